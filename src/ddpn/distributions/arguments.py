@@ -1,0 +1,81 @@
+"""What users hand to a law, checked once at the door.
+
+Looking at values makes a GPU's host wait, so by default (`validate_args=None`) only tensors on a CPU are looked at;
+`validate_args=True` looks everywhere, `False` nowhere.
+"""
+
+from numbers import Number
+
+import torch
+from torch import Tensor
+
+from ddpn.errors import InputError
+
+_LOW_PRECISION = (torch.float16, torch.bfloat16)
+
+
+def as_parameters(**values: Tensor | Number) -> tuple[Tensor, ...]:
+    """Parameters as broadcast floating tensors of one dtype, at least float32."""
+    tensors = {k: v if isinstance(v, Tensor) else torch.as_tensor(v) for k, v in values.items()}
+    dtype = torch.float32 if any(t.dtype in _LOW_PRECISION for t in tensors.values()) else None
+    for t in tensors.values():
+        if t.is_complex():
+            raise InputError(f"parameters must be real numbers, got dtype {t.dtype}. Pass real tensors.")
+        if t.is_floating_point() and t.dtype not in _LOW_PRECISION:
+            dtype = t.dtype if dtype is None else torch.promote_types(dtype, t.dtype)
+    dtype = dtype or torch.get_default_dtype()
+    shape = broadcast_shapes(**{k: tuple(t.shape) for k, t in tensors.items()})
+    return tuple(t.to(dtype).expand(shape) for t in tensors.values())
+
+
+def broadcast_shapes(**shapes: tuple[int, ...]) -> torch.Size:
+    """The common shape, or an error that names the arguments."""
+    try:
+        return torch.broadcast_shapes(*shapes.values())
+    except RuntimeError:
+        listed = " and ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
+        raise InputError(f"shapes must broadcast, got {listed}. Reshape one of them.") from None
+
+
+def _first_bad(bad: Tensor, values: Tensor) -> tuple[str, str]:
+    where = bad.nonzero()[0].tolist()
+    position = f" at {where[0] if len(where) == 1 else tuple(where)}" if where else ""
+    return f"{values[tuple(where)].item():g}", position
+
+
+def is_checked(validate_args: bool | None, x: Tensor) -> bool:
+    """Whether to look at x's values."""
+    return x.device.type == "cpu" if validate_args is None else validate_args
+
+
+def check_positive(name: str, values: Tensor, remedy: str) -> None:
+    """Every value finite and above 0."""
+    bad = ~((values > 0) & (values < torch.inf))
+    if bad.any():
+        value, position = _first_bad(bad, values)
+        raise InputError(f"{name} must be finite and positive, got {value}{position}. {remedy}")
+
+
+def check_counts(name: str, values: Tensor) -> None:
+    """Every value a non-negative integer."""
+    bad = ~((values >= 0) & (values < torch.inf) & (values == values.floor()))
+    if bad.any():
+        value, position = _first_bad(bad, values)
+        raise InputError(
+            f"{name} must hold non-negative integers, got {value}{position}. Recode, round or drop such values."
+        )
+
+
+def check_probabilities(name: str, values: Tensor) -> None:
+    """Every value in [0, 1]."""
+    bad = ~((values >= 0) & (values <= 1))
+    if bad.any():
+        value, position = _first_bad(bad, values)
+        raise InputError(f"{name} must lie in [0, 1], got {value}{position}. Give it as a fraction, not in percent.")
+
+
+def check_coverage(coverage: float) -> float:
+    """Coverage of an interval, strictly between 0 and 1."""
+    if not 0.0 < coverage < 1.0:
+        raise InputError(f"coverage must lie strictly between 0 and 1, got {coverage:g}. Use 0.9 for 90%.")
+    return float(coverage)

@@ -1,0 +1,204 @@
+"""What every count law gets from a look at its pmf: cdf, quantiles, intervals, entropy, CRPS, samples."""
+
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, constraints
+
+from ddpn.distributions import grid, quantiles
+from ddpn.distributions.arguments import (
+    broadcast_shapes,
+    check_counts,
+    check_coverage,
+    check_probabilities,
+    is_checked,
+)
+from ddpn.distributions.gradients import without_gradient
+from ddpn.distributions.quadrature import PREFIX
+from ddpn.errors import ConfigError
+
+
+class CountDistribution(Distribution):
+    """A law over {0, 1, 2, ...}.
+
+    A subclass is made of tensors with one row a law (`_tensors`, `_of`) and knows its pmf (`_pmf`) and where it lives
+    (`_window`, `_breaks`). All that is internal: float64, rows flattened, no gradient.
+    """
+
+    support = constraints.nonnegative_integer
+    #: Values of the pmf that one node of a grid costs.
+    _copies = 1
+
+    def __init__(self, batch_shape: torch.Size, validate_args: bool | None = None) -> None:
+        super().__init__(batch_shape, validate_args=False)
+        self._check = validate_args
+
+    # What a subclass says of itself -------------------------------------------------------------------------------
+
+    def _tensors(self) -> tuple[Tensor, ...]:
+        raise NotImplementedError
+
+    def _of(self, tensors: tuple[Tensor, ...]) -> Self:
+        raise NotImplementedError
+
+    def _log_pmf(self, y: Tensor) -> Tensor:
+        """log pmf at counts. Shape: (rows,) -> (rows,) or (rows, n) -> (rows, n)."""
+        raise NotImplementedError
+
+    def _pmf(self, y: Tensor) -> Tensor:
+        """pmf, continued smoothly to real y >= 12. Shape: (rows, n) -> (rows, n)."""
+        raise NotImplementedError
+
+    def _mean_variance(self) -> tuple[Tensor, Tensor]:
+        """Mean and variance a row."""
+        return self.mean, self.variance
+
+    def _window(self) -> tuple[Tensor, Tensor]:
+        """First and last count of a window that leaves out less than 1e-13 of the mass."""
+        raise NotImplementedError
+
+    def _breaks(self) -> Tensor:
+        """Positions that resolve the law (see `grid`). Shape: (rows, K)."""
+        raise NotImplementedError
+
+    def _pmf_near(self, y: Tensor) -> Tensor:
+        """pmf on integers that hold the whole law."""
+        return self._pmf(y)
+
+    def _pmf_table(self, n: int) -> Tensor:
+        """pmf at 0..n-1, which hold the whole law."""
+        return self._first_integers(n)
+
+    def _pmf_prefix(self) -> Tensor:
+        return self._first_integers(PREFIX)
+
+    def _first_integers(self, n: int) -> Tensor:
+        tensors = self._tensors()
+        counts = torch.arange(float(n), dtype=torch.float64, device=tensors[0].device)
+        return self._log_pmf(counts.expand(len(tensors[0]), n)).exp()
+
+    def _cut(self, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """P(Z <= y), P(Z > y), E|Z - y|. Shape: all (rows,)."""
+        raise NotImplementedError
+
+    def _half_mean_difference(self) -> Tensor:
+        """E|Z - Z'| / 2 of laws with a long window."""
+        return grid.half_mean_difference(grid.panels(self, self._breaks()))
+
+    def _entropy_of_panels(self) -> tuple[Tensor]:
+        p = grid.panels(self, self._breaks())
+        return (p.total(torch.special.entr(p.head), torch.special.entr(p.pmf)),)
+
+    # From the user's shapes and dtypes to rows and back -----------------------------------------------------------
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        return self.mean.dtype
+
+    def _flat(self, shape: torch.Size | None = None) -> Self:
+        law = self if shape is None or shape == self.batch_shape else self.expand(shape)
+        return self._of(law._tensors())
+
+    def _counts(self, value: Any, name: str = "y") -> Tensor:
+        y = torch.as_tensor(value, device=self._device)
+        if is_checked(self._check, y):
+            check_counts(name, y)
+        return y
+
+    @property
+    def _device(self) -> torch.device:
+        return self._tensors()[0].device
+
+    def _paired(self, value: Tensor) -> tuple[Tensor, Self, torch.Size]:
+        """Flat float64 values, the law of each, and the shape they came in."""
+        shape = broadcast_shapes(y=tuple(value.shape), batch_shape=tuple(self.batch_shape))
+        return value.expand(shape).reshape(-1).double(), self._flat(shape), shape
+
+    # What users ask ---------------------------------------------------------------------------------------------
+
+    @without_gradient
+    def cdf(self, value: Tensor) -> Tensor:
+        """P(Z <= y), relatively accurate in the lower tail."""
+        y, law, shape = self._paired(self._counts(value))
+        return law._cut(y)[0].reshape(shape).to(self._dtype)
+
+    @without_gradient
+    def survival(self, value: Tensor) -> Tensor:
+        """P(Z > y), relatively accurate in the upper tail."""
+        y, law, shape = self._paired(self._counts(value))
+        return law._cut(y)[1].reshape(shape).to(self._dtype)
+
+    @without_gradient
+    def crps(self, value: Tensor) -> Tensor:
+        """Continuous ranked probability score, sum over z of (F(z) - 1[z >= y])^2; smaller is better."""
+        y, law, shape = self._paired(self._counts(value))
+        (score,) = grid.by_window(law, _crps_on_integers, _crps_by_parts, y)
+        return score.reshape(shape).to(self._dtype)
+
+    @without_gradient
+    def entropy(self) -> Tensor:
+        """-E[log p(Z)] in nats."""
+        law = self._flat()
+        (value,) = grid.by_window(law, _entropy_on_integers, lambda rows: rows._entropy_of_panels())
+        return value.reshape(self.batch_shape).to(self._dtype)
+
+    def icdf(self, value: Tensor) -> Tensor:
+        """The smallest count y with P(Z <= y) >= q; infinite at q = 1."""
+        q = torch.as_tensor(value, device=self._device)
+        if is_checked(self._check, q):
+            check_probabilities("q", q)
+        shape = broadcast_shapes(q=tuple(q.shape), batch_shape=tuple(self.batch_shape))
+        with torch.no_grad():
+            # Rounded as `cdf` rounds, so that icdf(cdf(y)) = y in every dtype.
+            flat_q = q.to(self._dtype).expand(shape).reshape(-1)
+            found = quantiles.smallest_count(self._flat(shape), flat_q)
+        return found.reshape(shape).to(self._dtype)
+
+    @property
+    def mode(self) -> Tensor:
+        """The most probable count, the smallest of several."""
+        with torch.no_grad():
+            found = quantiles.most_probable_count(self._flat())
+        return found.reshape(self.batch_shape).to(self._dtype)
+
+    def interval(self, coverage: float, kind: str = "central") -> tuple[Tensor, Tensor]:
+        """Counts (low, high), both included, that hold at least `coverage` of the mass.
+
+        `kind="central"` leaves at most half of the rest on either side; `kind="highest"` is the shortest such interval.
+        """
+        coverage = check_coverage(coverage)
+        if kind not in ("central", "highest"):
+            raise ConfigError(f'kind must be "central" or "highest", got "{kind}". Choose one of the two.')
+        with torch.no_grad():
+            low, high = getattr(quantiles, kind)(self._flat(), coverage)
+        return tuple(x.reshape(self.batch_shape).to(self._dtype) for x in (low, high))
+
+    def sample(self, sample_shape: Any = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
+        """Draws by inversion of the cdf, from uniforms in float64."""
+        shape = self._extended_shape(torch.Size(sample_shape))
+        with torch.no_grad():
+            u = torch.rand(shape, dtype=torch.float64, device=self._device, generator=generator)
+            found = quantiles.smallest_count(self._flat(shape), u.reshape(-1))
+        return found.reshape(shape).to(self._dtype)
+
+
+def _crps_on_integers(at: grid.Grid, y: Tensor) -> tuple[Tensor]:
+    """Both tails are summed from their own end, so that a law with nearly all its mass on one count keeps its score."""
+    cdf = at.pmf.cumsum(1)
+    survival = torch.nn.functional.pad(at.pmf.flip(1).cumsum(1).flip(1)[:, 1:], (0, 1))
+    below = (y.unsqueeze(1) - at.y).clamp_(0.0, 1.0)
+    score = torch.lerp(survival.square_(), cdf.square_(), below).sum(1)
+    first, past = at.y[:, 0], at.y[:, -1] + 1.0
+    return (score + (first - y).clamp(min=0.0) + (y - past).clamp(min=0.0),)
+
+
+def _crps_by_parts(law: CountDistribution, y: Tensor) -> tuple[Tensor]:
+    return (law._cut(y)[2] - law._half_mean_difference(),)
+
+
+def _entropy_on_integers(at: grid.Grid) -> tuple[Tensor]:
+    # The largest probability as 1 minus the others: entropies far below 1e-16 stay right.
+    others = at.pmf.scatter(1, at.pmf.argmax(1, keepdim=True), 0.0)
+    rest = others.sum(1)
+    return (torch.special.entr(others).sum(1) - (1.0 - rest) * torch.log1p(-rest),)

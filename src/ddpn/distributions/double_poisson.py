@@ -1,0 +1,181 @@
+"""The Double Poisson law of Efron (1986), exact: normalised for any mean and any dispersion."""
+
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+from torch.distributions import constraints, kl_divergence, register_kl
+
+from ddpn.distributions import grid, normalizer, series
+from ddpn.distributions.arguments import as_parameters, check_positive, is_checked
+from ddpn.distributions.count import CountDistribution
+from ddpn.distributions.grid import spread_breaks
+from ddpn.distributions.modes import double_poisson_mode
+from ddpn.distributions.quadrature import PREFIX
+from ddpn.distributions.rows import Case, by_case
+from ddpn.distributions.tails import cut_at
+from ddpn.distributions.weights import deviance, log_h, log_h_of_count, log_weight_table, lower_end, upper_end
+
+#: Panels over a whole window: each about 2.7 standard deviations wide.
+_PANELS = 6
+_REMEDY = "Emit its logarithm and exponentiate, or clamp it."
+
+
+class DoublePoisson(CountDistribution):
+    r"""Double Poisson with location mu and inverse dispersion gamma.
+
+    p(y) = sqrt(gamma) / c(mu, gamma) * (e^-y y^y / y!) * exp(-gamma (mu - y + y log(y / mu)))   (Eq. 1)
+
+    gamma > 1 is under-, gamma < 1 over-dispersed, gamma = 1 is Poisson(mu). The mean is close to mu and the variance to
+    mu / gamma where gamma mu is large; `mean` and `variance` are exact everywhere.
+
+    Shape: mu and gamma broadcast to `batch_shape`. Computation is in float64, results come in the parameters' dtype.
+
+    >>> law = DoublePoisson(mu=5.0, gamma=2.0)
+    >>> round(law.mean.item(), 4), round(law.variance.item(), 4), law.mode.item()
+    (5.0046, 2.5131, 5.0)
+    """
+
+    arg_constraints = {"mu": constraints.positive, "gamma": constraints.positive}
+
+    def __init__(self, mu: Tensor | float, gamma: Tensor | float, validate_args: bool | None = None) -> None:
+        self.mu, self.gamma = as_parameters(mu=mu, gamma=gamma)
+        if is_checked(validate_args, self.mu):
+            check_positive("mu", self.mu, _REMEDY)
+            check_positive("gamma", self.gamma, _REMEDY)
+        super().__init__(self.mu.shape, validate_args)
+
+    @classmethod
+    def from_moments(cls, mean: Tensor | float, variance: Tensor | float) -> "DoublePoisson":
+        """The law with exactly this mean and variance; an error where no Double Poisson has them."""
+        from ddpn.distributions.moment_matching import solve
+
+        return cls(*solve(*as_parameters(mean=mean, variance=variance)))
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> "DoublePoisson":
+        new = self._get_checked_instance(DoublePoisson, _instance)
+        shape = torch.Size(batch_shape)
+        new.mu, new.gamma = self.mu.expand(shape), self.gamma.expand(shape)
+        CountDistribution.__init__(new, shape, self._check)
+        return new
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """log p(y), normalised; differentiable twice in mu and gamma."""
+        y = self._counts(value)
+        shape = torch.broadcast_shapes(y.shape, self.batch_shape)
+        y, mu, gamma = (x.expand(shape).reshape(-1).double() for x in (y, self.mu, self.gamma))
+        return normalizer.log_prob(y, mu, gamma).reshape(shape).to(self._dtype)
+
+    def log_normalizer(self) -> Tensor:
+        """log c(mu, gamma), differentiable twice."""
+        return self._shaped(normalizer.log_normalizer_and_moments(*self._tensors())[0])
+
+    @property
+    def mean(self) -> Tensor:
+        """Exact E[Z], differentiable."""
+        return self._shaped(normalizer.log_normalizer_and_moments(*self._tensors())[1])
+
+    @property
+    def variance(self) -> Tensor:
+        """Exact Var[Z], differentiable."""
+        return self._shaped(normalizer.variance(*self._tensors()))
+
+    @property
+    def efron_mean(self) -> Tensor:
+        """Efron's approximation of the mean: mu."""
+        return self.mu
+
+    @property
+    def efron_variance(self) -> Tensor:
+        """Efron's approximation of the variance: mu / gamma."""
+        return self.mu / self.gamma
+
+    @property
+    def mode(self) -> Tensor:
+        """The most probable count, the smaller of two."""
+        with torch.no_grad():
+            return self._shaped(double_poisson_mode(*self._tensors()))
+
+    def _shaped(self, flat: Tensor) -> Tensor:
+        return flat.reshape(self.batch_shape).to(self._dtype)
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        return self.mu.dtype
+
+    def _tensors(self) -> tuple[Tensor, ...]:
+        return self.mu.reshape(-1).double(), self.gamma.reshape(-1).double()
+
+    def _of(self, tensors: tuple[Tensor, ...]) -> Self:
+        return type(self)(*tensors, validate_args=False)
+
+    def _offset(self) -> Tensor:
+        """log(sqrt(gamma) / c)."""
+        return 0.5 * self.gamma.log() - normalizer.first_moments(self.mu, self.gamma)[0]
+
+    def _log_weight(self, y: Tensor) -> Tensor:
+        return torch.addcmul(log_h(y), self.gamma.unsqueeze(1), deviance(y, self.mu.unsqueeze(1)), value=-1.0)
+
+    def _log_pmf(self, y: Tensor) -> Tensor:
+        mu, gamma, offset = (x.view(-1, *[1] * (y.dim() - 1)) for x in (self.mu, self.gamma, self._offset()))
+        return log_h_of_count(y) - gamma * deviance(y, mu) + offset
+
+    def _pmf(self, y: Tensor) -> Tensor:
+        return self._log_weight(y).add_(self._offset().unsqueeze(1)).exp_()
+
+    def _pmf_near(self, y: Tensor) -> Tensor:
+        return self._log_weight(y).softmax(1)
+
+    def _pmf_table(self, n: int) -> Tensor:
+        return log_weight_table(self.mu, self.gamma, n).softmax(1)
+
+    def _pmf_prefix(self) -> Tensor:
+        offset = self._offset() - self.gamma * self.mu
+        return log_weight_table(self.mu, self.gamma, PREFIX).add_(offset.unsqueeze(1)).exp_()
+
+    def _mean_variance(self) -> tuple[Tensor, Tensor]:
+        found = normalizer.moments(self.mu, self.gamma)
+        return found.mean, found.variance
+
+    def _window(self) -> tuple[Tensor, Tensor]:
+        depth = normalizer.DEPTH
+        return lower_end(self.mu, self.gamma, depth), upper_end(self.mu, self.gamma, depth)
+
+    def _breaks(self) -> Tensor:
+        return spread_breaks(*self._window(), _PANELS)
+
+    def _cut(self, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return cut_at(y, self.mu, self.gamma)
+
+    def _half_mean_difference(self) -> Tensor:
+        by_series = self.gamma * self.mu >= series.MIN_K
+
+        def summed(mu: Tensor, gamma: Tensor) -> tuple[Tensor]:
+            rows = self._of((mu, gamma))
+            return (grid.half_mean_difference(grid.panels(rows, rows._breaks())),)
+
+        def expanded(mu: Tensor, gamma: Tensor) -> tuple[Tensor]:
+            return (series.half_mean_difference(mu, gamma),)
+
+        found = [Case(by_series, expanded, 20), Case(~by_series, summed, PREFIX + (_PANELS + 2) * grid.NODES)]
+        return by_case(found, self.mu, self.gamma)[0]
+
+
+@register_kl(DoublePoisson, DoublePoisson)
+def _kl_double_poisson(p: DoublePoisson, q: DoublePoisson) -> Tensor:
+    """The exponential family's closed form: E_p of the log ratio, linear in E[Z] and E[Z log Z] under p.
+
+    KL = log c_q - log c_p + log(gamma_p / gamma_q) / 2 + gamma_q E[D(Z; mu_q)] - gamma_p E[D(Z; mu_p)],
+    with D(Z; mu_q) = D(Z; mu_p) + mu_q - mu_p - Z log(mu_q / mu_p).
+    """
+    shape = torch.broadcast_shapes(p.batch_shape, q.batch_shape)
+    p_rows, q_rows = p.expand(shape)._tensors(), q.expand(shape)._tensors()
+    log_c_p, mean, deviance_p = normalizer.log_normalizer_and_moments(*p_rows)
+    log_c_q, _, _ = normalizer.log_normalizer_and_moments(*q_rows)
+    (mu_p, gamma_p), (mu_q, gamma_q) = p_rows, q_rows
+    deviance_q = deviance_p + (mu_q - mu_p) - mean * torch.log(mu_q / mu_p)
+    value = log_c_q - log_c_p + 0.5 * torch.log(gamma_p / gamma_q) + gamma_q * deviance_q - gamma_p * deviance_p
+    return value.clamp(min=0.0).reshape(shape).to(torch.promote_types(p._dtype, q._dtype))
+
+
+__all__ = ["DoublePoisson", "kl_divergence"]

@@ -1,0 +1,301 @@
+"""log c(mu, gamma) of the Double Poisson and the moments that are its derivatives, exact to 1e-9.
+
+    c(mu, gamma) = sqrt(gamma) sum_y h(y) exp(-gamma D(y; mu))
+
+Four ways, each where it is both exact and cheap:
+
+series  gamma mu large and the law wide: `series.py`, no sum at all;
+table   the window ends below 64: all integers, their log weights by one matrix product;
+local   narrow and far from 0: the integers around mu;
+wide    reaches 0 and far beyond 64: the first integers one by one, the rest by quadrature (`quadrature.py`).
+
+Derivatives are moments (no autograd through sums): with Z ~ DP(mu, gamma),
+d log c / d log mu = gamma (E[Z] - mu), d log c / d log gamma = 1/2 - gamma E[D], and second derivatives are covariances.
+"""
+
+import math
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from ddpn.distributions import series
+from ddpn.distributions.quadrature import JOIN, PREFIX, between, gauss_legendre, prefix
+from ddpn.distributions.rows import Case, by_case, is_host
+from ddpn.distributions.weights import count_table, deviance, log_h, log_h_of_count, log_weight_table, stirling_error, upper_end
+
+#: Windows keep gamma D(y) <= DEPTH: what they leave out is below 1e-13 of the mass they hold.
+DEPTH = 32.0
+#: Integers kept beyond a window's end, for laws narrower than 1: their variance is what the next integer holds.
+MARGIN = 3.0
+#: Sizes of the table; the largest also decides what is called wide.
+TABLES = (16, 32, 64)
+_LOCAL = 12
+_NODES = 40
+_JOIN_T = (JOIN - 0.5) ** 0.5
+_SQRT_TWO_OVER_PI = (2.0 / math.pi) ** 0.5
+
+
+class Moments(NamedTuple):
+    """Mean, variance and what their derivatives need: D is the deviance at Z, third the central moment."""
+
+    mean: Tensor
+    variance: Tensor
+    deviance: Tensor
+    covariance: Tensor
+    deviance_variance: Tensor
+    third: Tensor
+    square_deviance: Tensor
+
+
+class Nodes(NamedTuple):
+    """Where to evaluate (rows, n): position, log w, D, and the weight of each node in the sum over the integers."""
+
+    y: Tensor
+    log_w: Tensor
+    deviance: Tensor
+    weight: Tensor
+
+
+def table_nodes(mu: Tensor, gamma: Tensor, n: int) -> Nodes:
+    """The integers 0..n-1."""
+    y = count_table(n, mu.device)[1]
+    log_w = log_weight_table(mu, gamma, n) - (gamma * mu).unsqueeze(1)
+    y_log_y_minus_y = -count_table(n, mu.device)[0]
+    dev = mu.unsqueeze(1) + y_log_y_minus_y - y * mu.log().unsqueeze(1)
+    return Nodes(y.expand_as(log_w), log_w, dev, torch.ones_like(y).expand_as(log_w))
+
+
+def stirling_nodes(y: Tensor, weight: Tensor, mu: Tensor, gamma: Tensor) -> Nodes:
+    """Any positions y >= 12."""
+    dev = deviance(y, mu.unsqueeze(1))
+    return Nodes(y, torch.addcmul(log_h(y), gamma.unsqueeze(1), dev, value=-1.0), dev, weight)
+
+
+def local_nodes(mu: Tensor, gamma: Tensor, end: Tensor) -> Nodes:
+    """The 25 integers around mu: beyond ten standard deviations where the law is narrow."""
+    offsets = torch.arange(-_LOCAL, _LOCAL + 1, dtype=mu.dtype, device=mu.device)
+    y = (mu.round().unsqueeze(1) + offsets).clamp(min=12.0)
+    return stirling_nodes(y, torch.ones_like(y), mu, gamma)
+
+
+def wide_nodes(mu: Tensor, gamma: Tensor, end: Tensor) -> Nodes:
+    """0..15 exactly, joined to an integral up to the end of the window."""
+    y, weight = between(torch.full_like(mu, JOIN - 0.5), end, _NODES)
+    head, tail = table_nodes(mu, gamma, PREFIX), stirling_nodes(y, weight, mu, gamma)
+    joined = head._replace(weight=prefix(mu.device)[1].expand_as(head.y))
+    return Nodes(*(torch.cat(pair, dim=1) for pair in zip(joined, tail, strict=True)))
+
+
+def by_regime(methods: dict[str, Any], mu: Tensor, gamma: Tensor) -> tuple[Tensor, ...]:
+    """Sort rows into series, table, local and wide; `methods` says what to do with each."""
+    by_series = series.applies(mu, gamma)
+    rest = partial(_by_sum, methods)
+    return by_case([Case(by_series, methods["series"], 12), Case(~by_series, rest, 1)], mu, gamma)
+
+
+def _by_sum(methods: dict[str, Any], mu: Tensor, gamma: Tensor) -> tuple[Tensor, ...]:
+    end = upper_end(mu, gamma, DEPTH)
+    found, low = [], 0.0
+    # Sorting by size pays for many rows only, and on a GPU every size would be computed for every row.
+    for n in TABLES if is_host(mu) and len(mu) > 4096 else TABLES[-1:]:
+        found.append(Case((end >= low) & (end < n - MARGIN), methods["table"](n), n))
+        low = n - MARGIN
+    narrow = gamma * mu >= series.MIN_K
+    found.append(Case((end >= low) & narrow, methods["local"], 2 * _LOCAL + 1))
+    found.append(Case((end >= low) & ~narrow, methods["wide"], PREFIX + _NODES))
+    return by_case(found, mu, gamma, end)
+
+
+def _first_of_series(mu: Tensor, gamma: Tensor) -> tuple[Tensor, ...]:
+    value, m, g = series.log_normalizer(mu, gamma, order=1)[:3]
+    return value, mu + m / gamma, (0.5 - g) / gamma
+
+
+@lru_cache(maxsize=None)
+def _columns(n: int, device: torch.device) -> Tensor:
+    """1, y and y log y for y = 0..n-1: what a table's weights are summed against."""
+    table = count_table(n, device)
+    return torch.stack([torch.ones_like(table[1]), table[1], table[3]], dim=1)
+
+
+def _first_of_table(n: int) -> Any:
+    def method(mu: Tensor, gamma: Tensor, end: Tensor) -> tuple[Tensor, ...]:
+        log_w = log_weight_table(mu, gamma, n)
+        peak = log_w.amax(dim=1, keepdim=True)
+        total, sum_y, sum_y_log_y = (log_w.sub_(peak).exp_() @ _columns(n, mu.device)).unbind(1)
+        mean = sum_y / total
+        log_c = 0.5 * gamma.log() - gamma * mu + peak.squeeze(1) + total.log()
+        return log_c, mean, mu - mean * (1.0 + mu.log()) + sum_y_log_y / total
+
+    return method
+
+
+def _first_of_local(mu: Tensor, gamma: Tensor, end: Tensor) -> tuple[Tensor, ...]:
+    y, log_w, dev, _ = local_nodes(mu, gamma, end)
+    peak = log_w.amax(dim=1, keepdim=True)
+    w = (log_w - peak).exp_()
+    total = w.sum(1)
+    log_c = 0.5 * gamma.log() + peak.squeeze(1) + total.log()
+    return log_c, (w * y).sum(1) / total, (w * dev).sum(1) / total
+
+
+def _first_of_wide(mu: Tensor, gamma: Tensor, end: Tensor) -> tuple[Tensor, ...]:
+    """As `wide_nodes`, spelled out for speed: the Jacobian 2t cancels h's 1/sqrt(y), and no weight can underflow."""
+    nodes, node_weights = gauss_legendre(_NODES, mu.device)
+    log_mu = mu.log()
+    head = (log_weight_table(mu, gamma, PREFIX) - (gamma * mu).unsqueeze(1)).exp_()
+    head_total, head_y, head_y_log_y = (head @ (_columns(PREFIX, mu.device) * prefix(mu.device)[1].unsqueeze(1))).unbind(1)
+    length = end.sqrt() - _JOIN_T
+    t = torch.add(length.unsqueeze(1) * nodes, _JOIN_T)
+    y = t * t
+    dev = torch.addcmul(mu.unsqueeze(1), y, torch.log(y).sub_((1.0 + log_mu).unsqueeze(1)))
+    w = stirling_error(y).addcmul_(gamma.unsqueeze(1), dev).neg_().exp_()
+    scale = _SQRT_TWO_OVER_PI * length
+    tail_total, tail_y, tail_dev = (scale * (f @ node_weights) for f in (w, y.mul_(w), dev.mul_(w)))
+    total = head_total + tail_total
+    head_dev = mu * head_total - head_y * (1.0 + log_mu) + head_y_log_y
+    return 0.5 * gamma.log() + total.log(), (head_y + tail_y) / total, (head_dev + tail_dev) / total
+
+
+_FIRST = {
+    "series": _first_of_series,
+    "table": _first_of_table,
+    "local": _first_of_local,
+    "wide": _first_of_wide,
+}
+
+
+def first_moments(mu: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """log c, E[Z] and E[D] a row; float64 vectors, no autograd (see `log_normalizer_and_moments`)."""
+    log_c, mean, dev = by_regime(_FIRST, mu, gamma)
+    return log_c, mean, dev
+
+
+def _second_of_series(mu: Tensor, gamma: Tensor) -> tuple[Tensor, ...]:
+    s = series.log_normalizer(mu, gamma, order=2)
+    assert isinstance(s, series.LogNormalizer)
+    square = gamma * gamma
+    variance = mu / gamma + s.mm / square
+    return Moments(
+        mean=mu + s.m / gamma,
+        variance=variance,
+        deviance=(0.5 - s.g) / gamma,
+        covariance=(s.m - s.mg) / square,
+        deviance_variance=(0.5 - s.g + s.gg) / square,
+        third=mu / square + s.mmm / (square * gamma),
+        square_deviance=(mu / gamma + (2.0 * s.mm - s.mmg) / square) / gamma,
+    )
+
+
+def _second_of_nodes(make: Any) -> Any:
+    def method(mu: Tensor, gamma: Tensor, end: Tensor) -> tuple[Tensor, ...]:
+        y, log_w, dev, weight = make(mu, gamma, end)
+        # Centred on the mode, so that a law with almost all its mass there keeps its tiny variance.
+        peak, at = log_w.amax(dim=1, keepdim=True), log_w.argmax(dim=1, keepdim=True)
+        w = (log_w - peak).exp_().mul_(weight)
+        w = w / w.sum(1, keepdim=True)
+        mode, mode_dev = y.gather(1, at), dev.gather(1, at)
+        dy, ddev = y - mode, dev - mode_dev
+        shift, shift_dev = (w * dy).sum(1), (w * ddev).sum(1)
+        second = (w * dy * dy).sum(1)
+        variance = second - shift**2
+        covariance = (w * dy * ddev).sum(1) - shift * shift_dev
+        square_dev = (w * dy * dy * ddev).sum(1) - second * shift_dev
+        return Moments(
+            mean=mode.squeeze(1) + shift,
+            variance=variance,
+            deviance=mode_dev.squeeze(1) + shift_dev,
+            covariance=covariance,
+            deviance_variance=(w * ddev * ddev).sum(1) - shift_dev**2,
+            third=(w * dy**3).sum(1) - 3.0 * shift * second + 2.0 * shift**3,
+            square_deviance=square_dev - 2.0 * shift * covariance,
+        )
+
+    return method
+
+
+_SECOND = {
+    "series": _second_of_series,
+    "table": lambda n: _second_of_nodes(lambda mu, gamma, end: table_nodes(mu, gamma, n)),
+    "local": _second_of_nodes(local_nodes),
+    "wide": _second_of_nodes(wide_nodes),
+}
+
+
+def moments(mu: Tensor, gamma: Tensor) -> Moments:
+    """Mean, variance and the covariances behind second derivatives; float64 vectors, no autograd."""
+    return Moments(*by_regime(_SECOND, mu, gamma))
+
+
+class _LogNormalizer(torch.autograd.Function):
+    """(log c, E[Z], E[D]) with their first derivatives; one derivative below `_LogProb`."""
+
+    @staticmethod
+    def forward(ctx: Any, mu: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        log_c, mean, dev = first_moments(mu, gamma)
+        ctx.save_for_backward(mu, gamma, mean, dev)
+        return log_c, mean, dev
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
+        mu, gamma, mean, dev = ctx.saved_tensors
+        m = moments(mu, gamma)
+        g_log_c, g_mean, g_dev = grads
+        g_mu = (
+            g_log_c * gamma * (mean - mu) / mu
+            + g_mean * gamma * m.variance / mu
+            + g_dev * (1.0 + (gamma * m.covariance - mean) / mu)
+        )
+        g_gamma = g_log_c * (0.5 / gamma - dev) - g_mean * m.covariance - g_dev * m.deviance_variance
+        return g_mu, g_gamma
+
+
+class _Variance(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, mu: Tensor, gamma: Tensor) -> Tensor:
+        m = moments(mu, gamma)
+        ctx.save_for_backward(mu, gamma, m.third, m.square_deviance)
+        return m.variance
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        mu, gamma, third, square_deviance = ctx.saved_tensors
+        return grad * gamma * third / mu, -grad * square_deviance
+
+
+class _LogProb(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
+        log_c, mean, mean_dev = first_moments(mu, gamma)
+        dev = deviance(y, mu)
+        ctx.save_for_backward(y, mu, gamma, gamma * (y - mean) / mu, mean_dev - dev)
+        return log_h_of_count(y) - gamma * dev + 0.5 * gamma.log() - log_c
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, Tensor]:
+        y, mu, gamma, score_mu, score_gamma = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            _, mean, mean_dev = log_normalizer_and_moments(mu, gamma)
+            dev = mu - y + y * (y.clamp(min=1.0).log() - mu.log())
+            score_mu, score_gamma = gamma * (y - mean) / mu, mean_dev - dev
+        return None, grad * score_mu, grad * score_gamma
+
+
+def log_prob(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
+    """log p(y), differentiable twice. Shape: float64 vectors (rows,)."""
+    return _LogProb.apply(y, mu, gamma)
+
+
+def log_normalizer_and_moments(mu: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Differentiable log c, E[Z] and E[D]."""
+    return _LogNormalizer.apply(mu, gamma)
+
+
+def variance(mu: Tensor, gamma: Tensor) -> Tensor:
+    """Differentiable Var[Z]."""
+    return _Variance.apply(mu, gamma)

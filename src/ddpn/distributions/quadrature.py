@@ -1,0 +1,99 @@
+"""Summing a smooth function over the integers with few evaluations.
+
+For f that is smooth on the scale of 1, Euler-Maclaurin in its midpoint form says
+
+    sum_{z=a}^{b-1} f(z) = int_{a-1/2}^{b-1/2} f(x) dx + B[f](b - 1/2) - B[f](a - 1/2),
+
+with B = 1/delta - 1/D in operator form (delta the central difference, D the derivative). The integral takes
+Gauss-Legendre nodes in t = sqrt(x), where count laws have about constant width; B is read off the eight integers
+around the cut, so no derivative of the law is needed.
+"""
+
+import math
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+#: Below this count a law may be as sharp as x^-1/2 (h(0) = 1): those integers are always summed one by one.
+JOIN = 16
+#: The integers 0..PREFIX-1 carry both the exact part and the cut at JOIN - 1/2.
+PREFIX = JOIN + 4
+#: Expansion of 1/delta - 1/(2 asinh(delta/2)) in odd powers of delta (Gauss-Encke coefficients).
+_CUT_SERIES = (-1 / 24, 17 / 5760, -367 / 967680, 27859 / 464486400)
+
+
+def _cut_weights() -> np.ndarray:
+    weights = np.zeros(8)
+    for i, coefficient in enumerate(_CUT_SERIES):
+        order = 2 * i + 1
+        for j in range(order + 1):
+            weights[3 - i + j] += coefficient * (-1) ** (order - j) * math.comb(order, j)
+    return weights
+
+
+def _join_weights() -> np.ndarray:
+    weights = np.concatenate([np.ones(JOIN), np.zeros(PREFIX - JOIN)])
+    weights[JOIN - 4 :] -= _cut_weights()
+    return weights
+
+
+@lru_cache(maxsize=None)
+def cut(device: torch.device) -> tuple[Tensor, Tensor]:
+    """Offsets (from y, for a cut at y + 1/2) and weights of B."""
+    return (
+        torch.arange(-3.0, 5.0, dtype=torch.float64, device=device),
+        torch.as_tensor(_cut_weights(), device=device),
+    )
+
+
+@lru_cache(maxsize=None)
+def prefix(device: torch.device) -> tuple[Tensor, Tensor]:
+    """The integers 0..PREFIX-1 and the weights with which they join an integral that starts at JOIN - 1/2."""
+    return (
+        torch.arange(float(PREFIX), dtype=torch.float64, device=device),
+        torch.as_tensor(_join_weights(), device=device),
+    )
+
+
+@lru_cache(maxsize=None)
+def gauss_legendre(n: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Nodes on [0, 1] and weights that sum to 1."""
+    nodes, weights = np.polynomial.legendre.leggauss(n)
+    return (
+        torch.as_tensor((nodes + 1) / 2, device=device),
+        torch.as_tensor(weights / 2, device=device),
+    )
+
+
+@lru_cache(maxsize=None)
+def running_integral(n: int, device: torch.device) -> Tensor:
+    """Matrix C with (f @ C)_j = the integral of f's interpolant from 0 to node j of `gauss_legendre(n)`."""
+    nodes, _ = np.polynomial.legendre.leggauss(n)
+    to_coefficients = np.linalg.inv(np.polynomial.legendre.legvander(nodes, n - 1))
+    integrals = np.stack(
+        [np.polynomial.legendre.Legendre.basis(i).integ(lbnd=-1)(nodes) for i in range(n)], axis=1
+    )
+    return torch.as_tensor(np.ascontiguousarray((integrals @ to_coefficients).T) / 2, device=device)
+
+
+@lru_cache(maxsize=None)
+def derivative(n: int, device: torch.device) -> Tensor:
+    """Matrix D with (f @ D)_j = the slope of f's interpolant at node j of `gauss_legendre(n)`."""
+    nodes, _ = np.polynomial.legendre.leggauss(n)
+    to_coefficients = np.linalg.inv(np.polynomial.legendre.legvander(nodes, n - 1))
+    slopes = np.stack([np.polynomial.legendre.Legendre.basis(i).deriv()(nodes) for i in range(n)], axis=1)
+    return torch.as_tensor(np.ascontiguousarray((slopes @ to_coefficients).T) * 2, device=device)
+
+
+def between(start: Tensor, end: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """Nodes x and weights for the integral from `start` to `end` over x, taken in t = sqrt(x).
+
+    Shape: start, end (...); both results (..., n). An empty range (end <= start) gets weights 0.
+    """
+    nodes, weights = gauss_legendre(n, start.device)
+    low = start.sqrt().unsqueeze(-1)
+    length = (end.sqrt().unsqueeze(-1) - low).clamp(min=0.0)
+    t = torch.addcmul(low, length, nodes)
+    return t * t, (2.0 * length * weights) * t

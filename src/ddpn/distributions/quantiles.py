@@ -1,0 +1,165 @@
+"""Searching the counts of a law: quantiles, modes, intervals. Flat laws, float64, on values (no gradient)."""
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ddpn.distributions import grid
+
+if TYPE_CHECKING:
+    from ddpn.distributions.count import CountDistribution
+
+
+def _select(law: "CountDistribution", index: Tensor) -> "CountDistribution":
+    return law._of(tuple(t[index] for t in law._tensors()))
+
+
+def _cdf(law: "CountDistribution", y: Tensor, dtype: torch.dtype) -> Tensor:
+    """P(Z <= y) as the user's dtype rounds it; 0 below 0."""
+    return torch.where(y < 0, 0.0, law._cut(y.clamp(min=0.0))[0]).to(dtype)
+
+
+def smallest_count(law: "CountDistribution", q: Tensor) -> Tensor:
+    """The smallest y with cdf(y) >= q, compared in q's dtype; infinite where q = 1."""
+    (start,) = grid.by_window(law, _from_table, _from_normal, q.double())
+    y = torch.where(q < 1, _settled(law, q, start), torch.inf)
+    return torch.where(q > 0, y, 0.0)
+
+
+def _from_table(at: grid.Grid, q: Tensor) -> tuple[Tensor]:
+    below = (at.pmf.cumsum(1) < q.unsqueeze(1)).sum(1).clamp(max=at.y.shape[1] - 1)
+    return (at.y.gather(1, below.unsqueeze(1)).squeeze(1),)
+
+
+def _from_normal(law: "CountDistribution", q: Tensor) -> tuple[Tensor]:
+    """A first guess from a normal law in sqrt(y)."""
+    first, last = law._window()
+    mean, variance = law._mean_variance()
+    root = mean.sqrt()
+    t = (root + torch.special.ndtri(q) * 0.5 * variance.sqrt() / root).clamp(min=0.0)
+    return (torch.minimum(torch.maximum((t * t).floor(), first.floor()), last.ceil()),)
+
+
+def _settled(law: "CountDistribution", q: Tensor, start: Tensor) -> Tensor:
+    """Bracket the quantile from `start`, then close in: interpolating normal scores and halving in turn."""
+    inner = (q > 0) & (q < 1)
+    rows = inner.nonzero().squeeze(1)
+    found = start.clone()
+    law, q, guess = _select(law, rows), q[rows], start[rows]
+    low, high = torch.full_like(guess, -1.0), torch.full_like(guess, torch.inf)
+    at_low, at_high = torch.zeros_like(guess), torch.ones_like(guess)
+    step, turn = torch.ones_like(guess), 0
+    while len(rows):
+        cdf = _cdf(law, guess, q.dtype)
+        enough = cdf >= q
+        high, at_high = torch.where(enough, guess, high), torch.where(enough, cdf, at_high)
+        low, at_low = torch.where(enough, low, guess), torch.where(enough, at_low, cdf)
+        done = high - low <= 1
+        found[rows[done]] = high[done]
+        go = (~done).nonzero().squeeze(1)
+        rows, q, law = rows[go], q[go], _select(law, go)
+        low, high, at_low, at_high, step = (x[go] for x in (low, high, at_low, at_high, step))
+        guess = _next(low, high, at_low, at_high, q.double(), step, enough[go], turn)
+        step, turn = step * 4.0, turn + 1
+    return found
+
+
+def _next(
+    low: Tensor, high: Tensor, at_low: Tensor, at_high: Tensor, q: Tensor, step: Tensor, enough: Tensor, turn: int
+) -> Tensor:
+    """Next count to look at, strictly between the brackets."""
+    score = torch.special.ndtri
+    share = (score(q) - score(at_low)) / (score(at_high) - score(at_low))
+    between = torch.lerp(low, high, share.nan_to_num(0.5)) if turn % 3 < 2 else 0.5 * (low + high)
+    between = torch.where(torch.isfinite(between), between, 0.5 * (low + high))
+    # The first steps go outwards from the guess, ever wider, until it is bracketed closely.
+    outwards = torch.where(enough, torch.maximum(high - step, 0.5 * (low + high)), low + step)
+    untouched = torch.isinf(high) | ((low < 0) & (turn < 3))
+    guess = torch.where(untouched, outwards, between).floor()
+    return torch.minimum(torch.maximum(guess, low + 1), high - 1)
+
+
+def most_probable_count(law: "CountDistribution") -> Tensor:
+    """The mode, by looking everywhere coarsely and then around the best place."""
+    (found,) = grid.by_window(law, _mode_of_table, _mode_of_panels)
+    return found
+
+
+def _mode_of_table(at: grid.Grid) -> tuple[Tensor]:
+    # Ties within rounding go to the smaller count.
+    best = (at.pmf >= at.pmf.amax(1, keepdim=True) * (1 - 1e-12)).to(torch.uint8).argmax(1, keepdim=True)
+    return (at.y.gather(1, best).squeeze(1),)
+
+
+def _mode_of_panels(law: "CountDistribution") -> tuple[Tensor]:
+    p = grid.panels(law, law._breaks())
+    x, pmf = p.x.flatten(1), p.pmf.flatten(1)
+    best = pmf.argmax(1, keepdim=True)
+    low = x.gather(1, (best - 1).clamp(min=0)).squeeze(1).floor() - 1
+    high = x.gather(1, (best + 1).clamp(max=x.shape[1] - 1)).squeeze(1).ceil() + 1
+    interior = _peak_between(law, low.clamp(min=12.0), high)
+    top = law._pmf(interior.unsqueeze(1)).squeeze(1)
+    head = p.head * (p.head_weight[:, :1] > 0)
+    return (torch.where(head.amax(1) >= top, head.argmax(1).double(), interior),)
+
+
+def _peak_between(law: "CountDistribution", low: Tensor, high: Tensor) -> Tensor:
+    """Where a pmf with one peak in [low, high] has it, by thirds."""
+    while (high - low).max() > 2:
+        third = ((high - low) / 3).floor()
+        inner = torch.stack([low + third, high - third], dim=1)
+        left, right = law._pmf(inner).unbind(1)
+        rising = left < right
+        low, high = torch.where(rising, inner[:, 0], low), torch.where(rising, high, inner[:, 1])
+    counts = torch.stack([low, low + 1, low + 2], dim=1)
+    return counts.gather(1, law._pmf(counts).argmax(1, keepdim=True)).squeeze(1)
+
+
+def _constant(law: "CountDistribution", value: float) -> Tensor:
+    rows = law._tensors()[0]
+    return torch.full((len(rows),), value, dtype=torch.float64, device=rows.device)
+
+
+def central(law: "CountDistribution", coverage: float) -> tuple[Tensor, Tensor]:
+    """Quantiles that leave at most half of the rest on either side."""
+    rest = 0.5 * (1.0 - coverage)
+    return smallest_count(law, _constant(law, rest)), smallest_count(law, _constant(law, 1.0 - rest))
+
+
+def highest(law: "CountDistribution", coverage: float) -> tuple[Tensor, Tensor]:
+    """The shortest interval of counts that holds the coverage; of several, the one that starts first."""
+    low, high = grid.by_window(law, _shortest_in_table, _shortest_far, _constant(law, coverage))
+    return low, high
+
+
+def _shortest_in_table(at: grid.Grid, coverage: Tensor) -> tuple[Tensor, Tensor]:
+    cdf = at.pmf.cumsum(1)
+    before = cdf - at.pmf
+    # Rounding in the sums must not push an end outwards.
+    end = torch.searchsorted(cdf, (before + coverage.unsqueeze(1)) - 1e-14)
+    n = cdf.shape[1]
+    width = torch.where(end < n, end - torch.arange(n, device=end.device), 2 * n)
+    start = width.argmin(1, keepdim=True)
+    return at.y.gather(1, start).squeeze(1), at.y.gather(1, end.gather(1, start)).squeeze(1)
+
+
+def _shortest_far(law: "CountDistribution", coverage: Tensor) -> tuple[Tensor, Tensor]:
+    """Its ends are equally probable: the start is where the pmf catches up with the pmf at the end.
+
+    A start at 0 is compared too, for laws with a second peak there.
+    """
+    low, high = torch.zeros_like(coverage), smallest_count(law, 1.0 - coverage)
+    while (high > low).any():
+        middle = ((low + high) / 2).floor()
+        longer = law._log_pmf(middle) < law._log_pmf(_end(law, middle, coverage))
+        low, high = torch.where(longer, middle + 1, low), torch.where(longer, high, middle)
+    starts = torch.stack([torch.zeros_like(low), (low - 1).clamp(min=0.0), low, low + 1])
+    ends = torch.stack([_end(law, s, coverage) for s in starts])
+    best = (ends - starts).argmin(0, keepdim=True)
+    return starts.gather(0, best).squeeze(0), ends.gather(0, best).squeeze(0)
+
+
+def _end(law: "CountDistribution", start: Tensor, coverage: Tensor) -> Tensor:
+    below = torch.where(start > 0, law._cut((start - 1).clamp(min=0.0))[0], 0.0)
+    return smallest_count(law, below + coverage)

@@ -1,0 +1,69 @@
+"""Working through many rows: each by the method that suits it, in blocks that bound memory."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+#: Numbers in one temporary of a block: about a CPU's second-level cache, and enough to fill a GPU.
+_CPU_BLOCK = 2**16
+_GPU_BLOCK = 2**24
+
+
+class Case(NamedTuple):
+    """Rows where `mask` holds are computed by `method`, which needs `width` numbers a row."""
+
+    mask: Tensor
+    method: Callable[..., tuple[Tensor, ...]]
+    width: int
+
+
+def is_host(x: Tensor) -> bool:
+    """True where looking at values costs nothing, so that work may depend on them."""
+    return x.device.type == "cpu"
+
+
+def _block(width: int, device: torch.device) -> int:
+    return max(1, (_CPU_BLOCK if device.type == "cpu" else _GPU_BLOCK) // width)
+
+
+def in_blocks(method: Callable[..., tuple[Tensor, ...]], width: int, *inputs: Tensor) -> tuple[Tensor, ...]:
+    """Apply `method` to row-wise `inputs` block by block; results are those of one call."""
+    rows, size = len(inputs[0]), _block(width, inputs[0].device)
+    if rows <= size:
+        return method(*inputs)
+    parts = [method(*(x[i : i + size] for x in inputs)) for i in range(0, rows, size)]
+    return tuple(torch.cat(column) for column in zip(*parts, strict=True))
+
+
+def by_case(cases: Sequence[Case], *inputs: Tensor) -> tuple[Tensor, ...]:
+    """Every row by the one case whose mask holds; the masks partition the rows.
+
+    On a CPU rows are sorted into their cases. Elsewhere counting them would make the host wait for the device, so
+    every method sees every row (its results are dropped where they do not apply) and shapes stay fixed.
+    """
+    if is_host(inputs[0]):
+        return _sorted(cases, *inputs)
+    results: tuple[Tensor, ...] = ()
+    for mask, method, width in cases:
+        values = in_blocks(method, width, *inputs)
+        results = tuple(torch.where(mask, v, r) for v, r in zip(values, results, strict=True)) if results else values
+    return results
+
+
+def _sorted(cases: Sequence[Case], *inputs: Tensor) -> tuple[Tensor, ...]:
+    rows = len(inputs[0])
+    results: tuple[Tensor, ...] = ()
+    for mask, method, width in cases:
+        index = mask.nonzero().squeeze(1)
+        if len(index) == 0 and (results or mask is not cases[-1].mask):
+            continue
+        if len(index) == rows:
+            return in_blocks(method, width, *inputs)
+        values = in_blocks(method, width, *(x[index] for x in inputs))
+        if not results:
+            results = tuple(v.new_empty((rows, *v.shape[1:])) for v in values)
+        for result, value in zip(results, values, strict=True):
+            result[index] = value
+    return results
