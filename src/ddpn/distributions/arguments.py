@@ -9,7 +9,7 @@ from numbers import Number
 import torch
 from torch import Tensor
 
-from ddpn.errors import InputError
+from ddpn.errors import ConfigError, InputError
 
 _LOW_PRECISION = (torch.float16, torch.bfloat16)
 
@@ -79,3 +79,9 @@ def check_coverage(coverage: float) -> float:
     if not 0.0 < coverage < 1.0:
         raise InputError(f"coverage must lie strictly between 0 and 1, got {coverage:g}. Use 0.9 for 90%.")
     return float(coverage)
+
+
+def check_interval_kind(kind: str) -> None:
+    """Central or highest."""
+    if kind not in ("central", "highest"):
+        raise ConfigError(f'kind must be "central" or "highest", got "{kind}". Choose one of the two.')

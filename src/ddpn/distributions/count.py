@@ -11,12 +11,14 @@ from ddpn.distributions.arguments import (
     broadcast_shapes,
     check_counts,
     check_coverage,
+    check_interval_kind,
     check_probabilities,
     is_checked,
 )
 from ddpn.distributions.gradients import without_gradient
+from ddpn.distributions.cuts import Cut, cut_at
+from ddpn.distributions.normalizer import DEPTH
 from ddpn.distributions.quadrature import PREFIX
-from ddpn.errors import ConfigError
 
 
 class CountDistribution(Distribution):
@@ -46,21 +48,29 @@ class CountDistribution(Distribution):
         """log pmf at counts. Shape: (rows,) -> (rows,) or (rows, n) -> (rows, n)."""
         raise NotImplementedError
 
-    def _pmf(self, y: Tensor) -> Tensor:
-        """pmf, continued smoothly to real y >= 12. Shape: (rows, n) -> (rows, n)."""
+    def _smooth_log_pmf(self, y: Tensor) -> Tensor:
+        """log pmf, continued smoothly to real y >= 12. Shape: (rows, n) -> (rows, n)."""
+        return self._log_pmf(y)
+
+    def _window(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
+        """First and last position of a window that leaves out about e^-depth of the law."""
         raise NotImplementedError
 
-    def _mean_variance(self) -> tuple[Tensor, Tensor]:
-        """Mean and variance a row."""
-        return self.mean, self.variance
-
-    def _window(self) -> tuple[Tensor, Tensor]:
-        """First and last count of a window that leaves out less than 1e-13 of the mass."""
+    def _depth(self, y: Tensor) -> Tensor:
+        """How deep below the law's peak y lies, as `_window` measures depth."""
         raise NotImplementedError
+
+    def _spread(self, first: Tensor, last: Tensor) -> Tensor:
+        """Breaks (see `grid`) that resolve the law between two positions. Shape: (rows,) -> (rows, K)."""
+        raise NotImplementedError
+
+    # What follows from it; a subclass may know better --------------------------------------------------------------
 
     def _breaks(self) -> Tensor:
-        """Positions that resolve the law (see `grid`). Shape: (rows, K)."""
-        raise NotImplementedError
+        return self._spread(*self._window())
+
+    def _pmf(self, y: Tensor) -> Tensor:
+        return self._smooth_log_pmf(y).exp()
 
     def _pmf_near(self, y: Tensor) -> Tensor:
         """pmf on integers that hold the whole law."""
@@ -74,21 +84,25 @@ class CountDistribution(Distribution):
         return self._first_integers(PREFIX)
 
     def _first_integers(self, n: int) -> Tensor:
-        tensors = self._tensors()
-        counts = torch.arange(float(n), dtype=torch.float64, device=tensors[0].device)
-        return self._log_pmf(counts.expand(len(tensors[0]), n)).exp()
+        rows = self._tensors()[0]
+        return self._log_pmf(torch.arange(float(n), dtype=torch.float64, device=rows.device).expand(len(rows), n)).exp()
 
-    def _cut(self, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """P(Z <= y), P(Z > y), E|Z - y|. Shape: all (rows,)."""
-        raise NotImplementedError
+    def _mean_variance(self) -> tuple[Tensor, Tensor]:
+        return self.mean, self.variance
+
+    def _cut(self, y: Tensor) -> Cut:
+        return cut_at(self, y)
 
     def _half_mean_difference(self) -> Tensor:
         """E|Z - Z'| / 2 of laws with a long window."""
         return grid.half_mean_difference(grid.panels(self, self._breaks()))
 
     def _entropy_of_panels(self) -> tuple[Tensor]:
-        p = grid.panels(self, self._breaks())
-        return (p.total(torch.special.entr(p.head), torch.special.entr(p.pmf)),)
+        return (grid.entropy(grid.panels(self, self._breaks())),)
+
+    def _mode_of_panels(self) -> Tensor:
+        """Mode of laws with a long window."""
+        return quantiles.mode_of_panels(self)
 
     # From the user's shapes and dtypes to rows and back -----------------------------------------------------------
 
@@ -139,9 +153,7 @@ class CountDistribution(Distribution):
     @without_gradient
     def entropy(self) -> Tensor:
         """-E[log p(Z)] in nats."""
-        law = self._flat()
-        (value,) = grid.by_window(law, _entropy_on_integers, lambda rows: rows._entropy_of_panels())
-        return value.reshape(self.batch_shape).to(self._dtype)
+        return entropy_of(self._flat()).reshape(self.batch_shape).to(self._dtype)
 
     def icdf(self, value: Tensor) -> Tensor:
         """The smallest count y with P(Z <= y) >= q; infinite at q = 1."""
@@ -168,11 +180,11 @@ class CountDistribution(Distribution):
         `kind="central"` leaves at most half of the rest on either side; `kind="highest"` is the shortest such interval.
         """
         coverage = check_coverage(coverage)
-        if kind not in ("central", "highest"):
-            raise ConfigError(f'kind must be "central" or "highest", got "{kind}". Choose one of the two.')
+        check_interval_kind(kind)
         with torch.no_grad():
-            low, high = getattr(quantiles, kind)(self._flat(), coverage)
-        return tuple(x.reshape(self.batch_shape).to(self._dtype) for x in (low, high))
+            search = quantiles.highest if kind == "highest" else quantiles.central
+            low, high = search(self._flat(), coverage)
+        return low.reshape(self.batch_shape).to(self._dtype), high.reshape(self.batch_shape).to(self._dtype)
 
     def sample(self, sample_shape: Any = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
         """Draws by inversion of the cdf, from uniforms in float64."""
@@ -195,6 +207,11 @@ def _crps_on_integers(at: grid.Grid, y: Tensor) -> tuple[Tensor]:
 
 def _crps_by_parts(law: CountDistribution, y: Tensor) -> tuple[Tensor]:
     return (law._cut(y)[2] - law._half_mean_difference(),)
+
+
+def entropy_of(law: CountDistribution) -> Tensor:
+    """Entropy of a flat law. Shape: (rows,)."""
+    return grid.by_window(law, _entropy_on_integers, lambda rows: rows._entropy_of_panels())[0]
 
 
 def _entropy_on_integers(at: grid.Grid) -> tuple[Tensor]:

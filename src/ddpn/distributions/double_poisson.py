@@ -4,13 +4,15 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor
-from torch.distributions import constraints, kl_divergence, register_kl
+from torch.distributions import constraints, register_kl
 
 from ddpn.distributions import grid, normalizer, series
 from ddpn.distributions.arguments import as_parameters, check_positive, is_checked
 from ddpn.distributions.count import CountDistribution
+from ddpn.distributions.cuts import Cut
 from ddpn.distributions.grid import spread_breaks
 from ddpn.distributions.modes import double_poisson_mode
+from ddpn.distributions.moment_matching import parameters_of_moments
 from ddpn.distributions.quadrature import PREFIX
 from ddpn.distributions.rows import Case, by_case
 from ddpn.distributions.tails import cut_at
@@ -33,7 +35,7 @@ class DoublePoisson(CountDistribution):
 
     >>> law = DoublePoisson(mu=5.0, gamma=2.0)
     >>> round(law.mean.item(), 4), round(law.variance.item(), 4), law.mode.item()
-    (5.0046, 2.5131, 5.0)
+    (5.0054, 2.4962, 5.0)
     """
 
     arg_constraints = {"mu": constraints.positive, "gamma": constraints.positive}
@@ -47,10 +49,13 @@ class DoublePoisson(CountDistribution):
 
     @classmethod
     def from_moments(cls, mean: Tensor | float, variance: Tensor | float) -> "DoublePoisson":
-        """The law with exactly this mean and variance; an error where no Double Poisson has them."""
-        from ddpn.distributions.moment_matching import solve
+        """The law with exactly this mean and variance; an error where no Double Poisson has them.
 
-        return cls(*solve(*as_parameters(mean=mean, variance=variance)))
+        >>> law = DoublePoisson.from_moments(mean=10.0, variance=2.5)
+        >>> round(law.mean.item(), 4), round(law.variance.item(), 4)
+        (10.0, 2.5)
+        """
+        return cls(*parameters_of_moments(*as_parameters(mean=mean, variance=variance)))
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "DoublePoisson":
         new = self._get_checked_instance(DoublePoisson, _instance)
@@ -113,18 +118,18 @@ class DoublePoisson(CountDistribution):
         """log(sqrt(gamma) / c)."""
         return 0.5 * self.gamma.log() - normalizer.first_moments(self.mu, self.gamma)[0]
 
-    def _log_weight(self, y: Tensor) -> Tensor:
+    def _smooth_log_weight(self, y: Tensor) -> Tensor:
         return torch.addcmul(log_h(y), self.gamma.unsqueeze(1), deviance(y, self.mu.unsqueeze(1)), value=-1.0)
 
     def _log_pmf(self, y: Tensor) -> Tensor:
         mu, gamma, offset = (x.view(-1, *[1] * (y.dim() - 1)) for x in (self.mu, self.gamma, self._offset()))
         return log_h_of_count(y) - gamma * deviance(y, mu) + offset
 
-    def _pmf(self, y: Tensor) -> Tensor:
-        return self._log_weight(y).add_(self._offset().unsqueeze(1)).exp_()
+    def _smooth_log_pmf(self, y: Tensor) -> Tensor:
+        return self._smooth_log_weight(y).add_(self._offset().unsqueeze(1))
 
     def _pmf_near(self, y: Tensor) -> Tensor:
-        return self._log_weight(y).softmax(1)
+        return self._smooth_log_weight(y).softmax(1)
 
     def _pmf_table(self, n: int) -> Tensor:
         return log_weight_table(self.mu, self.gamma, n).softmax(1)
@@ -137,14 +142,16 @@ class DoublePoisson(CountDistribution):
         found = normalizer.moments(self.mu, self.gamma)
         return found.mean, found.variance
 
-    def _window(self) -> tuple[Tensor, Tensor]:
-        depth = normalizer.DEPTH
+    def _window(self, depth: float | Tensor = normalizer.DEPTH) -> tuple[Tensor, Tensor]:
         return lower_end(self.mu, self.gamma, depth), upper_end(self.mu, self.gamma, depth)
 
-    def _breaks(self) -> Tensor:
-        return spread_breaks(*self._window(), _PANELS)
+    def _depth(self, y: Tensor) -> Tensor:
+        return self.gamma * deviance(y, self.mu)
 
-    def _cut(self, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _spread(self, first: Tensor, last: Tensor) -> Tensor:
+        return spread_breaks(first, last, _PANELS)
+
+    def _cut(self, y: Tensor) -> Cut:
         return cut_at(y, self.mu, self.gamma)
 
     def _half_mean_difference(self) -> Tensor:
@@ -176,6 +183,3 @@ def _kl_double_poisson(p: DoublePoisson, q: DoublePoisson) -> Tensor:
     deviance_q = deviance_p + (mu_q - mu_p) - mean * torch.log(mu_q / mu_p)
     value = log_c_q - log_c_p + 0.5 * torch.log(gamma_p / gamma_q) + gamma_q * deviance_q - gamma_p * deviance_p
     return value.clamp(min=0.0).reshape(shape).to(torch.promote_types(p._dtype, q._dtype))
-
-
-__all__ = ["DoublePoisson", "kl_divergence"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from ddpn.distributions.quadrature import JOIN, between, cut, derivative, prefix, running_integral
+from ddpn.distributions.quadrature import JOIN, between, derivative, prefix, running_integral
 from ddpn.distributions.normalizer import MARGIN
 from ddpn.distributions.rows import Case, by_case, is_host
 
@@ -132,28 +132,13 @@ def half_mean_difference(p: Panels) -> Tensor:
     at_join, slope_there, curve = (9.0 * (b + c) - a - d) / 16.0, c - b, (a - b - c + d) / 2.0
     boundary = (1.0 - 2.0 * head_mass) * (curve / 720.0 - at_join / 12.0)
     boundary = boundary + at_join * (at_join / 24.0 + slope_there / 360.0)
-    slope = (p.pmf @ derivative(NODES, density.device)) / (2.0 * p.length.unsqueeze(2) * p.x.sqrt()).clamp(min=1e-300)
+    slope = (p.pmf @ derivative(NODES, density.device)) / (2.0 * p.length.unsqueeze(2) * p.x.sqrt()).clamp(min=1e-9)
     return spread + (p.weight * (p.pmf**2 / 6.0 - slope**2 / 240.0)).sum((1, 2)) + p.head_weight[:, 0] * boundary
 
 
-def cut_panels(law: "CountDistribution", breaks: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """P(Z <= y), P(Z > y) and E|Z - y| for a long window: panels end at y + 1/2 from either side."""
-    here = (y + 0.5).clamp(min=JOIN - 0.5).unsqueeze(1)
-    beyond = (y >= JOIN).unsqueeze(1)
-    offsets, cut_weights = cut(y.device)
-    at_y = law._pmf((y.unsqueeze(1) + offsets).clamp(min=JOIN - 4.0)) * cut_weights * beyond
-    counts = prefix(y.device)[0]
-    upto = (counts <= y.unsqueeze(1)) * (breaks[:, :1] < JOIN)
-    sides = []
-    for sign, ends in ((1.0, breaks.minimum(here)), (-1.0, breaks.maximum(here))):
-        p = panels(law, ends)
-        join = prefix(y.device)[1] * (breaks[:, :1] < JOIN)
-        kept = torch.where(beyond, join, upto) if sign > 0 else torch.where(beyond, 0.0, join - upto)
-        p = p._replace(head_weight=kept)
-        gap = p.total(p.head * (counts - y.unsqueeze(1)), p.pmf * (p.x - y.view(-1, 1, 1)))
-        sides.append((p.total(p.head, p.pmf) + sign * at_y.sum(1), -sign * gap - (at_y * offsets).sum(1)))
-    (below, below_gap), (above, above_gap) = sides
-    return below, above, below_gap + above_gap
+def entropy(p: Panels) -> Tensor:
+    """-sum p log p over the integers."""
+    return p.total(torch.special.entr(p.head), torch.special.entr(p.pmf))
 
 
 def merge(breaks: Tensor, panels: int) -> Tensor:

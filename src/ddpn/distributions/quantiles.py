@@ -82,7 +82,7 @@ def _next(
 
 def most_probable_count(law: "CountDistribution") -> Tensor:
     """The mode, by looking everywhere coarsely and then around the best place."""
-    (found,) = grid.by_window(law, _mode_of_table, _mode_of_panels)
+    (found,) = grid.by_window(law, _mode_of_table, lambda rows: (rows._mode_of_panels(),))
     return found
 
 
@@ -92,7 +92,8 @@ def _mode_of_table(at: grid.Grid) -> tuple[Tensor]:
     return (at.y.gather(1, best).squeeze(1),)
 
 
-def _mode_of_panels(law: "CountDistribution") -> tuple[Tensor]:
+def mode_of_panels(law: "CountDistribution") -> Tensor:
+    """The best node of the panels, then thirds around it; or the best of the first integers."""
     p = grid.panels(law, law._breaks())
     x, pmf = p.x.flatten(1), p.pmf.flatten(1)
     best = pmf.argmax(1, keepdim=True)
@@ -101,7 +102,7 @@ def _mode_of_panels(law: "CountDistribution") -> tuple[Tensor]:
     interior = _peak_between(law, low.clamp(min=12.0), high)
     top = law._pmf(interior.unsqueeze(1)).squeeze(1)
     head = p.head * (p.head_weight[:, :1] > 0)
-    return (torch.where(head.amax(1) >= top, head.argmax(1).double(), interior),)
+    return torch.where(head.amax(1) >= top, head.argmax(1).double(), interior)
 
 
 def _peak_between(law: "CountDistribution", low: Tensor, high: Tensor) -> Tensor:

@@ -4,11 +4,12 @@ Where the law lives below 64 its table answers directly. Beyond, only the tail t
 y: integer by integer when it is short, by quadrature with a cut at y + 1/2 when it is long. The other side is 1 minus it.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from ddpn.distributions.cuts import Cut, Tail
 from ddpn.distributions.normalizer import DEPTH, MARGIN, TABLES, first_moments
 from ddpn.distributions.quadrature import JOIN, PREFIX, between, cut, prefix
 from ddpn.distributions.rows import Case, by_case, is_host
@@ -27,15 +28,6 @@ _TAIL_NODES = 16
 _PREFIX_NODES = 32
 
 
-class Tail(NamedTuple):
-    """The part of a law on one side of y: its mass, sum of |z - y| p(z), the side, and the law's mean."""
-
-    mass: Tensor
-    distance: Tensor
-    lower: Tensor
-    mean: Tensor
-
-
 def reach(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
     """Upper end of a window that holds both the law and, to full relative accuracy, its tail above y."""
     return upper_end(mu, gamma, DEPTH + gamma * torch.where(y > mu, deviance(y, mu), torch.zeros_like(mu)))
@@ -44,14 +36,6 @@ def reach(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
 def up_to(y: Tensor, n: int) -> Tensor:
     """1 where the column's integer is at most y, else 0. Shape: y (rows,) -> (rows, n)."""
     return (y.unsqueeze(1) - (count_table(n, y.device)[1] - 1.0)).clamp_(0.0, 1.0)
-
-
-class Cut(NamedTuple):
-    """P(Z <= y), P(Z > y) and E|Z - y|."""
-
-    cdf: Tensor
-    survival: Tensor
-    distance: Tensor
 
 
 def _cut_by_table(n: int) -> Any:
@@ -68,10 +52,7 @@ def _cut_by_table(n: int) -> Any:
 
 
 def _cut_by_tail(y: Tensor, mu: Tensor, gamma: Tensor) -> Cut:
-    mass, tail_distance, lower, mean = outer_tail(y, mu, gamma)
-    rest = 1.0 - mass
-    distance = torch.where(lower, mean - y, y - mean) + 2.0 * tail_distance
-    return Cut(torch.where(lower, mass, rest), torch.where(lower, rest, mass), distance)
+    return outer_tail(y, mu, gamma).to_cut(y)
 
 
 def cut_at(y: Tensor, mu: Tensor, gamma: Tensor) -> Cut:

@@ -1,0 +1,42 @@
+# Needs Python 3.11 or newer and make; everything else goes into .venv.
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint bench clean
+
+help:  ## say what there is
+	@grep -E '^[a-z]+: .*##|^[a-z]+:  ##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/make \1\t\2/' | expand -t 16
+
+install: $(STAMP)  ## the development environment, in .venv
+	@echo "Ready: $(PY)"
+
+demo: $(STAMP)  ## print and draw the Double Poisson against Poisson
+	@$(PY) examples/law.py
+
+test: $(STAMP)  ## every test and every example in a docstring; ARGS="-k crps" goes to pytest
+	OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --maxprocesses 8 $(ARGS)
+
+lint: $(STAMP)  ## ruff (lint and format) and mypy
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+bench: $(STAMP)  ## time the laws; results go to benchmarks/results
+	$(PY) benchmarks/laws.py --out benchmarks/results
+
+clean:  ## remove the environment, caches and what the demo drew
+	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(PY):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "ddpn needs Python 3.11 or newer, got $$($(PYTHON) --version). Run make PYTHON=python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# The stamp is written last, so an installation that was cut short is done again.
+$(STAMP): pyproject.toml constraints.txt | $(PY)
+	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,88 @@
+"""Proper scores: f(dist, y) -> one value an example; smaller is better."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, Normal
+
+from ddpn.distributions import CountDistribution, UniformMixture
+from ddpn.distributions.normal import normal_crps
+from ddpn.errors import InputError
+
+Score = Callable[[Any, Tensor], Tensor]
+_CRPS: dict[type, Score] = {}
+
+
+def register_crps(kind: type) -> Callable[[Score], Score]:
+    """Teach `crps` a law: decorate a function (dist, y) -> one value an example.
+
+    >>> from torch.distributions import Laplace
+    >>> @register_crps(Laplace)
+    ... def laplace_crps(dist, y):
+    ...     z = (y - dist.loc).abs() / dist.scale
+    ...     return dist.scale * (z + torch.exp(-z) - 0.75)
+    >>> crps(Laplace(0.0, 1.0), torch.tensor(0.0))
+    tensor(0.2500)
+    """
+
+    def register(score: Score) -> Score:
+        _CRPS[kind] = score
+        return score
+
+    return register
+
+
+@register_crps(CountDistribution)
+@register_crps(UniformMixture)
+def _own_crps(dist: Any, y: Tensor) -> Tensor:
+    return dist.crps(y)
+
+
+@register_crps(Normal)
+def _normal_crps(dist: Normal, y: Tensor) -> Tensor:
+    return normal_crps(dist.loc, dist.scale, y)
+
+
+def _observed(y: Any, dist: Distribution) -> Tensor:
+    y = torch.as_tensor(y)
+    if y.device.type == "cpu" and not torch.isfinite(y).all():
+        bad = (~torch.isfinite(y)).nonzero()[0].tolist()
+        raise InputError(f"y must be finite, got {y[tuple(bad)]} at {bad}. Drop rows without an observation.")
+    try:
+        torch.broadcast_shapes(y.shape, dist.batch_shape)
+    except RuntimeError:
+        shapes = f"y {tuple(y.shape)} and dist {tuple(dist.batch_shape)}"
+        raise InputError(f"shapes must broadcast, got {shapes}. Give one y a row of dist.") from None
+    return y
+
+
+def crps(dist: Distribution, y: Tensor) -> Tensor:
+    """Continuous ranked probability score (Appendix B.2): the integral of (F(z) - 1[z >= y])^2.
+
+    Shape: y broadcasts with dist.batch_shape.
+
+    >>> from ddpn.distributions import Poisson
+    >>> crps(Poisson(torch.tensor([2.0, 3.0])), torch.tensor([2, 5]))
+    tensor([0.3216, 1.1168])
+    """
+    for kind in type(dist).__mro__:
+        if kind in _CRPS:
+            return _CRPS[kind](dist, _observed(y, dist))
+    name = type(dist).__name__
+    raise InputError(f"crps must be given a law it knows, got {name}. Teach it yours with @register_crps({name}).")
+
+
+def nll(dist: Distribution, y: Tensor) -> Tensor:
+    """Negative log-likelihood, -log p(y), for any torch distribution.
+
+    Shape: y broadcasts with dist.batch_shape.
+
+    >>> from ddpn.distributions import Poisson
+    >>> nll(Poisson(2.0), torch.tensor(0))
+    tensor(2.)
+    """
+    if not isinstance(dist, Distribution):
+        raise InputError(f"dist must be a torch distribution, got {type(dist).__name__}. Build one from its parameters.")
+    return -dist.log_prob(_observed(y, dist))
