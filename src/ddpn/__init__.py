@@ -4,8 +4,8 @@ from ddpn.distributions import Conflation, DoublePoisson, NegativeBinomial, Pois
 from ddpn.errors import ConfigError, DDPNError, InputError
 
 __all__ = [
-    "Conflation",
     "ConfigError",
+    "Conflation",
     "DDPNError",
     "DoublePoisson",
     "InputError",

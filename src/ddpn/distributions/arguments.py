@@ -4,8 +4,6 @@ Looking at values makes a GPU's host wait, so by default (`validate_args=None`) 
 `validate_args=True` looks everywhere, `False` nowhere.
 """
 
-from numbers import Number
-
 import torch
 from torch import Tensor
 
@@ -14,7 +12,7 @@ from ddpn.errors import ConfigError, InputError
 _LOW_PRECISION = (torch.float16, torch.bfloat16)
 
 
-def as_parameters(**values: Tensor | Number) -> tuple[Tensor, ...]:
+def as_parameters(**values: Tensor | float) -> tuple[Tensor, ...]:
     """Parameters as broadcast floating tensors of one dtype, at least float32."""
     tensors = {k: v if isinstance(v, Tensor) else torch.as_tensor(v) for k, v in values.items()}
     dtype = torch.float32 if any(t.dtype in _LOW_PRECISION for t in tensors.values()) else None

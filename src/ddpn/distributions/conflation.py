@@ -36,7 +36,9 @@ class Conflation(CountDistribution):
         self.laws = tuple(laws)
         if not self.laws or not all(isinstance(law, CountDistribution) for law in self.laws):
             kinds = ", ".join(type(law).__name__ for law in self.laws) or "none"
-            raise InputError(f"laws must be one or more count laws of ddpn.distributions, got {kinds}. Wrap them first.")
+            raise InputError(
+                f"laws must be one or more count laws of ddpn.distributions, got {kinds}. Wrap them first."
+            )
         shape = broadcast_shapes(**{f"law {i}": tuple(law.batch_shape) for i, law in enumerate(self.laws)})
         super().__init__(shape, validate_args)
 
@@ -102,7 +104,7 @@ class _Rows(CountDistribution):
     def _tensors(self) -> tuple[Tensor, ...]:
         return self._stacked
 
-    def _of(self, tensors: tuple[Tensor, ...]) -> "_Rows":  # type: ignore[override]
+    def _of(self, tensors: tuple[Tensor, ...]) -> "_Rows":
         return _Rows(self._laws, tensors)
 
     def _log_pmf(self, y: Tensor) -> Tensor:

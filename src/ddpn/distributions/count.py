@@ -15,8 +15,8 @@ from ddpn.distributions.arguments import (
     check_probabilities,
     is_checked,
 )
-from ddpn.distributions.gradients import without_gradient
 from ddpn.distributions.cuts import Cut, cut_at
+from ddpn.distributions.gradients import without_gradient
 from ddpn.distributions.normalizer import DEPTH
 from ddpn.distributions.quadrature import PREFIX
 

@@ -112,7 +112,8 @@ class DoublePoisson(CountDistribution):
         return self.mu.reshape(-1).double(), self.gamma.reshape(-1).double()
 
     def _of(self, tensors: tuple[Tensor, ...]) -> Self:
-        return type(self)(*tensors, validate_args=False)
+        mu, gamma = tensors
+        return type(self)(mu, gamma, validate_args=False)
 
     def _offset(self) -> Tensor:
         """log(sqrt(gamma) / c)."""

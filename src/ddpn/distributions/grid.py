@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from ddpn.distributions.quadrature import JOIN, between, derivative, prefix, running_integral
 from ddpn.distributions.normalizer import MARGIN
+from ddpn.distributions.quadrature import JOIN, between, derivative, prefix, running_integral
 from ddpn.distributions.rows import Case, by_case, is_host
 
 if TYPE_CHECKING:

@@ -75,7 +75,9 @@ def mode(members: Distribution) -> Tensor:
 
 def central(members: Distribution, coverage: float) -> tuple[Tensor, Tensor]:
     """Quantiles that leave half of the rest on either side."""
-    q = torch.full(members.batch_shape[:-1], 0.5 * (1.0 - coverage), dtype=members.mean.dtype, device=members.mean.device)
+    q = torch.full(
+        members.batch_shape[:-1], 0.5 * (1.0 - coverage), dtype=members.mean.dtype, device=members.mean.device
+    )
     return quantile(members, q), quantile(members, 1.0 - q)
 
 

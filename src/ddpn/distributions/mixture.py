@@ -32,7 +32,8 @@ class UniformMixture(Distribution):
     """
 
     arg_constraints = {}
-    members: Distribution
+    members: Any
+    _check: bool | None
 
     def __new__(cls, members: Distribution, validate_args: bool | None = None) -> "UniformMixture":
         kind = _CountMixture if isinstance(members, CountDistribution) else _LineMixture
@@ -84,7 +85,9 @@ class UniformMixture(Distribution):
 
 def _checked(members: Distribution) -> torch.Size:
     if not members.batch_shape:
-        raise InputError("members must have a last axis, one entry a member, got batch_shape (). Stack their parameters.")
+        raise InputError(
+            "members must have a last axis, one entry a member, got batch_shape (). Stack their parameters."
+        )
     if members.event_shape:
         raise InputError(f"members must be univariate, got event_shape {tuple(members.event_shape)}. Mix each margin.")
     return members.batch_shape[:-1]

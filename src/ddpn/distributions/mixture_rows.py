@@ -32,7 +32,7 @@ class MixtureRows(CountDistribution):
     def _tensors(self) -> tuple[Tensor, ...]:
         return self._stacked
 
-    def _of(self, tensors: tuple[Tensor, ...]) -> "MixtureRows":  # type: ignore[override]
+    def _of(self, tensors: tuple[Tensor, ...]) -> "MixtureRows":
         return MixtureRows(self._kind, tensors)
 
     def _each(self) -> CountDistribution:

@@ -82,7 +82,8 @@ class NegativeBinomial(CountDistribution):
         return self.mu.reshape(-1).double(), self.alpha.reshape(-1).double()
 
     def _of(self, tensors: tuple[Tensor, ...]) -> Self:
-        return type(self)(*tensors, validate_args=False)
+        mu, alpha = tensors
+        return type(self)(mu, alpha, validate_args=False)
 
     def _log_pmf(self, y: Tensor) -> Tensor:
         mu, r = (x.view(-1, *[1] * (y.dim() - 1)) for x in (self.mu, 1.0 / self.alpha))
@@ -95,7 +96,9 @@ class NegativeBinomial(CountDistribution):
         """Where the unit deviance reaches depth, by halving in the variance-stabilising scale."""
         depth = depth + torch.zeros_like(self.mu)
         centre = self._scale(self.mu)
-        bound = self.mu + 4.0 * (depth + 1.0) / torch.log1p(1.0 / (self.alpha * self.mu)) + 20.0 * (depth * self.mu).sqrt()
+        bound = (
+            self.mu + 4.0 * (depth + 1.0) / torch.log1p(1.0 / (self.alpha * self.mu)) + 20.0 * (depth * self.mu).sqrt()
+        )
         outer = {"low": torch.zeros_like(centre), "high": self._scale(bound)}
         for name, out in outer.items():
             inside = centre
@@ -123,7 +126,7 @@ class NegativeBinomial(CountDistribution):
 
 
 def _log_pmf(y: Tensor, mu: Tensor, r: Tensor) -> Tensor:
-    """log p(y) by Loader's saddle point: Stirling errors and the unit deviance, so that large counts keep their digits."""
+    """log p(y) by Loader's saddle point, Stirling errors and the unit deviance: large counts keep their digits."""
     safe = y.clamp(min=1.0)
     n = safe + r
     saturated = 0.5 * (r / (safe * n)).log() - HALF_LOG_TWO_PI

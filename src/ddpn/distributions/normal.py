@@ -21,7 +21,7 @@ def normal_crps(loc: Tensor, scale: Tensor, y: Tensor) -> Tensor:
 
 
 def normal_mixture_crps(loc: Tensor, scale: Tensor, y: Tensor) -> Tensor:
-    """CRPS of the uniform mixture over the last axis of loc and scale (Grimit et al., 2006). Shape: y (...), loc (..., M)."""
+    """CRPS of the uniform mixture over the last axis (Grimit et al., 2006). Shape: y (...), loc and scale (..., M)."""
     to_y = _mean_absolute(loc - y.unsqueeze(-1), scale).mean(-1)
     gaps = loc.unsqueeze(-1) - loc.unsqueeze(-2)
     scales = torch.hypot(scale.unsqueeze(-1), scale.unsqueeze(-2))

@@ -10,11 +10,11 @@ local   narrow and far from 0: the integers around mu;
 wide    reaches 0 and far beyond 64: the first integers one by one, the rest by quadrature (`quadrature.py`).
 
 Derivatives are moments (no autograd through sums): with Z ~ DP(mu, gamma),
-d log c / d log mu = gamma (E[Z] - mu), d log c / d log gamma = 1/2 - gamma E[D], and second derivatives are covariances.
+d log c / d log mu = gamma (E[Z] - mu) and d log c / d log gamma = 1/2 - gamma E[D]; second ones are covariances.
 """
 
 import math
-from functools import lru_cache, partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -24,7 +24,15 @@ from torch.autograd.function import once_differentiable
 from ddpn.distributions import series
 from ddpn.distributions.quadrature import JOIN, PREFIX, between, gauss_legendre, prefix
 from ddpn.distributions.rows import Case, by_case, is_host
-from ddpn.distributions.weights import count_table, deviance, log_h, log_h_of_count, log_weight_table, stirling_error, upper_end
+from ddpn.distributions.weights import (
+    count_table,
+    deviance,
+    log_h,
+    log_h_of_count,
+    log_weight_table,
+    stirling_error,
+    upper_end,
+)
 
 #: Windows keep gamma D(y) <= DEPTH: what they leave out is below 1e-13 of the mass they hold.
 DEPTH = 32.0
@@ -114,11 +122,12 @@ def _first_of_series(mu: Tensor, gamma: Tensor) -> tuple[Tensor, ...]:
     return value, mu + m / gamma, (0.5 - g) / gamma
 
 
-@lru_cache(maxsize=None)
+@cache
 def _columns(n: int, device: torch.device) -> Tensor:
     """1, y and y log y for y = 0..n-1: what a table's weights are summed against."""
-    table = count_table(n, device)
-    return torch.stack([torch.ones_like(table[1]), table[1], table[3]], dim=1)
+    _, y, _, y_log_y = count_table(n, device).unbind()
+    with torch.inference_mode(False):
+        return torch.stack([torch.ones_like(y), y, y_log_y], dim=1)
 
 
 def _first_of_table(n: int) -> Any:
@@ -147,7 +156,9 @@ def _first_of_wide(mu: Tensor, gamma: Tensor, end: Tensor) -> tuple[Tensor, ...]
     nodes, node_weights = gauss_legendre(_NODES, mu.device)
     log_mu = mu.log()
     head = (log_weight_table(mu, gamma, PREFIX) - (gamma * mu).unsqueeze(1)).exp_()
-    head_total, head_y, head_y_log_y = (head @ (_columns(PREFIX, mu.device) * prefix(mu.device)[1].unsqueeze(1))).unbind(1)
+    head_total, head_y, head_y_log_y = (
+        head @ (_columns(PREFIX, mu.device) * prefix(mu.device)[1].unsqueeze(1))
+    ).unbind(1)
     length = end.sqrt() - _JOIN_T
     t = torch.add(length.unsqueeze(1) * nodes, _JOIN_T)
     y = t * t

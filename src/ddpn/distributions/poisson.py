@@ -62,4 +62,5 @@ class Poisson(CountDistribution):
         return mu, torch.ones_like(mu)
 
     def _of(self, tensors: tuple[Tensor, ...]) -> Any:
-        return DoublePoisson(*tensors, validate_args=False)
+        mu, gamma = tensors
+        return DoublePoisson(mu, gamma, validate_args=False)

@@ -10,11 +10,13 @@ around the cut, so no derivative of the law is needed.
 """
 
 import math
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from ddpn.distributions.rows import constant
 
 #: Below this count a law may be as sharp as x^-1/2 (h(0) = 1): those integers are always summed one by one.
 JOIN = 16
@@ -39,52 +41,41 @@ def _join_weights() -> np.ndarray:
     return weights
 
 
-@lru_cache(maxsize=None)
+@cache
 def cut(device: torch.device) -> tuple[Tensor, Tensor]:
     """Offsets (from y, for a cut at y + 1/2) and weights of B."""
-    return (
-        torch.arange(-3.0, 5.0, dtype=torch.float64, device=device),
-        torch.as_tensor(_cut_weights(), device=device),
-    )
+    return constant(np.arange(-3.0, 5.0), device), constant(_cut_weights(), device)
 
 
-@lru_cache(maxsize=None)
+@cache
 def prefix(device: torch.device) -> tuple[Tensor, Tensor]:
     """The integers 0..PREFIX-1 and the weights with which they join an integral that starts at JOIN - 1/2."""
-    return (
-        torch.arange(float(PREFIX), dtype=torch.float64, device=device),
-        torch.as_tensor(_join_weights(), device=device),
-    )
+    return constant(np.arange(PREFIX), device), constant(_join_weights(), device)
 
 
-@lru_cache(maxsize=None)
+@cache
 def gauss_legendre(n: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Nodes on [0, 1] and weights that sum to 1."""
     nodes, weights = np.polynomial.legendre.leggauss(n)
-    return (
-        torch.as_tensor((nodes + 1) / 2, device=device),
-        torch.as_tensor(weights / 2, device=device),
-    )
+    return constant((nodes + 1) / 2, device), constant(weights / 2, device)
 
 
-@lru_cache(maxsize=None)
+@cache
 def running_integral(n: int, device: torch.device) -> Tensor:
     """Matrix C with (f @ C)_j = the integral of f's interpolant from 0 to node j of `gauss_legendre(n)`."""
     nodes, _ = np.polynomial.legendre.leggauss(n)
     to_coefficients = np.linalg.inv(np.polynomial.legendre.legvander(nodes, n - 1))
-    integrals = np.stack(
-        [np.polynomial.legendre.Legendre.basis(i).integ(lbnd=-1)(nodes) for i in range(n)], axis=1
-    )
-    return torch.as_tensor(np.ascontiguousarray((integrals @ to_coefficients).T) / 2, device=device)
+    integrals = np.stack([np.polynomial.legendre.Legendre.basis(i).integ(lbnd=-1)(nodes) for i in range(n)], axis=1)
+    return constant((integrals @ to_coefficients).T / 2, device)
 
 
-@lru_cache(maxsize=None)
+@cache
 def derivative(n: int, device: torch.device) -> Tensor:
     """Matrix D with (f @ D)_j = the slope of f's interpolant at node j of `gauss_legendre(n)`."""
     nodes, _ = np.polynomial.legendre.leggauss(n)
     to_coefficients = np.linalg.inv(np.polynomial.legendre.legvander(nodes, n - 1))
     slopes = np.stack([np.polynomial.legendre.Legendre.basis(i).deriv()(nodes) for i in range(n)], axis=1)
-    return torch.as_tensor(np.ascontiguousarray((slopes @ to_coefficients).T) * 2, device=device)
+    return constant((slopes @ to_coefficients).T * 2, device)
 
 
 def between(start: Tensor, end: Tensor, n: int) -> tuple[Tensor, Tensor]:

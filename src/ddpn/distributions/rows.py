@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,6 +18,12 @@ class Case(NamedTuple):
     mask: Tensor
     method: Callable[..., tuple[Tensor, ...]]
     width: int
+
+
+def constant(values: np.ndarray | list[float], device: torch.device) -> Tensor:
+    """A float64 constant to keep: an ordinary tensor even when first asked for in inference mode."""
+    with torch.inference_mode(False):
+        return torch.tensor(np.asarray(values, dtype=np.float64), device=device)
 
 
 def is_host(x: Tensor) -> bool:

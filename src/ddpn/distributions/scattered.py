@@ -31,7 +31,7 @@ def _own_half_mean_difference(law: CountDistribution) -> Tensor:
 
 
 def _integers_of(law: CountDistribution) -> tuple[Tensor, Tensor]:
-    """All integers of a short window and the pmf there. Shape: both (rows, SHORT)."""
+    """The integers of a short window and the pmf there; 0 stands for those below, with pmf 0. Shape: (rows, SHORT)."""
     first, _ = law._window()
     z = (first.floor() - 1.0).unsqueeze(1) + torch.arange(float(grid.SHORT), dtype=first.dtype, device=first.device)
     return z.clamp(min=0.0), law._log_pmf(z.clamp(min=0.0)).exp() * (z >= 0)
@@ -83,7 +83,9 @@ def _between(
 def _widest_first(mixture: "MixtureRows") -> "MixtureRows":
     first, last = (mixture._fold(x) for x in mixture._each()._window())
     order = (last - first).argsort(dim=1, descending=True)
-    return mixture._of(tuple(t.gather(1, order.view(*order.shape, *[1] * (t.dim() - 2)).expand_as(t)) for t in mixture._tensors()))
+    return mixture._of(
+        tuple(t.gather(1, order.view(*order.shape, *[1] * (t.dim() - 2)).expand_as(t)) for t in mixture._tensors())
+    )
 
 
 def entropy(mixture: "MixtureRows") -> Tensor:
@@ -113,8 +115,7 @@ def _entropy_with(mixture: "MixtureRows", smooth: int) -> Tensor:
         for j in range(i):
             before = before + mixture._member(j)._log_pmf(z).exp()
         change = torch.special.entr((before + own) / size) - torch.special.entr(before / size)
-        inside = torch.cat([torch.ones_like(z[:, :1]), (z[:, 1:] > z[:, :-1]).to(z.dtype)], dim=1)
-        total = total + (change * inside).sum(1)
+        total = total + change.sum(1)
     return total
 
 

@@ -5,12 +5,14 @@ The half mean difference E|Z - Z'| / 2 = sqrt(k / pi) / gamma * sum_n r_n(gamma)
 Z - Z' by integrating its characteristic function against 1 / (1 - cos t), the kernel of |.| on the integers.
 """
 
-from functools import lru_cache
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from ddpn.distributions.rows import constant
 
 #: The expansion starts to be used here: the first term left out is 6e-10 at k = 37, aliasing 2 e^(-2 pi^2 1.3) = 1e-11.
 MIN_K, MIN_MU, MIN_VARIANCE = 37.0, 6.0, 1.3
@@ -73,17 +75,17 @@ class LogNormalizer(NamedTuple):
     mmg: Tensor
 
 
-@lru_cache(maxsize=None)
+@cache
 def _q_table(device: torch.device) -> Tensor:
-    return torch.as_tensor(_Q, device=device)
+    return constant(_Q, device)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _r_table(device: torch.device) -> Tensor:
     table = np.zeros((len(_R), 11))
     for n, row in enumerate(_R):
         table[n, : len(row)] = row
-    return torch.as_tensor(table, device=device)
+    return constant(table, device)
 
 
 def applies(mu: Tensor, gamma: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Splitting the Double Poisson at y: P(Z <= y), P(Z > y) and E|Z - y|, each to its own relative accuracy.
 
 Where the law lives below 64 its table answers directly. Beyond, only the tail that y cuts off is summed, outwards from
-y: integer by integer when it is short, by quadrature with a cut at y + 1/2 when it is long. The other side is 1 minus it.
+y: integer by integer when it is short, by quadrature with a cut at y + 1/2 when it is long. The rest is 1 minus it.
 """
 
 from typing import Any
@@ -105,9 +105,7 @@ def _sums(p: Tensor, z: Tensor, y: Tensor, side: Tensor) -> tuple[Tensor, Tensor
     return p.sum(1), (p * (z - y.unsqueeze(1))).sum(1) * side
 
 
-def _by_table(
-    y: Tensor, mu: Tensor, gamma: Tensor, offset: Tensor, side: Tensor, end: Tensor
-) -> tuple[Tensor, Tensor]:
+def _by_table(y: Tensor, mu: Tensor, gamma: Tensor, offset: Tensor, side: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:
     n = TABLES[-1]
     p = log_weight_table(mu, gamma, n).add_((offset - gamma * mu).unsqueeze(1)).exp_().mul_(up_to(y, n))
     return _sums(p, count_table(n, y.device)[1], y, side)

@@ -3,12 +3,14 @@
 h(y) = e^-y y^y / y! and D(y; mu) = mu - y + y log(y / mu), half the Poisson deviance. All in float64.
 """
 
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 import torch
 from scipy.special import gammaln
 from torch import Tensor
+
+from ddpn.distributions.rows import constant
 
 #: log(2 pi) / 2
 HALF_LOG_TWO_PI = 0.9189385332046727
@@ -35,10 +37,9 @@ def log_h(y: Tensor) -> Tensor:
     return -0.5 * torch.log(y) - HALF_LOG_TWO_PI - stirling_error(y)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _small_log_h(device: torch.device) -> Tensor:
-    y = np.arange(32.0)
-    return torch.as_tensor(_exact_log_h(y), device=device)
+    return constant(_exact_log_h(np.arange(32.0)), device)
 
 
 def _exact_log_h(y: np.ndarray) -> np.ndarray:
@@ -51,12 +52,12 @@ def log_h_of_count(y: Tensor) -> Tensor:
     return torch.where(y < 32, small, log_h(y.clamp(min=32.0)))
 
 
-@lru_cache(maxsize=None)
+@cache
 def count_table(n: int, device: torch.device) -> Tensor:
     """Rows y - y log y, y, log h(y) and y log y for y = 0..n-1."""
     y = np.arange(float(n))
     y_log_y = y * np.log(np.maximum(y, 1))
-    return torch.as_tensor(np.stack([y - y_log_y, y, _exact_log_h(y), y_log_y]), device=device)
+    return constant(np.stack([y - y_log_y, y, _exact_log_h(y), y_log_y]), device)
 
 
 def log_weight_table(mu: Tensor, gamma: Tensor, n: int) -> Tensor:

@@ -84,5 +84,5 @@ def nll(dist: Distribution, y: Tensor) -> Tensor:
     tensor(2.)
     """
     if not isinstance(dist, Distribution):
-        raise InputError(f"dist must be a torch distribution, got {type(dist).__name__}. Build one from its parameters.")
+        raise InputError(f"dist must be a torch distribution, got {type(dist).__name__}. Build one of its parameters.")
     return -dist.log_prob(_observed(y, dist))
