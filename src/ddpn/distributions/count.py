@@ -66,6 +66,10 @@ class CountDistribution(Distribution):
 
     # What follows from it; a subclass may know better --------------------------------------------------------------
 
+    def _prepared(self) -> Self:
+        """The same law, with what its pmf needs a row computed once."""
+        return self
+
     def _breaks(self) -> Tensor:
         return self._spread(*self._window())
 
@@ -92,6 +96,10 @@ class CountDistribution(Distribution):
 
     def _cut(self, y: Tensor) -> Cut:
         return cut_at(self, y)
+
+    def _sides(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        """P(Z <= y) and P(Z > y), without the distance."""
+        return self._cut(y)[:2]
 
     def _half_mean_difference(self) -> Tensor:
         """E|Z - Z'| / 2 of laws with a long window."""
@@ -135,13 +143,13 @@ class CountDistribution(Distribution):
     def cdf(self, value: Tensor) -> Tensor:
         """P(Z <= y), relatively accurate in the lower tail."""
         y, law, shape = self._paired(self._counts(value))
-        return law._cut(y)[0].reshape(shape).to(self._dtype)
+        return law._sides(y)[0].reshape(shape).to(self._dtype)
 
     @without_gradient
     def survival(self, value: Tensor) -> Tensor:
         """P(Z > y), relatively accurate in the upper tail."""
         y, law, shape = self._paired(self._counts(value))
-        return law._cut(y)[1].reshape(shape).to(self._dtype)
+        return law._sides(y)[1].reshape(shape).to(self._dtype)
 
     @without_gradient
     def crps(self, value: Tensor) -> Tensor:
@@ -206,12 +214,13 @@ def _crps_on_integers(at: grid.Grid, y: Tensor) -> tuple[Tensor]:
 
 
 def _crps_by_parts(law: CountDistribution, y: Tensor) -> tuple[Tensor]:
-    return (law._cut(y)[2] - law._half_mean_difference(),)
+    law = law._prepared()
+    return (law._cut(y).distance - law._half_mean_difference(),)
 
 
 def entropy_of(law: CountDistribution) -> Tensor:
     """Entropy of a flat law. Shape: (rows,)."""
-    return grid.by_window(law, _entropy_on_integers, lambda rows: rows._entropy_of_panels())[0]
+    return grid.by_window(law, _entropy_on_integers, lambda rows: rows._prepared()._entropy_of_panels())[0]
 
 
 def _entropy_on_integers(at: grid.Grid) -> tuple[Tensor]:

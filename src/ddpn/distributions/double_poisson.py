@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.distributions import constraints, register_kl
 
 from ddpn.distributions import grid, normalizer, series
-from ddpn.distributions.arguments import as_parameters, check_positive, is_checked
+from ddpn.distributions.arguments import as_parameters, broadcast_shapes, check_positive, is_checked
 from ddpn.distributions.count import CountDistribution
 from ddpn.distributions.cuts import Cut
 from ddpn.distributions.grid import spread_breaks
@@ -15,11 +15,13 @@ from ddpn.distributions.modes import double_poisson_mode
 from ddpn.distributions.moment_matching import parameters_of_moments
 from ddpn.distributions.quadrature import PREFIX
 from ddpn.distributions.rows import Case, by_case
-from ddpn.distributions.tails import cut_at
+from ddpn.distributions.tails import cut_at, sides_of
 from ddpn.distributions.weights import deviance, log_h, log_h_of_count, log_weight_table, lower_end, upper_end
 
 #: Panels over a whole window: each about 2.7 standard deviations wide.
 _PANELS = 6
+#: Nodes of one panel that holds a whole law but its first integers, as in `normalizer`.
+_WHOLE_NODES = 40
 _REMEDY = "Emit its logarithm and exponentiate, or clamp it."
 
 
@@ -39,6 +41,7 @@ class DoublePoisson(CountDistribution):
     """
 
     arg_constraints = {"mu": constraints.positive, "gamma": constraints.positive}
+    _known: tuple[Tensor, ...] = ()
 
     def __init__(self, mu: Tensor | float, gamma: Tensor | float, validate_args: bool | None = None) -> None:
         self.mu, self.gamma = as_parameters(mu=mu, gamma=gamma)
@@ -67,23 +70,23 @@ class DoublePoisson(CountDistribution):
     def log_prob(self, value: Tensor) -> Tensor:
         """log p(y), normalised; differentiable twice in mu and gamma."""
         y = self._counts(value)
-        shape = torch.broadcast_shapes(y.shape, self.batch_shape)
+        shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         y, mu, gamma = (x.expand(shape).reshape(-1).double() for x in (y, self.mu, self.gamma))
         return normalizer.log_prob(y, mu, gamma).reshape(shape).to(self._dtype)
 
     def log_normalizer(self) -> Tensor:
         """log c(mu, gamma), differentiable twice."""
-        return self._shaped(normalizer.log_normalizer_and_moments(*self._tensors())[0])
+        return self._shaped(normalizer.log_normalizer_and_moments(*self._tensors()[:2])[0])
 
     @property
     def mean(self) -> Tensor:
         """Exact E[Z], differentiable."""
-        return self._shaped(normalizer.log_normalizer_and_moments(*self._tensors())[1])
+        return self._shaped(normalizer.log_normalizer_and_moments(*self._tensors()[:2])[1])
 
     @property
     def variance(self) -> Tensor:
         """Exact Var[Z], differentiable."""
-        return self._shaped(normalizer.variance(*self._tensors()))
+        return self._shaped(normalizer.variance(*self._tensors()[:2]))
 
     @property
     def efron_mean(self) -> Tensor:
@@ -99,7 +102,7 @@ class DoublePoisson(CountDistribution):
     def mode(self) -> Tensor:
         """The most probable count, the smaller of two."""
         with torch.no_grad():
-            return self._shaped(double_poisson_mode(*self._tensors()))
+            return self._shaped(double_poisson_mode(*self._tensors()[:2]))
 
     def _shaped(self, flat: Tensor) -> Tensor:
         return flat.reshape(self.batch_shape).to(self._dtype)
@@ -109,15 +112,23 @@ class DoublePoisson(CountDistribution):
         return self.mu.dtype
 
     def _tensors(self) -> tuple[Tensor, ...]:
-        return self.mu.reshape(-1).double(), self.gamma.reshape(-1).double()
+        return self.mu.reshape(-1).double(), self.gamma.reshape(-1).double(), *self._known
 
     def _of(self, tensors: tuple[Tensor, ...]) -> Self:
-        mu, gamma = tensors
-        return type(self)(mu, gamma, validate_args=False)
+        mu, gamma, *known = tensors
+        rows = type(self)(mu, gamma, validate_args=False)
+        rows._known = tuple(known)
+        return rows
+
+    def _prepared(self) -> Self:
+        """With log c and the mean kept beside the parameters, for laws that are looked at more than once."""
+        mu, gamma, *known = self._tensors()
+        return self if known else self._of((mu, gamma, *normalizer.first_moments(mu, gamma)[:2]))
 
     def _offset(self) -> Tensor:
         """log(sqrt(gamma) / c)."""
-        return 0.5 * self.gamma.log() - normalizer.first_moments(self.mu, self.gamma)[0]
+        log_c = self._known[0] if self._known else normalizer.first_moments(self.mu, self.gamma)[0]
+        return 0.5 * self.gamma.log() - log_c
 
     def _smooth_log_weight(self, y: Tensor) -> Tensor:
         return torch.addcmul(log_h(y), self.gamma.unsqueeze(1), deviance(y, self.mu.unsqueeze(1)), value=-1.0)
@@ -153,20 +164,25 @@ class DoublePoisson(CountDistribution):
         return spread_breaks(first, last, _PANELS)
 
     def _cut(self, y: Tensor) -> Cut:
-        return cut_at(y, self.mu, self.gamma)
+        return cut_at(y, *self._tensors())
+
+    def _sides(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        return sides_of(y, *self._tensors())
 
     def _half_mean_difference(self) -> Tensor:
         by_series = self.gamma * self.mu >= series.MIN_K
 
-        def summed(mu: Tensor, gamma: Tensor) -> tuple[Tensor]:
-            rows = self._of((mu, gamma))
-            return (grid.half_mean_difference(grid.panels(rows, rows._breaks())),)
+        def expanded(*tensors: Tensor) -> tuple[Tensor]:
+            return (series.half_mean_difference(tensors[0], tensors[1]),)
 
-        def expanded(mu: Tensor, gamma: Tensor) -> tuple[Tensor]:
-            return (series.half_mean_difference(mu, gamma),)
+        def summed(*tensors: Tensor) -> tuple[Tensor]:
+            rows = self._of(tensors)
+            # These laws reach 0, and are smooth enough for one panel beyond the first integers.
+            ends = torch.stack(rows._window(), dim=1)
+            return (grid.half_mean_difference(grid.panels(rows, ends, _WHOLE_NODES)),)
 
-        found = [Case(by_series, expanded, 20), Case(~by_series, summed, PREFIX + (_PANELS + 2) * grid.NODES)]
-        return by_case(found, self.mu, self.gamma)[0]
+        found = [Case(by_series, expanded, 20), Case(~by_series, summed, PREFIX + _WHOLE_NODES)]
+        return by_case(found, *self._tensors())[0]
 
 
 @register_kl(DoublePoisson, DoublePoisson)
@@ -177,7 +193,7 @@ def _kl_double_poisson(p: DoublePoisson, q: DoublePoisson) -> Tensor:
     with D(Z; mu_q) = D(Z; mu_p) + mu_q - mu_p - Z log(mu_q / mu_p).
     """
     shape = torch.broadcast_shapes(p.batch_shape, q.batch_shape)
-    p_rows, q_rows = p.expand(shape)._tensors(), q.expand(shape)._tensors()
+    p_rows, q_rows = p.expand(shape)._tensors()[:2], q.expand(shape)._tensors()[:2]
     log_c_p, mean, deviance_p = normalizer.log_normalizer_and_moments(*p_rows)
     log_c_q, _, _ = normalizer.log_normalizer_and_moments(*q_rows)
     (mu_p, gamma_p), (mu_q, gamma_q) = p_rows, q_rows

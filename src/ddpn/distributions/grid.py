@@ -67,7 +67,7 @@ def by_window(
     tensors = law._tensors()
     first, last = window or law._window()
     count, found, low = len(tensors), [], 0.0
-    for n in _SIZES if is_host(first) else _SIZES[-1:]:
+    for n in _SIZES if is_host(first) or law._copies > 1 else _SIZES[-1:]:
         found.append(Case((last >= low) & (last < n - MARGIN), _by_integers(law, count, n, short), n * law._copies))
         low = n - MARGIN
     near = (last >= low) & (last - first < SHORT - MARGIN - 1) & (first >= JOIN)
@@ -77,7 +77,7 @@ def by_window(
         return long(law._of(tensors[:count]), *tensors[count:])
 
     found.append(Case((last >= low) & ~near, far, 1))
-    return by_case(found, first, *tensors, *extra)
+    return by_case(found, first, *tensors, *extra, sort=law._copies > 1)
 
 
 class Panels(NamedTuple):
@@ -95,11 +95,11 @@ class Panels(NamedTuple):
         return (self.head_weight * on_head).sum(1) + (self.weight * on_panels).sum((1, 2))
 
 
-def panels(law: "CountDistribution", breaks: Tensor) -> Panels:
+def panels(law: "CountDistribution", breaks: Tensor, nodes: int = NODES) -> Panels:
     """The law between `breaks`, and on the first integers where it reaches them."""
     touches = breaks[:, :1] < JOIN
     ends = breaks.clamp(min=JOIN - 0.5)
-    x, weight = between(ends[:, :-1], ends[:, 1:], NODES)
+    x, weight = between(ends[:, :-1], ends[:, 1:], nodes)
     pmf = law._pmf(x.flatten(1)).unflatten(1, x.shape[1:])
     length = ends[:, 1:].sqrt() - ends[:, :-1].sqrt()
     return Panels(law._pmf_prefix(), prefix(x.device)[1] * touches, x, weight, pmf, length)
@@ -121,18 +121,19 @@ def half_mean_difference(p: Panels) -> Tensor:
     Between integers F goes on smoothly as the integral of the pmf p, plus p/2 + p'/12 - p'''/720. The last two are
     integrated by parts; together with the square of p'/12 they leave p^2/6 - p'^2/240 and terms at the join.
     """
+    nodes = p.x.shape[2]
     density = p.pmf * p.x.sqrt() * (2.0 * p.length).unsqueeze(2)
     mass = (p.weight * p.pmf).sum(2)
     head_mass = (p.head_weight * p.head).sum(1)
     before = (head_mass.unsqueeze(1) + mass.cumsum(1) - mass).unsqueeze(2)
-    cdf = before + density @ running_integral(NODES, density.device) + 0.5 * p.pmf
+    cdf = before + density @ running_integral(nodes, density.device) + 0.5 * p.pmf
     head_cdf = p.head.cumsum(1)
     spread = p.total(head_cdf * (1.0 - head_cdf), cdf * (1.0 - cdf))
     a, b, c, d = p.head[:, JOIN - 2 : JOIN + 2].unbind(1)
     at_join, slope_there, curve = (9.0 * (b + c) - a - d) / 16.0, c - b, (a - b - c + d) / 2.0
     boundary = (1.0 - 2.0 * head_mass) * (curve / 720.0 - at_join / 12.0)
     boundary = boundary + at_join * (at_join / 24.0 + slope_there / 360.0)
-    slope = (p.pmf @ derivative(NODES, density.device)) / (2.0 * p.length.unsqueeze(2) * p.x.sqrt()).clamp(min=1e-9)
+    slope = (p.pmf @ derivative(nodes, density.device)) / (2.0 * p.length.unsqueeze(2) * p.x.sqrt()).clamp(min=1e-9)
     return spread + (p.weight * (p.pmf**2 / 6.0 - slope**2 / 240.0)).sum((1, 2)) + p.head_weight[:, 0] * boundary
 
 
@@ -153,11 +154,6 @@ def merge(breaks: Tensor, panels: int) -> Tensor:
     share = (levels - low) / (resolution.gather(1, right) - low).clamp(min=1e-300)
     merged = torch.lerp(start, edges.gather(1, right), share.clamp(0.0, 1.0))
     return torch.cat([edges[:, :1], merged[:, 1:-1], edges[:, -1:]], dim=1).square()
-
-
-def panels_needed(breaks: Tensor) -> Tensor:
-    """How many panels the merged members ask for. Shape: (rows, M, K) -> (rows,)."""
-    return _resolution(breaks.sqrt())[1][:, -1]
 
 
 def _resolution(t: Tensor) -> tuple[Tensor, Tensor]:

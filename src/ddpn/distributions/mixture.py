@@ -8,7 +8,13 @@ from torch import Tensor
 from torch.distributions import Distribution, Normal, constraints
 
 from ddpn.distributions import line
-from ddpn.distributions.arguments import check_coverage, check_interval_kind, check_probabilities, is_checked
+from ddpn.distributions.arguments import (
+    broadcast_shapes,
+    check_coverage,
+    check_interval_kind,
+    check_probabilities,
+    is_checked,
+)
 from ddpn.distributions.count import CountDistribution
 from ddpn.distributions.mixture_rows import MixtureRows
 from ddpn.distributions.normal import normal_mixture_crps
@@ -102,7 +108,9 @@ class _CountMixture(UniformMixture, CountDistribution):
         CountDistribution.__init__(self, shape, validate_args)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        return super().log_prob(self._counts(value))
+        y = self._counts(value)
+        broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
+        return super().log_prob(y)
 
     @property
     def _dtype(self) -> torch.dtype:
@@ -118,7 +126,7 @@ class _CountMixture(UniformMixture, CountDistribution):
         """A member at random, then a draw from it."""
         shape = self._extended_shape(torch.Size(sample_shape))
         with torch.no_grad():
-            tensors = self.expand(shape)._tensors()
+            tensors: tuple[Tensor, ...] = self._flat(shape)._tensors()
             rows = torch.arange(len(tensors[0]), device=self._device)
             chosen = torch.randint(self.size, (len(rows),), device=self._device, generator=generator)
             picked = self.members._of(tuple(t[rows, chosen] for t in tensors))

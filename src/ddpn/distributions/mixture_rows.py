@@ -13,8 +13,8 @@ from ddpn.distributions.normalizer import DEPTH
 from ddpn.distributions.quadrature import PREFIX
 from ddpn.distributions.rows import Case, by_case
 
-#: Panels for members that overlap; members that do not may ask for all of their own.
-_SHARED_PANELS = 12
+#: Members coincide where the union of their windows is at most so many times the shortest of them.
+_STRETCH = 1.4
 
 
 class MixtureRows(CountDistribution):
@@ -37,6 +37,9 @@ class MixtureRows(CountDistribution):
 
     def _each(self) -> CountDistribution:
         return self._kind._of(tuple(t.flatten(0, 1) for t in self._stacked))
+
+    def _prepared(self) -> "MixtureRows":
+        return self._of(tuple(self._fold(t) for t in self._each()._prepared()._tensors()))
 
     def _repeat(self, y: Tensor) -> Tensor:
         return y.unsqueeze(1).expand(-1, self._size, *y.shape[1:]).flatten(0, 1)
@@ -72,6 +75,10 @@ class MixtureRows(CountDistribution):
     def _cut(self, y: Tensor) -> Cut:
         return Cut(*(self._fold(x).mean(1) for x in self._each()._cut(self._repeat(y))))
 
+    def _sides(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        cdf, survival = self._each()._sides(self._repeat(y))
+        return self._fold(cdf).mean(1), self._fold(survival).mean(1)
+
     def _window(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
         first, last = (self._fold(x) for x in self._each()._window(depth))
         return first.amin(1), last.amax(1)
@@ -87,37 +94,40 @@ class MixtureRows(CountDistribution):
         return self._of(tuple(t[:, [i, j]] for t in self._stacked))
 
     def _half_mean_difference(self) -> Tensor:
-        return self._unless_scattered(grid.half_mean_difference, scattered.half_mean_difference)
+        return self._unless_scattered(grid.half_mean_difference, scattered.half_mean_difference, nodes=48)
 
     def _entropy_of_panels(self) -> tuple[Tensor]:
-        return (self._unless_scattered(grid.entropy, scattered.entropy),)
+        return (self._unless_scattered(grid.entropy, scattered.entropy, nodes=96),)
 
     def _mode_of_panels(self) -> Tensor:
         return scattered.highest_count(self, super()._mode_of_panels())
 
-    def _unless_scattered(self, on_panels: Any, exactly: Any) -> Tensor:
+    def _unless_scattered(self, on_panels: Any, exactly: Any, nodes: int) -> Tensor:
         """`on_panels`, but `exactly` for rows with a narrow member; finding them is the one wait for a GPU here."""
         first, last = (self._fold(x) for x in self._each()._window())
-        values = self._on_merged(on_panels)
+        values = self._on_merged(on_panels, nodes)
         rows = (last - first < scattered.NARROW).any(1).nonzero().squeeze(1)
         if len(rows):
             values[rows] = exactly(self._of(tuple(t[rows] for t in self._stacked)))
         return values
 
-    def _on_merged(self, reduce: Any) -> Tensor:
-        """Few panels for rows whose members overlap, all that members ask for elsewhere."""
-        each = self._fold(self._each()._breaks())
-        most = each.shape[1] * (each.shape[2] - 1)
-        overlap = grid.panels_needed(each) <= _SHARED_PANELS
+    def _on_merged(self, reduce: Any, nodes: int) -> Tensor:
+        """One panel where the members' windows nearly coincide; all the panels that each member asks for elsewhere."""
+        law = self._prepared()
+        first, last = (self._fold(x).sqrt() for x in law._each()._window())
+        ends = torch.stack([first.amin(1), last.amax(1)], dim=1)
+        coincide = ends[:, 1] - ends[:, 0] <= _STRETCH * (last - first).amin(1)
 
-        def on(count: int) -> Any:
-            def method(each: Tensor, *tensors: Tensor) -> tuple[Tensor]:
-                return (reduce(grid.panels(self._of(tensors), grid.merge(each, count))),)
+        def together(ends: Tensor, *tensors: Tensor) -> tuple[Tensor]:
+            return (reduce(grid.panels(law._of(tensors), ends.square(), nodes)),)
 
-            return method
+        def apart(ends: Tensor, *tensors: Tensor) -> tuple[Tensor]:
+            rows = law._of(tensors)
+            return (reduce(grid.panels(rows, rows._breaks())),)
 
+        own = PREFIX + 8 * self._size * grid.NODES
         found = [
-            Case(flag, on(count), (PREFIX + count * grid.NODES) * self._size)
-            for flag, count in ((overlap, _SHARED_PANELS), (~overlap, most))
+            Case(coincide, together, (PREFIX + nodes) * self._size),
+            Case(~coincide, apart, own * self._size),
         ]
-        return by_case(found, each, *self._stacked)[0]
+        return by_case(found, ends, *law._tensors(), sort=True)[0]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.distributions import constraints
 
-from ddpn.distributions.arguments import as_parameters, check_positive, is_checked
+from ddpn.distributions.arguments import as_parameters, broadcast_shapes, check_positive, is_checked
 from ddpn.distributions.count import CountDistribution
 from ddpn.distributions.normalizer import DEPTH
 from ddpn.distributions.quadrature import JOIN
@@ -57,6 +57,7 @@ class NegativeBinomial(CountDistribution):
     def log_prob(self, value: Tensor) -> Tensor:
         """log p(y), differentiable."""
         y = self._counts(value).double()
+        broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         return _log_pmf(y, self.mu.double(), 1.0 / self.alpha.double()).to(self._dtype)
 
     @property

@@ -91,7 +91,7 @@ def local_nodes(mu: Tensor, gamma: Tensor, end: Tensor) -> Nodes:
 
 def wide_nodes(mu: Tensor, gamma: Tensor, end: Tensor) -> Nodes:
     """0..15 exactly, joined to an integral up to the end of the window."""
-    y, weight = between(torch.full_like(mu, JOIN - 0.5), end, _NODES)
+    y, weight = between(torch.full_like(mu, JOIN - 0.5), upper_end(mu, gamma, DEPTH, start=end), _NODES)
     head, tail = table_nodes(mu, gamma, PREFIX), stirling_nodes(y, weight, mu, gamma)
     joined = head._replace(weight=prefix(mu.device)[1].expand_as(head.y))
     return Nodes(*(torch.cat(pair, dim=1) for pair in zip(joined, tail, strict=True)))
@@ -101,14 +101,15 @@ def by_regime(methods: dict[str, Any], mu: Tensor, gamma: Tensor) -> tuple[Tenso
     """Sort rows into series, table, local and wide; `methods` says what to do with each."""
     by_series = series.applies(mu, gamma)
     rest = partial(_by_sum, methods)
-    return by_case([Case(by_series, methods["series"], 12), Case(~by_series, rest, 1)], mu, gamma)
+    return by_case([Case(by_series, methods["series"], 24), Case(~by_series, rest, 8)], mu, gamma)
 
 
 def _by_sum(methods: dict[str, Any], mu: Tensor, gamma: Tensor) -> tuple[Tensor, ...]:
-    end = upper_end(mu, gamma, DEPTH)
-    found, low = [], 0.0
     # Sorting by size pays for many rows only, and on a GPU every size would be computed for every row.
-    for n in TABLES if is_host(mu) and len(mu) > 4096 else TABLES[-1:]:
+    many = is_host(mu) and len(mu) > 2048
+    end = upper_end(mu, gamma, DEPTH, steps=3 if many else 1)
+    found, low = [], 0.0
+    for n in TABLES if many else TABLES[-1:]:
         found.append(Case((end >= low) & (end < n - MARGIN), methods["table"](n), n))
         low = n - MARGIN
     narrow = gamma * mu >= series.MIN_K
@@ -118,7 +119,7 @@ def _by_sum(methods: dict[str, Any], mu: Tensor, gamma: Tensor) -> tuple[Tensor,
 
 
 def _first_of_series(mu: Tensor, gamma: Tensor) -> tuple[Tensor, ...]:
-    value, m, g = series.log_normalizer(mu, gamma, order=1)[:3]
+    value, m, g = series.log_normalizer(mu, gamma, order=1)
     return value, mu + m / gamma, (0.5 - g) / gamma
 
 
@@ -159,9 +160,9 @@ def _first_of_wide(mu: Tensor, gamma: Tensor, end: Tensor) -> tuple[Tensor, ...]
     head_total, head_y, head_y_log_y = (
         head @ (_columns(PREFIX, mu.device) * prefix(mu.device)[1].unsqueeze(1))
     ).unbind(1)
-    length = end.sqrt() - _JOIN_T
-    t = torch.add(length.unsqueeze(1) * nodes, _JOIN_T)
-    y = t * t
+    length = upper_end(mu, gamma, DEPTH, start=end).sqrt() - _JOIN_T
+    t = (length.unsqueeze(1) * nodes).add_(_JOIN_T)
+    y = t.mul_(t)
     dev = torch.addcmul(mu.unsqueeze(1), y, torch.log(y).sub_((1.0 + log_mu).unsqueeze(1)))
     w = stirling_error(y).addcmul_(gamma.unsqueeze(1), dev).neg_().exp_()
     scale = _SQRT_TWO_OVER_PI * length
@@ -186,8 +187,7 @@ def first_moments(mu: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _second_of_series(mu: Tensor, gamma: Tensor) -> tuple[Tensor, ...]:
-    s = series.log_normalizer(mu, gamma, order=2)
-    assert isinstance(s, series.LogNormalizer)
+    s = series.LogNormalizer(*series.log_normalizer(mu, gamma, order=2))
     square = gamma * gamma
     variance = mu / gamma + s.mm / square
     return Moments(

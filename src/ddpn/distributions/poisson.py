@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.distributions import constraints
 
-from ddpn.distributions.arguments import as_parameters, check_positive, is_checked
+from ddpn.distributions.arguments import as_parameters, broadcast_shapes, check_positive, is_checked
 from ddpn.distributions.count import CountDistribution
 from ddpn.distributions.double_poisson import DoublePoisson
 from ddpn.distributions.weights import deviance, log_h_of_count
@@ -36,6 +36,7 @@ class Poisson(CountDistribution):
     def log_prob(self, value: Tensor) -> Tensor:
         """log p(y), differentiable."""
         y = self._counts(value).double()
+        broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         return (log_h_of_count(y) - deviance(y, self.mu.double())).to(self._dtype)
 
     @property

@@ -26,12 +26,13 @@ PREFIX = JOIN + 4
 _CUT_SERIES = (-1 / 24, 17 / 5760, -367 / 967680, 27859 / 464486400)
 
 
-def _cut_weights() -> np.ndarray:
-    weights = np.zeros(8)
-    for i, coefficient in enumerate(_CUT_SERIES):
+def _cut_weights(half: int = 4) -> np.ndarray:
+    """Weights of the 2 half integers around a cut."""
+    weights = np.zeros(2 * half)
+    for i, coefficient in enumerate(_CUT_SERIES[:half]):
         order = 2 * i + 1
         for j in range(order + 1):
-            weights[3 - i + j] += coefficient * (-1) ** (order - j) * math.comb(order, j)
+            weights[half - 1 - i + j] += coefficient * (-1) ** (order - j) * math.comb(order, j)
     return weights
 
 
@@ -42,9 +43,9 @@ def _join_weights() -> np.ndarray:
 
 
 @cache
-def cut(device: torch.device) -> tuple[Tensor, Tensor]:
+def cut(device: torch.device, half: int = 4) -> tuple[Tensor, Tensor]:
     """Offsets (from y, for a cut at y + 1/2) and weights of B."""
-    return constant(np.arange(-3.0, 5.0), device), constant(_cut_weights(), device)
+    return constant(np.arange(1.0 - half, 1.0 + half), device), constant(_cut_weights(half), device)
 
 
 @cache

@@ -17,7 +17,7 @@ def _select(law: "CountDistribution", index: Tensor) -> "CountDistribution":
 
 def _cdf(law: "CountDistribution", y: Tensor, dtype: torch.dtype) -> Tensor:
     """P(Z <= y) as the user's dtype rounds it; 0 below 0."""
-    return torch.where(y < 0, 0.0, law._cut(y.clamp(min=0.0))[0]).to(dtype)
+    return torch.where(y < 0, 0.0, law._sides(y.clamp(min=0.0))[0]).to(dtype)
 
 
 def smallest_count(law: "CountDistribution", q: Tensor) -> Tensor:
@@ -162,5 +162,5 @@ def _shortest_far(law: "CountDistribution", coverage: Tensor) -> tuple[Tensor, T
 
 
 def _end(law: "CountDistribution", start: Tensor, coverage: Tensor) -> Tensor:
-    below = torch.where(start > 0, law._cut((start - 1).clamp(min=0.0))[0], 0.0)
+    below = torch.where(start > 0, law._sides((start - 1).clamp(min=0.0))[0], 0.0)
     return smallest_count(law, below + coverage)

@@ -44,13 +44,14 @@ def in_blocks(method: Callable[..., tuple[Tensor, ...]], width: int, *inputs: Te
     return tuple(torch.cat(column) for column in zip(*parts, strict=True))
 
 
-def by_case(cases: Sequence[Case], *inputs: Tensor) -> tuple[Tensor, ...]:
+def by_case(cases: Sequence[Case], *inputs: Tensor, sort: bool = False) -> tuple[Tensor, ...]:
     """Every row by the one case whose mask holds; the masks partition the rows.
 
     On a CPU rows are sorted into their cases. Elsewhere counting them would make the host wait for the device, so
-    every method sees every row (its results are dropped where they do not apply) and shapes stay fixed.
+    every method sees every row (its results are dropped where they do not apply) and shapes stay fixed; unless `sort`
+    says that a method is so costly that the wait is worth it.
     """
-    if is_host(inputs[0]):
+    if sort or is_host(inputs[0]):
         return _sorted(cases, *inputs)
     results: tuple[Tensor, ...] = ()
     for mask, method, width in cases:

@@ -76,16 +76,38 @@ class LogNormalizer(NamedTuple):
 
 
 @cache
-def _q_table(device: torch.device) -> Tensor:
-    return constant(_Q, device)
+def _q_tables(device: torch.device) -> tuple[Tensor, Tensor]:
+    """Rows gamma^0..gamma^5; columns q_n, then gamma q_n', then (gamma d/dgamma)^2 q_n. First row apart."""
+    j = np.arange(6.0)
+    table = np.concatenate([_Q, _Q * j, _Q * j * j]).T
+    return constant(table[0], device), constant(table[1:], device)
 
 
 @cache
-def _r_table(device: torch.device) -> Tensor:
-    table = np.zeros((len(_R), 11))
+def _q_sums(device: torch.device) -> Tensor:
+    """How (q, gamma q', (gamma d/dgamma)^2 q) k^-n add up to each field of `LogNormalizer`: each d/dm brings -n."""
+    n = np.arange(1.0, 7.0)
+    one, zero = np.ones(6), np.zeros(6)
+    columns = {
+        "value": (one, zero, zero),
+        "m": (-n, zero, zero),
+        "g": (-n, one, zero),
+        "mm": (n**2, zero, zero),
+        "mg": (n**2, -n, zero),
+        "gg": (n**2, -2 * n, one),
+        "mmm": (-(n**3), zero, zero),
+        "mmg": (-(n**3), n**2, zero),
+    }
+    return constant(np.stack([np.concatenate(columns[f]) for f in LogNormalizer._fields], axis=1), device)
+
+
+@cache
+def _r_tables(device: torch.device) -> tuple[Tensor, Tensor]:
+    """Rows gamma^0, gamma^1, ...; columns r_n. First row apart."""
+    table = np.zeros((11, len(_R)))
     for n, row in enumerate(_R):
-        table[n, : len(row)] = row
-    return constant(table, device)
+        table[: len(row), n] = row
+    return constant(table[0], device), constant(table[1:], device)
 
 
 def applies(mu: Tensor, gamma: Tensor) -> Tensor:
@@ -93,41 +115,27 @@ def applies(mu: Tensor, gamma: Tensor) -> Tensor:
     return (gamma * mu >= MIN_K) & (mu >= MIN_MU) & (mu >= MIN_VARIANCE * gamma)
 
 
-def _powers(x: Tensor, first: int, count: int) -> Tensor:
-    """x^first, ..., x^(first + count - 1) along a new last axis."""
-    columns = [torch.ones_like(x) if first == 0 else x]
+def _powers(x: Tensor, count: int) -> Tensor:
+    """x, x^2, ..., x^count along a new last axis."""
+    columns = [x]
     while len(columns) < count:
         columns.append(columns[-1] * x)
     return torch.stack(columns, dim=-1)
 
 
-def log_normalizer(mu: Tensor, gamma: Tensor, order: int) -> LogNormalizer | tuple[Tensor, Tensor, Tensor]:
-    """(L, L_m, L_g) for order 1, the whole `LogNormalizer` for order 2."""
-    table = _q_table(mu.device)
-    n = torch.arange(1.0, 7.0, dtype=mu.dtype, device=mu.device)
-    j = torch.arange(0.0, 6.0, dtype=mu.dtype, device=mu.device)
-    powers = _powers(gamma, 0, 6)
-    inverse = _powers(1.0 / (gamma * mu), 1, 6)
-    q = (powers @ table.T) * inverse
-    dq = (powers @ (table * j).T) * inverse
-    value, m, g = q.sum(-1), -(q @ n), dq.sum(-1) - q @ n
-    if order == 1:
-        return value, m, g
-    ddq = (powers @ (table * j * j).T) * inverse
-    return LogNormalizer(
-        value,
-        m,
-        g,
-        mm=q @ n**2,
-        mg=q @ n**2 - dq @ n,
-        gg=ddq.sum(-1) - 2.0 * (dq @ n) + q @ n**2,
-        mmm=-(q @ n**3),
-        mmg=dq @ n**2 - q @ n**3,
-    )
+def log_normalizer(mu: Tensor, gamma: Tensor, order: int) -> tuple[Tensor, ...]:
+    """The fields of `LogNormalizer`, for order 1 its first three only."""
+    parts, fields = (2, 3) if order == 1 else (3, 8)
+    first, others = (t[..., : 6 * parts] for t in _q_tables(mu.device))
+    terms = torch.addmm(first, _powers(gamma, 5), others).unflatten(1, (parts, 6))
+    terms *= _powers(1.0 / (gamma * mu), 6).unsqueeze(1)
+    return (terms.flatten(1) @ _q_sums(mu.device)[: 6 * parts, :fields]).unbind(-1)
 
 
 def half_mean_difference(mu: Tensor, gamma: Tensor) -> Tensor:
     """E|Z - Z'| / 2; the first term left out is 23 k^-6, 1e-8 at k = 37."""
     k = gamma * mu
-    coefficients = _powers(gamma, 0, 11) @ _r_table(mu.device).T
-    return (k / torch.pi).sqrt() / gamma * (coefficients * _powers(1.0 / k, 0, len(_R))).sum(-1)
+    first, others = _r_tables(mu.device)
+    terms = torch.addmm(first, _powers(gamma, 10), others)
+    sums = terms[:, 0] + (terms[:, 1:] * _powers(1.0 / k, len(_R) - 1)).sum(-1)
+    return (k / torch.pi).sqrt() / gamma * sums

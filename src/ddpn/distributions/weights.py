@@ -14,7 +14,6 @@ from ddpn.distributions.rows import constant
 
 #: log(2 pi) / 2
 HALF_LOG_TWO_PI = 0.9189385332046727
-_STIRLING = (torch.tensor(1 / 12, dtype=torch.float64), torch.tensor(-1 / 360, dtype=torch.float64))
 
 
 def deviance(y: Tensor, mu: Tensor) -> Tensor:
@@ -24,12 +23,10 @@ def deviance(y: Tensor, mu: Tensor) -> Tensor:
 
 
 def stirling_error(y: Tensor) -> Tensor:
-    """log y! - log(sqrt(2 pi y) y^y e^-y) for real y >= 12; the first term left out is 2e-11 at y = 12."""
+    """log y! - log(sqrt(2 pi y) y^y e^-y) for real y >= 12; what is left out is 2e-11 at y = 12."""
     r = torch.reciprocal(y)
     r2 = r * r
-    # torch.add(constant, x, alpha=a) is constant + a x in one pass over x.
-    inner = torch.add(_STIRLING[1], r2, alpha=1 / 1260)
-    return torch.addcmul(_STIRLING[0], r2, inner).mul_(r)
+    return torch.mul(r2, 1 / 1260).sub_(1 / 360).mul_(r2).add_(1 / 12).mul_(r)
 
 
 def log_h(y: Tensor) -> Tensor:
@@ -69,17 +66,19 @@ def log_weight_table(mu: Tensor, gamma: Tensor, n: int) -> Tensor:
     return torch.addmm(table[2], torch.stack([gamma, gamma * mu.log()], dim=1), table[:2])
 
 
-def upper_end(mu: Tensor, gamma: Tensor, depth: float | Tensor) -> Tensor:
+def upper_end(mu: Tensor, gamma: Tensor, depth: float | Tensor, steps: int = 3, start: Tensor | None = None) -> Tensor:
     """The y > mu with gamma D(y; mu) = depth, from above: what it leaves out is below e^-depth of the peak.
 
-    Newton in s = sqrt(y) on a convex function, started at an upper bound, so every iterate is one too.
+    Newton in s = sqrt(y) on a convex function from an upper bound (or from `start`, one found before), so every
+    iterate is one too; `steps` says how close to come.
     """
     target = depth / gamma
-    log_mu = mu.log()
-    s = mu.sqrt() + (0.5 * target).sqrt()
-    for _ in range(3):
-        log_ratio = 2.0 * s.log() - log_mu
-        s = s - (s * s * (log_ratio - 1.0) + mu - target) / (2.0 * s * log_ratio)
+    constant_part, log_mu = mu - target, mu.log()
+    s = mu.sqrt() + (0.5 * target).sqrt() if start is None else start.sqrt()
+    for _ in range(steps):
+        square = s * s
+        log_ratio = square.log().sub_(log_mu)
+        s = s - torch.addcmul(constant_part, square, log_ratio - 1.0).div_(log_ratio.mul_(2.0 * s))
     return s * s
 
 

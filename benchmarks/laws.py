@@ -1,0 +1,229 @@
+"""Time the laws against the 2000-entry table per row that the paper's code builds, in one run, on one CPU thread.
+
+    python benchmarks/laws.py --out benchmarks/results          (CPU, and the GPU where there is one)
+
+Writes laws_<device>.json and laws_<device>.md. Ratios are of the best of several repetitions within this run.
+"""
+
+import argparse
+import json
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ddpn.distributions import DoublePoisson, UniformMixture
+
+TABLE = 2000
+#: Log-uniform ranges of mu and gamma: hospital days, rented bikes, everything, large counts.
+REGIMES = {
+    "mixed": ((0.1, 1000.0), (0.1, 10.0)),
+    "low counts": ((0.5, 17.0), (0.4, 20.0)),
+    "mid counts": ((3.0, 600.0), (0.05, 1.0)),
+    "large counts": ((3e3, 4e5), (0.1, 7.0)),
+}
+#: What the project asks of the first regime.
+TARGETS = {"log_prob + gradients": 40, "cdf": 25, "crps": 12, "mixture crps": 8}
+
+
+def draw(rows: int, regime: str, device: str, members: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(7)
+    ranges = REGIMES[regime]
+
+    def log_uniform(low: float, high: float) -> Tensor:
+        u = torch.rand(rows, generator=generator)
+        return torch.exp(torch.lerp(torch.tensor(low).log(), torch.tensor(high).log(), u))
+
+    mu, gamma = (log_uniform(*r) for r in ranges)
+    y = torch.poisson(mu, generator=generator)
+    if members:
+        # An ensemble whose members disagree by about half a standard deviation, and on gamma by a fifth.
+        noise = torch.randn(2, rows, members, generator=generator)
+        relative = (0.5 / (mu * gamma).sqrt()).clamp(max=0.3)[:, None]
+        mu, gamma = mu[:, None] * torch.exp(relative * noise[0]), gamma[:, None] * torch.exp(0.2 * noise[1])
+    return mu.to(device), gamma.to(device), y.to(device)
+
+
+def table_log_pmf(mu: Tensor, gamma: Tensor) -> Tensor:
+    """What the paper's code evaluates: the unnormalised log pmf at 0..1999. Shape: (..., 2000)."""
+    z = torch.arange(float(TABLE), device=mu.device)
+    z_log_z = torch.where(z > 0, z * z.clamp(min=1).log(), 0.0)
+    mu, gamma = mu.unsqueeze(-1), gamma.unsqueeze(-1)
+    log_h = z_log_z - z - torch.lgamma(z + 1)
+    return 0.5 * gamma.log() - gamma * mu + log_h + gamma * (z + z * mu.log() - z_log_z)
+
+
+def table_log_prob(mu: Tensor, gamma: Tensor, y: Tensor) -> None:
+    log_p = table_log_pmf(mu, gamma)
+    value = log_p.gather(-1, y.long().unsqueeze(-1)).squeeze(-1) - log_p.logsumexp(-1)
+    value.sum().backward()
+
+
+def table_cdf(mu: Tensor, gamma: Tensor, y: Tensor) -> Tensor:
+    return table_log_pmf(mu, gamma).softmax(-1).cumsum(-1).gather(-1, y.long().unsqueeze(-1))
+
+
+def table_crps(mu: Tensor, gamma: Tensor, y: Tensor) -> Tensor:
+    pmf = table_log_pmf(mu, gamma).softmax(-1)
+    cdf = (pmf.mean(1) if mu.dim() == 2 else pmf).cumsum(-1)
+    z = torch.arange(float(TABLE), device=mu.device)
+    return ((cdf - (z >= y.unsqueeze(-1)).float()) ** 2).sum(-1)
+
+
+def seconds(call: Callable[[], object], repeat: int) -> float:
+    call()
+    best = float("inf")
+    for _ in range(repeat):
+        start = time.process_time()
+        call()
+        best = min(best, time.process_time() - start)
+    return best
+
+
+def gradients(mu: Tensor, gamma: Tensor, y: Tensor) -> None:
+    DoublePoisson(mu, gamma).log_prob(y).sum().backward()
+
+
+def with_grad(mu: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor]:
+    return mu.detach().clone().requires_grad_(), gamma.detach().clone().requires_grad_()
+
+
+def cpu_ratios(regime: str, rows: int, table_rows: int, repeat: int) -> list[dict]:
+    """Ours on `rows`, the table on `table_rows` in blocks of 1000, both as time a row."""
+    results = []
+    for name in TARGETS:
+        members = 5 if name == "mixture crps" else None
+        mu, gamma, y = draw(rows, regime, "cpu", members)
+        y = y.clamp(max=TABLE - 1) if regime != "large counts" else y
+        if name == "log_prob + gradients":
+            leaves = with_grad(mu, gamma)
+            ours = seconds(lambda leaves=leaves, y=y: gradients(*leaves, y), repeat) / rows
+        else:
+            law = UniformMixture(DoublePoisson(mu, gamma)) if members else DoublePoisson(mu, gamma)
+            method = law.cdf if name == "cdf" else law.crps
+            ours = seconds(lambda method=method, y=y: method(y), repeat) / rows
+        baseline = {"log_prob + gradients": table_log_prob, "cdf": table_cdf}.get(name, table_crps)
+        count = table_rows // 5 if members else table_rows
+        at_most = y.clamp(max=TABLE - 1)
+
+        def tables(baseline=baseline, mu=mu, gamma=gamma, y=at_most, name=name, count=count) -> None:
+            for i in range(0, count, 1000):
+                part = slice(i, i + 1000)
+                pair = with_grad(mu[part], gamma[part]) if name.startswith("log_prob") else (mu[part], gamma[part])
+                baseline(*pair, y[part])
+
+        theirs = seconds(tables, max(1, repeat // 3)) / count
+        results.append({"what": name, "regime": regime, "us a row": ours * 1e6, "table us a row": theirs * 1e6})
+        results[-1]["ratio"] = theirs / ours
+    return results
+
+
+def small_step(regime: str) -> dict:
+    mu, gamma, y = draw(640, regime, "cpu")
+    leaves = with_grad(mu, gamma)
+    took = seconds(lambda: gradients(*leaves, y), 100)
+    return {"what": "640 rows, log_prob + gradients", "regime": regime, "ms": took * 1e3}
+
+
+def gpu_times(rows: int) -> list[dict]:
+    """Device times by CUDA events; synchronisation of the host inside a call is an error."""
+    results = []
+    for regime in REGIMES:
+        mu, gamma, y = draw(rows, regime, "cuda")
+        leaves = with_grad(mu, gamma)
+        mixture = UniformMixture(DoublePoisson(*draw(rows // 5, regime, "cuda", 5)[:2]))
+        law, y_small = DoublePoisson(mu, gamma), y[: rows // 5]
+        calls: dict[str, tuple[Callable[[], object], bool]] = {
+            "log_prob": (lambda law=law, y=y: law.log_prob(y), True),
+            "log_prob + gradients": (lambda leaves=leaves, y=y: gradients(*leaves, y), True),
+            "cdf": (lambda law=law, y=y: law.cdf(y), True),
+            "crps": (lambda law=law, y=y: law.crps(y), True),
+            "mixture crps (rows/5 x 5)": (lambda mixture=mixture, y=y_small: mixture.crps(y), False),
+        }
+        for name, (call, no_sync) in calls.items():
+            call()
+            torch.cuda.synchronize()
+            torch.cuda.set_sync_debug_mode("error" if no_sync else "default")
+            took = []
+            for _ in range(5):
+                start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                start.record()
+                call()
+                end.record()
+                torch.cuda.set_sync_debug_mode("default")
+                torch.cuda.synchronize()
+                torch.cuda.set_sync_debug_mode("error" if no_sync else "default")
+                took.append(start.elapsed_time(end))
+            torch.cuda.set_sync_debug_mode("default")
+            results.append({"what": name, "regime": regime, "rows": rows, "ms": min(took), "host waits": not no_sync})
+    return results
+
+
+def gpu_floor(rows: int) -> list[dict]:
+    """What the card cannot beat: bytes in and out over its bandwidth, and float64 exponentials over their rate."""
+    big = torch.rand(2**27, device="cuda", dtype=torch.float64)
+
+    def event_ms(call: Callable[[], object]) -> float:
+        call()
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        for _ in range(10):
+            call()
+        end.record()
+        torch.cuda.synchronize()
+        return start.elapsed_time(end) / 10
+
+    copy = event_ms(lambda: big.clone())
+    exp = event_ms(lambda: torch.exp(big))
+    bytes_a_ms = 2 * big.numel() * 8 / copy
+    # log_prob with gradients: y, mu, gamma in, value and two gradients out, all float32.
+    floor = rows * 6 * 4 / bytes_a_ms
+    return [
+        {"what": "copy bandwidth", "TB/s": bytes_a_ms / 1e9},
+        {"what": "one pass of exp over 2^27 float64", "ms": exp},
+        {"what": "floor, log_prob + gradients (6 float32 a row)", "rows": rows, "ms": floor},
+        {"what": "floor, crps (4 float32 a row)", "rows": rows, "ms": rows * 4 * 4 / bytes_a_ms},
+    ]
+
+
+def to_markdown(results: list[dict], title: str) -> str:
+    lines = [f"# {title}", ""]
+    for row in results:
+        values = ", ".join(
+            f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items() if k != "what"
+        )
+        lines.append(f"- {row['what']}: {values}")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--table-rows", type=int, default=5_000)
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default=None, help="default: cpu, and cuda where present")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    args.out.mkdir(parents=True, exist_ok=True)
+    devices = [args.device] if args.device else ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+    for device in devices:
+        if device == "cpu":
+            name = platform.processor() or platform.machine()
+            results = [r for regime in REGIMES for r in cpu_ratios(regime, args.rows, args.table_rows, args.repeat)]
+            results += [small_step(regime) for regime in REGIMES]
+        else:
+            name = torch.cuda.get_device_name()
+            results = gpu_times(1_000_000) + gpu_floor(1_000_000)
+        title = f"Laws on {name}, torch {torch.__version__}" + (", one thread" if device == "cpu" else "")
+        (args.out / f"laws_{device}.json").write_text(json.dumps({"title": title, "results": results}, indent=1) + "\n")
+        text = to_markdown(results, title)
+        (args.out / f"laws_{device}.md").write_text(text)
+        print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""Every bad argument gets one sentence with its name, the offending value, where it is, and a remedy."""
+
+import math
+import re
+
+import pytest
+import torch
+
+from ddpn import ConfigError, DDPNError, DoublePoisson, InputError, NegativeBinomial, Poisson
+from ddpn.distributions import mean_deviation, variance_deviation
+
+MAKERS = {
+    "DoublePoisson": lambda mu=2.0, gamma=0.5, **kw: DoublePoisson(mu, gamma, **kw),
+    "Poisson": lambda mu=2.0, **kw: Poisson(mu, **kw),
+    "NegativeBinomial": lambda mu=2.0, alpha=0.5, **kw: NegativeBinomial(mu, alpha, **kw),
+}
+PARAMETERS = [("DoublePoisson", "mu"), ("DoublePoisson", "gamma"), ("Poisson", "mu")]
+PARAMETERS += [("NegativeBinomial", "mu"), ("NegativeBinomial", "alpha")]
+AT_COUNTS = ("log_prob", "cdf", "survival", "crps")
+each_law = pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in MAKERS.items()])
+each_method = pytest.mark.parametrize("method", AT_COUNTS)
+
+
+def one_sentence_and_a_remedy(pattern: str, error: pytest.ExceptionInfo) -> None:
+    """The whole message: `pattern`, a full stop, and one more sentence."""
+    assert re.fullmatch(pattern + r"\. [A-Z][^.\n]+\.", str(error.value)), str(error.value)
+
+
+@pytest.mark.parametrize(("law", "name"), PARAMETERS)
+@pytest.mark.parametrize("bad", [0.0, -1.5, math.nan, math.inf, -math.inf])
+class TestParameters:
+    def test_in_a_batch(self, law, name, bad):
+        with pytest.raises(InputError) as error:
+            MAKERS[law](**{name: torch.tensor([1.0, 3.0, bad, -7.0])})
+        one_sentence_and_a_remedy(rf"{name} must be finite and positive, got {bad:g} at 2", error)
+
+    def test_in_a_table(self, law, name, bad):
+        values = torch.ones(2, 3)
+        values[1, 2] = bad
+        with pytest.raises(InputError) as error:
+            MAKERS[law](**{name: values})
+        one_sentence_and_a_remedy(rf"{name} must be finite and positive, got {bad:g} at \(1, 2\)", error)
+
+    def test_alone(self, law, name, bad):
+        with pytest.raises(InputError) as error:
+            MAKERS[law](**{name: bad})
+        one_sentence_and_a_remedy(rf"{name} must be finite and positive, got {bad:g}", error)
+
+    def test_asked_for(self, law, name, bad):
+        with pytest.raises(InputError, match=f"^{name} must be finite and positive"):
+            MAKERS[law](**{name: torch.tensor([bad])}, validate_args=True)
+
+    def test_unchecked(self, law, name, bad):
+        MAKERS[law](**{name: torch.tensor([1.0, bad])}, validate_args=False)
+
+
+@each_law
+@each_method
+class TestCounts:
+    @pytest.mark.parametrize("bad", [-1.0, 2.5, 1e-3, math.nan, math.inf, -math.inf])
+    def test_in_a_batch(self, make, method, bad):
+        with pytest.raises(InputError) as error:
+            getattr(make(), method)(torch.tensor([0.0, 3.0, bad, -7.0]))
+        one_sentence_and_a_remedy(rf"y must hold non-negative integers, got {bad:g} at 2", error)
+
+    def test_in_a_table(self, make, method):
+        with pytest.raises(InputError) as error:
+            getattr(make(), method)(torch.tensor([[0, 1], [2, -4]]))
+        one_sentence_and_a_remedy(r"y must hold non-negative integers, got -4 at \(1, 1\)", error)
+
+    def test_alone(self, make, method):
+        with pytest.raises(InputError) as error:
+            getattr(make(), method)(-3)
+        one_sentence_and_a_remedy("y must hold non-negative integers, got -3", error)
+
+    def test_shape(self, make, method):
+        law = make(mu=torch.ones(3))
+        with pytest.raises(InputError) as error:
+            getattr(law, method)(torch.ones(4, 2))
+        one_sentence_and_a_remedy(r"shapes must broadcast, got y \(4, 2\) and batch_shape \(3,\)", error)
+
+    def test_unchecked(self, make, method):
+        assert getattr(make(validate_args=False), method)(torch.tensor([2.5, 3.0])).shape == (2,)
+
+
+@each_law
+class TestProbabilities:
+    @pytest.mark.parametrize("bad", [-0.1, 1.5, 90.0, math.nan, math.inf])
+    def test_values(self, make, bad):
+        with pytest.raises(InputError) as error:
+            make().icdf(torch.tensor([0.0, 0.3, 1.0, bad]))
+        one_sentence_and_a_remedy(rf"q must lie in \[0, 1\], got {bad:g} at 3", error)
+        with pytest.raises(InputError) as error:
+            make().icdf(bad)
+        one_sentence_and_a_remedy(rf"q must lie in \[0, 1\], got {bad:g}", error)
+
+    def test_shape(self, make):
+        with pytest.raises(InputError) as error:
+            make(mu=torch.ones(3)).icdf(torch.rand(2))
+        one_sentence_and_a_remedy(r"shapes must broadcast, got q \(2,\) and batch_shape \(3,\)", error)
+
+    @pytest.mark.parametrize("bad", [0.0, 1.0, -0.5, 90.0, math.nan])
+    @pytest.mark.parametrize("kind", ["central", "highest"])
+    def test_coverage(self, make, bad, kind):
+        with pytest.raises(
+            InputError, match=rf"^coverage must lie strictly between 0 and 1, got {bad:g}\. Use 0\.9 for"
+        ):
+            make().interval(bad, kind=kind)
+
+    def test_kind(self, make):
+        with pytest.raises(ConfigError) as error:
+            make().interval(0.9, kind="shortest")
+        one_sentence_and_a_remedy('kind must be "central" or "highest", got "shortest"', error)
+
+
+@pytest.mark.parametrize(
+    ("make", "names"), [(DoublePoisson, "mu (3,) and gamma (2,)"), (NegativeBinomial, "mu (3,) and alpha (2,)")]
+)
+def test_parameters_that_do_not_broadcast(make, names):
+    with pytest.raises(InputError) as error:
+        make(torch.ones(3), torch.ones(2))
+    one_sentence_and_a_remedy(re.escape(f"shapes must broadcast, got {names}"), error)
+
+
+@pytest.mark.parametrize("function", [DoublePoisson.from_moments, mean_deviation, variance_deviation])
+def test_moments_that_do_not_broadcast(function):
+    with pytest.raises(InputError) as error:
+        function(torch.ones(3), torch.ones(2))
+    one_sentence_and_a_remedy(re.escape("shapes must broadcast, got mean (3,) and variance (2,)"), error)
+
+
+@pytest.mark.parametrize("name", ["mean", "variance"])
+@pytest.mark.parametrize("bad", [0.0, -2.0, math.nan, math.inf])
+def test_moments(name, bad):
+    good = {"mean": torch.ones(2), "variance": torch.ones(2)}
+    with pytest.raises(InputError) as error:
+        DoublePoisson.from_moments(**(good | {name: torch.tensor([1.0, bad])}))
+    one_sentence_and_a_remedy(rf"{name} must be finite and positive, got {bad:g} at 1", error)
+
+
+def test_complex_parameters():
+    with pytest.raises(InputError, match=r"^parameters must be real numbers, got dtype torch\.complex64\. Pass real"):
+        DoublePoisson(torch.tensor(1.0 + 1.0j), 1.0)
+
+
+def test_checks_outlive_expand():
+    with pytest.raises(InputError, match="y must hold"):
+        DoublePoisson(1.0, 1.0, validate_args=True).expand((3,)).cdf(torch.tensor(0.5))
+
+
+def test_errors_are_what_callers_may_catch():
+    assert issubclass(InputError, DDPNError)
+    assert issubclass(InputError, ValueError)
+    assert issubclass(ConfigError, ValueError)
+
+
+@each_law
+@each_method
+def test_what_counts_may_be(make, method):
+    """Integers of any kind, lists and numbers are counts too."""
+    law = make(mu=torch.tensor([2.0, 5.0]))
+    expected = getattr(law, method)(torch.tensor([3.0, 1.0]))
+    for same in ([3, 1], torch.tensor([3, 1]), torch.tensor([3, 1], dtype=torch.uint8), torch.tensor([3, 1]).numpy()):
+        assert torch.equal(getattr(law, method)(same), expected)
+    torch.testing.assert_close(getattr(law, method)(3)[0], expected[0])

@@ -1,0 +1,454 @@
+"""The Double Poisson against 50-digit sums, direct sums, R's rmutil and scipy."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+from scipy import optimize, special, stats
+from torch.distributions import kl_divergence
+
+from ddpn import DoublePoisson, InputError
+from ddpn.distributions import mean_deviation, variance_deviation, variance_limits
+
+PLACES = ("1", "2", "3")
+QUANTILES = (0.001, 0.05, 0.25, 0.5, 0.75, 0.95, 0.999)
+
+
+def f64(x) -> torch.Tensor:
+    return torch.as_tensor(x, dtype=torch.float64)
+
+
+@pytest.fixture(scope="module")
+def golden_law(golden) -> DoublePoisson:
+    return DoublePoisson(golden["mu"], golden["gamma"])
+
+
+@pytest.fixture(scope="module")
+def random_law(random_laws) -> DoublePoisson:
+    return DoublePoisson(f64([o.mu for o in random_laws]), f64([o.gamma for o in random_laws]))
+
+
+@pytest.fixture(scope="module")
+def random_counts(random_laws) -> list[list[float]]:
+    """Four counts a law: two as the law draws them, two from anywhere in its window, tails included."""
+    rng = np.random.default_rng(7)
+    drawn = [[o.law.quantile(rng.uniform()) for o in random_laws] for _ in range(2)]
+    return drawn + [[o.count_at(rng.uniform(), depth=60.0) for o in random_laws] for _ in range(2)]
+
+
+class TestGolden:
+    """What the issue asks for, on every row of the table."""
+
+    def test_log_normalizer(self, golden, golden_law, assert_within):
+        at = {"mu": golden["mu"], "gamma": golden["gamma"]}
+        assert_within(golden_law.log_normalizer(), golden["log_c"], 1e-8, floor=1.0, **at)
+
+    @pytest.mark.parametrize(("name", "column"), [("mean", "mean"), ("variance", "var")])
+    def test_moments(self, golden, golden_law, assert_within, name, column):
+        at = {"mu": golden["mu"], "gamma": golden["gamma"]}
+        assert_within(getattr(golden_law, name), golden[column], 1e-7, **at)
+
+    def test_stddev(self, golden, golden_law, assert_within):
+        assert_within(golden_law.stddev, golden["var"].sqrt(), 1e-7)
+
+    def test_entropy(self, golden, golden_law, assert_within):
+        assert_within(golden_law.entropy(), golden["entropy"], 1e-7, mu=golden["mu"], gamma=golden["gamma"])
+
+    def test_mode(self, golden, golden_law):
+        assert torch.equal(golden_law.mode, golden["mode"])
+
+    @pytest.mark.parametrize("q", QUANTILES)
+    def test_icdf(self, golden, golden_law, q):
+        assert torch.equal(golden_law.icdf(f64(q)), golden[f"q{q:g}"])
+
+    @pytest.mark.parametrize("place", PLACES)
+    def test_log_prob(self, golden, golden_law, assert_within, place):
+        y = golden[f"y{place}"]
+        at = {"mu": golden["mu"], "gamma": golden["gamma"], "y": y}
+        assert_within(golden_law.log_prob(y), golden[f"log_pmf{place}"], 1e-8, floor=1.0, **at)
+
+    @pytest.mark.parametrize("place", PLACES)
+    @pytest.mark.parametrize(("method", "column"), [("cdf", "cdf"), ("survival", "sf")])
+    def test_tails(self, golden, golden_law, assert_within, method, column, place):
+        y, expected = golden[f"y{place}"], golden[f"{column}{place}"]
+        at = {"mu": golden["mu"], "gamma": golden["gamma"], "y": y}
+        # Below 1e-12 the error may grow, but never beyond 1e-7 of 1e-12.
+        assert_within(getattr(golden_law, method)(y), expected, 1e-7, floor=1e-12, **at)
+
+    @pytest.mark.parametrize("place", PLACES)
+    def test_crps(self, golden, golden_law, assert_within, place):
+        y = golden[f"y{place}"]
+        at = {"mu": golden["mu"], "gamma": golden["gamma"], "y": y}
+        assert_within(golden_law.crps(y), golden[f"crps{place}"], 1e-6, **at)
+
+    def test_half_mean_difference(self, golden, golden_law, assert_within):
+        """CRPS far above the law is y - E[Z] - E|Z - Z'| / 2."""
+        y = (golden["hi"] * 2).clamp(min=1e3)
+        assert_within(golden_law.crps(y), y - golden["mean"] - golden["half_mean_diff"], 1e-8)
+
+
+class TestDirectSum:
+    """150 laws over mu in [1e-6, 3e4] and gamma in [2e-3, 1e4], summed integer by integer in extended precision."""
+
+    def test_log_normalizer(self, random_laws, random_law, assert_within):
+        expected = [o.log_c for o in random_laws]
+        assert_within(random_law.log_normalizer(), expected, 2e-9, floor=1.0, mu=random_law.mu, gamma=random_law.gamma)
+
+    @pytest.mark.parametrize("name", ["mean", "variance", "mode", "entropy"])
+    def test_of_law(self, random_laws, random_law, assert_within, name):
+        got = random_law.entropy() if name == "entropy" else getattr(random_law, name)
+        expected = [getattr(o.law, name) for o in random_laws]
+        tolerance = 0.0 if name == "mode" else 1e-8
+        assert_within(got, expected, tolerance, mu=random_law.mu, gamma=random_law.gamma)
+
+    def test_log_prob(self, random_laws, random_law, random_counts, assert_within):
+        for counts in random_counts:
+            expected = [o.law.log_pmf(y) for o, y in zip(random_laws, counts, strict=True)]
+            at = {"mu": random_law.mu, "gamma": random_law.gamma, "y": counts}
+            assert_within(random_law.log_prob(f64(counts)), expected, 2e-9, floor=1.0, **at)
+
+    @pytest.mark.parametrize("method", ["cdf", "survival"])
+    def test_tails(self, random_laws, random_law, random_counts, assert_within, method):
+        for counts in random_counts:
+            expected = [getattr(o.law, method)(y) for o, y in zip(random_laws, counts, strict=True)]
+            at = {"mu": random_law.mu, "gamma": random_law.gamma, "y": counts}
+            got = getattr(random_law, method)(f64(counts))
+            assert_within(got, expected, 1e-7, floor=1e-4, **at)
+            assert_within(got, expected, 2e-6, floor=1e-12, **at)
+
+    def test_crps(self, random_laws, random_law, random_counts, assert_within):
+        for counts in random_counts:
+            expected = [o.law.crps(y) for o, y in zip(random_laws, counts, strict=True)]
+            at = {"mu": random_law.mu, "gamma": random_law.gamma, "y": counts}
+            assert_within(random_law.crps(f64(counts)), expected, 5e-7, **at)
+
+    @pytest.mark.parametrize("q", [1e-9, 0.01, 0.3, 0.6, 0.99, 1 - 1e-9])
+    def test_icdf(self, random_laws, random_law, q):
+        assert random_law.icdf(f64(q)).tolist() == [o.law.quantile(q) for o in random_laws]
+
+    @pytest.mark.parametrize(
+        ("mu", "gamma", "y"), [(5e-5, 0.0675, 29), (0.11, 0.131, 38), (5e-6, 0.0653, 28), (0.26, 0.187, 31)]
+    )
+    def test_steep_upper_tail(self, summed, assert_within, mu, gamma, y):
+        """Tails that fall by nearly a factor e a count, where a sum is hardest to take for an integral."""
+        law, expected = DoublePoisson(f64(mu), f64(gamma)), summed(mu, gamma).law
+        assert_within(law.survival(y), expected.survival(y), 2e-6, floor=1e-12)
+
+    @pytest.mark.parametrize(
+        ("mu", "gamma", "y"), [(12900, 180, 12844), (2100, 27.5, 2043), (730, 5.8, 640), (470, 3.4, 385)]
+    )
+    def test_steep_lower_tail(self, summed, assert_within, mu, gamma, y):
+        law, expected = DoublePoisson(f64(mu), f64(gamma)), summed(mu, gamma).law
+        assert_within(law.cdf(y), expected.cdf(y), 2e-6, floor=1e-12)
+
+
+def test_far_beyond_the_law(summed):
+    """Where the pmf underflows: cdf, survival and CRPS go to their limits, log_prob stays finite."""
+    law, exact = DoublePoisson(f64(5.0), f64(2.0)), summed(5.0, 2.0).law
+    y = f64(1e7)
+    assert law.cdf(y) == 1.0
+    assert law.survival(y) == 0.0
+    assert law.crps(y).item() == pytest.approx(1e7 - exact.mean - exact.half_mean_difference, rel=1e-14)
+    # log h(y) - gamma D(y) + log(gamma) / 2 - log c, term by term.
+    expected = mpmath.log(mpmath.sqrt(2)) - summed(5.0, 2.0).log_c - mpmath.mpf(10**7) - mpmath.loggamma(10**7 + 1)
+    expected += 10**7 * mpmath.log(10**7) - 2 * (5 - 10**7 + 10**7 * mpmath.log(mpmath.mpf(10**7) / 5))
+    assert law.log_prob(y).item() == pytest.approx(float(expected), rel=1e-13)
+
+
+class TestRmutil:
+    """R's rmutil, independent code; see tests/reference/README.md."""
+
+    def test_log_prob(self, reference, assert_within):
+        table = reference("rmutil_double_poisson.csv")
+        got = DoublePoisson(f64(table["mu"]), f64(table["gamma"])).log_prob(f64(table["y"]))
+        assert_within(got, table["log_pmf"], 2e-9, floor=1.0, mu=table["mu"], gamma=table["gamma"], y=table["y"])
+
+    def test_cdf(self, reference, assert_within):
+        table = reference("rmutil_double_poisson.csv")
+        got = DoublePoisson(f64(table["mu"]), f64(table["gamma"])).cdf(f64(table["y"]))
+        assert (table["cdf"] == 0).sum() == 4
+        assert_within(got, table["cdf"], 1e-7, floor=1e-300, mu=table["mu"], gamma=table["gamma"], y=table["y"])
+
+
+class TestPoissonCase:
+    """gamma = 1 is scipy's Poisson."""
+
+    MU = f64([1e-6, 0.03, 0.7, 3.0, 12.5, 64.0, 500.0, 3e4])
+
+    @pytest.fixture
+    def law(self):
+        return DoublePoisson(self.MU, 1.0)
+
+    def test_normalizer_and_moments(self, law, assert_within):
+        assert_within(law.log_normalizer(), torch.zeros(8), 1e-9, floor=1.0, mu=self.MU)
+        assert_within(law.mean, self.MU, 1e-9)
+        assert_within(law.variance, self.MU, 1e-8)
+
+    @pytest.mark.parametrize("q", [1e-6, 0.1, 0.5, 0.9, 1 - 1e-6])
+    def test_quantiles_and_tails(self, law, assert_within, q):
+        y = stats.poisson.ppf(q, self.MU.numpy())
+        assert law.icdf(f64(q)).tolist() == y.tolist()
+        assert_within(law.log_prob(f64(y)), stats.poisson.logpmf(y, self.MU.numpy()), 2e-9, floor=1.0)
+        assert_within(law.cdf(f64(y)), stats.poisson.cdf(y, self.MU.numpy()), 2e-6, mu=self.MU, y=y)
+        assert_within(law.survival(f64(y)), stats.poisson.sf(y, self.MU.numpy()), 2e-6, floor=1e-12, mu=self.MU, y=y)
+
+    def test_entropy(self, law, assert_within):
+        assert_within(law.entropy()[:6], stats.poisson.entropy(self.MU.numpy()[:6]), 1e-9)
+
+    def test_two_modes_take_the_smaller(self):
+        assert DoublePoisson(f64([1.0, 3.0, 64.0, 1e6]), 1.0).mode.tolist() == [0.0, 2.0, 63.0, 999_999.0]
+
+
+def test_two_peaks():
+    """Over-dispersed enough, the law has a peak at 0 beside the interior one; the higher wins."""
+    law = DoublePoisson(f64([20.0, 20.5]), f64([0.1, 1.0]))
+    p = law.expand((40, 2)).log_prob(torch.arange(40.0, dtype=torch.float64).unsqueeze(1)).T
+    interior = p[0, 1:].argmax() + 1
+    assert p[0, 0] > p[0, 1] < p[0, interior]
+    assert law.mode.tolist() == p.argmax(1).tolist()
+
+
+class TestKullbackLeibler:
+    PAIRS = [
+        ((3.0, 2.0), (4.0, 0.7)),
+        ((0.2, 0.1), (50.0, 0.02)),
+        ((1e3, 5.0), (1.1e3, 4.0)),
+        ((7.0, 300.0), (7.4, 150.0)),
+    ]
+
+    @pytest.mark.parametrize(("p", "q"), PAIRS + [(q, p) for p, q in PAIRS])
+    def test_against_direct_sum(self, summed, p, q):
+        exact, other = summed(*p), summed(*q)
+        expected = exact.law.expectation(exact.law.log_p - other.log_p(exact.law.y))
+        got = kl_divergence(DoublePoisson(f64(p[0]), f64(p[1])), DoublePoisson(f64(q[0]), f64(q[1])))
+        assert got.item() == pytest.approx(expected, rel=1e-8)
+
+    def test_zero_for_equal_laws_only(self, golden, golden_law):
+        assert torch.equal(kl_divergence(golden_law, golden_law), torch.zeros(len(golden["mu"]), dtype=torch.float64))
+        assert (kl_divergence(golden_law, DoublePoisson(golden["mu"] * 1.01, golden["gamma"])) >= 0).all()
+        assert kl_divergence(DoublePoisson(5.0, 1.0), DoublePoisson(5.0, 1.2)) > 1e-3
+
+    def test_broadcasts(self):
+        p, q = DoublePoisson(torch.rand(4, 1) + 1, 1.0), DoublePoisson(torch.rand(3) + 1, 2.0)
+        table = kl_divergence(p, q)
+        assert table.shape == (4, 3)
+        assert table[2, 1] == kl_divergence(DoublePoisson(p.mu[2, 0], 1.0), DoublePoisson(q.mu[1], 2.0))
+
+
+class TestEfron:
+    def test_approximations(self):
+        law = DoublePoisson(f64([2.0, 30.0]), f64([0.5, 4.0]))
+        assert law.efron_mean.tolist() == [2.0, 30.0]
+        assert law.efron_variance.tolist() == [4.0, 7.5]
+
+    @pytest.mark.parametrize(
+        ("mean", "variance"), [(0.05, 0.2), (0.5, 0.5), (1.0, 4.0), (6.0, 0.8), (10.0, 25.0), (14.0, 14.0)]
+    )
+    def test_deviations_are_those_of_proposition_a2(self, mean, variance):
+        """The formulas as the paper has them, by partial sums."""
+        gamma = mean / variance
+        z = np.arange(0.0, 1200.0, dtype=np.longdouble)
+        z_log_z = z * np.log(np.maximum(z, 1))
+        log_factorial = np.concatenate([[0], np.log(z[1:]).cumsum()])
+        s = np.exp(z_log_z - z - log_factorial + gamma * (z - mean + z * np.log(np.longdouble(mean)) - z_log_z))
+        first = (s * (z - mean)).sum()
+        d = gamma**-0.5 * ((s * (gamma * (z - mean) ** 2 - z)).sum() + first)
+        epsilon_1 = abs(first / s.sum())
+        epsilon_2 = abs((d * gamma**0.5 * s.sum() - gamma * first**2) / (gamma * s.sum() ** 2))
+        assert mean_deviation(f64(mean), f64(variance)).item() == pytest.approx(float(epsilon_1), abs=1e-8)
+        assert variance_deviation(f64(mean), f64(variance)).item() == pytest.approx(float(epsilon_2), abs=1e-7)
+
+
+class TestFromMoments:
+    @pytest.mark.parametrize(
+        "mean", [1e-3, 0.1, 0.5, 0.9, 0.95, 0.99, 1.0, 1.01, 1.5, 1.9, 1.99, 2.5, 7.0, 10.3, 50.9, 1e3, 1e5]
+    )
+    def test_exact_moments(self, assert_within, mean):
+        low, high = (x.item() for x in variance_limits(f64(mean)))
+        shares = f64([0.003, 0.01, 0.02, 0.05, 0.1, 0.3, 0.5, 0.75])
+        variance = low + shares * min(mean, high - low)
+        law = DoublePoisson.from_moments(f64(mean), variance)
+        at = {"mean": torch.full_like(variance, mean), "variance": variance}
+        assert_within(law.mean, at["mean"], 1e-9, **at)
+        assert_within(law.variance, variance, 1e-9, **at)
+
+    def test_by_an_independent_sum(self, summed):
+        law = DoublePoisson.from_moments(f64(4.0), f64(9.0))
+        exact = summed(law.mu.item(), law.gamma.item()).law
+        assert (exact.mean, exact.variance) == pytest.approx((4.0, 9.0), rel=1e-9)
+
+    def test_shape_and_dtype(self):
+        law = DoublePoisson.from_moments(torch.tensor([[2.0], [3.0]]), torch.tensor([1.0, 2.0, 4.0]))
+        assert law.batch_shape == (2, 3)
+        assert law.mean.dtype == torch.float32
+        torch.testing.assert_close(law.variance, torch.tensor([1.0, 2.0, 4.0]).expand(2, 3), rtol=1e-5, atol=0)
+
+    @pytest.mark.parametrize("variance", [0.2, 30.0])
+    def test_unreachable(self, variance):
+        low, high = (x.item() for x in variance_limits(f64(2.5)))
+        message = rf"variance must lie well between {low:.6g} and {high:.6g} .* mean 2.5, got {variance:g} at 1\. \w+"
+        with pytest.raises(InputError, match=message):
+            DoublePoisson.from_moments(f64([2.5, 2.5]), f64([3.0, variance]))
+
+    @pytest.mark.parametrize("mean", [0.04, 0.7, 2.5, 31.25])
+    def test_variance_limits(self, mean):
+        """Below, the law on the two integers next to the mean; above, weights h(y) x^y with the x of this mean."""
+        low, high = (x.item() for x in variance_limits(f64(mean)))
+        fraction = mean - math.floor(mean)
+        assert low == pytest.approx(fraction * (1 - fraction), rel=1e-12)
+        y = np.arange(5000.0)
+        log_h = y * np.log(np.maximum(y, 1)) - y - special.gammaln(y + 1)
+
+        def moments(log_x: float) -> tuple[float, float]:
+            p = np.exp(log_h + y * log_x)
+            p /= p.sum()
+            found = (p * y).sum()
+            return found, (p * (y - found) ** 2).sum()
+
+        log_x = optimize.brentq(lambda log_x: moments(log_x)[0] - mean, -5.0, -0.01, xtol=1e-15)
+        assert high == pytest.approx(moments(log_x)[1], rel=1e-9)
+
+    def test_variance_limit_is_approached(self):
+        """As gamma falls at one mean, the variance rises towards its limit and stays below."""
+        high = variance_limits(f64(2.5))[1]
+        found = DoublePoisson.from_moments(f64(2.5), high * f64([0.5, 0.8, 0.9, 0.95]))
+        assert (found.gamma.diff() < 0).all()
+        assert found.gamma[-1] < 0.02
+
+
+class TestSampling:
+    LAWS = [(5.0, 4.0), (4.0, 1.0), (20.0, 0.1), (1e-3, 0.01), (1e4, 0.5), (2e6, 30.0)]
+
+    @pytest.mark.parametrize(("mu", "gamma"), LAWS)
+    def test_chi_square(self, summed, mu, gamma):
+        size = 20_000
+        draws = DoublePoisson(f64(mu), f64(gamma)).sample((size,), generator=torch.Generator().manual_seed(31))
+        law = summed(mu, gamma).law
+        # Up to 40 bins of equal probability, their edges counts of the law.
+        edges = np.unique([law.quantile(q) for q in np.linspace(0, 1, 41)[1:-1]])
+        below = np.array([0.0, *(law.cdf(y) for y in edges), 1.0])
+        observed = np.bincount(np.searchsorted(edges, draws.numpy()), minlength=len(edges) + 1)
+        expected = np.diff(below) * size
+        keep = expected > 5
+        observed = np.append(observed[keep], observed[~keep].sum())
+        expected = np.append(expected[keep], expected[~keep].sum())
+        statistic = ((observed - expected) ** 2 / np.maximum(expected, 1e-9)).sum()
+        assert stats.chi2.sf(statistic, len(expected) - 1) > 1e-3
+
+    def test_shapes(self):
+        law = DoublePoisson(torch.rand(3, 1) + 1, torch.rand(2) + 1)
+        assert law.sample().shape == (3, 2)
+        assert law.sample((5,)).shape == (5, 3, 2)
+        assert law.sample(torch.Size([0])).shape == (0, 3, 2)
+        assert law.sample((4, 5)).dtype == torch.float32
+
+    def test_follows_the_generator(self):
+        law = DoublePoisson(30.0, 0.5)
+        one, two, three = (law.sample((50,), generator=torch.Generator().manual_seed(s)) for s in (1, 1, 2))
+        assert torch.equal(one, two)
+        assert not torch.equal(one, three)
+
+    def test_draws_are_counts_without_gradient(self):
+        mu = torch.tensor(3.0, requires_grad=True)
+        draws = DoublePoisson(mu, 0.5).sample((200,))
+        assert not draws.requires_grad
+        assert torch.equal(draws, draws.floor())
+        assert (draws >= 0).all()
+
+
+class TestInterval:
+    @pytest.mark.parametrize("coverage", [0.5, 0.9, 0.999])
+    def test_central(self, random_laws, random_law, coverage):
+        low, high = random_law.interval(coverage)
+        rest = (1 - coverage) / 2
+        for o, a, b in zip(random_laws, low.tolist(), high.tolist(), strict=True):
+            below = o.law.cdf(a - 1) if a > 0 else 0.0
+            assert below <= rest
+            assert o.law.survival(b) <= rest
+            assert o.law.cdf(b) - below >= coverage
+            # And no narrower: one count less on either side would leave too much.
+            assert o.law.cdf(a) >= rest
+            assert b == 0 or o.law.survival(b - 1) > rest
+
+    @pytest.mark.parametrize("coverage", [0.1, 0.5, 0.9, 0.99])
+    def test_highest_is_the_shortest(self, random_laws, random_law, coverage):
+        low, high = random_law.interval(coverage, kind="highest")
+        for o, a, b in zip(random_laws, low.tolist(), high.tolist(), strict=True):
+            assert o.law.cdf(b) - (o.law.cdf(a - 1) if a > o.law.first else 0.0) >= coverage - 1e-9
+            assert b - a + 1 == o.law.shortest(coverage)
+
+    @pytest.mark.parametrize(("mu", "gamma"), [(20.0, 0.1), (60.0, 0.03), (300.0, 0.006), (1000.0, 0.003)])
+    def test_highest_with_two_peaks(self, summed, mu, gamma):
+        law = summed(mu, gamma).law
+        for coverage in (0.02, 0.2, 0.6):
+            low, high = DoublePoisson(f64(mu), f64(gamma)).interval(coverage, kind="highest")
+            assert high - low + 1 == law.shortest(coverage)
+
+
+class TestShapes:
+    def test_broadcast(self):
+        law = DoublePoisson(torch.tensor([[1.0], [2.0]]), torch.tensor([0.5, 1.0, 2.0]))
+        assert law.batch_shape == (2, 3)
+        assert law.event_shape == ()
+        for name in ("mean", "variance", "mode", "stddev"):
+            assert getattr(law, name).shape == (2, 3)
+        y = torch.arange(4.0).view(4, 1, 1)
+        for name in ("log_prob", "cdf", "survival", "crps"):
+            got = getattr(law, name)(y)
+            assert got.shape == (4, 2, 3)
+            alone = DoublePoisson(2.0, 0.5)
+            torch.testing.assert_close(got[3, 1, 0], getattr(alone, name)(torch.tensor(3.0)))
+
+    def test_scalars(self):
+        law = DoublePoisson(2.0, 0.5)
+        assert law.batch_shape == ()
+        for value in (law.mean, law.variance, law.mode, law.entropy(), law.log_normalizer(), *law.interval(0.9)):
+            assert value.shape == ()
+        assert law.log_prob(3).shape == ()
+        assert law.sample().shape == ()
+
+    def test_expand(self):
+        law = DoublePoisson(torch.tensor([1.0, 2.0]), torch.tensor([0.5, 3.0]), validate_args=False)
+        wide = law.expand((4, 2))
+        assert isinstance(wide, DoublePoisson)
+        assert wide.batch_shape == (4, 2)
+        assert torch.equal(wide.mean, law.mean.expand(4, 2))
+        wide.log_prob(torch.tensor(-1.0))  # still unchecked
+        with pytest.raises(InputError):
+            DoublePoisson(1.0, 1.0).expand((2,)).log_prob(torch.tensor(-1.0))
+
+    def test_empty_batch(self):
+        law, none = DoublePoisson(torch.zeros(0), torch.zeros(0)), torch.zeros(0)
+        for value in (law.mean, law.variance, law.mode, law.entropy(), law.log_normalizer(), *law.interval(0.9)):
+            assert value.shape == (0,)
+        for name in ("log_prob", "cdf", "survival", "crps", "icdf"):
+            assert getattr(law, name)(none).shape == (0,)
+        assert law.interval(0.9, kind="highest")[1].shape == (0,)
+        assert law.sample((3,)).shape == (3, 0)
+
+    def test_repeats_rows(self, golden, golden_law):
+        """A row's answer depends on that row alone: many rows at once, few, or one give the same."""
+        many = golden_law.expand((20, len(golden["mu"])))
+        for name in ("log_prob", "cdf", "survival", "crps"):
+            got = getattr(many, name)(golden["y2"])
+            alone = getattr(golden_law, name)(golden["y2"])
+            torch.testing.assert_close(got, alone.expand_as(got), rtol=1e-9, atol=1e-10)
+            one = getattr(DoublePoisson(golden["mu"][17], golden["gamma"][17]), name)(golden["y2"][17])
+            torch.testing.assert_close(one, alone[17], rtol=1e-9, atol=1e-10)
+
+
+def test_icdf_ends():
+    law = DoublePoisson(f64([1e-3, 5.0, 1e6]), f64([0.1, 1.0, 30.0]))
+    assert law.icdf(f64(0.0)).tolist() == [0.0, 0.0, 0.0]
+    assert law.icdf(f64(1.0)).tolist() == [math.inf] * 3
+    assert torch.isfinite(law.icdf(f64(1 - 2**-53))).all()
+
+
+def test_support_and_constraints():
+    law = DoublePoisson(3.0, 2.0)
+    assert law.support.check(torch.tensor([0.0, 7.0])).all()
+    assert not law.support.check(torch.tensor([-1.0, 0.5])).any()
+    assert set(law.arg_constraints) == {"mu", "gamma"}
+    assert not law.has_rsample

@@ -1,0 +1,198 @@
+"""Precision in, precision out: float32 answers are float64 answers rounded, half precision is promoted."""
+
+import pytest
+import torch
+from torch.distributions import kl_divergence
+
+from ddpn import DoublePoisson, NegativeBinomial, Poisson
+
+TOLERANCE = 1e-5
+MU = torch.logspace(-5, 6.5, 47)
+SHAPE = torch.logspace(-3.5, 3.5, 15).unsqueeze(1)
+MAKERS = {
+    "DoublePoisson": DoublePoisson,
+    "Poisson": lambda mu, shape: Poisson(mu + 0 * shape),
+    "NegativeBinomial": lambda mu, shape: NegativeBinomial(mu, shape.clamp(max=50.0)),
+}
+each_law = pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in MAKERS.items()])
+AT_COUNTS = ("log_prob", "cdf", "survival", "crps")
+OF_LAW = {
+    "mean": lambda law: law.mean,
+    "variance": lambda law: law.variance,
+    "stddev": lambda law: law.stddev,
+    "mode": lambda law: law.mode,
+    "entropy": lambda law: law.entropy(),
+    "low": lambda law: law.interval(0.9)[0],
+    "high": lambda law: law.interval(0.9)[1],
+}
+
+
+def assert_rounded(got: torch.Tensor, expected: torch.Tensor, tolerance: float = TOLERANCE) -> None:
+    """Within `tolerance` of max(1, |expected|)."""
+    assert got.shape == expected.shape
+    error = (got.double() - expected).abs() / expected.abs().clamp(min=1.0)
+    assert error.max() <= tolerance
+
+
+def pair(make, dtype: torch.dtype = torch.float32):
+    """One family of laws in `dtype` and, with the same parameters, in float64."""
+    mu, shape = MU.to(dtype), SHAPE.to(dtype)
+    return make(mu, shape), make(mu.double(), shape.double())
+
+
+@each_law
+class TestFloat32:
+    @pytest.mark.parametrize("method", AT_COUNTS)
+    @pytest.mark.parametrize("q", [1e-4, 0.3, 0.5, 0.99])
+    def test_at_counts(self, make, method, q):
+        law, exact = pair(make)
+        y = exact.icdf(torch.tensor(q)).float()  # a count that float32 holds
+        got = getattr(law, method)(y)
+        assert got.dtype == torch.float32
+        assert_rounded(got, getattr(exact, method)(y.double()))
+
+    @pytest.mark.parametrize("name", OF_LAW)
+    def test_of_law(self, make, name):
+        law, exact = pair(make)
+        got = OF_LAW[name](law)
+        assert got.dtype == torch.float32
+        assert_rounded(got, OF_LAW[name](exact))
+
+    @pytest.mark.parametrize("q", [1e-4, 0.3, 0.5, 0.99])
+    def test_icdf(self, make, q):
+        """The smallest count whose cdf, as float32 has it, reaches q: so icdf(cdf(y)) = y there too."""
+        law, exact = pair(make)
+        got = law.icdf(torch.tensor(q))
+        assert got.dtype == torch.float32
+        held = got < 2**24  # counts that float32 has
+        assert (exact.cdf(got).float() >= q)[held].all()
+        below = (got.double() - 1.0).clamp(min=0.0)
+        assert ((exact.cdf(below).float() < q) | (got == 0))[held].all()
+
+    def test_shortest_interval(self, make):
+        mu, shape = torch.tensor([0.3, 20.0, 5000.0]), torch.tensor([[0.2], [2.0]])
+        got = make(mu, shape).interval(0.9, kind="highest")
+        expected = make(mu.double(), shape.double()).interval(0.9, kind="highest")
+        for low_or_high, exact in zip(got, expected, strict=True):
+            assert low_or_high.dtype == torch.float32
+            assert_rounded(low_or_high, exact)
+
+    def test_far_counts(self, make):
+        law, exact = pair(make)
+        for y in (0, 1, 7, 1000, 10_000_000):
+            for method in AT_COUNTS:
+                assert_rounded(getattr(law, method)(y), getattr(exact, method)(y))
+
+
+def test_normalizer_and_divergence_in_float32():
+    law, exact = pair(DoublePoisson)
+    assert_rounded(law.log_normalizer(), exact.log_normalizer())
+    for other, exact_other in (
+        (law.expand((15, 47)), exact),
+        (DoublePoisson(3.0, 0.5), DoublePoisson(*torch.tensor([3.0, 0.5]).double())),
+    ):
+        assert kl_divergence(law, other).dtype == torch.float32
+        assert_rounded(kl_divergence(law, other), kl_divergence(exact, exact_other))
+
+
+def test_gradients_in_float32():
+    """Rounded once: relative to the larger of the terms whose difference a score is."""
+    mu, gamma = MU.expand(15, 47).clone(), SHAPE.expand(15, 47).clone()
+    y = DoublePoisson(mu, gamma).icdf(torch.tensor(0.8))
+    leaves = {
+        d: (mu.to(d).log().requires_grad_(), gamma.to(d).log().requires_grad_()) for d in (torch.float32, torch.float64)
+    }
+    grads = {
+        d: torch.autograd.grad(DoublePoisson(*(x.exp() for x in xs)).log_prob(y).sum(), xs) for d, xs in leaves.items()
+    }
+    # The logarithms of the float32 parameters are rounded, which moves mu by 1e-6 and a score by gamma mu times that.
+    slack = 2e-6 * (gamma * (y + mu)).double()
+    for got, expected in zip(grads[torch.float32], grads[torch.float64], strict=True):
+        assert got.dtype == torch.float32
+        assert ((got.double() - expected).abs() <= TOLERANCE * expected.abs().clamp(min=1.0) + slack).all()
+
+
+@each_law
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+class TestHalf:
+    MU = torch.tensor([0.02, 0.5, 3.0, 37.0, 300.0])
+    SHAPE = torch.tensor([0.1, 1.0, 5.0]).unsqueeze(1)
+    Y = torch.tensor([0.0, 1.0, 3.0, 40.0, 256.0])
+
+    @pytest.mark.parametrize("method", AT_COUNTS)
+    def test_promoted(self, make, dtype, method):
+        mu, shape, y = self.MU.to(dtype), self.SHAPE.to(dtype), self.Y.to(dtype)
+        got = getattr(make(mu, shape), method)(y)
+        assert got.dtype == torch.float32
+        assert_rounded(got, getattr(make(mu.double(), shape.double()), method)(y.double()))
+
+    @pytest.mark.parametrize("name", OF_LAW)
+    def test_of_law(self, make, dtype, name):
+        mu, shape = self.MU.to(dtype), self.SHAPE.to(dtype)
+        got = OF_LAW[name](make(mu, shape))
+        assert got.dtype == torch.float32
+        assert_rounded(got, OF_LAW[name](make(mu.double(), shape.double())))
+
+    def test_quantiles_and_samples(self, make, dtype):
+        law = make(self.MU.to(dtype), self.SHAPE.to(dtype))
+        assert law.icdf(torch.tensor(0.5, dtype=dtype)).dtype == torch.float32
+        assert law.sample().dtype == torch.float32
+
+
+@each_law
+class TestFloat64:
+    def test_stays(self, make):
+        law = make(torch.tensor([2.0, 70.0], dtype=torch.float64), torch.tensor(0.5, dtype=torch.float64))
+        for of in OF_LAW.values():
+            assert of(law).dtype == torch.float64
+        for method in AT_COUNTS:
+            assert getattr(law, method)(3).dtype == torch.float64
+            assert getattr(law, method)(torch.tensor([3, 4])).dtype == torch.float64
+        assert law.sample().dtype == torch.float64
+        assert law.icdf(0.5).dtype == torch.float64
+
+    def test_numbers_take_the_default(self, make):
+        law = make(torch.tensor(2), torch.tensor(1))
+        assert law.mean.dtype == torch.get_default_dtype()
+        assert law.log_prob(3).dtype == torch.get_default_dtype()
+
+
+def test_mixed_parameters_take_the_finer():
+    half, single, double = (torch.tensor(2.0, dtype=d) for d in (torch.bfloat16, torch.float32, torch.float64))
+    assert DoublePoisson(half, double).mean.dtype == torch.float64
+    assert DoublePoisson(double, single).mean.dtype == torch.float64
+    assert DoublePoisson(half, 0.5).mean.dtype == torch.float32
+    assert NegativeBinomial(3, half).mean.dtype == torch.float32
+
+
+@each_law
+def test_non_contiguous(make):
+    mu = torch.rand(6, 4, dtype=torch.float64).T * 90 + 0.1
+    shape = torch.rand(4, 12, dtype=torch.float64)[:, ::2] + 0.1
+    y = torch.arange(48.0)[::2].view(6, 4).T
+    law, plain = make(mu, shape), make(mu.contiguous(), shape.contiguous())
+    assert not law.mu.is_contiguous()
+    for method in AT_COUNTS:
+        assert torch.equal(getattr(law, method)(y), getattr(plain, method)(y.contiguous()))
+    for of in OF_LAW.values():
+        assert torch.equal(of(law), of(plain))
+
+
+@each_law
+def test_autocast_changes_nothing(make):
+    """Matrix products inside stay in float64 where a training step runs in bfloat16."""
+    law, _ = pair(make)
+    y = law.icdf(torch.tensor(0.7))
+    for method in AT_COUNTS:
+        expected = getattr(law, method)(y)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert torch.equal(getattr(law, method)(y), expected)
+
+
+def test_parameters_of_an_autocast_network():
+    raw = torch.tensor([[1.5, -0.3], [4.0, 1.0]], dtype=torch.bfloat16, requires_grad=True)
+    mu, gamma = raw.float().exp().unbind(1)
+    loss = -DoublePoisson(mu, gamma).log_prob(torch.tensor([3, 60])).sum()
+    loss.backward()
+    assert raw.grad.dtype == torch.bfloat16
+    assert torch.isfinite(raw.grad).all()

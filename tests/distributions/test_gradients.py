@@ -1,0 +1,304 @@
+"""Derivatives: closed forms checked numerically, against direct sums, and for finiteness over the whole domain."""
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch.autograd import gradcheck, gradgradcheck
+from torch.distributions import kl_divergence
+
+from ddpn import DDPNError, DoublePoisson, NegativeBinomial, Poisson
+
+#: (mu, gamma, y) where each way of `normalizer.py` is the one taken, y = 0 and both tails included.
+REGIMES = {
+    "series": [(50.0, 2.0, 47.0), (300.0, 0.2, 500.0), (1e5, 3.0, 1.001e5), (40.0, 1.0, 0.0)],
+    "table": [(3.0, 0.8, 0.0), (0.01, 2.0, 1.0), (7.3, 30.0, 7.0), (12.0, 1.5, 20.0)],
+    "local": [(100.3, 150.0, 100.0), (500.6, 2000.0, 501.0), (80.5, 70.0, 78.0)],
+    "wide": [(10.0, 0.1, 0.0), (200.0, 0.05, 350.0), (1e-3, 0.01, 2.0), (30.0, 0.4, 31.0)],
+}
+LAWS = [pytest.param(name, id=name) for name in REGIMES]
+
+
+def leaf(values) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64, requires_grad=True)
+
+
+def logs(regime: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """log mu and log gamma, to differentiate by, and y."""
+    mu, gamma, y = zip(*REGIMES[regime], strict=True)
+    return leaf(np.log(mu)), leaf(np.log(gamma)), torch.tensor(y, dtype=torch.float64)
+
+
+def second_derivatives(f, log_mu, log_gamma, by: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Row by row d^2 f / dx_by d(x_0, x_1): autograd's, and the central difference of autograd's first derivatives."""
+
+    def slopes(a, b) -> torch.Tensor:
+        return torch.stack(torch.autograd.grad(f(a, b).sum(), (a, b), create_graph=True))
+
+    at = [log_mu, log_gamma]
+    first = slopes(*at)[by]
+    got = torch.stack(torch.autograd.grad(first.sum(), at))
+    step = 2e-6
+    up, down = ([x.detach() + (s if i == by else 0.0) for i, x in enumerate(at)] for s in (step, -step))
+    up, down = ([x.requires_grad_() for x in point] for point in (up, down))
+    return got, (slopes(*up).detach() - slopes(*down).detach()) / (2 * step)
+
+
+def assert_right_or_refused(f, log_mu, log_gamma, by: int) -> None:
+    try:
+        got, numeric = second_derivatives(f, log_mu, log_gamma, by)
+    except (RuntimeError, DDPNError) as refusal:
+        if not re.search("differentiate|derivative|gradient", str(refusal)):
+            raise
+    else:
+        torch.testing.assert_close(got, numeric, rtol=1e-4, atol=1e-4)
+
+
+class TestNumerically:
+    @pytest.mark.parametrize("regime", LAWS)
+    def test_log_prob(self, regime):
+        log_mu, log_gamma, y = logs(regime)
+        log_prob = lambda a, b: DoublePoisson(a.exp(), b.exp()).log_prob(y)
+        assert gradcheck(log_prob, (log_mu, log_gamma), eps=1e-6, atol=1e-5, rtol=1e-5)
+        assert gradgradcheck(log_prob, (log_mu, log_gamma), eps=1e-6, atol=1e-4, rtol=1e-4)
+
+    @pytest.mark.parametrize("regime", LAWS)
+    @pytest.mark.parametrize("name", ["mean", "variance", "stddev"])
+    def test_moments(self, regime, name):
+        log_mu, log_gamma, _ = logs(regime)
+        moment = lambda a, b: getattr(DoublePoisson(a.exp(), b.exp()), name)
+        assert gradcheck(moment, (log_mu, log_gamma), eps=1e-6, atol=1e-5, rtol=1e-5)
+
+    @pytest.mark.parametrize("regime", LAWS)
+    def test_log_normalizer(self, regime):
+        log_mu, log_gamma, _ = logs(regime)
+        log_c = lambda a, b: DoublePoisson(a.exp(), b.exp()).log_normalizer()
+        assert gradcheck(log_c, (log_mu, log_gamma), eps=1e-6, atol=1e-5, rtol=1e-5)
+
+    @pytest.mark.parametrize("regime", LAWS)
+    def test_log_normalizer_twice(self, regime):
+        log_mu, log_gamma, _ = logs(regime)
+        log_c = lambda a, b: DoublePoisson(a.exp(), b.exp()).log_normalizer()
+        for by in (0, 1):
+            got, numeric = second_derivatives(log_c, log_mu, log_gamma, by)
+            torch.testing.assert_close(got, numeric, rtol=1e-4, atol=1e-5)
+
+    @pytest.mark.parametrize("regime", LAWS)
+    @pytest.mark.parametrize("name", ["mean", "variance"])
+    def test_moments_twice(self, regime, name):
+        """Right or refused: autograd must not take a first derivative for a constant."""
+        log_mu, log_gamma, _ = logs(regime)
+        moment = lambda a, b: getattr(DoublePoisson(a.exp(), b.exp()), name)
+        for by in (0, 1):
+            assert_right_or_refused(moment, log_mu, log_gamma, by)
+
+    @pytest.mark.parametrize("regime", LAWS)
+    def test_log_prob_thrice(self, regime):
+        """Right or refused."""
+        log_mu, log_gamma, y = logs(regime)
+
+        def slope(a, b):
+            return torch.autograd.grad(DoublePoisson(a.exp(), b.exp()).log_prob(y).sum(), a, create_graph=True)[0]
+
+        assert_right_or_refused(slope, log_mu, log_gamma, by=0)
+
+    @pytest.mark.parametrize("regime", LAWS)
+    def test_kl_divergence(self, regime):
+        log_mu, log_gamma, _ = logs(regime)
+        other = DoublePoisson(log_mu.detach().exp() * 1.2, log_gamma.detach().exp() * 0.8)
+        to = lambda a, b: kl_divergence(DoublePoisson(a.exp(), b.exp()), other)
+        back = lambda a, b: kl_divergence(other, DoublePoisson(a.exp(), b.exp()))
+        assert gradcheck(to, (log_mu, log_gamma), eps=1e-6, atol=1e-5, rtol=1e-4)
+        assert gradcheck(back, (log_mu, log_gamma), eps=1e-6, atol=1e-5, rtol=1e-4)
+
+    def test_poisson(self):
+        mu, y = leaf([1e-3, 0.5, 7.0, 40.0, 1e4]), torch.tensor([0.0, 0.0, 12.0, 33.0, 1.01e4])
+        assert gradcheck(lambda mu: Poisson(mu).log_prob(y), (mu,))
+        assert gradgradcheck(lambda mu: Poisson(mu).log_prob(y), (mu,))
+
+    def test_negative_binomial(self):
+        mu, alpha = leaf([0.1, 0.5, 7.0, 40.0, 1e3]), leaf([0.5, 3.0, 0.01, 0.2, 1.0])
+        y = torch.tensor([0.0, 4.0, 12.0, 0.0, 1.5e3])
+        log_prob = lambda mu, alpha: NegativeBinomial(mu, alpha).log_prob(y)
+        assert gradcheck(log_prob, (mu, alpha))
+        assert gradgradcheck(log_prob, (mu, alpha))
+
+
+class TestClosedForms:
+    def test_score(self, random_laws, assert_within):
+        """d log p / d mu = gamma (y - E[Z]) / mu and d log p / d gamma = E[D] - D(y), the moments summed directly."""
+        mu, gamma = leaf([o.mu for o in random_laws]), leaf([o.gamma for o in random_laws])
+        rng = np.random.default_rng(3)
+        y = np.array([o.count_at(rng.uniform(), depth=20.0) for o in random_laws])
+        DoublePoisson(mu, gamma).log_prob(torch.from_numpy(y)).sum().backward()
+        at = {"mu": mu.detach(), "gamma": gamma.detach(), "y": y}
+        for o, count, by_mu, by_gamma in zip(random_laws, y, mu.grad.tolist(), gamma.grad.tolist(), strict=True):
+            mean, mean_deviance = o.law.mean, o.law.expectation(o.deviance)
+            deviance = float(o.deviance[int(count) - o.law.first])
+            # Relative to what y and its expectation bring, of which the score is the difference.
+            assert by_mu == pytest.approx(
+                o.gamma * (count - mean) / o.mu, abs=1e-8 * o.gamma * max(count, mean) / o.mu
+            ), at
+            assert by_gamma == pytest.approx(
+                mean_deviance - deviance, rel=1e-8, abs=1e-7 * max(mean_deviance, deviance)
+            )
+
+    @pytest.mark.parametrize(
+        ("mu", "gamma"), [(5.0, 2.0), (0.3, 0.2), (60.0, 1.5), (30.0, 0.1), (90.4, 80.0), (2.0, 40.0)]
+    )
+    def test_fisher_information(self, summed, mu, gamma):
+        """-E[Hessian] = Cov[score] = what the exponential family says, expectations being sums over all counts."""
+        o = summed(mu, gamma)
+        keep = o.law.p > 1e-30
+        y, p = torch.from_numpy(o.law.y[keep].astype(float)), torch.from_numpy(o.law.p[keep].astype(float))
+        m, g = leaf([mu]), leaf([gamma])
+        rows = (m.expand(len(y)).clone(), g.expand(len(y)).clone())
+        score = torch.autograd.grad(DoublePoisson(*rows).log_prob(y).sum(), rows, create_graph=True)
+        hessian = [[h * p for h in torch.autograd.grad(s.sum(), rows, retain_graph=True)] for s in score]
+        expected = torch.tensor([[h.sum() for h in row] for row in hessian])
+        s = torch.stack(score).detach()
+        torch.testing.assert_close(
+            (s * p).sum(1), torch.zeros(2, dtype=torch.float64), rtol=0, atol=1e-8 * gamma + 1e-8
+        )
+        covariance = (s * p) @ s.T
+        z, d = o.law.y - o.law.mean, o.deviance - o.law.expectation(o.deviance)
+        family = [
+            [gamma**2 * o.law.variance / mu**2, -gamma / mu * o.law.expectation(z * d)],
+            [-gamma / mu * o.law.expectation(z * d), o.law.expectation(d * d)],
+        ]
+        scale = 1e-7 * covariance.diagonal().sqrt().outer(covariance.diagonal().sqrt())
+        assert ((covariance - torch.tensor(family, dtype=torch.float64)).abs() <= scale).all()
+        assert ((-expected - covariance).abs() <= scale).all()
+
+    def test_hessian_of_a_sum(self):
+        """What a Laplace approximation asks for."""
+        y = torch.tensor([0.0, 3.0, 4.0, 90.0], dtype=torch.float64)
+        nll = lambda logs: -DoublePoisson(logs[0].exp(), logs[1].exp()).log_prob(y).sum()
+        at = torch.tensor([2.0, -1.0], dtype=torch.float64)
+        hessian = torch.autograd.functional.hessian(nll, at)
+        step = 1e-4 * torch.eye(2, dtype=torch.float64)
+        slope = lambda x: torch.autograd.functional.jacobian(nll, x)
+        numeric = torch.stack([(slope(at + e) - slope(at - e)) / 2e-4 for e in step])
+        torch.testing.assert_close(hessian, numeric, rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(hessian, hessian.T)
+
+
+class TestFinite:
+    LOG_MU = torch.linspace(-14.0, 16.0, 61, dtype=torch.float64)
+    LOG_GAMMA = torch.linspace(-9.2, 9.2, 47, dtype=torch.float64)
+
+    @pytest.mark.parametrize("y", [0.0, 1.0, 7.0, 1000.0, 1e7])
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    def test_everywhere(self, y, dtype):
+        log_mu, log_gamma = (
+            x.to(dtype).flatten().requires_grad_() for x in torch.meshgrid(self.LOG_MU, self.LOG_GAMMA, indexing="ij")
+        )
+        value = DoublePoisson(log_mu.exp(), log_gamma.exp()).log_prob(torch.tensor(y))
+        first = torch.autograd.grad(value.sum(), (log_mu, log_gamma), create_graph=True)
+        for tensor in (value, *first):
+            assert torch.isfinite(tensor).all()
+        for by in first:
+            for second in torch.autograd.grad(by.sum(), (log_mu, log_gamma), retain_graph=True):
+                assert torch.isfinite(second).all()
+
+    def test_moments_everywhere(self):
+        log_mu, log_gamma = (
+            x.flatten().requires_grad_() for x in torch.meshgrid(self.LOG_MU, self.LOG_GAMMA, indexing="ij")
+        )
+        law = DoublePoisson(log_mu.exp(), log_gamma.exp())
+        for value in (law.log_normalizer(), law.mean, law.variance):
+            assert torch.isfinite(value).all()
+            for by in torch.autograd.grad(value.sum(), (log_mu, log_gamma), retain_graph=True):
+                assert torch.isfinite(by).all()
+        assert (law.variance >= 0).all()
+
+    @pytest.mark.parametrize("y", [0.0, 1.0, 7.0, 1000.0, 1e7])
+    def test_other_laws(self, y):
+        log_mu = self.LOG_MU.clone().requires_grad_()
+        (by,) = torch.autograd.grad(Poisson(log_mu.exp()).log_prob(torch.tensor(y)).sum(), log_mu)
+        assert torch.isfinite(by).all()
+        log_mu, log_alpha = (
+            x.flatten().requires_grad_() for x in torch.meshgrid(self.LOG_MU, self.LOG_GAMMA, indexing="ij")
+        )
+        value = NegativeBinomial(log_mu.exp(), log_alpha.exp()).log_prob(torch.tensor(y))
+        for by in torch.autograd.grad(value.sum(), (log_mu, log_alpha)):
+            assert torch.isfinite(by).all()
+
+
+class TestWithoutGradient:
+    MAKERS = {
+        "DoublePoisson": lambda x: DoublePoisson(x, 0.5),
+        "Poisson": lambda x: Poisson(x),
+        "NegativeBinomial": lambda x: NegativeBinomial(x, 0.5),
+    }
+
+    @pytest.mark.parametrize("law", MAKERS)
+    @pytest.mark.parametrize("method", ["cdf", "survival", "crps", "entropy"])
+    def test_backward_says_so(self, law, method):
+        mu = torch.tensor([3.0, 200.0], requires_grad=True)
+        bound = getattr(self.MAKERS[law](mu), method)
+        value = bound() if method == "entropy" else bound(torch.tensor(4.0))
+        assert value.requires_grad
+        with pytest.raises(DDPNError, match=rf"{law}\.{method} has no gradient.*log_prob"):
+            (2.0 * value).sum().backward()
+
+    def test_nothing_recorded_where_nothing_is_asked(self):
+        law = DoublePoisson(torch.tensor(3.0), 0.5)
+        assert not law.crps(4).requires_grad
+        with torch.no_grad():
+            assert not DoublePoisson(torch.tensor(3.0, requires_grad=True), 0.5).crps(4).requires_grad
+
+    def test_counts_carry_none(self):
+        law = DoublePoisson(torch.tensor(3.0, requires_grad=True), 0.5)
+        for value in (law.mode, law.icdf(torch.tensor(0.3)), *law.interval(0.9), law.sample()):
+            assert not value.requires_grad
+
+
+def test_gamma_alone():
+    """Only one of the two may be learnt."""
+    gamma = leaf(0.7)
+    DoublePoisson(5.0, gamma).log_prob(torch.tensor(3.0)).backward()
+    both = leaf(5.0), leaf(0.7)
+    DoublePoisson(*both).log_prob(torch.tensor(3.0)).backward()
+    assert gamma.grad == both[1].grad
+
+
+def test_broadcast_parameters_sum_their_gradients():
+    mu, gamma = leaf([2.0, 40.0]), leaf([[0.5], [1.0], [4.0]])
+    y = torch.tensor([1.0, 35.0])
+    DoublePoisson(mu, gamma).log_prob(y).sum().backward()
+    rows = leaf([2.0, 40.0] * 3), leaf([0.5, 0.5, 1.0, 1.0, 4.0, 4.0])
+    DoublePoisson(*rows).log_prob(y.repeat(3)).sum().backward()
+    torch.testing.assert_close(mu.grad, rows[0].grad.view(3, 2).sum(0))
+    torch.testing.assert_close(gamma.grad, rows[1].grad.view(3, 2).sum(1, keepdim=True))
+
+
+AFTER_INFERENCE = """
+import torch
+from ddpn import DoublePoisson, NegativeBinomial, Poisson
+
+mu = torch.tensor([0.01, 3.0, 7.0, 100.3, 300.0, 200.0, 1e-3])
+gamma = torch.tensor([2.0, 0.8, 30.0, 150.0, 0.2, 0.05, 0.01])
+y = torch.tensor([0.0, 2.0, 7.0, 100.0, 350.0, 90.0, 400.0])
+makers = (DoublePoisson, lambda mu, gamma: Poisson(mu), NegativeBinomial)
+with torch.inference_mode():
+    for make in makers:
+        law = make(mu, gamma)
+        law.log_prob(y), law.cdf(y), law.survival(y), law.crps(y), law.entropy(), law.mode, law.sample()
+        law.mean, law.variance, law.icdf(torch.tensor(0.3)), law.interval(0.9)
+for make in makers:
+    parameters = mu.clone().requires_grad_(), gamma.clone().requires_grad_()
+    law = make(*parameters)
+    (law.log_prob(y).sum() + law.mean.sum() + law.variance.sum()).backward()
+    assert torch.isfinite(parameters[0].grad).all()
+    law.crps(y), law.cdf(y)
+"""
+
+
+def test_training_after_inference():
+    """What is computed once and kept, first in inference mode, must serve autograd later: so, in a new process."""
+    done = subprocess.run([sys.executable, "-c", AFTER_INFERENCE], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,577 @@
+"""Uniform mixtures of count laws, against sums over every integer in extended precision.
+
+Mixtures of laws on the line are in test_line.py, their CRPS in test_normal.py.
+"""
+
+import math
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch.distributions import Laplace, MultivariateNormal, Normal
+
+from ddpn.distributions import DoublePoisson, NegativeBinomial, Poisson, UniformMixture
+from ddpn.errors import ConfigError, DDPNError, InputError
+
+LONG = np.longdouble
+KINDS = {"dp": DoublePoisson, "poisson": Poisson, "nb": NegativeBinomial}
+#: What a window leaves out: e^-60 of the peak.
+DEPTH = 60
+
+
+# The oracle: every integer, longdouble, from ratios of neighbouring probabilities -----------------------------------
+
+
+def log_ratios(kind: str, parameters: tuple[float, ...], y: np.ndarray) -> np.ndarray:
+    """log p(y + 1) / p(y)."""
+    mu = LONG(parameters[0])
+    if kind == "poisson":
+        return np.log(mu / (y + 1))
+    other = LONG(parameters[1])
+    if kind == "nb":
+        return np.log((y + 1 / other) / (y + 1)) - np.log1p(1 / (other * mu))
+    grows = np.where(y > 0, y * np.log1p(1 / np.maximum(y, 1)), 0) - 1
+    return (1 - other) * grows - other * np.log((y + 1) / mu)
+
+
+def depth(kind: str, parameters: tuple[float, ...], y: int) -> float:
+    """-log of p(y) over its peak, up to a slowly varying factor."""
+    mu = LONG(parameters[0])
+    own = y * np.log(LONG(y) / mu) if y else LONG(0)
+    if kind == "nb":
+        r = 1 / LONG(parameters[1])
+        return own - (y + r) * np.log((y + r) / (mu + r))
+    gamma = LONG(parameters[1]) if kind == "dp" else 1
+    return gamma * (mu - y + own)
+
+
+def window(kind: str, parameters: tuple[float, ...]) -> tuple[int, int]:
+    low = high = int(parameters[0])
+    step = 1
+    while low > 0 and depth(kind, parameters, low) < DEPTH:
+        low, step = max(low - step, 0), step * 2
+    step = 1
+    while depth(kind, parameters, high) < DEPTH:
+        high, step = high + step, step * 2
+    return low, high + 2
+
+
+def pmf(kind: str, parameters: tuple[float, ...], first: int, last: int) -> np.ndarray:
+    """Normalised over first..last, which must hold the law."""
+    y = np.arange(first, last, dtype=LONG)
+    log_p = np.concatenate([[LONG(0)], np.cumsum(log_ratios(kind, parameters, y))])
+    p = np.exp(log_p - log_p.max())
+    return p / p.sum()
+
+
+class Summed:
+    """A mixture on every integer from `first`. Shape: each (M, n)."""
+
+    def __init__(self, first: int, each: np.ndarray) -> None:
+        self.first, self.each = first, each
+        self.y = first + np.arange(each.shape[1], dtype=LONG)
+        self.pmf = each.mean(0)
+        self.upto = np.cumsum(self.pmf)
+        self.beyond = np.append(np.cumsum(self.pmf[::-1])[::-1][1:], LONG(0))
+
+    def at(self, values: np.ndarray, y: np.ndarray, before: float, after: float) -> np.ndarray:
+        index = np.asarray(y, dtype=np.int64) - self.first
+        inside = values[np.clip(index, 0, len(values) - 1)]
+        return np.where(index < 0, before, np.where(index >= len(values), after, inside))
+
+    def cdf(self, y: np.ndarray | float) -> np.ndarray:
+        return self.at(self.upto, y, 0.0, 1.0)
+
+    def survival(self, y: np.ndarray | float) -> np.ndarray:
+        return self.at(self.beyond, y, 1.0, 0.0)
+
+    def icdf(self, q: np.ndarray | float) -> np.ndarray:
+        return self.first + np.searchsorted(self.upto, np.asarray(q, dtype=LONG))
+
+    def mean(self) -> float:
+        return (self.pmf * self.y).sum()
+
+    def variance(self) -> float:
+        return (self.pmf * (self.y - self.mean()) ** 2).sum()
+
+    def half_mean_difference(self) -> float:
+        """E|Z - Z'| / 2 = sum F (1 - F)."""
+        return (self.upto * self.beyond).sum()
+
+    def crps(self, y: float) -> float:
+        """sum (F(z) - 1[z >= y])^2, both tails from their own end."""
+        outside = max(self.first - y, 0) + max(y - self.y[-1] - 1, 0)
+        return np.where(self.y < y, self.upto**2, self.beyond**2).sum() + outside
+
+    def entropy(self) -> float:
+        p = self.pmf[self.pmf > 0]
+        return -(p * np.log(p)).sum()
+
+    def shortest(self, coverage: float) -> int:
+        """How many integers the shortest interval has."""
+        ends = np.searchsorted(self.upto, self.upto - self.pmf + LONG(coverage) - LONG(1e-15))
+        widths = np.where(ends < len(self.pmf), ends - np.arange(len(ends)), len(ends))
+        return int(widths.min()) + 1
+
+
+def random_members(kind: str, seed: int, mu: tuple[float, float], other: tuple[float, float]) -> list:
+    """Five members with log-uniform parameters."""
+    rng = np.random.default_rng(seed)
+    draws = np.exp(rng.uniform(np.log([mu[0], other[0]]), np.log([mu[1], other[1]]), (5, 2)))
+    return [(kind, *(float(x) for x in row[: 1 if kind == "poisson" else 2])) for row in draws]
+
+
+CASES: dict[str, list[tuple]] = {
+    "dp one": [("dp", 7.3, 1.7)],
+    "dp one, long": [("dp", 3000.0, 0.2)],
+    "dp similar": random_members("dp", 1, (10, 14), (1, 2)),
+    "dp similar, small": random_members("dp", 2, (0.1, 0.3), (0.5, 2)),
+    "dp similar, long": random_members("dp", 3, (800, 1100), (0.2, 0.4)),
+    "dp similar, narrow, far from 0": random_members("dp", 4, (5000, 5020), (200, 400)),
+    "dp dissimilar": [("dp", 2.1, 3.0), ("dp", 9.3, 0.6), ("dp", 40.2, 1.4), ("dp", 300.5, 0.3), ("dp", 2500.0, 2.0)],
+    "dp dissimilar, smooth": [("dp", 3e3, 0.5), ("dp", 1e4, 0.9), ("dp", 4e4, 0.4), ("dp", 2e5, 1.1), ("dp", 1e5, 1.0)],
+    "dp narrow in wide": [*random_members("dp", 5, (150, 260), (0.04, 0.08))[:4], ("dp", 181.3, 60.0)],
+    "dp narrow beside wide": [("dp", 5.0, 10.0), ("dp", 1e5, 1.0)],
+    "dp narrow beyond wide": [("dp", 3.0, 0.05), ("dp", 5e4, 4e3)],
+    "dp narrow ones apart": [("dp", 3.2, 8.0), ("dp", 700.4, 90.0), ("dp", 7e4, 9e3)],
+    "dp point masses": [("dp", 4.0, 300.0), ("dp", 1000.0, 3e4), ("dp", 20.0, 2e3)],
+    "dp tiny gamma": [("dp", 0.5, 1e-3), ("dp", 3.0, 4e-3), ("dp", 1e-2, 2e-3), ("dp", 20.0, 1e-3), ("dp", 0.1, 9e-3)],
+    "dp tiny gamma and a narrow one": [("dp", 0.5, 1e-3), ("dp", 30.0, 2e-3), ("dp", 12.0, 50.0)],
+    "dp nearly all at 0": [("dp", 1e-4, 1.0), ("dp", 3e-5, 2.0), ("dp", 1e-3, 0.7)],
+    "dp large counts": random_members("dp", 6, (9e5, 1.1e6), (0.5, 3)),
+    "dp very large counts": [("dp", 1e7, 1.0), ("dp", 1.001e7, 2.5), ("dp", 0.999e7, 4.0)],
+    **{f"dp random {i}": random_members("dp", 100 + i, (0.05, 3e3), (7e-3, 50)) for i in range(6)},
+    "poisson one": [("poisson", 4.4)],
+    "poisson similar": random_members("poisson", 7, (20, 30), (1, 1)),
+    "poisson dissimilar": [("poisson", 0.3), ("poisson", 5.0), ("poisson", 77.7), ("poisson", 900.1), ("poisson", 2e4)],
+    "nb one": [("nb", 12.0, 0.4)],
+    "nb similar": random_members("nb", 8, (20, 30), (0.2, 0.4)),
+    "nb dissimilar": [("nb", 0.3, 2.0), ("nb", 5.0, 0.1), ("nb", 77.0, 1e-3), ("nb", 900.0, 0.05), ("nb", 300.0, 1.5)],
+    "nb large counts": [("nb", 1e5, 1e-4), ("nb", 1.3e5, 1e-3), ("nb", 0.9e5, 1e-2)],
+}
+names = pytest.mark.parametrize("name", CASES)
+#: None is k / M: there the cdf of members apart is flat, and rounding decides between two of them.
+QUANTILES = np.array([1e-6, 1e-3, 0.01, 0.07, 0.26, 0.48, 0.55, 0.71, 0.93, 0.99, 0.9995])
+
+
+def batch(rows: list[list[tuple]]) -> UniformMixture:
+    """One mixture a row."""
+    parameters = torch.tensor([[m[1:] for m in members] for members in rows], dtype=torch.float64)
+    return UniformMixture(KINDS[rows[0][0][0]](*parameters.unbind(-1)))
+
+
+def stacked(members: list[tuple]) -> UniformMixture:
+    """One mixture, batch_shape ()."""
+    parameters = torch.tensor([m[1:] for m in members], dtype=torch.float64)
+    return UniformMixture(KINDS[members[0][0]](*parameters.unbind(-1)))
+
+
+@cache
+def summed(name: str) -> Summed:
+    return sum_of(CASES[name])
+
+
+def sum_of(laws: list[tuple]) -> Summed:
+    members = [(kind, tuple(parameters)) for kind, *parameters in laws]
+    ends = np.array([window(*m) for m in members])
+    first, last = int(ends[:, 0].min()), int(ends[:, 1].max())
+    # A member's own window, so that a long way up to it costs no digits.
+    each = np.zeros((len(members), last - first + 1), dtype=LONG)
+    for row, m, (low, high) in zip(each, members, ends, strict=True):
+        row[low - first : high - first + 1] = pmf(*m, low, high)
+    return Summed(first, each)
+
+
+def counts_of(truth: Summed) -> torch.Tensor:
+    """0, quantiles, both ends of the support and far beyond it."""
+    last = int(truth.y[-1])
+    extra = [0, 1, truth.first, last, last + 5, 3 * last + 100]
+    return torch.tensor(sorted({*truth.icdf(QUANTILES).tolist(), *extra}), dtype=torch.float64)
+
+
+def assert_close(got: torch.Tensor, expected: object, relative: float, absolute: float = 0.0) -> None:
+    expected = np.asarray(expected).astype(np.float64)
+    np.testing.assert_allclose(got.numpy(), expected, rtol=relative, atol=absolute)
+
+
+# Each method against the sums --------------------------------------------------------------------------------------
+
+
+@names
+def test_log_prob(name):
+    truth = summed(name)
+    y = counts_of(truth)
+    log_p = stacked(CASES[name]).log_prob(y).numpy()
+    p = truth.at(truth.pmf, y.numpy(), 0.0, 0.0)
+    seen = p > 1e-20  # below, members' windows end in the oracle
+    expected = np.log(p[seen]).astype(np.float64)
+    assert np.all(np.abs(log_p[seen] - expected) <= 1e-8 * np.maximum(1, np.abs(expected)))
+    assert np.all(log_p[~seen] < math.log(2e-20))
+
+
+@names
+def test_cdf_and_survival(name):
+    mixture, truth = stacked(CASES[name]), summed(name)
+    y = counts_of(truth)
+    assert_close(mixture.cdf(y), truth.cdf(y.numpy()), 2e-6, 1e-18)
+    assert_close(mixture.survival(y), truth.survival(y.numpy()), 2e-6, 1e-18)
+
+
+@names
+def test_icdf(name):
+    mixture, truth = stacked(CASES[name]), summed(name)
+    found = mixture.icdf(torch.from_numpy(QUANTILES))
+    assert found.tolist() == truth.icdf(QUANTILES).tolist()
+    assert mixture.icdf(torch.tensor([0.0, 1.0], dtype=torch.float64)).tolist() == [0.0, math.inf]
+
+
+@names
+def test_mode(name):
+    mixture, truth = stacked(CASES[name]), summed(name)
+    at = int(mixture.mode) - truth.first
+    assert 0 <= at < len(truth.pmf)
+    # Two counts may tie (Poisson with an integer mean); then neither is wrong.
+    assert truth.pmf[at] >= truth.pmf.max() * (1 - 1e-12)
+
+
+@names
+def test_moments_and_their_split(name):
+    mixture, truth = stacked(CASES[name]), summed(name)
+    each_mean = (truth.each * truth.y).sum(1)
+    each_variance = (truth.each * (truth.y - each_mean[:, None]) ** 2).sum(1)
+    assert_close(mixture.mean, truth.mean(), 1e-9)
+    assert_close(mixture.variance, truth.variance(), 1e-8)
+    assert_close(mixture.stddev, np.sqrt(truth.variance()), 1e-8)
+    assert_close(mixture.aleatoric, each_variance.mean(), 1e-8)
+    assert_close(mixture.epistemic, each_mean.var(), 1e-7, 1e-9 * float(truth.variance()))
+    assert_close(mixture.aleatoric + mixture.epistemic, truth.variance(), 1e-8)
+
+
+@names
+def test_crps(name):
+    mixture, truth = stacked(CASES[name]), summed(name)
+    y = counts_of(truth)
+    assert_close(mixture.crps(y), [truth.crps(float(v)) for v in y], 1e-7)
+
+
+@names
+def test_entropy_and_its_split(name):
+    mixture, truth = stacked(CASES[name]), summed(name)
+    entropy, expected = truth.entropy(), np.mean([Summed(0, p[None]).entropy() for p in truth.each])
+    assert_close(mixture.entropy(), entropy, 1e-7)
+    assert_close(mixture.expected_entropy, expected, 1e-7)
+    assert_close(mixture.mutual_information, entropy - expected, 1e-6, 2e-7 * float(entropy))
+    assert_close(mixture.expected_entropy + mixture.mutual_information, entropy, 2e-7)
+
+
+def alike() -> dict[tuple[str, int], list[str]]:
+    """Cases by kind and number of members, which make one batch."""
+    groups: dict[tuple[str, int], list[str]] = {}
+    for name, members in CASES.items():
+        groups.setdefault((members[0][0], len(members)), []).append(name)
+    return groups
+
+
+@pytest.mark.parametrize("coverage", [0.37, 0.83])
+@pytest.mark.parametrize("group", alike(), ids=str)
+def test_intervals(group, coverage):
+    cases = alike()[group]
+    mixture = batch([CASES[name] for name in cases])
+    half = 0.5 * (1 - coverage)
+    central = torch.stack(mixture.interval(coverage), -1).tolist()
+    assert central == [summed(name).icdf(np.array([half, 1 - half])).tolist() for name in cases]
+    low, high = (end.tolist() for end in mixture.interval(coverage, kind="highest"))
+    held = {name: summed(name).cdf(b) - summed(name).cdf(a - 1) for name, a, b in zip(cases, low, high, strict=True)}
+    assert {name: share for name, share in held.items() if share < coverage - 1e-9} == {}
+    sizes = {name: int(b - a + 1) for name, a, b in zip(cases, low, high, strict=True)}
+    assert sizes == {name: summed(name).shortest(coverage) for name in cases}
+
+
+# Members so far apart that no table holds them: pairs, each by the difference of its means --------------------------
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [("dp", 5.0, 10.0), ("dp", 1e5, 1.0)],
+        [("dp", 5.0, 10.0), ("dp", 1e9, 1.0)],
+        [("dp", 0.02, 3.0), ("dp", 4e3, 50.0), ("dp", 1e8, 7.0), ("dp", 1e9, 0.5)],
+        [("poisson", 2.0), ("poisson", 1e6), ("poisson", 1e9)],
+        [("nb", 2.0, 0.3), ("nb", 1e5, 1e-6), ("nb", 1e9, 1e-9)],
+    ],
+    ids=str,
+)
+def test_members_with_nothing_in_common(members):
+    mixture = stacked(members)
+    laws = [(kind, tuple(parameters)) for kind, *parameters in members]
+    windows = [window(*law) for law in laws]
+    assert all(high < low for (_, high), (low, _) in pairwise(windows))
+    own = [Summed(low, pmf(*law, low, high)[None]) for law, (low, high) in zip(laws, windows, strict=True)]
+    means = np.array([law.mean() for law in own])
+    size = len(own)
+    # Two members that do not overlap differ by the difference of their means; one's own half difference is F (1 - F).
+    between = np.abs(means[:, None] - means).sum() / (2 * size**2)
+    within = sum(law.half_mean_difference() for law in own) / size**2
+    for i, law in enumerate(own):
+        y = float(law.icdf(0.3))
+        to_y = (law.pmf * np.abs(law.y - y)).sum() + np.abs(np.delete(means, i) - y).sum()
+        assert_close(mixture.crps(torch.tensor(y, dtype=torch.float64)), to_y / size - between - within, 1e-8)
+        assert_close(mixture.cdf(torch.tensor(y, dtype=torch.float64)), (i + law.cdf(y)) / size, 1e-8)
+        assert mixture.icdf(torch.tensor((i + 0.3) / size, dtype=torch.float64)) == law.icdf(0.3)
+    assert_close(mixture.entropy(), np.mean([law.entropy() for law in own]) + math.log(size), 1e-8)
+    assert_close(mixture.mutual_information, math.log(size), 1e-6)
+    heights = [law.pmf.max() for law in own]
+    highest = own[int(np.argmax(heights))]
+    mode = int(mixture.mode) - highest.first
+    assert 0 <= mode < len(highest.pmf)
+    assert highest.pmf[mode] >= highest.pmf.max() * (1 - 1e-12)
+
+
+def test_many_rows_of_narrow_members_in_wide_unions():
+    rng = np.random.default_rng(11)
+    parameters = np.exp(rng.uniform([0, -4], [8, 5], (60, 3, 2)))
+    rows = [[("dp", *m) for m in members] for members in parameters.tolist()]
+    mixture = batch(rows)
+    y = mixture.icdf(torch.tensor(0.4, dtype=torch.float64))
+    truths = [sum_of(members) for members in rows]
+    assert y.tolist() == [truth.icdf(0.4) for truth in truths]
+    assert_close(mixture.crps(y), [truth.crps(v) for truth, v in zip(truths, y.tolist(), strict=True)], 1e-7)
+    assert_close(mixture.entropy(), [truth.entropy() for truth in truths], 1e-7)
+    for truth, mode in zip(truths, mixture.mode.tolist(), strict=True):
+        assert truth.pmf[int(mode) - truth.first] >= truth.pmf.max() * (1 - 1e-12)
+
+
+# Shapes, and mixtures that are something simpler ------------------------------------------------------------------
+
+
+def answers(law, y: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Every method's answer, at counts y of the law's batch shape."""
+    q = torch.full_like(y, 0.37)
+    low, high = law.interval(0.8)
+    return {
+        "log_prob": law.log_prob(y),
+        "cdf": law.cdf(y),
+        "survival": law.survival(y),
+        "icdf": law.icdf(q),
+        "mode": law.mode,
+        "mean": law.mean,
+        "variance": law.variance,
+        "crps": law.crps(y),
+        "entropy": law.entropy(),
+        "low": low,
+        "high": high,
+    }
+
+
+def assert_same(got: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], relative: float = 1e-9) -> None:
+    for name, value in expected.items():
+        torch.testing.assert_close(got[name], value, rtol=relative, atol=1e-13, msg=lambda m, name=name: f"{name}: {m}")
+
+
+LAWS = {
+    "dp": DoublePoisson(torch.tensor([[0.3, 9.0, 700.0], [4.0, 50.0, 3e4]], dtype=torch.float64), torch.tensor(0.8)),
+    "poisson": Poisson(torch.tensor([[0.3, 9.0, 700.0], [4.0, 50.0, 3e4]], dtype=torch.float64)),
+    "nb": NegativeBinomial(torch.tensor([[0.3, 9.0, 70.0], [4.0, 50.0, 3e3]], dtype=torch.float64), torch.tensor(0.2)),
+    "normal": Normal(
+        torch.tensor([[0.3, 9.0, -70.0], [4.0, 50.0, 3e3]], dtype=torch.float64), torch.tensor(2.5).double()
+    ),
+}
+laws = pytest.mark.parametrize("kind", LAWS)
+
+
+def extended(law, shape: tuple[int, ...], size: int):
+    """The law's parameters, repeated along a new last axis: identical members."""
+    parameters = (getattr(law, name).unsqueeze(-1).expand(*shape, size) for name in law.arg_constraints)
+    return type(law)(*parameters)
+
+
+@laws
+@pytest.mark.parametrize("size", [1, 5])
+def test_identical_members_make_the_member(kind, size):
+    law = LAWS[kind]
+    mixture = UniformMixture(extended(law, (2, 3), size))
+    assert (mixture.size, mixture.batch_shape, mixture.event_shape) == (size, (2, 3), ())
+    torch.testing.assert_close(mixture.epistemic, torch.zeros(2, 3).double(), rtol=0, atol=1e-9)
+    torch.testing.assert_close(mixture.mutual_information, torch.zeros(2, 3).double(), rtol=0, atol=1e-6)
+    y = law.mean.round()
+    if kind == "normal":
+        expected = {"log_prob": law.log_prob(y), "cdf": law.cdf(y), "mean": law.mean, "mode": law.mean}
+        expected |= {"variance": law.variance, "entropy": law.entropy(), "icdf": law.icdf(torch.tensor(0.37).double())}
+    else:
+        expected = answers(law, y)
+    # What is summed twice as long is rounded twice as often.
+    assert_same(answers(mixture, y), expected, 1e-7)
+
+
+@laws
+def test_batches_are_their_rows(kind):
+    """Shapes (), (n,) and (a, b) of one set of mixtures agree."""
+    law = LAWS[kind]
+    y = (law.mean.amax(-1) * 0.4).floor()
+    parameters = [getattr(law, name) for name in law.arg_constraints]
+    whole = answers(UniformMixture(law), y)
+    square = UniformMixture(type(law)(*(p.expand(4, 2, 3) for p in parameters)))
+    assert square.batch_shape == (4, 2)
+    assert_same(answers(square, y.expand(4, 2)), {name: value.expand(4, 2) for name, value in whole.items()})
+    for i in range(2):
+        one = UniformMixture(type(law)(*(p[i] for p in parameters)))
+        assert one.batch_shape == ()
+        assert_same(answers(one, y[i]), {name: value[i] for name, value in whole.items()})
+
+
+@laws
+def test_shortest_intervals_of_a_batch_are_those_of_its_rows(kind):
+    law = LAWS[kind]
+    parameters = [getattr(law, name) for name in law.arg_constraints]
+    whole = torch.stack(UniformMixture(law).interval(0.83, kind="highest"))
+    each = [UniformMixture(type(law)(*(p[i] for p in parameters))).interval(0.83, kind="highest") for i in range(2)]
+    torch.testing.assert_close(whole, torch.stack([torch.stack(ends) for ends in each], -1))
+
+
+@laws
+def test_expand(kind):
+    mixture = UniformMixture(LAWS[kind])
+    wide = mixture.expand((3, 2))
+    assert isinstance(wide, UniformMixture)
+    assert (wide.size, wide.batch_shape) == (3, (3, 2))
+    y = mixture.mean.round()
+    assert_same(answers(wide, y.expand(3, 2)), {k: v.expand(3, 2) for k, v in answers(mixture, y).items()})
+
+
+@laws
+def test_values_broadcast_with_the_batch(kind):
+    mixture = UniformMixture(LAWS[kind])
+    y = torch.tensor([[0.0], [3.0], [40.0]], dtype=torch.float64)
+    for method in (mixture.log_prob, mixture.cdf, mixture.survival, mixture.crps):
+        torch.testing.assert_close(method(y), torch.stack([method(v.expand(2)) for v in y]), rtol=1e-12, atol=0)
+        assert method(y).shape == (3, 2)
+    assert mixture.icdf(torch.tensor([[0.2], [0.5], [0.9]])).shape == (3, 2)
+    with pytest.raises((InputError, RuntimeError)):
+        mixture.crps(torch.zeros(5))
+
+
+@pytest.mark.parametrize("kind", ["dp", "poisson", "nb"])
+def test_mixtures_of_mixtures_are_flat(kind):
+    law = LAWS[kind]
+    parameters = [getattr(law, name).reshape(3, 2) for name in law.arg_constraints]
+    nested = UniformMixture(UniformMixture(type(law)(*parameters)))
+    flat = UniformMixture(type(law)(*(p.reshape(6) for p in parameters)))
+    assert (nested.batch_shape, nested.size) == ((), 3)
+    y = torch.tensor([0.0, 4.0, 40.0, 800.0], dtype=torch.float64)
+    for method in ("log_prob", "cdf", "survival", "crps"):
+        torch.testing.assert_close(getattr(nested, method)(y), getattr(flat, method)(y), rtol=1e-8, atol=1e-14)
+    assert_same(answers(nested, y[2]), answers(flat, y[2]), 1e-8)
+
+
+@pytest.mark.parametrize("kind", ["dp", "poisson", "nb"])
+def test_float32_members_give_the_float64_answer(kind):
+    law = LAWS[kind]
+    parameters = [getattr(law, name).float() for name in law.arg_constraints]
+    y = UniformMixture(law).icdf(torch.tensor([0.37, 0.61]).double())
+    single = answers(UniformMixture(type(law)(*parameters)), y.float())
+    double = answers(UniformMixture(type(law)(*(p.double() for p in parameters))), y)
+    assert {value.dtype for value in single.values()} == {torch.float32}
+    for name, value in double.items():
+        torch.testing.assert_close(single[name].double(), value, rtol=1e-5, atol=1e-5, msg=name)
+
+
+# Samples, gradients, bad input ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["dp dissimilar", "dp tiny gamma", "poisson similar", "nb dissimilar", "nb one"])
+def test_sample_by_chi_square(name):
+    truth = summed(name)
+    n = 20_000
+    draws = stacked(CASES[name]).sample((n,), generator=torch.Generator().manual_seed(5)).numpy()
+    # Cells of about equal probability, from the truth's own quantiles.
+    edges = np.unique(truth.icdf(np.linspace(0.02, 0.98, 49)))
+    cells = np.searchsorted(edges, draws)
+    expected = np.diff(np.concatenate([[0], truth.cdf(edges), [1]]).astype(np.float64)) * n
+    keep = expected > 5
+    seen = np.bincount(cells, minlength=len(expected))
+    assert seen[~keep].sum() < 60
+    scale = seen[keep].sum() / expected[keep].sum()
+    assert stats.chisquare(seen[keep], expected[keep] * scale).pvalue > 1e-3
+
+
+def test_sample_shapes_and_seeds():
+    mixture = UniformMixture(LAWS["dp"])
+    assert mixture.sample().shape == (2,)
+    draws = [mixture.sample((3, 4), generator=torch.Generator().manual_seed(s)) for s in (1, 1, 2)]
+    assert draws[0].shape == (3, 4, 2)
+    assert torch.equal(draws[0], draws[1])
+    assert not torch.equal(draws[0], draws[2])
+
+
+def test_samples_of_a_row_mix_its_members():
+    """A draw picks one member a draw, not one for all."""
+    mixture = UniformMixture(DoublePoisson(torch.tensor([2.0, 1e4]), torch.tensor(5.0)))
+    draws = mixture.sample((2000,), generator=torch.Generator().manual_seed(0))
+    assert 0.45 < (draws > 100).double().mean() < 0.55
+
+
+@pytest.mark.parametrize("kind", ["dp", "nb", "normal"])
+def test_gradcheck_of_log_prob(kind):
+    parameters = [torch.tensor([[1.5, 4.0, 9.0], [30.0, 45.0, 2.0]], dtype=torch.float64, requires_grad=True)]
+    parameters.append(torch.tensor([[0.5, 1.3, 2.0], [0.1, 0.6, 3.0]], dtype=torch.float64, requires_grad=True))
+    law = type(LAWS[kind])
+    y = torch.tensor([3.0, 20.0], dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda *p: UniformMixture(law(*p)).log_prob(y), parameters)
+    assert torch.autograd.gradcheck(lambda *p: UniformMixture(law(*p)).variance, parameters)
+
+
+def test_gradcheck_of_poisson_members():
+    mu = torch.tensor([[1.5, 4.0, 9.0], [30.0, 45.0, 2.0]], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda m: UniformMixture(Poisson(m)).log_prob(torch.tensor([0.0, 20.0])), (mu,))
+
+
+def test_gradients_stay_finite_where_members_underflow():
+    log_mu = torch.tensor([[0.0, 12.0, -10.0]], dtype=torch.float64, requires_grad=True)
+    mixture = UniformMixture(DoublePoisson(log_mu.exp(), torch.tensor(40.0).double()))
+    mixture.log_prob(torch.tensor([0.0, 1.0, 1e3, 1e7], dtype=torch.float64)).sum().backward()
+    assert torch.isfinite(log_mu.grad).all()
+
+
+def test_scores_without_a_gradient_say_so():
+    mixture = UniformMixture(DoublePoisson(torch.tensor([2.0, 3.0], requires_grad=True), 1.0))
+    with pytest.raises(DDPNError, match="no gradient"):
+        mixture.crps(torch.tensor(2.0)).backward()
+
+
+@pytest.mark.parametrize(
+    "members", [DoublePoisson(2.0, 1.0), Poisson(2.0), NegativeBinomial(2.0, 1.0), Normal(0.0, 1.0)]
+)
+def test_members_without_an_axis_raise(members):
+    with pytest.raises(InputError, match="members must have a last axis"):
+        UniformMixture(members)
+
+
+def test_multivariate_members_raise():
+    with pytest.raises(InputError, match="members must be univariate"):
+        UniformMixture(MultivariateNormal(torch.zeros(3, 2), torch.eye(2)))
+
+
+@pytest.mark.parametrize("bad", [-1.0, 0.5, math.nan, math.inf])
+@pytest.mark.parametrize("method", ["log_prob", "cdf", "survival", "crps"])
+def test_bad_counts_raise(method, bad):
+    with pytest.raises(InputError, match="y must hold non-negative integers"):
+        getattr(UniformMixture(LAWS["dp"]), method)(torch.tensor([3.0, bad]))
+
+
+@pytest.mark.parametrize("kind", ["dp", "normal"])
+def test_bad_probabilities_coverages_and_kinds_raise(kind):
+    mixture = UniformMixture(LAWS[kind])
+    with pytest.raises(InputError, match="q must lie in"):
+        mixture.icdf(torch.tensor([0.5, 1.2]))
+    with pytest.raises(InputError, match="coverage must lie strictly between"):
+        mixture.interval(1.0)
+    with pytest.raises(ConfigError, match="kind must be"):
+        mixture.interval(0.9, kind="hdi")
+
+
+def test_crps_of_other_members_raises():
+    with pytest.raises(ConfigError, match="got Laplace"):
+        UniformMixture(Laplace(torch.zeros(2), 1.0)).crps(torch.tensor(0.0))

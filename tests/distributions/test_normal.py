@@ -1,0 +1,145 @@
+"""CRPS of Normals and of their mixtures in closed form, against its integral and against scoringrules."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import scoringrules
+import torch
+from scipy import integrate, stats
+from torch.distributions import Normal
+
+from ddpn.distributions import UniformMixture
+from ddpn.distributions.normal import normal_crps, normal_mixture_crps
+
+#: Members as (loc, scale): alike, apart, a narrow one in a wide one, very unequal, one.
+MIXTURES = {
+    "alike": ([1.0, 1.4, 0.7], [1.0, 1.3, 0.8]),
+    "apart": ([-40.0, 0.0, 1e3], [1.0, 5.0, 30.0]),
+    "narrow in wide": ([0.0, 0.3, -5.0, 8.0, 1.0], [10.0, 1e-3, 8.0, 20.0, 0.5]),
+    "one": ([3.0], [2.0]),
+    "same place": ([0.0, 0.0], [1.0, 100.0]),
+}
+mixtures = pytest.mark.parametrize("name", MIXTURES)
+
+
+def double(*values: float) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def integral(loc: list[float], scale: list[float], y: float) -> float:
+    """The integral of (F(z) - 1[z >= y])^2, between places where the integrand changes its pace."""
+    loc_, scale_ = np.array(loc), np.array(scale)
+
+    def integrand(z: float) -> float:
+        tail = stats.norm.cdf if z < y else stats.norm.sf
+        return float(tail(z, loc_, scale_).mean() ** 2)
+
+    reach = np.array([-12, -5, -2, -1, 0, 1, 2, 5, 12])
+    knots = np.unique([*(loc_[:, None] + scale_[:, None] * reach).ravel(), y])
+    return sum(integrate.quad(integrand, a, b, epsabs=1e-14, epsrel=1e-11)[0] for a, b in pairwise(knots))
+
+
+def test_normal_against_scoringrules():
+    rng = np.random.default_rng(0)
+    y, loc, scale = rng.normal(0, 5, 200), rng.normal(0, 3, 200), np.exp(rng.normal(0, 1, 200))
+    got = normal_crps(*(torch.from_numpy(x) for x in (loc, scale, y)))
+    np.testing.assert_allclose(got.numpy(), scoringrules.crps_normal(y, loc, scale), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("loc", "scale", "y"), [(0.0, 1.0, 0.0), (2.0, 3.0, -1.5), (-4.0, 0.01, -4.02), (0.0, 1e4, 3e4)]
+)
+def test_normal_against_its_integral(loc, scale, y):
+    got = normal_crps(*double(loc, scale, y)).item()
+    assert got == pytest.approx(integral([loc], [scale], y), rel=1e-10)
+
+
+def test_normal_at_its_mean():
+    """(sqrt(2) - 1) / sqrt(pi) times the scale."""
+    got = normal_crps(double(7.0, 7.0), double(1.0, 1e-6), double(7.0, 7.0))
+    expected = (math.sqrt(2) - 1) / math.sqrt(math.pi)
+    torch.testing.assert_close(got, double(expected, expected * 1e-6), rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize("z", [1e2, 1e8, -1e8, 1e154, -1e200])
+@pytest.mark.parametrize("scale", [1.0, 1e-6, 1e3])
+def test_normal_far_from_y_is_a_distance(z, scale):
+    loc = 0.0
+    got = normal_crps(*double(loc, scale, z * scale)).item()
+    assert got == pytest.approx(abs(z) * scale - scale / math.sqrt(math.pi), rel=1e-14)
+
+
+def test_normal_gradients_are_finite_far_away_and_right_nearby():
+    loc, scale = double(0.3, -2.0, 4.0).requires_grad_(), double(1.0, 0.2, 7.0).requires_grad_()
+    y = double(0.0, -2.5, 30.0)
+    assert torch.autograd.gradcheck(lambda a, b: normal_crps(a, b, y), (loc, scale))
+    normal_crps(loc, scale, double(1e8, -1e8, 1e12)).sum().backward()
+    torch.testing.assert_close(loc.grad, double(-1.0, 1.0, -1.0))
+    torch.testing.assert_close(scale.grad, torch.full((3,), -1 / math.sqrt(math.pi), dtype=torch.float64))
+
+
+def test_normal_in_float32():
+    loc, scale, y = torch.tensor([0.0, 3.0]), torch.tensor([1.0, 0.5]), torch.tensor([2.0, 3.1])
+    got = normal_crps(loc, scale, y)
+    assert got.dtype == torch.float32
+    torch.testing.assert_close(got.double(), normal_crps(loc.double(), scale.double(), y.double()), rtol=1e-6, atol=0)
+
+
+@mixtures
+def test_mixture_against_scoringrules_and_its_integral(name):
+    loc, scale = MIXTURES[name]
+    y = [loc[0], 0.37, -7.0, 55.0]
+    got = UniformMixture(Normal(double(*loc), double(*scale))).crps(double(*y))
+    peer = scoringrules.crps_mixnorm(np.array(y), np.array([loc] * 4), np.array([scale] * 4))
+    np.testing.assert_allclose(got.numpy(), peer, rtol=1e-9)
+    np.testing.assert_allclose(got.numpy(), [integral(loc, scale, v) for v in y], rtol=1e-9)
+
+
+@mixtures
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_mixture_far_from_y_is_a_distance(name, sign):
+    """E|X - y| is |mean - y| once y is beyond every member; the rest does not depend on y."""
+    loc, scale = (double(*x) for x in MIXTURES[name])
+    far = sign * 1e8 * scale.max()
+    pairs = torch.distributions.Normal(loc[:, None] - loc, torch.hypot(scale[:, None], scale))
+    draws = stats.foldnorm.mean((pairs.loc.abs() / pairs.scale).numpy(), scale=pairs.scale.numpy())
+    expected = (far - loc.mean()).abs().item() - 0.5 * draws.mean()
+    assert normal_mixture_crps(loc, scale, far).item() == pytest.approx(expected, rel=1e-14)
+
+
+def test_mixture_of_one_and_of_identical_members_is_the_normal():
+    loc, scale, y = double(0.0, 5.0), double(1.0, 0.1), double(2.0, 5.05)
+    expected = normal_crps(loc, scale, y)
+    for size in (1, 5):
+        members = (x.unsqueeze(-1).expand(2, size) for x in (loc, scale))
+        torch.testing.assert_close(normal_mixture_crps(*members, y), expected, rtol=1e-12, atol=1e-15)
+
+
+def test_mixture_of_members_very_far_apart():
+    """Halfway between two needles 2e8 apart: E|X - y| = 1e8, E|X - X'| = 1e8 + 1/sqrt(pi)."""
+    got = normal_mixture_crps(double(-1e8, 1e8), double(1.0, 1.0), double(0.0).squeeze())
+    assert got.item() == pytest.approx(1e8 - 0.5 * (1e8 + 1 / math.sqrt(math.pi)), rel=1e-14)
+
+
+def test_mixture_shapes_and_gradients():
+    loc, scale = double(0.3, -2.0, 4.0).requires_grad_(), double(1.0, 0.2, 7.0).requires_grad_()
+    assert torch.autograd.gradcheck(lambda a, b: normal_mixture_crps(a, b, double(0.0, 3.0)), (loc, scale))
+    rows = UniformMixture(Normal(torch.zeros(4, 2, 3), torch.ones(4, 2, 3)))
+    assert rows.crps(torch.zeros(2)).shape == (4, 2)
+    assert rows.crps(torch.zeros(5, 4, 2)).shape == (5, 4, 2)
+
+
+def test_mixture_is_a_proper_score():
+    """The mean score under the law itself is E|X - X'| / 2, its least."""
+    loc, scale = double(0.0, 3.0), double(1.0, 0.5)
+    y = torch.linspace(-9.0, 12.0, 20_001, dtype=torch.float64)
+    mixture = UniformMixture(Normal(loc, scale))
+    density = mixture.log_prob(y).exp()
+    own = torch.trapezoid(density * mixture.crps(y), y)
+    gap = torch.hypot(scale[:, None], scale).numpy()
+    spread = stats.foldnorm.mean((loc[:, None] - loc).abs().numpy() / gap, scale=gap).mean()
+    assert own.item() == pytest.approx(0.5 * spread, rel=1e-8)
+    other = UniformMixture(Normal(loc + 0.1, scale))
+    assert torch.trapezoid(density * other.crps(y), y) > own

@@ -1,0 +1,138 @@
+"""Where one way of computing log c hands over to another, nothing jumps; and the pieces the ways are made of."""
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+
+from ddpn.distributions import normalizer, series, weights
+
+
+def f64(x) -> torch.Tensor:
+    return torch.as_tensor(x, dtype=torch.float64)
+
+
+def both_sides(f, low: float, high: float) -> torch.Tensor:
+    """The neighbouring doubles between which the predicate `f` changes."""
+    assert f(f64([low])) != f(f64([high]))
+    while np.nextafter(low, high) < high:
+        middle = 0.5 * (low + high)
+        if f(f64([middle])) == f(f64([low])):
+            low = middle
+        else:
+            high = middle
+    return f64([low, high])
+
+
+def in_table(mu: torch.Tensor, gamma: float) -> bool:
+    end = weights.upper_end(mu, torch.full_like(mu, gamma), normalizer.DEPTH)
+    return bool(end < normalizer.TABLES[-1] - normalizer.MARGIN)
+
+
+class TestBorders:
+    def assert_no_jump(self, mu: torch.Tensor, gamma: float) -> None:
+        g = torch.full_like(mu, gamma)
+        log_c, mean, deviance = normalizer.first_moments(mu, g)
+        variance = normalizer.moments(mu, g).variance
+        assert log_c.diff().abs().item() <= 3e-9
+        assert (mean.diff().abs() / mean[0]).item() <= 3e-9
+        assert (variance.diff().abs() / variance[0]).item() <= 2e-8
+        assert (deviance.diff().abs() / deviance[0]).item() <= 2e-8
+
+    @pytest.mark.parametrize("gamma", [2e-4, 0.01, 0.3, 0.9, 1.1, 2.0, 5.0])
+    def test_series(self, gamma):
+        mu = both_sides(lambda mu: bool(series.applies(mu, f64([gamma]))), 1e-3, 1e7)
+        self.assert_no_jump(mu, gamma)
+
+    @pytest.mark.parametrize("gamma", [6.0, 20.0, 300.0, 5e3])
+    def test_series_from_local(self, gamma):
+        """Narrow laws: the border is mu = 1.3 gamma."""
+        mu = both_sides(lambda mu: bool(series.applies(mu, f64([gamma]))), 1e-3, 1e7)
+        assert mu[0].item() == pytest.approx(1.3 * gamma)
+        self.assert_no_jump(mu, gamma)
+
+    @pytest.mark.parametrize("gamma", [0.16, 0.3, 0.6, 1.0, 3.0, 30.0, 1e3, 1e4])
+    def test_table(self, gamma):
+        mu = both_sides(lambda mu: in_table(mu, gamma), 1e-6, 80.0)
+        self.assert_no_jump(mu, gamma)
+
+    @pytest.mark.parametrize("size", [16, 32, 64])
+    def test_sizes_of_tables(self, size, assert_within):
+        """Many rows are sorted by size, few are not: both give the same."""
+        mu, gamma = f64(np.linspace(size - 9.0, size, 4500)), f64(np.linspace(10.0, 3e3, 4500))
+        many = normalizer.first_moments(mu, gamma)
+        few = [
+            torch.cat(part)
+            for part in zip(
+                *(normalizer.first_moments(m, g) for m, g in zip(mu.split(100), gamma.split(100), strict=True)),
+                strict=True,
+            )
+        ]
+        for a, b in zip(many, few, strict=True):
+            assert_within(a, b, 1e-9, floor=1e-3)
+
+
+def test_moments_against_sums(random_laws, assert_within):
+    """All seven that derivatives of first and second order are made of."""
+    mu, gamma = f64([o.mu for o in random_laws]), f64([o.gamma for o in random_laws])
+    found = normalizer.moments(mu, gamma)
+
+    def each(f) -> np.ndarray:
+        centred = lambda o: (o.law.y - o.law.mean, o.deviance - o.law.expectation(o.deviance))
+        return np.array([o.law.expectation(f(*centred(o))) for o in random_laws])
+
+    at = {"mu": mu, "gamma": gamma}
+    sd, dev_sd = np.sqrt(each(lambda z, d: z * z)), np.sqrt(each(lambda z, d: d * d))
+    assert_within(found.mean, [o.law.mean for o in random_laws], 1e-8, **at)
+    assert_within(found.variance, [o.law.variance for o in random_laws], 1e-8, **at)
+    assert_within(found.deviance, [o.law.expectation(o.deviance) for o in random_laws], 1e-7, **at)
+    # Mixed and odd moments may vanish: relative to the standard deviations they are made of.
+    wide = sd > 1e-6
+    for name, f, scale in [
+        ("covariance", lambda z, d: z * d, sd * dev_sd),
+        ("deviance_variance", lambda z, d: d * d, dev_sd**2),
+        ("third", lambda z, d: z**3, sd**3),
+        ("square_deviance", lambda z, d: z * z * d, sd**2 * dev_sd),
+    ]:
+        error = np.abs(getattr(found, name).numpy() - each(f)) / np.maximum(scale, 1e-300)
+        assert error[wide].max() <= 1e-6, name
+
+
+class TestWeights:
+    @pytest.mark.parametrize("mu", [1e-6, 0.3, 20.0, 1e4, 1e7])
+    def test_deviance(self, mu):
+        """Next to the mean as far from it: mu - y + y log(y / mu) to 40 digits."""
+        y = np.unique(np.floor([0, 1, 2, mu * 0.9, mu - mu**0.5, mu, mu + 1, mu + mu**0.5, 3 * mu, 1e7]).clip(0))
+        with mpmath.workdps(40):
+            m = mpmath.mpf(mu)
+            exact = [float(m - v + (v * mpmath.log(v / m) if v else 0)) for v in map(mpmath.mpf, y.tolist())]
+        got = weights.deviance(f64(y), f64(mu)).numpy()
+        # D may be far below y: what counts is gamma D, where gamma |y - mu| sets the scale of rounding.
+        assert (np.abs(got - exact) <= 1e-14 * np.abs(exact) + 1e-15 * np.abs(y - mu) + 1e-15 * mu * (y < mu / 2)).all()
+
+    def test_log_h(self):
+        y = np.concatenate([np.arange(0.0, 40.0), [100.0, 1e4, 1e7]])
+        with mpmath.workdps(40):
+            exact = [float(v * mpmath.log(max(v, 1)) - v - mpmath.loggamma(v + 1)) for v in map(mpmath.mpf, y.tolist())]
+        torch.testing.assert_close(weights.log_h_of_count(f64(y)), f64(exact), rtol=0, atol=2e-13)
+        far = y >= 12
+        torch.testing.assert_close(weights.log_h(f64(y[far])), f64(exact)[far], rtol=0, atol=3e-11)
+
+    def test_ends_bound_the_window(self):
+        """gamma D at the ends is at least the depth: from outside, and not by much."""
+        mu, gamma = (
+            x.flatten()
+            for x in torch.meshgrid(
+                torch.logspace(-6, 7, 27).double(), torch.logspace(-4, 4, 17).double(), indexing="ij"
+            )
+        )
+        high, low = weights.upper_end(mu, gamma, 32.0), weights.lower_end(mu, gamma, 32.0)
+        assert (high > mu).all()
+        depth = gamma * weights.deviance(high, mu)
+        assert (depth >= 32.0 - 1e-6 * gamma * mu.clamp(min=1e-3)).all() or (depth >= 31.9).all()
+        assert (depth <= 40.0).all()
+        inside = low > 0
+        depth = gamma * weights.deviance(low, mu)
+        assert (low[inside] < mu[inside]).all()
+        assert (depth[inside] >= 31.9).all()
+        assert (gamma * mu)[~inside].max() <= 40.0

@@ -1,0 +1,185 @@
+"""Poisson against scipy, mpmath and closed forms."""
+
+import mpmath
+import numpy as np
+import pytest
+import scoringrules
+import torch
+from scipy import special, stats
+
+from ddpn import DoublePoisson, Poisson
+
+MU = np.concatenate([np.logspace(-6, 7, 53), [1.0, 2.0, 64.0, 1e7]])
+LEVELS = (1e-9, 1e-4, 0.05, 0.3, 0.5, 0.8, 0.99, 1 - 1e-6)
+
+
+def f64(x) -> torch.Tensor:
+    return torch.as_tensor(x, dtype=torch.float64)
+
+
+@pytest.fixture(scope="module")
+def law() -> Poisson:
+    return Poisson(f64(MU))
+
+
+def exact_log_pmf(y: float, mu: float) -> float:
+    """With 40 digits: scipy's own loses eight of them at mu = 1e7, where terms of 1e8 cancel."""
+    with mpmath.workdps(40):
+        y, mu = mpmath.mpf(float(y)), mpmath.mpf(float(mu))
+        return float(y * mpmath.log(mu) - mu - mpmath.loggamma(y + 1))
+
+
+@pytest.mark.parametrize("q", LEVELS)
+def test_log_prob(law, assert_within, q):
+    y = stats.poisson.ppf(q, MU)
+    assert_within(
+        law.log_prob(f64(y)), [exact_log_pmf(*row) for row in zip(y, MU, strict=True)], 1e-10, floor=1.0, mu=MU, y=y
+    )
+    small = MU < 1e3
+    assert_within(law.log_prob(f64(y))[small], stats.poisson.logpmf(y, MU)[small], 1e-12, floor=1.0, mu=MU[small])
+
+
+def test_log_prob_far_out(law, assert_within):
+    for y in (0.0, 1.0, 7.0, 1e3, 1e7):
+        expected = [exact_log_pmf(y, mu) for mu in MU]
+        assert_within(law.log_prob(f64(y)), expected, 1e-10, floor=1.0, mu=MU)
+
+
+@pytest.mark.parametrize("q", LEVELS)
+def test_quantiles_and_tails(law, assert_within, q):
+    # From 1e6 on scipy's incomplete gamma function is itself wrong in the tails (1% at 1e-10 and mu = 1e7).
+    mu = MU[MU < 1e6]
+    y, small = stats.poisson.ppf(q, mu), Poisson(f64(mu))
+    assert small.icdf(f64(q)).tolist() == y.tolist()
+    for got, expected in (
+        (small.cdf(f64(y)), stats.poisson.cdf(y, mu)),
+        (small.survival(f64(y)), stats.poisson.sf(y, mu)),
+    ):
+        assert_within(got, expected, 2e-6, floor=1e-12, mu=mu, y=y)
+        assert_within(got, expected, 1e-7, floor=1e-4, mu=mu, y=y)
+
+
+@pytest.mark.parametrize("mu", [3e6, 1e7 + 0.25])
+@pytest.mark.parametrize("score", [-7.0, -3.0, 0.1, 3.0, 6.5])
+def test_tails_of_large_means(assert_within, mu, score):
+    """The tail that y cuts off, summed term by term from y outwards."""
+    y = np.floor(mu + score * np.sqrt(mu))
+    steps = np.arange(0 if score < 0 else 1, 12 * np.sqrt(mu), dtype=np.longdouble)
+    if score < 0:
+        log_ratio = np.concatenate([[0], np.log((y - steps[:-1]) / np.longdouble(mu)).cumsum()])
+    else:
+        log_ratio = np.log(np.longdouble(mu) / (y + steps)).cumsum()
+    tail = float(np.exp(log_ratio).sum()) * np.exp(exact_log_pmf(y, mu))
+    law = Poisson(f64(mu))
+    assert_within((law.cdf if score < 0 else law.survival)(f64(y)), tail, 1e-8)
+    assert (law.cdf(f64(y)) + law.survival(f64(y))).item() == pytest.approx(1.0, abs=1e-15)
+    assert law.icdf(law.cdf(f64(y))) == y
+
+
+def test_moments_and_mode(law):
+    assert torch.equal(law.mean, f64(MU))
+    assert torch.equal(law.variance, f64(MU))
+    assert torch.equal(law.stddev, f64(MU).sqrt())
+    for mu, mode in [
+        (0.3, 0.0),
+        (1.0, 0.0),
+        (1.5, 1.0),
+        (2.0, 1.0),
+        (64.0, 63.0),
+        (1e7, 9_999_999.0),
+        (1e7 + 0.5, 1e7),
+    ]:
+        assert Poisson(f64(mu)).mode == mode
+
+
+def test_entropy(assert_within):
+    mu = MU[MU < 2e3]
+    expected = []
+    for m in mu:
+        y = np.arange(0.0, m + 40 * np.sqrt(m) + 60)
+        log_p = stats.poisson.logpmf(y, m)
+        expected.append(-(np.exp(log_p) * log_p).sum())
+    assert_within(Poisson(f64(mu)).entropy(), expected, 1e-9, mu=mu)
+
+
+def test_entropy_of_large_means(assert_within):
+    """log(2 pi e mu) / 2 - 1/(12 mu) - 1/(24 mu^2) - 19/(360 mu^3)."""
+    mu = MU[MU > 500]
+    expected = 0.5 * np.log(2 * np.pi * np.e * mu) - 1 / (12 * mu) - 1 / (24 * mu**2) - 19 / (360 * mu**3)
+    assert_within(Poisson(f64(mu)).entropy(), expected, 1e-9, mu=mu)
+
+
+@pytest.mark.parametrize("q", [1e-4, 0.05, 0.3, 0.5, 0.8, 0.99, 1 - 1e-6])
+def test_crps_closed_form(law, assert_within, q):
+    """(y - mu)(2 F(y) - 1) + 2 mu p(y) - mu e^-2mu (I0(2 mu) + I1(2 mu)), of Wei and Held (2014), up to mu = 1e7."""
+    y = stats.poisson.ppf(q, MU)
+    density = np.exp([exact_log_pmf(*row) for row in zip(y, MU, strict=True)])
+    spread = MU * (special.ive(0, 2 * MU) + special.ive(1, 2 * MU))
+    centred = np.where(y < MU, 2 * stats.poisson.cdf(y, MU) - 1, 1 - 2 * stats.poisson.sf(y, MU))
+    expected = (y - MU) * centred + 2 * MU * density - spread
+    # For tiny mu the closed form cancels; the next test is for those.
+    assert_within(law.crps(f64(y)), expected, 1e-7, floor=1e-6, mu=MU, y=y)
+
+
+def test_crps_of_tiny_means(assert_within):
+    """Almost all the mass on 0: at y = 0 the score is the sum of squared survivals, at 1 nearly 1."""
+    mu = np.array([1e-6, 1e-5, 1e-3])
+    law = Poisson(f64(mu))
+    y = np.arange(12.0)
+    survival, cdf = stats.poisson.sf(y, mu[:, None]), stats.poisson.cdf(y, mu[:, None])
+    assert_within(law.crps(f64(0.0)), (survival**2).sum(1), 1e-9)
+    assert_within(law.crps(f64(1.0)), cdf[:, 0] ** 2 + (survival[:, 1:] ** 2).sum(1), 1e-9)
+
+
+def test_crps_against_scoringrules(assert_within):
+    """Below mu = 120; from 140 on its mu**y and its Bessel functions overflow."""
+    mu = np.logspace(-1, np.log10(120), 30)
+    for q in (0.01, 0.5, 0.9):
+        y = stats.poisson.ppf(q, mu)
+        assert_within(Poisson(f64(mu)).crps(f64(y)), scoringrules.crps_poisson(y, mu), 1e-7, mu=mu, y=y)
+
+
+def test_crps_far_above():
+    mu, y = 50.0, 1e7
+    spread = mu * (special.ive(0, 2 * mu) + special.ive(1, 2 * mu))
+    assert Poisson(f64(mu)).crps(f64(y)).item() == pytest.approx(y - mu - spread, rel=1e-14)
+
+
+def test_is_the_double_poisson_with_gamma_1(law, assert_within):
+    double = DoublePoisson(f64(MU), 1.0)
+    y = law.icdf(f64(0.7))
+    for method in ("log_prob", "cdf", "survival", "crps"):
+        assert_within(getattr(law, method)(y), getattr(double, method)(y), 1e-7, floor=1e-3, mu=MU)
+
+
+@pytest.mark.parametrize("mu", [0.7, 12.0, 3000.0])
+def test_sample(mu):
+    draws = Poisson(f64(mu)).sample((20_000,), generator=torch.Generator().manual_seed(5)).numpy()
+    edges = np.unique(stats.poisson.ppf(np.linspace(0.05, 0.95, 19), mu))
+    observed = np.bincount(np.searchsorted(edges, draws), minlength=len(edges) + 1)
+    expected = 20_000 * np.diff([0.0, *stats.poisson.cdf(edges, mu), 1.0])
+    assert stats.chisquare(observed, expected).pvalue > 1e-3
+
+
+def test_interval_and_ends():
+    law = Poisson(f64([0.2, 9.0, 400.0]))
+    low, high = law.interval(0.9)
+    assert low.tolist() == stats.poisson.ppf(0.05, law.mu.numpy()).tolist()
+    assert high.tolist() == stats.poisson.ppf(0.95, law.mu.numpy()).tolist()
+    assert law.icdf(f64(0.0)).tolist() == [0.0] * 3
+    assert torch.isinf(law.icdf(f64(1.0))).all()
+
+
+def test_shapes():
+    law = Poisson(torch.tensor([[1.0], [80.0]]))
+    assert law.batch_shape == (2, 1)
+    assert law.log_prob(torch.tensor([1, 2, 3])).shape == (2, 3)
+    assert law.crps(torch.tensor([1, 2, 3])).shape == (2, 3)
+    wide = law.expand((4, 2, 3))
+    assert isinstance(wide, Poisson)
+    assert wide.entropy().shape == (4, 2, 3)
+    assert Poisson(2.0).cdf(1).shape == ()
+    empty = Poisson(torch.zeros(0))
+    for name in ("log_prob", "cdf", "survival", "crps", "icdf"):
+        assert getattr(empty, name)(torch.zeros(0)).shape == (0,)
+    assert empty.sample((2,)).shape == (2, 0)

@@ -1,0 +1,69 @@
+"""Searches over counts: from good and bad first guesses, in the far tails, and against independent answers."""
+
+import numpy as np
+import pytest
+import torch
+
+from ddpn import DoublePoisson, NegativeBinomial, Poisson
+from ddpn.distributions import quantiles
+
+
+def f64(x) -> torch.Tensor:
+    return torch.as_tensor(x, dtype=torch.float64)
+
+
+def test_most_probable_count(golden):
+    """The search that serves any law finds the mode that the Double Poisson has from ratios."""
+    law = DoublePoisson(golden["mu"], golden["gamma"])
+    # Ties within rounding are no matter of the search.
+    clear = (golden["gamma"] != 1.0) | (golden["mu"] != golden["mu"].floor())
+    found = quantiles.most_probable_count(law._flat())
+    height, best = law.log_prob(found), law.log_prob(golden["mode"])
+    assert (height >= best - 1e-9).all()
+    assert torch.equal(found[clear], golden["mode"][clear])
+
+
+@pytest.mark.parametrize("q", [1e-300, 1e-100, 1e-30, 1e-15, 1 - 1e-12, 1 - 2**-53])
+def test_far_tails(q):
+    """The smallest count with cdf >= q, by its definition."""
+    mu = f64([1e-6, 0.4, 3.0, 40.0, 40.0, 1e3, 1e5, 1e7])
+    gamma = f64([1e-3, 0.1, 5.0, 0.02, 40.0, 1.0, 0.3, 2.0])
+    law = DoublePoisson(mu, gamma)
+    y = law.icdf(f64(q))
+    assert torch.isfinite(y).all()
+    assert (law.cdf(y) >= q).all()
+    assert ((law.cdf((y - 1).clamp(min=0)) < q) | (y == 0)).all()
+
+
+@pytest.mark.parametrize(
+    "make", [lambda mu: Poisson(mu), lambda mu: NegativeBinomial(mu, 0.7), lambda mu: DoublePoisson(mu, 0.02)]
+)
+def test_monotone_in_q(make):
+    law = make(f64([0.01, 3.0, 90.0, 1e5]))
+    q = torch.linspace(0.0, 1.0, 201, dtype=torch.float64).unsqueeze(1)
+    y = law.icdf(q)
+    assert (y[1:] >= y[:-1]).all()
+    assert torch.equal(y[:-1], y[:-1].floor())
+
+
+def test_any_first_guess_will_do():
+    """From far below, far above and on the spot."""
+    mu = f64([0.5, 30.0, 1e4, 1e4])
+    law, q = DoublePoisson(mu, f64([0.3, 2.0, 0.5, 60.0]))._flat(), f64([0.9, 0.2, 0.999, 0.4])
+    expected = quantiles.smallest_count(law, q)
+    for guess in (torch.zeros(4).double(), expected, expected + 1, (expected - 3).clamp(min=0), f64([1e6] * 4)):
+        assert torch.equal(quantiles._settled(law, q, guess), expected)
+
+
+def test_one_row_does_not_disturb_another(random_laws):
+    law = DoublePoisson(f64([o.mu for o in random_laws]), f64([o.gamma for o in random_laws]))
+    rng = np.random.default_rng(1)
+    q = f64(rng.uniform(size=len(random_laws)))
+    y = law.icdf(q)
+    assert y.tolist() == [o.law.quantile(level) for o, level in zip(random_laws, q.tolist(), strict=True)]
+
+
+def test_float32_levels_are_compared_as_float32_rounds():
+    law = DoublePoisson(torch.tensor([0.2, 7.0, 50.0]), 0.4)
+    y = torch.tensor([0.0, 9.0, 77.0])
+    assert torch.equal(law.icdf(law.cdf(y)), y)
