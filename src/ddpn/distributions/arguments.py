@@ -4,6 +4,9 @@ Looking at values makes a GPU's host wait, so by default (`validate_args=None`) 
 `validate_args=True` looks everywhere, `False` nowhere.
 """
 
+from numbers import Real
+
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,9 +17,10 @@ _LOW_PRECISION = (torch.float16, torch.bfloat16)
 
 def as_parameters(**values: Tensor | float) -> tuple[Tensor, ...]:
     """Parameters as broadcast floating tensors of one dtype, at least float32."""
-    tensors = {k: v if isinstance(v, Tensor) else torch.as_tensor(v) for k, v in values.items()}
+    tensors = {k: v if isinstance(v, Tensor) else torch.as_tensor(v, dtype=torch.float64) for k, v in values.items()}
     dtype = torch.float32 if any(t.dtype in _LOW_PRECISION for t in tensors.values()) else None
-    for t in tensors.values():
+    # Numbers take the dtype of the tensors beside them.
+    for t in [v for v in values.values() if isinstance(v, Tensor)]:
         if t.is_complex():
             raise InputError(f"parameters must be real numbers, got dtype {t.dtype}. Pass real tensors.")
         if t.is_floating_point() and t.dtype not in _LOW_PRECISION:
@@ -38,7 +42,12 @@ def broadcast_shapes(**shapes: tuple[int, ...]) -> torch.Size:
 def _first_bad(bad: Tensor, values: Tensor) -> tuple[str, str]:
     where = bad.nonzero()[0].tolist()
     position = f" at {where[0] if len(where) == 1 else tuple(where)}" if where else ""
-    return f"{values[tuple(where)].item():g}", position
+    value = values[tuple(where)].detach().cpu()
+    value = value.float() if value.dtype in _LOW_PRECISION else value
+    # The shortest digits that tell the value apart in its dtype.
+    return np.format_float_positional(
+        value.numpy().item() if value.dtype == torch.float64 else np.float32(value), trim="-"
+    ), position
 
 
 def is_checked(validate_args: bool | None, x: Tensor) -> bool:
@@ -74,8 +83,9 @@ def check_probabilities(name: str, values: Tensor) -> None:
 
 def check_coverage(coverage: float) -> float:
     """Coverage of an interval, strictly between 0 and 1."""
-    if not 0.0 < coverage < 1.0:
-        raise InputError(f"coverage must lie strictly between 0 and 1, got {coverage:g}. Use 0.9 for 90%.")
+    if not isinstance(coverage, Real) or not 0.0 < coverage < 1.0:
+        shown = f"{coverage:g}" if isinstance(coverage, Real) else repr(coverage)
+        raise InputError(f"coverage must lie strictly between 0 and 1, got {shown}. Use 0.9 for 90%.")
     return float(coverage)
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from ddpn.distributions import grid
 from ddpn.distributions.arguments import broadcast_shapes
 from ddpn.distributions.count import CountDistribution
+from ddpn.distributions.gradients import barrier, without_gradient
 from ddpn.distributions.normalizer import DEPTH
 from ddpn.errors import InputError
 
@@ -41,10 +42,23 @@ class Conflation(CountDistribution):
             )
         shape = broadcast_shapes(**{f"law {i}": tuple(law.batch_shape) for i, law in enumerate(self.laws)})
         super().__init__(shape, validate_args)
+        with torch.no_grad():
+            flat = tuple(law._flat(shape)._prepared() for law in self.laws)
+            self._fitted = _Rows.fitted(flat)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "Conflation":
-        return Conflation([law.expand(batch_shape) for law in self.laws], self._check)
+        new = self._get_checked_instance(Conflation, _instance)
+        shape = torch.Size(batch_shape)
+        new.laws = tuple(law.expand(shape) for law in self.laws)
+        # What was found for a row holds for all its copies.
+        rows = (
+            torch.arange(self.batch_shape.numel(), device=self._device).view(self.batch_shape).expand(shape).reshape(-1)
+        )
+        new._fitted = self._fitted._of(tuple(t[rows] for t in self._fitted._tensors()))
+        CountDistribution.__init__(new, shape, self._check)
+        return new
 
+    @without_gradient
     def log_prob(self, value: Tensor) -> Tensor:
         """log p(y), normalised."""
         y, law, shape = self._paired(self._counts(value))
@@ -53,30 +67,38 @@ class Conflation(CountDistribution):
     @property
     def mean(self) -> Tensor:
         """E[Z]."""
-        return self._flat()._mean_variance()[0].reshape(self.batch_shape).to(self._dtype)
+        return self._moment(0)
 
     @property
     def variance(self) -> Tensor:
         """Var[Z]."""
-        return self._flat()._mean_variance()[1].reshape(self.batch_shape).to(self._dtype)
+        return self._moment(1)
+
+    def _moment(self, index: int) -> Tensor:
+        with torch.no_grad():
+            value = self._fitted._mean_variance()[index].reshape(self.batch_shape).to(self._dtype)
+        return barrier("a Conflation's mean or variance", value, *self._leaves())
+
+    def _leaves(self) -> tuple[Tensor, ...]:
+        return tuple(t for law in self.laws for t in law._leaves())
 
     @property
     def _dtype(self) -> torch.dtype:
         return self.laws[0]._dtype
 
     def _tensors(self) -> tuple[Tensor, ...]:
-        return tuple(t for law in self.laws for t in law.expand(self.batch_shape)._tensors())
+        return self._fitted._tensors()
 
     def _of(self, tensors: tuple[Tensor, ...]) -> Any:
-        return _Rows.fitted(self.laws, tensors)
+        return self._fitted._of(tensors)
 
 
 class _Rows(CountDistribution):
-    """Rows of a conflation: the laws' tensors, then the peak's place and height and the log normaliser."""
+    """Rows of a conflation: the laws' tensors, then the peak's place and height, the log normaliser, a deep window."""
 
     def __init__(self, laws: tuple[CountDistribution, ...], tensors: tuple[Tensor, ...]) -> None:
         self._laws, self._stacked = laws, tensors
-        *rest, self._peak, self._top, self._log_total = tensors
+        *rest, self._peak, self._top, self._log_total, self._first, self._last = tensors
         self._flat_laws, start = [], 0
         for law in laws:
             count = len(law._tensors())
@@ -85,17 +107,15 @@ class _Rows(CountDistribution):
         super().__init__(torch.Size([len(tensors[0])]), validate_args=False)
 
     @classmethod
-    def fitted(cls, laws: tuple[CountDistribution, ...], tensors: tuple[Tensor, ...]) -> "_Rows":
-        """Find the peak, then the normaliser; or neither, where the tensors carry them already."""
-        if len(tensors) > sum(len(law._tensors()) for law in laws):
-            return cls(laws, tensors)
+    def fitted(cls, laws: tuple[CountDistribution, ...]) -> "_Rows":
+        """Find the peak of the product of flat laws, then its normaliser and a window of twice the usual depth."""
+        tensors = tuple(t for law in laws for t in law._tensors())
         zeros = torch.zeros(len(tensors[0]), dtype=torch.float64, device=tensors[0].device)
-        rows = cls(laws, (*tensors, zeros, zeros, zeros))
-        peak = rows._find_peak()
-        top = rows._log_pmf(peak)
-        rows = cls(laws, (*tensors, peak, top, top))
+        peak = cls(laws, (*tensors, zeros, zeros, zeros, zeros, zeros))._find_peak()
+        top = cls(laws, (*tensors, zeros, zeros, zeros, zeros, zeros))._log_pmf(peak)
+        rows = cls(laws, (*tensors, peak, top, top, zeros, zeros))
         (log_sum,) = grid.by_window(rows, _log_sum_on_integers, _log_sum_on_panels)
-        return cls(laws, (*tensors, peak, top, top + log_sum))
+        return cls(laws, (*tensors, peak, top, top + log_sum, *rows._window(2.0 * DEPTH)))
 
     @property
     def _copies(self) -> int:  # type: ignore[override]
@@ -129,6 +149,12 @@ class _Rows(CountDistribution):
 
     def _depth(self, y: Tensor) -> Tensor:
         return (self._top - self._log_total - self._log_pmf(y)).clamp(min=0.0)
+
+    def _tail_end(self, y: Tensor, lower: Tensor) -> Tensor:
+        depth = self._depth(y)
+        # Beyond the kept window, which is the rare case, the end is searched for.
+        first, last = self._window(DEPTH + depth) if (depth > DEPTH).any() else (self._first, self._last)
+        return torch.where(lower, first, last)
 
     def _window(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
         """Where the product has fallen by depth: by halving below the peak, by doubling and halving above."""

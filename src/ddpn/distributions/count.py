@@ -19,6 +19,7 @@ from ddpn.distributions.cuts import Cut, cut_at
 from ddpn.distributions.gradients import without_gradient
 from ddpn.distributions.normalizer import DEPTH
 from ddpn.distributions.quadrature import PREFIX
+from ddpn.errors import InputError
 
 
 class CountDistribution(Distribution):
@@ -44,6 +45,10 @@ class CountDistribution(Distribution):
     def _of(self, tensors: tuple[Tensor, ...]) -> Self:
         raise NotImplementedError
 
+    def _leaves(self) -> tuple[Tensor, ...]:
+        """What a gradient could be asked for."""
+        return self._tensors()
+
     def _log_pmf(self, y: Tensor) -> Tensor:
         """log pmf at counts. Shape: (rows,) -> (rows,) or (rows, n) -> (rows, n)."""
         raise NotImplementedError
@@ -56,8 +61,8 @@ class CountDistribution(Distribution):
         """First and last position of a window that leaves out about e^-depth of the law."""
         raise NotImplementedError
 
-    def _depth(self, y: Tensor) -> Tensor:
-        """How deep below the law's peak y lies, as `_window` measures depth."""
+    def _tail_end(self, y: Tensor, lower: Tensor) -> Tensor:
+        """Where the tail beyond y, on the side that `lower` tells, has fallen by DEPTH."""
         raise NotImplementedError
 
     def _spread(self, first: Tensor, last: Tensor) -> Tensor:
@@ -101,6 +106,10 @@ class CountDistribution(Distribution):
         """P(Z <= y) and P(Z > y), without the distance."""
         return self._cut(y)[:2]
 
+    def _far_distance(self, y: Tensor) -> Tensor:
+        """E|Z - y| of laws with a long window."""
+        return self._cut(y).distance
+
     def _half_mean_difference(self) -> Tensor:
         """E|Z - Z'| / 2 of laws with a long window."""
         return grid.half_mean_difference(grid.panels(self, self._breaks()))
@@ -124,6 +133,9 @@ class CountDistribution(Distribution):
 
     def _counts(self, value: Any, name: str = "y") -> Tensor:
         y = torch.as_tensor(value, device=self._device)
+        if y.is_complex():
+            raise InputError(f"{name} must hold counts, got dtype {y.dtype}. Pass real or integer tensors.")
+        y = y.to(torch.uint8) if y.dtype == torch.bool else y
         if is_checked(self._check, y):
             check_counts(name, y)
         return y
@@ -143,7 +155,7 @@ class CountDistribution(Distribution):
     def cdf(self, value: Tensor) -> Tensor:
         """P(Z <= y), relatively accurate in the lower tail."""
         y, law, shape = self._paired(self._counts(value))
-        return law._sides(y)[0].reshape(shape).to(self._dtype)
+        return _rounded_down(law._sides(y)[0], self._dtype).reshape(shape)
 
     @without_gradient
     def survival(self, value: Tensor) -> Tensor:
@@ -170,9 +182,7 @@ class CountDistribution(Distribution):
             check_probabilities("q", q)
         shape = broadcast_shapes(q=tuple(q.shape), batch_shape=tuple(self.batch_shape))
         with torch.no_grad():
-            # Rounded as `cdf` rounds, so that icdf(cdf(y)) = y in every dtype.
-            flat_q = q.to(self._dtype).expand(shape).reshape(-1)
-            found = quantiles.smallest_count(self._flat(shape), flat_q)
+            found = quantiles.smallest_count(self._flat(shape), q.double().expand(shape).reshape(-1))
         return found.reshape(shape).to(self._dtype)
 
     @property
@@ -203,10 +213,15 @@ class CountDistribution(Distribution):
         return found.reshape(shape).to(self._dtype)
 
 
+def _rounded_down(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """x in `dtype`, never above x: so icdf(cdf(y)) = y in every dtype."""
+    rounded = x.to(dtype)
+    return torch.where(rounded.double() > x, torch.nextafter(rounded, torch.zeros_like(rounded)), rounded)
+
+
 def _crps_on_integers(at: grid.Grid, y: Tensor) -> tuple[Tensor]:
     """Both tails are summed from their own end, so that a law with nearly all its mass on one count keeps its score."""
-    cdf = at.pmf.cumsum(1)
-    survival = torch.nn.functional.pad(at.pmf.flip(1).cumsum(1).flip(1)[:, 1:], (0, 1))
+    cdf, survival = grid.both_tails(at.pmf)
     below = (y.unsqueeze(1) - at.y).clamp_(0.0, 1.0)
     score = torch.lerp(survival.square_(), cdf.square_(), below).sum(1)
     first, past = at.y[:, 0], at.y[:, -1] + 1.0
@@ -215,7 +230,7 @@ def _crps_on_integers(at: grid.Grid, y: Tensor) -> tuple[Tensor]:
 
 def _crps_by_parts(law: CountDistribution, y: Tensor) -> tuple[Tensor]:
     law = law._prepared()
-    return (law._cut(y).distance - law._half_mean_difference(),)
+    return (law._far_distance(y) - law._half_mean_difference(),)
 
 
 def entropy_of(law: CountDistribution) -> Tensor:

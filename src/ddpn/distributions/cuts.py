@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from ddpn.distributions import grid
-from ddpn.distributions.normalizer import DEPTH
 from ddpn.distributions.quadrature import JOIN, cut, prefix
 from ddpn.distributions.rows import Case, by_case
 
@@ -47,9 +46,10 @@ def cut_at(law: "CountDistribution", y: Tensor) -> Cut:
     """Split a flat law at y. Shape: y (rows,)."""
     mean, _ = law._mean_variance()
     lower = y + 0.5 < mean
-    first, last = law._window(DEPTH + law._depth(y))
-    start = torch.where(lower, first, y + 0.5)
-    end = torch.where(lower, y + 0.5, last)
+    law = law._prepared()
+    outer = law._tail_end(y, lower)
+    start = torch.where(lower, outer, y + 0.5)
+    end = torch.where(lower, y + 0.5, outer)
     short = end - start < grid.SHORT - 1
     tensors = law._tensors()
 

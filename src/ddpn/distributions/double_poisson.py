@@ -15,7 +15,7 @@ from ddpn.distributions.modes import double_poisson_mode
 from ddpn.distributions.moment_matching import parameters_of_moments
 from ddpn.distributions.quadrature import PREFIX
 from ddpn.distributions.rows import Case, by_case
-from ddpn.distributions.tails import cut_at, sides_of
+from ddpn.distributions.tails import cut_at, far_distance, sides_of
 from ddpn.distributions.weights import deviance, log_h, log_h_of_count, log_weight_table, lower_end, upper_end
 
 #: Panels over a whole window: each about 2.7 standard deviations wide.
@@ -157,9 +157,6 @@ class DoublePoisson(CountDistribution):
     def _window(self, depth: float | Tensor = normalizer.DEPTH) -> tuple[Tensor, Tensor]:
         return lower_end(self.mu, self.gamma, depth), upper_end(self.mu, self.gamma, depth)
 
-    def _depth(self, y: Tensor) -> Tensor:
-        return self.gamma * deviance(y, self.mu)
-
     def _spread(self, first: Tensor, last: Tensor) -> Tensor:
         return spread_breaks(first, last, _PANELS)
 
@@ -168,6 +165,9 @@ class DoublePoisson(CountDistribution):
 
     def _sides(self, y: Tensor) -> tuple[Tensor, Tensor]:
         return sides_of(y, *self._tensors())
+
+    def _far_distance(self, y: Tensor) -> Tensor:
+        return far_distance(y, *self._tensors())
 
     def _half_mean_difference(self) -> Tensor:
         by_series = self.gamma * self.mu >= series.MIN_K
@@ -192,7 +192,7 @@ def _kl_double_poisson(p: DoublePoisson, q: DoublePoisson) -> Tensor:
     KL = log c_q - log c_p + log(gamma_p / gamma_q) / 2 + gamma_q E[D(Z; mu_q)] - gamma_p E[D(Z; mu_p)],
     with D(Z; mu_q) = D(Z; mu_p) + mu_q - mu_p - Z log(mu_q / mu_p).
     """
-    shape = torch.broadcast_shapes(p.batch_shape, q.batch_shape)
+    shape = broadcast_shapes(p=tuple(p.batch_shape), q=tuple(q.batch_shape))
     p_rows, q_rows = p.expand(shape)._tensors()[:2], q.expand(shape)._tensors()[:2]
     log_c_p, mean, deviance_p = normalizer.log_normalizer_and_moments(*p_rows)
     log_c_q, _, _ = normalizer.log_normalizer_and_moments(*q_rows)

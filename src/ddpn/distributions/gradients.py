@@ -18,7 +18,14 @@ class _Barrier(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        raise DDPNError(f"{ctx.name} has no gradient, got a call to backward through it. Train on log_prob instead.")
+        raise DDPNError(f"{ctx.name} has no gradient, got a backward pass through it. Train on log_prob instead.")
+
+
+def barrier(name: str, value: Tensor, *parameters: Tensor) -> Tensor:
+    """`value`, computed outside autograd from `parameters`: a backward pass through it raises."""
+    if torch.is_grad_enabled() and any(p.requires_grad for p in parameters):
+        return _Barrier.apply(name, value, *parameters)
+    return value
 
 
 def without_gradient(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -28,9 +35,7 @@ def without_gradient(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def guarded(self: Any, *args: Any) -> Tensor:
         with torch.no_grad():
             value = method(self, *args)
-        parameters = self._tensors() if torch.is_grad_enabled() else ()
-        if any(p.requires_grad for p in parameters):
-            value = _Barrier.apply(f"{type(self).__name__}.{method.__name__}", value, *parameters)
-        return value
+        name = type(self).__name__.removeprefix("_")
+        return barrier(f"{name}.{method.__name__}", value, *(self._leaves() if torch.is_grad_enabled() else ()))
 
     return guarded

@@ -5,14 +5,16 @@ between neighbours of which its pmf is smooth enough for a few Gauss-Legendre no
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ddpn.distributions.normalizer import MARGIN
 from ddpn.distributions.quadrature import JOIN, between, derivative, prefix, running_integral
-from ddpn.distributions.rows import Case, by_case, is_host
+from ddpn.distributions.rows import Case, by_case, constant, is_host
 
 if TYPE_CHECKING:
     from ddpn.distributions.count import CountDistribution
@@ -28,6 +30,22 @@ class Grid(NamedTuple):
 
     y: Tensor
     pmf: Tensor
+
+
+@cache
+def _running_sums(n: int, device: torch.device) -> Tensor:
+    """Matrix that takes a pmf (rows, n) to its running sums from the left, then to those from the right."""
+    upto = np.triu(np.ones((n, n)))
+    return constant(np.concatenate([upto, 1.0 - upto], axis=1), device)
+
+
+def both_tails(pmf: Tensor) -> tuple[Tensor, Tensor]:
+    """P(Z <= y) and P(Z > y) at each integer, each summed from its own end, so that small ones keep their digits."""
+    if not is_host(pmf):
+        # A GPU multiplies matrices faster than it scans.
+        cdf, survival = (pmf @ _running_sums(pmf.shape[1], pmf.device)).chunk(2, dim=1)
+        return cdf, survival
+    return pmf.cumsum(1), torch.nn.functional.pad(pmf.flip(1).cumsum(1).flip(1)[:, 1:], (0, 1))
 
 
 def _by_integers(

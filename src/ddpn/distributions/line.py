@@ -15,7 +15,7 @@ from ddpn.distributions.quadrature import gauss_legendre
 _HALVINGS = 80
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 #: Where a member is looked at: so many of its standard deviations from its mean, with panels between.
-_REACH = (-10.0, -6.0, -3.0, -1.0, 1.0, 3.0, 6.0, 10.0)
+_REACH = (-40.0, -20.0, -10.0, -6.0, -3.0, -1.0, 0.0, 1.0, 3.0, 6.0, 10.0, 20.0, 40.0)
 
 
 def _log_prob(members: Distribution, y: Tensor) -> Tensor:
@@ -64,13 +64,18 @@ def mode(members: Distribution) -> Tensor:
     steps = torch.linspace(0.0, 1.0, 33, dtype=centres.dtype, device=centres.device)
     between = torch.lerp(centres[..., :-1, None], centres[..., 1:, None], steps).flatten(-2)
     y = torch.cat([centres, between], dim=-1).sort(-1).values
-    best = _log_prob(members, y).argmax(-1, keepdim=True)
-    low, high = y.gather(-1, (best - 1).clamp(min=0)), y.gather(-1, (best + 1).clamp(max=y.shape[-1] - 1))
+    best = y.gather(-1, _log_prob(members, y).argmax(-1, keepdim=True))
+    # Within a standard deviation of the member that rules there, and no further than the neighbours looked at.
+    reach = members.stddev.gather(-1, members.log_prob(best).argmax(-1, keepdim=True))
+    low = torch.maximum(torch.where(y < best, y, -torch.inf).amax(-1, keepdim=True), best - reach)
+    high = torch.minimum(torch.where(y > best, y, torch.inf).amin(-1, keepdim=True), best + reach)
     for _ in range(_HALVINGS):
         left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
         rising = _log_prob(members, left) < _log_prob(members, right)
         low, high = torch.where(rising, left, low), torch.where(rising, high, right)
-    return (0.5 * (low + high)).squeeze(-1)
+    found = 0.5 * (low + high)
+    # A maximum is flat: where nothing higher was found, the place looked at first is the better answer.
+    return torch.where(_log_prob(members, found) > _log_prob(members, best), found, best).squeeze(-1)
 
 
 def central(members: Distribution, coverage: float) -> tuple[Tensor, Tensor]:

@@ -134,6 +134,15 @@ class _CountMixture(UniformMixture, CountDistribution):
             return smallest_count(picked, u).reshape(shape).to(self._dtype)
 
 
+def _simple_members(members: Distribution) -> Distribution:
+    """The members, those of a mixture among them side by side along one axis."""
+    if not isinstance(members, _LineMixture):
+        return members
+    inner = _simple_members(members.members)
+    parameters = {name: getattr(inner, name).flatten(-2) for name in inner.arg_constraints}
+    return type(inner)(**parameters, validate_args=False)
+
+
 class _LineMixture(UniformMixture):
     """A mixture of laws on the real line, such as Normals."""
 
@@ -142,6 +151,7 @@ class _LineMixture(UniformMixture):
     def __init__(self, members: Distribution, validate_args: bool | None = None) -> None:
         shape = _checked(members)
         self.members = members
+        self._simple = _simple_members(members)
         self._check = validate_args
         super().__init__(shape, validate_args=False)
 
@@ -159,31 +169,31 @@ class _LineMixture(UniformMixture):
         if is_checked(self._check, q):
             check_probabilities("q", q)
         with torch.no_grad():
-            return line.quantile(self.members, q)
+            return line.quantile(self._simple, q)
 
     @property
     def mode(self) -> Tensor:
         """Where the density is highest."""
         with torch.no_grad():
-            return line.mode(self.members)
+            return line.mode(self._simple)
 
     def entropy(self) -> Tensor:
         """-E[log p(Z)] in nats."""
-        return line.entropy(self.members)
+        return line.entropy(self._simple)
 
     def crps(self, value: Tensor) -> Tensor:
         """Continuous ranked probability score, in closed form for Normal members."""
-        if not isinstance(self.members, Normal):
-            kind = type(self.members).__name__
+        if not isinstance(self._simple, Normal):
+            kind = type(self._simple).__name__
             raise ConfigError(f"crps of a mixture must have Normal or count members, got {kind}. Use nll instead.")
-        return normal_mixture_crps(self.members.loc, self.members.scale, torch.as_tensor(value))
+        return normal_mixture_crps(self._simple.loc, self._simple.scale, torch.as_tensor(value))
 
     def interval(self, coverage: float, kind: str = "central") -> tuple[Tensor, Tensor]:
         """Real (low, high) that hold `coverage`: between equal tails, or the shortest for `kind="highest"`."""
         coverage = check_coverage(coverage)
         check_interval_kind(kind)
         with torch.no_grad():
-            return line.shortest(self.members, coverage) if kind == "highest" else line.central(self.members, coverage)
+            return line.shortest(self._simple, coverage) if kind == "highest" else line.central(self._simple, coverage)
 
     def sample(self, sample_shape: Any = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
         """A member at random, then a draw from it by inversion."""

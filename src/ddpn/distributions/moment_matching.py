@@ -21,7 +21,7 @@ def variance_limits(mean: Tensor) -> tuple[Tensor, Tensor]:
     variance T (1 + T) / (1 - T)^4: about 2 mean^2 for large means, the mean itself for small ones.
 
     >>> [round(x.item(), 4) for x in variance_limits(torch.tensor(2.5))]
-    [0.25, 16.5416]
+    [0.25, 17.8958]
     """
     fraction = mean - mean.floor()
     # T = 2 m / (2 m + 1 + sqrt(4 m + 1)), the root below 1 of T = m (1 - T)^2.
@@ -51,10 +51,13 @@ def _check_reached(reached: Tensor, mean: Tensor, variance: Tensor) -> None:
         )
 
 
-def _excess(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-    """Variance beyond the least a law on the integers of this mean has, and the slope of that least in the mean."""
-    fraction = mean - mean.floor()
-    return variance - fraction * (1.0 - fraction), 1.0 - 2.0 * fraction
+def _excess(mean: Tensor, variance: Tensor, below: Tensor) -> tuple[Tensor, Tensor]:
+    """E[(Z - n)(Z - n - 1)] with n = `below`, and its slope in the mean.
+
+    It is 0 for laws on {n, n + 1} alone, so for n the integer below the mean it is the variance beyond the least.
+    """
+    gap = mean - below
+    return variance + gap * (gap - 1.0), 2.0 * gap - 1.0
 
 
 def _newton(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -62,14 +65,15 @@ def _newton(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
     Mean and excess variance are matched in logarithms, where both equations are close to linear.
     """
-    excess, _ = _excess(mean, variance)
-    best_mu, best_gamma = mean.log(), (mean / variance).clamp(max=30.0).log()
+    below = mean.floor()
+    excess, _ = _excess(mean, variance, below)
+    best_mu, best_gamma = mean.log(), (mean / variance).clamp(max=1.5).log()
     log_mu, log_gamma = best_mu, best_gamma
     best = torch.full_like(mean, torch.inf)
     step_mu, step_gamma = torch.zeros_like(mean), torch.zeros_like(mean)
     for _ in range(_STEPS):
         found = moments(log_mu.exp(), log_gamma.exp())
-        found_excess, slope = _excess(found.mean, found.variance)
+        found_excess, slope = _excess(found.mean, found.variance, below)
         off_mean, off_excess = (found.mean / mean).log(), (found_excess / excess).log()
         misfit = (off_mean.abs() + off_excess.abs()).nan_to_num(torch.inf)
         better = (misfit < best) | torch.isinf(best)
@@ -89,8 +93,8 @@ def _newton_step(
 ) -> tuple[Tensor, Tensor]:
     mean_by_mu, mean_by_gamma = gamma * found.variance, -gamma * found.covariance
     a, b = mean_by_mu / found.mean, mean_by_gamma / found.mean
-    c = (gamma * found.third - slope * mean_by_mu) / excess
-    d = (-gamma * found.square_deviance - slope * mean_by_gamma) / excess
+    c = (gamma * found.third + slope * mean_by_mu) / excess
+    d = (-gamma * found.square_deviance + slope * mean_by_gamma) / excess
     determinant = a * d - b * c
     step_mu = -(d * off_mean - b * off_excess) / determinant
     step_gamma = -(a * off_excess - c * off_mean) / determinant

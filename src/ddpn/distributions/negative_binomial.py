@@ -39,6 +39,7 @@ class NegativeBinomial(CountDistribution):
     """
 
     arg_constraints = {"mu": constraints.positive, "alpha": constraints.positive}
+    _known: tuple[Tensor, ...] = ()
 
     def __init__(self, mu: Tensor | float, alpha: Tensor | float, validate_args: bool | None = None) -> None:
         self.mu, self.alpha = as_parameters(mu=mu, alpha=alpha)
@@ -73,18 +74,26 @@ class NegativeBinomial(CountDistribution):
     @property
     def mode(self) -> Tensor:
         """The smaller of two where mu (1 - alpha) is an integer."""
-        return ((self.mu * (1.0 - self.alpha)).ceil() - 1.0).clamp(min=0.0)
+        peak = self.mu.double() * (1.0 - self.alpha.double())
+        return (peak.ceil() - 1.0).clamp(min=0.0).to(self._dtype)
 
     @property
     def _dtype(self) -> torch.dtype:
         return self.mu.dtype
 
     def _tensors(self) -> tuple[Tensor, ...]:
-        return self.mu.reshape(-1).double(), self.alpha.reshape(-1).double()
+        return self.mu.reshape(-1).double(), self.alpha.reshape(-1).double(), *self._known
 
     def _of(self, tensors: tuple[Tensor, ...]) -> Self:
-        mu, alpha = tensors
-        return type(self)(mu, alpha, validate_args=False)
+        mu, alpha, *known = tensors
+        rows = type(self)(mu, alpha, validate_args=False)
+        rows._known = tuple(known)
+        return rows
+
+    def _prepared(self) -> Self:
+        """With a window of twice the usual depth kept beside the parameters."""
+        mu, alpha, *known = self._tensors()
+        return self if known else self._of((mu, alpha, *self._of((mu, alpha))._window(2.0 * DEPTH)))
 
     def _log_pmf(self, y: Tensor) -> Tensor:
         mu, r = (x.view(-1, *[1] * (y.dim() - 1)) for x in (self.mu, 1.0 / self.alpha))
@@ -93,13 +102,23 @@ class NegativeBinomial(CountDistribution):
     def _depth(self, y: Tensor) -> Tensor:
         return unit_deviance(y, self.mu, 1.0 / self.alpha)
 
+    def _tail_end(self, y: Tensor, lower: Tensor) -> Tensor:
+        """Within the window of twice the depth; and as the deviance is convex, no further than its slope at y tells."""
+        side = torch.where(lower, -1.0, 1.0).to(y.dtype)
+        r = 1.0 / self.alpha
+        at = y.clamp(min=0.5)
+        slope = torch.log1p((r * (at - self.mu) / (self.mu * (at + r))).clamp(min=-1 + 2**-53))
+        by_slope = at + side * DEPTH / (side * slope).clamp(min=1e-300)
+        first, last = self._known
+        by_window = torch.where(lower, torch.maximum(first, by_slope), torch.minimum(last, by_slope))
+        return torch.where(self._depth(y) > DEPTH, by_slope, by_window).clamp(min=0.0)
+
     def _window(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
         """Where the unit deviance reaches depth, by halving in the variance-stabilising scale."""
         depth = depth + torch.zeros_like(self.mu)
         centre = self._scale(self.mu)
-        bound = (
-            self.mu + 4.0 * (depth + 1.0) / torch.log1p(1.0 / (self.alpha * self.mu)) + 20.0 * (depth * self.mu).sqrt()
-        )
+        tail = 4.0 * (depth + 1.0) / torch.log1p(1.0 / (self.alpha * self.mu))
+        bound = self.mu + tail + 20.0 * (depth * self.mu * (1.0 + self.alpha * self.mu)).sqrt()
         outer = {"low": torch.zeros_like(centre), "high": self._scale(bound)}
         for name, out in outer.items():
             inside = centre

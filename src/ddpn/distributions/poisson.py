@@ -63,5 +63,4 @@ class Poisson(CountDistribution):
         return mu, torch.ones_like(mu)
 
     def _of(self, tensors: tuple[Tensor, ...]) -> Any:
-        mu, gamma = tensors
-        return DoublePoisson(mu, gamma, validate_args=False)
+        return DoublePoisson(1.0, 1.0)._of(tensors)

@@ -10,19 +10,23 @@ from ddpn.distributions import grid
 if TYPE_CHECKING:
     from ddpn.distributions.count import CountDistribution
 
+#: Starts looked at for the shortest interval of a law that may have several peaks, and counts it may then lose.
+_SCAN, _SHORTER = 65, 8
+
 
 def _select(law: "CountDistribution", index: Tensor) -> "CountDistribution":
     return law._of(tuple(t[index] for t in law._tensors()))
 
 
-def _cdf(law: "CountDistribution", y: Tensor, dtype: torch.dtype) -> Tensor:
-    """P(Z <= y) as the user's dtype rounds it; 0 below 0."""
-    return torch.where(y < 0, 0.0, law._sides(y.clamp(min=0.0))[0]).to(dtype)
+def _cdf(law: "CountDistribution", y: Tensor) -> Tensor:
+    """P(Z <= y); 0 below 0."""
+    return torch.where(y < 0, 0.0, law._sides(y.clamp(min=0.0))[0])
 
 
 def smallest_count(law: "CountDistribution", q: Tensor) -> Tensor:
-    """The smallest y with cdf(y) >= q, compared in q's dtype; infinite where q = 1."""
-    (start,) = grid.by_window(law, _from_table, _from_normal, q.double())
+    """The smallest y with cdf(y) >= q; infinite where q = 1."""
+    law = law._prepared()
+    (start,) = grid.by_window(law, _from_table, _from_normal, q)
     y = torch.where(q < 1, _settled(law, q, start), torch.inf)
     return torch.where(q > 0, y, 0.0)
 
@@ -51,7 +55,7 @@ def _settled(law: "CountDistribution", q: Tensor, start: Tensor) -> Tensor:
     at_low, at_high = torch.zeros_like(guess), torch.ones_like(guess)
     step, turn = torch.ones_like(guess), 0
     while len(rows):
-        cdf = _cdf(law, guess, q.dtype)
+        cdf = _cdf(law, guess)
         enough = cdf >= q
         high, at_high = torch.where(enough, guess, high), torch.where(enough, cdf, at_high)
         low, at_low = torch.where(enough, low, guess), torch.where(enough, at_low, cdf)
@@ -60,7 +64,7 @@ def _settled(law: "CountDistribution", q: Tensor, start: Tensor) -> Tensor:
         go = (~done).nonzero().squeeze(1)
         rows, q, law = rows[go], q[go], _select(law, go)
         low, high, at_low, at_high, step = (x[go] for x in (low, high, at_low, at_high, step))
-        guess = _next(low, high, at_low, at_high, q.double(), step, enough[go], turn)
+        guess = _next(low, high, at_low, at_high, q, step, enough[go], turn)
         step, turn = step * 4.0, turn + 1
     return found
 
@@ -87,9 +91,7 @@ def most_probable_count(law: "CountDistribution") -> Tensor:
 
 
 def _mode_of_table(at: grid.Grid) -> tuple[Tensor]:
-    # Ties within rounding go to the smaller count.
-    best = (at.pmf >= at.pmf.amax(1, keepdim=True) * (1 - 1e-12)).to(torch.uint8).argmax(1, keepdim=True)
-    return (at.y.gather(1, best).squeeze(1),)
+    return (at.y.gather(1, _first_best(at.pmf)).squeeze(1),)
 
 
 def mode_of_panels(law: "CountDistribution") -> Tensor:
@@ -114,7 +116,12 @@ def _peak_between(law: "CountDistribution", low: Tensor, high: Tensor) -> Tensor
         rising = left < right
         low, high = torch.where(rising, inner[:, 0], low), torch.where(rising, high, inner[:, 1])
     counts = torch.stack([low, low + 1, low + 2], dim=1)
-    return counts.gather(1, law._pmf(counts).argmax(1, keepdim=True)).squeeze(1)
+    return counts.gather(1, _first_best(law._pmf(counts))).squeeze(1)
+
+
+def _first_best(pmf: Tensor) -> Tensor:
+    """Column of the largest value, the first of those that tie within rounding."""
+    return (pmf >= pmf.amax(1, keepdim=True) * (1 - 1e-12)).to(torch.uint8).argmax(1, keepdim=True)
 
 
 def _constant(law: "CountDistribution", value: float) -> Tensor:
@@ -146,19 +153,50 @@ def _shortest_in_table(at: grid.Grid, coverage: Tensor) -> tuple[Tensor, Tensor]
 
 
 def _shortest_far(law: "CountDistribution", coverage: Tensor) -> tuple[Tensor, Tensor]:
-    """Its ends are equally probable: the start is where the pmf catches up with the pmf at the end.
+    """Between neighbours of the best of a few starts: its ends are equally probable; then as much shorter as can be."""
+    law = law._prepared()
+    shares = torch.linspace(0.0, 1.0, _SCAN if law._copies > 1 else 2, dtype=coverage.dtype, device=coverage.device)
+    copies = law._of(tuple(t.repeat(len(shares), *[1] * (t.dim() - 1)) for t in law._tensors()))
+    starts = smallest_count(copies, (shares.unsqueeze(1) * (1.0 - coverage)).flatten())
+    widths = (_end(copies, starts, coverage.repeat(len(shares))) - starts).view(len(shares), -1)
+    starts = starts.view(len(shares), -1)
+    best = widths.argmin(0, keepdim=True)
+    low = starts.gather(0, (best - 1).clamp(min=0)).squeeze(0)
+    high = starts.gather(0, (best + 1).clamp(max=len(starts) - 1)).squeeze(0)
+    start, width = starts.gather(0, best).squeeze(0), widths.gather(0, best).squeeze(0)
+    middle = _catching_up(law, low, high, coverage)
+    for candidate in (torch.zeros_like(middle), middle):
+        there = _end(law, candidate, coverage) - candidate
+        start, width = torch.where(there < width, candidate, start), torch.minimum(there, width)
+    return _shortened(law, coverage, start, width, low, high)
 
-    A start at 0 is compared too, for laws with a second peak there.
-    """
-    low, high = torch.zeros_like(coverage), smallest_count(law, 1.0 - coverage)
+
+def _catching_up(law: "CountDistribution", low: Tensor, high: Tensor, coverage: Tensor) -> Tensor:
+    """The first start in [low, high] whose probability is not below that of the end it needs."""
     while (high > low).any():
         middle = ((low + high) / 2).floor()
         longer = law._log_pmf(middle) < law._log_pmf(_end(law, middle, coverage))
         low, high = torch.where(longer, middle + 1, low), torch.where(longer, high, middle)
-    starts = torch.stack([torch.zeros_like(low), (low - 1).clamp(min=0.0), low, low + 1])
-    ends = torch.stack([_end(law, s, coverage) for s in starts])
-    best = (ends - starts).argmin(0, keepdim=True)
-    return starts.gather(0, best).squeeze(0), ends.gather(0, best).squeeze(0)
+    return low
+
+
+def _shortened(
+    law: "CountDistribution", coverage: Tensor, start: Tensor, width: Tensor, low: Tensor, high: Tensor
+) -> tuple[Tensor, Tensor]:
+    """One count less at a time, started where that width holds most, while it still holds the coverage."""
+    for _ in range(_SHORTER):
+        trial = (width - 1.0).clamp(min=0.0)
+        a, b = low, high
+        while (b > a).any():
+            middle = ((a + b) / 2).floor()
+            rising = law._log_pmf(middle) < law._log_pmf(middle + trial + 1.0)
+            a, b = torch.where(rising, middle + 1, a), torch.where(rising, b, middle)
+        below = torch.where(a > 0, law._sides((a - 1).clamp(min=0.0))[0], 0.0)
+        holds = law._sides(a + trial)[0] - below >= coverage
+        if not holds.any():
+            break
+        start, width = torch.where(holds, a, start), torch.where(holds, trial, width)
+    return start, start + width
 
 
 def _end(law: "CountDistribution", start: Tensor, coverage: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 #: Numbers in one temporary of a block: about a CPU's second-level cache, and enough to fill a GPU.
 _CPU_BLOCK = 2**16
-_GPU_BLOCK = 2**24
+_GPU_BLOCK = 2**25
 
 
 class Case(NamedTuple):

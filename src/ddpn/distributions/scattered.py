@@ -21,8 +21,7 @@ NARROW = 96.0
 
 
 def _spread_of(at: grid.Grid) -> tuple[Tensor]:
-    cdf = at.pmf.cumsum(1)
-    survival = at.pmf.flip(1).cumsum(1).flip(1) - at.pmf
+    cdf, survival = grid.both_tails(at.pmf)
     return ((cdf * survival).sum(1),)
 
 

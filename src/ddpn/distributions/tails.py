@@ -25,7 +25,7 @@ from ddpn.distributions.weights import (
 )
 
 #: Tails of at most so many integers are summed one by one.
-_SHORT = 32
+_SHORT = 48
 #: Nodes of a tail (half a law), of a tail that includes the first integers, and integers at the cut on either side.
 _TAIL_NODES, _PREFIX_NODES, _CUT = 16, 32, 4
 _SQRT_TWO_OVER_PI = math.sqrt(2.0 / math.pi)
@@ -47,7 +47,14 @@ def cut_at(y: Tensor, mu: Tensor, gamma: Tensor, *known: Tensor) -> Cut:
     return Cut(*in_blocks(partial(_cut, True), 8, y, mu, gamma, *known))
 
 
+def far_distance(y: Tensor, mu: Tensor, gamma: Tensor, *known: Tensor) -> Tensor:
+    """E|Z - y| of laws that go beyond the largest table."""
+    return in_blocks(partial(_cut_by_tail, True), 8, y, mu, gamma, *known)[2]
+
+
 def _cut(gap: bool, y: Tensor, mu: Tensor, gamma: Tensor, *known: Tensor) -> tuple[Tensor, ...]:
+    if not is_host(y):
+        return _cut_near(gap, y, mu, gamma, *known)
     beyond = mu >= TABLES[-1] - MARGIN
     found = [Case(~beyond, partial(_cut_near, gap), 1), Case(beyond, partial(_cut_by_tail, gap), 1)]
     return by_case(found, y, mu, gamma, *known)
@@ -93,14 +100,16 @@ def _outer(gap: bool, y: Tensor, mu: Tensor, gamma: Tensor, offset: Tensor, side
     in_table = lower & (y < TABLES[-1])
     at_zero = (torch.where(lower, end, y) < JOIN).logical_and_(~in_table)
     short = ((end - y).abs() < _SHORT - 1).logical_and_(~(in_table | at_zero))
-    long, clear = ~(in_table | short | at_zero), gamma * mu >= MIN_K
+    long = ~(in_table | short | at_zero)
+    close = (gamma * mu < MIN_K) if is_host(mu) else torch.ones_like(long)
     found = [
         Case(in_table, partial(_by_table, gap), TABLES[-1]),
         Case(short, partial(_by_integers, gap), _SHORT),
-        Case(long & clear, partial(_by_quadrature, gap), _TAIL_NODES + 2 * _CUT),
-        Case(long & ~clear, partial(_by_close_quadrature, gap), _TAIL_NODES + 2 * _CUT),
         Case(at_zero, partial(_from_zero, gap), PREFIX + _PREFIX_NODES + 2 * _CUT),
+        Case(long & close, partial(_by_close_quadrature, gap), _TAIL_NODES + 2 * _CUT),
     ]
+    if is_host(mu):
+        found.append(Case(long & ~close, partial(_by_quadrature, gap), _TAIL_NODES + 2 * _CUT))
     return by_case(found, y, mu, gamma, offset, side, end)
 
 

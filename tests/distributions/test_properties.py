@@ -1,0 +1,346 @@
+"""What holds for every count law whatever its parameters: hypothesis looks for a counterexample."""
+
+import math
+
+import numpy as np
+import torch
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from torch.distributions import kl_divergence
+
+from ddpn.distributions import CountDistribution, DoublePoisson, NegativeBinomial, Poisson, UniformMixture
+
+examples = settings(
+    derandomize=True, deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], print_blob=False
+)
+few_examples = settings(examples, max_examples=20)
+
+
+def double(x: float) -> torch.Tensor:
+    return torch.tensor(x, dtype=torch.float64)
+
+
+def evenly(low: float, high: float) -> st.SearchStrategy[float]:
+    """Numbers all over [low, high], the ends included; `st.floats` gives 0 half of the time."""
+    digits = st.tuples(st.integers(0, 100), st.integers(0, 100))
+    return digits.map(lambda d: low + (high - low) * min((d[0] + d[1] / 101) / 100, 1.0))
+
+
+def exp_of(low: float, high: float) -> st.SearchStrategy[torch.Tensor]:
+    """A parameter whose logarithm lies in [low, high]."""
+    return evenly(low, high).map(lambda x: double(math.exp(x)))
+
+
+def double_poissons(log_mu=(-10.0, 14.0), log_gamma=(-6.0, 6.0)) -> st.SearchStrategy[DoublePoisson]:
+    return st.builds(DoublePoisson, exp_of(*log_mu), exp_of(*log_gamma))
+
+
+def any_law(top: float = 14.0) -> st.SearchStrategy[CountDistribution]:
+    """Of all three kinds. The Negative Binomial stays where its window can be summed: it is 45 alpha mu long."""
+    return st.one_of(
+        double_poissons((-10.0, top)),
+        st.builds(Poisson, exp_of(-10.0, top)),
+        st.builds(NegativeBinomial, exp_of(-10.0, min(top, 7.0)), exp_of(-6.0, 2.0)),
+    )
+
+
+def depth(law: CountDistribution, y: float) -> float:
+    """-log of the pmf over its peak, up to a slowly varying factor."""
+    mu = law.mu.item()
+    own = y * math.log(y / mu) if y > 0 else 0.0
+    if isinstance(law, NegativeBinomial):
+        r = 1 / law.alpha.item()
+        return own - (y + r) * math.log1p((y - mu) / (mu + r))
+    return (law.gamma.item() if isinstance(law, DoublePoisson) else 1.0) * (mu - y + own)
+
+
+def window(law: CountDistribution, reach: float = 45.0) -> torch.Tensor:
+    """Consecutive counts that leave out about e^-reach of the law."""
+    low = high = math.floor(law.mu.item())
+    step = 1
+    while low > 0 and depth(law, low) < reach:
+        low, step = max(low - step, 0), math.ceil(step * 1.3)
+    step = 1
+    while depth(law, high) < reach:
+        high, step = high + step, math.ceil(step * 1.3)
+    return torch.arange(low, high + 2, dtype=torch.float64)
+
+
+def some_of(y: torch.Tensor, law: CountDistribution) -> torch.Tensor:
+    """Few of many counts: a run around the mode, and others all over, in order."""
+    if len(y) <= 400:
+        return y
+    start = max(int(law.mode.item() - y[0].item()) - 100, 0)
+    everywhere = torch.linspace(0, len(y) - 1, 200).long()
+    return y[torch.cat([torch.arange(start, min(start + 200, len(y))), everywhere]).unique()]
+
+
+def moments_of(law: CountDistribution) -> tuple[torch.Tensor, torch.Tensor, float]:
+    """Counts, their probabilities and the sum of y p(y)."""
+    y = window(law)
+    p = law.log_prob(y).exp()
+    return y, p, (y * p).sum().item()
+
+
+@examples
+@given(any_law())
+def test_pmf_sums_to_one_and_is_no_density(law):
+    log_p = law.log_prob(window(law))
+    assert abs(log_p.exp().sum().item() - 1) < 1e-8
+    assert log_p.max() <= 1e-12
+
+
+@examples
+@given(any_law())
+def test_mean_and_variance_are_those_of_the_pmf(law):
+    y, p, mean = moments_of(law)
+    assert math.isclose(law.mean.item(), mean, rel_tol=1e-7)
+    centre = law.mode.item()
+    variance = (p * (y - centre) ** 2).sum() - (p * (y - centre)).sum() ** 2
+    assert math.isclose(law.variance.item(), variance.item(), rel_tol=1e-6)
+
+
+@examples
+@given(any_law())
+def test_cdf_rises_and_ends_at_one(law):
+    y = window(law)
+    cdf = law.cdf(some_of(y, law))
+    assert (cdf.diff() >= -1e-15).all()
+    assert (cdf >= 0).all()
+    assert (cdf <= 1).all()
+    assert abs(cdf[-1].item() - 1) < 1e-15
+    assert law.cdf(double(1e15)) == 1
+
+
+@examples
+@given(any_law())
+def test_cdf_is_the_running_sum_of_the_pmf(law):
+    y = window(law)
+    upto = np.cumsum(law.log_prob(y).exp().numpy().astype(np.longdouble)).astype(np.float64)
+    at = some_of(y, law)
+    expected = upto[(at - y[0]).int().numpy()]
+    np.testing.assert_allclose(law.cdf(at).numpy(), expected, rtol=2e-6, atol=1e-12)
+
+
+@examples
+@given(any_law())
+def test_cdf_and_survival_are_one(law):
+    y = some_of(window(law), law)
+    assert ((law.cdf(y) + law.survival(y) - 1).abs() <= 4e-16).all()
+
+
+@examples
+@given(any_law())
+def test_icdf_undoes_cdf(law):
+    y = some_of(window(law), law)
+    cdf, p = law.cdf(y), law.log_prob(y).exp()
+    # Where float64 tells cdf(y) from cdf(y - 1), and from 1.
+    resolved = (cdf < 1) & (p > 1e-15 * cdf)
+    found = law.icdf(cdf)
+    assert torch.equal(found[resolved], y[resolved])
+
+
+@examples
+@given(any_law(), evenly(1e-9, 1 - 1e-9))
+def test_icdf_is_the_first_count_to_reach_q(law, q):
+    y = law.icdf(double(q))
+    # The quantile is defined by the cdf in float64; a rounding error of the cdf is no step of it.
+    assert law.cdf(y) >= q - 1e-15
+    assert y == 0 or law.cdf(y - 1) < q + 1e-15
+
+
+@examples
+@given(any_law(), st.integers(0, 10**7))
+def test_crps_is_at_least_what_it_must_be(law, y):
+    """Two terms of its sum from below, E|Z - y| from above; never negative, 0 for a point mass at y only."""
+    for at in (double(float(y)), law.mode, law.mean.round(), double(1e12)):
+        score = law.crps(at).item()
+        below = law.cdf(at - 1).item() if at > 0 else 0.0
+        least = below**2 + law.survival(at).item() ** 2
+        assert score >= least * (1 - 1e-6)
+        assert score >= 0
+        spread = abs(law.mean.item() - at.item())
+        assert score <= (law.variance.item() + spread**2) ** 0.5 * (1 + 1e-9) + 1e-300
+
+
+@examples
+@given(st.integers(0, 1000), evenly(20.0, 600.0))
+def test_crps_vanishes_with_the_mass_beside_a_point_mass(y, times):
+    """At mu = y the law tends to a point mass as gamma grows, its score at y to 0 as the square of the other mass."""
+    law = DoublePoisson(double(max(y, 0.01)), double(times * max(y, 1)))
+    at = double(float(y))
+    neighbours = torch.stack([at - 1, at + 1]) if y else (at + 1).unsqueeze(0)
+    masses = law.log_prob(neighbours).exp()
+    assert masses.sum() < 1e-3
+    assert math.isclose(law.crps(at).item(), (masses**2).sum().item(), rel_tol=1e-2)
+    assert law.crps(at + 1).item() > 0.99
+
+
+@examples
+@given(any_law(4.0), st.integers(0, 300))
+def test_crps_is_a_difference_of_mean_distances(law, y):
+    """E|Z - y| - E|Z - Z'| / 2, by a double sum."""
+    z = window(law)
+    assume(len(z) <= 1500)
+    p = law.log_prob(z).exp()
+    to_y = (p * (z - y).abs()).sum()
+    apart = p @ (z.unsqueeze(1) - z).abs() @ p
+    expected = (to_y - 0.5 * apart).item()
+    # The difference cancels where the law is all at y.
+    assert math.isclose(law.crps(double(float(y))).item(), expected, rel_tol=1e-6, abs_tol=1e-11 * (1 + to_y.item()))
+
+
+@examples
+@given(any_law(4.0))
+def test_mean_crps_under_the_law_is_half_its_mean_difference(law):
+    z = window(law)
+    assume(len(z) <= 1500)
+    p = law.log_prob(z).exp()
+    apart = 0.5 * (p @ (z.unsqueeze(1) - z).abs() @ p).item()
+    assert math.isclose((p * law.crps(z)).sum().item(), apart, rel_tol=1e-6, abs_tol=1e-300)
+
+
+@examples
+@given(any_law())
+def test_mode_is_the_first_most_probable_count(law):
+    y = window(law)
+    log_p = law.log_prob(y)
+    at = int(law.mode.item() - y[0].item())
+    assert 0 <= at < len(y)
+    slack = 1e-13 * max(1.0, y[at].item() * 1e-3)
+    assert log_p[at] >= log_p.max() - slack
+    assert (log_p[:at] < log_p[at] + slack).all()
+
+
+@examples
+@given(any_law())
+def test_entropy_is_that_of_the_pmf(law):
+    log_p = law.log_prob(window(law))
+    expected = -(log_p.exp() * log_p).sum().item()
+    # Near point masses the sum itself loses the largest term's digits.
+    assert math.isclose(law.entropy().item(), expected, rel_tol=1e-7, abs_tol=1e-12)
+
+
+@examples
+@given(any_law(), evenly(0.05, 0.999))
+def test_central_intervals_hold_their_coverage(law, coverage):
+    low, high = law.interval(coverage)
+    half = 0.5 * (1 - coverage)
+    below = law.cdf(low - 1) if low > 0 else double(0.0)
+    assert below <= half + 1e-15
+    assert law.survival(high) <= half + 1e-15
+    assert low == 0 or law.cdf(low) >= half - 1e-15
+    assert high == 0 or law.survival(high - 1) >= half - 1e-15
+
+
+@few_examples
+@given(any_law(), evenly(0.05, 0.999))
+def test_highest_intervals_hold_their_coverage_and_are_no_longer(law, coverage):
+    low, high = law.interval(coverage, kind="highest")
+    below = law.cdf(low - 1) if low > 0 else double(0.0)
+    assert law.cdf(high) - below >= coverage - 1e-9
+    central_low, central_high = law.interval(coverage)
+    assert 0 <= high - low <= central_high - central_low
+
+
+@examples
+@given(double_poissons())
+def test_scores_have_mean_zero(law):
+    """E[d log p / d mu] = E[d log p / d gamma] = 0, the gradients by autograd, the mean by a sum."""
+    y = window(law)
+    mu, gamma = (p.clone().requires_grad_() for p in (law.mu, law.gamma))
+    log_p = DoublePoisson(mu, gamma).log_prob(y)
+    p = log_p.detach().exp()
+    by_mu, by_gamma = torch.autograd.grad((p * log_p).sum(), (mu, gamma))
+    deviance = mu - y + torch.xlogy(y, y / mu)
+    typical = (gamma / mu).item() * law.mean.item(), (p * deviance).sum().item() + 1 / gamma.item()
+    assert abs(by_mu.item()) <= 1e-8 * typical[0]
+    assert abs(by_gamma.item()) <= 1e-7 * typical[1]
+
+
+@examples
+@given(exp_of(-10.0, 7.0), exp_of(-6.0, 2.0))
+def test_scores_of_the_other_laws_have_mean_zero(mu, alpha):
+    mu, alpha = mu.requires_grad_(), alpha.requires_grad_()
+    for law in (Poisson(mu), NegativeBinomial(mu, alpha)):
+        y = window(law)
+        log_p = law.log_prob(y)
+        p = log_p.detach().exp()
+        parameters = (mu,) if isinstance(law, Poisson) else (mu, alpha)
+        for parameter, slope in zip(
+            parameters, torch.autograd.grad((p * log_p).sum(), parameters, retain_graph=True), strict=True
+        ):
+            # The elasticity of the likelihood, in units of what the law holds.
+            assert abs((slope * parameter).item()) <= 1e-8 * (1 + law.mean.item())
+
+
+@examples
+@given(st.lists(st.tuples(evenly(-10, 14), evenly(-6, 6)), min_size=1, max_size=6))
+def test_mixture_variance_is_aleatoric_and_epistemic(parameters):
+    mu, gamma = torch.tensor(parameters, dtype=torch.float64).exp().unbind(-1)
+    members = DoublePoisson(mu, gamma)
+    mixture = UniformMixture(members)
+    second = (members.variance + members.mean**2).mean() - members.mean.mean() ** 2
+    torch.testing.assert_close(mixture.aleatoric + mixture.epistemic, mixture.variance, rtol=1e-14, atol=0)
+    slack = 1e-14 * (members.mean**2).mean().item()
+    torch.testing.assert_close(mixture.variance, second, rtol=1e-12, atol=slack)
+    assert mixture.aleatoric >= 0
+    assert mixture.epistemic >= 0
+
+
+@examples
+@given(st.lists(st.tuples(evenly(-6, 8), evenly(-5, 5)), min_size=2, max_size=4), st.integers(0, 5000))
+def test_mixture_crps_is_below_the_mean_of_its_members(parameters, y):
+    """The score is convex in the law; the entropy concave, by at most log M."""
+    mu, gamma = torch.tensor(parameters, dtype=torch.float64).exp().unbind(-1)
+    members = DoublePoisson(mu, gamma)
+    mixture = UniformMixture(members)
+    at = double(float(y))
+    assert 0 <= mixture.crps(at) <= members.crps(at).mean() * (1 + 1e-9)
+    gain = mixture.entropy() - members.entropy().mean()
+    assert -1e-6 <= gain <= math.log(len(parameters)) + 1e-6
+    torch.testing.assert_close(mixture.cdf(at), members.cdf(at).mean(), rtol=1e-12, atol=0)
+
+
+@examples
+@given(double_poissons(), double_poissons())
+def test_kl_is_not_negative_and_zero_to_oneself(p, q):
+    assert kl_divergence(p, q) >= 0
+    assert kl_divergence(p, p) == 0
+
+
+@examples
+@given(double_poissons((-6.0, 6.0), (-4.0, 4.0)), evenly(-0.5, 0.5), evenly(-0.5, 0.5))
+def test_kl_is_the_mean_log_ratio(p, shift_mu, shift_gamma):
+    q = DoublePoisson(p.mu * math.exp(shift_mu), p.gamma * math.exp(shift_gamma))
+    y = window(p)
+    log_p = p.log_prob(y)
+    expected = (log_p.exp() * (log_p - q.log_prob(y))).sum().item()
+    assert math.isclose(kl_divergence(p, q).item(), expected, rel_tol=1e-6, abs_tol=1e-9)
+
+
+@examples
+@given(double_poissons())
+def test_from_moments_finds_a_law_with_those_moments(law):
+    mean, variance = law.mean.item(), law.variance.item()
+    fraction = mean - math.floor(mean)
+    # Laws whose moments float64 tells from those of a law on two counts, or of one with gamma = 0.
+    assume(variance > 1.001 * fraction * (1 - fraction) + 1e-9 * mean)
+    found = DoublePoisson.from_moments(law.mean, law.variance)
+    assert math.isclose(found.mean.item(), mean, rel_tol=1e-7)
+    assert math.isclose(found.variance.item(), variance, rel_tol=1e-7)
+
+
+@examples
+@given(any_law())
+def test_samples_lie_where_the_law_does(law):
+    draws = law.sample((50,), generator=torch.Generator().manual_seed(0))
+    y = window(law)
+    assert ((draws >= y[0]) & (draws <= y[-1])).all()
+    assert torch.equal(draws, draws.floor())
+
+
+def test_numbers_take_the_dtype_of_the_tensors_beside_them():
+    """As in torch's own laws: a Python float is not rounded to float32 on its way to a float64 law."""
+    assert DoublePoisson(double(5.0), 0.3).gamma.item() == 0.3
+    assert NegativeBinomial(0.1, double(2.0)).mu.item() == 0.1

@@ -1,0 +1,224 @@
+"""crps and nll of every law: what they give, in what shape, and what they refuse."""
+
+import math
+
+import numpy as np
+import pytest
+import scoringrules
+import torch
+from scipy import stats
+from torch.distributions import Exponential, Laplace, MixtureSameFamily, Normal
+
+from ddpn.distributions import Conflation, DoublePoisson, NegativeBinomial, Poisson, UniformMixture
+from ddpn.errors import DDPNError, InputError
+from ddpn.metrics import crps, nll, register_crps, scores
+
+MU = torch.tensor([0.4, 6.0, 90.0], dtype=torch.float64)
+SHIFTS = torch.tensor([0.8, 1.3], dtype=torch.float64)
+#: Every law, three rows each.
+LAWS = {
+    "DoublePoisson": DoublePoisson(MU, torch.full_like(MU, 1.8)),
+    "Poisson": Poisson(MU),
+    "NegativeBinomial": NegativeBinomial(MU, torch.full_like(MU, 0.6)),
+    "Normal": Normal(MU, MU.sqrt()),
+    "mixture of DoublePoissons": UniformMixture(DoublePoisson(MU.unsqueeze(-1) * SHIFTS, 1.5)),
+    "mixture of Poissons": UniformMixture(Poisson(MU.unsqueeze(-1) * SHIFTS)),
+    "mixture of Normals": UniformMixture(Normal(MU.unsqueeze(-1) * SHIFTS, 2.0)),
+    "Conflation": Conflation([Poisson(MU), NegativeBinomial(MU, torch.full_like(MU, 0.6))]),
+}
+laws = pytest.mark.parametrize("name", LAWS)
+Y = torch.tensor([1.0, 4.0, 101.0], dtype=torch.float64)
+
+
+def pmf_of(name: str, row: int) -> np.ndarray:
+    """scipy's pmf on 0..1999, where it has one."""
+    z, mu = np.arange(2000), MU[row].item()
+    if name == "Poisson":
+        return stats.poisson.pmf(z, mu)
+    if name == "mixture of Poissons":
+        return 0.5 * (stats.poisson.pmf(z, mu * 0.8) + stats.poisson.pmf(z, mu * 1.3))
+    r = 1 / 0.6
+    nb = stats.nbinom.pmf(z, r, r / (r + mu))
+    if name == "NegativeBinomial":
+        return nb
+    if name == "Conflation":
+        product = nb * stats.poisson.pmf(z, mu)
+        return product / product.sum()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_h = np.where(z > 0, z * np.log(z), 0.0) - z - np.cumsum(np.log(np.maximum(z, 1)))
+
+    def double_poisson(mu: float, gamma: float) -> np.ndarray:
+        deviance = mu - z + np.where(z > 0, z * np.log(np.maximum(z, 1) / mu), 0.0)
+        weight = np.exp(log_h - gamma * deviance)
+        return weight / weight.sum()
+
+    if name == "DoublePoisson":
+        return double_poisson(mu, 1.8)
+    return np.mean([double_poisson(mu * f, 1.5) for f in (0.8, 1.3)], axis=0)
+
+
+@pytest.mark.parametrize("name", [name for name in LAWS if "Normal" not in name])
+def test_counts_against_sums(name):
+    got = {"crps": crps(LAWS[name], Y), "nll": nll(LAWS[name], Y)}
+    for i, y in enumerate(Y.int().tolist()):
+        pmf = pmf_of(name, i)
+        score = ((np.cumsum(pmf) - (np.arange(2000) >= y)) ** 2).sum()
+        assert got["crps"][i].item() == pytest.approx(score, rel=1e-7)
+        assert got["nll"][i].item() == pytest.approx(-math.log(pmf[y]), rel=1e-8)
+
+
+def test_normals_against_scoringrules_and_scipy():
+    loc, scale, y = MU.numpy(), MU.sqrt().numpy(), Y.numpy()
+    np.testing.assert_allclose(crps(LAWS["Normal"], Y).numpy(), scoringrules.crps_normal(y, loc, scale), rtol=1e-12)
+    np.testing.assert_allclose(nll(LAWS["Normal"], Y).numpy(), -stats.norm.logpdf(y, loc, scale), rtol=1e-12)
+
+
+def test_mixtures_of_normals_against_scoringrules_and_scipy():
+    mixture = LAWS["mixture of Normals"]
+    loc, scale = mixture.members.loc.numpy(), mixture.members.scale.numpy()
+    np.testing.assert_allclose(crps(mixture, Y).numpy(), scoringrules.crps_mixnorm(Y.numpy(), loc, scale), rtol=1e-10)
+    density = stats.norm.pdf(Y.numpy()[:, None], loc, scale).mean(-1)
+    np.testing.assert_allclose(nll(mixture, Y).numpy(), -np.log(density), rtol=1e-12)
+
+
+@laws
+@pytest.mark.parametrize("score", [crps, nll])
+def test_one_value_an_example(name, score):
+    """Never reduced: the shape is that of y and the batch together."""
+    law = LAWS[name]
+    assert score(law, Y).shape == (3,)
+    assert score(law, torch.tensor(2.0)).shape == (3,)
+    table = score(law, Y.unsqueeze(-1))
+    assert table.shape == (3, 3)
+    torch.testing.assert_close(table.diagonal(), score(law, Y), rtol=1e-12, atol=0)
+
+
+@laws
+@pytest.mark.parametrize("score", [crps, nll])
+def test_integer_observations(name, score):
+    law = LAWS[name]
+    torch.testing.assert_close(score(law, Y.long()), score(law, Y), rtol=1e-12, atol=0)
+
+
+@laws
+@pytest.mark.parametrize("score", [crps, nll])
+def test_scalar_laws_give_scalars(name, score):
+    if name == "Conflation":
+        law = Conflation([Poisson(torch.tensor(3.0))])
+    elif "mixture" in name:
+        members = LAWS[name].members
+        law = UniformMixture(type(members)(*(getattr(members, p)[0] for p in members.arg_constraints)))
+    else:
+        law = type(LAWS[name])(*(getattr(LAWS[name], p)[0] for p in LAWS[name].arg_constraints))
+    assert score(law, torch.tensor(2.0)).shape == ()
+
+
+@laws
+@pytest.mark.parametrize("score", [crps, nll])
+def test_shapes_that_do_not_broadcast_raise(name, score):
+    with pytest.raises(InputError, match=r"shapes must broadcast, got y \(4,\) and dist \(3,\)"):
+        score(LAWS[name], torch.zeros(4))
+
+
+@laws
+@pytest.mark.parametrize("score", [crps, nll])
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_observations_that_are_missing_raise(name, score, bad):
+    with pytest.raises(InputError, match=r"y must be finite, got .* at \[1\]"):
+        score(LAWS[name], torch.tensor([1.0, bad, 2.0]))
+
+
+@pytest.mark.parametrize("name", [name for name in LAWS if "Normal" not in name])
+@pytest.mark.parametrize("score", [crps, nll])
+@pytest.mark.parametrize("bad", [-1.0, 0.5])
+def test_observations_that_are_no_counts_raise(name, score, bad):
+    with pytest.raises(InputError, match="y must hold non-negative integers"):
+        score(LAWS[name], torch.tensor([1.0, 2.0, bad]))
+
+
+def test_normals_take_any_real_observation():
+    assert torch.isfinite(crps(LAWS["Normal"], torch.tensor([-1.0, 0.5, 3.3]))).all()
+    assert torch.isfinite(nll(LAWS["mixture of Normals"], torch.tensor([-1.0, 0.5, 3.3]))).all()
+
+
+def test_unknown_laws_raise_and_say_what_to_do():
+    with pytest.raises(InputError, match=r"got Exponential. Teach it yours with @register_crps\(Exponential\)"):
+        crps(Exponential(1.0), torch.tensor(1.0))
+    peer = MixtureSameFamily(torch.distributions.Categorical(torch.ones(2)), Normal(torch.zeros(2), 1.0))
+    with pytest.raises(InputError, match="got MixtureSameFamily"):
+        crps(peer, torch.tensor(1.0))
+
+
+def test_what_is_no_distribution_raises():
+    for score in (crps, nll):
+        with pytest.raises(InputError, match="got float"):
+            score(3.0, torch.tensor(1.0))
+
+
+def test_nll_takes_any_torch_distribution():
+    torch.testing.assert_close(nll(Exponential(2.0), torch.tensor(3.0)), torch.tensor(6.0 - math.log(2)))
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    """A copy of what crps knows, put back afterwards."""
+    monkeypatch.setattr(scores, "_CRPS", dict(scores._CRPS))
+    return scores._CRPS
+
+
+def test_register_crps_teaches_a_law_and_its_subclasses(registry):
+    registry.pop(Laplace, None)
+
+    class Doubled(Laplace):
+        pass
+
+    with pytest.raises(InputError, match="got Laplace"):
+        crps(Laplace(0.0, 1.0), torch.tensor(0.0))
+
+    @register_crps(Laplace)
+    def laplace_crps(dist, y):
+        z = (y - dist.loc).abs() / dist.scale
+        return dist.scale * (z + torch.exp(-z) - 0.75)
+
+    y = torch.tensor([0.0, 2.0, -3.0])
+    expected = scoringrules.crps_laplace(y.numpy(), 0.5, 2.0)
+    for kind in (Laplace, Doubled):
+        np.testing.assert_allclose(crps(kind(0.5, 2.0), y).numpy(), expected, rtol=1e-6)
+    assert laplace_crps.__name__ == "laplace_crps"
+    with pytest.raises(InputError, match="y must be finite"):
+        crps(Laplace(0.0, 1.0), torch.tensor(math.nan))
+
+
+def test_a_registered_subclass_wins_over_its_parent(registry):
+    class Rounded(Poisson):
+        pass
+
+    law = Rounded(torch.tensor(2.0))
+    torch.testing.assert_close(crps(law, torch.tensor(1.0)), crps(Poisson(2.0), torch.tensor(1.0)))
+    register_crps(Rounded)(lambda dist, y: torch.full_like(y, 42.0))
+    assert crps(law, torch.tensor(1.0)) == 42.0
+    assert crps(Poisson(2.0), torch.tensor(1.0)) != 42.0
+
+
+def test_the_registry_is_as_it_was():
+    assert not any(kind.__name__ in ("Rounded", "Doubled") for kind in scores._CRPS)
+
+
+def test_gradients_of_nll_flow_and_those_of_count_crps_are_refused():
+    mu = torch.tensor([2.0, 5.0], dtype=torch.float64, requires_grad=True)
+    y = torch.tensor([1.0, 9.0], dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda m: nll(DoublePoisson(m, 0.7), y), (mu,))
+    assert torch.autograd.gradcheck(lambda m: crps(Normal(m, 0.7), y), (mu,))
+    with pytest.raises(DDPNError, match="no gradient"):
+        crps(DoublePoisson(mu, 0.7), y).sum().backward()
+
+
+def test_large_means_where_peers_break():
+    """scoringrules' own Poisson score overflows at a mean of 150; at 1e7 the law is nearly Normal."""
+    mu = torch.tensor([150.0, 1e7], dtype=torch.float64)
+    z = np.arange(0, 1000)
+    pmf = stats.poisson.pmf(z, 150.0)
+    small = ((np.cumsum(pmf) - (z >= 160)) ** 2).sum()
+    got = crps(Poisson(mu), torch.tensor([160.0, 1e7 + 5000.0], dtype=torch.float64))
+    assert got[0].item() == pytest.approx(small, rel=1e-8)
+    assert got[1].item() == pytest.approx(scoringrules.crps_normal(1e7 + 5000.0, 1e7, math.sqrt(1e7)), rel=1e-3)
