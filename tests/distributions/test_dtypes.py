@@ -69,7 +69,7 @@ class TestFloat32:
         """cdf is rounded down to float32, so the round trip holds where float32 can tell neighbours apart."""
         law, exact = pair(make)
         y = exact.icdf(torch.tensor(0.3, dtype=torch.float64))
-        told = (exact.log_prob(y) > -12) & (y < 2**24)
+        told = (exact.log_prob(y) > -12) & (y < 2**24) & (law.cdf(y.float()) < 1)
         assert told.any()
         assert torch.equal(law.icdf(law.cdf(y.float()))[told], y.float()[told])
 

@@ -32,6 +32,8 @@ class CountDistribution(Distribution):
     support = constraints.nonnegative_integer
     #: Values of the pmf that one node of a grid costs.
     _copies = 1
+    #: Windows clear of 0 with at most so many integers are looked at one by one.
+    _short = grid.SHORT
 
     def __init__(self, batch_shape: torch.Size, validate_args: bool | None = None) -> None:
         super().__init__(batch_shape, validate_args=False)

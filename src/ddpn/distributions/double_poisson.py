@@ -42,6 +42,8 @@ class DoublePoisson(CountDistribution):
 
     arg_constraints = {"mu": constraints.positive, "gamma": constraints.positive}
     _known: tuple[Tensor, ...] = ()
+    # Clear of 0, sums over the integers equal integrals once the standard deviation is above 1.2 (`series`).
+    _short = 32
 
     def __init__(self, mu: Tensor | float, gamma: Tensor | float, validate_args: bool | None = None) -> None:
         self.mu, self.gamma = as_parameters(mu=mu, gamma=gamma)

@@ -67,7 +67,7 @@ def _by_near_integers(
     """`short` on the integers from the window's start."""
 
     def method(first: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
-        steps = torch.arange(float(SHORT), dtype=first.dtype, device=first.device)
+        steps = torch.arange(float(law._short), dtype=first.dtype, device=first.device)
         y = (first.floor() - 1.0).clamp(min=JOIN).unsqueeze(1) + steps
         return short(Grid(y, law._of(tensors[:count])._pmf_near(y)), *tensors[count:])
 
@@ -88,8 +88,8 @@ def by_window(
     for n in _SIZES if is_host(first) or law._copies > 1 else _SIZES[-1:]:
         found.append(Case((last >= low) & (last < n - MARGIN), _by_integers(law, count, n, short), n * law._copies))
         low = n - MARGIN
-    near = (last >= low) & (last - first < SHORT - MARGIN - 1) & (first >= JOIN)
-    found.append(Case(near, _by_near_integers(law, count, short), SHORT * law._copies))
+    near = (last >= low) & (last - first < law._short - MARGIN - 1) & (first >= JOIN)
+    found.append(Case(near, _by_near_integers(law, count, short), law._short * law._copies))
 
     def far(first: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
         return long(law._of(tensors[:count]), *tensors[count:])

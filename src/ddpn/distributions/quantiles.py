@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 #: Starts looked at for the shortest interval of a law that may have several peaks, and counts it may then lose.
 _SCAN, _SHORTER = 65, 8
+#: Sums of the same terms in blocks of another shape may differ in their last bits; a quantile must not.
+_ROUNDING = 9e-16
 
 
 def _select(law: "CountDistribution", index: Tensor) -> "CountDistribution":
@@ -56,7 +58,7 @@ def _settled(law: "CountDistribution", q: Tensor, start: Tensor) -> Tensor:
     step, turn = torch.ones_like(guess), 0
     while len(rows):
         cdf = _cdf(law, guess)
-        enough = cdf >= q
+        enough = cdf >= q - _ROUNDING * torch.minimum(q, 1.0 - q)
         high, at_high = torch.where(enough, guess, high), torch.where(enough, cdf, at_high)
         low, at_low = torch.where(enough, low, guess), torch.where(enough, at_low, cdf)
         done = high - low <= 1
