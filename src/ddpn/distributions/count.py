@@ -73,8 +73,8 @@ class CountDistribution(Distribution):
 
     # What follows from it; a subclass may know better --------------------------------------------------------------
 
-    def _prepared(self) -> Self:
-        """The same law, with what its pmf needs a row computed once."""
+    def _prepared(self, far: bool = False) -> Self:
+        """The same law, with what its pmf needs a row computed once; `far` says that all windows are long."""
         return self
 
     def _breaks(self) -> Tensor:
@@ -231,7 +231,7 @@ def _crps_on_integers(at: grid.Grid, y: Tensor) -> tuple[Tensor]:
 
 
 def _crps_by_parts(law: CountDistribution, y: Tensor) -> tuple[Tensor]:
-    law = law._prepared()
+    law = law._prepared(far=True)
     return (law._far_distance(y) - law._half_mean_difference(),)
 
 

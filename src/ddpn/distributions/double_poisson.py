@@ -122,10 +122,10 @@ class DoublePoisson(CountDistribution):
         rows._known = tuple(known)
         return rows
 
-    def _prepared(self) -> Self:
+    def _prepared(self, far: bool = False) -> Self:
         """With log c and the mean kept beside the parameters, for laws that are looked at more than once."""
         mu, gamma, *known = self._tensors()
-        return self if known else self._of((mu, gamma, *normalizer.first_moments(mu, gamma)[:2]))
+        return self if known else self._of((mu, gamma, *normalizer.first_moments(mu, gamma, far)[:2]))
 
     def _offset(self) -> Tensor:
         """log(sqrt(gamma) / c)."""

@@ -38,7 +38,7 @@ class MixtureRows(CountDistribution):
     def _each(self) -> CountDistribution:
         return self._kind._of(tuple(t.flatten(0, 1) for t in self._stacked))
 
-    def _prepared(self) -> "MixtureRows":
+    def _prepared(self, far: bool = False) -> "MixtureRows":
         return self._of(tuple(self._fold(t) for t in self._each()._prepared()._tensors()))
 
     def _repeat(self, y: Tensor) -> Tensor:

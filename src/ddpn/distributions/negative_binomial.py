@@ -90,7 +90,7 @@ class NegativeBinomial(CountDistribution):
         rows._known = tuple(known)
         return rows
 
-    def _prepared(self) -> Self:
+    def _prepared(self, far: bool = False) -> Self:
         """With a window of twice the usual depth kept beside the parameters."""
         mu, alpha, *known = self._tensors()
         return self if known else self._of((mu, alpha, *self._of((mu, alpha))._window(2.0 * DEPTH)))

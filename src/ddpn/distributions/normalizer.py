@@ -32,7 +32,7 @@ from ddpn.distributions.weights import (
     log_h,
     log_h_of_count,
     log_weight_table,
-    stirling_error,
+    short_stirling_error,
     upper_end,
 )
 
@@ -92,14 +92,14 @@ def local_nodes(mu: Tensor, gamma: Tensor, end: Tensor) -> Nodes:
 
 def wide_nodes(mu: Tensor, gamma: Tensor, end: Tensor) -> Nodes:
     """0..15 exactly, joined to an integral up to the end of the window."""
-    y, weight = between(torch.full_like(mu, JOIN - 0.5), upper_end(mu, gamma, DEPTH, start=end), _NODES)
+    y, weight = between(torch.full_like(mu, JOIN - 0.5), upper_end(mu, gamma, DEPTH, steps=2, start=end), _NODES)
     head, tail = table_nodes(mu, gamma, PREFIX), stirling_nodes(y, weight, mu, gamma)
     joined = head._replace(weight=prefix(mu.device)[1].expand_as(head.y))
     return Nodes(*(torch.cat(pair, dim=1) for pair in zip(joined, tail, strict=True)))
 
 
 def by_regime(methods: dict[str, Any], mu: Tensor, gamma: Tensor) -> tuple[Tensor, ...]:
-    """Sort rows into series, table, local and wide; `methods` says what to do with each."""
+    """Sort rows into series, table, local and wide; `methods` says what to do with each, and may leave out table."""
     by_series = series.applies(mu, gamma)
     rest = partial(_by_sum, methods)
     return by_case([Case(by_series, methods["series"], 24), Case(~by_series, rest, 8)], mu, gamma)
@@ -110,7 +110,7 @@ def _by_sum(methods: dict[str, Any], mu: Tensor, gamma: Tensor) -> tuple[Tensor,
     many = is_host(mu) and len(mu) > 2048
     end = upper_end(mu, gamma, DEPTH, steps=3 if many else 1)
     found, low = [], 0.0
-    for n in TABLES if many else TABLES[-1:]:
+    for n in (TABLES if many else TABLES[-1:]) if "table" in methods else ():
         found.append(Case((end >= low) & (end < n - MARGIN), methods["table"](n), n))
         low = n - MARGIN
     narrow = gamma * mu >= series.MIN_K
@@ -152,8 +152,9 @@ def _first_of_local(mu: Tensor, gamma: Tensor, end: Tensor) -> tuple[Tensor, ...
     u = torch.log1p(x)
     kx = x.mul_(k)
     scaled_dev = torch.addcmul(kx.neg(), kx + k, u)
-    log_w = u.mul_(-0.5).sub_(scaled_dev).sub_(stirling_error(y))
-    peak = log_w.amax(dim=1, keepdim=True)
+    log_w = u.mul_(-0.5).sub_(scaled_dev).sub_(short_stirling_error(y))
+    # No count beats the one next to mu by more than a nat.
+    peak = log_w[:, _LOCAL : _LOCAL + 1].clone()
     w = log_w.sub_(peak).exp_()
     total = w.sum(1)
     log_c = 0.5 * (gamma / mu).log() - HALF_LOG_TWO_PI + peak.squeeze(1) + total.log()
@@ -178,11 +179,11 @@ def _first_of_wide(mu: Tensor, gamma: Tensor, end: Tensor) -> tuple[Tensor, ...]
     log_mu = mu.log()
     head = (log_weight_table(mu, gamma, PREFIX) - (gamma * mu).unsqueeze(1)).exp_()
     head_total, head_y, head_y_log_y = (head @ _joined_columns(mu.device)).unbind(1)
-    length = upper_end(mu, gamma, DEPTH, start=end).sqrt() - _JOIN_T
+    length = upper_end(mu, gamma, DEPTH, steps=2, start=end).sqrt() - _JOIN_T
     t = (length.unsqueeze(1) * nodes).add_(_JOIN_T)
     y = t.mul_(t)
     dev = torch.addcmul(mu.unsqueeze(1), y, torch.log(y).sub_((1.0 + log_mu).unsqueeze(1)))
-    w = stirling_error(y).addcmul_(gamma.unsqueeze(1), dev).neg_().exp_()
+    w = short_stirling_error(y).addcmul_(gamma.unsqueeze(1), dev).neg_().exp_()
     scale = _SQRT_TWO_OVER_PI * length
     tail_total, tail_y, tail_dev = (scale * (f @ node_weights) for f in (w, y.mul_(w), dev.mul_(w)))
     total = head_total + tail_total
@@ -198,9 +199,15 @@ _FIRST = {
 }
 
 
-def first_moments(mu: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """log c, E[Z] and E[D] a row; float64 vectors, no autograd (see `log_normalizer_and_moments`)."""
-    log_c, mean, dev = by_regime(_FIRST, mu, gamma)
+_FIRST_FAR = {name: method for name, method in _FIRST.items() if name != "table"}
+
+
+def first_moments(mu: Tensor, gamma: Tensor, far: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+    """log c, E[Z] and E[D] a row; float64 vectors, no autograd (see `log_normalizer_and_moments`).
+
+    `far` says that all windows end beyond the largest table.
+    """
+    log_c, mean, dev = by_regime(_FIRST_FAR if far else _FIRST, mu, gamma)
     return log_c, mean, dev
 
 

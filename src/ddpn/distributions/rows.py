@@ -1,15 +1,16 @@
 """Working through many rows: each by the method that suits it, in blocks that bound memory."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-#: Numbers in one temporary of a block: about a CPU's second-level cache, and enough to fill a GPU.
+#: Numbers in one temporary of a block: about a CPU's second-level cache; on a GPU a 128th of its memory.
 _CPU_BLOCK = 2**16
-_GPU_BLOCK = 2**25
+_GPU_SHARE = 128
 
 
 class Case(NamedTuple):
@@ -31,8 +32,15 @@ def is_host(x: Tensor) -> bool:
     return x.device.type == "cpu"
 
 
+@cache
+def _block_numbers(device: torch.device) -> int:
+    if device.type != "cuda":
+        return _CPU_BLOCK
+    return torch.cuda.get_device_properties(device).total_memory // (8 * _GPU_SHARE)
+
+
 def _block(width: int, device: torch.device) -> int:
-    return max(1, (_CPU_BLOCK if device.type == "cpu" else _GPU_BLOCK) // width)
+    return max(1, _block_numbers(device) // width)
 
 
 def in_blocks(method: Callable[..., tuple[Tensor, ...]], width: int, *inputs: Tensor) -> tuple[Tensor, ...]:

@@ -20,7 +20,7 @@ from ddpn.distributions.weights import (
     count_table,
     deviance,
     log_weight_table,
-    stirling_error,
+    short_stirling_error,
     upper_end,
 )
 
@@ -139,7 +139,7 @@ def _exponent(z: Tensor, mu: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor]:
     x = (z * torch.reciprocal(mu).unsqueeze(1)).sub_(1.0)
     u = torch.log1p(x)
     kx = x.mul_(k)
-    return torch.addcmul(kx, kx + k, u, value=-1.0).sub_(stirling_error(z)), u
+    return torch.addcmul(kx, kx + k, u, value=-1.0).sub_(short_stirling_error(z)), u
 
 
 def _at_integers(z: Tensor, mu: Tensor, gamma: Tensor, offset: Tensor) -> Tensor:

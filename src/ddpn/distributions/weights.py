@@ -29,6 +29,12 @@ def stirling_error(y: Tensor) -> Tensor:
     return torch.mul(r2, 1 / 1260).sub_(1 / 360).mul_(r2).add_(1 / 12).mul_(r)
 
 
+def short_stirling_error(y: Tensor) -> Tensor:
+    """`stirling_error` by two terms, for sums where 9e-10 of a weight near y = 15.5, 4e-12 near 45, does not show."""
+    r = torch.reciprocal(y)
+    return torch.mul(r, r).mul_(-1 / 360).add_(1 / 12).mul_(r)
+
+
 def log_h(y: Tensor) -> Tensor:
     """log h(y) for real y >= 12."""
     return -0.5 * torch.log(y) - HALF_LOG_TWO_PI - stirling_error(y)
