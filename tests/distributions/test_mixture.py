@@ -49,12 +49,14 @@ def depth(kind: str, parameters: tuple[float, ...], y: int) -> float:
 
 
 def window(kind: str, parameters: tuple[float, ...]) -> tuple[int, int]:
-    low = high = int(parameters[0])
+    low, high = math.floor(parameters[0]), math.ceil(parameters[0])
+    # One of the two counts beside mu may itself be deep, where gamma is large.
+    reach = DEPTH + min(depth(kind, parameters, low), depth(kind, parameters, high))
     step = 1
-    while low > 0 and depth(kind, parameters, low) < DEPTH:
+    while low > 0 and depth(kind, parameters, low) < reach:
         low, step = max(low - step, 0), step * 2
     step = 1
-    while depth(kind, parameters, high) < DEPTH:
+    while depth(kind, parameters, high) < reach:
         high, step = high + step, step * 2
     return low, high + 2
 

@@ -56,7 +56,9 @@ def depth(law: CountDistribution, y: float) -> float:
 
 def window(law: CountDistribution, reach: float = 45.0) -> torch.Tensor:
     """Consecutive counts that leave out about e^-reach of the law."""
-    low = high = math.floor(law.mu.item())
+    low, high = math.floor(law.mu.item()), math.ceil(law.mu.item())
+    # One of the two counts beside mu may itself be deep, where gamma is large.
+    reach += min(depth(law, low), depth(law, high))
     step = 1
     while low > 0 and depth(law, low) < reach:
         low, step = max(low - step, 0), math.ceil(step * 1.3)

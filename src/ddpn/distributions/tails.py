@@ -38,18 +38,18 @@ def up_to(y: Tensor, n: int) -> Tensor:
 
 def sides_of(y: Tensor, mu: Tensor, gamma: Tensor, *known: Tensor) -> tuple[Tensor, Tensor]:
     """P(Z <= y) and P(Z > y); `known` may bring log c and the mean. Shape: float64 vectors (rows,)."""
-    cdf, survival = in_blocks(partial(_cut, False), 8, y, mu, gamma, *known)
+    cdf, survival = in_blocks(partial(_cut, False), 1, y, mu, gamma, *known)
     return cdf, survival
 
 
 def cut_at(y: Tensor, mu: Tensor, gamma: Tensor, *known: Tensor) -> Cut:
     """As `sides_of`, with E|Z - y|."""
-    return Cut(*in_blocks(partial(_cut, True), 8, y, mu, gamma, *known))
+    return Cut(*in_blocks(partial(_cut, True), 1, y, mu, gamma, *known))
 
 
 def far_distance(y: Tensor, mu: Tensor, gamma: Tensor, *known: Tensor) -> Tensor:
     """E|Z - y| of laws that go beyond the largest table."""
-    return in_blocks(partial(_cut_by_tail, True), 8, y, mu, gamma, *known)[2]
+    return in_blocks(partial(_cut_by_tail, True), 1, y, mu, gamma, *known)[2]
 
 
 def _cut(gap: bool, y: Tensor, mu: Tensor, gamma: Tensor, *known: Tensor) -> tuple[Tensor, ...]:
