@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.distributions import constraints, register_kl
 
-from ddpn.distributions import grid, normalizer, series
+from ddpn.distributions import grid, likelihood, normalizer, series
 from ddpn.distributions.arguments import as_parameters, broadcast_shapes, check_positive, is_checked
 from ddpn.distributions.count import CountDistribution
 from ddpn.distributions.cuts import Cut
@@ -74,21 +74,21 @@ class DoublePoisson(CountDistribution):
         y = self._counts(value)
         shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         y, mu, gamma = (x.expand(shape).reshape(-1).double() for x in (y, self.mu, self.gamma))
-        return normalizer.log_prob(y, mu, gamma).reshape(shape).to(self._dtype)
+        return likelihood.log_prob(y, mu, gamma).reshape(shape).to(self._dtype)
 
     def log_normalizer(self) -> Tensor:
         """log c(mu, gamma), differentiable twice."""
-        return self._shaped(normalizer.log_normalizer_and_moments(*self._tensors()[:2])[0])
+        return self._shaped(likelihood.log_normalizer_and_moments(*self._tensors()[:2])[0])
 
     @property
     def mean(self) -> Tensor:
         """Exact E[Z], differentiable."""
-        return self._shaped(normalizer.log_normalizer_and_moments(*self._tensors()[:2])[1])
+        return self._shaped(likelihood.log_normalizer_and_moments(*self._tensors()[:2])[1])
 
     @property
     def variance(self) -> Tensor:
         """Exact Var[Z], differentiable."""
-        return self._shaped(normalizer.variance(*self._tensors()[:2]))
+        return self._shaped(likelihood.variance(*self._tensors()[:2]))
 
     @property
     def efron_mean(self) -> Tensor:
@@ -196,8 +196,8 @@ def _kl_double_poisson(p: DoublePoisson, q: DoublePoisson) -> Tensor:
     """
     shape = broadcast_shapes(p=tuple(p.batch_shape), q=tuple(q.batch_shape))
     p_rows, q_rows = p.expand(shape)._tensors()[:2], q.expand(shape)._tensors()[:2]
-    log_c_p, mean, deviance_p = normalizer.log_normalizer_and_moments(*p_rows)
-    log_c_q, _, _ = normalizer.log_normalizer_and_moments(*q_rows)
+    log_c_p, mean, deviance_p = likelihood.log_normalizer_and_moments(*p_rows)
+    log_c_q, _, _ = likelihood.log_normalizer_and_moments(*q_rows)
     (mu_p, gamma_p), (mu_q, gamma_q) = p_rows, q_rows
     deviance_q = deviance_p + (mu_q - mu_p) - mean * torch.log(mu_q / mu_p)
     value = log_c_q - log_c_p + 0.5 * torch.log(gamma_p / gamma_q) + gamma_q * deviance_q - gamma_p * deviance_p
