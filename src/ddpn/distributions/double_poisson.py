@@ -113,6 +113,10 @@ class DoublePoisson(CountDistribution):
     def _dtype(self) -> torch.dtype:
         return self.mu.dtype
 
+    @property
+    def _device(self) -> torch.device:
+        return self.mu.device
+
     def _tensors(self) -> tuple[Tensor, ...]:
         return self.mu.reshape(-1).double(), self.gamma.reshape(-1).double(), *self._known
 

@@ -108,7 +108,8 @@ def _by_sum(methods: dict[str, Any], mu: Tensor, gamma: Tensor) -> tuple[Tensor,
     many = is_host(mu) and len(mu) > 2048
     end = upper_end(mu, gamma, DEPTH, steps=3 if many else 1)
     found, low = [], 0.0
-    for n in (TABLES if many else TABLES[-1:]) if "table" in methods else ():
+    tables = TABLES if many else TABLES[1:] if is_host(mu) else TABLES[-1:]
+    for n in tables if "table" in methods else ():
         found.append(Case((end >= low) & (end < n - MARGIN), methods["table"](n), n))
         low = n - MARGIN
     narrow = gamma * mu >= series.MIN_K

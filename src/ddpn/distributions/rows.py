@@ -77,9 +77,9 @@ def _sorted(cases: Sequence[Case], *inputs: Tensor) -> tuple[Tensor, ...]:
             continue
         if len(index) == rows:
             return in_blocks(method, width, *inputs)
-        values = in_blocks(method, width, *(x[index] for x in inputs))
+        values = in_blocks(method, width, *(x.index_select(0, index) for x in inputs))
         if not results:
             results = tuple(v.new_empty((rows, *v.shape[1:])) for v in values)
         for result, value in zip(results, values, strict=True):
-            result[index] = value
+            result.index_copy_(0, index, value)
     return results
