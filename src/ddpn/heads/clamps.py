@@ -1,0 +1,57 @@
+"""Smooth bounds on what a network emits, so that no law leaves the range where it is exact.
+
+Between its bounds a clamp is the identity, to the bit; beyond them it bends like an arctangent and ends pi/2 further
+out, which no value passes. Value, slope and curvature are continuous, and the slope 1 / (1 + e^2), at a distance e
+outside, is never 0: a network that strays finds its way back. A hard clamp would leave it there.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+#: log mu: 8e-7 to 9e6, the range the Double Poisson's golden tables cover.
+LOG_MU = (-14.0, 16.0)
+#: log gamma: 1e-4 to 1e4, likewise.
+LOG_GAMMA = (-9.2, 9.2)
+#: log alpha of a Negative Binomial: below, a mean of e^16 cannot tell it from a Poisson.
+LOG_ALPHA = (-23.0, 9.2)
+#: log variance of a Gaussian: a standard deviation from a thousandth of a count to 2e7.
+LOG_VARIANCE = (-14.0, 34.0)
+#: mu / gamma >= 1 / 100: a law with a standard deviation of 0.1 already sits on one or two integers.
+_LOG_NARROWEST = math.log(100.0)
+#: Below mu = 0.1 that bound would shut out small means (mu = 1e-6, gamma = 1e-4 has mean 244): gamma <= 10 there.
+_LOG_SMALL = math.log(0.1)
+#: How far beyond a bound `unbend` goes: what would take an infinite raw value stops here.
+_REACH = 1.0
+
+
+def bend(x: Tensor, low: float, high: float | Tensor) -> Tensor:
+    """x itself within [low, high], bent to stay within pi/2 of that range."""
+    if _is_inside(x, low, high):
+        return x
+    inside = _cut(x, low, high)
+    return inside + (x - inside).atan()
+
+
+def unbend(value: Tensor, low: float, high: float | Tensor) -> Tensor:
+    """The x with bend(x) = value; for values that are out of reach, infinite ones too, a finite x on their side."""
+    inside = _cut(value, low, high)
+    return inside + (value - inside).clamp(-_REACH, _REACH).tan()
+
+
+def highest_log_gamma(log_mu: Tensor) -> Tensor:
+    """The upper bound on log gamma that log mu implies: gamma <= 100 mu, or 10 where mu is small, never above 1e4."""
+    return log_mu.clamp(_LOG_SMALL, LOG_GAMMA[1] - _LOG_NARROWEST) + _LOG_NARROWEST
+
+
+def _cut(x: Tensor, low: float, high: float | Tensor) -> Tensor:
+    return x.minimum(high).clamp(min=low) if isinstance(high, Tensor) else x.clamp(low, high)
+
+
+def _is_inside(x: Tensor, low: float, high: float | Tensor) -> bool:
+    """Whether there is nothing to bend. A look on a CPU costs a fifth of bending; a GPU's host would have to wait."""
+    if x.device.type != "cpu" or torch.compiler.is_compiling():
+        return False
+    with torch.no_grad():
+        return torch.equal(_cut(x, low, high), x)

@@ -1,0 +1,50 @@
+"""Fits without features: the raw numbers that suit all rows best."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from scipy.optimize import minimize
+from torch import Tensor
+
+#: Slopes of the mean loss below this end the search: no network starts that close.
+_SLOPE = 1e-7
+#: So does a relative gain below this: on the ridges that 0/1 data have, nothing is to be had.
+_GAIN = 1e-12
+
+
+class Rows:
+    """Counts with their weights (1 where none are given) and exposures, in float64."""
+
+    def __init__(self, y: Tensor, weight: Tensor | None, exposure: Tensor | None) -> None:
+        self.y = y.double()
+        self.weight = torch.ones_like(self.y) if weight is None else weight.double().expand_as(self.y)
+        self.exposure = None if exposure is None else exposure.double().expand_as(self.y)
+        if exposure is None:
+            # Equal counts as one row: a likelihood is then looked at a few hundred times, not once a row.
+            self.y, place = self.y.unique(return_inverse=True)
+            self.weight = torch.zeros_like(self.y).index_add_(0, place, self.weight)
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Weighted mean over the rows."""
+        return (self.weight * values).sum() / self.weight.sum()
+
+    @property
+    def scale(self) -> Tensor:
+        """Every row's exposure."""
+        return torch.ones_like(self.y) if self.exposure is None else self.exposure
+
+
+def fit(loss: Callable[[Tensor], Tensor], guess: Tensor, bounds: Sequence[tuple[float, float]]) -> Tensor:
+    """The raw numbers (P,) within `bounds` where the scalar `loss` is least, sought from `guess`."""
+
+    def value_and_slope(x: np.ndarray) -> tuple[float, np.ndarray]:
+        raw = torch.tensor(x, dtype=torch.float64, device=guess.device, requires_grad=True)
+        with torch.enable_grad():
+            value = loss(raw)
+        (slope,) = torch.autograd.grad(value, raw)
+        return value.item(), slope.cpu().numpy()
+
+    options = {"ftol": _GAIN, "gtol": _SLOPE}
+    found = minimize(value_and_slope, guess.cpu().numpy(), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    return torch.tensor(found.x, dtype=torch.float64, device=guess.device)

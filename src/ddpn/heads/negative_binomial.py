@@ -1,0 +1,42 @@
+"""The Negative Binomial head: logarithms of the mean and of the overdispersion."""
+
+import torch
+from torch import Tensor
+from torch.distributions import constraints
+
+from ddpn.distributions import NegativeBinomial
+from ddpn.heads.clamps import LOG_ALPHA, LOG_MU, bend
+from ddpn.heads.head import Head, promoted
+from ddpn.heads.intercept import Rows, fit
+
+
+class NegativeBinomialHead(Head):
+    """raw = (log mu, log alpha): over-dispersed only, variance mu + alpha mu^2.
+
+    >>> NegativeBinomialHead()(torch.tensor([2.0, 0.0])).variance
+    tensor(61.9872)
+    """
+
+    name = "negative_binomial"
+    n_raw = 2
+    support = constraints.nonnegative_integer
+
+    def forward(self, raw: Tensor, exposure: Tensor | None = None) -> NegativeBinomial:
+        """NegativeBinomial(exposure * e^raw0, e^raw1)."""
+        raw = promoted(raw)
+        mu = bend(raw[..., 0], *LOG_MU).exp()
+        mu = mu if exposure is None else mu * exposure.to(raw.dtype)
+        return NegativeBinomial(mu, bend(raw[..., 1], *LOG_ALPHA).exp(), validate_args=False)
+
+    def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
+        """-log p(y)."""
+        return -self.forward(raw.double(), exposure).log_prob(y).to(promoted(raw).dtype)
+
+    def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
+        """Maximum likelihood, sought from the moments; alpha at its lower bound where y is under-dispersed."""
+        rows = Rows(y, weight, exposure)
+        mean, scale = rows.mean(rows.y), rows.mean(rows.scale)
+        excess = rows.mean((rows.y - rows.scale * mean / scale).square()) - mean
+        guess = torch.stack([mean / scale, excess / mean.square()]).log().nan_to_num(-2.0, 9.0, -2.0)
+        bounds = ((LOG_MU[0] - 1.0, LOG_MU[1] + 1.0), LOG_ALPHA)
+        return fit(lambda raw: rows.mean(self.loss(raw, rows.y, rows.exposure)), guess, bounds)

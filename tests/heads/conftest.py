@@ -1,0 +1,47 @@
+"""What the tests of the heads share: every head with every option that changes it, and gradients."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from ddpn.heads import HEADS, Head
+
+#: Beside the defaults: options that change what a head computes.
+VARIANTS = {
+    "double_poisson": [
+        {"objective": "paper"},
+        {"beta": 0.5},
+        {"beta": 1.0, "objective": "paper"},
+        {"gamma": "shared"},
+        {"initial_gamma": 5.0},
+    ],
+    "gaussian": [{"beta": 0.5}],
+}
+#: Every head of the registry: a new one is covered by being there.
+CASES = [(name, options) for name in HEADS for options in [{}, *VARIANTS.get(name, [])]]
+
+
+@pytest.fixture(params=CASES, ids=lambda case: "-".join([case[0], *(f"{k}={v}" for k, v in case[1].items())]))
+def head(request) -> Head:
+    name, options = request.param
+    return HEADS[name](**options)
+
+
+@pytest.fixture
+def slopes() -> Callable[..., torch.Tensor]:
+    """The gradient by raw of the summed loss."""
+
+    def of(head: Head, raw: torch.Tensor, *args) -> torch.Tensor:
+        raw = raw.detach().clone().requires_grad_()
+        (slope,) = torch.autograd.grad(head.loss(raw, *args).sum(), raw)
+        return slope
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def overdispersed() -> torch.Tensor:
+    """300 counts of mean 6 and variance 18: inside what every head with a dispersion can fit."""
+    return torch.tensor(np.random.default_rng(7).negative_binomial(3, 1 / 3, 300))
