@@ -11,3 +11,7 @@ class InputError(DDPNError, ValueError):
 
 class ConfigError(DDPNError, ValueError):
     """An option or a combination of options that makes no sense."""
+
+
+class TrainingError(DDPNError, RuntimeError):
+    """A training that cannot go on."""

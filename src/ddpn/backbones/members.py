@@ -1,0 +1,47 @@
+"""Members side by side: M networks of one shape that share no parameter.
+
+The shape contract, once: B rows, M members, P raw outputs. A network takes (B, F), the same rows for every member, or
+(B, M, F), each member's own rows, and returns (B, M, P). A single network is M = 1. Every parameter has the member axis
+first, so the sum of the members' losses gives each of them exactly the gradient it would have alone.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+
+def generators(seeds: Sequence[int]) -> list[torch.Generator]:
+    """One random stream a member, on the CPU, so that a member is the same network on every device."""
+    return [torch.Generator().manual_seed(seed) for seed in seeds]
+
+
+class Linear(nn.Module):
+    """M linear layers. Shape: (B, F) or (B, M, F) -> (B, M, out).
+
+    `reset` draws each member's weights from its own stream, as torch.nn.Linear does: uniform within 1 / sqrt(F).
+
+    >>> layer = Linear(3, 2, members=5)
+    >>> layer(torch.zeros(4, 3)).shape, layer(torch.zeros(4, 5, 3)).shape
+    (torch.Size([4, 5, 2]), torch.Size([4, 5, 2]))
+    """
+
+    def __init__(self, n_in: int, n_out: int, members: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(members, n_in, n_out))
+        self.bias = nn.Parameter(torch.zeros(members, 1, n_out))
+
+    def reset(self, streams: Sequence[torch.Generator]) -> None:
+        """Fresh weights, one stream a member."""
+        bound = 1.0 / math.sqrt(max(1, self.weight.shape[1]))
+        with torch.no_grad():
+            for member, stream in enumerate(streams):
+                for parameter in (self.weight, self.bias):
+                    values = torch.rand(parameter.shape[1:], generator=stream)
+                    parameter[member] = (2.0 * values - 1.0) * bound
+
+    def forward(self, x: Tensor) -> Tensor:
+        members = len(self.weight)
+        rows = x.unsqueeze(0).expand(members, -1, -1) if x.dim() == 2 else x.transpose(0, 1)
+        return torch.baddbmm(self.bias, rows, self.weight).transpose(0, 1)

@@ -1,0 +1,65 @@
+"""Networks for tables: the paper's multilayer perceptron, and none at all for generalised linear models."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from ddpn.backbones.members import Linear
+from ddpn.errors import ConfigError
+
+ACTIVATIONS = {"relu": torch.relu, "gelu": nn.functional.gelu, "silu": nn.functional.silu, "tanh": torch.tanh}
+
+
+class MLP(nn.Module):
+    """M perceptrons side by side (Appendix B). Shape: (B, F) or (B, M, F) -> (B, M, hidden[-1]).
+
+    >>> MLP(n_in=8, hidden=(128, 64), members=5)(torch.zeros(2, 8)).shape
+    torch.Size([2, 5, 64])
+    """
+
+    def __init__(
+        self,
+        *,
+        n_in: int,
+        hidden: Sequence[int] = (128, 128, 128, 64),
+        members: int = 1,
+        activation: str = "relu",
+    ) -> None:
+        super().__init__()
+        if activation not in ACTIVATIONS:
+            raise ConfigError(f'activation must be one of {", ".join(ACTIVATIONS)}, got "{activation}". Choose one.')
+        widths = [n_in, *hidden]
+        self.layers = nn.ModuleList(Linear(a, b, members) for a, b in pairwise(widths))
+        self.output_dim = widths[-1]
+        self.activation = ACTIVATIONS[activation]
+
+    def reset(self, streams: Sequence[torch.Generator]) -> None:
+        """Fresh weights, one stream a member."""
+        for layer in self.layers:
+            layer.reset(streams)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = self.activation(layer(x))
+        return x
+
+
+class Identity(nn.Module):
+    """No network: the head's parameters are linear in the input, a generalised linear model for every parameter.
+
+    >>> Identity(n_in=8, members=5)(torch.zeros(2, 8)).shape
+    torch.Size([2, 5, 8])
+    """
+
+    def __init__(self, *, n_in: int, members: int = 1) -> None:
+        super().__init__()
+        self.output_dim = n_in
+        self.members = members
+
+    def reset(self, streams: Sequence[torch.Generator]) -> None:
+        """Nothing to draw."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.unsqueeze(1).expand(-1, self.members, -1) if x.dim() == 2 else x

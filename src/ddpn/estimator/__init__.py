@@ -1,0 +1,5 @@
+"""The scikit-learn face of ddpn."""
+
+from ddpn.estimator.regressor import CountRegressor
+
+__all__ = ["CountRegressor"]

@@ -1,0 +1,158 @@
+"""A fitted model as a folder: weights (safetensors), encoder (skops) and a manifest (JSON) that vouches for both."""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from sklearn.base import BaseEstimator
+
+from ddpn.errors import InputError
+from ddpn.estimator.fitting import Job, build
+from ddpn.features import encoder_bytes, encoder_from_bytes
+from ddpn.heads import make_head
+from ddpn.training import History, Runtime, TrainingConfig
+
+if TYPE_CHECKING:
+    from ddpn.estimator.regressor import CountRegressor
+
+T = TypeVar("T", bound="CountRegressor")
+FORMAT = 1
+MANIFEST, WEIGHTS, ENCODER = "model.json", "weights.safetensors", "features.skops"
+
+
+def save(model: "CountRegressor", path: Path, overwrite: bool = False) -> None:
+    """Write the folder beside its place, then move it there: a reader finds the old model or the new one."""
+    if path.exists() and not overwrite:
+        raise InputError(f"path must be free, got {path}, which exists. Pass overwrite=True or another name.")
+    if path.exists() and not (path / MANIFEST).is_file():
+        raise InputError(f"path must hold a saved model to be overwritten, got {path}, which is none. Name another.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    try:
+        files = _files(model)
+        for name, content in files.items():
+            (draft / name).write_bytes(content)
+        _move(draft, path)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _move(draft: Path, path: Path) -> None:
+    if not path.exists():
+        os.rename(draft, path)
+        return
+    old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.old."))
+    os.rename(path, old / "model")
+    try:
+        os.rename(draft, path)
+    except OSError:
+        os.rename(old / "model", path)
+        raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _files(model: "CountRegressor") -> dict[str, bytes]:
+    # Trained in float32, so nothing is lost.
+    weights = {name: tensor.float().contiguous() for name, tensor in model.model_.state_dict().items()}
+    files = {WEIGHTS: save_tensors(weights), ENCODER: encoder_bytes(model.encoder_)}
+    manifest = {
+        "format": FORMAT,
+        "ddpn": _version(),
+        "torch": torch.__version__,
+        "options": _plain_options(model),
+        "head": {"name": model.head_.name, "options": model.head_.options},
+        "members": model.model_.members,
+        "hidden": [int(width) for width in model.hidden],
+        "features": list(map(str, getattr(model, "feature_names_in_", []))) or None,
+        "n_features": int(model.n_features_in_),
+        "n_inputs": len(model.encoder_.get_feature_names_out()),
+        "training": {
+            "rows": model.n_rows_,
+            "numeric": model.numeric_,
+            "trials": model.trials_,
+            "needs_exposure": model.needs_exposure_,
+            "history": model.history_.as_dict(),
+        },
+        "files": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
+    }
+    manifest["checksum"] = _checksum(manifest)
+    return files | {MANIFEST: json.dumps(manifest, indent=1).encode()}
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("ddpn")
+
+
+def _plain_options(model: BaseEstimator) -> dict[str, Any]:
+    """Constructor arguments that JSON can hold; a random stream or a path cannot be kept."""
+    options = {}
+    for name, value in model.get_params(deep=False).items():
+        plain = value.item() if isinstance(value, np.generic) else list(value) if isinstance(value, tuple) else value
+        if plain is None or isinstance(plain, str | int | float | bool | list):
+            options[name] = plain
+    return options
+
+
+def _checksum(manifest: dict[str, Any]) -> str:
+    rest = {name: value for name, value in manifest.items() if name != "checksum"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def load(cls: type[T], path: Path) -> T:
+    """The model again. Its files are data: nothing in them is executed."""
+    manifest = _manifest(path)
+    content = {name: _checked(path / name, digest) for name, digest in manifest["files"].items()}
+    options = dict(manifest["options"])
+    model = cls(**options | {"hidden": tuple(options["hidden"])})
+    head = make_head(manifest["head"]["name"], **manifest["head"]["options"])
+    job = Job(head, tuple(manifest["hidden"]), model.activation, TrainingConfig(), Runtime("cpu"), False, False)
+    network = build(manifest["n_inputs"], job, manifest["members"])
+    try:
+        network.load_state_dict(load_tensors(content[WEIGHTS]))
+    except (RuntimeError, SafetensorError) as error:
+        raise InputError(f"{path / WEIGHTS} must fit the manifest, got {error}. Save the model again.") from None
+    model._keep(encoder_from_bytes(content[ENCODER], str(path / ENCODER)), network.double(), head)
+    training = manifest["training"]
+    model.history_ = History(**training["history"])
+    model.numeric_, model.trials_ = training["numeric"], training["trials"]
+    model.n_rows_, model.needs_exposure_ = training["rows"], training["needs_exposure"]
+    return model
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads((path / MANIFEST).read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(f"path must hold a saved model, got {path} without {MANIFEST}. Check the spelling.") from None
+    except ValueError:
+        raise InputError(f"{path / MANIFEST} must be JSON, got a damaged file. Save the model again.") from None
+    if not isinstance(manifest, dict) or manifest.get("checksum") != _checksum(manifest):
+        raise InputError(f"{path / MANIFEST} must be as it was saved, got an altered file. Save the model again.")
+    if manifest["format"] != FORMAT:
+        raise InputError(
+            f"{path / MANIFEST} must have format {FORMAT}, got {manifest['format']}. "
+            f"Load it with ddpn {manifest['ddpn']}."
+        )
+    return manifest
+
+
+def _checked(path: Path, digest: str) -> bytes:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"{path} must be there, got no such file. Save the model again.") from None
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise InputError(f"{path} must be as it was saved, got a truncated or altered file. Save the model again.")
+    return content

@@ -1,0 +1,90 @@
+"""A backbone, a projection and a head: x -> a distribution over counts for every row and member."""
+
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Distribution
+
+from ddpn.backbones.members import Linear, generators
+from ddpn.distributions import UniformMixture
+from ddpn.heads import Head
+
+
+class Backbone(Protocol):
+    """What a network must have: the width of its features, and (B, ...) -> (B, M, output_dim)."""
+
+    output_dim: int
+
+    def __call__(self, x: Tensor) -> Tensor: ...
+
+    def reset(self, streams: Sequence[torch.Generator]) -> None:
+        """Fresh weights, one stream a member."""
+
+
+class Projection(Linear):
+    """Features -> raw numbers, each seeing what the head says.
+
+    That is the features, the features with their gradient stopped (the variance of a faithful Gaussian), or nothing
+    but its bias (a gamma shared by all rows).
+
+    Shape: (B, M, F) -> (B, M, P).
+    """
+
+    def __init__(self, n_in: int, sees: Sequence[str], members: int) -> None:
+        super().__init__(n_in, len(sees), members)
+        self._any_detached, self._any_blind = "detached" in sees, "nothing" in sees
+        self.register_buffer("_detached", torch.tensor([what == "detached" for what in sees]), persistent=False)
+        self.register_buffer("_sighted", torch.tensor([float(what != "nothing") for what in sees]), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = self.weight * cast(Tensor, self._sighted) if self._any_blind else self.weight
+        rows = x.transpose(0, 1)
+        raw = torch.baddbmm(self.bias, rows, weight)
+        if self._any_detached:
+            raw = torch.where(cast(Tensor, self._detached), torch.baddbmm(self.bias, rows.detach(), weight), raw)
+        return raw.transpose(0, 1)
+
+
+class CountModel(nn.Module):
+    """Backbone, projection and head, M members at once.
+
+    Shape: x (B, F), or (B, M, F) with each member's own rows; `raw` (B, M, P); `forward` a law of batch shape (B, M).
+
+    >>> from ddpn.backbones import MLP
+    >>> from ddpn.heads import make_head
+    >>> model = CountModel(MLP(n_in=3, hidden=(8,), members=5), make_head("double_poisson"), members=5)
+    >>> model.reset(seeds=range(5))
+    >>> model.mixture(torch.zeros(4, 3)).mean.shape
+    torch.Size([4])
+    """
+
+    def __init__(self, backbone: nn.Module, head: Head, members: int) -> None:
+        super().__init__()
+        self.backbone, self.head, self.members = backbone, head, members
+        self.projection = Projection(cast(Backbone, backbone).output_dim, head.sees, members)
+
+    def reset(self, seeds: Sequence[int], start: Tensor | None = None) -> None:
+        """Fresh weights, one seed a member; `start` (P,) becomes the projection's bias, the head's intercept-only fit.
+
+        From there on the first predictions are the intercept's: the projection's weights are drawn a tenth as large.
+        """
+        streams = generators(seeds)
+        cast(Backbone, self.backbone).reset(streams)
+        self.projection.reset(streams)
+        if start is not None:
+            with torch.no_grad():
+                self.projection.bias.copy_(start.to(self.projection.bias))
+                self.projection.weight.mul_(0.1)
+
+    def raw(self, x: Tensor) -> Tensor:
+        """Raw outputs before any link. Shape: (B, M, P)."""
+        return self.projection(cast(Backbone, self.backbone)(x))
+
+    def forward(self, x: Tensor, exposure: Tensor | None = None) -> Distribution:
+        return self.head(self.raw(x), None if exposure is None else exposure.unsqueeze(-1))
+
+    def mixture(self, x: Tensor, exposure: Tensor | None = None) -> UniformMixture:
+        """The ensemble's prediction: the uniform mixture of its members. Shape: batch (B,)."""
+        return UniformMixture(self(x, exposure))

@@ -1,0 +1,71 @@
+"""Training steps as one CUDA graph: small networks spend their time in launching kernels, and a graph launches once."""
+
+from typing import TYPE_CHECKING, Self
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from ddpn.training.loop import Training
+    from ddpn.training.rows import MemoryBatches
+
+#: Steps before the capture, as CUDA graphs ask for, so that libraries have set themselves up.
+_WARM_UP = 3
+
+
+class CapturedSteps:
+    """A step of a training on rows in the memory of one GPU, captured once and replayed."""
+
+    def __init__(self, training: "Training", batches: "MemoryBatches") -> None:
+        self._training, self._batches = training, batches
+        device, members = training.runtime.device, training.config.members
+        config, steps = training.config, training.steps
+        self._lrs = torch.tensor([config.lr_at(i, steps) for i in range(steps)], device=device)
+        self._index = torch.zeros(members, batches.batch, dtype=torch.long, device=device)
+        self._step = torch.zeros(1, dtype=torch.long, device=device)
+        self._total = torch.zeros(members, device=device)
+        self._healthy = torch.ones(members, dtype=torch.bool, device=device)
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    @classmethod
+    def of(cls, training: "Training") -> Self | None:
+        """None where a training does not run on one GPU."""
+        alone = training.runtime.share.world == 1
+        return cls(training, training.batches) if training.runtime.device.type == "cuda" and alone else None  # type: ignore[arg-type]
+
+    def _once(self) -> None:
+        training = self._training
+        training.updates.lr.copy_(self._lrs[self._step.clamp(max=len(self._lrs) - 1)].squeeze(0))
+        self._total += training.train_step(self._batches.rows.pick(self._index))
+        self._healthy &= training.updates.healthy
+        self._step += 1
+
+    def _capture(self) -> torch.cuda.CUDAGraph:
+        """Warm up, put everything back as it was, capture."""
+        state = self._training.updates.tensors()
+        before = {name: tensor.clone() for name, tensor in state.items()}
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(_WARM_UP):
+                self._once()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._once()
+        for name, tensor in state.items():
+            tensor.copy_(before[name])
+        return graph
+
+    def epoch(self) -> tuple[Tensor, Tensor]:
+        """Every batch of one epoch: the members' total loss, and whether every gradient was finite."""
+        if self._graph is None:
+            self._graph = self._capture()
+        self._step.fill_(self._training.step)
+        self._total.zero_()
+        self._healthy.fill_(True)
+        orders = self._batches.orders(self._training.streams).to(self._index.device)
+        for index in orders.split(self._batches.batch, dim=1):
+            self._index.copy_(index)
+            self._graph.replay()
+        return self._total, self._healthy

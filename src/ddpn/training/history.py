@@ -1,0 +1,30 @@
+"""What happened during a training."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class History:
+    """One record an epoch (loss and score a member, lr, seconds), and what was kept of it."""
+
+    epochs: list[dict[str, Any]] = field(default_factory=list)
+    best_epoch: list[int] = field(default_factory=list)
+    best_score: list[float] = field(default_factory=list)
+    rollbacks: list[str] = field(default_factory=list)
+    stopped: str = ""
+
+    @property
+    def seconds(self) -> float:
+        """Time in training and validation, over all sittings."""
+        return sum(record["seconds"] for record in self.epochs)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a manifest."""
+        return {
+            "epochs": self.epochs,
+            "best_epoch": self.best_epoch,
+            "best_score": self.best_score,
+            "rollbacks": self.rollbacks,
+            "stopped": self.stopped,
+        }
