@@ -1,7 +1,8 @@
 """Networks for tables: the paper's multilayer perceptron, and none at all for generalised linear models."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +10,12 @@ from torch import Tensor, nn
 from ddpn.backbones.members import Linear
 from ddpn.errors import ConfigError
 
-ACTIVATIONS = {"relu": torch.relu, "gelu": nn.functional.gelu, "silu": nn.functional.silu, "tanh": torch.tanh}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "gelu": nn.functional.gelu,
+    "silu": nn.functional.silu,
+    "tanh": torch.tanh,
+}
 
 
 class MLP(nn.Module):
@@ -38,7 +44,7 @@ class MLP(nn.Module):
     def reset(self, streams: Sequence[torch.Generator]) -> None:
         """Fresh weights, one stream a member."""
         for layer in self.layers:
-            layer.reset(streams)
+            cast(Linear, layer).reset(streams)
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self.layers:

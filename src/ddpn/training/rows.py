@@ -1,6 +1,6 @@
 """Where batches come from: tensors in memory, or any torch Dataset."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -26,17 +26,21 @@ class Rows(NamedTuple):
 
     def to(self, device: torch.device) -> "Rows":
         """The same rows on another device."""
-        return Rows(*(None if t is None else t.to(device) for t in self))
+        return self._each(lambda t: t.to(device))
 
     def pick(self, index: Tensor) -> "Rows":
         """Rows by index. Shape: index (M, B) gives (B, M, ...)."""
-        picked = (None if t is None else t.index_select(0, index.reshape(-1)) for t in self)
-        return Rows(*(None if t is None else t.view(*index.shape, *t.shape[1:]).transpose(0, 1) for t in picked))
+        flat = index.reshape(-1)
+        return self._each(lambda t: t.index_select(0, flat).view(*index.shape, *t.shape[1:]).transpose(0, 1))
 
     def parts(self, size: int) -> Iterator["Rows"]:
         """One after the other, `size` rows at a time."""
         for first in range(0, len(self), size):
-            yield Rows(*(None if t is None else t[first : first + size] for t in self))
+            yield self._each(lambda t, part=slice(first, first + size): t[part])  # type: ignore[misc]
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "Rows":
+        weight, exposure = (None if t is None else change(t) for t in (self.weight, self.exposure))
+        return Rows(change(self.x), change(self.y), weight, exposure)
 
 
 class Share(NamedTuple):
@@ -44,6 +48,14 @@ class Share(NamedTuple):
 
     rank: int = 0
     world: int = 1
+
+
+def orders(rows: int, batch: int, streams: Sequence[torch.Generator]) -> Tensor:
+    """Each member's order of the rows in one epoch, whole batches only. Shape: (M, steps * batch)."""
+    if batch == rows:
+        return torch.arange(rows).expand(len(streams), -1)
+    used = rows // batch * batch
+    return torch.stack([torch.randperm(rows, generator=stream)[:used] for stream in streams])
 
 
 class MemoryBatches:
@@ -60,9 +72,7 @@ class MemoryBatches:
 
     def orders(self, streams: Sequence[torch.Generator]) -> Tensor:
         """This epoch's rows. Shape: (M, steps * batch)."""
-        if self.steps == 1 and self.batch == self.n:
-            return torch.arange(self.n).expand(len(streams), -1)
-        return torch.stack([torch.randperm(self.n, generator=s)[: self.steps * self.batch] for s in streams])
+        return orders(self.n, self.batch, streams)
 
     def epoch(self, streams: Sequence[torch.Generator]) -> Iterator[Rows]:
         """All batches of one epoch."""
@@ -92,12 +102,13 @@ class DatasetBatches:
         self.batch = min(batch_size, self.n)
         self.steps = self.n // self.batch
 
-    orders = MemoryBatches.orders
-
     def epoch(self, streams: Sequence[torch.Generator]) -> Iterator[Rows]:
         """All batches of one epoch."""
         members = len(streams)
-        shared = [i[:, self.share.rank :: self.share.world] for i in self.orders(streams).split(self.batch, dim=1)]
+        shared = [
+            i[:, self.share.rank :: self.share.world]
+            for i in orders(self.n, self.batch, streams).split(self.batch, dim=1)
+        ]
         loader: DataLoader = DataLoader(
             self.dataset,
             batch_sampler=[index.reshape(-1).tolist() for index in shared],

@@ -22,8 +22,9 @@ class Updates:
         self.step = torch.zeros((), device=device)
         parameter = torch.nn.Parameter(flat.values)
         parameter.grad = flat.grad
-        options = {} if self._on_host else {"capturable": True}
-        self.adam = torch.optim.AdamW([parameter], lr=self.lr, weight_decay=0.0, fused=True, **options)
+        self.adam = torch.optim.AdamW(
+            [parameter], lr=self.lr, weight_decay=0.0, fused=True, capturable=not self._on_host
+        )
         self.average = flat.values.clone() if config.ema else flat.values
         self.healthy = torch.ones(len(flat.values), dtype=torch.bool, device=device)
         # State before the first step, so that a checkpoint and a captured graph find it.
