@@ -2,6 +2,7 @@
 
 from ddpn.distributions.conflation import Conflation
 from ddpn.distributions.count import CountDistribution
+from ddpn.distributions.discretized import Discretized, discretized
 from ddpn.distributions.double_poisson import DoublePoisson
 from ddpn.distributions.efron import mean_deviation, variance_deviation
 from ddpn.distributions.mixture import UniformMixture
@@ -12,10 +13,12 @@ from ddpn.distributions.poisson import Poisson
 __all__ = [
     "Conflation",
     "CountDistribution",
+    "Discretized",
     "DoublePoisson",
     "NegativeBinomial",
     "Poisson",
     "UniformMixture",
+    "discretized",
     "mean_deviation",
     "variance_deviation",
     "variance_limits",

@@ -1,0 +1,217 @@
+"""Normals as count laws, against sums of scipy's normal cdf and 60-digit arithmetic."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch.distributions import Laplace, Normal
+
+import ddpn
+from ddpn.distributions import Discretized, Poisson, UniformMixture, discretized
+from ddpn.errors import ConfigError, DDPNError, InputError
+
+#: (loc, scale) of members: a needle, small, across 0, below 0, wide, far out, wide and across 0; then mixtures.
+LAWS = {
+    "needle": [(7.1, 0.06)],
+    "between two": [(4.5, 0.02)],
+    "small": [(3.2, 1.4)],
+    "across 0": [(0.3, 2.0)],
+    "below 0": [(-6.0, 2.5)],
+    "near": [(400.3, 3.0)],
+    "long": [(2000.2, 60.0)],
+    "long across 0": [(90.0, 400.0)],
+    "long below 0": [(-300.0, 200.0)],
+    "alike": [(10.0, 2.0), (11.0, 2.5), (9.5, 1.7)],
+    "apart": [(3.0, 0.1), (900.0, 40.0)],
+    "needles": [(5.0, 0.03), (60.0, 0.3), (3000.0, 700.0)],
+    "long alike": [(800.0, 90.0), (820.0, 100.0)],
+}
+laws = pytest.mark.parametrize("name", LAWS)
+
+
+def double(*values: float) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def law_of(name: str):
+    loc, scale = (double(*column) for column in zip(*LAWS[name], strict=True))
+    dist = Normal(loc[0], scale[0]) if len(loc) == 1 else UniformMixture(Normal(loc, scale))
+    return discretized(dist)
+
+
+class Sums:
+    """Sums over every count up to 12 standard deviations, from scipy's normal cdf and survival function."""
+
+    def __init__(self, name: str) -> None:
+        members = LAWS[name]
+        self.k = k = np.arange(int(max(loc + 12 * scale for loc, scale in members)) + 40, dtype=float)
+        self.cdf = np.mean([stats.norm.cdf(k + 0.5, *m) for m in members], axis=0)
+        self.survival = np.mean([stats.norm.sf(k + 0.5, *m) for m in members], axis=0)
+        self.pmf = np.mean([self.masses(*m) for m in members], axis=0)
+
+    def masses(self, loc: float, scale: float) -> np.ndarray:
+        low, high = self.k - 0.5, self.k + 0.5
+        lower = stats.norm.cdf(high, loc, scale) - stats.norm.cdf(low, loc, scale)
+        upper = stats.norm.sf(low, loc, scale) - stats.norm.sf(high, loc, scale)
+        return np.where(self.k == 0, stats.norm.cdf(0.5, loc, scale), np.where(self.k > loc, upper, lower))
+
+    def variance(self, centre: float) -> float:
+        gap = self.k - centre
+        return (self.pmf * gap**2).sum() - (self.pmf * gap).sum() ** 2
+
+    def crps(self, y: int) -> float:
+        return (self.cdf[:y] ** 2).sum() + (self.survival[y:] ** 2).sum()
+
+
+@laws
+def test_moments_entropy_and_mode(name):
+    law, sums = law_of(name), Sums(name)
+    assert law.mean.item() == pytest.approx((sums.k * sums.pmf).sum(), rel=1e-10)
+    assert law.variance.item() == pytest.approx(sums.variance(round(law.mode.item())), rel=1e-9)
+    positive = sums.pmf[sums.pmf > 0]
+    assert law.entropy().item() == pytest.approx(-(positive * np.log(positive)).sum(), rel=1e-9, abs=1e-13)
+    assert sums.pmf[int(law.mode.item())] >= sums.pmf.max() * (1 - 1e-12)
+
+
+@laws
+@pytest.mark.parametrize("q", [1e-6, 0.05, 0.3, 0.5, 0.92, 0.9999])
+def test_at_counts(name, q):
+    law, sums = law_of(name), Sums(name)
+    y = int(np.searchsorted(sums.cdf, q))
+    at = torch.tensor(y)
+    assert law.icdf(double(q)).item() == y
+    assert law.cdf(at).item() == pytest.approx(sums.cdf[y], rel=1e-12)
+    assert law.survival(at).item() == pytest.approx(sums.survival[y], rel=1e-11, abs=1e-300)
+    assert law.crps(at).item() == pytest.approx(sums.crps(y), rel=2e-9, abs=1e-14)
+    assert law.log_prob(at).item() == pytest.approx(math.log(sums.pmf[y]), rel=1e-9, abs=1e-12)
+
+
+@laws
+def test_pmf_sums_to_the_cdf(name):
+    law, sums = law_of(name), Sums(name)
+    pmf = law.log_prob(torch.from_numpy(sums.k)).exp()
+    np.testing.assert_allclose(pmf.cumsum(0).numpy(), sums.cdf, rtol=1e-10, atol=1e-15)
+
+
+@laws
+def test_intervals(name):
+    law, sums = law_of(name), Sums(name)
+    low, high = (int(x) for x in law.interval(0.9))
+    assert (low, high) == tuple(int(np.searchsorted(sums.cdf, q)) for q in (0.05, 0.95))
+    low, high = (int(x) for x in law.interval(0.9, kind="highest"))
+    before = np.concatenate([[0.0], sums.cdf[:-1]])
+    end = np.searchsorted(sums.cdf, before + 0.9 - 1e-13)
+    reached = end < len(end)
+    assert high - low == (end - np.arange(len(end)))[reached].min()
+    assert sums.cdf[high] - before[low] >= 0.9 - 1e-12
+
+
+def exact_log_mass(loc: float, scale: float, y: int) -> float:
+    """60 digits beyond those the difference of two cdfs cancels."""
+    depth = ((abs(y - loc) + 1) / scale) ** 2
+    with mpmath.workdps(60 + int(depth / 4)):
+        scaled = [(mpmath.mpf(y) + half - mpmath.mpf(loc)) / mpmath.mpf(scale) for half in (-0.5, 0.5)]
+        low, high = (mpmath.erfc(-z / mpmath.sqrt(2)) / 2 for z in scaled)
+        return float(mpmath.log(high - low if y else high))
+
+
+@pytest.mark.parametrize(
+    ("loc", "scale", "y"),
+    [
+        (3.0, 1.0, 40),
+        (40.0, 1.0, 3),
+        (40.0, 1.0, 0),
+        (847.16, 0.0511, 847),
+        (847.16, 0.0511, 848),
+        (5.0, 1e6, 17_000_000),
+        (1e6, 1e6, 999_999),
+        (3558.8, 1338.2, 21985),
+        (-30.0, 0.9, 1),
+        (100.0, 0.5, 99),
+    ],
+)
+def test_log_prob_far_into_both_tails(loc, scale, y):
+    got = Discretized(Normal(*double(loc, scale))).log_prob(torch.tensor(y)).item()
+    assert got == pytest.approx(exact_log_mass(loc, scale, y), rel=1e-13)
+
+
+def test_tails_of_a_normal_below_zero_keep_their_digits():
+    """All mass on 0 but 5e-24 of it."""
+    law = Discretized(Normal(*double(-53.0, 5.3)))
+    k = np.arange(200)
+    survival = stats.norm.sf(k + 0.5, -53.0, 5.3)
+    assert law.survival(0).item() == pytest.approx(survival[0], rel=1e-12)
+    assert law.mean.item() == pytest.approx(survival.sum(), rel=1e-10)
+    assert law.crps(0).item() == pytest.approx((survival**2).sum(), rel=1e-9)
+    assert law.mode.item() == 0.0
+
+
+def test_log_prob_is_finite_where_the_normal_density_has_nothing_left():
+    law = Discretized(Normal(torch.tensor([3.0, -1e5]), torch.tensor([1e-4, 1e-3])))
+    assert torch.isfinite(law.log_prob(torch.tensor([10**7, 10**7]))).all()
+
+
+def test_sheppard():
+    """Clear of 0 rounding keeps the mean and adds 1/12 to the variance."""
+    law = Discretized(Normal(*double(60.3, 4.0)))
+    assert law.mean.item() == pytest.approx(60.3, rel=1e-13)
+    assert law.variance.item() == pytest.approx(16.0 + 1 / 12, rel=1e-11)
+
+
+def test_samples_by_chi_square():
+    law, sums = law_of("across 0"), Sums("across 0")
+    draws = law.sample((20_000,), generator=torch.Generator().manual_seed(3)).int().numpy()
+    counts = np.bincount(draws, minlength=7)
+    seen = np.append(counts[:6], counts[6:].sum())
+    expected = 20_000 * np.append(sums.pmf[:6], sums.pmf[6:].sum())
+    assert stats.chisquare(seen, expected).pvalue > 1e-3
+
+
+def test_shapes_dtypes_and_expand():
+    base = Normal(torch.zeros(4, 1), torch.ones(3))
+    law = Discretized(base)
+    assert law.batch_shape == (4, 3)
+    assert law.mean.dtype == torch.float32
+    assert law.expand((2, 4, 3)).crps(torch.tensor(1)).shape == (2, 4, 3)
+    assert UniformMixture(law).crps(torch.tensor([1, 2, 3, 4])).shape == (4,)
+    half = Discretized(Normal(torch.ones(2, dtype=torch.bfloat16), torch.ones(2, dtype=torch.bfloat16)))
+    assert half.log_prob(torch.tensor(1)).dtype == torch.float32
+
+
+def test_discretized_takes_what_can_be_counts():
+    count = Poisson(3.0)
+    assert discretized(count) is count
+    mixture = UniformMixture(count.expand((2,)))
+    assert discretized(mixture) is mixture
+    nested = discretized(UniformMixture(UniformMixture(Normal(torch.tensor([[1.0, 4.0], [2.0, 9.0]]), 1.0))))
+    flat = discretized(UniformMixture(Normal(torch.tensor([1.0, 4.0, 2.0, 9.0]), 1.0)))
+    y = torch.arange(12)
+    torch.testing.assert_close(nested.cdf(y), flat.cdf(y))
+    torch.testing.assert_close(nested.crps(y), flat.crps(y))
+    for law in (Laplace(0.0, 1.0), UniformMixture(Laplace(torch.zeros(2), 1.0))):
+        with pytest.raises(InputError, match=r"a Normal, a mixture of Normals or a count law, got Laplace"):
+            discretized(law)
+    assert ddpn.discretized is discretized
+
+
+def test_what_it_refuses():
+    with pytest.raises(InputError, match="base must be a Normal, got Laplace"):
+        Discretized(Laplace(0.0, 1.0))
+    with pytest.raises(InputError, match="loc must be finite, got nan"):
+        Discretized(Normal(torch.tensor(math.nan), 1.0, validate_args=False))
+    with pytest.raises(InputError, match="scale must be finite and positive, got 0"):
+        Discretized(Normal(0.0, 0.0, validate_args=False))
+    with pytest.raises(InputError, match="y must hold non-negative integers"):
+        Discretized(Normal(0.0, 1.0)).log_prob(torch.tensor(0.5))
+    with pytest.raises(ConfigError, match="kind must be"):
+        Discretized(Normal(0.0, 1.0)).interval(0.9, kind="shortest")
+
+
+def test_gradients_are_refused():
+    law = Discretized(Normal(torch.tensor(2.0, requires_grad=True), 1.0))
+    for value in (law.log_prob(torch.tensor(1)), law.mean, law.crps(torch.tensor(1))):
+        with pytest.raises(DDPNError, match="no gradient"):
+            value.backward()
