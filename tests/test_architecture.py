@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1] / "src" / "ddpn"
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"errors"}),
     frozenset({"distributions"}),
-    frozenset({"heads", "metrics", "backbones", "data"}),
+    frozenset({"heads", "metrics", "backbones", "data", "features"}),
     frozenset({"model"}),
     frozenset({"training"}),
     frozenset({"estimator", "conformal", "export", "report", "experiments", "serving", "cluster"}),

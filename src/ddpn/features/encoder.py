@@ -1,0 +1,192 @@
+"""FeatureEncoder: any table to a float32 matrix for a network."""
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+
+from ddpn.errors import ConfigError, InputError
+from ddpn.features.categorical import CategoricalColumn
+from ddpn.features.fitting import Encoded, add_bins, add_steps, fit_columns
+from ddpn.features.table import Column, read_table
+
+#: Bins a column where `bins` is None: quantile bins, and steps (a few well chosen ones beat many).
+DEFAULT_BINS = {"standard": 0, "piecewise": 24, "steps": 12}
+#: Rows encoded at a time, so that a block of inputs stays in cache on its way out.
+_BLOCK = 4096
+
+
+class FeatureEncoder(TransformerMixin, BaseEstimator):
+    """Turns a table of numbers, booleans and text into finite float32 inputs.
+
+    A number becomes its standardised value, linear up to `limit` standard deviations and logarithmic beyond (math.inf
+    for never); a missing one becomes the median, with an indicator if training had missing ones. `numeric` adds, to
+    columns of more than two values,
+
+    - "standard": nothing;
+    - "piecewise": piecewise-linear bins between weighted quantiles, 24 unless `bins` says otherwise;
+    - "steps": indicators 1[x > t] at the best cuts of boosted trees fitted to y, 12 unless `bins` says otherwise;
+
+    and with both a one-hot code of integer columns with at most 32 values. A boolean stays 0 or 1. Text becomes one
+    input a level, most frequent first, at most `max_categories`; levels below `min_frequency` (a share of the total
+    weight, or a count if an integer) share one. Unseen levels go there too, or get zeros where there is none.
+
+    Fitting with integer weights equals fitting with repeated rows, bit for bit.
+
+    >>> encoder = FeatureEncoder().fit([[1.0, "a"], [3.0, "b"], [None, "a"]])
+    >>> encoder.get_feature_names_out().tolist()
+    ['x0', 'x0 is missing', 'x1 = a', 'x1 = b']
+    >>> encoder.transform([[3.0, "b"], [None, "c"]]).round(2)
+    array([[ 1.41,  0.  ,  0.  ,  1.  ],
+           [-0.71,  1.  ,  0.  ,  0.  ]], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        *,
+        numeric: str = "standard",
+        bins: int | None = None,
+        min_frequency: float = 5e-4,
+        max_categories: int = 100,
+        limit: float = 10.0,
+    ) -> None:
+        self.numeric = numeric
+        self.bins = bins
+        self.min_frequency = min_frequency
+        self.max_categories = max_categories
+        self.limit = limit
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "FeatureEncoder":
+        """Learn every column's encoding; y is looked at by "steps" only."""
+        bins = self._checked_bins()
+        table = read_table(self, X, reset=True)
+        rows = len(table[0].values)
+        weights = _checked_weights(sample_weight, rows)
+        target = _checked_target(y, rows) if self.numeric == "steps" else None
+        if not weights.all():
+            used = weights > 0.0
+            table = [column._replace(values=column.values[used]) for column in table]
+            target = None if target is None else target[used]
+            weights = weights[used]
+        self.kinds_ = [column.kind for column in table]
+        self.columns_ = self._fitted(table, target, weights, bins)
+        return self
+
+    def _fitted(self, table: list[Column], y: np.ndarray | None, weights: np.ndarray, bins: int) -> list[Encoded]:
+        min_weight = float(self.min_frequency)
+        if not isinstance(self.min_frequency, Integral):
+            min_weight *= weights.sum()
+        columns, numbers = fit_columns(table, weights, min_weight, self.max_categories)
+        if self.numeric == "piecewise":
+            return add_bins(columns, numbers, bins)
+        return columns if y is None else add_steps(columns, numbers, table, y, weights, bins)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """The inputs of every row: finite, float32, C-contiguous."""
+        check_is_fitted(self)
+        table = [
+            _as_fitted(column, kind) for column, kind in zip(read_table(self, X, reset=False), self.kinds_, strict=True)
+        ]
+        rows = len(table[0].values)
+        ends = np.cumsum([column.width for column in self.columns_])
+        out = np.empty((rows, ends[-1]), dtype=np.float32)
+        for top in range(0, rows, _BLOCK):
+            block = out[top : top + _BLOCK]
+            for (_, _, values, levels), column, end in zip(table, self.columns_, ends, strict=True):
+                inputs, part = block[:, end - column.width : end], values[top : top + _BLOCK]
+                if isinstance(column, CategoricalColumn):
+                    column.write(part, levels, inputs)
+                else:
+                    column.write(part.astype(np.float64), inputs, self.limit)
+        return out
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """The name of every input, such as "age", "age > 64.5" or "ward = B"."""
+        check_is_fitted(self)
+        names = _check_feature_names_in(self, input_features)
+        listed = [out for name, column in zip(names, self.columns_, strict=True) for out in column.names(name)]
+        return np.array(listed, dtype=object)
+
+    def _checked_bins(self) -> int:
+        if self.numeric not in DEFAULT_BINS:
+            listed = ", ".join(f'"{name}"' for name in DEFAULT_BINS)
+            raise ConfigError(f"numeric must be one of {listed}, got {self.numeric!r}. Choose one of these.")
+        if self.bins is not None and not (isinstance(self.bins, Integral) and self.bins >= 1):
+            raise ConfigError(f"bins must be a positive integer or None, got {self.bins!r}. Use None for the default.")
+        if not (isinstance(self.min_frequency, Real) and self.min_frequency >= 0):
+            got = f"got {self.min_frequency!r}. Give a share of all rows such as 0.001, or a count such as 10"
+            raise ConfigError(f"min_frequency must be a number of at least 0, {got}.")
+        if not (isinstance(self.max_categories, Integral) and self.max_categories >= 1):
+            got = f"got {self.max_categories!r}. Use a large one to keep every level"
+            raise ConfigError(f"max_categories must be a positive integer, {got}.")
+        if not (isinstance(self.limit, Real) and self.limit > 0):
+            raise ConfigError(f"limit must be a positive number, got {self.limit!r}. Use math.inf for no limit.")
+        return DEFAULT_BINS[self.numeric] if self.bins is None else int(self.bins)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
+        tags.target_tags.required = self.numeric == "steps"
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+
+def _as_fitted(column: Column, kind: str) -> Column:
+    """The column as the kind it had in fit, where that can be done without guessing."""
+    name, found, values, _ = column
+    if found == kind or (found, kind) == ("flag", "number"):
+        return column
+    if (found, kind) == ("number", "flag"):
+        wrong = np.flatnonzero(~np.isnan(values) & (values != 0) & (values != 1))
+        if len(wrong) == 0:
+            return column
+        raise InputError(
+            f"column '{name}' must hold booleans as in fit, got {values[wrong[0]]:g} at row {wrong[0]}. "
+            "Give True, False, 1 or 0."
+        )
+    missing = values == -1 if found == "category" else np.isnan(values)
+    if missing.all():  # a column with no value has no kind
+        return Column(name, kind, np.full(len(values), -1 if kind == "category" else np.nan))
+    words = {"number": "numbers", "flag": "booleans", "category": "text"}
+    raise InputError(f"column '{name}' must hold {words[kind]} as in fit, got {words[found]}. Convert it as for fit.")
+
+
+def _checked_weights(sample_weight: Any, rows: int) -> np.ndarray:
+    """Weights as float64 of shape (rows,), not negative, not all zero."""
+    if sample_weight is None:
+        return np.ones(rows)
+    weights = np.asarray(sample_weight, dtype=np.float64)
+    if weights.shape != (rows,):
+        raise InputError(
+            f"sample_weight must have shape ({rows},), got {weights.shape}. Give one weight for each row of X."
+        )
+    bad = np.flatnonzero(~((weights >= 0.0) & (weights < np.inf)))
+    if len(bad):
+        got = f"got {weights[bad[0]]:g} at row {bad[0]}"
+        raise InputError(f"sample_weight must be finite and not negative, {got}. Use 0 to leave a row out.")
+    if not weights.any():
+        raise InputError("sample_weight must be positive for some row, got zero weights only. Use None for equal ones.")
+    return weights
+
+
+def _checked_target(y: Any, rows: int) -> np.ndarray:
+    """y as float64 of shape (rows,), finite."""
+    if y is None:
+        # The middle part is the sentence scikit-learn's checks look for.
+        raise InputError(
+            'y must be given with numeric="steps": FeatureEncoder requires y to be passed, but the target y is None. '
+            'Pass y, or use numeric="piecewise".'
+        )
+    target = np.asarray(y, dtype=np.float64)
+    if target.shape == (rows, 1):
+        target = target[:, 0]
+    if target.shape != (rows,):
+        raise InputError(f"y must have shape ({rows},), got {target.shape}. Give one target for each row of X.")
+    bad = np.flatnonzero(~np.isfinite(target))
+    if len(bad):
+        raise InputError(f"y must be finite, got {target[bad[0]]} at row {bad[0]}. Drop or mend such rows.")
+    return target

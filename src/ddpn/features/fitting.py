@@ -1,0 +1,78 @@
+"""From the columns of a training table to the encoding of each."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from ddpn.features.categorical import CategoricalColumn, fit_category
+from ddpn.features.numeric import NumericColumn, bin_edges, every_step, fit_flag, fit_number, integer_codes
+from ddpn.features.splits import MAX_THRESHOLDS, best_cuts, candidates
+from ddpn.features.table import Column
+from ddpn.features.weighted import Distinct
+
+Encoded = NumericColumn | CategoricalColumn
+
+
+def fit_columns(
+    table: list[Column], weights: np.ndarray, min_weight: float, max_levels: int
+) -> tuple[list[Encoded], dict[int, Distinct]]:
+    """Each column's plain encoding, and by position the different values of those that hold numbers."""
+    columns: list[Encoded] = []
+    numbers: dict[int, Distinct] = {}
+    for j, (_, kind, x, levels) in enumerate(table):
+        if kind == "category":
+            columns.append(fit_category(x, levels, weights, min_weight, max_levels))
+        elif kind == "flag":
+            columns.append(fit_flag(x, weights))
+        else:
+            column, numbers[j] = fit_number(x.astype(np.float64), weights)
+            columns.append(column)
+    return columns, numbers
+
+
+def add_bins(columns: list[Encoded], numbers: dict[int, Distinct], bins: int) -> list[Encoded]:
+    """With quantile bins and integer codes on every column of numbers."""
+    added = {j: (bin_edges(column, bins), np.empty(0)) for j, column in numbers.items()}
+    return _extended(columns, numbers, added)
+
+
+def add_steps(
+    columns: list[Encoded],
+    numbers: dict[int, Distinct],
+    table: list[Column],
+    y: np.ndarray,
+    weights: np.ndarray,
+    count: int,
+) -> list[Encoded]:
+    """With the best `count` steps, all where there are few values, and integer codes on every column of numbers."""
+    thresholds = {j: candidates(column) for j, column in numbers.items()}
+    codes = np.empty((len(y), len(table)), dtype=np.uint8)
+    for j, (column, fitted) in enumerate(zip(table, columns, strict=True)):
+        codes[:, j] = _tree_codes(column, fitted, thresholds.get(j))
+    cuts = best_cuts(codes, y, weights, count)
+    added = {}
+    for j, number in numbers.items():
+        few = len(number.values) <= count + 1
+        added[j] = (np.empty(0), every_step(number) if few else thresholds[j][cuts[j]])
+    return _extended(columns, numbers, added)
+
+
+def _tree_codes(column: Column, fitted: Encoded, thresholds: np.ndarray | None) -> np.ndarray:
+    """What the trees see: the interval between thresholds, a flag, or a level's rank by frequency."""
+    if isinstance(fitted, CategoricalColumn):
+        rank = {level: j for j, level in enumerate(fitted.levels)}
+        ranks = [*(rank.get(level, len(rank)) for level in column.levels), len(rank) + 1]
+        return np.minimum(ranks, MAX_THRESHOLDS)[column.values]
+    x = np.where(np.isnan(column.values), fitted.fill, column.values)
+    return x if thresholds is None else np.searchsorted(thresholds, x)
+
+
+def _extended(
+    columns: list[Encoded], numbers: dict[int, Distinct], added: dict[int, tuple[np.ndarray, np.ndarray]]
+) -> list[Encoded]:
+    extended = list(columns)
+    for j, (edges, steps) in added.items():
+        column = extended[j]
+        assert isinstance(column, NumericColumn)
+        extended[j] = replace(column, edges=edges, steps=steps, codes=integer_codes(numbers[j]))
+    return extended

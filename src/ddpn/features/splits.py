@@ -1,0 +1,66 @@
+"""Where a quick boosted-tree fit cuts each column: thresholds the target is known to follow."""
+
+import numpy as np
+from sklearn.ensemble import HistGradientBoostingRegressor
+
+from ddpn.features.weighted import Distinct, midpoints, quantiles
+
+#: Thresholds tried a column: with the value above the last one, as many codes as the trees have bins.
+MAX_THRESHOLDS = 254
+#: Different rows the trees look at; more do not move the best cuts of a column.
+MAX_ROWS = 100_000
+_ROUNDS, _RATE, _LEAVES, _ROWS_A_LEAF = 60, 0.15, 16, 20
+
+
+def candidates(column: Distinct) -> np.ndarray:
+    """Thresholds between all neighbouring values, or between those next to a quantile where there are many."""
+    thresholds = midpoints(column.values)
+    if len(thresholds) <= MAX_THRESHOLDS:
+        return thresholds
+    levels = np.linspace(0.0, 1.0, MAX_THRESHOLDS + 2)[1:-1]
+    below = np.searchsorted(column.values, quantiles(column, levels))
+    return thresholds[np.unique(np.minimum(below, len(thresholds) - 1))]
+
+
+def best_cuts(codes: np.ndarray, y: np.ndarray, weights: np.ndarray, count: int) -> list[np.ndarray]:
+    """For each column of `codes` (uint8) the `count` cuts of highest total gain, ascending; c cuts off codes above c.
+
+    Poisson deviance decides where y can be a count, squared error elsewhere.
+    """
+    codes, y, weights = distinct_rows(codes, y, weights)
+    gains = np.zeros((codes.shape[1], 256))
+    if y.min() < y.max():
+        for nodes in _trees(codes, y, weights):
+            inner = nodes[nodes["is_leaf"] == 0]
+            np.add.at(gains, (inner["feature_idx"], inner["num_threshold"].astype(int)), inner["gain"])
+    best = np.argsort(-gains, axis=1, kind="stable")[:, :count]
+    return [np.sort(cuts[gain[cuts] > 0.0]) for cuts, gain in zip(best, gains, strict=True)]
+
+
+def distinct_rows(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Different rows in one order, with summed weights of mean 1.
+
+    Trees break ties by rounding, hence by the order of rows; this makes a row of weight 3 the same as three rows.
+    """
+    y = y.astype(np.float64) + 0.0  # no -0.0: rows are compared byte by byte
+    row_bytes = np.hstack([codes, np.ascontiguousarray(y)[:, None].view(np.uint8)])
+    keys = np.ascontiguousarray(row_bytes).view(np.dtype((np.void, row_bytes.shape[1]))).ravel()
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    totals = np.bincount(inverse.ravel(), weights)
+    kept = slice(None, None, -(-len(first) // MAX_ROWS))
+    rows, totals = first[kept], totals[kept]
+    return codes[rows], y[rows], totals * (len(totals) / totals.sum())
+
+
+def _trees(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> list[np.ndarray]:
+    model = HistGradientBoostingRegressor(
+        loss="poisson" if y.min() >= 0 else "squared_error",
+        learning_rate=_RATE,
+        max_iter=_ROUNDS,
+        max_leaf_nodes=_LEAVES,
+        min_samples_leaf=max(1, min(_ROWS_A_LEAF, len(y) // 20)),
+        early_stopping=False,
+        random_state=0,
+    ).fit(codes.astype(np.float32), y, sample_weight=weights)
+    # The nodes are not public; tests/features/test_splits.py fails if they move.
+    return [tree.nodes for (tree,) in model._predictors]

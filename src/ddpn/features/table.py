@@ -1,0 +1,192 @@
+"""Any table, read into columns of three kinds: numbers, flags (booleans) and categories (text).
+
+Frames of pandas, polars and pyarrow come through narwhals, which none of the three needs to be installed for. Arrays of
+numbers are checked by scikit-learn, so that its messages and its `n_features_in_` are those of any of its estimators.
+"""
+
+from collections.abc import Sequence
+from datetime import date, time, timedelta
+from typing import Any, NamedTuple
+
+import narwhals as nw
+import numpy as np
+from scipy import sparse
+from sklearn.utils.validation import validate_data
+
+from ddpn.errors import InputError
+
+#: Cells of a sparse matrix that are still spread out: 2 GiB in float64.
+MAX_DENSE_CELLS = 2**28
+_TEXT = (nw.String, nw.Categorical, nw.Enum)
+_DATES = (date, time, timedelta, np.datetime64, np.timedelta64)
+_DERIVE = "Derive numbers from it, such as the month, the weekday or the days since a start."
+
+
+class Column(NamedTuple):
+    """One column: float64 values with NaN where missing; for categories codes into `levels`, -1 where missing."""
+
+    name: str
+    kind: str  # "number", "flag" or "category"
+    values: np.ndarray
+    levels: tuple[str, ...] = ()
+
+
+def read_table(estimator: Any, X: Any, *, reset: bool) -> list[Column]:
+    """The columns of X in the order of fit; sets (`reset`) or checks the estimator's feature names and number."""
+    frame = _frame_of(X)
+    if frame is not None:
+        return _read_frame(estimator, frame, reset)
+    if sparse.issparse(X):
+        return _read_numbers(estimator, X, reset)
+    plain = _plain(X)
+    if plain.dtype.kind in "bOUS":
+        cells = validate_data(estimator, plain, dtype=None, ensure_all_finite=False, reset=reset)
+        return [_read_column(name, cells[:, j]) for j, name in enumerate(_names(estimator))]
+    if plain.dtype.kind in "mMV":
+        raise InputError(f"X must hold numbers, booleans or text, got dtype {plain.dtype}. {_DERIVE}")
+    return _read_numbers(estimator, X, reset)
+
+
+def _plain(X: Any) -> np.ndarray:
+    """X as numpy has it, except that a list of mixed rows keeps its numbers as numbers."""
+    plain = np.asarray(X)
+    if isinstance(X, Sequence) and plain.dtype.kind in "US":
+        plain = np.asarray(X, dtype=object)
+    return plain
+
+
+def _names(estimator: Any) -> list[str]:
+    """The names of fit, or x0, x1, ... as scikit-learn has them."""
+    named = getattr(estimator, "feature_names_in_", None)
+    return [f"x{j}" for j in range(estimator.n_features_in_)] if named is None else list(named)
+
+
+def _read_numbers(estimator: Any, X: Any, reset: bool) -> list[Column]:
+    numbers = validate_data(
+        estimator, X, accept_sparse="csc", dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", reset=reset
+    )
+    if sparse.issparse(numbers):
+        rows, columns = numbers.shape
+        if rows * columns > MAX_DENSE_CELLS:
+            raise InputError(
+                f"a sparse X must have at most {MAX_DENSE_CELLS} cells, zeros included, got shape {rows} x {columns}. "
+                "Reduce its columns first, for example by TruncatedSVD, or predict in parts."
+            )
+        numbers = numbers.toarray(order="F")
+    return [Column(name, "number", numbers[:, j]) for j, name in enumerate(_names(estimator))]
+
+
+def _frame_of(X: Any) -> nw.DataFrame[Any] | None:
+    try:
+        frame = nw.from_native(X, pass_through=True)
+    except nw.exceptions.DuplicateError:
+        names = list(X.columns)
+        twice = _listed(sorted({str(name) for name in names if names.count(name) > 1}))
+        raise InputError(f"X must have each column name once, got {twice} more than once. Rename them.") from None
+    if isinstance(frame, nw.LazyFrame):
+        raise InputError("X must be a frame that holds its rows, got a lazy one. Call collect() on it.")
+    return frame if isinstance(frame, nw.DataFrame) else None
+
+
+def _read_frame(estimator: Any, frame: nw.DataFrame[Any], reset: bool) -> list[Column]:
+    if not reset and hasattr(estimator, "feature_names_in_") and all(isinstance(name, str) for name in frame.columns):
+        frame = _in_order(frame, list(estimator.feature_names_in_))
+    validate_data(estimator, frame.to_native(), reset=reset, skip_check_array=True)
+    if 0 in frame.shape:
+        raise InputError(f"X must have at least one row and one column, got shape {frame.shape}. Give some data.")
+    names = _names(estimator)
+    return [_read_series(name, series) for name, series in zip(names, frame.iter_columns(), strict=True)]
+
+
+def _in_order(frame: nw.DataFrame[Any], names: list[str]) -> nw.DataFrame[Any]:
+    missing = [name for name in names if name not in frame.columns]
+    extra = [name for name in frame.columns if name not in names]
+    if missing or extra:
+        found = [f"{what} {_listed(those)}" for what, those in (("no", missing), ("also", extra)) if those]
+        raise InputError(f"X must have the columns of fit, got {' and '.join(found)}. Add or drop columns to match.")
+    return frame if frame.columns == names else frame.select(names)
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:8])
+    return shown if len(names) <= 8 else f"{shown} and {len(names) - 8} more"
+
+
+def _read_series(name: str, series: nw.Series[Any]) -> Column:
+    dtype = series.dtype
+    if dtype.is_temporal():
+        raise _not_a_feature(name, f"dates or times ({dtype})", _DERIVE)
+    if dtype.is_nested() or dtype == nw.Binary:
+        raise _not_a_feature(name, str(dtype), "Unnest it into columns of their own.")
+    if dtype.is_numeric() or dtype == nw.Boolean:
+        values = np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
+        return Column(name, "flag", values) if dtype == nw.Boolean else _number(name, values)
+    if dtype in _TEXT:
+        return _factorized(name, series)
+    return _read_column(name, np.asarray(series.to_native()))
+
+
+def _factorized(name: str, series: nw.Series[Any]) -> Column:
+    """Text to codes by the frame's own library: a Python loop over 1M rows would take its time."""
+    present = series.drop_nulls()
+    levels = present.unique().to_list()
+    codes = np.full(len(series), -1)
+    if levels:
+        found = present.replace_strict(levels, list(range(len(levels))), return_dtype=nw.Int64)
+        codes[~np.asarray(series.is_null().to_numpy(), dtype=bool)] = found.to_numpy()
+    return Column(name, "category", codes, tuple(str(level) for level in levels))
+
+
+def _read_column(name: str, cells: np.ndarray) -> Column:
+    """A column of a numpy array by its dtype, and by what is in it where that says nothing."""
+    if cells.dtype.kind == "b":
+        return Column(name, "flag", cells.astype(np.float64))
+    if cells.dtype.kind == "S":
+        cells = np.char.decode(cells, errors="replace")
+    if cells.dtype.kind == "U":
+        levels, codes = np.unique(cells, return_inverse=True)
+        return Column(name, "category", codes, tuple(levels.tolist()))
+    if cells.dtype.kind != "O":
+        return _number(name, cells.astype(np.float64))
+    return _read_objects(name, cells)
+
+
+def _read_objects(name: str, cells: np.ndarray) -> Column:
+    missing = _missing(cells)
+    present = cells[~missing]
+    kinds = set(map(type, present.tolist()))
+    if any(issubclass(kind, str) for kind in kinds):
+        index: dict[str, int] = {}
+        codes = np.full(len(cells), -1)
+        codes[~missing] = [index.setdefault(str(value), len(index)) for value in present.tolist()]
+        return Column(name, "category", codes, tuple(index))
+    if any(issubclass(kind, _DATES) for kind in kinds):
+        raise _not_a_feature(name, "dates or times", _DERIVE)
+    values = np.full(len(cells), np.nan)
+    values[~missing] = present.astype(np.float64)
+    if kinds and kinds <= {bool, np.bool_}:
+        return Column(name, "flag", values)
+    return _number(name, values)
+
+
+def _missing(cells: np.ndarray) -> np.ndarray:
+    """None, NaN, pandas' NA and NaT: the last two by name, as pandas may not be installed."""
+    absent = {"NoneType", "NAType", "NaTType"}
+    is_absent = {kind: kind.__name__ in absent for kind in set(map(type, cells.tolist()))}
+    return np.array(
+        [is_absent[type(cell)] or (isinstance(cell, float) and cell != cell) for cell in cells.tolist()], dtype=bool
+    )
+
+
+def _number(name: str, values: np.ndarray) -> Column:
+    infinite = np.flatnonzero(np.isinf(values))
+    if len(infinite):
+        raise InputError(
+            f"X must hold finite numbers or missing values, got {values[infinite[0]]} in column '{name}' at row "
+            f"{infinite[0]}. Replace infinity by a large number or by a missing value."
+        )
+    return Column(name, "number", values)
+
+
+def _not_a_feature(name: str, found: str, remedy: str) -> InputError:
+    return InputError(f"X must hold numbers, booleans or text, got {found} in column '{name}'. {remedy}")

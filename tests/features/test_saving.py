@@ -1,0 +1,104 @@
+"""Saved encoders: the same after a round trip, refused when tampered with."""
+
+import hashlib
+import zipfile
+
+import numpy as np
+import pandas as pd
+import pytest
+import skops.io
+from sklearn.linear_model import Ridge
+
+from ddpn.errors import InputError
+from ddpn.features import FeatureEncoder, dump, encoder_bytes, encoder_from_bytes, load
+from ddpn.features.saving import _MARK, TRUSTED
+
+
+@pytest.fixture(params=["standard", "piecewise", "steps"])
+def frame_and_encoder(request) -> tuple[pd.DataFrame, FeatureEncoder]:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(
+        {
+            "age": rng.normal(50, 9, 200),
+            "hour": rng.integers(0, 24, 200),
+            "flag": rng.random(200) < 0.3,
+            "ward": rng.choice(["A", "B", None], 200),
+            "same": 1.0,
+        }
+    )
+    X.loc[3, "age"] = None
+    return X, FeatureEncoder(numeric=request.param).fit(X, rng.poisson(X["hour"]))
+
+
+@pytest.fixture
+def path(tmp_path, frame_and_encoder):
+    dump(frame_and_encoder[1], tmp_path / "features.skops")
+    return tmp_path / "features.skops"
+
+
+def test_a_round_trip_changes_nothing(frame_and_encoder, path):
+    X, encoder = frame_and_encoder
+    again = load(path)
+    assert again.get_params() == encoder.get_params()
+    assert again.transform(X).tobytes() == encoder.transform(X).tobytes()
+    assert again.get_feature_names_out().tolist() == encoder.get_feature_names_out().tolist()
+    assert again.feature_names_in_.tolist() == list(X.columns)
+    assert [file.name for file in path.parent.iterdir()] == ["features.skops"]
+
+
+def test_the_file_is_an_archive_without_pickles_that_needs_our_own_types_only(path):
+    assert set(skops.io.get_untrusted_types(file=path)) <= set(TRUSTED)
+    for name in zipfile.ZipFile(path).namelist():
+        assert name.endswith((".npy", ".json"))
+    for name in (name for name in zipfile.ZipFile(path).namelist() if name.endswith(".npy")):
+        with zipfile.ZipFile(path).open(name) as file:
+            np.load(file, allow_pickle=False)
+
+
+@pytest.mark.parametrize("kept", [0, 10, 60, 90, 2000, -1])
+def test_a_truncated_file_is_refused(path, kept):
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(InputError, match=r"features.skops must be"):
+        load(path)
+
+
+@pytest.mark.parametrize("place", [3, 20, 100, 1000, -30, -1])
+def test_an_altered_file_is_refused(path, place):
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"features.skops must be"):
+        load(path)
+
+
+def sealed(archive: bytes) -> bytes:
+    return _MARK + hashlib.sha256(archive).hexdigest().encode() + b"\n" + archive
+
+
+def test_a_stranger_in_the_archive_is_refused(frame_and_encoder):
+    _, encoder = frame_and_encoder
+    encoder.limit = Reversed()
+    with pytest.raises(InputError, match="Reversed"):
+        encoder_from_bytes(encoder_bytes(encoder))
+
+
+class Reversed:
+    """A type that nobody has vouched for."""
+
+
+@pytest.mark.parametrize(
+    ("archive", "message"),
+    [(b"no archive", "File is not a zip file"), (skops.io.dumps(Ridge()), "must hold a FeatureEncoder, got Ridge")],
+)
+def test_another_content_with_a_right_checksum_is_refused(archive, message):
+    with pytest.raises(InputError, match=message):
+        encoder_from_bytes(sealed(archive))
+
+
+def test_a_failed_save_leaves_the_old_file(path, frame_and_encoder, monkeypatch):
+    before = path.read_bytes()
+    monkeypatch.setattr(skops.io, "dumps", lambda encoder: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        dump(frame_and_encoder[1], path)
+    assert path.read_bytes() == before
+    assert len(list(path.parent.iterdir())) == 1
