@@ -41,6 +41,10 @@ class Linear(nn.Module):
                     values = torch.rand(parameter.shape[1:], generator=stream)
                     parameter[member] = (2.0 * values - 1.0) * bound
 
+    def extra_repr(self) -> str:
+        members, n_in, n_out = self.weight.shape
+        return f"{n_in}, {n_out}, members={members}"
+
     def forward(self, x: Tensor) -> Tensor:
         members = len(self.weight)
         rows = x.unsqueeze(0).expand(members, -1, -1) if x.dim() == 2 else x.transpose(0, 1)

@@ -36,19 +36,25 @@ class MLP(nn.Module):
         super().__init__()
         if activation not in ACTIVATIONS:
             raise ConfigError(f'activation must be one of {", ".join(ACTIVATIONS)}, got "{activation}". Choose one.')
+        if not hidden or min(hidden) < 1:
+            raise ConfigError(f"hidden must hold widths of at least 1, got {tuple(hidden)}. Use Identity for none.")
         widths = [n_in, *hidden]
         self.layers = nn.ModuleList(Linear(a, b, members) for a, b in pairwise(widths))
         self.output_dim = widths[-1]
-        self.activation = ACTIVATIONS[activation]
+        self.activation = activation
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
         """Fresh weights, one stream a member."""
         for layer in self.layers:
             cast(Linear, layer).reset(streams)
 
+    def extra_repr(self) -> str:
+        return f"activation={self.activation}"
+
     def forward(self, x: Tensor) -> Tensor:
+        activation = ACTIVATIONS[self.activation]
         for layer in self.layers:
-            x = self.activation(layer(x))
+            x = activation(layer(x))
         return x
 
 

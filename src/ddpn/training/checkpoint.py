@@ -2,9 +2,10 @@
 
 import json
 import os
-import tempfile
+import zlib
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -17,39 +18,51 @@ from ddpn.errors import InputError
 def write_bytes(path: Path, content: bytes) -> None:
     """All of `content` under `path`, or nothing: a full disk leaves the old file as it was."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{uuid4().hex}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with open(temporary, "xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
 def write(path: Path, tensors: dict[str, Tensor], info: dict[str, Any]) -> None:
     """Tensors, and what JSON can say about them."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write_bytes(path, save(plain, metadata={"info": json.dumps(info)}))
+    described = json.dumps(info)
+    write_bytes(path, save(plain, metadata={"info": described, "checksum": _checksum(described, plain)}))
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """What `write` wrote. No code in the file is run; a damaged one is refused."""
     try:
         with safe_open(path, framework="pt") as file:
-            info = json.loads((file.metadata() or {})["info"])
-            return {name: file.get_tensor(name).clone() for name in file.keys()}, info  # noqa: SIM118
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        if metadata["checksum"] != _checksum(metadata["info"], tensors):
+            raise SafetensorError("its checksum does not match")
+        return tensors, json.loads(metadata["info"])
     except FileNotFoundError:
         raise InputError(f"path must name a file, got {path}, which is not there. Check the spelling.") from None
-    except (SafetensorError, KeyError, json.JSONDecodeError, OSError) as error:
+    except KeyError:
+        raise InputError(f"{path} must be written by ddpn, got a foreign file. Name another one.") from None
+    except (SafetensorError, OSError) as error:
         raise InputError(
-            f"{path} must be a whole file written by ddpn, got a damaged or foreign one ({error}). "
-            "Restore it or delete it."
+            f"{path} must be a whole file, got a damaged one ({error}). Restore it or delete it."
         ) from None
 
 
-def generator_states(streams: list[torch.Generator]) -> Tensor:
-    """Shape: (M, bytes)."""
-    return torch.stack([stream.get_state() for stream in streams])
+def fingerprint(tensor: Tensor, start: int = 0) -> int:
+    """A number that another tensor is unlikely to have."""
+    return zlib.crc32(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data, start)
+
+
+def _checksum(described: str, tensors: dict[str, Tensor]) -> str:
+    total = zlib.crc32(described.encode())
+    for name in sorted(tensors):
+        total = fingerprint(tensors[name], total)
+    return str(total)

@@ -47,7 +47,7 @@ class TrainingConfig:
         for name, choices in (("schedule", ("cosine", "constant")), ("score", ("nll", "crps"))):
             _check(self, name, lambda v, choices=choices: v in choices, f"be one of {', '.join(choices)}")
         _check(self, "precision", lambda v: v in ("float32", "bf16"), "be float32 or bf16")
-        _check(self, "seeds", lambda v: len(v) >= 1, "hold one number a member")
+        _check(self, "seeds", _are_seeds, "be a tuple with one whole number a member")
 
     @property
     def members(self) -> int:
@@ -67,7 +67,8 @@ class TrainingConfig:
             raise ConfigError(
                 f"settings must be among {', '.join(valid)}, got {', '.join(unknown)}. Rename or drop it."
             )
-        return cls(**values | ({"seeds": tuple(values["seeds"])} if "seeds" in values else {}))
+        given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
+        return cls(**given)
 
     def lr_at(self, step: int, steps: int) -> float:
         """The learning rate of a step, counted from 0, of `steps` in all."""
@@ -77,6 +78,10 @@ class TrainingConfig:
         if self.schedule == "constant":
             return self.lr
         return self.lr * 0.5 * (1.0 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
+
+
+def _are_seeds(value: Any) -> bool:
+    return isinstance(value, tuple) and bool(value) and all(type(seed) is int for seed in value)
 
 
 def _check(config: TrainingConfig, name: str, holds: Any, condition: str) -> None:

@@ -20,11 +20,11 @@ class History:
         return sum(record["seconds"] for record in self.epochs)
 
     def as_dict(self) -> dict[str, Any]:
-        """For a manifest."""
+        """A copy, for a manifest."""
         return {
-            "epochs": self.epochs,
-            "best_epoch": self.best_epoch,
-            "best_score": self.best_score,
-            "rollbacks": self.rollbacks,
+            "epochs": list(self.epochs),
+            "best_epoch": list(self.best_epoch),
+            "best_score": list(self.best_score),
+            "rollbacks": list(self.rollbacks),
             "stopped": self.stopped,
         }

@@ -1,7 +1,7 @@
 """Where batches come from: tensors in memory, or any torch Dataset."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -9,9 +9,14 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from ddpn.errors import InputError
 
+#: Rows looked at together where nothing is learned from them.
+_IN_ORDER = 8192
+
 
 class Rows(NamedTuple):
     """Inputs, counts, and where given a weight and an exposure a row.
+
+    A weight multiplies its row's loss, so weights should have mean 1: else they change what `lr` and `clip` mean.
 
     Shape: x (N, ...), the others (N,); in a batch with each member's own rows (B, M, ...) and (B, M).
     """
@@ -37,6 +42,11 @@ class Rows(NamedTuple):
         """One after the other, `size` rows at a time."""
         for first in range(0, len(self), size):
             yield self._each(lambda t, part=slice(first, first + size): t[part])  # type: ignore[misc]
+
+    def shared(self) -> "Rows":
+        """The same rows for every member. Shape: x as it is, the others (N, 1)."""
+        y, weight, exposure = (None if t is None else t.unsqueeze(1) for t in self[1:])
+        return Rows(self.x, cast(Tensor, y), weight, exposure)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> "Rows":
         weight, exposure = (None if t is None else change(t) for t in (self.weight, self.exposure))
@@ -65,6 +75,7 @@ class MemoryBatches:
     """
 
     def __init__(self, rows: Rows, batch_size: int, share: Share = Share()) -> None:  # noqa: B008
+        _check_lengths(rows)
         self.rows, self.share = rows, share
         self.n, self.batch = len(rows), min(batch_size, len(rows))
         # What is left over after whole batches waits for another epoch: orders are drawn anew each time.
@@ -79,6 +90,10 @@ class MemoryBatches:
         orders = self.orders(streams).to(self.rows.y.device)
         for index in orders.split(self.batch, dim=1):
             yield self.rows.pick(index[:, self.share.rank :: self.share.world])
+
+    def in_order(self) -> Iterator[Rows]:
+        """Every row once, the same for all members."""
+        return (part.shared() for part in self.rows.parts(_IN_ORDER))
 
 
 class DatasetBatches:
@@ -97,8 +112,7 @@ class DatasetBatches:
     ) -> None:
         self.dataset, self.device, self.workers, self.share = dataset, device, workers, share
         self.n = len(dataset)  # type: ignore[arg-type]
-        if self.n == 0:
-            raise InputError("the data set must hold at least one row, got 0. Give it rows.")
+        _check_any(self.n)
         self.batch = min(batch_size, self.n)
         self.steps = self.n // self.batch
 
@@ -119,11 +133,24 @@ class DatasetBatches:
             batch = loaded.to(self.device)
             yield batch.pick(torch.arange(len(batch), device=self.device).view(members, -1))
 
-    def in_order(self, size: int) -> Iterator[Rows]:
-        """Every item once, for validation and prediction."""
-        loader: DataLoader = DataLoader(self.dataset, size, num_workers=self.workers, collate_fn=_as_rows)
+    def in_order(self) -> Iterator[Rows]:
+        """Every item once, the same for all members."""
+        loader: DataLoader = DataLoader(self.dataset, _IN_ORDER, num_workers=self.workers, collate_fn=_as_rows)
         for loaded in loader:
-            yield loaded.to(self.device)
+            yield loaded.to(self.device).shared()
+
+
+def _check_any(rows: int) -> None:
+    if rows == 0:
+        raise InputError("data must hold at least one row, got 0. Give rows to train and to validate on.")
+
+
+def _check_lengths(rows: Rows) -> None:
+    _check_any(len(rows))
+    lengths = {name: len(t) for name, t in zip(Rows._fields, rows, strict=True) if t is not None}
+    if len(set(lengths.values())) > 1:
+        listed = ", ".join(f"{name} of {length}" for name, length in lengths.items())
+        raise InputError(f"x, y, weight and exposure must have as many rows each, got {listed}. Align them.")
 
 
 def _as_rows(items: list[Any]) -> Rows:

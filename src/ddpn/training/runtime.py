@@ -42,11 +42,6 @@ class Runtime:
         if self._accelerator is not None:
             values.copy_(self._accelerator.reduce(values, reduction="sum"))
 
-    def wait(self) -> None:
-        """Until every process is here."""
-        if self._accelerator is not None:
-            self._accelerator.wait_for_everyone()
-
 
 def _accelerator(device: torch.device | str, precision: str) -> Any:
     try:

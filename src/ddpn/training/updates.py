@@ -10,7 +10,8 @@ from ddpn.training.flat import Flat
 class Updates:
     """AdamW on one flat tensor (decoupled decay on weights, none on biases), with an exponential average of the result.
 
-    A member whose gradient is not finite is left as it is, and `healthy` (M,) says so.
+    `healthy` (M,) says whose loss and gradient were finite in the last step. The others learn nothing from it, and on
+    a CPU, where they are mended at once, their weights stay where they failed.
     """
 
     def __init__(self, flat: Flat, config: TrainingConfig) -> None:
@@ -42,14 +43,24 @@ class Updates:
         named |= {name: self._state[name] for name in ("exp_avg", "exp_avg_sq")} | {"adam_step": self._state["step"]}
         return named | ({"average": self.average} if self.config.ema else {})
 
-    def member_tensors(self) -> list[Tensor]:
-        """Those of `tensors` that have the member axis first."""
-        return [t for t in self.tensors().values() if t.dim() == 2]
-
     @torch.no_grad()
-    def apply(self) -> None:
-        """Use the gradient in `flat.grad`."""
-        self._clip()
+    def apply(self, loss: Tensor) -> None:
+        """Use the gradient in `flat.grad`, which is that of `loss` (M,)."""
+        norms = self.flat.norms()
+        self.healthy = torch.isfinite(norms) & torch.isfinite(loss)
+        if not self._on_host:
+            self._clip_healthy(norms)
+            self._move()
+        elif self.healthy.all():
+            self._clip(norms)
+            self._move()
+        else:
+            before = self.flat.values.clone()
+            self._clip_healthy(norms)
+            self._move()
+            self.flat.values[~self.healthy] = before[~self.healthy]
+
+    def _move(self) -> None:
         if self.config.weight_decay:
             self.flat.values.mul_(1.0 - (self.lr * self.config.weight_decay) * self.flat.decayed)
         self.adam.step()
@@ -59,13 +70,13 @@ class Updates:
             keep = torch.clamp((1.0 + self.step) / (10.0 + self.step), max=self.config.ema)
             self.average.lerp_(self.flat.values, 1.0 - keep)
 
-    def _clip(self) -> None:
-        norms = self.flat.norms()
-        self.healthy = torch.isfinite(norms)
+    def _clip(self, norms: Tensor) -> None:
+        """Where a look at the norms costs nothing and all of them are finite."""
+        if self.config.clip is not None and norms.max() > self.config.clip:
+            self.flat.grad.mul_((self.config.clip / norms).clamp_(max=1.0).unsqueeze(1))
+
+    def _clip_healthy(self, norms: Tensor) -> None:
+        """No gradient for those that failed."""
         limit = self.config.clip if self.config.clip is not None else torch.inf
-        if self._on_host and self.healthy.all():
-            if norms.max() > limit:
-                self.flat.grad.mul_((limit / norms).clamp_(max=1.0).unsqueeze(1))
-            return
         scale = (limit / norms).clamp_(max=1.0).unsqueeze(1)
         self.flat.grad.copy_(torch.where(self.healthy.unsqueeze(1), self.flat.grad * scale, 0.0))

@@ -1,0 +1,96 @@
+"""Stopping and going on: what an epoch starts from, and the file that keeps it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ddpn.errors import InputError
+from ddpn.training import checkpoint as files
+from ddpn.training.history import History
+from ddpn.training.rows import DatasetBatches, MemoryBatches, Rows
+
+if TYPE_CHECKING:
+    from ddpn.training.loop import Training
+
+
+class Snapshot(NamedTuple):
+    """All that the next epochs depend on. What is asked for in the middle of an epoch is its beginning."""
+
+    tensors: dict[str, Tensor]
+    info: dict[str, Any]
+
+
+def snapshot(training: "Training") -> Snapshot:
+    """The training as it stands, copied."""
+    tensors = {name: tensor.clone() for name, tensor in training.updates.tensors().items()}
+    tensors |= {"best": training.best.clone(), "orders": torch.stack([s.get_state() for s in training.streams])}
+    info = {"epoch": training.epoch, "step": training.step, "failures": list(training.failures)}
+    return Snapshot(tensors, info | {"history": training.history.as_dict()})
+
+
+def restore(training: "Training", saved: Snapshot) -> None:
+    """The inverse of `snapshot`."""
+    tensors, info = saved
+    for name, tensor in training.updates.tensors().items():
+        tensor.copy_(tensors[name])
+    training.best.copy_(tensors["best"])
+    for stream, state in zip(training.streams, tensors["orders"], strict=True):
+        stream.set_state(state)
+    training.epoch, training.step, training.failures = info["epoch"], info["step"], info["failures"]
+    training.history = History(**info["history"])
+    training.before = saved
+
+
+class Checkpoint:
+    """The file of one training, known by its settings, data, network and initial weights; made before the first step.
+
+    It holds the beginning of the current epoch, so that an interrupted epoch is done again from its first batch.
+    """
+
+    def __init__(self, path: Path, training: "Training") -> None:
+        self._path, self._training = path, training
+        self._identity = _identity(training)
+
+    def resume(self) -> None:
+        """Take it up where there is one."""
+        if not self._path.exists():
+            return
+        tensors, info = files.read(self._path)
+        known = info.pop("identity", {})
+        changed = [name for name, value in self._identity.items() if known.get(name) != value]
+        if changed:
+            raise InputError(
+                f"checkpoint must come from this training, got {self._path} with another {' and '.join(changed)}. "
+                "Delete it to start anew, or name another file."
+            )
+        restore(self._training, Snapshot(tensors, info))
+
+    def save(self) -> None:
+        """Write the beginning of the current epoch. Only one process does; the others need not wait."""
+        if self._training.runtime.is_main:
+            tensors, info = self._training.before
+            files.write(self._path, tensors, info | {"identity": self._identity})
+
+
+def _identity(training: "Training") -> dict[str, Any]:
+    head, model = training.model.head, training.model
+    shapes = {name: list(p.shape) for name, p in model.named_parameters()}
+    return {
+        "config": training.config.as_dict(),
+        "training data": _data_identity(training.batches),
+        "validation data": None if training.validation is None else _data_identity(training.validation),
+        "head": {"name": head.name, "options": head.options},
+        "network": {"layers": str(model.backbone), "shapes": shapes},
+        "initial weights": files.fingerprint(training.flat.values),
+    }
+
+
+def _data_identity(batches: MemoryBatches | DatasetBatches) -> dict[str, Any]:
+    """Of a data set that is not in memory the number of rows alone: to read it all would take an epoch's time."""
+    found: dict[str, Any] = {"rows": batches.n}
+    if isinstance(batches, MemoryBatches):
+        for name, tensor in zip(Rows._fields, batches.rows, strict=True):
+            found[name] = None if tensor is None else files.fingerprint(tensor)
+    return found

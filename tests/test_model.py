@@ -1,0 +1,108 @@
+"""Backbone, projection and head together."""
+
+import pytest
+import torch
+
+from ddpn.backbones import MLP, Identity
+from ddpn.backbones.members import Linear, generators
+from ddpn.heads import HEADS, make_head
+from ddpn.model import CountModel, Projection
+
+
+def features(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(5))
+
+
+def projection(*sees: str) -> Projection:
+    layer = Projection(4, sees, members=3)
+    layer.reset(generators(range(3)))
+    return layer
+
+
+def plain(layer: Linear) -> Linear:
+    """A layer that sees everything, with the same weights."""
+    copy = Linear(*layer.weight.shape[1:], members=len(layer.weight))
+    copy.load_state_dict(layer.state_dict())
+    return copy
+
+
+@pytest.mark.parametrize("what", ["features", "detached"])
+def test_what_sees_features_has_their_values(what):
+    layer, x = projection("features", what), features(5, 3, 4)
+    torch.testing.assert_close(layer(x), plain(layer)(x), rtol=1e-6, atol=1e-6)
+
+
+def test_detached_learns_from_the_features_but_sends_them_no_gradient():
+    layer, x = projection("features", "detached"), features(5, 3, 4).requires_grad_()
+    by_first, by_second = (torch.autograd.grad(layer(x)[..., p].sum(), [x, layer.weight]) for p in (0, 1))
+    torch.testing.assert_close(by_first[0], layer.weight[..., 0].expand(5, -1, -1))
+    assert torch.equal(by_second[0], torch.zeros_like(x))
+    # d sum_b x_bf w_fp / d w_fp = sum_b x_bf.
+    torch.testing.assert_close(by_second[1][..., 1], x.detach().sum(0))
+
+
+def test_nothing_is_the_bias_and_the_bias_alone():
+    layer, x = projection("features", "nothing"), features(5, 3, 4).requires_grad_()
+    raw = layer(x)
+    assert torch.equal(raw[..., 1], layer.bias[:, 0, 1].expand(5, -1))
+    by_x, by_weight, by_bias = torch.autograd.grad(raw[..., 1].sum(), [x, layer.weight, layer.bias])
+    assert not by_x.any()
+    assert not by_weight.any()
+    assert torch.equal(by_bias[:, 0, 1], torch.full((3,), 5.0))
+    torch.testing.assert_close(raw[..., 0], plain(layer)(x)[..., 0], rtol=1e-6, atol=1e-6)
+
+
+def model_of(head: str, members: int = 3, **options: object) -> CountModel:
+    model = CountModel(MLP(n_in=4, hidden=(6,), members=members), make_head(head, **options), members)
+    model.reset(range(members))
+    return model
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_shapes(head):
+    model = model_of(head)
+    assert model.raw(features(5, 4)).shape == (5, 3, model.head.n_raw)
+    assert model.raw(features(5, 3, 4)).shape == (5, 3, model.head.n_raw)
+    assert model(features(5, 4)).batch_shape == (5, 3)
+    assert model.mixture(features(5, 4)).batch_shape == (5,)
+
+
+def test_a_members_weights_come_from_its_seed_alone():
+    three, one = model_of("double_poisson"), model_of("double_poisson", members=1)
+    one.reset([2])
+    for many, single in zip(three.parameters(), one.parameters(), strict=True):
+        assert torch.equal(many[2], single[0])
+
+
+@pytest.mark.parametrize("backbone", [MLP(n_in=4, hidden=(6,), members=2), Identity(n_in=4, members=2)])
+def test_start_is_the_first_prediction_at_zero_features(backbone):
+    head = make_head("poisson")
+    model = CountModel(backbone, head, 2)
+    model.reset([0, 1])
+    fresh = model.projection.weight.detach().clone()
+    model.reset([0, 1], head.start(torch.tensor([2.0, 4.0])))
+    torch.testing.assert_close(model.projection.weight.detach(), 0.1 * fresh)
+    zero = torch.zeros(1, 2, model.projection.weight.shape[1])
+    torch.testing.assert_close(head(model.projection(zero)).mean, torch.full((1, 2), 3.0))
+
+
+def test_exposure_multiplies_the_mean_of_every_member():
+    model, x = model_of("poisson"), features(5, 4)
+    exposure = torch.tensor([0.5, 1.0, 2.0, 3.0, 10.0])
+    torch.testing.assert_close(model(x, exposure).mean, model(x).mean * exposure.unsqueeze(1))
+    torch.testing.assert_close(model.mixture(x, exposure).mean, model.mixture(x).mean * exposure)
+
+
+def test_the_mixture_is_the_mean_of_the_members_probabilities():
+    model, x = model_of("double_poisson"), features(5, 4)
+    y = torch.arange(5.0)
+    expected = model(x).log_prob(y.unsqueeze(1)).exp().mean(1)
+    torch.testing.assert_close(model.mixture(x).log_prob(y).exp(), expected, rtol=1e-5, atol=1e-7)
+
+
+def test_the_trunk_of_a_faithful_gaussian_learns_from_squared_error_alone():
+    model, x, y = model_of("faithful_gaussian"), features(5, 4), torch.arange(5.0).unsqueeze(1)
+    trunk = list(model.backbone.parameters())
+    got = torch.autograd.grad(model.head.loss(model.raw(x), y).sum(), trunk)
+    expected = torch.autograd.grad(0.5 * (y - model.raw(x)[..., 0]).square().sum(), trunk)
+    torch.testing.assert_close(got, expected)
