@@ -9,9 +9,9 @@ import torch
 from scipy import stats
 from torch.distributions import Exponential, Laplace, MixtureSameFamily, Normal
 
-from ddpn.distributions import Conflation, DoublePoisson, NegativeBinomial, Poisson, UniformMixture
+from ddpn.distributions import Conflation, Discretized, DoublePoisson, NegativeBinomial, Poisson, UniformMixture
 from ddpn.errors import DDPNError, InputError
-from ddpn.metrics import crps, nll, register_crps, scores
+from ddpn.metrics import crps, dawid_sebastiani, nll, ranked_probability, register_crps, scores, squared_error
 
 MU = torch.tensor([0.4, 6.0, 90.0], dtype=torch.float64)
 SHIFTS = torch.tensor([0.8, 1.3], dtype=torch.float64)
@@ -222,3 +222,63 @@ def test_large_means_where_peers_break():
     got = crps(Poisson(mu), torch.tensor([160.0, 1e7 + 5000.0], dtype=torch.float64))
     assert got[0].item() == pytest.approx(small, rel=1e-8)
     assert got[1].item() == pytest.approx(scoringrules.crps_normal(1e7 + 5000.0, 1e7, math.sqrt(1e7)), rel=1e-3)
+
+
+def test_scores_against_surveillance(reference_rows):
+    """log score, ranked probability and Dawid-Sebastiani of R's surveillance package."""
+    for name, rows in reference_rows("surveillance_scores.csv").items():
+        mu, y = (torch.tensor([float(row[key]) for row in rows], dtype=torch.float64) for key in ("mu", "y"))
+        law = Poisson(mu)
+        if name == "negative_binomial":
+            law = NegativeBinomial(mu, 1 / torch.tensor([float(row["size"]) for row in rows], dtype=torch.float64))
+        pairs = {"logs": nll, "rps": ranked_probability, "dss": dawid_sebastiani, "ses": squared_error}
+        for key, score in pairs.items():
+            expected = [float(row[key]) for row in rows]
+            # Long windows are scored by quadrature, to 6e-8.
+            rtol = 6e-8 if key == "rps" else 1e-11
+            np.testing.assert_allclose(score(law, y).numpy(), expected, rtol=rtol, err_msg=f"{name} {key}")
+
+
+@pytest.mark.parametrize("name", [name for name in LAWS if "Normal" not in name])
+def test_ranked_probability_of_counts_is_their_crps(name):
+    assert torch.equal(ranked_probability(LAWS[name], Y), crps(LAWS[name], Y))
+
+
+@pytest.mark.parametrize("shifts", [[1.0], [0.8, 1.3]])
+def test_ranked_probability_of_normals_sums_over_the_counts_they_round_to(shifts):
+    loc = MU.unsqueeze(-1) * torch.tensor(shifts, dtype=torch.float64)
+    law = UniformMixture(Normal(loc, 2.0)) if len(shifts) > 1 else Normal(MU, 2.0)
+    k = np.arange(400)
+    cdf = stats.norm.cdf(k + 0.5, loc.numpy()[..., None], 2.0).mean(1)
+    expected = ((cdf - (k >= Y.numpy()[:, None])) ** 2).sum(1)
+    np.testing.assert_allclose(ranked_probability(law, Y).numpy(), expected, rtol=1e-9)
+
+
+@laws
+def test_dawid_sebastiani_is_that_of_the_moments(name):
+    law = LAWS[name]
+    mean, sd = law.mean.numpy(), law.variance.sqrt().numpy()
+    np.testing.assert_allclose(dawid_sebastiani(law, Y).numpy(), ((Y.numpy() - mean) / sd) ** 2 + 2 * np.log(sd))
+    # Twice the Normal's log score, less a constant.
+    np.testing.assert_allclose(
+        dawid_sebastiani(law, Y).numpy(), -2 * stats.norm.logpdf(Y.numpy(), mean, sd) - math.log(2 * math.pi)
+    )
+
+
+def test_dawid_sebastiani_of_a_point_mass_is_no_nan():
+    law = Discretized(Normal(torch.tensor([5.0, 5.0], dtype=torch.float64), 1e-4))
+    score = dawid_sebastiani(law, torch.tensor([5, 6]))
+    assert score[0] < -700
+    assert score[1] > 1e300
+
+
+def test_added_scores_refuse_what_they_cannot_score():
+    with pytest.raises(InputError, match="y must hold non-negative integers"):
+        ranked_probability(Normal(1.0, 1.0), torch.tensor(0.5))
+    with pytest.raises(InputError, match="got Exponential"):
+        ranked_probability(Exponential(1.0), torch.tensor(1))
+    with pytest.raises(InputError, match="got Exponential"):
+        dawid_sebastiani(Exponential(1.0), torch.tensor(1))
+    for score in (ranked_probability, dawid_sebastiani):
+        with pytest.raises(InputError, match="shapes must broadcast"):
+            score(LAWS["Poisson"], torch.zeros(4))

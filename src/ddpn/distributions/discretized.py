@@ -104,7 +104,8 @@ class Discretized(CountDistribution):
         return self.base.loc.reshape(-1).double(), self.base.scale.reshape(-1).double()
 
     def _of(self, tensors: tuple[Tensor, ...]) -> "Discretized":
-        return Discretized(Normal(*tensors, validate_args=False), validate_args=False)
+        loc, scale = tensors
+        return Discretized(Normal(loc, scale, validate_args=False), validate_args=False)
 
     def _log_pmf(self, y: Tensor) -> Tensor:
         loc, scale = (x.view(-1, *[1] * (y.dim() - 1)) for x in self._tensors())

@@ -1,5 +1,49 @@
-"""Scores of a predictive law against what was seen: one value an example, never reduced."""
+"""Scores of a predictive law against what was seen: one value an example, never reduced.
 
-from ddpn.metrics.scores import crps, nll, register_crps
+`evaluate` averages them; those that only a whole set has (`pit_histogram`, `coverage_curve`, ..., `auroc`) say so.
+"""
 
-__all__ = ["crps", "nll", "register_crps"]
+from ddpn.metrics.calibration import covered, expected_coverage, pit, pit_bounds, pit_cdf, precision, width
+from ddpn.metrics.ood import aupr, auroc, fpr80, fpr_at
+from ddpn.metrics.point import absolute_error, point, squared_error
+from ddpn.metrics.reliability import (
+    CoverageCurve,
+    coverage_curve,
+    median_precision,
+    pit_cramer,
+    pit_distance,
+    pit_histogram,
+    pit_unevenness,
+)
+from ddpn.metrics.scores import crps, dawid_sebastiani, nll, ranked_probability, register_crps
+from ddpn.metrics.summary import evaluate
+
+__all__ = [
+    "CoverageCurve",
+    "absolute_error",
+    "aupr",
+    "auroc",
+    "coverage_curve",
+    "covered",
+    "crps",
+    "dawid_sebastiani",
+    "evaluate",
+    "expected_coverage",
+    "fpr80",
+    "fpr_at",
+    "median_precision",
+    "nll",
+    "pit",
+    "pit_bounds",
+    "pit_cdf",
+    "pit_cramer",
+    "pit_distance",
+    "pit_histogram",
+    "pit_unevenness",
+    "point",
+    "precision",
+    "ranked_probability",
+    "register_crps",
+    "squared_error",
+    "width",
+]

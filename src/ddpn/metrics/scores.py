@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, Normal
 
-from ddpn.distributions import CountDistribution, UniformMixture
+from ddpn.distributions import CountDistribution, UniformMixture, discretized
 from ddpn.distributions.normal import normal_crps
 from ddpn.errors import InputError
+from ddpn.metrics.laws import known, observed
 
 Score = Callable[[Any, Tensor], Tensor]
 _CRPS: dict[type, Score] = {}
@@ -45,19 +46,6 @@ def _normal_crps(dist: Normal, y: Tensor) -> Tensor:
     return normal_crps(dist.loc, dist.scale, y)
 
 
-def _observed(y: Any, dist: Distribution) -> Tensor:
-    y = torch.as_tensor(y)
-    if y.device.type == "cpu" and not torch.isfinite(y).all():
-        bad = (~torch.isfinite(y)).nonzero()[0].tolist()
-        raise InputError(f"y must be finite, got {y[tuple(bad)]} at {bad}. Drop rows without an observation.")
-    try:
-        torch.broadcast_shapes(y.shape, dist.batch_shape)
-    except RuntimeError:
-        shapes = f"y {tuple(y.shape)} and dist {tuple(dist.batch_shape)}"
-        raise InputError(f"shapes must broadcast, got {shapes}. Give one y a row of dist.") from None
-    return y
-
-
 def crps(dist: Distribution, y: Tensor) -> Tensor:
     """Continuous ranked probability score (Appendix B.2): the integral of (F(z) - 1[z >= y])^2.
 
@@ -69,7 +57,7 @@ def crps(dist: Distribution, y: Tensor) -> Tensor:
     """
     for kind in type(dist).__mro__:
         if kind in _CRPS:
-            return _CRPS[kind](dist, _observed(y, dist))
+            return _CRPS[kind](dist, observed(y, dist))
     name = type(dist).__name__
     raise InputError(f"crps must be given a law it knows, got {name}. Teach it yours with @register_crps({name}).")
 
@@ -85,4 +73,32 @@ def nll(dist: Distribution, y: Tensor) -> Tensor:
     """
     if not isinstance(dist, Distribution):
         raise InputError(f"dist must be a torch distribution, got {type(dist).__name__}. Build one of its parameters.")
-    return -dist.log_prob(_observed(y, dist))
+    return -dist.log_prob(observed(y, dist))
+
+
+def ranked_probability(dist: Distribution, y: Tensor) -> Tensor:
+    """Ranked probability score: the sum over k = 0, 1, 2, ... of (F(k) - 1[y <= k])^2.
+
+    The `crps` of a count law. Normals and their mixtures are scored as the counts they round to (`discretized`), so
+    that all laws are measured on the same integers. Shape: y broadcasts with dist.batch_shape.
+
+    >>> ranked_probability(Normal(torch.tensor([2.0, 3.0]), 1.5), torch.tensor([2, 5]))
+    tensor([0.3257, 1.2718])
+    """
+    return discretized(dist).crps(observed(y, dist))
+
+
+def dawid_sebastiani(dist: Distribution, y: Tensor) -> Tensor:
+    """Dawid and Sebastiani's score, (y - mean)^2 / variance + log variance: of the first two moments only.
+
+    Shape: y broadcasts with dist.batch_shape.
+
+    >>> from ddpn.distributions import Poisson
+    >>> dawid_sebastiani(Poisson(torch.tensor([2.0, 3.0])), torch.tensor([2, 5]))
+    tensor([0.6931, 2.4319])
+    """
+    y = observed(y, known(dist))
+    mean, variance = dist.mean, dist.variance
+    # All mass on one count: the score is as low as the dtype has it there, as high elsewhere, NaN nowhere.
+    variance = variance.clamp(min=torch.finfo(variance.dtype).tiny)
+    return (y - mean).square() / variance + variance.log()

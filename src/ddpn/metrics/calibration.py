@@ -1,0 +1,106 @@
+"""Is a law as sure as it should be? Intervals, probability integral transform (PIT), precision: one value an example.
+
+What only a whole set of predictions has (histograms, curves) is in `reliability`.
+"""
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from ddpn.metrics.laws import cdf_sides, interval, known, mass_between, observed
+
+
+def covered(dist: Distribution, y: Tensor, coverage: float = 0.9, kind: str = "central") -> Tensor:
+    """Whether y lies in the law's interval. Those of counts hold `coverage` or more: see `expected_coverage`.
+
+    Shape: y broadcasts with dist.batch_shape.
+
+    >>> from ddpn.distributions import Poisson
+    >>> covered(Poisson(torch.tensor([2.0, 2.0])), torch.tensor([5, 6]))
+    tensor([ True, False])
+    """
+    y = observed(y, known(dist))
+    low, high = interval(dist, coverage, kind)
+    return (low <= y) & (y <= high)
+
+
+def width(dist: Distribution, coverage: float = 0.9, kind: str = "central") -> Tensor:
+    """high - low of the interval: of a count law one less than the counts in it.
+
+    Shape: dist.batch_shape.
+
+    >>> from ddpn.distributions import Poisson
+    >>> width(Poisson(torch.tensor([0.01, 2.0, 50.0])))
+    tensor([ 0.,  5., 23.])
+    """
+    low, high = interval(known(dist), coverage, kind)
+    return high - low
+
+
+def expected_coverage(dist: Distribution, coverage: float = 0.9, kind: str = "central") -> Tensor:
+    """What the law itself gives its interval, P(low <= Z <= high): `coverage` on the line, at least that on counts.
+
+    The level to hold the observed coverage of a count law against. Shape: dist.batch_shape.
+
+    >>> from ddpn.distributions import Poisson
+    >>> expected_coverage(Poisson(torch.tensor([0.01, 2.0, 50.0])))
+    tensor([0.9900, 0.9834, 0.9102])
+    """
+    return mass_between(known(dist), *interval(dist, coverage, kind))
+
+
+def pit_bounds(dist: Distribution, y: Tensor) -> tuple[Tensor, Tensor]:
+    """F(y - 1) and F(y), between which the PIT of a count lies; both F(y) for a law on the line.
+
+    Shape: y broadcasts with dist.batch_shape.
+
+    >>> from ddpn.distributions import Poisson
+    >>> pit_bounds(Poisson(torch.tensor(2.0)), torch.tensor([0, 2]))
+    (tensor([0.0000, 0.4060]), tensor([0.1353, 0.6767]))
+    """
+    return cdf_sides(dist, observed(y, known(dist)))
+
+
+def pit(dist: Distribution, y: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """Randomised PIT: uniform between F(y - 1) and F(y), hence uniform on [0, 1] if y comes from the law.
+
+    Shape: y broadcasts with dist.batch_shape.
+
+    >>> from ddpn.distributions import Poisson
+    >>> pit(Poisson(2.0), torch.tensor([0, 2]), generator=torch.Generator().manual_seed(0))
+    tensor([0.1313, 0.5976])
+    """
+    lower, upper = pit_bounds(dist, y)
+    # A generator draws on its own device only.
+    device = lower.device if generator is None else generator.device
+    u = torch.rand(lower.shape, dtype=torch.float64, device=device, generator=generator).to(lower.device)
+    return torch.lerp(lower.double(), upper.double(), u).to(lower.dtype)
+
+
+def pit_cdf(dist: Distribution, y: Tensor, u: Tensor) -> Tensor:
+    """P(PIT <= u | y), the non-randomised PIT of Czado, Gneiting and Held (2009, Eq. 2): 0 up to F(y - 1), 1 from F(y).
+
+    Its mean over the examples is u where the law is calibrated. Shape: y (...) and u (n,) -> (..., n).
+
+    >>> from ddpn.distributions import Poisson
+    >>> pit_cdf(Poisson(2.0), torch.tensor([0, 2]), torch.tensor([0.1, 0.5]))
+    tensor([[0.7389, 1.0000],
+            [0.0000, 0.3473]])
+    """
+    lower, upper = (x.unsqueeze(-1) for x in pit_bounds(dist, y))
+    u = torch.as_tensor(u, device=lower.device).to(lower.dtype)
+    share = ((u - lower) / (upper - lower)).clamp(0.0, 1.0)
+    # A law on the line, or a count of which float64 knows no probability, has a jump instead of a slope.
+    return torch.where(u >= upper, 1.0, torch.where(u < lower, 0.0, share))
+
+
+def precision(dist: Distribution) -> Tensor:
+    """1 / variance of each law (Appendix B.2); infinite where all mass is on one count.
+
+    The exact variance, where the paper's single Double Poissons have gamma / mu. Shape: dist.batch_shape.
+
+    >>> from ddpn.distributions import Poisson
+    >>> precision(Poisson(torch.tensor([2.0, 50.0])))
+    tensor([0.5000, 0.0200])
+    """
+    return known(dist).variance.reciprocal()

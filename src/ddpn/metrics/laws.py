@@ -1,0 +1,71 @@
+"""What a metric asks of any law: where it lives, its quantiles, its intervals, its cdf on both sides of y."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, Normal
+
+from ddpn.distributions import CountDistribution, UniformMixture
+from ddpn.distributions.arguments import check_coverage, check_interval_kind
+from ddpn.errors import InputError
+
+
+def known(dist: Distribution) -> Any:
+    """`dist`, if it is a law that metrics beyond the likelihood can be taken of."""
+    if isinstance(dist, CountDistribution | UniformMixture | Normal):
+        return dist
+    kinds = "a count law of ddpn.distributions, a Normal or a UniformMixture"
+    raise InputError(f"dist must be {kinds}, got {type(dist).__name__}. Write the prediction as one of them.")
+
+
+def placed(dist: Distribution) -> dict[str, Any]:
+    """Device and dtype of a law, as keywords of torch's constructors; none where it has no parameters."""
+    if isinstance(dist, CountDistribution):
+        return {"device": dist._device, "dtype": dist._dtype}
+    if isinstance(dist, UniformMixture):
+        return placed(dist.members)
+    parameters = (getattr(dist, name, None) for name in getattr(dist, "arg_constraints", ()))
+    return next(({"device": p.device, "dtype": p.dtype} for p in parameters if isinstance(p, Tensor)), {})
+
+
+def observed(y: Any, dist: Distribution) -> Tensor:
+    """y as a tensor beside `dist`: finite, of a shape that broadcasts, on its device."""
+    y = torch.as_tensor(y)
+    y = y.to(torch.uint8) if y.dtype == torch.bool else y
+    if y.device.type == "cpu" and not torch.isfinite(y).all():
+        bad = (~torch.isfinite(y)).nonzero()[0].tolist()
+        raise InputError(f"y must be finite, got {y[tuple(bad)]} at {bad}. Drop rows without an observation.")
+    try:
+        torch.broadcast_shapes(y.shape, dist.batch_shape)
+    except RuntimeError:
+        shapes = f"y {tuple(y.shape)} and dist {tuple(dist.batch_shape)}"
+        raise InputError(f"shapes must broadcast, got {shapes}. Give one y a row of dist.") from None
+    return y.to(placed(dist).get("device", y.device))
+
+
+def quantile(dist: Distribution, q: float) -> Tensor:
+    """The q-quantile of each law. Shape: batch_shape."""
+    return dist.icdf(torch.full(dist.batch_shape, q, **placed(dist)))
+
+
+def interval(dist: Any, coverage: float, kind: str = "central") -> tuple[Tensor, Tensor]:
+    """(low, high), both included; a Normal's two kinds are the same."""
+    if not isinstance(dist, Normal):
+        return dist.interval(coverage, kind)
+    coverage = check_coverage(coverage)
+    check_interval_kind(kind)
+    return quantile(dist, 0.5 * (1.0 - coverage)), quantile(dist, 0.5 * (1.0 + coverage))
+
+
+def cdf_sides(dist: Any, y: Tensor) -> tuple[Tensor, Tensor]:
+    """P(Z < y) and P(Z <= y): one and the same for a law on the line."""
+    upper = dist.cdf(y)
+    if not isinstance(dist, CountDistribution):
+        return upper, upper
+    return torch.where(y > 0, dist.cdf((y - 1).clamp(min=0)), torch.zeros_like(upper)), upper
+
+
+def mass_between(dist: Any, low: Tensor, high: Tensor) -> Tensor:
+    """P(low <= Z <= high)."""
+    return cdf_sides(dist, high)[1] - cdf_sides(dist, low)[0]

@@ -1,0 +1,79 @@
+"""How well an uncertainty score tells inputs of another kind: the higher the score, the less familiar the input.
+
+Any score will do: a predictive variance, an entropy, a mutual information. Equal scores count as they must, never by
+the order of rows.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ddpn.errors import ConfigError, InputError
+
+
+def _scores(**scores: Any) -> tuple[Tensor, ...]:
+    """Flat float64 tensors on the first one's device, none empty, none NaN."""
+    found: list[Tensor] = []
+    for name, values in scores.items():
+        x = torch.as_tensor(values).detach().double().reshape(-1)
+        if x.numel() == 0:
+            raise InputError(f"{name} must hold at least one score, got none. Give scores of both kinds of input.")
+        if torch.isnan(x).any():
+            row = int(torch.isnan(x).nonzero()[0])
+            raise InputError(f"{name} must hold numbers, got nan at {row}. Drop or mend the rows without a score.")
+        found.append(x.to(found[0].device) if found else x)
+    return tuple(found)
+
+
+def auroc(score_in: Any, score_out: Any) -> float:
+    """Area under the ROC curve: P(an outside score is above an inside one) + P(they are equal) / 2 (Appendix B.2).
+
+    >>> auroc([0.1, 0.2, 0.3], [0.3, 0.9])
+    0.9166666666666666
+    """
+    inside, outside = _scores(score_in=score_in, score_out=score_out)
+    inside = inside.sort().values
+    below, upto = (torch.searchsorted(inside, outside, right=right).double() for right in (False, True))
+    return (0.5 * (below + upto).mean() / len(inside)).item()
+
+
+def aupr(score_in: Any, score_out: Any) -> float:
+    """Area under the precision-recall curve, outside inputs as positives: average precision, with no interpolation.
+
+    A score that knows nothing has the share of outside inputs, not 1/2.
+
+    >>> aupr([0.1, 0.2, 0.3], [0.3, 0.9])
+    0.8333333333333333
+    """
+    inside, outside = _scores(score_in=score_in, score_out=score_out)
+    thresholds, hits = outside.unique(return_counts=True)
+    thresholds, hits = thresholds.flip(0), hits.flip(0).double()
+    caught = hits.cumsum(0)
+    alarms = len(inside) - torch.searchsorted(inside.sort().values, thresholds).double()
+    return (hits * caught / (caught + alarms)).sum().item() / len(outside)
+
+
+def fpr_at(score_in: Any, score_out: Any, tpr: float = 0.8) -> float:
+    """Share of inside inputs flagged at the highest threshold that flags at least `tpr` of the outside ones.
+
+    >>> fpr_at([0.1, 0.2, 0.3, 0.4], [0.3, 0.9, 0.8], tpr=0.9)
+    0.5
+    """
+    if not 0.0 < tpr <= 1.0:
+        raise ConfigError(f"tpr must lie in (0, 1], got {tpr:g}. Use 0.8 for 80%.")
+    inside, outside = _scores(score_in=score_in, score_out=score_out)
+    # 0.8 * 5 is 4 in words but not always in floating point.
+    needed = max(1, math.ceil(tpr * len(outside) * (1 - 1e-12)))
+    threshold = outside.sort(descending=True).values[needed - 1]
+    return (inside >= threshold).double().mean().item()
+
+
+def fpr80(score_in: Any, score_out: Any) -> float:
+    """False positive rate at a true positive rate of 80% (Appendix B.2).
+
+    >>> fpr80([0.1, 0.2, 0.3, 0.4], [0.3, 0.35, 0.9, 0.8, 0.7])
+    0.25
+    """
+    return fpr_at(score_in, score_out, tpr=0.8)

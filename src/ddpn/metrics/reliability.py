@@ -1,0 +1,142 @@
+"""Calibration of a whole set of predictions: PIT histogram, its distance from uniform, coverage curve, sharpness.
+
+A set is what these are defined on, so unlike the other metrics they give one answer for all examples. `weight` counts
+an example that many times.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from ddpn.errors import ConfigError
+from ddpn.metrics.calibration import pit_bounds, pit_cdf, precision
+from ddpn.metrics.laws import interval, known, mass_between, observed
+from ddpn.metrics.weights import checked_weight, filled, mean, median
+
+#: Below this F(y) - F(y - 1) is a jump: it moves a distance by less, and slopes keep their digits.
+_JUMP = 1e-7
+
+
+class CoverageCurve(NamedTuple):
+    """At each nominal level the share of y inside, and the share the laws themselves expect there."""
+
+    level: Tensor
+    observed: Tensor
+    expected: Tensor
+
+
+def pit_histogram(dist: Distribution, y: Tensor, bins: int = 10, weight: Any = None) -> Tensor:
+    """Heights of the non-randomised PIT histogram (Czado, Gneiting and Held, 2009): all 1 where laws are calibrated.
+
+    A valley says that laws are too narrow, a hill too wide, a slope that they are biased. Shape: (bins,).
+
+    >>> from ddpn.distributions import Poisson
+    >>> pit_histogram(Poisson(4.0), torch.tensor([2, 3, 4, 6]), bins=4)
+    tensor([1.0609, 1.2796, 0.6595, 1.0000], dtype=torch.float64)
+    """
+    if not isinstance(bins, int) or bins < 1:
+        raise ConfigError(f"bins must be a positive integer, got {bins!r}. Use 10 unless you know better.")
+    edges = torch.linspace(0.0, 1.0, bins + 1, dtype=torch.float64)
+    upto = filled(pit_cdf(dist, y, edges))
+    upto[..., 0] = 0.0
+    shares = upto.double().diff(dim=-1)
+    return bins * mean(shares.flatten(0, -2), checked_weight(weight, shares[..., 0]))
+
+
+class _Steps(NamedTuple):
+    """The mean PIT cdf minus u, straight between places `at`, just before and just after each of them."""
+
+    at: Tensor
+    before: Tensor
+    after: Tensor
+
+
+def _steps(dist: Distribution, y: Tensor, weight: Any) -> _Steps:
+    """Exactly, from where each example's PIT cdf begins and ends to rise."""
+    lower, upper = pit_bounds(dist, y)
+    w = checked_weight(weight, filled(lower))
+    lower, upper = (x.double().reshape(-1) for x in (lower, upper))
+    w = w / w.sum()
+    jumps = upper - lower < _JUMP
+    slope = torch.where(jumps, 0.0, w / (upper - lower).clamp(min=_JUMP))
+    ends = torch.tensor([0.0, 1.0], dtype=w.dtype, device=w.device)
+    at, order = torch.cat([ends, lower, upper]).sort(stable=True)
+    nothing = torch.zeros_like(ends)
+    slope = torch.cat([nothing, slope, -slope])[order].cumsum(0)
+    jump = torch.cat([nothing, torch.zeros_like(w), torch.where(jumps, w, 0.0)])[order]
+    rise = torch.cat([nothing[:1], (slope[:-1] * at.diff()).cumsum(0)])
+    return _Steps(at, rise + jump.cumsum(0) - jump - at, rise + jump.cumsum(0) - at)
+
+
+def pit_distance(dist: Distribution, y: Tensor, weight: Any = None) -> float:
+    """Kolmogorov distance of the mean non-randomised PIT cdf from uniform: the largest |mean P(PIT <= u) - u|.
+
+    From 0 (calibrated) to 1; n calibrated examples have about 0.87 / sqrt(n) on the line, less on counts.
+
+    >>> from ddpn.distributions import Poisson
+    >>> round(pit_distance(Poisson(4.0), torch.tensor([2, 3, 4, 6])), 4)
+    0.1212
+    """
+    steps = _steps(dist, y, weight)
+    return torch.maximum(steps.before.abs(), steps.after.abs()).max().item()
+
+
+def pit_cramer(dist: Distribution, y: Tensor, weight: Any = None) -> float:
+    """Cramer-von Mises distance of the mean non-randomised PIT cdf from uniform: the integral of (mean cdf - u)^2.
+
+    From 0 to 1/3; n calibrated examples have about 1 / (6 n) on the line, less on counts.
+
+    >>> from ddpn.distributions import Poisson
+    >>> round(pit_cramer(Poisson(4.0), torch.tensor([2, 3, 4, 6])), 5)
+    0.00413
+    """
+    at, before, after = _steps(dist, y, weight)
+    start, end = after[:-1], before[1:]
+    return (at.diff() * (start * start + start * end + end * end) / 3.0).sum().item()
+
+
+def pit_unevenness(dist: Distribution, y: Tensor, bins: int = 10, weight: Any = None) -> float:
+    """How far the PIT histogram is from flat: mean |height - 1|, from 0 to 2 (the reliability index).
+
+    >>> from ddpn.distributions import Poisson
+    >>> round(pit_unevenness(Poisson(4.0), torch.tensor([2, 3, 4, 6]), bins=4), 4)
+    0.1703
+    """
+    return (pit_histogram(dist, y, bins, weight) - 1.0).abs().mean().item()
+
+
+def median_precision(dist: Distribution, weight: Any = None) -> float:
+    """Median of 1 / variance over the examples (Appendix B.2): sharpness, of worth only beside calibration.
+
+    >>> from ddpn.distributions import Poisson
+    >>> median_precision(Poisson(torch.tensor([1.0, 4.0, 100.0])))
+    0.25
+    """
+    values = filled(precision(dist))
+    return median(values.reshape(-1), checked_weight(weight, values)).item()
+
+
+def coverage_curve(
+    dist: Distribution, y: Tensor, levels: Sequence[float] | Tensor, kind: str = "central", weight: Any = None
+) -> CoverageCurve:
+    """Observed against nominal coverage. Intervals of counts over-cover: compare `observed` with `expected`.
+
+    Shape: each (levels,).
+
+    >>> from ddpn.distributions import Poisson
+    >>> coverage_curve(Poisson(4.0), torch.tensor([2, 3, 4, 9]), [0.5, 0.9]).observed
+    tensor([0.5000, 0.7500], dtype=torch.float64)
+    """
+    y = observed(y, known(dist))
+    inside, expected = [], []
+    level = torch.as_tensor(levels, dtype=torch.float64).reshape(-1)
+    for nominal in level.tolist():
+        low, high = interval(dist, nominal, kind)
+        hit = filled((low <= y) & (y <= high))
+        w = checked_weight(weight, hit)
+        inside.append(mean(hit.reshape(-1), w))
+        expected.append(mean(mass_between(dist, low, high).expand(hit.shape).reshape(-1), w))
+    return CoverageCurve(level.to(y.device), torch.stack(inside), torch.stack(expected))

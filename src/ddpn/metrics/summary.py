@@ -1,0 +1,50 @@
+"""All metrics of a set of predictions in one table: the place where values an example become one number."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from ddpn.metrics.laws import interval, known, mass_between, observed
+from ddpn.metrics.point import absolute_error, squared_error
+from ddpn.metrics.reliability import median_precision, pit_distance
+from ddpn.metrics.scores import crps, dawid_sebastiani, nll
+from ddpn.metrics.weights import checked_weight, filled, mean
+
+
+@torch.no_grad()
+def evaluate(
+    dist: Distribution, y: Tensor, statistic: str | None = None, coverage: float = 0.9, weight: Any = None
+) -> dict[str, float]:
+    """What a report says of predictions: errors, scores, calibration and sharpness, averaged over the examples.
+
+    `mae` and `rmse` are of `statistic`; by default each of the point that makes it least, median and mean (the paper
+    takes the mode for `mae`). `coverage` and `width` are of the central intervals, `expected_coverage` what the laws
+    themselves give them. A Normal's `nll` is of a density and compares with no count law's: give `discretized(dist)`.
+
+    >>> from ddpn.distributions import Poisson
+    >>> result = evaluate(Poisson(torch.tensor([2.0, 3.0, 9.0])), torch.tensor([2, 5, 8]))
+    >>> round(result["mae"], 3), round(result["crps"], 3), round(result["coverage"], 3)
+    (1.0, 0.801, 1.0)
+    """
+    y = observed(y, known(dist))
+    low, high = interval(dist, coverage)
+    errors = absolute_error(dist, y, statistic or "median"), squared_error(dist, y, statistic or "mean")
+    each = {
+        "mae": errors[0],
+        "rmse": errors[1],
+        "crps": crps(dist, y),
+        "nll": nll(dist, y),
+        "dawid_sebastiani": dawid_sebastiani(dist, y),
+        "coverage": (low <= y) & (y <= high),
+        "expected_coverage": mass_between(dist, low, high),
+        "width": high - low,
+    }
+    shape = filled(each["crps"]).shape
+    w = checked_weight(weight, each["crps"])
+    result = {name: mean(value.expand(shape).reshape(-1), w).item() for name, value in each.items()}
+    result["rmse"] **= 0.5
+    result["median_precision"] = median_precision(dist.expand(shape), w.view(shape))
+    result["pit_distance"] = pit_distance(dist, y, w.view(shape))
+    return result

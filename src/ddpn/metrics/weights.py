@@ -1,0 +1,47 @@
+"""Means and medians over examples that may count more than once: a weight of 2 is the row given twice."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ddpn.errors import InputError
+
+
+def filled(x: Tensor) -> Tensor:
+    """x, if it holds any example."""
+    if x.numel() == 0:
+        raise InputError("y must hold at least one example, got none. Score a set that is not empty.")
+    return x
+
+
+def checked_weight(weight: Any, like: Tensor) -> Tensor:
+    """Weights as float64, flat, one an element of `like`; ones for None."""
+    if weight is None:
+        return torch.ones(like.numel(), dtype=torch.float64, device=like.device)
+    weight = torch.as_tensor(weight).to(like.device, torch.float64)
+    try:
+        weight = weight.expand(like.shape).reshape(-1)
+    except RuntimeError:
+        shapes = f"{tuple(weight.shape)} for {tuple(like.shape)} examples"
+        raise InputError(f"weight must have one entry an example, got {shapes}. Give one weight a row.") from None
+    if not (torch.isfinite(weight).all() and (weight >= 0).all() and weight.sum() > 0):
+        shown = f"min {weight.min().item():g}, sum {weight.sum().item():g}" if len(weight) else "none"
+        raise InputError(f"weight must be finite, not negative and not all 0, got {shown}. Mend or leave out weight.")
+    return weight
+
+
+def mean(values: Tensor, weight: Tensor) -> Tensor:
+    """Weighted mean in float64. Shape: values (n, ...), weight (n,) -> (...)."""
+    return torch.tensordot(weight / weight.sum(), values.double(), dims=1)
+
+
+def median(values: Tensor, weight: Tensor) -> Tensor:
+    """Weighted median in float64, halfway between two middle values where they share the weight. Shape: (n,) -> ()."""
+    order = values.double().argsort()
+    values, upto = values.double()[order], weight[order].cumsum(0)
+    half = 0.5 * upto[-1]
+    # Sums of weights such as 0.1 miss the half by rounding.
+    low = values[(upto >= half * (1 - 1e-12)).nonzero()[0, 0]]
+    high = values[(upto > half * (1 + 1e-12)).nonzero()[0, 0]]
+    return torch.where(low == high, low, 0.5 * (low + high))

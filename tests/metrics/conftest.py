@@ -1,0 +1,81 @@
+"""Laws that every metric must take, and their scipy twins."""
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch.distributions import Normal
+
+from ddpn.distributions import (
+    CountDistribution,
+    DoublePoisson,
+    NegativeBinomial,
+    Poisson,
+    UniformMixture,
+    discretized,
+)
+
+MU = torch.tensor([0.4, 6.0, 90.0], dtype=torch.float64)
+SHIFTS = torch.tensor([0.8, 1.3], dtype=torch.float64)
+#: Of every kind a head or an ensemble predicts, three rows each.
+LAWS = {
+    "DoublePoisson": DoublePoisson(MU, torch.full_like(MU, 1.8)),
+    "Poisson": Poisson(MU),
+    "NegativeBinomial": NegativeBinomial(MU, torch.full_like(MU, 0.6)),
+    "Discretized": discretized(Normal(MU, MU.sqrt())),
+    "mixture of Poissons": UniformMixture(Poisson(MU.unsqueeze(-1) * SHIFTS)),
+    "mixture of Discretized": discretized(UniformMixture(Normal(MU.unsqueeze(-1) * SHIFTS, 2.0))),
+    "Normal": Normal(MU, MU.sqrt()),
+    "mixture of Normals": UniformMixture(Normal(MU.unsqueeze(-1) * SHIFTS, 2.0)),
+}
+
+
+@pytest.fixture(params=LAWS)
+def law(request):
+    """Each kind of law, of three rows."""
+    return LAWS[request.param]
+
+
+@pytest.fixture(params=[name for name, law in LAWS.items() if isinstance(law, CountDistribution)])
+def count_law(request):
+    """Each kind of count law, of three rows."""
+    return LAWS[request.param]
+
+
+@pytest.fixture
+def y() -> torch.Tensor:
+    return torch.tensor([1, 4, 101])
+
+
+def _set(n: int, seed: int = 0, excess: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    """Means and Poisson counts of them; with `excess`, counts are Negative Binomial with alpha = excess."""
+    rng = np.random.default_rng(seed)
+    mu = np.exp(rng.uniform(-1.5, 4.5, n))
+    return mu, rng.poisson(rng.gamma(1 / excess, excess * mu) if excess else mu)
+
+
+@pytest.fixture
+def counts_of_set() -> Callable[..., tuple[np.ndarray, np.ndarray]]:
+    return _set
+
+
+@pytest.fixture
+def poisson_bounds() -> Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """scipy's F(y - 1) and F(y)."""
+    return lambda mu, y: (stats.poisson.cdf(y - 1, mu), stats.poisson.cdf(y, mu))
+
+
+def _rows_by_law(name: str) -> dict[str, list[dict[str, str]]]:
+    with (Path(__file__).resolve().parents[1] / "reference" / name).open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    return {law: [row for row in rows if row["law"] == law] for law in ("poisson", "negative_binomial")}
+
+
+@pytest.fixture
+def reference_rows() -> Callable[[str], dict[str, list[dict[str, str]]]]:
+    """Rows of a table in tests/reference, by law."""
+    return _rows_by_law

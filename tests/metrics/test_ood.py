@@ -1,0 +1,74 @@
+"""Telling inputs of another kind, against scikit-learn."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
+
+from ddpn.errors import ConfigError, InputError
+from ddpn.metrics import aupr, auroc, fpr80, fpr_at
+
+METRICS = (auroc, aupr, fpr_at, fpr80)
+
+
+def scores(n_in: int, n_out: int, digits: int | None, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Outside ones a bit higher; rounded, they tie."""
+    rng = np.random.default_rng(seed)
+    pair = rng.normal(0, 1, n_in), rng.normal(0.8, 1.3, n_out)
+    return pair if digits is None else tuple(x.round(digits) for x in pair)
+
+
+@pytest.mark.parametrize("digits", [None, 1, 0])
+@pytest.mark.parametrize("sizes", [(500, 120), (1, 1), (7, 400), (3, 2)])
+def test_against_scikit_learn(sizes, digits):
+    for seed in range(5):
+        inside, outside = scores(*sizes, digits, seed)
+        label = np.r_[np.zeros(sizes[0]), np.ones(sizes[1])]
+        both = np.r_[inside, outside]
+        assert auroc(inside, outside) == pytest.approx(roc_auc_score(label, both), rel=1e-12)
+        assert aupr(inside, outside) == pytest.approx(average_precision_score(label, both), rel=1e-12)
+        fpr, tpr, _ = roc_curve(label, both, drop_intermediate=False)
+        for rate in (0.05, 0.5, 0.8, 1.0):
+            assert fpr_at(inside, outside, tpr=rate) == pytest.approx(fpr[tpr >= rate - 1e-12].min(), abs=1e-15)
+        assert fpr80(inside, outside) == fpr_at(inside, outside, tpr=0.8)
+
+
+def test_known_corners():
+    assert (auroc([1, 2], [3, 4]), aupr([1, 2], [3, 4]), fpr80([1, 2], [3, 4])) == (1.0, 1.0, 0.0)
+    assert (auroc([3, 4], [1, 2]), fpr80([3, 4], [1, 2])) == (0.0, 1.0)
+    assert (auroc([1] * 30, [1] * 10), aupr([1] * 30, [1] * 10), fpr80([1] * 30, [1] * 10)) == (0.5, 0.25, 1.0)
+
+
+def test_the_order_of_rows_and_the_scale_of_scores_do_not_matter():
+    inside, outside = scores(200, 90, 1)
+    rng = np.random.default_rng(9)
+    for metric in METRICS:
+        shuffled = metric(rng.permutation(inside), rng.permutation(outside))
+        assert shuffled == pytest.approx(metric(inside, outside), rel=1e-14)
+        assert metric(np.exp(inside), np.exp(outside)) == pytest.approx(metric(inside, outside), rel=1e-14)
+
+
+def test_tensors_of_any_shape_and_infinite_scores():
+    inside, outside = torch.tensor([[0.1, 0.2], [0.4, -math.inf]]), torch.tensor([0.3, math.inf], requires_grad=True)
+    assert auroc(inside, outside) == pytest.approx(7 / 8)
+    assert isinstance(aupr(inside, outside), float)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_what_is_refused(metric):
+    with pytest.raises(InputError, match="score_in must hold at least one score, got none"):
+        metric([], [1.0])
+    with pytest.raises(InputError, match="score_out must hold at least one score, got none"):
+        metric([1.0], torch.tensor([]))
+    with pytest.raises(InputError, match="score_in must hold numbers, got nan at 1"):
+        metric([1.0, math.nan], [1.0])
+    with pytest.raises(InputError, match="score_out must hold numbers, got nan at 0"):
+        metric([1.0], [math.nan])
+
+
+@pytest.mark.parametrize("tpr", [0.0, -0.1, 1.01, 80])
+def test_rates_outside_zero_one_are_refused(tpr):
+    with pytest.raises(ConfigError, match=r"tpr must lie in \(0, 1\]"):
+        fpr_at([1.0], [2.0], tpr=tpr)

@@ -1,0 +1,112 @@
+"""The table of all metrics: each row of it against scipy, numpy or the metric it averages."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from sklearn.metrics import mean_absolute_error, root_mean_squared_error
+from torch.distributions import Laplace, Normal
+
+from ddpn.distributions import NegativeBinomial, Poisson, UniformMixture
+from ddpn.errors import ConfigError, InputError
+from ddpn.metrics import evaluate
+
+KEYS = {
+    "mae",
+    "rmse",
+    "crps",
+    "nll",
+    "dawid_sebastiani",
+    "coverage",
+    "expected_coverage",
+    "width",
+    "median_precision",
+    "pit_distance",
+}
+
+
+def poisson_table(mu: np.ndarray, y: np.ndarray, w: np.ndarray) -> dict[str, float]:
+    """The same from scipy and scikit-learn; the PIT distance is left out."""
+    k = np.arange(1000)[:, None]
+    low, high = stats.poisson.interval(0.9, mu)
+    average = lambda x: np.average(x, weights=w)
+    return {
+        "mae": mean_absolute_error(y, stats.poisson.median(mu), sample_weight=w),
+        "rmse": root_mean_squared_error(y, mu, sample_weight=w),
+        "crps": average(((stats.poisson.cdf(k, mu) - (k >= y)) ** 2).sum(0)),
+        "nll": average(-stats.poisson.logpmf(y, mu)),
+        "dawid_sebastiani": average((y - mu) ** 2 / mu + np.log(mu)),
+        "coverage": average((low <= y) & (y <= high)),
+        "expected_coverage": average(stats.poisson.cdf(high, mu) - stats.poisson.cdf(low - 1, mu)),
+        "width": average(high - low),
+    }
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_every_entry_against_scipy(counts_of_set, weighted):
+    mu, y = counts_of_set(301, seed=6)
+    w = np.random.default_rng(0).uniform(0, 4, len(y)) if weighted else np.ones(len(y))
+    got = evaluate(Poisson(torch.from_numpy(mu)), y, weight=w if weighted else None)
+    assert set(got) == KEYS
+    assert all(type(value) is float for value in got.values())
+    for key, value in poisson_table(mu, y, w).items():
+        assert got[key] == pytest.approx(value, rel=1e-8), key
+    if not weighted:
+        assert got["median_precision"] == pytest.approx(np.median(1 / mu))
+
+
+def test_whole_weights_equal_repeated_rows(counts_of_set):
+    mu, y = counts_of_set(40, seed=3, excess=0.4)
+    copies = np.random.default_rng(1).integers(0, 4, len(y))
+    law = lambda m: NegativeBinomial(torch.from_numpy(m), torch.tensor(0.4, dtype=torch.float64))
+    repeated = evaluate(law(np.repeat(mu, copies)), np.repeat(y, copies))
+    assert evaluate(law(mu), y, weight=copies) == pytest.approx(repeated, rel=1e-9)
+
+
+def test_statistic_and_coverage_are_honoured():
+    law, y = NegativeBinomial(torch.tensor([10.0, 3.3]), 0.5), torch.tensor([4, 0])
+    by_mode = evaluate(law, y, statistic="mode", coverage=0.5)
+    assert (by_mode["mae"], by_mode["rmse"]) == pytest.approx((0.5, math.sqrt(0.5)))
+    by_mean = evaluate(law, y, statistic="mean")
+    assert by_mean["mae"] == pytest.approx((6 + 3.3) / 2)
+    assert by_mode["width"] < by_mean["width"]
+    assert by_mode["crps"] == by_mean["crps"]
+
+
+def test_every_law_in_any_shape(law, y):
+    single = evaluate(law, y)
+    assert set(single) == KEYS
+    assert all(math.isfinite(value) for value in single.values())
+    # The same three rows twice, by broadcasting.
+    assert evaluate(law, torch.stack([y, y])) == pytest.approx(single, rel=1e-9)
+
+
+def test_no_gradient_is_kept():
+    mu = torch.tensor([2.0, 3.0], requires_grad=True)
+    assert math.isfinite(evaluate(UniformMixture(Poisson(mu)), torch.tensor([1]))["crps"])
+
+
+def test_what_is_refused():
+    law, y = Poisson(torch.ones(2)), torch.tensor([1, 2])
+    with pytest.raises(ConfigError, match="statistic must be one of"):
+        evaluate(law, y, statistic="average")
+    with pytest.raises(InputError, match="coverage must lie strictly between 0 and 1"):
+        evaluate(law, y, coverage=90)
+    with pytest.raises(InputError, match="weight must be"):
+        evaluate(law, y, weight=[0.0, 0.0])
+    with pytest.raises(InputError, match="shapes must broadcast"):
+        evaluate(law, torch.tensor([1, 2, 3]))
+    with pytest.raises(InputError, match="y must hold non-negative integers"):
+        evaluate(law, torch.tensor([1.5, 2.0]))
+    with pytest.raises(InputError, match="at least one example"):
+        evaluate(Poisson(torch.ones(0)), torch.ones(0))
+    with pytest.raises(InputError, match="dist must be a count law"):
+        evaluate(Laplace(0.0, 1.0), y)
+
+
+def test_normals_are_scored_as_densities():
+    got = evaluate(Normal(torch.tensor([1.0, 2.0], dtype=torch.float64), 0.1), torch.tensor([1, 2]))
+    assert got["nll"] == pytest.approx(math.log(0.1 * math.sqrt(2 * math.pi)))
+    assert got["width"] == pytest.approx(0.2 * stats.norm.ppf(0.95))
