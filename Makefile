@@ -24,8 +24,9 @@ lint: $(STAMP)  ## ruff (lint and format) and mypy
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-bench: $(STAMP)  ## time the laws; results go to benchmarks/results
+bench: $(STAMP)  ## time the laws and the training; results go to benchmarks/results
 	$(PY) benchmarks/laws.py --out benchmarks/results
+	$(PY) benchmarks/training.py --out benchmarks/results
 
 clean:  ## remove the environment, caches and what the demo drew
 	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,5 +1,8 @@
 """ddpn: predicting counts with honest uncertainty."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from ddpn.distributions import (
     Conflation,
     Discretized,
@@ -10,11 +13,17 @@ from ddpn.distributions import (
     discretized,
 )
 from ddpn.errors import ConfigError, DDPNError, InputError, TrainingError
-from ddpn.estimator import CountRegressor
+
+if TYPE_CHECKING:
+    from ddpn.estimator import CountGLM, CountRegressor
+
+#: Loaded on first use: laws alone should not wait for scikit-learn.
+_LATER = {"CountGLM": "ddpn.estimator", "CountRegressor": "ddpn.estimator"}
 
 __all__ = [
     "ConfigError",
     "Conflation",
+    "CountGLM",
     "CountRegressor",
     "DDPNError",
     "Discretized",
@@ -26,3 +35,9 @@ __all__ = [
     "UniformMixture",
     "discretized",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return getattr(import_module(_LATER[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ddpn.distributions import series
+from ddpn.distributions import fused, series
 from ddpn.distributions.quadrature import JOIN, PREFIX, between, gauss_legendre, prefix
 from ddpn.distributions.rows import Case, by_case, constant, is_host
 from ddpn.distributions.weights import (
@@ -206,6 +206,8 @@ def first_moments(mu: Tensor, gamma: Tensor, far: bool = False) -> tuple[Tensor,
 
     `far` says that all windows end beyond the largest table.
     """
+    if mu.is_cuda and (found := fused.first_moments(mu, gamma)) is not None:
+        return found
     log_c, mean, dev = by_regime(_FIRST_FAR if far else _FIRST, mu, gamma)
     return log_c, mean, dev
 

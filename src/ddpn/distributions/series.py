@@ -17,8 +17,8 @@ from ddpn.distributions.rows import constant
 #: The expansion starts to be used here: the first term left out is 6e-10 at k = 37, aliasing 2 e^(-2 pi^2 1.3) = 1e-11.
 MIN_K, MIN_MU, MIN_VARIANCE = 37.0, 6.0, 1.3
 
-# Row n - 1: coefficients of gamma^0..gamma^5 in q_n.
-_Q = np.array(
+#: Row n - 1: coefficients of gamma^0..gamma^5 in q_n.
+Q = np.array(
     [
         [1 / 12, -1 / 12, 0, 0, 0, 0],
         [1 / 12, -1 / 12, 0, 0, 0, 0],
@@ -79,7 +79,7 @@ class LogNormalizer(NamedTuple):
 def _q_tables(device: torch.device) -> tuple[Tensor, Tensor]:
     """Rows gamma^0..gamma^5; columns q_n, then gamma q_n', then (gamma d/dgamma)^2 q_n. First row apart."""
     j = np.arange(6.0)
-    table = np.concatenate([_Q, _Q * j, _Q * j * j]).T
+    table = np.concatenate([Q, Q * j, Q * j * j]).T
     return constant(table[0], device), constant(table[1:], device)
 
 

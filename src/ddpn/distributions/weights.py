@@ -42,10 +42,10 @@ def log_h(y: Tensor) -> Tensor:
 
 @cache
 def _small_log_h(device: torch.device) -> Tensor:
-    return constant(_exact_log_h(np.arange(32.0)), device)
+    return constant(exact_log_h(np.arange(32.0)), device)
 
 
-def _exact_log_h(y: np.ndarray) -> np.ndarray:
+def exact_log_h(y: np.ndarray) -> np.ndarray:
     return y * np.log(np.maximum(y, 1)) - y - gammaln(y + 1)
 
 
@@ -60,7 +60,7 @@ def count_table(n: int, device: torch.device) -> Tensor:
     """Rows y - y log y, y, log h(y) and y log y for y = 0..n-1."""
     y = np.arange(float(n))
     y_log_y = y * np.log(np.maximum(y, 1))
-    return constant(np.stack([y - y_log_y, y, _exact_log_h(y), y_log_y]), device)
+    return constant(np.stack([y - y_log_y, y, exact_log_h(y), y_log_y]), device)
 
 
 def log_weight_table(mu: Tensor, gamma: Tensor, n: int) -> Tensor:

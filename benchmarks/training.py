@@ -1,0 +1,174 @@
+"""Time the training loop and predictions, in one run, on one CPU thread; on a GPU the same fit end to end.
+
+    python benchmarks/training.py --out benchmarks/results          (CPU, and the GPU where there is one)
+
+80,000 rows of 35 columns, batches of 128, five networks [128, 128, 128, 64]. The stacked loop is compared with five
+plain torch loops, one with a DataLoader and one on tensors in memory, on the same loss. Writes training_<device>.json
+and .md.
+"""
+
+import argparse
+import json
+import platform
+import resource
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from ddpn.backbones import MLP
+from ddpn.distributions import UniformMixture
+from ddpn.heads import Head, make_head
+from ddpn.model import CountModel
+from ddpn.training import Rows, Runtime, TrainingConfig, fit
+
+ROWS, COLUMNS, BATCH, MEMBERS, HIDDEN = 80_000, 35, 128, 5, (128, 128, 128, 64)
+#: What the project asks for.
+TARGETS = {"DataLoader loops / stacked": 8.0, "in-memory loops / stacked": 1.8, "exact / paper step": 1.5}
+
+
+def simulated(rows: int = ROWS) -> Rows:
+    generator = torch.Generator().manual_seed(7)
+    x = torch.randn(rows, COLUMNS, generator=generator)
+    mean = torch.exp(1.4 + 0.4 * torch.sin(2 * x[:, 0]) + 0.2 * x[:, 1] * x[:, 2])
+    return Rows(x, torch.poisson(mean, generator=generator))
+
+
+def stacked(data: Rows, objective: str, steps: int, device: str = "cpu") -> tuple[float, CountModel]:
+    """Seconds for `steps` steps of all members, set-up and capture included."""
+    head = make_head("double_poisson", objective=objective)
+    model = CountModel(MLP(n_in=COLUMNS, hidden=HIDDEN, members=MEMBERS), head, MEMBERS)
+    seeds = tuple(range(MEMBERS))
+    model.reset(seeds, head.start(data.y.double()))
+    per_epoch = len(data) // BATCH
+    whole = Rows(*(None if t is None else t[: min(steps, per_epoch) * BATCH] for t in data))
+    config = TrainingConfig(
+        epochs=max(1, steps // per_epoch), batch_size=BATCH, lr=1e-3, ema=0.0, weight_decay=1e-3, seeds=seeds
+    )
+    start = time.perf_counter()
+    fit(model, whole, None, config, runtime=Runtime(device))
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - start, model
+
+
+def plain_network() -> nn.Sequential:
+    widths = [COLUMNS, *HIDDEN]
+    layers = [m for a, b in pairwise(widths) for m in (nn.Linear(a, b), nn.ReLU())]
+    return nn.Sequential(*layers, nn.Linear(widths[-1], 2))
+
+
+def plain_step(network: nn.Module, optimizer: torch.optim.Optimizer, head: Head, x: Tensor, y: Tensor) -> None:
+    optimizer.zero_grad()
+    head.loss(network(x), y).mean().backward()
+    nn.utils.clip_grad_norm_(network.parameters(), 5.0)
+    optimizer.step()
+
+
+def plain_loop(data: Rows, objective: str, steps: int, loader: bool) -> float:
+    """Seconds for `steps` steps of one network."""
+    torch.manual_seed(0)
+    network, head = plain_network(), make_head("double_poisson", objective=objective)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, weight_decay=1e-3)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    start = time.perf_counter()
+    if loader:
+        batches = iter(DataLoader(TensorDataset(data.x, data.y), BATCH, shuffle=True, drop_last=True))
+    else:
+        order = torch.randperm(len(data))
+        batches = ((data.x[i], data.y[i]) for i in order.split(BATCH))
+    for _ in range(steps):
+        plain_step(network, optimizer, head, *next(batches))
+        schedule.step()
+    return time.perf_counter() - start
+
+
+def best(call: Callable[[], float], repeat: int) -> float:
+    return min(call() for _ in range(repeat))
+
+
+def cpu(steps: int, repeat: int) -> list[dict]:
+    data, results = simulated(), []
+    stacked(data, "exact", 20)  # what is imported and set up on first use
+    seconds = {}
+    for objective in ("exact", "paper"):
+        ours = best(lambda o=objective: stacked(data, o, steps)[0], repeat) / steps
+        memory = best(lambda o=objective: plain_loop(data, o, steps, loader=False), repeat) / steps * MEMBERS
+        loader = best(lambda o=objective: plain_loop(data, o, steps, loader=True), repeat) / steps * MEMBERS
+        seconds[objective] = ours
+        results += [
+            {"what": f"stacked, {objective} objective", "ms a step of five": ours * 1e3},
+            {"what": "DataLoader loops / stacked", "objective": objective, "ratio": loader / ours},
+            {"what": "in-memory loops / stacked", "objective": objective, "ratio": memory / ours},
+        ]
+    results.append({"what": "exact / paper step", "ratio": seconds["exact"] / seconds["paper"]})
+    return results + prediction(data)
+
+
+def prediction(data: Rows, rows: int = 100_000) -> list[dict]:
+    """CRPS and 90% intervals of 100k rows x 5 members."""
+    _, model = stacked(data, "exact", 300)
+    test = simulated(rows)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start = time.perf_counter()
+    with torch.no_grad():
+        parts = []
+        for part in test.parts(16384):
+            law = UniformMixture(model(part.x))
+            parts.append((law.crps(part.y), *law.interval(0.9)))
+    took = time.perf_counter() - start
+    crps, low, high = (torch.cat(column) for column in zip(*parts, strict=True))
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    covered = ((test.y >= low) & (test.y <= high)).float().mean().item()
+    return [
+        {"what": f"CRPS and 90% intervals, {rows} rows x {MEMBERS}", "seconds": took, "MB above": grown},
+        {"what": "  mean CRPS, coverage", "crps": crps.mean().item(), "coverage": covered},
+    ]
+
+
+def gpu() -> list[dict]:
+    data = simulated()
+    stacked(data, "exact", 20, "cuda")
+    results = []
+    for objective in ("exact", "paper"):
+        seconds = min(stacked(data, objective, 9375, "cuda")[0] for _ in range(2))
+        results.append({"what": f"9,375 steps of five, {objective}, end to end", "seconds": seconds})
+    return results
+
+
+def to_markdown(results: list[dict], title: str) -> str:
+    lines = [f"# {title}", ""]
+    for row in results:
+        shown = (f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items() if k != "what")
+        bar = f" (asked: {TARGETS[row['what']]:g})" if row["what"] in TARGETS else ""
+        lines.append(f"- {row['what']}: {', '.join(shown)}{bar}")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default=None, help="default: cpu, and cuda where present")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    args.out.mkdir(parents=True, exist_ok=True)
+    devices = [args.device] if args.device else ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+    for device in devices:
+        name = torch.cuda.get_device_name() if device == "cuda" else platform.processor() or platform.machine()
+        results = gpu() if device == "cuda" else cpu(args.steps, args.repeat)
+        title = f"Training on {name}, torch {torch.__version__}" + (", one thread" if device == "cpu" else "")
+        content = json.dumps({"title": title, "results": results}, indent=1) + "\n"
+        (args.out / f"training_{device}.json").write_text(content)
+        text = to_markdown(results, title)
+        (args.out / f"training_{device}.md").write_text(text)
+        print(text)
+
+
+if __name__ == "__main__":
+    main()
