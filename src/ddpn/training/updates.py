@@ -2,9 +2,13 @@
 
 import torch
 from torch import Tensor
+from torch.optim.adamw import adamw
 
 from ddpn.training.config import TrainingConfig
 from ddpn.training.flat import Flat
+
+#: As many tensors as torch's fused AdamW takes in one launch.
+_PIECES = 36
 
 
 class Updates:
@@ -21,26 +25,19 @@ class Updates:
         # As tensors on a GPU, where a captured graph reads them at every replay.
         self.lr = torch.tensor(config.lr, device=device)
         self.step = torch.zeros((), device=device)
-        parameter = torch.nn.Parameter(flat.values)
-        parameter.grad = flat.grad
-        self.adam = torch.optim.AdamW(
-            [parameter], lr=self.lr, weight_decay=0.0, fused=True, capturable=not self._on_host
-        )
         self.average = flat.values.clone() if config.ema else flat.values
         self.healthy = torch.ones(len(flat.values), dtype=torch.bool, device=device)
-        # State before the first step, so that a checkpoint and a captured graph find it.
-        parameter.grad = torch.zeros_like(flat.grad)
-        with torch.no_grad():
-            self.adam.step()
-        for moment in ("exp_avg", "exp_avg_sq", "step"):
-            self.adam.state[parameter][moment].zero_()
-        parameter.grad = flat.grad
-        self._state = self.adam.state[parameter]
+        self.exp_avg, self.exp_avg_sq = torch.zeros_like(flat.values), torch.zeros_like(flat.values)
+        # A fused kernel gives each tensor few blocks: on a GPU one long tensor would leave most of the card idle.
+        pieces = 1 if self._on_host else _PIECES
+        self.adam_steps = torch.zeros(pieces, device=device)
+        states = (flat.values, flat.grad, self.exp_avg, self.exp_avg_sq)
+        self._adam = [list(t.view(-1).tensor_split(pieces)) for t in states] + [[], list(self.adam_steps)]
 
     def tensors(self) -> dict[str, Tensor]:
         """All that a later `apply` depends on, besides lr."""
-        named = {"values": self.flat.values, "step": self.step}
-        named |= {name: self._state[name] for name in ("exp_avg", "exp_avg_sq")} | {"adam_step": self._state["step"]}
+        named = {"values": self.flat.values, "exp_avg": self.exp_avg, "exp_avg_sq": self.exp_avg_sq}
+        named |= {"step": self.step, "adam_steps": self.adam_steps}
         return named | ({"average": self.average} if self.config.ema else {})
 
     @torch.no_grad()
@@ -63,7 +60,18 @@ class Updates:
     def _move(self) -> None:
         if self.config.weight_decay:
             self.flat.values.mul_(1.0 - (self.lr * self.config.weight_decay) * self.flat.decayed)
-        self.adam.step()
+        adamw(
+            *self._adam,
+            fused=True,
+            capturable=not self._on_host,
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=self.lr,
+            weight_decay=0.0,
+            eps=1e-8,
+            maximize=False,
+        )
         self.step += 1.0
         if self.config.ema:
             # Early on the average is over fewer steps, or the initial weights would linger in it.
