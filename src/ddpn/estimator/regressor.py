@@ -1,18 +1,21 @@
 """CountRegressor: the scikit-learn face."""
 
-from collections.abc import Iterator, Sequence
+import operator
+from collections.abc import Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, RegressorMixin
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from ddpn.distributions import CountDistribution, UniformMixture, discretized
 from ddpn.errors import ConfigError, InputError
 from ddpn.estimator import saving
 from ddpn.estimator.fitting import (
@@ -21,21 +24,23 @@ from ddpn.estimator.fitting import (
     Job,
     auto_batch_size,
     auto_epochs,
+    build,
     fit_ensemble,
     held_out,
+    used_rows,
 )
-from ddpn.estimator.inputs import Targets, collapsed, counts, row_count, targets, vector
-from ddpn.features import FeatureEncoder
+from ddpn.estimator.inputs import collapsed, targets
+from ddpn.estimator.predictions import BLOCK, CountPredictions
+from ddpn.features import FeatureEncoder, encoder_bytes, encoder_from_bytes
 from ddpn.heads import HEADS, Head, make_head
 from ddpn.heads.head import option_names
-from ddpn.metrics import crps, nll, point
-from ddpn.training import Runtime, TrainingConfig
+from ddpn.training import History, Runtime, TrainingConfig
 
-#: Rows predicted at a time: bounds memory, whatever the table's length.
-_BLOCK = 65536
+#: Options of heads, and what they are where nothing is said.
+_HEAD_OPTIONS = {"beta": 0.0, "objective": "exact", "gamma": "per_row", "initial_gamma": None}
 
 
-class CountRegressor(RegressorMixin, BaseEstimator):
+class CountRegressor(CountPredictions, BaseEstimator):
     """Counts with honest uncertainty: an ensemble of networks, each predicting a whole distribution.
 
     `likelihood` names a head of `ddpn.heads` ("double_poisson", "poisson", "negative_binomial", "gaussian",
@@ -44,8 +49,8 @@ class CountRegressor(RegressorMixin, BaseEstimator):
     `numeric` says how numbers are encoded ("standard", "piecewise", "steps"; "auto" tries all three on validation
     rows). `validation` is the share of rows held out to choose each member's best epoch ("auto": a tenth from 200 rows
     on; None: no row), unless `fit` is given rows for it. `epochs` and `batch_size` follow the number of rows where they
-    are "auto". `fractional="round"` takes the nearest count where y is not one. With `checkpoint`, a file, an
-    interrupted fit goes on where it stopped.
+    are "auto". `fractional="round"` takes the nearest count where y is not one. With `checkpoint`, a file, and a number
+    as `random_state`, an interrupted fit goes on where it stopped.
 
     >>> X = np.linspace(-2, 2, 200).reshape(-1, 1)
     >>> y = np.random.default_rng(0).poisson(np.exp(1 + X[:, 0]))
@@ -54,6 +59,8 @@ class CountRegressor(RegressorMixin, BaseEstimator):
     >>> bool(low[0] <= model.predict([[0.0]])[0] <= high[0])
     True
     """
+
+    _kind = "CountRegressor"
 
     def __init__(
         self,
@@ -70,13 +77,13 @@ class CountRegressor(RegressorMixin, BaseEstimator):
         bins: int | None = None,
         epochs: int | str = "auto",
         batch_size: int | str = "auto",
-        lr: float = 2e-3,
+        lr: float = 4e-3,
         weight_decay: float = 1.0,
         warmup: float = 0.05,
         schedule: str = "cosine",
         clip: float | None = 5.0,
         ema: float = 0.998,
-        score_on: str = "nll",
+        score_on: str = "crps",
         patience: int | None = None,
         validation: float | str | None = "auto",
         start: bool = True,
@@ -135,17 +142,17 @@ class CountRegressor(RegressorMixin, BaseEstimator):
         """
         head, runtime = self._head(), Runtime(self.device, self.precision)
         found = targets(X, y, sample_weight, exposure, self.fractional)
-        if len(found.y) <= FULL_BATCH_ROWS:
+        if used_rows(found).sum() <= FULL_BATCH_ROWS:
             X, found = collapsed(X, found)
         random = check_random_state(self.random_state)
         if (X_val is None) != (y_val is None):
             raise InputError("X_val and y_val must be given together, got only one of them. Pass both or none.")
         if X_val is None:
             validation: Any = held_out(found, self._validation_share(), random.randint(2**31 - 1))
-            rows = len(found.y) - int(validation.sum())
+            rows = int((used_rows(found) & ~validation).sum())
         else:
             validation = X_val, targets(X_val, y_val, None, exposure_val, self.fractional, "_val")
-            rows = len(found.y)
+            rows = int(used_rows(found).sum())
             if (exposure is None) != (exposure_val is None):
                 raise InputError("exposure_val must be given if exposure is, got only one of them. Pass both or none.")
         job = Job(
@@ -156,13 +163,14 @@ class CountRegressor(RegressorMixin, BaseEstimator):
             runtime=runtime,
             verbose=bool(self.verbose),
             start=self.start,
-            checkpoint=None if self.checkpoint is None else Path(self.checkpoint),
+            checkpoint=self._checkpoint(),
         )
         self._check_numeric()
         fitted = fit_ensemble(X, found, validation, self.numeric, self._encoder, job)
         self._keep(fitted.encoder, fitted.model.double().cpu(), head)
         self.history_, self.numeric_, self.trials_ = fitted.history, fitted.numeric, fitted.trials
         self.n_rows_, self.needs_exposure_ = rows, exposure is not None
+        self.hidden_, self.activation_ = job.hidden, job.activation
         return self
 
     def _keep(self, encoder: FeatureEncoder, model: Any, head: Head) -> None:
@@ -177,13 +185,20 @@ class CountRegressor(RegressorMixin, BaseEstimator):
     def _head(self) -> Head:
         """The head, with those of this estimator's options that it has; others must have been left as they were."""
         if self.likelihood not in HEADS:
-            return make_head(self.likelihood)
-        options = {name: getattr(self, name) for name in option_names(HEADS[self.likelihood])}
-        return make_head(self.likelihood, **options)
+            listed = ", ".join(HEADS)
+            raise ConfigError(f"likelihood must be one of {listed}, got {self.likelihood!r}. Choose one of these.")
+        known = option_names(HEADS[self.likelihood])
+        for name, usual in _HEAD_OPTIONS.items():
+            if name not in known and getattr(self, name) != usual:
+                raise ConfigError(
+                    f'{name} must be left at {usual!r} with likelihood="{self.likelihood}", which has no such option, '
+                    f"got {getattr(self, name)!r}. Drop it."
+                )
+        return make_head(self.likelihood, **{name: _plain_number(getattr(self, name)) for name in known})
 
     def _hidden(self) -> tuple[int, ...]:
         try:
-            widths = tuple(int(width) for width in self.hidden)
+            widths = tuple(operator.index(width) for width in self.hidden)
         except TypeError:
             raise ConfigError(f"hidden must list widths, got {self.hidden!r}. Use for example (128, 64).") from None
         if any(width < 1 for width in widths):
@@ -207,113 +222,75 @@ class CountRegressor(RegressorMixin, BaseEstimator):
         return FeatureEncoder(numeric=numeric, bins=self.bins)
 
     def _config(self, rows: int, random: np.random.RandomState) -> TrainingConfig:
-        if not isinstance(self.members, int | np.integer) or self.members < 1:
+        if isinstance(self.members, bool) or not isinstance(self.members, int | np.integer) or self.members < 1:
             raise ConfigError(f"members must be a whole number of at least 1, got {self.members!r}. Use 5.")
-        batch = auto_batch_size(rows) if self.batch_size == "auto" else self.batch_size
-        return TrainingConfig(
-            epochs=auto_epochs(rows, batch) if self.epochs == "auto" else self.epochs,  # type: ignore[arg-type]
-            batch_size=batch,  # type: ignore[arg-type]
-            lr=self.lr,
-            weight_decay=self.weight_decay,
-            warmup=self.warmup,
+        if self.score_on not in ("nll", "crps"):
+            raise ConfigError(f'score_on must be "nll" or "crps", got {self.score_on!r}. Choose one of the two.')
+        batch = auto_batch_size(rows) if self.batch_size == "auto" else _plain_number(self.batch_size)
+        config = TrainingConfig(
+            epochs=1 if self.epochs == "auto" else _plain_number(self.epochs),
+            batch_size=batch,
+            lr=_plain_number(self.lr),
+            weight_decay=_plain_number(self.weight_decay),
+            warmup=_plain_number(self.warmup),
             schedule=self.schedule,  # type: ignore[arg-type]
-            clip=self.clip,
-            ema=self.ema,
+            clip=_plain_number(self.clip),
+            ema=_plain_number(self.ema),
             score=self.score_on,  # type: ignore[arg-type]
-            patience=self.patience,
+            patience=_plain_number(self.patience),
             precision=self.precision,  # type: ignore[arg-type]
             seeds=tuple(int(seed) for seed in random.randint(2**31 - 1, size=self.members)),
         )
+        return replace(config, epochs=auto_epochs(rows, config.batch_size)) if self.epochs == "auto" else config
+
+    def _checkpoint(self) -> Path | None:
+        if self.checkpoint is None:
+            return None
+        if not isinstance(self.random_state, int | np.integer):
+            got = f"got {self.random_state!r}: a fit from other random numbers cannot go on from it"
+            raise ConfigError(f"random_state must be a number where there is a checkpoint, {got}. Use 0.")
+        return Path(self.checkpoint)
 
     # Predicting --------------------------------------------------------------------------------------------------
 
-    def _raw(self, X: Any, exposure: Any) -> tuple[Tensor, Tensor | None]:
-        """Every member's raw outputs (rows, M, P), and exposures (rows, 1)."""
-        check_is_fitted(self)
+    def _outputs(self, X: Any) -> Tensor:
         inputs = torch.from_numpy(self.encoder_.transform(X))
-        known = vector("exposure", exposure, len(inputs), zero=False)
-        if self.needs_exposure_ and known is None:
-            raise InputError("exposure must be given as in fit, got None. Pass exposure=1 for the rate per unit.")
         with torch.no_grad():
-            raw = torch.cat([self.model_.raw(part.double()) for part in inputs.split(_BLOCK)])
-        return raw, None if known is None else torch.from_numpy(known).unsqueeze(1)
-
-    def _blocks(self, X: Any, exposure: Any) -> Iterator[UniformMixture]:
-        """The laws of `_BLOCK` rows at a time."""
-        raw, scale = self._raw(X, exposure)
-        for first in range(0, len(raw), _BLOCK):
-            part = slice(first, first + _BLOCK)
-            yield UniformMixture(self.head_(raw[part], None if scale is None else scale[part]))
-
-    def predict_distribution(self, X: Any, exposure: Any = None) -> UniformMixture:
-        """The whole predictive law of every row, with its `aleatoric` and `epistemic` variance."""
-        return UniformMixture(self.head_(*self._raw(X, exposure)))
-
-    def predict(self, X: Any, exposure: Any = None, statistic: str = "mean") -> np.ndarray:
-        """A single number a row: the predictive "mean", "median" or "mode"."""
-        return _joined([point(block, statistic) for block in self._blocks(X, exposure)])
-
-    def predict_interval(
-        self, X: Any, coverage: float = 0.9, exposure: Any = None, kind: str = "central"
-    ) -> np.ndarray:
-        """Counts (low, high), both included, that hold at least `coverage`. Shape: (rows, 2)."""
-        return _joined([_interval(block, coverage, kind) for block in self._blocks(X, exposure)]).astype(np.int64)
-
-    def predict_quantiles(self, X: Any, q: Any, exposure: Any = None) -> np.ndarray:
-        """Quantiles at every level of `q`. Shape: (rows, len(q))."""
-        levels = torch.as_tensor(np.atleast_1d(np.asarray(q, dtype=np.float64)))
-        return _joined([torch.stack([b.icdf(level) for level in levels], dim=1) for b in self._blocks(X, exposure)])
-
-    def predict_uncertainty(self, X: Any, exposure: Any = None) -> dict[str, np.ndarray]:
-        """Variance of every row, and its parts: what more data would not remove, and what it would."""
-        blocks = [(b.aleatoric, b.epistemic) for b in self._blocks(X, exposure)]
-        aleatoric, epistemic = (_joined(list(column)) for column in zip(*blocks, strict=True))
-        return {"aleatoric": aleatoric, "epistemic": epistemic, "total": aleatoric + epistemic}
-
-    def predict_proba_of(self, X: Any, counts: Any, exposure: Any = None) -> np.ndarray:
-        """Probability of each of `counts`; for Gaussians that of rounding to it. Shape: (rows, counts)."""
-        values = torch.from_numpy(_listed_counts(counts))
-        laws = (_as_counts(block) for block in self._blocks(X, exposure))
-        return _joined([torch.stack([law.log_prob(v) for v in values], dim=1).exp() for law in laws])
-
-    # Judging -----------------------------------------------------------------------------------------------------
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None) -> float:
-        """D^2, the share of the Poisson deviance that the predicted means explain; 1 is best, 0 a constant's."""
-        found = targets(X, y, sample_weight, exposure, self.fractional)
-        mean = np.maximum(self.predict(X, exposure), np.finfo(np.float64).tiny)
-        scale = np.ones_like(mean) if found.exposure is None else found.exposure
-        weight = np.ones_like(mean) if found.weight is None else found.weight
-        constant = (weight @ found.y) / (weight @ scale) * scale
-        null = weight @ _deviance(found.y, constant)
-        explained = weight @ _deviance(found.y, mean)
-        return float(1.0 - explained / null) if null > 0 else float(explained < 1e-6)
-
-    def crps(self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None) -> float:
-        """Mean continuous ranked probability score; smaller is better."""
-        return self._mean_of(crps, X, y, sample_weight, exposure)
-
-    def nll(self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None) -> float:
-        """Mean negative log-likelihood; smaller is better."""
-        return self._mean_of(nll, X, y, sample_weight, exposure)
-
-    def _mean_of(self, score: Any, X: Any, y: Any, sample_weight: Any, exposure: Any) -> float:
-        found: Targets = targets(X, y, sample_weight, exposure, self.fractional)
-        observed = torch.from_numpy(found.y).split(_BLOCK)
-        each = _joined([score(b, part) for b, part in zip(self._blocks(X, exposure), observed, strict=True)])
-        return float(np.average(each, weights=found.weight))
+            return torch.cat([self.model_.raw(part.double()) for part in inputs.split(BLOCK)])
 
     # Keeping -----------------------------------------------------------------------------------------------------
 
-    def save(self, path: str | PathLike[str], overwrite: bool = False) -> None:
-        """Write the fitted model to a folder: weights, encoder and a manifest; whole or not at all."""
-        check_is_fitted(self)
-        saving.save(self, Path(path), overwrite)
+    def _saved(self) -> tuple[dict[str, bytes], dict[str, Any]]:
+        # Trained in float32, so nothing is lost.
+        weights = {name: tensor.float().contiguous() for name, tensor in self.model_.state_dict().items()}
+        training = {
+            "rows": self.n_rows_,
+            "numeric": self.numeric_,
+            "trials": self.trials_,
+            "history": self.history_.as_dict(),
+        }
+        about = {
+            "members": self.model_.members,
+            "hidden": list(self.hidden_),
+            "activation": self.activation_,
+            "n_inputs": len(self.encoder_.get_feature_names_out()),
+            "training": training,
+        }
+        return {saving.WEIGHTS: save_tensors(weights), saving.ENCODER: encoder_bytes(self.encoder_)}, about
 
-    @classmethod
-    def load(cls, path: str | PathLike[str]) -> Self:
-        """The model that `save` wrote; nothing in its files is executed, and a damaged one is refused."""
-        return saving.load(cls, Path(path))
+    def _restore(self, files: dict[str, bytes], manifest: dict[str, Any], path: Path) -> None:
+        self.hidden_, self.activation_ = tuple(manifest["hidden"]), manifest["activation"]
+        job = Job(self.head_, self.hidden_, self.activation_, TrainingConfig(), Runtime("cpu"), False, False)
+        network = build(manifest["n_inputs"], job, manifest["members"])
+        try:
+            network.load_state_dict(load_tensors(files[saving.WEIGHTS]))
+        except (RuntimeError, SafetensorError) as error:
+            got = f"{path / saving.WEIGHTS} must fit the manifest, got other names or shapes"
+            raise InputError(f"{got}. Save the model again.") from error
+        self._keep(encoder_from_bytes(files[saving.ENCODER], str(path / saving.ENCODER)), network.double(), self.head_)
+        training = manifest["training"]
+        self.history_ = History(**training["history"])
+        self.numeric_, self.trials_, self.n_rows_ = training["numeric"], training["trials"], training["rows"]
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
@@ -327,24 +304,6 @@ class CountRegressor(RegressorMixin, BaseEstimator):
         return tags
 
 
-def _as_counts(law: UniformMixture) -> UniformMixture:
-    return law if isinstance(law.members, CountDistribution) else discretized(law)
-
-
-def _joined(parts: list[Tensor]) -> np.ndarray:
-    return torch.cat(parts).double().numpy()
-
-
-def _interval(law: Any, coverage: float, kind: str) -> Tensor:
-    """Counts; the ends of a law on the line are rounded outward, and none lies below 0."""
-    low, high = law.interval(coverage, kind=kind)
-    return torch.stack([low.floor().clamp(min=0.0), high.ceil().clamp(min=0.0)], dim=1)
-
-
-def _deviance(y: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    return 2.0 * (mean - y + np.where(y > 0, y * (np.log(np.maximum(y, 1.0)) - np.log(mean)), 0.0))
-
-
-def _listed_counts(values: Any) -> np.ndarray:
-    plain = np.atleast_1d(np.asarray(values))
-    return counts(plain, row_count(plain), name="counts")
+def _plain_number(value: Any) -> Any:
+    """A number of numpy's, as a grid of options holds them, as Python's."""
+    return value.item() if isinstance(value, np.generic) else value
