@@ -64,7 +64,7 @@ def test_unknown_names_are_refused_with_the_valid_ones():
 
 
 def test_a_bad_value_in_a_dict_gets_its_sentence_too():
-    with pytest.raises(ConfigError, match="^seeds must "):
+    with pytest.raises(ConfigError, match=r"^seeds must "):
         TrainingConfig.of_dict({"seeds": 3})
 
 

@@ -69,7 +69,7 @@ def test_members_have_their_own_order(rows, train):
 
 
 def test_a_network_of_another_size_is_refused(train, rows, fresh):
-    with pytest.raises(ConfigError, match="^parameters must have the 3 members along their first axis, got "):
+    with pytest.raises(ConfigError, match=r"^parameters must have the 3 members along their first axis, got "):
         train(rows(20), model=fresh((0, 1)), seeds=SEEDS)
 
 

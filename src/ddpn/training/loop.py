@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from ddpn.backbones.members import generators
+from ddpn.errors import ConfigError
 from ddpn.metrics import crps
 from ddpn.model import CountModel
 from ddpn.training.capture import CapturedSteps
@@ -85,6 +86,11 @@ class Training:
         self.flat = Flat(model, config.members)
         self.updates = Updates(self.flat, config)
         self.batches = _batches(train, config, runtime, workers)
+        if self.batches.batch < runtime.share.world:
+            raise ConfigError(
+                f"a batch must hold a row for each of the {runtime.share.world} processes, got {self.batches.batch}. "
+                "Raise batch_size or use fewer processes."
+            )
         self.validation = None if validation is None else _batches(validation, config, runtime, workers)
         self.streams = generators([seed + _ORDER_SEED for seed in config.seeds])
         self.steps = config.epochs * self.batches.steps
@@ -149,9 +155,7 @@ class Training:
     def train_step(self, batch: Rows) -> Tensor:
         """One update of every member; its mean loss. Shape: (M,)."""
         loss = torch.zeros(self.config.members, device=self.runtime.device)
-        if len(batch) == 0:  # more processes than rows in a batch
-            self.flat.grad.zero_()
-        for number, part in enumerate(batch.parts(max(1, -(-len(batch) // self.config.accumulate)))):
+        for number, part in enumerate(batch.parts(-(-len(batch) // self.config.accumulate))):
             # Per member, so that the sum of all gives each the gradient of its own mean.
             mean = self.losses(part).sum(0) / self.batches.batch
             self.flat.add_gradient_of(mean.sum(), fresh=number == 0)

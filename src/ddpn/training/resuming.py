@@ -37,7 +37,7 @@ def restore(training: "Training", saved: Snapshot) -> None:
         tensor.copy_(tensors[name])
     training.best.copy_(tensors["best"])
     for stream, state in zip(training.streams, tensors["orders"], strict=True):
-        stream.set_state(state)
+        stream.set_state(state.clone())  # torch crashes on a view that does not begin with its storage
     training.epoch, training.step, training.failures = info["epoch"], info["step"], info["failures"]
     training.history = History(**info["history"])
     training.before = saved

@@ -1,0 +1,222 @@
+"""A training that was stopped goes on to the same weights, bit for bit."""
+
+import errno
+import os
+import runpy
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.data import TensorDataset
+
+from ddpn.backbones import MLP
+from ddpn.errors import InputError
+from ddpn.heads import make_head
+from ddpn.model import CountModel
+from ddpn.training import Rows, Runtime, TrainingConfig, checkpoint, fit
+
+SCRIPT = Path(__file__).with_name("one_training.py")
+#: Three steps and one validation an epoch.
+CONFIG = TrainingConfig(epochs=4, batch_size=16, lr=0.01, clip=0.5, ema=0.5, patience=3, seeds=(3, 8))
+CALLS_AN_EPOCH = 4
+
+
+class Uses:
+    """Counts how often a model is used, and interrupts at one of them."""
+
+    def __init__(self, model: CountModel, interrupt_at: int = 0) -> None:
+        self.count, self._at, self._compute = 0, interrupt_at, model.raw
+        model.raw = self
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        self.count += 1
+        if self.count == self._at:
+            raise KeyboardInterrupt
+        return self._compute(x)
+
+
+@pytest.fixture
+def run(rows, fresh, flat, tmp_path):
+    """Train on 50 rows with a checkpoint; gives the weights, the history and the uses of the network."""
+
+    def trained(interrupt_at=0, model=None, data=None, validation=None, config=CONFIG, path="state", **options):
+        model = model or fresh(config.seeds)
+        data, validation = data or rows(50, seed=1), validation or rows(40, seed=2)
+        uses = Uses(model, interrupt_at)
+        file = None if path is None else tmp_path / path
+        history = fit(model, data, validation, config, runtime=Runtime("cpu"), checkpoint=file, **options)
+        return flat(model), history, uses.count
+
+    return trained
+
+
+def without_seconds(history):
+    plain = history.as_dict()
+    return plain | {"epochs": [{k: v for k, v in record.items() if k != "seconds"} for record in plain["epochs"]]}
+
+
+# In the first step, amid an epoch, in its validation, in the first step of another, and in the last use of all.
+@pytest.mark.parametrize("at", [1, 3, 4, 5, 10, 12, 16])
+def test_an_interrupted_training_goes_on_to_the_same_bits(run, at):
+    expected, history, _ = run(path="other")
+    with pytest.raises(KeyboardInterrupt):
+        run(interrupt_at=at)
+    got, resumed, uses = run()
+    assert torch.equal(got, expected)
+    assert without_seconds(resumed) == without_seconds(history)
+    begun = (at - 1) // CALLS_AN_EPOCH
+    assert uses == (CONFIG.epochs - begun) * CALLS_AN_EPOCH, "epochs that were done are done again, or left out"
+
+
+def test_twice_interrupted(run):
+    expected, history, _ = run(path="other")
+    for at in (6, 7):
+        with pytest.raises(KeyboardInterrupt):
+            run(interrupt_at=at)
+    got, resumed, _ = run()
+    assert torch.equal(got, expected)
+    assert without_seconds(resumed) == without_seconds(history)
+
+
+def test_a_data_set_resumes_too(run, rows):
+    sets = {"data": TensorDataset(*rows(50, weight=True)[:3]), "validation": TensorDataset(*rows(40, seed=2)[:2])}
+    expected, _, _ = run(path="other", **sets)
+    with pytest.raises(KeyboardInterrupt):
+        run(interrupt_at=10, **sets)
+    assert torch.equal(run(**sets)[0], expected)
+
+
+@pytest.mark.filterwarnings("ignore:non-finite loss:RuntimeWarning")
+def test_failures_of_an_interrupted_epoch_count_once(run, rows):
+    data = rows(50, seed=1)
+    data.x[7] = torch.nan
+    given = {"data": data, "config": replace(CONFIG, epochs=2)}
+    expected, history, uses = run(path="other", **given)
+    assert sum("epoch 2" in story for story in history.rollbacks) == 2, "not both members failed in the last epoch"
+    with pytest.raises(KeyboardInterrupt):
+        run(interrupt_at=uses, **given)  # in the last validation, after those failures
+    got, resumed, _ = run(**given)
+    assert torch.equal(got, expected)
+    assert resumed.rollbacks == history.rollbacks
+
+
+def test_a_finished_training_is_not_done_again(run):
+    expected, history, _ = run(save_seconds=0.0)
+    got, again, uses = run(save_seconds=0.0)
+    assert uses == 0
+    assert torch.equal(got, expected)
+    assert again.as_dict() == history.as_dict()
+
+
+def test_nothing_is_written_before_it_is_due(run, tmp_path):
+    run(save_seconds=1e9)
+    assert os.listdir(tmp_path) == []
+
+
+def test_without_a_checkpoint_the_best_so_far_is_kept(run, fresh, flat):
+    model = fresh(CONFIG.seeds)
+    config = replace(CONFIG, schedule="constant", warmup=0.0)
+    with pytest.raises(KeyboardInterrupt):
+        run(interrupt_at=7, model=model, config=config, path=None)
+    expected, history, _ = run(config=replace(config, epochs=1), path=None)
+    assert history.best_epoch == [1, 1]
+    assert torch.equal(flat(model), expected)
+    assert not model.training
+
+
+def test_a_full_disk_keeps_the_old_checkpoint(run, monkeypatch):
+    expected, _, _ = run(path="other")
+    with pytest.raises(KeyboardInterrupt):
+        run(interrupt_at=6)
+
+    def full(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        with pytest.raises(OSError, match="No space left"):
+            run(save_seconds=0.0)
+    got, _, uses = run()
+    assert uses == 3 * CALLS_AN_EPOCH
+    assert torch.equal(got, expected)
+
+
+# What is not one's own --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def others(rows, fresh):
+    """Trainings that differ from the plain one, and the word for it."""
+    y = rows(50, seed=1)
+    more = Rows(y.x, y.y + (torch.arange(50) == 49))
+    moved = fresh(CONFIG.seeds)
+    with torch.no_grad():
+        moved.projection.bias[1] += 1e-6
+    curved = CountModel(MLP(n_in=3, hidden=(8, 6), members=2, activation="gelu"), make_head("double_poisson"), 2)
+    curved.reset(CONFIG.seeds)
+    return {
+        "config": {"config": replace(CONFIG, lr=0.02)},
+        "training data": {"data": more},
+        "validation data": {"validation": rows(40, seed=3)},
+        "head": {"model": fresh(CONFIG.seeds, "double_poisson", beta=0.5)},
+        "initial weights": {"model": moved},
+        "network": {"model": curved},
+    }
+
+
+@pytest.mark.parametrize(
+    "changed", ["config", "training data", "validation data", "head", "initial weights", "network"]
+)
+def test_the_checkpoint_of_another_training_is_refused(run, others, changed, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        run(interrupt_at=6)
+    before = (tmp_path / "state").read_bytes()
+    message = rf"^checkpoint must come from this training, got .*state with another {changed}\. Delete it"
+    with pytest.raises(InputError, match=message):
+        run(**others[changed])
+    assert (tmp_path / "state").read_bytes() == before
+
+
+def test_all_that_changed_is_listed(run, others):
+    with pytest.raises(KeyboardInterrupt):
+        run(interrupt_at=6)
+    with pytest.raises(InputError, match="with another config and training data"):
+        run(**others["config"] | others["training data"])
+
+
+def test_a_file_that_is_no_checkpoint_is_refused(run, tmp_path):
+    checkpoint.write(tmp_path / "state", {"x": torch.zeros(2)}, {"something": "else"})
+    with pytest.raises(InputError, match=r"^checkpoint must come from this training, got .* with another config and"):
+        run()
+
+
+def test_a_truncated_checkpoint_is_refused(run, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        run(interrupt_at=6)
+    content = (tmp_path / "state").read_bytes()
+    (tmp_path / "state").write_bytes(content[:-5])
+    with pytest.raises(InputError, match="state must be a whole file, got a damaged one"):
+        run()
+
+
+# Real signals -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=lambda number: number.name)
+def test_a_process_that_was_stopped_leaves_a_checkpoint_to_go_on_from(tmp_path, flat, number):
+    state = tmp_path / "state"
+    at = 2 * CALLS_AN_EPOCH * 2 + 3  # accumulate=2 uses the network twice a step; in the third epoch
+    command = [sys.executable, str(SCRIPT), str(tmp_path / "weights"), str(state), str(int(number)), str(at)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == -number, ended.stderr
+    assert not (tmp_path / "weights").exists()
+    assert 1 <= checkpoint.read(state)[1]["epoch"] < 4
+    program = runpy.run_path(str(SCRIPT))
+    whole, resumed = program["network"](), program["network"]()
+    history, again = program["trained"](whole), program["trained"](resumed, state)
+    assert torch.equal(flat(resumed), flat(whole))
+    assert without_seconds(again) == without_seconds(history)

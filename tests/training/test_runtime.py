@@ -1,0 +1,118 @@
+"""Where a training runs, and that several processes compute what one does."""
+
+import importlib.util
+import os
+import runpy
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from ddpn.errors import ConfigError
+from ddpn.training import Runtime, TrainingConfig
+from ddpn.training.loop import Training
+from ddpn.training.rows import Share
+from ddpn.training.runtime import pick_device
+
+SCRIPT = Path(__file__).with_name("one_training.py")
+
+
+def test_auto_is_a_gpu_where_there_is_one(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert pick_device("auto") == torch.device("cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert pick_device("auto") == torch.device("cuda")
+    assert pick_device(torch.device("cuda:1")) == torch.device("cuda:1")
+    assert pick_device("cpu") == torch.device("cpu")
+
+
+def test_an_unknown_device_is_refused():
+    with pytest.raises(ConfigError, match=r'^device must be one torch knows, got "abacus"\. Use "auto", '):
+        Runtime("abacus")
+
+
+def test_a_missing_gpu_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(
+        ConfigError, match=r'^device must be present, got "cuda" on a machine without CUDA\. Use "auto"'
+    ):
+        Runtime("cuda")
+
+
+def test_one_process_has_all_rows_and_adds_nothing_up():
+    runtime, values = Runtime("cpu"), torch.ones(3)
+    runtime.add_up(values)
+    assert runtime.share == Share(0, 1)
+    assert runtime.is_main
+    assert torch.equal(values, torch.ones(3))
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("float32", torch.float32), ("bf16", torch.bfloat16)])
+def test_the_precision_of_a_forward_pass(fresh, rows, precision, dtype):
+    with Runtime("cpu", precision).autocast():
+        assert fresh((0,)).raw(rows(4).x).dtype == dtype
+
+
+def test_one_process_does_without_accelerate(train, rows, monkeypatch):
+    monkeypatch.setitem(sys.modules, "accelerate", None)  # to import it is an error
+    _, history = train(rows(32), precision="bf16", accumulate=2, epochs=1)
+    assert len(history.epochs) == 1
+
+
+def test_several_processes_without_accelerate_are_refused(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setitem(sys.modules, "accelerate", None)
+    message = r"^WORLD_SIZE must be 1 without accelerate, got 2\. Install ddpn\[distributed\]\.$"
+    with pytest.raises(ConfigError, match=message):
+        Runtime("cpu")
+
+
+def test_more_processes_than_rows_in_a_batch_are_refused(fresh, rows):
+    runtime = Runtime("cpu")
+    runtime.share = Share(rank=1, world=5)
+    message = r"^a batch must hold a row for each of the 5 processes, got 4\. Raise batch_size or use fewer processes"
+    with pytest.raises(ConfigError, match=message):
+        Training(fresh((0,)), rows(20), None, TrainingConfig(batch_size=4), runtime)
+
+
+def test_shares_of_a_step_add_up_to_the_whole(fresh, rows):
+    """What two processes would exchange: their gradients sum to that of one, also where shares are uneven."""
+    data, config, gradients = rows(5, weight=True, exposure=True), TrainingConfig(batch_size=5, clip=None), []
+    for share in (Share(), Share(0, 2), Share(1, 2)):
+        runtime = Runtime("cpu")
+        runtime.share = share
+        training = Training(fresh((0,)), data, None, config, runtime)
+        training.train_step(next(iter(training.batches.epoch(training.streams))))
+        gradients.append(training.flat.grad.clone())
+    torch.testing.assert_close(gradients[1] + gradients[2], gradients[0])
+
+
+def ports_can_be_opened() -> bool:
+    try:
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            one.listen()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not ports_can_be_opened(), reason="processes cannot talk: no port can be opened here")
+@pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="needs ddpn[distributed]")
+def test_two_processes_compute_what_one_does(tmp_path):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    ended = subprocess.run(
+        [*command, str(SCRIPT), str(tmp_path / "weights")],
+        env=environment, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    runpy.run_path(str(SCRIPT))["main"](str(tmp_path / "alone"))
+    alone, first, second = (load_file(tmp_path / name) for name in ("alone", "weights.0", "weights.1"))
+    for name, tensor in alone.items():
+        torch.testing.assert_close(first[name], tensor, rtol=1e-5, atol=1e-5)
+        assert torch.equal(first[name], second[name]), "the processes have drifted apart"
