@@ -91,7 +91,7 @@ def test_a_data_set_resumes_too(run, rows):
 
 
 @pytest.mark.filterwarnings("ignore:non-finite loss:RuntimeWarning")
-def test_failures_of_an_interrupted_epoch_count_once(run, rows):
+def test_failures_of_an_interrupted_epoch_count_once(run, rows, tmp_path):
     data = rows(50, seed=1)
     data.x[7] = torch.nan
     given = {"data": data, "config": replace(CONFIG, epochs=2)}
@@ -99,6 +99,8 @@ def test_failures_of_an_interrupted_epoch_count_once(run, rows):
     assert sum("epoch 2" in story for story in history.rollbacks) == 2, "not both members failed in the last epoch"
     with pytest.raises(KeyboardInterrupt):
         run(interrupt_at=uses, **given)  # in the last validation, after those failures
+    before = [sum(f"epoch 1, member {member}" in story for story in history.rollbacks) for member in (0, 1)]
+    assert checkpoint.read(tmp_path / "state")[1]["failures"] == before
     got, resumed, _ = run(**given)
     assert torch.equal(got, expected)
     assert resumed.rollbacks == history.rollbacks
