@@ -60,10 +60,15 @@ def auto_epochs(rows: int, batch_size: int) -> int:
     return int(np.clip(3000 // max(1, rows // batch_size), 40, 300))
 
 
+def used_rows(found: Targets) -> np.ndarray:
+    """Which rows count at all, as a mask: those with a weight above 0."""
+    return np.ones(len(found.y), dtype=bool) if found.weight is None else found.weight > 0
+
+
 def held_out(found: Targets, share: float | str | None, seed: int) -> np.ndarray:
     """Which rows are kept for validation, as a mask: a tenth where nothing else is said and there are enough."""
     mask = np.zeros(len(found.y), dtype=bool)
-    usable = np.arange(len(found.y)) if found.weight is None else np.flatnonzero(found.weight)
+    usable = np.flatnonzero(used_rows(found))
     if share == "auto":
         share = 0.1 if len(usable) >= _MIN_SPLIT_ROWS else 0.0
     if share and len(usable) >= 2:

@@ -52,11 +52,14 @@ def counts(y: Any, rows: int, fractional: str = "error", name: str = "y") -> np.
         # The middle part is the sentence scikit-learn's checks look for.
         told = "this estimator requires y to be passed, but the target y is None"
         raise InputError(f"{name} must be given: {told}. Pass one count a row.")
-    plain = column_or_1d(_plain(y), warn=True)
+    plain = _plain(y)
+    if plain.dtype.kind not in "buifOUS":
+        # The words in brackets are those scikit-learn's checks look for.
+        words = " (Complex data not supported)" if plain.dtype.kind == "c" else ""
+        raise InputError(f"{name} must hold numbers, got dtype {plain.dtype}{words}. Give counts 0, 1, 2, ...")
+    plain = column_or_1d(plain, warn=True)
     if plain.dtype.kind in "OUS":
         plain = _numbers(plain, name)
-    if plain.dtype.kind not in "buif":
-        raise InputError(f"{name} must hold numbers, got dtype {plain.dtype}. Give counts 0, 1, 2, ...")
     if len(plain) != rows:
         raise InputError(
             f"{name} must have one count a row of X, got {len(plain)} counts and {rows} rows: "
@@ -88,8 +91,8 @@ def counts(y: Any, rows: int, fractional: str = "error", name: str = "y") -> np.
 
 
 def _numbers(plain: np.ndarray, name: str) -> np.ndarray:
-    for row, value in enumerate(plain):
-        if isinstance(value, str) or not np.isscalar(value) or isinstance(value, complex):
+    for row, value in enumerate(plain.tolist()):
+        if isinstance(value, str | bytes) or not np.isscalar(value) or isinstance(value, complex):
             raise InputError(f"{name} must hold numbers, got {value!r} at row {row}. Give counts 0, 1, 2, ...")
     return plain.astype(np.float64)
 

@@ -3,6 +3,7 @@
 import operator
 from collections.abc import Sequence
 from dataclasses import replace
+from numbers import Real
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -214,7 +215,7 @@ class CountRegressor(CountPredictions, BaseEstimator):
         share = self.validation
         if share is None or share == "auto":
             return share
-        if isinstance(share, str | bool) or not 0.0 <= share < 1.0:
+        if isinstance(share, bool) or not isinstance(share, Real) or not 0.0 <= share < 1.0:
             raise ConfigError(f'validation must be "auto", None or lie in [0, 1), got {share!r}. Use 0.1 for a tenth.')
         return share
 

@@ -1,0 +1,113 @@
+"""Data on which trainings break down. Here every fit ends with finite predictions, intervals and scores."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from ddpn import CountRegressor
+
+Data = tuple[np.ndarray, np.ndarray]
+
+
+def numbers(rows: int = 60, columns: int = 3, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(rows, columns))
+
+
+def poisson(X: np.ndarray, mean: float, seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).poisson(mean * np.exp(0.5 * X[:, 0])).astype(float)
+
+
+def with_outlier() -> Data:
+    X = numbers()
+    y = poisson(X, 4.0)
+    y[7] = 1e7
+    return X, y
+
+
+def all_but_one_zero() -> Data:
+    """A mean of 1e-4: one count of 1 among 10,000 rows."""
+    y = np.zeros(10_000)
+    y[1234] = 1.0
+    return numbers(10_000), y
+
+
+def duplicated_columns() -> Data:
+    X = numbers()
+    return X[:, [0, 0, 1, 1, 1, 2]], poisson(X, 4.0)
+
+
+def constant_columns() -> Data:
+    X = numbers()
+    return np.column_stack([X, np.full(60, 7.0), np.zeros(60)]), poisson(X, 4.0)
+
+
+CASES: dict[str, Callable[[], Data]] = {
+    "all zero": lambda: (numbers(), np.zeros(60)),
+    "all equal": lambda: (numbers(), np.full(60, 3.0)),
+    "all equal and large": lambda: (numbers(), np.full(60, 123_456.0)),
+    "one outlier of 1e7": with_outlier,
+    "mean 1e-4": all_but_one_zero,
+    "mean 1e6": lambda: (numbers(), poisson(numbers(), 1e6)),
+    "5 rows": lambda: (numbers(5), poisson(numbers(5), 4.0)),
+    "1 row": lambda: (numbers(1), np.array([3.0])),
+    "1 row of 0": lambda: (numbers(1), np.array([0.0])),
+    "1 feature": lambda: (numbers(columns=1), poisson(numbers(columns=1), 4.0)),
+    "features of scale 1e12": lambda: (1e12 * numbers(), poisson(numbers(), 4.0)),
+    "features of scale 1e-12": lambda: (1e-12 * numbers(), poisson(numbers(), 4.0)),
+    "duplicated columns": duplicated_columns,
+    "constant columns": constant_columns,
+}
+
+
+def assert_all_finite(model: CountRegressor, X: np.ndarray, y: np.ndarray) -> None:
+    for statistic in ("mean", "median", "mode"):
+        assert np.isfinite(model.predict(X, statistic=statistic)).all(), statistic
+    low, high = model.predict_interval(X, coverage=0.9).T
+    assert (low >= 0).all()
+    assert (high >= low).all()
+    assert (high < 1e12).all()
+    assert all(np.isfinite(part).all() and (part >= 0).all() for part in model.predict_uncertainty(X).values())
+    assert np.isfinite([model.score(X, y), model.crps(X, y), model.nll(X, y)]).all()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_ends_with_finite_predictions(quick, likelihood, case):
+    X, y = CASES[case]()
+    epochs = 1 if len(y) > 1000 else 20
+    model = quick(epochs=epochs, **likelihood).fit(X, y)
+    assert_all_finite(model, X[:60], y[:60])
+    # Far from all that was seen, too.
+    assert_all_finite(model, 1e3 * np.abs(X).max() * np.ones_like(X[:2]), y[:2])
+
+
+@pytest.mark.parametrize("case", ["one outlier of 1e7", "mean 1e6", "5 rows", "1 feature"])
+def test_survives_a_learning_rate_ten_times_too_high(quick, likelihood, case):
+    X, y = CASES[case]()
+    model = quick(lr=10 * CountRegressor().lr, epochs=40, ema=0.0, **likelihood).fit(X, y)
+    assert_all_finite(model, X, y)
+
+
+@pytest.mark.parametrize("case", ["all equal", "mean 1e6", "1 feature"])
+def test_survives_without_the_start_from_the_intercept(quick, likelihood, case):
+    X, y = CASES[case]()
+    assert_all_finite(quick(start=False, epochs=20, **likelihood).fit(X, y), X, y)
+
+
+@pytest.mark.parametrize("numeric", ["auto", "piecewise", "steps"])
+@pytest.mark.parametrize("case", ["all zero", "5 rows", "1 row", "features of scale 1e12", "constant columns"])
+def test_survives_every_encoding(quick, numeric, case):
+    X, y = CASES[case]()
+    assert_all_finite(quick(numeric=numeric).fit(X, y), X, y)
+
+
+def test_means_of_equal_counts_are_these_counts(quick):
+    X, y = CASES["all equal"]()
+    model = quick(epochs=50).fit(X, y)
+    assert model.predict(X) == pytest.approx(3.0, abs=0.05)
+    assert (model.predict_interval(X, coverage=0.9) == 3).all()
+
+
+def test_means_of_zeros_are_near_zero(quick, likelihood):
+    X, y = CASES["all zero"]()
+    assert quick(**likelihood).fit(X, y).predict(X) == pytest.approx(0.0, abs=0.05)
