@@ -1,6 +1,7 @@
 """A uniform mixture of count laws, row by row: members' tensors (rows, M), flattened to call a member's own method."""
 
 import math
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,8 +14,11 @@ from ddpn.distributions.normalizer import DEPTH
 from ddpn.distributions.quadrature import PREFIX
 from ddpn.distributions.rows import Case, by_case
 
-#: Members coincide where the union of their windows is at most so many times the shortest of them.
-_STRETCH = 1.4
+#: Members coincide where the union of their windows is at most so many times the shortest of them, and differ beyond
+#: the second number.
+_STRETCH, _DIFFER = 1.4, 2.0
+#: Counts beside a window that are looked at, too.
+_BESIDE = 1.5
 
 
 class MixtureRows(CountDistribution):
@@ -84,8 +88,14 @@ class MixtureRows(CountDistribution):
         return first.amin(1), last.amax(1)
 
     def _breaks(self) -> Tensor:
-        each = self._fold(self._each()._breaks())
-        return grid.merge(each, each.shape[1] * (each.shape[2] - 1))
+        return self._merged_breaks(1)
+
+    def _merged_breaks(self, finer: int) -> Tensor:
+        each = self._each()._breaks()
+        # A member narrower than 1 lives on the counts beside its window.
+        ends = (each[:, :1] - _BESIDE).clamp(min=0.0), each[:, 1:-1], each[:, -1:] + _BESIDE
+        each = self._fold(torch.cat(ends, dim=1))
+        return grid.merge(each, finer * each.shape[1] * (each.shape[2] - 1))
 
     def _member(self, index: int) -> CountDistribution:
         return self._kind._of(tuple(t[:, index] for t in self._stacked))
@@ -97,37 +107,37 @@ class MixtureRows(CountDistribution):
         return self._unless_scattered(grid.half_mean_difference, scattered.half_mean_difference, nodes=48)
 
     def _entropy_of_panels(self) -> tuple[Tensor]:
-        return (self._unless_scattered(grid.entropy, scattered.entropy, nodes=96),)
+        # log p turns within a third of a standard deviation where a narrow member takes over from a wide one.
+        return (self._unless_scattered(grid.entropy, scattered.entropy, nodes=96, finer=2),)
 
-    def _mode_of_panels(self) -> Tensor:
-        return scattered.highest_count(self, super()._mode_of_panels())
-
-    def _unless_scattered(self, on_panels: Any, exactly: Any, nodes: int) -> Tensor:
+    def _unless_scattered(self, on_panels: Any, exactly: Any, nodes: int, finer: int = 1) -> Tensor:
         """`on_panels`, but `exactly` for rows with a narrow member; finding them is the one wait for a GPU here."""
         first, last = (self._fold(x) for x in self._each()._window())
-        values = self._on_merged(on_panels, nodes)
+        values = self._on_merged(on_panels, nodes, finer)
         rows = (last - first < scattered.NARROW).any(1).nonzero().squeeze(1)
         if len(rows):
             values[rows] = exactly(self._of(tuple(t[rows] for t in self._stacked)))
         return values
 
-    def _on_merged(self, reduce: Any, nodes: int) -> Tensor:
+    def _on_merged(self, reduce: Any, nodes: int, finer: int) -> Tensor:
         """One panel where the members' windows nearly coincide; all the panels that each member asks for elsewhere."""
         law = self._prepared()
         first, last = (self._fold(x).sqrt() for x in law._each()._window())
         ends = torch.stack([first.amin(1), last.amax(1)], dim=1)
-        coincide = ends[:, 1] - ends[:, 0] <= _STRETCH * (last - first).amin(1)
+        union, shortest = ends[:, 1] - ends[:, 0], (last - first).amin(1)
+        coincide, differ = union <= _STRETCH * shortest, union > _DIFFER * shortest
 
         def together(ends: Tensor, *tensors: Tensor) -> tuple[Tensor]:
             return (reduce(grid.panels(law._of(tensors), ends.square(), nodes)),)
 
-        def apart(ends: Tensor, *tensors: Tensor) -> tuple[Tensor]:
+        def apart(finer: int, ends: Tensor, *tensors: Tensor) -> tuple[Tensor]:
             rows = law._of(tensors)
-            return (reduce(grid.panels(rows, rows._breaks())),)
+            return (reduce(grid.panels(rows, rows._merged_breaks(finer))),)
 
-        own = PREFIX + 8 * self._size * grid.NODES
+        own = (PREFIX + 8 * self._size * grid.NODES) * self._size
         found = [
             Case(coincide, together, (PREFIX + nodes) * self._size),
-            Case(~coincide, apart, own * self._size),
+            Case(~(coincide | differ), partial(apart, 1), own),
+            Case(differ, partial(apart, finer), finer * own),
         ]
         return by_case(found, ends, *law._tensors(), sort=True)[0]

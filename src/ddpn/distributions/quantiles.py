@@ -6,14 +6,18 @@ import torch
 from torch import Tensor
 
 from ddpn.distributions import grid
+from ddpn.distributions.modes import TIE, summits
+from ddpn.distributions.rows import in_blocks
 
 if TYPE_CHECKING:
     from ddpn.distributions.count import CountDistribution
 
-#: Starts looked at for the shortest interval of a law that may have several peaks, and counts it may then lose.
-_SCAN, _SHORTER = 65, 8
+#: Numbers a row that searches among summits keep, beside the blocks in which the summits are looked for.
+_WORK = 64
 #: Sums of the same terms in blocks of another shape may differ in their last bits; a quantile must not.
 _ROUNDING = 9e-16
+#: Nor may rounding push an end of a shortest interval outwards.
+_SLACK = 1e-14
 
 
 def _select(law: "CountDistribution", index: Tensor) -> "CountDistribution":
@@ -87,43 +91,29 @@ def _next(
 
 
 def most_probable_count(law: "CountDistribution") -> Tensor:
-    """The mode, by looking everywhere coarsely and then around the best place."""
+    """The mode, the smallest of several."""
     (found,) = grid.by_window(law, _mode_of_table, lambda rows: (rows._mode_of_panels(),))
     return found
 
 
 def _mode_of_table(at: grid.Grid) -> tuple[Tensor]:
-    return (at.y.gather(1, _first_best(at.pmf)).squeeze(1),)
+    # The first of those that tie within rounding.
+    best = (at.pmf >= at.pmf.amax(1, keepdim=True) * (1 - 1e-12)).to(torch.uint8).argmax(1, keepdim=True)
+    return (at.y.gather(1, best).squeeze(1),)
 
 
 def mode_of_panels(law: "CountDistribution") -> Tensor:
-    """The best node of the panels, then thirds around it; or the best of the first integers."""
-    p = grid.panels(law, law._breaks())
-    x, pmf = p.x.flatten(1), p.pmf.flatten(1)
-    best = pmf.argmax(1, keepdim=True)
-    low = x.gather(1, (best - 1).clamp(min=0)).squeeze(1).floor() - 1
-    high = x.gather(1, (best + 1).clamp(max=x.shape[1] - 1)).squeeze(1).ceil() + 1
-    interior = _peak_between(law, low.clamp(min=12.0), high)
-    top = law._pmf(interior.unsqueeze(1)).squeeze(1)
-    head = p.head * (p.head_weight[:, :1] > 0)
-    return torch.where(head.amax(1) >= top, head.argmax(1).double(), interior)
+    """The highest of all local peaks."""
+    law = law._prepared()
+    return in_blocks(lambda *tensors: (_highest_summit(law._of(tensors)),), _WORK, *law._tensors())[0]
 
 
-def _peak_between(law: "CountDistribution", low: Tensor, high: Tensor) -> Tensor:
-    """Where a pmf with one peak in [low, high] has it, by thirds."""
-    while (high - low).max() > 2:
-        third = ((high - low) / 3).floor()
-        inner = torch.stack([low + third, high - third], dim=1)
-        left, right = law._pmf(inner).unbind(1)
-        rising = left < right
-        low, high = torch.where(rising, inner[:, 0], low), torch.where(rising, high, inner[:, 1])
-    counts = torch.stack([low, low + 1, low + 2], dim=1)
-    return counts.gather(1, _first_best(law._pmf(counts))).squeeze(1)
-
-
-def _first_best(pmf: Tensor) -> Tensor:
-    """Column of the largest value, the first of those that tie within rounding."""
-    return (pmf >= pmf.amax(1, keepdim=True) * (1 - 1e-12)).to(torch.uint8).argmax(1, keepdim=True)
+def _highest_summit(law: "CountDistribution") -> Tensor:
+    row, y = summits(law, _constant(law, 0.0))
+    height = _select(law, row)._log_pmf(y)
+    top = _constant(law, -torch.inf).scatter_reduce(0, row, height, "amax")
+    ties = height >= top[row] - TIE
+    return _constant(law, torch.inf).scatter_reduce(0, row[ties], y[ties], "amin")
 
 
 def _constant(law: "CountDistribution", value: float) -> Tensor:
@@ -146,8 +136,7 @@ def highest(law: "CountDistribution", coverage: float) -> tuple[Tensor, Tensor]:
 def _shortest_in_table(at: grid.Grid, coverage: Tensor) -> tuple[Tensor, Tensor]:
     cdf = at.pmf.cumsum(1)
     before = cdf - at.pmf
-    # Rounding in the sums must not push an end outwards.
-    end = torch.searchsorted(cdf, (before + coverage.unsqueeze(1)) - 1e-14)
+    end = torch.searchsorted(cdf, (before + coverage.unsqueeze(1)) - _SLACK)
     n = cdf.shape[1]
     width = torch.where(end < n, end - torch.arange(n, device=end.device), 2 * n)
     start = width.argmin(1, keepdim=True)
@@ -155,52 +144,66 @@ def _shortest_in_table(at: grid.Grid, coverage: Tensor) -> tuple[Tensor, Tensor]
 
 
 def _shortest_far(law: "CountDistribution", coverage: Tensor) -> tuple[Tensor, Tensor]:
-    """Between neighbours of the best of a few starts: its ends are equally probable; then as much shorter as can be."""
     law = law._prepared()
-    shares = torch.linspace(0.0, 1.0, _SCAN if law._copies > 1 else 2, dtype=coverage.dtype, device=coverage.device)
-    copies = law._of(tuple(t.repeat(len(shares), *[1] * (t.dim() - 1)) for t in law._tensors()))
-    starts = smallest_count(copies, (shares.unsqueeze(1) * (1.0 - coverage)).flatten())
-    widths = (_end(copies, starts, coverage.repeat(len(shares))) - starts).view(len(shares), -1)
-    starts = starts.view(len(shares), -1)
-    best = widths.argmin(0, keepdim=True)
-    low = starts.gather(0, (best - 1).clamp(min=0)).squeeze(0)
-    high = starts.gather(0, (best + 1).clamp(max=len(starts) - 1)).squeeze(0)
-    start, width = starts.gather(0, best).squeeze(0), widths.gather(0, best).squeeze(0)
-    middle = _catching_up(law, low, high, coverage)
-    for candidate in (torch.zeros_like(middle), middle):
-        there = _end(law, candidate, coverage) - candidate
-        start, width = torch.where(there < width, candidate, start), torch.minimum(there, width)
-    return _shortened(law, coverage, start, width, low, high)
+
+    def method(coverage: Tensor, *tensors: Tensor) -> tuple[Tensor, Tensor]:
+        rows = law._of(tensors)
+        start, more = _shortest(rows, coverage)
+        start = _first_start(rows, coverage, start, more)
+        return start, start + more
+
+    low, high = in_blocks(method, _WORK, coverage - _SLACK, *law._tensors())
+    return low, high
 
 
-def _catching_up(law: "CountDistribution", low: Tensor, high: Tensor, coverage: Tensor) -> Tensor:
-    """The first start in [low, high] whose probability is not below that of the end it needs."""
-    while (high > low).any():
-        middle = ((low + high) / 2).floor()
-        longer = law._log_pmf(middle) < law._log_pmf(_end(law, middle, coverage))
-        low, high = torch.where(longer, middle + 1, low), torch.where(longer, high, middle)
-    return low
+def _shortest(law: "CountDistribution", coverage: Tensor) -> tuple[Tensor, Tensor]:
+    """A start from which the fewest more counts hold the coverage, and their number.
 
-
-def _shortened(
-    law: "CountDistribution", coverage: Tensor, start: Tensor, width: Tensor, low: Tensor, high: Tensor
-) -> tuple[Tensor, Tensor]:
-    """One count less at a time, started where that width holds most, while it still holds the coverage."""
-    for _ in range(_SHORTER):
-        trial = (width - 1.0).clamp(min=0.0)
-        a, b = low, high
-        while (b > a).any():
-            middle = ((a + b) / 2).floor()
-            rising = law._log_pmf(middle) < law._log_pmf(middle + trial + 1.0)
-            a, b = torch.where(rising, middle + 1, a), torch.where(rising, b, middle)
-        below = torch.where(a > 0, law._sides((a - 1).clamp(min=0.0))[0], 0.0)
-        holds = law._sides(a + trial)[0] - below >= coverage
-        if not holds.any():
+    From the central interval on: does one count less hold the coverage anywhere? It does if it does on a summit, and
+    there perhaps even fewer are needed. The most that n counts can hold grows with n, so the first no is the last.
+    """
+    start = smallest_count(law, 0.5 * (1.0 - coverage))
+    more = _end(law, start, coverage) - start
+    rows = torch.arange(len(more), device=more.device)
+    while len(rows):
+        part, needed, trial = _select(law, rows), coverage[rows], more[rows] - 1.0
+        row, at = _holding(part, needed, trial)
+        if not len(row):
             break
-        start, width = torch.where(holds, a, start), torch.where(holds, trial, width)
-    return start, start + width
+        less = torch.minimum(_end(_select(part, row), at, needed[row]) - at, trial[row])
+        fewest = more[rows].scatter_reduce(0, row, less, "amin")
+        best = less == fewest[row]
+        start[rows[row[best]]], more[rows] = at[best], fewest
+        rows = rows[fewest <= trial]
+    return start, more
+
+
+def _holding(law: "CountDistribution", coverage: Tensor, more: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows and starts of the summits from which `more` counts hold the coverage."""
+    row, at = summits(law, more)
+    holds = _mass(_select(law, row), at, more[row]) >= coverage[row]
+    return row[holds], at[holds]
+
+
+def _first_start(law: "CountDistribution", coverage: Tensor, start: Tensor, more: Tensor) -> Tensor:
+    """The first start from which `more` counts hold the coverage: from each summit by doubled steps, then halving."""
+    row, high = _holding(law, coverage, more)
+    law, coverage, more = _select(law, row), coverage[row], more[row]
+    low, step = torch.full_like(high, -1.0), torch.ones_like(high)
+    while len(go := (high - low > 1).nonzero().squeeze(1)):
+        a, b = low[go], high[go]
+        guess = torch.maximum(b - step[go], ((a + b) / 2).floor())
+        holds = _mass(_select(law, go), guess, more[go]) >= coverage[go]
+        low[go], high[go] = torch.where(holds, a, guess), torch.where(holds, guess, b)
+        # The first no ends the doubling: from then on steps reach beyond the bracket's middle.
+        step[go] = torch.where(holds, 2.0 * step[go], torch.inf)
+    return start.scatter_reduce(0, row, high, "amin")
+
+
+def _mass(law: "CountDistribution", start: Tensor, more: Tensor) -> Tensor:
+    """P(start <= Z <= start + more)."""
+    return _cdf(law, start + more) - _cdf(law, start - 1.0)
 
 
 def _end(law: "CountDistribution", start: Tensor, coverage: Tensor) -> Tensor:
-    below = torch.where(start > 0, law._sides((start - 1).clamp(min=0.0))[0], 0.0)
-    return smallest_count(law, below + coverage)
+    return smallest_count(law, _cdf(law, start - 1.0) + coverage)

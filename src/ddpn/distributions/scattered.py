@@ -116,17 +116,3 @@ def _entropy_with(mixture: "MixtureRows", smooth: int) -> Tensor:
         change = torch.special.entr((before + own) / size) - torch.special.entr(before / size)
         total = total + change.sum(1)
     return total
-
-
-def highest_count(mixture: "MixtureRows", candidate: Tensor) -> Tensor:
-    """The best of `candidate` and of every narrow member's integers, the smallest of several."""
-    best, height = candidate, mixture._log_pmf(candidate)
-    for i in range(mixture._size):
-        first, last = mixture._member(i)._window()
-        z, _ = _integers_of(mixture._member(i))
-        log_p = mixture._log_pmf(z).masked_fill((last - first >= NARROW).unsqueeze(1), -torch.inf)
-        top, at = log_p.max(1)
-        there = z.gather(1, at.unsqueeze(1)).squeeze(1)
-        wins = (top > height) | ((top == height) & (there < best))
-        best, height = torch.where(wins, there, best), torch.where(wins, top, height)
-    return best
