@@ -1,5 +1,6 @@
 """The scikit-learn face of ddpn."""
 
+from ddpn.estimator.glm import CountGLM
 from ddpn.estimator.regressor import CountRegressor
 
-__all__ = ["CountRegressor"]
+__all__ = ["CountGLM", "CountRegressor"]

@@ -1,4 +1,8 @@
-"""A fitted model as a folder: weights (safetensors), encoder (skops) and a manifest (JSON) that vouches for both."""
+"""A fitted model as a folder: its files and a manifest (JSON) that vouches for them.
+
+An estimator says what it keeps by `_saved()`, files by name and words for the manifest, and takes both back by
+`_restore(files, manifest, path)`.
+"""
 
 import hashlib
 import json
@@ -6,30 +10,20 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load as load_tensors
-from safetensors.torch import save as save_tensors
 from sklearn.base import BaseEstimator
 
 from ddpn.errors import InputError
-from ddpn.estimator.fitting import Job, build
-from ddpn.features import encoder_bytes, encoder_from_bytes
 from ddpn.heads import make_head
-from ddpn.training import History, Runtime, TrainingConfig
 
-if TYPE_CHECKING:
-    from ddpn.estimator.regressor import CountRegressor
-
-T = TypeVar("T", bound="CountRegressor")
 FORMAT = 1
 MANIFEST, WEIGHTS, ENCODER = "model.json", "weights.safetensors", "features.skops"
 
 
-def save(model: "CountRegressor", path: Path, overwrite: bool = False) -> None:
+def save(model: Any, path: Path, overwrite: bool = False) -> None:
     """Write the folder beside its place, then move it there: a reader finds the old model or the new one."""
     if path.exists() and not overwrite:
         raise InputError(f"path must be free, got {path}, which exists. Pass overwrite=True or another name.")
@@ -61,28 +55,19 @@ def _move(draft: Path, path: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def _files(model: "CountRegressor") -> dict[str, bytes]:
-    # Trained in float32, so nothing is lost.
-    weights = {name: tensor.float().contiguous() for name, tensor in model.model_.state_dict().items()}
-    files = {WEIGHTS: save_tensors(weights), ENCODER: encoder_bytes(model.encoder_)}
+def _files(model: Any) -> dict[str, bytes]:
+    files, about = model._saved()
     manifest = {
         "format": FORMAT,
+        "estimator": model._kind,
         "ddpn": _version(),
         "torch": torch.__version__,
         "options": _plain_options(model),
         "head": {"name": model.head_.name, "options": model.head_.options},
-        "members": model.model_.members,
-        "hidden": [int(width) for width in model.hidden],
         "features": list(map(str, getattr(model, "feature_names_in_", []))) or None,
         "n_features": int(model.n_features_in_),
-        "n_inputs": len(model.encoder_.get_feature_names_out()),
-        "training": {
-            "rows": model.n_rows_,
-            "numeric": model.numeric_,
-            "trials": model.trials_,
-            "needs_exposure": model.needs_exposure_,
-            "history": model.history_.as_dict(),
-        },
+        "needs_exposure": model.needs_exposure_,
+        **about,
         "files": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
     }
     manifest["checksum"] = _checksum(manifest)
@@ -99,7 +84,7 @@ def _plain_options(model: BaseEstimator) -> dict[str, Any]:
     """Constructor arguments that JSON can hold; a random stream or a path cannot be kept."""
     options = {}
     for name, value in model.get_params(deep=False).items():
-        plain = value.item() if isinstance(value, np.generic) else list(value) if isinstance(value, tuple) else value
+        plain = np.asarray(value).tolist() if isinstance(value, np.generic | np.ndarray | tuple | list) else value
         if plain is None or isinstance(plain, str | int | float | bool | list):
             options[name] = plain
     return options
@@ -110,24 +95,20 @@ def _checksum(manifest: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
-def load(cls: type[T], path: Path) -> T:
+def load(cls: Any, path: Path) -> Any:
     """The model again. Its files are data: nothing in them is executed."""
     manifest = _manifest(path)
-    content = {name: _checked(path / name, digest) for name, digest in manifest["files"].items()}
-    options = dict(manifest["options"])
-    model = cls(**options | {"hidden": tuple(options["hidden"])})
-    head = make_head(manifest["head"]["name"], **manifest["head"]["options"])
-    job = Job(head, tuple(manifest["hidden"]), model.activation, TrainingConfig(), Runtime("cpu"), False, False)
-    network = build(manifest["n_inputs"], job, manifest["members"])
-    try:
-        network.load_state_dict(load_tensors(content[WEIGHTS]))
-    except (RuntimeError, SafetensorError) as error:
-        raise InputError(f"{path / WEIGHTS} must fit the manifest, got {error}. Save the model again.") from None
-    model._keep(encoder_from_bytes(content[ENCODER], str(path / ENCODER)), network.double(), head)
-    training = manifest["training"]
-    model.history_ = History(**training["history"])
-    model.numeric_, model.trials_ = training["numeric"], training["trials"]
-    model.n_rows_, model.needs_exposure_ = training["rows"], training["needs_exposure"]
+    if manifest["estimator"] != cls._kind:
+        raise InputError(
+            f"path must hold a saved {cls._kind}, got {path} with a {manifest['estimator']}. "
+            f"Use {manifest['estimator']}.load."
+        )
+    files = {name: _checked(path / name, digest) for name, digest in manifest["files"].items()}
+    options = {name: tuple(v) if isinstance(v, list) else v for name, v in manifest["options"].items()}
+    model = cls(**options)
+    model.head_ = make_head(manifest["head"]["name"], **manifest["head"]["options"])
+    model.needs_exposure_ = manifest["needs_exposure"]
+    model._restore(files, manifest, path)
     return model
 
 

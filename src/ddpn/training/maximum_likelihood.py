@@ -1,0 +1,243 @@
+"""Exact maximum likelihood of linear models: raw numbers linear in the inputs, any head, Newton's method.
+
+A head's loss depends on a row through its P raw numbers alone, so autograd has to give P + P x P numbers a row; the
+chain rule does the rest by matrix products: gradient Z' g, Hessian Z' diag(h) Z. A dense autograd Hessian would go
+through the loss once for every coefficient.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.optimize import minimize
+from torch import Tensor
+
+from ddpn.heads import Head
+
+#: A step is taken where the loss falls by this share of what its slope promises (Armijo's usual constant).
+_ARMIJO = 1e-4
+#: Halvings of a step before Newton counts as stalled: 1e-9 of a step is none.
+_HALVINGS = 30
+#: Losses that differ by less than this share of their size differ by rounding: slopes decide then.
+_ROUNDING = 1e-11
+#: A Newton step promises to lower the objective by half its decrement, -step' gradient, whatever the units of y and x.
+#: Above the first, it is worth taking however small the slope is (that of a Gaussian's mean is, for large counts);
+#: below the second, the coefficients of n rows are within sqrt(n) 1e-9 standard errors of the maximum.
+_WORTH, _NOTHING = 1e-6, 1e-18
+#: Steps in between: Newton doubles its digits with each, and a maximum at infinity is not chased.
+_POLISH = 8
+#: Newton's steps before a trust region takes over: in a curved valley its steps are short.
+_NEWTON = 50
+#: An old Hessian serves as long as every step cuts the slope to this share.
+_REUSE = 0.1
+#: A step along a direction of negative or no curvature is at most this much longer than along the most curved one.
+_SADDLE = 1e-6
+#: Curvatures below this share of the largest are flat: a Hessian in float64 has no more digits.
+_FLAT = 1e-12
+
+
+class Optimum(NamedTuple):
+    """Where a search ended; `gradient_norm` is that of the objective, a mean over rows."""
+
+    theta: np.ndarray
+    gradient_norm: float
+    n_iter: int
+    converged: bool
+
+
+class _Point(NamedTuple):
+    theta: np.ndarray
+    value: float
+    gradient: np.ndarray
+
+    @property
+    def norm(self) -> float:
+        return float(np.linalg.norm(self.gradient))
+
+
+class LinearObjective:
+    """Weighted mean loss plus alpha / 2 times the sum of squared slopes, with first and second derivatives.
+
+    Raw number p is linear in all columns where `linear[p]`, else constant. theta holds, for one raw number after the
+    other, its intercept and then its slopes, if any.
+
+    Shape: x (N, K); y, weight, exposure (N,), in float64; theta (D,).
+
+    >>> from ddpn.heads import make_head
+    >>> x, y = torch.tensor([[-1.0], [1.0]]).double(), torch.tensor([1.0, 3.0]).double()
+    >>> objective = LinearObjective(make_head("poisson"), x, y, torch.ones(2).double(), None, (True,))
+    >>> found = maximize(objective, objective.start())
+    >>> bool(np.allclose(found.theta, [np.log(3) / 2, np.log(3) / 2])), found.converged
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        head: Head,
+        x: Tensor,
+        y: Tensor,
+        weight: Tensor,
+        exposure: Tensor | None,
+        linear: tuple[bool, ...],
+        alpha: float = 0.0,
+    ) -> None:
+        self.head, self.y, self.exposure = head, y, exposure
+        self.rows, self.share = (y, weight, exposure), weight / weight.sum()
+        self.design = torch.cat([x.new_ones(len(x), 1), x], dim=1)
+        widths = [self.design.shape[1] if sees else 1 for sees in linear]
+        ends = np.cumsum(widths).tolist()
+        self.blocks = [slice(end - width, end) for end, width in zip(ends, widths, strict=True)]
+        penalty = [np.r_[0.0, np.full(width - 1, alpha)] for width in widths]
+        self.penalty = np.concatenate(penalty)
+
+    def start(self) -> np.ndarray:
+        """The head's intercept-only fit, all slopes 0."""
+        theta = np.zeros(self.blocks[-1].stop)
+        theta[[block.start for block in self.blocks]] = self.head.start(*self.rows).numpy()
+        return theta
+
+    def raw(self, theta: np.ndarray) -> Tensor:
+        """Shape: (D,) -> (N, P)."""
+        parts = [torch.from_numpy(theta[block]) for block in self.blocks]
+        return torch.stack([self.design[:, : len(part)] @ part for part in parts], dim=1)
+
+    def losses(self, theta: np.ndarray) -> np.ndarray:
+        """The loss of every row, without weight and penalty."""
+        with torch.no_grad():
+            return self.head.loss(self.raw(theta), self.y, self.exposure).numpy()
+
+    def value_and_gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
+        """The objective and its gradient (D,)."""
+        raw = self.raw(theta).requires_grad_()
+        with torch.enable_grad():
+            value = self.share @ self.head.loss(raw, self.y, self.exposure)
+        (slopes,) = torch.autograd.grad(value, raw)
+        gradient = [
+            (self.design[:, : block.stop - block.start].T @ slopes[:, p]).numpy() for p, block in enumerate(self.blocks)
+        ]
+        penalty = self.penalty * theta
+        return value.item() + 0.5 * float(penalty @ theta), np.concatenate(gradient) + penalty
+
+    def hessian(self, theta: np.ndarray) -> np.ndarray:
+        """Second derivatives of the objective (D, D)."""
+        raw = self.raw(theta).requires_grad_()
+        with torch.enable_grad():
+            value = self.share @ self.head.loss(raw, self.y, self.exposure)
+            (slopes,) = torch.autograd.grad(value, raw, create_graph=True)
+        hessian = np.diag(self.penalty)
+        for p, upper in enumerate(self.blocks):
+            (curvatures,) = torch.autograd.grad(slopes[:, p].sum(), raw, retain_graph=True)
+            for q, lower in enumerate(self.blocks[: p + 1]):
+                left, right = (self.design[:, : b.stop - b.start] for b in (upper, lower))
+                block = (left.T @ (curvatures[:, q : q + 1] * right)).numpy()
+                hessian[upper, lower] += block
+                if p != q:
+                    hessian[lower, upper] += block.T
+        return hessian
+
+
+def maximize(objective: LinearObjective, theta: np.ndarray, tol: float = 1e-6, max_iter: int = 200) -> Optimum:
+    """Newton's method with backtracking; where it stalls, a trust region takes over.
+
+    `converged` tells that the gradient norm of the objective is at most `tol` and that a Newton step is not worth
+    taking; the search goes on beyond that, as far as rounding lets it.
+    """
+    point, n_iter = _newton(objective, _point(objective, theta), tol, min(max_iter, _NEWTON))
+    converged = _is_maximum(objective, point, tol)
+    if not converged and n_iter < max_iter:
+        point, more = _trust_region(objective, point, tol, max_iter - n_iter)
+        n_iter, converged = n_iter + more, _is_maximum(objective, point, tol)
+    return Optimum(point.theta, point.norm, n_iter, converged)
+
+
+def _point(objective: LinearObjective, theta: np.ndarray) -> _Point:
+    return _Point(theta, *objective.value_and_gradient(theta))
+
+
+def _is_maximum(objective: LinearObjective, point: _Point, tol: float) -> bool:
+    if point.norm > tol:
+        return False
+    return float(point.gradient @ _inverse(objective.hessian(point.theta)) @ point.gradient) <= _WORTH
+
+
+def _newton(objective: LinearObjective, point: _Point, tol: float, max_iter: int) -> tuple[_Point, int]:
+    inverse, polish = None, 0
+    for n_iter in range(max_iter):
+        fresh = inverse is None
+        if inverse is None:
+            inverse = _inverse(objective.hessian(point.theta))
+        step = -(inverse @ point.gradient)
+        decrement = -float(step @ point.gradient)
+        if point.norm <= tol and decrement <= _WORTH:
+            polish += 1
+            if decrement <= _NOTHING or polish > _POLISH:
+                return point, n_iter
+        # With an old Hessian only a full step is tried: halving it would cost as much as a new Hessian gains.
+        following = _search(objective, point, step, _HALVINGS if fresh else 0)
+        if following is None and fresh:
+            return point, n_iter
+        if following is None or following.norm > _REUSE * point.norm:
+            inverse = None
+        point = following or point
+    return point, max_iter
+
+
+def _search(objective: LinearObjective, point: _Point, step: np.ndarray, halvings: int) -> _Point | None:
+    """The first of step, step / 2, step / 4, ... that lowers the loss, or, where rounding hides that, the slope."""
+    slope = float(step @ point.gradient)
+    noise = _ROUNDING * (1.0 + abs(point.value))
+    for halving in range(halvings + 1):
+        share = 0.5**halving
+        following = _point(objective, point.theta + share * step)
+        if following.value <= point.value + _ARMIJO * share * slope:
+            return following
+        if abs(following.value - point.value) <= noise and following.norm < point.norm:
+            return following
+    return None
+
+
+def _inverse(hessian: np.ndarray) -> np.ndarray:
+    """The inverse, or where the Hessian is not positive definite that of the matrix with |eigenvalues| (floored)."""
+    units = _units(hessian)
+    scaled = hessian * np.outer(units, units)
+    try:
+        inverse = cho_solve(cho_factor(scaled), np.eye(len(scaled)))
+    except LinAlgError:
+        values, vectors = np.linalg.eigh(scaled)
+        inverse = (vectors / np.maximum(np.abs(values), _SADDLE * np.abs(values).max())) @ vectors.T
+    return inverse * np.outer(units, units)
+
+
+def _units(hessian: np.ndarray) -> np.ndarray:
+    """Units of theta in which all curvatures are 1: a Gaussian's mean is counted in counts, its log variance is not."""
+    curvature = np.abs(np.diag(hessian))
+    return 1.0 / np.sqrt(np.where(curvature > 0.0, curvature, 1.0))
+
+
+def _trust_region(objective: LinearObjective, point: _Point, tol: float, max_iter: int) -> tuple[_Point, int]:
+    """Newton's steps within a ball: in a curved valley a model that is trusted nearby leads further than a line."""
+    units = _units(objective.hessian(point.theta))
+
+    def value_and_gradient(u: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = objective.value_and_gradient(point.theta + units * u)
+        return value, units * gradient
+
+    found = minimize(
+        value_and_gradient,
+        np.zeros_like(units),
+        jac=True,
+        hess=lambda u: objective.hessian(point.theta + units * u) * np.outer(units, units),
+        method="trust-exact",
+        options={"gtol": 0.1 * tol * min(1.0, units.min()), "maxiter": max_iter},
+    )
+    better = _point(objective, point.theta + units * found.x)
+    return (better if better.value <= point.value else point), int(found.nit)
+
+
+def inverse_information(hessian: np.ndarray, total: float) -> np.ndarray:
+    """(total * hessian)^-1, the covariance of the estimates; huge where the likelihood is flat."""
+    units = _units(hessian)
+    values, vectors = np.linalg.eigh(hessian * np.outer(units, units))
+    inverse = (vectors / np.maximum(values, _FLAT * values[-1])) @ vectors.T
+    return inverse * np.outer(units, units) / total
