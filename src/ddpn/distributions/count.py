@@ -237,10 +237,11 @@ def _crps_by_parts(law: CountDistribution, y: Tensor) -> tuple[Tensor]:
 
 def entropy_of(law: CountDistribution) -> Tensor:
     """Entropy of a flat law. Shape: (rows,)."""
-    return grid.by_window(law, _entropy_on_integers, lambda rows: rows._prepared()._entropy_of_panels())[0]
+    return grid.by_window(law, entropy_on_integers, lambda rows: rows._prepared()._entropy_of_panels())[0]
 
 
-def _entropy_on_integers(at: grid.Grid) -> tuple[Tensor]:
+def entropy_on_integers(at: grid.Grid) -> tuple[Tensor]:
+    """-sum p log p of a law on every integer of its window."""
     # The largest probability as 1 minus the others: entropies far below 1e-16 stay right.
     others = at.pmf.scatter(1, at.pmf.argmax(1, keepdim=True), 0.0)
     rest = others.sum(1)

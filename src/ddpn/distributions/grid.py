@@ -48,6 +48,12 @@ def both_tails(pmf: Tensor) -> tuple[Tensor, Tensor]:
     return pmf.cumsum(1), torch.nn.functional.pad(pmf.flip(1).cumsum(1).flip(1)[:, 1:], (0, 1))
 
 
+def spread_of(at: Grid) -> tuple[Tensor]:
+    """E|Z - Z'| / 2 = sum F (1 - F) of a law on every integer of its window."""
+    cdf, survival = both_tails(at.pmf)
+    return ((cdf * survival).sum(1),)
+
+
 def _by_integers(
     law: "CountDistribution", count: int, n: int, short: Callable[..., tuple[Tensor, ...]]
 ) -> Callable[..., tuple[Tensor, ...]]:

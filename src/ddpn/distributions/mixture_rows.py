@@ -8,15 +8,20 @@ import torch
 from torch import Tensor
 
 from ddpn.distributions import grid, scattered
-from ddpn.distributions.count import CountDistribution
+from ddpn.distributions.count import CountDistribution, entropy_on_integers
 from ddpn.distributions.cuts import Cut
-from ddpn.distributions.normalizer import DEPTH
+from ddpn.distributions.normalizer import DEPTH, MARGIN
 from ddpn.distributions.quadrature import PREFIX
-from ddpn.distributions.rows import Case, by_case
+from ddpn.distributions.rows import Case, by_case, in_blocks
 
 #: Members coincide where the union of their windows is at most so many times the shortest of them, and differ beyond
 #: the second number.
 _STRETCH, _DIFFER = 1.4, 2.0
+#: Panels for each that members who differ ask for: log p turns within a standard deviation where a narrow one takes
+#: over from a wide one.
+_FINER = 2
+#: Unions of at most so many integers are summed one by one where a member is narrow.
+_NEAR = 512
 #: Counts beside a window that are looked at, too.
 _BESIDE = 1.5
 
@@ -104,40 +109,58 @@ class MixtureRows(CountDistribution):
         return self._of(tuple(t[:, [i, j]] for t in self._stacked))
 
     def _half_mean_difference(self) -> Tensor:
-        return self._unless_scattered(grid.half_mean_difference, scattered.half_mean_difference, nodes=48)
+        return self._by_resolution(grid.half_mean_difference, grid.spread_of, scattered.half_mean_difference, nodes=48)
 
     def _entropy_of_panels(self) -> tuple[Tensor]:
-        # log p turns within a third of a standard deviation where a narrow member takes over from a wide one.
-        return (self._unless_scattered(grid.entropy, scattered.entropy, nodes=96, finer=2),)
+        return (self._by_resolution(grid.entropy, entropy_on_integers, scattered.entropy, nodes=96),)
 
-    def _unless_scattered(self, on_panels: Any, exactly: Any, nodes: int, finer: int = 1) -> Tensor:
-        """`on_panels`, but `exactly` for rows with a narrow member; finding them is the one wait for a GPU here."""
+    def _by_resolution(self, on_panels: Any, on_integers: Any, exactly: Any, nodes: int) -> Tensor:
+        """`on_panels`, unless a member is narrow: then `on_integers` where they are few, and `exactly` elsewhere.
+
+        Finding such rows is the one wait for a GPU here.
+        """
         first, last = (self._fold(x) for x in self._each()._window())
-        values = self._on_merged(on_panels, nodes, finer)
-        rows = (last - first < scattered.NARROW).any(1).nonzero().squeeze(1)
-        if len(rows):
-            values[rows] = exactly(self._of(tuple(t[rows] for t in self._stacked)))
+        values = self._on_merged(on_panels, nodes)
+        narrow, union = (last - first < scattered.NARROW).any(1), last.amax(1) - first.amin(1)
+        few = union < _NEAR - 2 * MARGIN
+        for rows, method in ((narrow & few, partial(self._on_integers, on_integers)), (narrow & ~few, exactly)):
+            index = rows.nonzero().squeeze(1)
+            if len(index):
+                values[index] = method(self._of(tuple(t[index] for t in self._stacked)))
         return values
 
-    def _on_merged(self, reduce: Any, nodes: int, finer: int) -> Tensor:
-        """One panel where the members' windows nearly coincide; all the panels that each member asks for elsewhere."""
+    def _on_integers(self, reduce: Any, rows: "MixtureRows") -> Tensor:
+        """Every integer of the union of the members' windows."""
+
+        def method(*tensors: Tensor) -> tuple[Tensor]:
+            law = self._of(tensors)
+            start = (law._window()[0].floor() - MARGIN).clamp(min=0.0)
+            y = start.unsqueeze(1) + torch.arange(float(_NEAR), dtype=start.dtype, device=start.device)
+            return reduce(grid.Grid(y, law._log_pmf(y).exp()))
+
+        return in_blocks(method, _NEAR * self._size, *rows._tensors())[0]
+
+    def _on_merged(self, reduce: Any, nodes: int) -> Tensor:
+        """One panel where no member is narrow beside the union of all; panels that each member asks for elsewhere."""
         law = self._prepared()
         first, last = (self._fold(x).sqrt() for x in law._each()._window())
         ends = torch.stack([first.amin(1), last.amax(1)], dim=1)
         union, shortest = ends[:, 1] - ends[:, 0], (last - first).amin(1)
         coincide, differ = union <= _STRETCH * shortest, union > _DIFFER * shortest
 
-        def together(ends: Tensor, *tensors: Tensor) -> tuple[Tensor]:
+        def together(nodes: int, ends: Tensor, *tensors: Tensor) -> tuple[Tensor]:
             return (reduce(grid.panels(law._of(tensors), ends.square(), nodes)),)
 
-        def apart(finer: int, ends: Tensor, *tensors: Tensor) -> tuple[Tensor]:
+        def apart(ends: Tensor, *tensors: Tensor) -> tuple[Tensor]:
             rows = law._of(tensors)
-            return (reduce(grid.panels(rows, rows._merged_breaks(finer))),)
+            return (reduce(grid.panels(rows, rows._merged_breaks(_FINER))),)
 
+        # As many nodes for each part of a panel, however long it is.
+        more = round(nodes * _DIFFER / _STRETCH)
         own = (PREFIX + 8 * self._size * grid.NODES) * self._size
         found = [
-            Case(coincide, together, (PREFIX + nodes) * self._size),
-            Case(~(coincide | differ), partial(apart, 1), own),
-            Case(differ, partial(apart, finer), finer * own),
+            Case(coincide, partial(together, nodes), (PREFIX + nodes) * self._size),
+            Case(~(coincide | differ), partial(together, more), (PREFIX + more) * self._size),
+            Case(differ, apart, _FINER * own),
         ]
         return by_case(found, ends, *law._tensors(), sort=True)[0]

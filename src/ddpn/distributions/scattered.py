@@ -20,13 +20,8 @@ if TYPE_CHECKING:
 NARROW = 96.0
 
 
-def _spread_of(at: grid.Grid) -> tuple[Tensor]:
-    cdf, survival = grid.both_tails(at.pmf)
-    return ((cdf * survival).sum(1),)
-
-
 def _own_half_mean_difference(law: CountDistribution) -> Tensor:
-    return grid.by_window(law, _spread_of, lambda rows: (rows._half_mean_difference(),))[0]
+    return grid.by_window(law, grid.spread_of, lambda rows: (rows._half_mean_difference(),))[0]
 
 
 def _integers_of(law: CountDistribution) -> tuple[Tensor, Tensor]:

@@ -46,6 +46,7 @@ def _small_log_h(device: torch.device) -> Tensor:
 
 
 def exact_log_h(y: np.ndarray) -> np.ndarray:
+    """log h(y) by the log-gamma function, for tables of constants."""
     return y * np.log(np.maximum(y, 1)) - y - gammaln(y + 1)
 
 
