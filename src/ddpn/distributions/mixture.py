@@ -45,6 +45,10 @@ class UniformMixture(Distribution):
         kind = _CountMixture if isinstance(members, CountDistribution) else _LineMixture
         return super().__new__(kind if cls is UniformMixture else cls)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Pickling would call __new__ without the members it chooses a class by.
+        return UniformMixture, (self.members, self._check)
+
     @property
     def size(self) -> int:
         """M, the number of members."""

@@ -138,3 +138,15 @@ def collapsed(X: Any, found: Targets) -> tuple[Any, Targets]:
     np.minimum.at(first, inverse.ravel(), np.flatnonzero(kept))
     total = np.bincount(inverse.ravel(), weights=weight[kept], minlength=len(unique))
     return X[first], Targets(found.y[first], total, None if found.exposure is None else found.exposure[first])
+
+
+def exposure_unit(found: Targets) -> float:
+    """The power of two next to the mean exposure: dividing by it loses no digit. 1 without exposures."""
+    if found.exposure is None:
+        return 1.0
+    return float(2.0 ** np.round(np.log2(np.average(found.exposure, weights=found.weight))))
+
+
+def in_units(found: Targets, unit: float) -> Targets:
+    """With exposures divided by `unit`."""
+    return found if found.exposure is None else found._replace(exposure=found.exposure / unit)

@@ -27,6 +27,8 @@ class CountPredictions(RegressorMixin):
 
     head_: Head
     needs_exposure_: bool
+    #: What a head's location is the rate of: near the usual exposure, so that rates stay where clamps do not reach.
+    exposure_unit_: float = 1.0
     fractional: str
     _kind: str  # what a saved model is called
 
@@ -43,7 +45,7 @@ class CountPredictions(RegressorMixin):
         known = vector("exposure", exposure, len(raw), zero=False)
         if self.needs_exposure_ and known is None:
             raise InputError("exposure must be given as in fit, got None. Pass exposure=1 for the rate per unit.")
-        return raw, None if known is None else torch.from_numpy(known).unsqueeze(1)
+        return raw, None if known is None else torch.from_numpy(known / self.exposure_unit_).unsqueeze(1)
 
     def _blocks(self, X: Any, exposure: Any) -> Iterator[UniformMixture]:
         """The laws of `BLOCK` rows at a time."""

@@ -30,7 +30,7 @@ from ddpn.estimator.fitting import (
     held_out,
     used_rows,
 )
-from ddpn.estimator.inputs import collapsed, targets
+from ddpn.estimator.inputs import collapsed, exposure_unit, in_units, targets
 from ddpn.estimator.predictions import BLOCK, CountPredictions
 from ddpn.features import FeatureEncoder, encoder_bytes, encoder_from_bytes
 from ddpn.heads import HEADS, Head, make_head
@@ -156,6 +156,8 @@ class CountRegressor(CountPredictions, BaseEstimator):
             rows = int(used_rows(found).sum())
             if (exposure is None) != (exposure_val is None):
                 raise InputError("exposure_val must be given if exposure is, got only one of them. Pass both or none.")
+        unit = exposure_unit(found)
+        found, validation = in_units(found, unit), _each_in_units(validation, unit)
         job = Job(
             head=head,
             hidden=self._hidden(),
@@ -170,7 +172,7 @@ class CountRegressor(CountPredictions, BaseEstimator):
         fitted = fit_ensemble(X, found, validation, self.numeric, self._encoder, job)
         self._keep(fitted.encoder, fitted.model.double().cpu(), head)
         self.history_, self.numeric_, self.trials_ = fitted.history, fitted.numeric, fitted.trials
-        self.n_rows_, self.needs_exposure_ = rows, exposure is not None
+        self.n_rows_, self.needs_exposure_, self.exposure_unit_ = rows, exposure is not None, unit
         self.hidden_, self.activation_ = job.hidden, job.activation
         return self
 
@@ -308,3 +310,8 @@ class CountRegressor(CountPredictions, BaseEstimator):
 def _plain_number(value: Any) -> Any:
     """A number of numpy's, as a grid of options holds them, as Python's."""
     return value.item() if isinstance(value, np.generic) else value
+
+
+def _each_in_units(validation: Any, unit: float) -> Any:
+    """The validation set with its exposures in `unit`; a mask of rows has none of its own."""
+    return (validation[0], in_units(validation[1], unit)) if isinstance(validation, tuple) else validation

@@ -67,6 +67,7 @@ def _files(model: Any) -> dict[str, bytes]:
         "features": list(map(str, getattr(model, "feature_names_in_", []))) or None,
         "n_features": int(model.n_features_in_),
         "needs_exposure": model.needs_exposure_,
+        "exposure_unit": model.exposure_unit_,
         **about,
         "files": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
     }
@@ -107,7 +108,7 @@ def load(cls: Any, path: Path) -> Any:
     options = {name: tuple(v) if isinstance(v, list) else v for name, v in manifest["options"].items()}
     model = cls(**options)
     model.head_ = make_head(manifest["head"]["name"], **manifest["head"]["options"])
-    model.needs_exposure_ = manifest["needs_exposure"]
+    model.needs_exposure_, model.exposure_unit_ = manifest["needs_exposure"], manifest["exposure_unit"]
     model._restore(files, manifest, path)
     return model
 

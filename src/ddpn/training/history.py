@@ -1,5 +1,6 @@
 """What happened during a training."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,10 @@ class History:
     rollbacks: list[str] = field(default_factory=list)
     stopped: str = ""
 
+    def __post_init__(self) -> None:
+        # JSON has no infinity: there, a member that was never validated has no score.
+        self.best_score = [math.inf if score is None else score for score in self.best_score]
+
     @property
     def seconds(self) -> float:
         """Time in training and validation, over all sittings."""
@@ -24,7 +29,7 @@ class History:
         return {
             "epochs": list(self.epochs),
             "best_epoch": list(self.best_epoch),
-            "best_score": list(self.best_score),
+            "best_score": [score if score < math.inf else None for score in self.best_score],
             "rollbacks": list(self.rollbacks),
             "stopped": self.stopped,
         }

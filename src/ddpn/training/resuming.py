@@ -34,7 +34,8 @@ def restore(training: "Training", saved: Snapshot) -> None:
     """The inverse of `snapshot`."""
     tensors, info = saved
     for name, tensor in training.updates.tensors().items():
-        tensor.copy_(tensors[name])
+        # Counters are the same in every piece of the weights, of which a GPU has more.
+        tensor.copy_(tensors[name] if tensor.dim() == 2 else tensors[name].reshape(-1)[0])
     training.best.copy_(tensors["best"])
     for stream, state in zip(training.streams, tensors["orders"], strict=True):
         stream.set_state(state.clone())  # torch crashes on a view that does not begin with its storage

@@ -32,7 +32,7 @@ class Updates:
         pieces = 1 if self._on_host else _PIECES
         self.adam_steps = torch.zeros(pieces, device=device)
         states = (flat.values, flat.grad, self.exp_avg, self.exp_avg_sq)
-        self._adam = [list(t.view(-1).tensor_split(pieces)) for t in states] + [[], list(self.adam_steps)]
+        self._pieces = [list(t.view(-1).tensor_split(pieces)) for t in states]
 
     def tensors(self) -> dict[str, Tensor]:
         """All that a later `apply` depends on, besides lr."""
@@ -60,8 +60,14 @@ class Updates:
     def _move(self) -> None:
         if self.config.weight_decay:
             self.flat.values.mul_(1.0 - (self.lr * self.config.weight_decay) * self.flat.decayed)
+        values, grads, exp_avgs, exp_avg_sqs = self._pieces
         adamw(
-            *self._adam,
+            params=values,
+            grads=grads,
+            exp_avgs=exp_avgs,
+            exp_avg_sqs=exp_avg_sqs,
+            max_exp_avg_sqs=[],
+            state_steps=list(self.adam_steps),
             fused=True,
             capturable=not self._on_host,
             amsgrad=False,
