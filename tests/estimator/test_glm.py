@@ -253,8 +253,11 @@ def test_collinear_columns_share_their_effect():
     assert np.isfinite(penalised.standard_errors_).all()
 
 
+MOVES = {"large": lambda x: 1e12 * (x + 1.0), "far": lambda x: x + 1e12, "small": lambda x: 1e-12 * x}
+
+
 @pytest.mark.parametrize("likelihood", COUNT_LAWS)
-@pytest.mark.parametrize("move", [lambda x: 1e12 * (x + 1.0), lambda x: x + 1e12, lambda x: 1e-12 * x], ids=str)
+@pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
 def test_units_of_the_columns_change_nothing(likelihood, move):
     moved = move(np.round(X * 1024.0))
     model, plain = (CountGLM(likelihood=likelihood).fit(inputs, WIDE) for inputs in (moved, np.round(X * 1024.0)))
