@@ -7,13 +7,10 @@ table in blocks of 1,000 rows, which stay in a CPU's cache. Writes laws_<device>
 of the best of several repetitions within this run.
 """
 
-import argparse
-import json
-import platform
 import time
 from collections.abc import Callable
-from pathlib import Path
 
+import recording
 import torch
 from torch import Tensor
 
@@ -135,7 +132,7 @@ def in_blocks(name: str, mu: Tensor, gamma: Tensor, y: Tensor, size: int) -> Non
 def small_step(regime: str) -> dict:
     mu, gamma, y = draw(640, regime, "cpu")
     leaves = with_grad(mu, gamma)
-    took = seconds(lambda: gradients(*leaves, y), 100)
+    took = seconds(lambda: gradients(*leaves, y), 500)
     return {"what": "640 rows, log_prob + gradients", "regime": regime, "ms": took * 1e3}
 
 
@@ -200,39 +197,19 @@ def gpu_floor(rows: int) -> list[dict]:
     ]
 
 
-def to_markdown(results: list[dict], title: str) -> str:
-    lines = [f"# {title}", ""]
-    for row in results:
-        values = ", ".join(
-            f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items() if k != "what"
-        )
-        lines.append(f"- {row['what']}: {values}")
-    return "\n".join(lines) + "\n"
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    parser = recording.parser(__doc__)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--device", choices=["cpu", "cuda"], default=None, help="default: cpu, and cuda where present")
     args = parser.parse_args()
-    torch.set_num_threads(1)
-    args.out.mkdir(parents=True, exist_ok=True)
-    devices = [args.device] if args.device else ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-    for device in devices:
-        if device == "cpu":
-            name = platform.processor() or platform.machine()
-            results = [r for regime in REGIMES for r in cpu_ratios(regime, args.rows, args.repeat)]
-            results += [small_step(regime) for regime in REGIMES]
-        else:
-            name = torch.cuda.get_device_name()
-            results = gpu_times(1_000_000) + gpu_floor(1_000_000)
-        title = f"Laws on {name}, torch {torch.__version__}" + (", one thread" if device == "cpu" else "")
-        (args.out / f"laws_{device}.json").write_text(json.dumps({"title": title, "results": results}, indent=1) + "\n")
-        text = to_markdown(results, title)
-        (args.out / f"laws_{device}.md").write_text(text)
-        print(text)
+
+    def measure(device: str) -> list[dict]:
+        if device == "cuda":
+            return gpu_times(1_000_000) + gpu_floor(1_000_000)
+        ratios = [r for regime in REGIMES for r in cpu_ratios(regime, args.rows, args.repeat)]
+        return ratios + [small_step(regime) for regime in REGIMES]
+
+    recording.record("laws", args, measure, TARGETS)
 
 
 if __name__ == "__main__":

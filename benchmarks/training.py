@@ -7,15 +7,12 @@ plain torch loops on the same loss: on tensors in memory, with a DataLoader over
 Dataset that reads its rows from a pandas frame, as the paper's code does. Writes training_<device>.json and .md.
 """
 
-import argparse
-import json
-import platform
 import resource
 import time
 from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 
+import recording
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
@@ -162,34 +159,12 @@ def gpu() -> list[dict]:
     return results
 
 
-def to_markdown(results: list[dict], title: str) -> str:
-    lines = [f"# {title}", ""]
-    for row in results:
-        shown = (f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items() if k != "what")
-        bar = f" (asked: {TARGETS[row['what']]:g})" if row["what"] in TARGETS else ""
-        lines.append(f"- {row['what']}: {', '.join(shown)}{bar}")
-    return "\n".join(lines) + "\n"
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    parser = recording.parser(__doc__)
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--device", choices=["cpu", "cuda"], default=None, help="default: cpu, and cuda where present")
     args = parser.parse_args()
-    torch.set_num_threads(1)
-    args.out.mkdir(parents=True, exist_ok=True)
-    devices = [args.device] if args.device else ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-    for device in devices:
-        name = torch.cuda.get_device_name() if device == "cuda" else platform.processor() or platform.machine()
-        results = gpu() if device == "cuda" else cpu(args.steps, args.repeat)
-        title = f"Training on {name}, torch {torch.__version__}" + (", one thread" if device == "cpu" else "")
-        content = json.dumps({"title": title, "results": results}, indent=1) + "\n"
-        (args.out / f"training_{device}.json").write_text(content)
-        text = to_markdown(results, title)
-        (args.out / f"training_{device}.md").write_text(text)
-        print(text)
+    recording.record("training", args, lambda d: gpu() if d == "cuda" else cpu(args.steps, args.repeat), TARGETS)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,40 @@
+"""What every benchmark does with its results: devices to run on, and a JSON and a Markdown file for each."""
+
+import argparse
+import json
+import platform
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import torch
+
+
+def parser(about: str | None) -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    made.add_argument("--device", choices=["cpu", "cuda"], default=None, help="default: cpu, and cuda where present")
+    return made
+
+
+def record(
+    name: str, args: argparse.Namespace, measure: Callable[[str], list[dict]], targets: dict[str, float]
+) -> None:
+    """Run `measure` on each device, on one thread; write <name>_<device>.json and .md, with what was asked for."""
+    torch.set_num_threads(1)
+    args.out.mkdir(parents=True, exist_ok=True)
+    for device in [args.device] if args.device else ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]:
+        machine = torch.cuda.get_device_name() if device == "cuda" else platform.processor() or platform.machine()
+        title = f"{name.title()} on {machine}, torch {torch.__version__}" + (", one thread" if device == "cpu" else "")
+        results = measure(device)
+        content = json.dumps({"title": title, "results": results}, indent=1) + "\n"
+        (args.out / f"{name}_{device}.json").write_text(content)
+        text = "\n".join([f"# {title}", "", *_lines(results, targets if device == "cpu" else {})]) + "\n"
+        (args.out / f"{name}_{device}.md").write_text(text)
+        print(text)
+
+
+def _lines(results: list[dict], targets: dict[str, float]) -> Iterable[str]:
+    for row in results:
+        shown = (f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items() if k != "what")
+        asked = f" (asked: {targets[row['what']]:g})" if row["what"] in targets else ""
+        yield f"- {row['what']}: {', '.join(shown)}{asked}"
