@@ -3,7 +3,9 @@
 import json
 import platform
 import time
+import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,22 +16,27 @@ from torch import Tensor
 from ddpn.backbones import MLP
 from ddpn.data import load, simulate
 from ddpn.distributions import CountDistribution
+from ddpn.errors import InputError
 from ddpn.estimator import CountGLM
 from ddpn.experiments.scoring import score
 from ddpn.experiments.settings import Experiment, Run
 from ddpn.model import CountModel
 from ddpn.training import Rows, Runtime, TrainingConfig, fit
-from ddpn.training.checkpoint import read, write, write_bytes
+from ddpn.training.checkpoint import fingerprint, read, write, write_bytes
 
 #: A simulation is scored on so many rows that no training saw: a hundred would move the true law's own score by 10%.
 TEST_ROWS = 10_000
+#: Another one than the training rows were drawn with; the same for every seed of a training.
+TEST_SEED = 7
 #: A quick look: a tenth of the steps, two members.
 _QUICK_SHARE, _QUICK_MEMBERS = 0.1, 2
-RESULT, PREDICTIONS, WEIGHTS, STATE, DONE = (
-    "run.json",
+#: What a run's folder holds; `CONFIG` is written first, `STATE` is there while it trains, `DONE` is written last.
+CONFIG, STATE, PREDICTIONS, WEIGHTS, RESULT, DONE = (
+    "config.json",
+    "state",
     "predictions.safetensors",
     "weights.safetensors",
-    "state",
+    "run.json",
     "DONE",
 )
 
@@ -43,15 +50,21 @@ class Parts(NamedTuple):
     truth: CountDistribution | None
     note: str
 
+    @property
+    def identity(self) -> list[int]:
+        """Numbers that other rows would not have."""
+        return [fingerprint(tensor) for rows in (self.train, self.validation, self.test) for tensor in (rows.x, rows.y)]
+
 
 def quick(experiment: Experiment) -> Experiment:
-    """The same experiment in a tenth of the time."""
+    """The same experiment in a tenth of the time, under another name: it must not replace the results of a full run."""
     training = experiment.training
     changes: dict[str, Any] = {"members": min(training.members, _QUICK_MEMBERS)}
     for name in ("epochs", "steps"):
         if (value := getattr(training, name)) is not None:
             changes[name] = max(1, round(_QUICK_SHARE * value))
-    return experiment.with_training(**changes)
+    named = replace(experiment, name=f"{experiment.name}-quick", title=f"{experiment.title} (a quick look)")
+    return named.with_training(**changes)
 
 
 def rows_of(experiment: Experiment) -> Parts:
@@ -62,7 +75,7 @@ def rows_of(experiment: Experiment) -> Parts:
         rows = {name: _rows(table.matrix, y) for name, (table, y) in parts.items()}
         return Parts(rows["train"], rows["validation"], rows["test"], None, data.note)
     name = (experiment.simulation or {})["name"]
-    drawn, fresh = simulate(name), simulate(name, n=TEST_ROWS, seed=experiment.training.seed + 7)
+    drawn, fresh = simulate(name), simulate(name, n=TEST_ROWS, seed=TEST_SEED)
     train, validation = drawn.split.train, drawn.split.validation
     inside = validation if len(validation) else train
     return Parts(
@@ -78,24 +91,35 @@ def _rows(x: np.ndarray, y: np.ndarray) -> Rows:
     return Rows(torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32)), torch.from_numpy(y.astype(np.float32)))
 
 
-def is_done(folder: Path, run: Run) -> bool:
-    """Whether this run, with these settings, has been finished here."""
+def folder_of(run: Run, out: Path) -> Path:
+    """Where a run writes, below the folder of all results."""
+    return out / run.experiment.name / run.name
+
+
+def state_of(folder: Path, run: Run, identity: list[int] | None = None) -> str:
+    """One of "missing", "done", "damaged" or "changed": done with other settings or, where told, with other rows."""
     if not (folder / DONE).exists():
-        return False
-    return json.loads((folder / RESULT).read_text())["settings"] == run.as_dict()
+        return "missing"
+    try:
+        result = result_of(folder)
+    except InputError:
+        return "damaged"
+    if result is None or not all((folder / name).exists() for name in (PREDICTIONS, WEIGHTS)):
+        return "damaged"
+    if result["settings"] != run.as_dict() or identity not in (None, result.get("identity")):
+        return "changed"
+    return "done"
 
 
 def run_all(experiment: Experiment, out: Path, device: str = "auto") -> Iterator[tuple[Run, str]]:
-    """Do what is missing; tells of every run when it begins ("running") and how it ended ("done", "was done")."""
+    """Do what is missing, one after the other; tells of each run when it begins ("running") and ends ("done")."""
     parts: Parts | None = None
     for run in experiment.runs():
-        folder = out / experiment.name / run.name
-        if is_done(folder, run):
-            yield run, "was done"
-            continue
-        yield run, "running"
-        parts = rows_of(experiment) if parts is None else parts
-        execute(run, parts, folder, device)
+        folder = folder_of(run, out)
+        if state_of(folder, run) != "done":
+            yield run, "running"
+            parts = rows_of(experiment) if parts is None else parts
+            execute(run, parts, folder, device)
         yield run, "done"
 
 
@@ -103,20 +127,22 @@ def execute(run: Run, parts: Parts, folder: Path, device: str = "auto") -> dict[
     """Train, predict, score; DONE is written last."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / DONE).unlink(missing_ok=True)
+    config = {"settings": run.as_dict(), "identity": parts.identity}
+    _begin(folder, config)
     started = time.perf_counter()
     raw, weights, history = (_exact if run.method.exact else _trained)(run, parts, folder, device)
     law = run.head(raw.double())
-    result = {
+    used = "cpu" if run.method.exact else str(Runtime(device).device)
+    result = config | {
         "experiment": run.experiment.name,
         "method": run.method.name,
         "label": run.method.label,
         "point": dict(run.point),
-        "settings": run.as_dict(),
         "note": parts.note,
         "rows": {name: len(getattr(parts, name)) for name in ("train", "validation", "test")},
         "scores": score(law, parts.test.y.double(), parts.truth),
         "seconds": time.perf_counter() - started,
-        "machine": {"system": platform.platform(), "torch": torch.__version__, "device": str(Runtime(device).device)},
+        "machine": {"system": platform.platform(), "torch": torch.__version__, "device": used},
         "history": history,
     }
     write(folder / PREDICTIONS, {"raw": raw, "y": parts.test.y, "x": parts.test.x}, {"method": run.method.name})
@@ -125,6 +151,15 @@ def execute(run: Run, parts: Parts, folder: Path, device: str = "auto") -> dict[
     (folder / STATE).unlink(missing_ok=True)
     write_bytes(folder / DONE, b"")
     return result
+
+
+def _begin(folder: Path, config: dict[str, Any]) -> None:
+    """Keep a half-done training only where it is this one: `fit` would refuse another's state."""
+    content = json.dumps(config, indent=1).encode()
+    path = folder / CONFIG
+    if not path.exists() or path.read_bytes() != content:
+        (folder / STATE).unlink(missing_ok=True)
+        write_bytes(path, content)
 
 
 def _trained(run: Run, parts: Parts, folder: Path, device: str) -> tuple[Tensor, dict[str, Tensor], dict[str, Any]]:
@@ -161,16 +196,30 @@ def _start(run: Run, head: Any, parts: Parts) -> Tensor | None:
 
 def _exact(run: Run, parts: Parts, folder: Path, device: str) -> tuple[Tensor, dict[str, Tensor], dict[str, Any]]:
     """A GLM has one maximum: no members, no seeds."""
-    glm = CountGLM(likelihood=run.method.head)
-    glm.fit(parts.train.x.double().numpy(), parts.train.y.double().numpy())
-    raw, _ = glm._raw(parts.test.x.double().numpy(), None)
-    known = {name: torch.as_tensor(np.asarray(getattr(glm, name))) for name in ("coef_", "intercept_")}
-    return raw.float(), known, {"iterations": int(glm.n_iter_), "gradient_norm": float(glm.gradient_norm_)}
+    x, y = parts.train.x.double().numpy(), parts.train.y.double().numpy()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        glm = CountGLM(likelihood=run.method.head).fit(x, y)
+    known = {"coef": torch.from_numpy(glm.coef_), "intercept": torch.from_numpy(glm.intercept_)}
+    raw = parts.test.x.double() @ known["coef"].T + known["intercept"]
+    history = {"iterations": int(glm.n_iter_), "gradient_norm": float(glm.gradient_norm_)}
+    return raw.unsqueeze(1).float(), known, history | {"warnings": [str(each.message) for each in told]}
 
 
 def result_of(folder: Path) -> dict[str, Any] | None:
-    """What a finished run wrote."""
-    return json.loads((folder / RESULT).read_text()) if (folder / DONE).exists() else None
+    """What a finished run wrote; None where it is not finished."""
+    if not (folder / DONE).exists():
+        return None
+    path = folder / RESULT
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+        missing = {"settings", "scores", "rows", "seconds", "label"} - set(result)
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"{path} must be what a run wrote, got {error}. Delete {folder} and run it again.") from None
+    if missing:
+        lacks = ", ".join(sorted(missing))
+        raise InputError(f"{path} must be what a run wrote, got one without {lacks}. Delete {folder} and run it again.")
+    return result
 
 
 def predictions_of(folder: Path) -> dict[str, Tensor]:

@@ -1,6 +1,7 @@
 """An experiment is data: TOML files beside this one say what is run, and unknown words in them are errors."""
 
 import difflib
+import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -8,6 +9,7 @@ from importlib.resources import files
 from itertools import product
 from typing import Any, Self
 
+from ddpn.data import DATASETS, SIMULATIONS
 from ddpn.errors import ConfigError
 from ddpn.heads import Head, make_head
 
@@ -16,7 +18,10 @@ _METHODS = "methods"
 
 
 def _read(name: str) -> dict[str, Any]:
-    return tomllib.loads((files(__package__) / _CATALOGUE / f"{name}.toml").read_text(encoding="utf-8"))
+    try:
+        return tomllib.loads((files(__package__) / _CATALOGUE / f"{name}.toml").read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{name}.toml must be TOML, got {error}. Mend that line.") from None
 
 
 def known(what: str, given: Iterable[str], valid: Iterable[str], where: str) -> None:
@@ -27,6 +32,30 @@ def known(what: str, given: Iterable[str], valid: Iterable[str], where: str) -> 
             near = difflib.get_close_matches(str(name), listed, n=1)
             hint = f'Did you mean "{near[0]}"?' if near else "Choose one of these."
             raise ConfigError(f"{what} in {where} must be among {', '.join(listed)}, got {name!r}. {hint}")
+
+
+def _once(what: str, given: Iterable[Any], where: str) -> None:
+    seen: list[Any] = []
+    for value in given:
+        if value in seen:
+            raise ConfigError(f"{what} in {where} must be named once, got {value!r} twice. Drop one of the two.")
+        seen.append(value)
+
+
+def _with_keys(what: str, given: Mapping[str, Any], needed: Iterable[str], where: str, valid: Iterable[str]) -> None:
+    """Refuse unknown keys, and missing ones."""
+    known(f"keys of {what}" if what else "keys", given, valid, where)
+    for missing in needed:
+        if missing not in given:
+            raise ConfigError(f"{what or 'the file'} in {where} must have the key {missing}, got none. Add it.")
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float) or _is_whole(value)
 
 
 @dataclass(frozen=True)
@@ -65,6 +94,20 @@ class Training:
     members: int = 5
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "epochs", "steps", "members"):
+            value = getattr(self, name)
+            if not (_is_whole(value) and value >= 1) and (value is not None or name in ("batch_size", "members")):
+                raise ConfigError(f"{name} must be a whole number of at least 1, got {value!r}. Change it.")
+        if not _is_whole(self.seed) or self.seed < 0:
+            raise ConfigError(f"seed must be a whole number of at least 0, got {self.seed!r}. Change it.")
+        if not self.hidden or not all(_is_whole(width) and width >= 1 for width in self.hidden):
+            raise ConfigError(f"hidden must hold widths of at least 1, got {list(self.hidden)}. Use [128, 64], say.")
+        if not _is_number(self.lr) or not 0.0 < self.lr < math.inf:
+            raise ConfigError(f"lr must be finite and positive, got {self.lr!r}. Use 1e-3, say.")
+        if not _is_number(self.weight_decay) or not 0.0 <= self.weight_decay < math.inf:
+            raise ConfigError(f"weight_decay must be finite and at least 0, got {self.weight_decay!r}. Change it.")
+
     def epochs_for(self, rows: int) -> int:
         """How often `rows` rows are gone through."""
         if self.epochs is not None:
@@ -88,16 +131,19 @@ class Experiment:
     reference: Mapping[str, str] | None = None
     grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     figures: tuple[str, ...] = ()
+    analytic: bool = False
 
     @property
     def needs(self) -> str:
         """Where its rows come from."""
+        if self.analytic:
+            return "nothing"
         return f"data set {self.data['name']}" if self.data else f"simulated ({(self.simulation or {})['name']})"
 
     def with_methods(self, names: Iterable[str]) -> Self:
         """Only these methods, in the experiment's order."""
         names = list(names)
-        known("methods", names, [m.name for m in self.methods], f"--only of {self.name}")
+        known("methods", names, [m.name for m in self.methods], self.name)
         return replace(self, methods=tuple(m for m in self.methods if m.name in names))
 
     def with_training(self, **changes: Any) -> Self:
@@ -138,22 +184,36 @@ class Run:
 
     def as_dict(self) -> dict[str, Any]:
         """All its results depend on, besides the rows."""
-        settings = {f.name: getattr(self.training, f.name) for f in fields(Training)}
         source = dict(self.experiment.data or self.experiment.simulation or {})
         head = {"name": self.head.name, "options": self.head.options}
-        return (
-            {"source": source, "head": head, "exact": self.method.exact}
-            | settings
-            | {"hidden": list(self.training.hidden)}
-        )
+        common = {"source": source, "head": head, "exact": self.method.exact}
+        if self.method.exact:
+            # The maximum of a likelihood does not depend on how a network would be trained.
+            return common
+        settings = {name: getattr(self.training, name) for name in _TRAINING}
+        return common | settings | {"hidden": list(self.training.hidden)}
 
 
-_TRAINING = {f.name for f in fields(Training)}
+_TRAINING = [f.name for f in fields(Training)]
+_NEEDED = ("title", "paper", "methods", "training", "minutes")
+_ANALYTIC = {"title", "paper", "figures", "minutes", "analytic"}
+#: Stands where no run will look.
+_UNTRAINED = Training(batch_size=1, lr=1.0, weight_decay=0.0, epochs=1, members=1)
 
 
 def methods() -> dict[str, Method]:
     """Every method by name."""
-    return {name: Method(name=name, **row) for name, row in _read(_METHODS).items()}
+    return {name: _method(name, row) for name, row in _read(_METHODS).items()}
+
+
+def _method(name: str, row: Mapping[str, Any]) -> Method:
+    where = f"{_METHODS}.toml"
+    _with_keys(f"[{name}]", row, ("label", "head"), where, ("label", "head", "options", "exact"))
+    method = Method(name=name, **row)
+    if method.exact and method.options:
+        raise ConfigError(f"[{name}] in {where} must have no options where exact is true, got some. Drop one of both.")
+    method.make_head()
+    return method
 
 
 def names() -> list[str]:
@@ -173,23 +233,66 @@ def parse(name: str, content: Mapping[str, Any]) -> Experiment:
     """An experiment from what its TOML file holds."""
     where = f"{name}.toml"
     known("keys", content, [f.name for f in fields(Experiment) if f.name != "name"], where)
-    for missing in {"title", "paper", "methods", "training", "minutes"} - set(content):
-        raise ConfigError(f"{where} must have the key {missing}, got none. Add it.")
-    if ("data" in content) == ("simulation" in content):
-        raise ConfigError(f"{where} must have either data or simulation, got both or none. Keep one.")
-    known("keys of [training]", content["training"], _TRAINING, where)
-    known("methods", content["methods"], methods(), where)
-    settings = dict(content["training"])
-    if ("epochs" in settings) == ("steps" in settings):
-        raise ConfigError(f"[training] of {where} must have either epochs or steps, got both or none. Keep one.")
-    if "hidden" in settings:
-        settings["hidden"] = tuple(settings["hidden"])
+    if content.get("analytic", False):
+        return _analytic(name, content, where)
+    _with_keys("", content, _NEEDED, where, content)
+    _check_source(content, where)
+    every = methods()
+    known("methods", content["methods"], every, where)
+    _once("methods", content["methods"], where)
+    grid = {key: tuple(values) for key, values in content.get("grid", {}).items()}
+    for key, values in grid.items():
+        _once(f"values of {key}", values, where)
     rest = {key: value for key, value in content.items() if key not in ("training", "methods", "grid", "figures")}
-    return Experiment(
+    found = Experiment(
         name=name,
-        methods=tuple(methods()[method] for method in content["methods"]),
-        training=Training(**settings),
-        grid={key: tuple(values) for key, values in content.get("grid", {}).items()},
+        methods=tuple(every[method] for method in content["methods"]),
+        training=_training(content["training"], where),
+        grid=grid,
         figures=tuple(content.get("figures", ())),
         **rest,
     )
+    _check_grid(found, where)
+    return found
+
+
+def _check_source(content: Mapping[str, Any], where: str) -> None:
+    if ("data" in content) == ("simulation" in content):
+        raise ConfigError(f"{where} must have either data or simulation, got both or none. Keep one.")
+    if "data" in content:
+        _with_keys("data", content["data"], ("name", "features"), where, ("name", "features"))
+        known("data sets", [content["data"]["name"]], DATASETS, where)
+    else:
+        _with_keys("simulation", content["simulation"], ("name",), where, ("name",))
+        known("simulations", [content["simulation"]["name"]], SIMULATIONS, where)
+    if "reference" in content:
+        _with_keys("reference", content["reference"], ("table", "dataset"), where, ("table", "dataset"))
+
+
+def _training(given: Mapping[str, Any], where: str) -> Training:
+    _with_keys("[training]", given, ("batch_size", "lr", "weight_decay"), where, _TRAINING)
+    if ("epochs" in given) == ("steps" in given):
+        raise ConfigError(f"[training] of {where} must have either epochs or steps, got both or none. Keep one.")
+    found: dict[str, Any] = {key: tuple(value) if key == "hidden" else value for key, value in given.items()}
+    return Training(**found)
+
+
+def _check_grid(found: Experiment, where: str) -> None:
+    """Every point must make sense for every method: a setting of the training, or an option of the head."""
+    for method in found.methods:
+        known("keys of [grid]", found.grid, [*_TRAINING, *method.make_head().options], f"{where} for {method.name}")
+        if method.exact and found.grid:
+            raise ConfigError(f"{where} must have no [grid] with the exact {method.name}, got one. Drop one of both.")
+    for run in found.runs():
+        _ = run.head, run.training
+
+
+def _analytic(name: str, content: Mapping[str, Any], where: str) -> Experiment:
+    """Figures of mathematics alone: no rows, no methods, no runs."""
+    if content["analytic"] is not True:
+        raise ConfigError(f"analytic in {where} must be true or false, got {content['analytic']!r}. Write it so.")
+    for missing in sorted(_ANALYTIC - set(content)):
+        raise ConfigError(f"{where} must have the key {missing}, got none. Add it.")
+    for idle in sorted(set(content) - _ANALYTIC):
+        raise ConfigError(f"{where} must have no {idle} where analytic is true, got one. Drop one of the two.")
+    return Experiment(**{**content, "figures": tuple(content["figures"])}, name=name, methods=(), training=_UNTRAINED)

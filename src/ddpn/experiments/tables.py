@@ -1,6 +1,8 @@
 """Tables of finished runs: Markdown, CSV and LaTeX, with the paper's figure beside ours. Nothing is trained here."""
 
 import csv
+import io
+import math
 import statistics
 from collections.abc import Sequence
 from importlib.resources import files
@@ -8,13 +10,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ddpn.errors import InputError
-from ddpn.experiments.runner import result_of
+from ddpn.experiments.runner import folder_of, result_of, state_of
 from ddpn.experiments.settings import Experiment
+from ddpn.training.checkpoint import write_bytes
 
 PROTOCOLS = ("paper", "ours")
 METRICS = {"mae": "MAE", "crps": "CRPS", "median_precision": "MP"}
-#: Metrics of which less is better; precision is told, not ranked.
-_RANKED = ("mae", "crps", "crps_gap", "aleatoric_relative_error")
+#: A GLM's search has ended at the maximum where its gradient is no longer.
+_AT_MAXIMUM = 1e-6
+_LATEX = {"\\": r"\textbackslash{}"} | {sign: f"\\{sign}" for sign in "&%$#_{}"}
+_LATEX |= {"β": r"$\beta$", "γ": r"$\gamma$", "·": r"$\cdot$"}
 
 
 class Cell(NamedTuple):
@@ -53,12 +58,11 @@ def _paper_figures(experiment: Experiment) -> dict[tuple[str, str, str], float]:
 
 
 def results(experiment: Experiment, out: Path) -> list[dict[str, Any]]:
-    """What the experiment's finished runs wrote, in its order."""
-    found = [result_of(out / experiment.name / run.name) for run in experiment.runs()]
-    done = [result for result in found if result is not None]
+    """What the runs of these settings that are finished wrote, in the experiment's order."""
+    done = [folder for run in experiment.runs() if state_of(folder := folder_of(run, out), run) == "done"]
     if not done:
         raise InputError(f"{out / experiment.name} must hold finished runs, got none. Run the experiment first.")
-    return done
+    return [result for folder in done if (result := result_of(folder)) is not None]
 
 
 def accuracy(experiment: Experiment, out: Path, protocol: str) -> TableOf:
@@ -111,15 +115,18 @@ def _ranked(
 ) -> dict[str, list[Cell]]:
     """With the best and the second best of each column marked, by what is shown."""
     for column, name in enumerate(columns):
-        if column not in ranked if ranked is not None else "MP" in name:
+        if (column not in ranked) if ranked is not None else "MP" in name:
             continue
-        shown = sorted(
-            {_shown(cells[column].value) for cells in rows.values() if cells[column].value is not None}, key=float
-        )
-        for cells in rows.values():
-            if cells[column].value is not None and (place := shown.index(_shown(cells[column].value))) < 2:
-                cells[column] = cells[column]._replace(rank=place + 1)
+        shown = {label: _shown(cells[column].value) for label, cells in rows.items() if _is_finite(cells[column].value)}
+        places = sorted(set(shown.values()), key=float)
+        for label, text in shown.items():
+            if (place := places.index(text)) < 2:
+                rows[label][column] = rows[label][column]._replace(rank=place + 1)
     return rows
+
+
+def _is_finite(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
 
 
 def _notes(experiment: Experiment, out: Path, protocol: str) -> tuple[str, ...]:
@@ -128,12 +135,19 @@ def _notes(experiment: Experiment, out: Path, protocol: str) -> tuple[str, ...]:
         "paper": "Absolute error of the mode (count laws) or mean (Gaussians); an ensemble of Gaussians as one Normal.",
         "ours": "Absolute error of the median, scores of the exact mixture, for every method.",
     }
-    first = done[0]
-    lines = [told[protocol], first["note"]]
-    lines.append(
-        f"{first['rows']['train']} training and {first['rows']['test']} test rows; {first['machine']['device']}."
-    )
-    return tuple(line for line in lines if line)
+    lines = [told[protocol]]
+    # Normally one of each; results brought together from two machines or two versions of a file have more.
+    lines += dict.fromkeys(f"{r['note'][:1].upper()}{r['note'][1:]}." for r in done if r["note"])
+    lines += dict.fromkeys(f"{r['rows']['train']} training and {r['rows']['test']} test rows." for r in done)
+    lines.append(f"Computed on {' and '.join(dict.fromkeys(r['machine']['device'] for r in done))}.")
+    if len({tuple(r.get("identity", ())) for r in done}) > 1:
+        lines.append("Rows of this table were computed from different data: run the experiment again.")
+    for result in done:
+        if result["history"].get("gradient_norm", 0.0) > _AT_MAXIMUM:
+            lines.append(f"{_label(result)}: the search for the maximum ended before it was reached.")
+    if missing := len(experiment.runs()) - len(done):
+        lines.append(f"{missing} of {len(experiment.runs())} runs are not finished and not shown.")
+    return tuple(lines)
 
 
 def _shown(value: float | None) -> str:
@@ -142,9 +156,10 @@ def _shown(value: float | None) -> str:
     return f"{value:.3f}" if abs(value) < 10 else f"{value:.2f}"
 
 
-def _text(cell: Cell) -> str:
-    text = _shown(cell.value) + (f" ({_shown(cell.spread)})" if cell.spread is not None else "")
-    return text + (f" · paper {_shown(cell.paper)}" if cell.paper is not None else "")
+def _text(cell: Cell, mark: str = "{}") -> str:
+    """Ours, marked, and the paper's beside it, which takes no part in the ranking."""
+    ours = _shown(cell.value) + (f" ({_shown(cell.spread)})" if cell.spread is not None else "")
+    return mark.format(ours) + (f" · paper {_shown(cell.paper)}" if cell.paper is not None else "")
 
 
 def markdown(table: TableOf) -> str:
@@ -157,7 +172,7 @@ def markdown(table: TableOf) -> str:
         "|---" * (len(table.columns) + 1) + "|",
     ]
     for label, cells in table.rows.items():
-        lines.append(f"| {label} | " + " | ".join(marks[cell.rank].format(_text(cell)) for cell in cells) + " |")
+        lines.append(f"| {label} | " + " | ".join(_text(cell, marks[cell.rank]) for cell in cells) + " |")
     return "\n".join([*lines, "", *(f"- {note}" for note in table.notes)]) + "\n"
 
 
@@ -165,25 +180,33 @@ def latex(table: TableOf) -> str:
     """A booktabs tabular."""
     marks = {1: r"\textbf{{{}}}", 2: r"\underline{{{}}}", None: "{}"}
     lines = [
+        f"% {table.title}",
         r"\begin{tabular}{l" + "r" * len(table.columns) + "}",
         r"\toprule",
-        " & ".join(["", *table.columns]) + r" \\",
+        " & ".join(["", *map(_escaped, table.columns)]) + r" \\",
         r"\midrule",
     ]
     for label, cells in table.rows.items():
-        shown = [marks[cell.rank].format(_text(cell).replace("·", r"\cdot".join(["$", "$"]))) for cell in cells]
-        lines.append(" & ".join([label.replace("β", r"$\beta$"), *shown]) + r" \\")
+        # Numbers hold nothing to escape but the dot before the paper's.
+        shown = [_text(cell, marks[cell.rank]).replace("·", _LATEX["·"]) for cell in cells]
+        lines.append(" & ".join([_escaped(label), *shown]) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *(f"% {note}" for note in table.notes)]) + "\n"
+
+
+def _escaped(text: str) -> str:
+    return "".join(_LATEX.get(sign, sign) for sign in text)
 
 
 def comma_separated(table: TableOf) -> str:
     """One line a figure: row, column, value, spread, paper, rank."""
-    lines = ["row,column,value,spread,paper,rank"]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["row", "column", "value", "spread", "paper", "rank"])
     for label, cells in table.rows.items():
         for column, cell in zip(table.columns, cells, strict=True):
-            values = ("" if v is None else f"{v:.6g}" for v in (cell.value, cell.spread, cell.paper, cell.rank))
-            lines.append(",".join([f'"{label}"', column, *values]))
-    return "\n".join(lines) + "\n"
+            values = ["" if v is None else f"{v:.6g}" for v in (cell.value, cell.spread, cell.paper, cell.rank)]
+            writer.writerow([label, column, *values])
+    return text.getvalue()
 
 
 def write_tables(experiment: Experiment, out: Path) -> list[Path]:
@@ -195,6 +218,6 @@ def write_tables(experiment: Experiment, out: Path) -> list[Path]:
     for name, table in tables.items():
         for ending, form in (("md", markdown), ("tex", latex), ("csv", comma_separated)):
             path = out / experiment.name / f"{name}.{ending}"
-            path.write_text(form(table), encoding="utf-8")
+            write_bytes(path, form(table).encode())
             written.append(path)
     return written

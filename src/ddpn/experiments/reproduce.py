@@ -1,0 +1,194 @@
+"""From the names of experiments to their tables and figures, telling all the while how far it is."""
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from ddpn.errors import ConfigError, DDPNError
+from ddpn.experiments import runner, settings
+from ddpn.experiments.settings import Experiment, Run
+from ddpn.experiments.tables import write_tables
+from ddpn.experiments.workers import Event, execute_all
+from ddpn.training.runtime import pick_device
+
+EVERY = "all"
+#: Why a finished run is done once more.
+_AGAIN = {"changed": "its settings or rows have changed", "damaged": "its files are damaged"}
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run: what the command line says beyond names."""
+
+    out: Path
+    members: int | None = None
+    seed: int | None = None
+    quick: bool = False
+    only: tuple[str, ...] = ()
+    device: str = "auto"
+    jobs: int | None = None
+
+    @property
+    def processes(self) -> int:
+        """`jobs`, or one a core; on a GPU one, as one run fills it."""
+        if self.jobs is not None and self.jobs < 1:
+            raise ConfigError(f"jobs must be at least 1, got {self.jobs}. Leave it out for one a core.")
+        if pick_device(self.device).type != "cpu":
+            return self.jobs or 1
+        return self.jobs or _cores()
+
+
+def _cores() -> int:
+    """Those this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def listing() -> Table:
+    """Every experiment, with what it needs and how long it takes."""
+    table = Table("experiment", "what it shows", "in the paper", "needs", "minutes", title="ddpn reproduce NAME")
+    for name in settings.names():
+        found = settings.experiment(name)
+        table.add_row(name, found.title, found.paper, found.needs, f"{found.minutes:g}")
+    table.caption = "Minutes are those of two cores of a CPU."
+    return table
+
+
+def chosen(names: Sequence[str], options: Options) -> list[Experiment]:
+    """The experiments as they are to be run, with all their methods."""
+    if not names:
+        listed = ", ".join([*settings.names(), EVERY])
+        raise ConfigError(f"NAME must be one or more of {listed}, got none. Or use --list to see what they are.")
+    settings.known("experiments", names, [*settings.names(), EVERY], "the catalogue")
+    wanted = settings.names() if EVERY in names else list(dict.fromkeys(names))
+    found = [settings.experiment(name) for name in wanted]
+    there = dict.fromkeys(method.name for each in found for method in each.methods)
+    settings.known("methods", options.only, there, " and ".join(wanted))
+    found = [runner.quick(each) if options.quick else each for each in found]
+    changes = {"members": options.members, "seed": options.seed}
+    given = {name: value for name, value in changes.items() if value is not None}
+    return [each.with_training(**given) for each in found]
+
+
+def reproduce(names: Sequence[str], options: Options, console: Console) -> bool:
+    """Run what is missing, write tables and figures, show the tables; whether all of it went well.
+
+    An experiment that fails is told, and does not keep the others from being done.
+    """
+    experiments, jobs = chosen(names, options), options.processes
+    went_well = True
+    for experiment in experiments:
+        try:
+            went_well &= _run(experiment, options, jobs, console)
+        except DDPNError as error:
+            console.print(f"{experiment.name}: {error}", markup=False, highlight=False, soft_wrap=True)
+            went_well = False
+        finally:
+            # However it ended: what is finished is shown.
+            _show(experiment, options.out, console)
+    return went_well
+
+
+def _run(experiment: Experiment, options: Options, jobs: int, console: Console) -> bool:
+    runs = [run for run in experiment.runs() if not options.only or run.method.name in options.only]
+    states, parts = _states(runs, options.out), None
+    if any(state != "done" for state in states.values()):
+        parts = runner.rows_of(experiment)
+        states = _states(runs, options.out, parts.identity)
+    board = Board(experiment.title, runs, options.out, states)
+    for name, state in states.items():
+        if state in _AGAIN:
+            console.print(f"{experiment.name}: {name} was done, but {_AGAIN[state]}; it is run again.", soft_wrap=True)
+    missing = [run for run in runs if states[run.name] != "done"]
+    if parts is None or not missing:
+        if runs:
+            console.print(f"{experiment.name}: nothing to run, all {len(runs)} runs are done.", highlight=False)
+        return True
+    with board.shown(console), closing(execute_all(missing, parts, options.out, options.device, jobs)) as events:
+        for event in events:
+            board.tell(event, console)
+    for name, error in board.errors.items():
+        console.print(f"{experiment.name}: {name} failed: {error}", markup=False, highlight=False, soft_wrap=True)
+    return not board.errors
+
+
+def _states(runs: Sequence[Run], out: Path, identity: list[int] | None = None) -> dict[str, str]:
+    return {run.name: runner.state_of(runner.folder_of(run, out), run, identity) for run in runs}
+
+
+def _show(experiment: Experiment, out: Path, console: Console) -> None:
+    """Write tables and figures of all that is finished, and show the tables."""
+    if any(state == "done" for state in _states(experiment.runs(), out).values()):
+        for path in write_tables(experiment, out):
+            if path.suffix == ".md":
+                console.print(path.read_text(encoding="utf-8"), markup=False, highlight=False, soft_wrap=True)
+    elif experiment.runs():
+        return
+    if experiment.figures:
+        _draw(experiment, out, console)
+    console.print(f"Tables and figures: {out / experiment.name}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _draw(experiment: Experiment, out: Path, console: Console) -> None:
+    from ddpn.experiments.figures import write_figures
+
+    try:
+        write_figures(experiment, out)
+    except DDPNError as error:
+        console.print(f"No figures: {error}", markup=False, highlight=False, soft_wrap=True)
+
+
+class Board:
+    """What is known of every run: a table that is drawn again and again, or where there is no terminal a line each."""
+
+    def __init__(self, title: str, runs: Sequence[Run], out: Path, states: dict[str, str]) -> None:
+        self._title, self._states, self.errors = title, dict.fromkeys(states, "waiting"), dict[str, str]()
+        self._results: dict[str, Any] = {}
+        self._started: dict[str, float] = {}
+        for run in runs:
+            if states[run.name] == "done":
+                self._states[run.name] = "was done"
+                self._results[run.name] = runner.result_of(runner.folder_of(run, out))
+
+    def tell(self, event: Event, console: Console) -> None:
+        """Take note of what happened."""
+        name = event.run.name
+        self._states[name] = event.state
+        if event.state == "running":
+            self._started[name] = time.monotonic()
+        elif event.state == "failed":
+            self.errors[name] = event.error
+        else:
+            self._results[name] = event.result
+        if not console.is_terminal and event.state != "running":
+            console.print(" ".join([event.run.experiment.name, *self._line(name)]).rstrip(), soft_wrap=True)
+
+    def _line(self, name: str) -> tuple[str, ...]:
+        result, state = self._results.get(name), self._states[name]
+        if result is None:
+            seconds = time.monotonic() - self._started[name] if state == "running" else None
+            return name, state, "" if seconds is None else f"{seconds:.0f} s", "", ""
+        scores = result["scores"]["ours"]["ensemble"]
+        return name, state, f"{result['seconds']:.0f} s", f"{scores['mae'][0]:.3f}", f"{scores['crps'][0]:.3f}"
+
+    def __rich__(self) -> Table:
+        table = Table("run", "state", title=self._title)
+        for heading in ("seconds", "MAE", "CRPS"):
+            table.add_column(heading, justify="right")
+        for name in self._states:
+            table.add_row(*self._line(name))
+        return table
+
+    @contextmanager
+    def shown(self, console: Console) -> Iterator[None]:
+        """On a terminal, twice a second."""
+        live = Live(get_renderable=self.__rich__, console=console, refresh_per_second=2, vertical_overflow="visible")
+        with live if console.is_terminal else nullcontext():
+            yield

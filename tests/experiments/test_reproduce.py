@@ -1,0 +1,65 @@
+import io
+import os
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from ddpn.errors import ConfigError
+from ddpn.experiments.reproduce import Board, Options, chosen
+from ddpn.experiments.settings import experiment, names
+from ddpn.experiments.workers import Event
+
+HERE = Options(Path("nowhere"), device="cpu")
+RESULT = {"seconds": 12.4, "scores": {"ours": {"ensemble": {"mae": [0.4567], "crps": [0.3214]}}}}
+
+
+def test_all_is_every_experiment_and_a_name_twice_is_one():
+    assert [each.name for each in chosen(["wave", "all"], HERE)] == names()
+    assert [each.name for each in chosen(["wave", "wave"], HERE)] == ["wave"]
+
+
+def test_a_method_need_be_in_one_experiment_only():
+    options = Options(Path("nowhere"), only=("poisson_glm",))
+    assert len(chosen(["wave", "length-of-stay"], options)) == 2
+    with pytest.raises(ConfigError, match="methods in wave must be among"):
+        chosen(["wave"], options)
+
+
+def test_options_change_the_training():
+    (found,) = chosen(["wave"], Options(Path("nowhere"), members=3, seed=9, quick=True))
+    assert (found.name, found.training.members, found.training.seed) == ("wave-quick", 3, 9)
+
+
+def test_jobs_are_one_a_core_unless_told(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2}, raising=False)
+    assert HERE.processes == 3
+    assert Options(Path("nowhere"), device="cpu", jobs=2).processes == 2
+
+
+def screen(terminal):
+    return Console(file=io.StringIO(), force_terminal=terminal, width=100, color_system=None)
+
+
+def test_a_terminal_shows_a_table_of_states_seconds_and_scores():
+    runs = experiment("wave").runs()[:3]
+    board, console = Board("A wave", runs, Path("nowhere"), {run.name: "missing" for run in runs}), screen(True)
+    with board.shown(console):
+        board.tell(Event(runs[0], "running"), console)
+        board.tell(Event(runs[0], "done", RESULT), console)
+        board.tell(Event(runs[1], "running"), console)
+    lines = [line.split("│") for line in console.file.getvalue().splitlines() if "│" in line]
+    rows = {line[1].strip(): [cell.strip() for cell in line[2:6]] for line in lines}
+    assert rows[runs[0].name] == ["done", "12 s", "0.457", "0.321"]
+    assert rows[runs[1].name] == ["running", "0 s", "", ""]
+    assert rows[runs[2].name] == ["waiting", "", "", ""]
+
+
+def test_without_a_terminal_a_line_tells_of_each_end():
+    run = experiment("wave").runs()[0]
+    board, console = Board("A wave", [run], Path("nowhere"), {run.name: "missing"}), screen(False)
+    with board.shown(console):
+        board.tell(Event(run, "running"), console)
+        board.tell(Event(run, "failed", error="It broke."), console)
+    assert console.file.getvalue() == f"wave {run.name} failed\n"
+    assert board.errors == {run.name: "It broke."}

@@ -1,0 +1,174 @@
+import json
+from contextlib import contextmanager
+
+import pytest
+import torch
+
+from ddpn.errors import InputError
+from ddpn.experiments import runner
+from ddpn.experiments.runner import execute, folder_of, predictions_of, quick, result_of, rows_of, run_all, state_of
+from ddpn.experiments.settings import parse
+from ddpn.training import Rows
+from ddpn.training.checkpoint import read
+from ddpn.training.loop import Training
+
+CONTENT = {
+    "title": "A test",
+    "paper": "none",
+    "simulation": {"name": "wave"},
+    "methods": ["ddpn", "gaussian", "poisson_glm"],
+    "minutes": 1,
+    "training": {
+        "epochs": 3, "batch_size": 200, "lr": 1e-2, "weight_decay": 0.0, "hidden": [8], "members": 2
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def few_rows(monkeypatch):
+    monkeypatch.setattr(runner, "TEST_ROWS", 100)
+
+
+@pytest.fixture
+def tiny():
+    return parse("tiny", CONTENT)
+
+
+def test_a_run_s_folder_holds_all_there_is_to_know_and_is_skipped_afterwards(tiny, tmp_path):
+    told = [(run.name, what) for run, what in run_all(tiny, tmp_path, "cpu")]
+    methods = CONTENT["methods"]
+    assert told == [(name, what) for name in methods for what in ("running", "done")]
+    for run in tiny.runs():
+        folder = folder_of(run, tmp_path)
+        assert {path.name for path in folder.iterdir()} == {
+            "config.json", "run.json", "predictions.safetensors", "weights.safetensors", "DONE"
+        }  # fmt: skip
+        assert json.loads((folder / "config.json").read_text())["settings"] == run.as_dict()
+        members = 1 if run.method.exact else 2
+        assert predictions_of(folder)["raw"].shape == (100, members, run.head.n_raw)
+        assert len(result_of(folder)["scores"]["ours"]["single"]["crps"]) == members
+        assert result_of(folder)["rows"] == {"train": 800, "validation": 100, "test": 100}
+    assert [what for _, what in run_all(tiny, tmp_path, "cpu")] == ["done"] * 3
+
+
+def test_the_weights_kept_give_the_predictions_kept(tiny, tmp_path):
+    run = tiny.runs()[2]
+    execute(run, rows_of(tiny), tmp_path, "cpu")
+    weights, _ = read(tmp_path / "weights.safetensors")
+    kept = predictions_of(tmp_path)
+    again = kept["x"].double() @ weights["coef"].T + weights["intercept"]
+    assert torch.equal(again.float(), kept["raw"][:, 0])
+
+
+def test_other_settings_are_run_again_and_a_glm_is_not(tiny, tmp_path):
+    list(run_all(tiny, tmp_path, "cpu"))
+    more = tiny.with_training(members=3)
+    assert [state_of(folder_of(run, tmp_path), run) for run in more.runs()] == ["changed", "changed", "done"]
+    assert [what for _, what in run_all(more, tmp_path, "cpu")] == ["running", "done"] * 2 + ["done"]
+    assert len(result_of(folder_of(more.runs()[0], tmp_path))["scores"]["ours"]["single"]["crps"]) == 3
+
+
+def test_other_rows_are_seen(tiny, tmp_path):
+    run, parts = tiny.runs()[2], rows_of(tiny)
+    execute(run, parts, tmp_path, "cpu")
+    other = parts._replace(train=Rows(parts.train.x, parts.train.y + 1))
+    assert state_of(tmp_path, run, parts.identity) == "done"
+    assert state_of(tmp_path, run, other.identity) == "changed"
+
+
+@contextmanager
+def stopped_after(epochs, error, monkeypatch):
+    """Trainings are stopped by an error in the middle of the next epoch."""
+    usual = Training.run_epoch
+
+    def run_epoch(self):
+        if self.epoch == epochs:
+            raise error
+        return usual(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "run_epoch", run_epoch)
+        yield
+
+
+def weights_of(folder):
+    return read(folder / "weights.safetensors")[0]
+
+
+def test_an_interrupted_run_goes_on_to_the_same_weights(tiny, tmp_path, monkeypatch):
+    run, parts = tiny.runs()[0], rows_of(tiny)
+    execute(run, parts, tmp_path / "whole", "cpu")
+    with stopped_after(2, KeyboardInterrupt, monkeypatch), pytest.raises(KeyboardInterrupt):
+        execute(run, parts, tmp_path / "halved", "cpu")
+    assert (tmp_path / "halved" / "state").exists()
+    assert state_of(tmp_path / "halved", run) == "missing"
+    result = execute(run, parts, tmp_path / "halved", "cpu")
+    assert result["history"]["epochs"][0]["epoch"] == 1
+    halved, whole = weights_of(tmp_path / "halved"), weights_of(tmp_path / "whole")
+    assert all(torch.equal(halved[name], whole[name]) for name in whole)
+    assert not (tmp_path / "halved" / "state").exists()
+
+
+def test_a_half_done_run_of_other_settings_is_begun_anew(tiny, tmp_path, monkeypatch):
+    parts = rows_of(tiny)
+    with stopped_after(1, KeyboardInterrupt, monkeypatch), pytest.raises(KeyboardInterrupt):
+        execute(tiny.runs()[0], parts, tmp_path, "cpu")
+    other = tiny.with_training(lr=2e-2).runs()[0]
+    assert execute(other, parts, tmp_path, "cpu")["settings"]["lr"] == 2e-2
+    assert state_of(tmp_path, other) == "done"
+
+
+def test_a_run_that_is_done_again_is_not_done_meanwhile(tiny, tmp_path, monkeypatch):
+    run, parts = tiny.runs()[0], rows_of(tiny)
+    execute(run, parts, tmp_path, "cpu")
+    with stopped_after(1, RuntimeError("broken"), monkeypatch), pytest.raises(RuntimeError, match="broken"):
+        execute(run, parts, tmp_path, "cpu")
+    assert result_of(tmp_path) is None
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", None])
+def test_a_damaged_folder_is_told(tiny, tmp_path, content):
+    run = tiny.runs()[2]
+    execute(run, rows_of(tiny), tmp_path, "cpu")
+    path = tmp_path / "run.json"
+    path.unlink() if content is None else path.write_text(content)
+    assert state_of(tmp_path, run) == "damaged"
+    with pytest.raises(InputError, match=r"run.json must be what a run wrote, got .* Delete .* and run it again\."):
+        result_of(tmp_path)
+
+
+def test_lost_and_cut_files_are_told(tiny, tmp_path):
+    run = tiny.runs()[2]
+    execute(run, rows_of(tiny), tmp_path, "cpu")
+    path = tmp_path / "predictions.safetensors"
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(InputError, match="must be a whole file, got a damaged one"):
+        predictions_of(tmp_path)
+    path.unlink()
+    assert state_of(tmp_path, run) == "damaged"
+
+
+def test_a_quick_look_has_its_own_folder_and_a_tenth_of_the_steps(tiny):
+    short = quick(tiny.with_training(epochs=200, members=5))
+    assert (short.name, short.training.epochs, short.training.members) == ("tiny-quick", 20, 2)
+    assert quick(tiny).training.epochs == 1
+
+
+def test_test_rows_are_the_same_for_every_seed_and_no_training_row(tiny):
+    one, two = (rows_of(tiny.with_training(seed=seed)) for seed in (0, 1991))
+    assert one.identity == two.identity
+    assert not torch.isin(one.test.x, one.train.x).any()
+
+
+def test_gamma_starts_where_the_grid_says(monkeypatch, tmp_path):
+    found = parse("tiny", CONTENT | {"methods": ["ddpn"], "grid": {"initial_gamma": [50.0]}})
+    started = []
+
+    def fit(model, *rest, **more):
+        started.append(model.projection.bias.detach().clone())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runner, "fit", fit)
+    with pytest.raises(KeyboardInterrupt):
+        execute(found.runs()[0], rows_of(found), tmp_path, "cpu")
+    assert started[0][..., 1].exp().flatten().tolist() == pytest.approx([50.0, 50.0])

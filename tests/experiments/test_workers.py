@@ -1,0 +1,107 @@
+import os
+import signal
+import time
+from contextlib import closing
+
+import pytest
+import torch
+
+from ddpn.errors import TrainingError
+from ddpn.experiments import workers
+from ddpn.experiments.runner import folder_of, rows_of, state_of
+from ddpn.experiments.settings import parse
+from ddpn.experiments.workers import execute_all
+from ddpn.training.checkpoint import read
+
+CONTENT = {
+    "title": "A test",
+    "paper": "none",
+    "simulation": {"name": "poisson"},
+    "methods": ["poisson", "gaussian", "poisson_glm"],
+    "minutes": 1,
+    "training": {
+        "epochs": 2, "batch_size": 200, "lr": 1e-2, "weight_decay": 0.0, "hidden": [4], "members": 1
+    },
+}  # fmt: skip
+
+
+@pytest.fixture
+def tiny():
+    return parse("tiny", CONTENT)
+
+
+def weights(run, out):
+    return read(folder_of(run, out) / "weights.safetensors")[0]
+
+
+def test_processes_do_what_one_would(tiny, tmp_path):
+    runs, parts = tiny.runs(), rows_of(tiny)
+    events = list(execute_all(runs, parts, tmp_path / "two", "cpu", jobs=2))
+    alone = list(execute_all(runs, parts, tmp_path / "one", "cpu", jobs=1))
+    assert [e.run.name for e in alone] == [run.name for run in runs for _ in range(2)]
+    assert [e.state for e in alone] == ["running", "done"] * 3
+    assert sorted((e.run.name, e.state) for e in events) == sorted((e.run.name, e.state) for e in alone)
+    for run in runs:
+        there, here = weights(run, tmp_path / "two"), weights(run, tmp_path / "one")
+        assert all(torch.equal(there[name], here[name]) for name in here)
+
+
+def long(tiny):
+    return tiny.with_methods(["poisson", "gaussian"]).with_training(epochs=100_000)
+
+
+def running(events):
+    """The processes of two runs that have begun to train."""
+    started = [next(events), next(events)]
+    assert [event.state for event in started] == ["running"] * 2
+    generator = events.gi_yieldfrom.gi_frame.f_locals["self"]
+    return list(generator._processes.values())
+
+
+def wait_for(condition, seconds=60.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_closing_ends_every_process_and_keeps_what_is_half_done(tiny, tmp_path):
+    experiment = long(tiny)
+    folders = [folder_of(run, tmp_path) for run in experiment.runs()]
+    with closing(execute_all(experiment.runs(), rows_of(experiment), tmp_path, "cpu", jobs=2)) as events:
+        processes = running(events)
+        wait_for(lambda: all((folder / "config.json").exists() for folder in folders))
+        time.sleep(1.0)  # into the epochs
+    assert not any(process.is_alive() for process in processes)
+    assert all((folder / "state").exists() and not (folder / "DONE").exists() for folder in folders)
+
+
+def test_a_process_that_dies_is_told_and_the_others_go_on(tiny, tmp_path):
+    experiment = long(tiny)
+    with closing(execute_all(experiment.runs(), rows_of(experiment), tmp_path, "cpu", jobs=2)) as events:
+        first, second = running(events)
+        os.kill(first.pid, signal.SIGKILL)
+        event = next(events)
+        assert event.state == "failed"
+        assert event.error.startswith("the process of poisson must end with a result, got exit code -9.")
+        assert second.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(TrainingError("It cannot go on."), "^It cannot go on.$"), (ZeroDivisionError("odd"), "(?s)Traceback.*odd")],
+)
+def test_a_run_that_fails_does_not_keep_others_from_being_done(tiny, tmp_path, monkeypatch, error, told):
+    usual = workers.execute
+
+    def execute(run, *rest):
+        if run.method.name == "gaussian":
+            raise error
+        return usual(run, *rest)
+
+    monkeypatch.setattr(workers, "execute", execute)
+    ended = [e for e in execute_all(tiny.runs(), rows_of(tiny), tmp_path, "cpu") if e.state != "running"]
+    assert [e.state for e in ended] == ["done", "failed", "done"]
+    with pytest.raises(RuntimeError, match=told):
+        raise RuntimeError(ended[1].error)
+    assert state_of(folder_of(tiny.runs()[2], tmp_path), tiny.runs()[2]) == "done"

@@ -1,0 +1,208 @@
+import importlib.util
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ddpn.cli import app
+from ddpn.experiments import runner, settings
+
+TINY = {
+    "title": "A test",
+    "paper": "nowhere",
+    "simulation": {"name": "poisson"},
+    "methods": ["poisson", "gaussian", "poisson_glm"],
+    "minutes": 1.5,
+    "training": {
+        "epochs": 20, "batch_size": 400, "lr": 1e-2, "weight_decay": 0.0, "hidden": [4], "members": 2
+    },
+}  # fmt: skip
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """A catalogue of one small experiment."""
+    real = settings._read
+    monkeypatch.setattr(settings, "_read", lambda name: TINY if name == "tiny" else real(name))
+    monkeypatch.setattr(settings, "names", lambda: ["tiny"])
+    monkeypatch.setattr(runner, "TEST_ROWS", 100)
+
+
+@pytest.fixture
+def ddpn(tmp_path, monkeypatch):
+    """Runs the command, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    return lambda *arguments: CliRunner().invoke(app, list(arguments))
+
+
+def on_cpu(ddpn, *arguments):
+    return ddpn("reproduce", *arguments, "--device", "cpu", "--jobs", "1")
+
+
+def test_an_experiment_is_run_shown_and_skipped_when_done(tiny, ddpn, tmp_path):
+    first = on_cpu(ddpn, "tiny")
+    assert first.exit_code == 0, first.output
+    for name in TINY["methods"]:
+        assert re.search(rf"^tiny {name} done \d+ s \d+\.\d{{3}} \d+\.\d{{3}}$", first.output, re.MULTILINE)
+    folder = tmp_path / "results" / "tiny"
+    assert (folder / "table_paper.md").read_text() in first.output
+    assert {path.suffix for path in folder.glob("table_*")} == {".md", ".csv", ".tex"}
+    second = on_cpu(ddpn, "tiny")
+    assert "nothing to run, all 3 runs are done" in second.output
+    assert "A test (ours protocol)" in second.output
+
+
+def test_changed_and_damaged_runs_are_told_and_run_again(tiny, ddpn, tmp_path):
+    on_cpu(ddpn, "tiny")
+    (tmp_path / "results" / "tiny" / "poisson_glm" / "run.json").write_text("{")
+    again = on_cpu(ddpn, "tiny", "--members", "1", "--only", "poisson, poisson_glm")
+    assert "poisson was done, but its settings or rows have changed; it is run again." in again.output
+    assert "poisson_glm was done, but its files are damaged; it is run again." in again.output
+    assert "tiny gaussian" not in again.output
+    assert "1 of 3 runs are not finished and not shown." in again.output
+    config = json.loads((tmp_path / "results" / "tiny" / "poisson" / "config.json").read_text())
+    assert config["settings"]["members"] == 1
+
+
+def test_a_quick_look_and_a_seed_reach_the_runs(tiny, ddpn, tmp_path):
+    found = on_cpu(ddpn, "tiny", "--quick", "--seed", "3", "--out", "here", "--only", "poisson")
+    assert found.exit_code == 0, found.output
+    config = json.loads((tmp_path / "here" / "tiny-quick" / "poisson" / "config.json").read_text())
+    assert (config["settings"]["epochs"], config["settings"]["seed"]) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["tyny"], "experiments in the catalogue must be among tiny, all, got 'tyny'. Did you mean \"tiny\"?"),
+        ([], "NAME must be one or more of tiny, all, got none. Or use --list to see what they are."),
+        (["tiny", "--only", "ddpn"], "methods in tiny must be among poisson, gaussian, poisson_glm, got 'ddpn'."),
+        (["tiny", "--members", "0"], "members must be a whole number of at least 1, got 0."),
+        (["tiny", "--jobs", "0"], "jobs must be at least 1, got 0."),
+        (["tiny", "--device", "abacus"], 'device must be one torch knows, got "abacus".'),
+    ],
+)
+def test_misuse_is_one_sentence_and_code_2(tiny, ddpn, tmp_path, arguments, sentence):
+    found = ddpn("reproduce", *arguments)
+    assert found.exit_code == 2
+    assert found.stderr.startswith(f"Error: {sentence}")
+    assert found.stderr.count("\n") == 1
+    assert not (tmp_path / "results").exists()
+
+
+def test_an_unknown_key_of_a_file_is_one_sentence_and_code_2(ddpn, monkeypatch, tiny):
+    monkeypatch.setitem(TINY, "metods", [])
+    found = ddpn("reproduce", "all")
+    assert found.exit_code == 2
+    assert "Error: keys in tiny.toml must be among" in found.stderr
+
+
+def test_data_that_is_not_there_is_told_and_code_1(ddpn, monkeypatch, tmp_path):
+    monkeypatch.setenv("DDPN_DATA", str(tmp_path))
+    refused = lambda *arguments, **options: (_ for _ in ()).throw(OSError("no network"))
+    monkeypatch.setattr("ddpn.data.source.download", refused)
+    found = on_cpu(ddpn, "bikes")
+    assert found.exit_code == 1
+    assert "bikes: hour.csv must lie in" in found.output
+    assert "Traceback" not in found.output
+
+
+def test_an_interrupt_says_how_to_go_on_and_shows_what_is_finished(tiny, ddpn, monkeypatch):
+    usual = runner.execute
+
+    def execute(run, *rest):
+        if run.method.name == "gaussian":
+            raise KeyboardInterrupt
+        return usual(run, *rest)
+
+    monkeypatch.setattr("ddpn.experiments.workers.execute", execute)
+    found = on_cpu(ddpn, "tiny")
+    assert found.exit_code == 130
+    assert found.stderr == "Stopped. What is finished is kept: the same command goes on from here.\n"
+    assert "2 of 3 runs are not finished and not shown." in found.stdout
+
+
+def test_figures_that_cannot_be_drawn_are_told(tiny, ddpn, monkeypatch):
+    monkeypatch.setitem(TINY, "figures", ["wave"])
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    found = on_cpu(ddpn, "tiny", "--only", "poisson")
+    assert found.exit_code == 0
+    assert (
+        'No figures: matplotlib must be installed for figures, got none. Run: pip install "ddpn[plot]"' in found.output
+    )
+
+
+def test_the_list_has_every_experiment_with_what_it_needs(ddpn):
+    found = ddpn("reproduce", "--list")
+    assert found.exit_code == 0
+    for name in settings.names():
+        assert name in found.output
+    assert "data set length_of_stay" in found.output
+    assert "simulated (wave)" in found.output
+
+
+def test_data_are_listed_with_what_is_here(ddpn, tmp_path, monkeypatch):
+    monkeypatch.setenv("DDPN_DATA", str(tmp_path))
+    found = ddpn("data", "list")
+    assert found.exit_code == 0
+    rows = {line.split("│")[1].strip(): line for line in found.output.splitlines() if line.startswith("│")}
+    assert re.search(r"20,190 .*public domain.* yes", rows["rand_health"])
+    assert re.search(r" - .*https://raw.*MIT.* no", rows["length_of_stay"])
+    assert re.search(r" - .*https://archive.*CC BY 4.0.* no", rows["bike_sharing"])
+
+
+def test_getting_data(ddpn, tmp_path, monkeypatch):
+    monkeypatch.setenv("DDPN_DATA", str(tmp_path))
+    assert ddpn("data", "get", "rand_health").output == "rand_health: 20,190 rows, inside statsmodels\n"
+    unknown = ddpn("data", "get", "bike_share")
+    assert unknown.exit_code == 2
+    assert "must be among rand_health, length_of_stay, bike_sharing, got 'bike_share'. Did you mean" in unknown.stderr
+
+
+WITHOUT_THE_PACKAGE_S_OWN_IMPORTS = """
+import sys, types
+package = types.ModuleType("ddpn")
+package.__path__ = [sys.argv.pop(1)]
+sys.modules["ddpn"] = package
+from ddpn.cli import main
+try:
+    main()
+finally:
+    print("torch" in sys.modules, "sklearn" in sys.modules, file=sys.stderr)
+"""
+
+
+def test_help_imports_nothing_heavy():
+    source = str(Path(importlib.util.find_spec("ddpn").origin).parent)
+    command = [sys.executable, "-c", WITHOUT_THE_PACKAGE_S_OWN_IMPORTS, source, "reproduce", "--help"]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "--members" in found.stdout
+    assert found.stderr.split() == ["False", "False"]
+
+
+def test_a_stopped_program_ends_with_130_and_the_same_command_goes_on(tmp_path):
+    command = [sys.executable, "-m", "ddpn.cli", "reproduce", "wave", "--quick", "--only", "poisson"]
+    command += ["--device", "cpu", "--jobs", "1"]
+    config = tmp_path / "results" / "wave-quick" / "poisson" / "config.json"
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+        end = time.monotonic() + 120
+        while not config.exists():
+            assert program.poll() is None
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        program.send_signal(signal.SIGINT)
+        _, told = program.communicate(timeout=60)
+    assert program.returncode == 130
+    assert told == "Stopped. What is finished is kept: the same command goes on from here.\n"
+    whole = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert whole.returncode == 0, whole.stderr
+    assert (config.parent / "DONE").exists()
+    assert "Figure 1" in whole.stdout
