@@ -1,0 +1,74 @@
+"""What all figures share: matplotlib when it is there, one look, files that are the same when drawn again."""
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from ddpn.errors import ConfigError
+
+#: One accent that prints as a mid grey; all else is black, grey, dashes and hatches.
+ACCENT = "#2166ac"
+BAND = "#b3cde3"
+GREY = "0.6"
+_LOOK = {
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.labelsize": 9,
+    "legend.fontsize": 8,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "hatch.linewidth": 0.5,
+    "savefig.dpi": 150,
+    # Names of clip paths are random otherwise: the same figure would be another file.
+    "svg.hashsalt": "ddpn",
+}
+
+
+def _matplotlib() -> Any:
+    try:
+        import matplotlib.colors
+        import matplotlib.figure
+    except ImportError:
+        raise ConfigError('matplotlib must be installed for figures, got none. Run: pip install "ddpn[plot]"') from None
+    return matplotlib
+
+
+def style() -> AbstractContextManager[None]:
+    """The look of all figures, for as long as it is entered."""
+    return _matplotlib().rc_context(_LOOK)
+
+
+def panels(rows: int, columns: int, size: tuple[float, float], **options: Any) -> tuple[Any, Any]:
+    """A figure and its axes (rows, columns); `size` in inches. No window and no global state: pyplot stays out."""
+    figure = _matplotlib().figure.Figure(figsize=size, layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def bands(levels: tuple[float, ...]) -> dict[str, Any]:
+    """One grey between two levels, white below them all and black above: options of `pcolormesh`."""
+    colors = _matplotlib().colors
+    greys = [str(1.0 - step / len(levels)) for step in range(len(levels) + 1)]
+    cmap = colors.ListedColormap(greys[1:-1]).with_extremes(under=greys[0], over=greys[-1])
+    return {"cmap": cmap, "norm": colors.BoundaryNorm(levels, len(levels) - 1)}
+
+
+def legend_below(figure: Any, axes: Any, columns: int) -> None:
+    """One legend for all panels, each label once, in the order drawn."""
+    entries: dict[str, Any] = {}
+    for ax in axes:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            entries.setdefault(label, handle)
+    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=columns, frameon=False)
+
+
+def save(figure: Any, path: Path) -> list[Path]:
+    """`path` with .svg and .png; without the date, so that a figure drawn again is the same file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    written = []
+    for ending, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
+        written.append(path.with_name(f"{path.name}.{ending}"))
+        with style():
+            figure.savefig(written[-1], metadata=metadata)
+    return written

@@ -1,0 +1,73 @@
+"""Finished runs as laws: at the rows they were tested on, or anywhere else from the weights they kept."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from ddpn.backbones import MLP
+from ddpn.errors import InputError
+from ddpn.experiments.runner import WEIGHTS, predictions_of, result_of
+from ddpn.experiments.settings import Experiment, Run
+from ddpn.model import CountModel
+from ddpn.training.checkpoint import read
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run, and what it wrote."""
+
+    run: Run
+    folder: Path
+    result: Mapping[str, Any]
+
+    @property
+    def label(self) -> str:
+        """Its method's name in tables."""
+        return self.run.method.label
+
+    def tested(self) -> tuple[Any, Tensor]:
+        """The members' laws (rows, M) of the test rows, and their counts."""
+        found = predictions_of(self.folder)
+        return self.run.head(found["raw"].double()), found["y"]
+
+    def at(self, x: np.ndarray) -> Distribution:
+        """The members' laws at other inputs. Shape: (n,) -> (n, M)."""
+        weights, _ = read(self.folder / WEIGHTS)
+        hidden, members = (self.result["settings"][name] for name in ("hidden", "members"))
+        model = CountModel(MLP(n_in=1, hidden=hidden, members=members), self.run.head, members)
+        model.load_state_dict(weights)
+        with torch.no_grad():
+            return model.double()(torch.from_numpy(x.astype(np.float64))[:, None])
+
+
+def finished(experiment: Experiment, out: Path, figure: str) -> list[Finished]:
+    """The experiment's finished trainings, in its order; at least one."""
+    found = []
+    for run in experiment.runs():
+        folder = out / experiment.name / run.name
+        if not run.method.exact and (result := result_of(folder)) is not None:
+            found.append(Finished(run, folder, result))
+    if not found:
+        raise InputError(
+            f"{out / experiment.name} must hold finished runs for the figure {figure}, got none. "
+            "Run the experiment first."
+        )
+    return found
+
+
+def of_methods(experiment: Experiment, out: Path, figure: str, methods: tuple[str, ...]) -> list[Finished]:
+    """The finished runs of these methods, in their order; none may be missing."""
+    by_name = {one.run.method.name: one for one in finished(experiment, out, figure)}
+    for name in methods:
+        if name not in by_name:
+            raise InputError(
+                f"{out / experiment.name} must hold a finished run of {name} for the figure {figure}, got none. "
+                "Run that method too."
+            )
+    return [by_name[name] for name in methods]
