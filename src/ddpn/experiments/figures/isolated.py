@@ -52,7 +52,7 @@ def _grid(experiment: Experiment, out: Path, figure_name: str, key: str, title: 
         ax.set_title(title.format(value))
     for ax in axes[-1]:
         ax.set_xlabel("x")
-    legend_below(figure, axes.T.flat, columns=min(4, 1 + len(values)))
+    legend_below(figure, axes.T.flat, columns=min(4, len(values)))
     return figure
 
 
