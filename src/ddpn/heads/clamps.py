@@ -6,6 +6,7 @@ outside, is never 0: a network that strays finds its way back. A hard clamp woul
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,8 +31,27 @@ def bend(x: Tensor, low: float, high: float | Tensor) -> Tensor:
     """x itself within [low, high], bent to stay within pi/2 of that range."""
     if _is_inside(x, low, high):
         return x
-    inside = _cut(x, low, high)
-    return inside + (x - inside).atan()
+    return _Bend.apply(x, low, high)
+
+
+class _Bend(torch.autograd.Function):
+    """inside + atan(x - inside), with its derivative written out: fewer kernels in every step on a GPU."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, low: float, high: float | Tensor) -> Tensor:
+        inside = _cut(x, low, high)
+        outside = x - inside
+        ctx.save_for_backward(x, high if isinstance(high, Tensor) else None, outside)
+        ctx.bounds = low, high if not isinstance(high, Tensor) else None
+        return inside + outside.atan()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, Tensor | None]:
+        x, high, outside = ctx.saved_tensors
+        if torch.is_grad_enabled():  # second derivatives are wanted
+            outside = x - _cut(x, ctx.bounds[0], ctx.bounds[1] if high is None else high)
+        by_x = grad / (1.0 + outside * outside)
+        return by_x, None, torch.where(outside > 0.0, grad - by_x, 0.0) if ctx.needs_input_grad[2] else None
 
 
 def unbend(value: Tensor, low: float, high: float | Tensor) -> Tensor:

@@ -20,7 +20,9 @@ class CapturedSteps:
         self._training, self._batches = training, batches
         device, members = training.runtime.device, training.config.members
         config, steps = training.config, training.steps
-        self._lrs = torch.tensor([config.lr_at(i, steps) for i in range(steps)], device=device)
+        # One more for each step of the warm-up, which may begin at the last.
+        lrs = [config.lr_at(i, steps) for i in range(steps)] + [0.0] * (_WARM_UP + 1)
+        self._lrs = torch.tensor(lrs, device=device)
         self._index = torch.zeros(members, batches.batch, dtype=torch.long, device=device)
         self._step = torch.zeros(1, dtype=torch.long, device=device)
         self._total = torch.zeros(members, device=device)
@@ -35,7 +37,7 @@ class CapturedSteps:
 
     def _once(self) -> None:
         training = self._training
-        training.updates.lr.copy_(self._lrs[self._step.clamp(max=len(self._lrs) - 1)].squeeze(0))
+        torch.index_select(self._lrs, 0, self._step, out=training.updates.lr.view(1))
         self._total += training.train_step(self._batches.rows.pick(self._index))
         self._healthy &= training.updates.healthy
         self._step += 1

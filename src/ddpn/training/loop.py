@@ -154,12 +154,13 @@ class Training:
 
     def train_step(self, batch: Rows) -> Tensor:
         """One update of every member; its mean loss. Shape: (M,)."""
-        loss = torch.zeros(self.config.members, device=self.runtime.device)
-        for number, part in enumerate(batch.parts(-(-len(batch) // self.config.accumulate))):
+        loss = None
+        for part in batch.parts(-(-len(batch) // self.config.accumulate)):
             # Per member, so that the sum of all gives each the gradient of its own mean.
             mean = self.losses(part).sum(0) / self.batches.batch
-            self.flat.add_gradient_of(mean.sum(), fresh=number == 0)
-            loss += mean.detach()
+            self.flat.add_gradient_of(mean.sum(), fresh=loss is None)
+            loss = mean.detach() if loss is None else loss + mean.detach()
+        assert loss is not None
         self.runtime.add_up(self.flat.grad)
         self.runtime.add_up(loss)
         self.updates.apply(loss)

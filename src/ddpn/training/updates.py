@@ -25,6 +25,7 @@ class Updates:
         # As tensors on a GPU, where a captured graph reads them at every replay.
         self.lr = torch.tensor(config.lr, device=device)
         self.step = torch.zeros((), device=device)
+        self._one = torch.ones((), device=device)
         self.average = flat.values.clone() if config.ema else flat.values
         self.healthy = torch.ones(len(flat.values), dtype=torch.bool, device=device)
         self.exp_avg, self.exp_avg_sq = torch.zeros_like(flat.values), torch.zeros_like(flat.values)
@@ -44,7 +45,7 @@ class Updates:
     def apply(self, loss: Tensor) -> None:
         """Use the gradient in `flat.grad`, which is that of `loss` (M,)."""
         norms = self.flat.norms()
-        self.healthy = torch.isfinite(norms) & torch.isfinite(loss)
+        self.healthy = (norms + loss).abs() < torch.inf
         if not self._on_host:
             self._clip_healthy(norms)
             self._move()
@@ -59,7 +60,7 @@ class Updates:
 
     def _move(self) -> None:
         if self.config.weight_decay:
-            self.flat.values.mul_(1.0 - (self.lr * self.config.weight_decay) * self.flat.decayed)
+            self.flat.values.mul_(torch.addcmul(self._one, self.flat.decayed, self.lr, value=-self.config.weight_decay))
         values, grads, exp_avgs, exp_avg_sqs = self._pieces
         adamw(
             params=values,
@@ -91,6 +92,6 @@ class Updates:
 
     def _clip_healthy(self, norms: Tensor) -> None:
         """No gradient for those that failed."""
-        limit = self.config.clip if self.config.clip is not None else torch.inf
-        scale = (limit / norms).clamp_(max=1.0).unsqueeze(1)
-        self.flat.grad.copy_(torch.where(self.healthy.unsqueeze(1), self.flat.grad * scale, 0.0))
+        self.flat.grad.masked_fill_(~self.healthy.unsqueeze(1), 0.0)
+        if self.config.clip is not None:
+            self.flat.grad.mul_((self.config.clip / norms).clamp_(max=1.0).nan_to_num_(nan=1.0).unsqueeze(1))
