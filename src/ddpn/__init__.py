@@ -3,22 +3,25 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ddpn.distributions import (
-    Conflation,
-    Discretized,
-    DoublePoisson,
-    NegativeBinomial,
-    Poisson,
-    UniformMixture,
-    discretized,
-)
 from ddpn.errors import ConfigError, DDPNError, InputError, TrainingError
 
 if TYPE_CHECKING:
+    from ddpn.distributions import (
+        Conflation,
+        Discretized,
+        DoublePoisson,
+        NegativeBinomial,
+        Poisson,
+        UniformMixture,
+        discretized,
+    )
     from ddpn.estimator import CountGLM, CountRegressor
 
-#: Loaded on first use: laws alone should not wait for scikit-learn.
-_LATER = {"CountGLM": "ddpn.estimator", "CountRegressor": "ddpn.estimator"}
+_LAWS = (
+    "Conflation", "Discretized", "DoublePoisson", "NegativeBinomial", "Poisson", "UniformMixture", "discretized"
+)  # fmt: skip
+#: Loaded on first use: `ddpn --help` should not wait for torch, nor laws for scikit-learn.
+_LATER = dict.fromkeys(_LAWS, "ddpn.distributions") | dict.fromkeys(("CountGLM", "CountRegressor"), "ddpn.estimator")
 
 __all__ = [
     "ConfigError",
