@@ -42,10 +42,13 @@ CONFIG, STATE, PREDICTIONS, WEIGHTS, RESULT, DONE = (
 
 
 class Parts(NamedTuple):
-    """The rows of an experiment, and for simulations the law its test counts were drawn from."""
+    """The rows of an experiment, and for simulations the law its test counts were drawn from.
+
+    Without validation rows a training keeps its last epoch: its own rows would pick one that leaves hard points out.
+    """
 
     train: Rows
-    validation: Rows
+    validation: Rows | None
     test: Rows
     truth: CountDistribution | None
     note: str
@@ -53,7 +56,8 @@ class Parts(NamedTuple):
     @property
     def identity(self) -> list[int]:
         """Numbers that other rows would not have."""
-        return [fingerprint(tensor) for rows in (self.train, self.validation, self.test) for tensor in (rows.x, rows.y)]
+        given = [rows for rows in (self.train, self.validation, self.test) if rows is not None]
+        return [fingerprint(tensor) for rows in given for tensor in (rows.x, rows.y)]
 
 
 def quick(experiment: Experiment) -> Experiment:
@@ -77,10 +81,9 @@ def rows_of(experiment: Experiment) -> Parts:
     name = (experiment.simulation or {})["name"]
     drawn, fresh = simulate(name), simulate(name, n=TEST_ROWS, seed=TEST_SEED)
     train, validation = drawn.split.train, drawn.split.validation
-    inside = validation if len(validation) else train
     return Parts(
         _rows(drawn.X[train], drawn.y[train]),
-        _rows(drawn.X[inside], drawn.y[inside]),
+        _rows(drawn.X[validation], drawn.y[validation]) if len(validation) else None,
         _rows(fresh.X, fresh.y),
         fresh.truth,
         f"{len(train)} training rows, scored on {len(fresh.y)} fresh ones",
@@ -139,7 +142,7 @@ def execute(run: Run, parts: Parts, folder: Path, device: str = "auto") -> dict[
         "label": run.method.label,
         "point": dict(run.point),
         "note": parts.note,
-        "rows": {name: len(getattr(parts, name)) for name in ("train", "validation", "test")},
+        "rows": {name: len(getattr(parts, name) or ()) for name in ("train", "validation", "test")},
         "scores": score(law, parts.test.y.double(), parts.truth),
         "seconds": time.perf_counter() - started,
         "machine": {"system": platform.platform(), "torch": torch.__version__, "device": used},
