@@ -6,8 +6,8 @@ import torch
 
 from ddpn.errors import InputError
 from ddpn.experiments import runner
-from ddpn.experiments.runner import execute, folder_of, predictions_of, quick, result_of, rows_of, run_all, state_of
-from ddpn.experiments.settings import parse
+from ddpn.experiments.runner import execute, folder_of, predictions_of, quick, result_of, rows_of, state_of
+from ddpn.experiments.settings import experiment, parse
 from ddpn.training import Rows
 from ddpn.training.checkpoint import read
 from ddpn.training.loop import Training
@@ -34,10 +34,22 @@ def tiny():
     return parse("tiny", CONTENT)
 
 
+def states(experiment, out):
+    return [state_of(folder_of(run, out), run) for run in experiment.runs()]
+
+
+def run_missing(experiment, out):
+    """Run what is not done; the names of those runs."""
+    missing = [run for run in experiment.runs() if state_of(folder_of(run, out), run) != "done"]
+    parts = rows_of(experiment)
+    for run in missing:
+        execute(run, parts, folder_of(run, out), "cpu")
+    return [run.name for run in missing]
+
+
 def test_a_run_s_folder_holds_all_there_is_to_know_and_is_skipped_afterwards(tiny, tmp_path):
-    told = [(run.name, what) for run, what in run_all(tiny, tmp_path, "cpu")]
-    methods = CONTENT["methods"]
-    assert told == [(name, what) for name in methods for what in ("running", "done")]
+    assert states(tiny, tmp_path) == ["missing"] * 3
+    assert run_missing(tiny, tmp_path) == CONTENT["methods"]
     for run in tiny.runs():
         folder = folder_of(run, tmp_path)
         assert {path.name for path in folder.iterdir()} == {
@@ -48,7 +60,7 @@ def test_a_run_s_folder_holds_all_there_is_to_know_and_is_skipped_afterwards(tin
         assert predictions_of(folder)["raw"].shape == (100, members, run.head.n_raw)
         assert len(result_of(folder)["scores"]["ours"]["single"]["crps"]) == members
         assert result_of(folder)["rows"] == {"train": 800, "validation": 100, "test": 100}
-    assert [what for _, what in run_all(tiny, tmp_path, "cpu")] == ["done"] * 3
+    assert states(tiny, tmp_path) == ["done"] * 3
 
 
 def test_the_weights_kept_give_the_predictions_kept(tiny, tmp_path):
@@ -61,10 +73,10 @@ def test_the_weights_kept_give_the_predictions_kept(tiny, tmp_path):
 
 
 def test_other_settings_are_run_again_and_a_glm_is_not(tiny, tmp_path):
-    list(run_all(tiny, tmp_path, "cpu"))
+    run_missing(tiny, tmp_path)
     more = tiny.with_training(members=3)
-    assert [state_of(folder_of(run, tmp_path), run) for run in more.runs()] == ["changed", "changed", "done"]
-    assert [what for _, what in run_all(more, tmp_path, "cpu")] == ["running", "done"] * 2 + ["done"]
+    assert states(more, tmp_path) == ["changed", "changed", "done"]
+    assert run_missing(more, tmp_path) == ["ddpn", "gaussian"]
     assert len(result_of(folder_of(more.runs()[0], tmp_path))["scores"]["ours"]["single"]["crps"]) == 3
 
 
@@ -152,6 +164,11 @@ def test_a_quick_look_has_its_own_folder_and_a_tenth_of_the_steps(tiny):
     short = quick(tiny.with_training(epochs=200, members=5))
     assert (short.name, short.training.epochs, short.training.members) == ("tiny-quick", 20, 2)
     assert quick(tiny).training.epochs == 1
+
+
+def test_a_quick_look_shortens_the_epochs_of_a_grid_and_nothing_else_of_it():
+    assert quick(experiment("beta")).grid == {"epochs": (20, 40, 60, 80, 100)}
+    assert quick(experiment("gamma")).grid == experiment("gamma").grid
 
 
 def test_test_rows_are_the_same_for_every_seed_and_no_training_row(tiny):

@@ -4,7 +4,6 @@ import json
 import platform
 import time
 import warnings
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +29,8 @@ TEST_ROWS = 10_000
 TEST_SEED = 7
 #: A quick look: a tenth of the steps, two members.
 _QUICK_SHARE, _QUICK_MEMBERS = 0.1, 2
+#: Settings that say how long a training is.
+_LENGTHS = ("epochs", "steps")
 #: What a run's folder holds; `CONFIG` is written first, `STATE` is there while it trains, `DONE` is written last.
 CONFIG, STATE, PREDICTIONS, WEIGHTS, RESULT, DONE = (
     "config.json",
@@ -64,11 +65,14 @@ def quick(experiment: Experiment) -> Experiment:
     """The same experiment in a tenth of the time, under another name: it must not replace the results of a full run."""
     training = experiment.training
     changes: dict[str, Any] = {"members": min(training.members, _QUICK_MEMBERS)}
-    for name in ("epochs", "steps"):
-        if (value := getattr(training, name)) is not None:
-            changes[name] = max(1, round(_QUICK_SHARE * value))
-    named = replace(experiment, name=f"{experiment.name}-quick", title=f"{experiment.title} (a quick look)")
+    changes |= {name: _shorter(getattr(training, name)) for name in _LENGTHS if getattr(training, name) is not None}
+    grid = {k: tuple(map(_shorter, values)) if k in _LENGTHS else values for k, values in experiment.grid.items()}
+    named = replace(experiment, name=f"{experiment.name}-quick", title=f"{experiment.title} (a quick look)", grid=grid)
     return named.with_training(**changes)
+
+
+def _shorter(length: int) -> int:
+    return max(1, round(_QUICK_SHARE * length))
 
 
 def rows_of(experiment: Experiment) -> Parts:
@@ -112,18 +116,6 @@ def state_of(folder: Path, run: Run, identity: list[int] | None = None) -> str:
     if result["settings"] != run.as_dict() or identity not in (None, result.get("identity")):
         return "changed"
     return "done"
-
-
-def run_all(experiment: Experiment, out: Path, device: str = "auto") -> Iterator[tuple[Run, str]]:
-    """Do what is missing, one after the other; tells of each run when it begins ("running") and ends ("done")."""
-    parts: Parts | None = None
-    for run in experiment.runs():
-        folder = folder_of(run, out)
-        if state_of(folder, run) != "done":
-            yield run, "running"
-            parts = rows_of(experiment) if parts is None else parts
-            execute(run, parts, folder, device)
-        yield run, "done"
 
 
 def execute(run: Run, parts: Parts, folder: Path, device: str = "auto") -> dict[str, Any]:
@@ -171,7 +163,7 @@ def _trained(run: Run, parts: Parts, folder: Path, device: str) -> tuple[Tensor,
     model = CountModel(
         MLP(n_in=parts.train.x.shape[1], hidden=settings.hidden, members=settings.members), head, settings.members
     )
-    model.reset(seeds, _start(run, head, parts))
+    model.reset(seeds, _start(head))
     config = TrainingConfig(
         epochs=settings.epochs_for(len(parts.train)),
         batch_size=settings.batch_size,
@@ -190,7 +182,7 @@ def _trained(run: Run, parts: Parts, folder: Path, device: str) -> tuple[Tensor,
     return raw.float(), {name: t.float() for name, t in model.state_dict().items()}, history.as_dict()
 
 
-def _start(run: Run, head: Any, parts: Parts) -> Tensor | None:
+def _start(head: Any) -> Tensor | None:
     """The paper starts anywhere, unless gamma's initial value is what is studied."""
     if getattr(head, "initial_gamma", None) is None:
         return None
