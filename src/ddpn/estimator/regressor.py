@@ -1,14 +1,10 @@
 """CountRegressor: the scikit-learn face."""
 
-import operator
 from collections.abc import Sequence
-from dataclasses import replace
-from numbers import Real
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
@@ -17,28 +13,22 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
 from torch import Tensor
 
-from ddpn.errors import ConfigError, InputError
+from ddpn.errors import InputError
 from ddpn.estimator import saving
 from ddpn.estimator.fitting import (
-    ENCODINGS,
     FULL_BATCH_ROWS,
     Job,
-    auto_batch_size,
-    auto_epochs,
     build,
     fit_ensemble,
     held_out,
     used_rows,
 )
 from ddpn.estimator.inputs import collapsed, exposure_unit, in_units, targets
+from ddpn.estimator.options import check_numeric, checkpoint_of, config_of, head_of, validation_share, widths_of
 from ddpn.estimator.predictions import BLOCK, CountPredictions
 from ddpn.features import FeatureEncoder, encoder_bytes, encoder_from_bytes
-from ddpn.heads import HEADS, Head, make_head
-from ddpn.heads.head import option_names
+from ddpn.heads import Head
 from ddpn.training import History, Runtime, TrainingConfig
-
-#: Options of heads, and what they are where nothing is said.
-_HEAD_OPTIONS = {"beta": 0.0, "objective": "exact", "gamma": "per_row", "initial_gamma": None}
 
 
 class CountRegressor(CountPredictions, BaseEstimator):
@@ -53,6 +43,7 @@ class CountRegressor(CountPredictions, BaseEstimator):
     are "auto". `fractional="round"` takes the nearest count where y is not one. With `checkpoint`, a file, and a number
     as `random_state`, an interrupted fit goes on where it stopped.
 
+    >>> import numpy as np
     >>> X = np.linspace(-2, 2, 200).reshape(-1, 1)
     >>> y = np.random.default_rng(0).poisson(np.exp(1 + X[:, 0]))
     >>> model = CountRegressor(members=2, hidden=(16,), epochs=30, random_state=0).fit(X, y)
@@ -141,7 +132,7 @@ class CountRegressor(CountPredictions, BaseEstimator):
         `sample_weight` counts a row so many times. `exposure`, the known scale of a row (days observed, area, number
         of customers), multiplies its predicted location; pass it to the predictions too.
         """
-        head, runtime = self._head(), Runtime(self.device, self.precision)
+        head, runtime = head_of(self), Runtime(self.device, self.precision)
         found = targets(X, y, sample_weight, exposure, self.fractional)
         if used_rows(found).sum() <= FULL_BATCH_ROWS:
             X, found = collapsed(X, found)
@@ -149,7 +140,7 @@ class CountRegressor(CountPredictions, BaseEstimator):
         if (X_val is None) != (y_val is None):
             raise InputError("X_val and y_val must be given together, got only one of them. Pass both or none.")
         if X_val is None:
-            validation: Any = held_out(found, self._validation_share(), random.randint(2**31 - 1))
+            validation: Any = held_out(found, validation_share(self), random.randint(2**31 - 1))
             rows = int((used_rows(found) & ~validation).sum())
         else:
             validation = X_val, targets(X_val, y_val, None, exposure_val, self.fractional, "_val")
@@ -160,15 +151,15 @@ class CountRegressor(CountPredictions, BaseEstimator):
         found, validation = in_units(found, unit), _each_in_units(validation, unit)
         job = Job(
             head=head,
-            hidden=self._hidden(),
+            hidden=widths_of(self),
             activation=self.activation,
-            config=self._config(rows, random),
+            config=config_of(self, rows, random),
             runtime=runtime,
             verbose=bool(self.verbose),
             start=self.start,
-            checkpoint=self._checkpoint(),
+            checkpoint=checkpoint_of(self),
         )
-        self._check_numeric()
+        check_numeric(self)
         fitted = fit_ensemble(X, found, validation, self.numeric, self._encoder, job)
         self._keep(fitted.encoder, fitted.model.double().cpu(), head)
         self.history_, self.numeric_, self.trials_ = fitted.history, fitted.numeric, fitted.trials
@@ -185,74 +176,8 @@ class CountRegressor(CountPredictions, BaseEstimator):
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
 
-    def _head(self) -> Head:
-        """The head, with those of this estimator's options that it has; others must have been left as they were."""
-        if self.likelihood not in HEADS:
-            listed = ", ".join(HEADS)
-            raise ConfigError(f"likelihood must be one of {listed}, got {self.likelihood!r}. Choose one of these.")
-        known = option_names(HEADS[self.likelihood])
-        for name, usual in _HEAD_OPTIONS.items():
-            if name not in known and getattr(self, name) != usual:
-                raise ConfigError(
-                    f'{name} must be left at {usual!r} with likelihood="{self.likelihood}", which has no such option, '
-                    f"got {getattr(self, name)!r}. Drop it."
-                )
-        return make_head(self.likelihood, **{name: _plain_number(getattr(self, name)) for name in known})
-
-    def _hidden(self) -> tuple[int, ...]:
-        try:
-            widths = tuple(operator.index(width) for width in self.hidden)
-        except TypeError:
-            raise ConfigError(f"hidden must list widths, got {self.hidden!r}. Use for example (128, 64).") from None
-        if any(width < 1 for width in widths):
-            raise ConfigError(f"hidden must hold widths of at least 1, got {widths}. Use () for a linear model.")
-        return widths
-
-    def _check_numeric(self) -> None:
-        if self.numeric not in ("auto", *ENCODINGS):
-            listed = ", ".join(("auto", *ENCODINGS))
-            raise ConfigError(f"numeric must be one of {listed}, got {self.numeric!r}. Choose one.")
-
-    def _validation_share(self) -> float | str | None:
-        share = self.validation
-        if share is None or share == "auto":
-            return share
-        if isinstance(share, bool) or not isinstance(share, Real) or not 0.0 <= share < 1.0:
-            raise ConfigError(f'validation must be "auto", None or lie in [0, 1), got {share!r}. Use 0.1 for a tenth.')
-        return share
-
     def _encoder(self, numeric: str) -> FeatureEncoder:
         return FeatureEncoder(numeric=numeric, bins=self.bins)
-
-    def _config(self, rows: int, random: np.random.RandomState) -> TrainingConfig:
-        if isinstance(self.members, bool) or not isinstance(self.members, int | np.integer) or self.members < 1:
-            raise ConfigError(f"members must be a whole number of at least 1, got {self.members!r}. Use 5.")
-        if self.score_on not in ("nll", "crps"):
-            raise ConfigError(f'score_on must be "nll" or "crps", got {self.score_on!r}. Choose one of the two.')
-        batch = auto_batch_size(rows) if self.batch_size == "auto" else _plain_number(self.batch_size)
-        config = TrainingConfig(
-            epochs=1 if self.epochs == "auto" else _plain_number(self.epochs),
-            batch_size=batch,
-            lr=_plain_number(self.lr),
-            weight_decay=_plain_number(self.weight_decay),
-            warmup=_plain_number(self.warmup),
-            schedule=self.schedule,  # type: ignore[arg-type]
-            clip=_plain_number(self.clip),
-            ema=_plain_number(self.ema),
-            score=self.score_on,  # type: ignore[arg-type]
-            patience=_plain_number(self.patience),
-            precision=self.precision,  # type: ignore[arg-type]
-            seeds=tuple(int(seed) for seed in random.randint(2**31 - 1, size=self.members)),
-        )
-        return replace(config, epochs=auto_epochs(rows, config.batch_size)) if self.epochs == "auto" else config
-
-    def _checkpoint(self) -> Path | None:
-        if self.checkpoint is None:
-            return None
-        if not isinstance(self.random_state, int | np.integer):
-            got = f"got {self.random_state!r}: a fit from other random numbers cannot go on from it"
-            raise ConfigError(f"random_state must be a number where there is a checkpoint, {got}. Use 0.")
-        return Path(self.checkpoint)
 
     # Predicting --------------------------------------------------------------------------------------------------
 
@@ -305,11 +230,6 @@ class CountRegressor(CountPredictions, BaseEstimator):
         tags.input_tags.string = True
         tags.target_tags.positive_only = True
         return tags
-
-
-def _plain_number(value: Any) -> Any:
-    """A number of numpy's, as a grid of options holds them, as Python's."""
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _each_in_units(validation: Any, unit: float) -> Any:
