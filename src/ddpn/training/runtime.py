@@ -1,5 +1,6 @@
 """Where a training runs: one process, or several under torchrun through accelerate."""
 
+import atexit
 import os
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -50,7 +51,15 @@ def _accelerator(device: torch.device | str, precision: str) -> Any:
         raise ConfigError(
             f"WORLD_SIZE must be 1 without accelerate, got {os.environ['WORLD_SIZE']}. Install ddpn[distributed]."
         ) from None
+    if not torch.distributed.is_initialized():
+        atexit.register(_leave)
     return Accelerator(cpu=str(device) == "cpu", mixed_precision="bf16" if precision == "bf16" else "no")
+
+
+def _leave() -> None:
+    """Part from the other processes before this one ends: a thread still listening to them at exit aborts it."""
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def _place(accelerator: Any) -> tuple[int, int]:
