@@ -37,6 +37,14 @@ class Fitted(NamedTuple):
     trials: dict[str, float]
 
 
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C after at least one epoch, with the best ensemble until then."""
+
+    def __init__(self, fitted: Fitted) -> None:
+        super().__init__()
+        self.fitted = fitted
+
+
 class Job(NamedTuple):
     """All a training needs besides its rows."""
 
@@ -95,14 +103,23 @@ def build(n_in: int, job: Job, members: int) -> CountModel:
     return CountModel(backbone, job.head, members)
 
 
-def train(encoder: FeatureEncoder, train_rows: Rows, validation: Rows | None, job: Job) -> tuple[CountModel, History]:
+def train(
+    encoder: FeatureEncoder, train_rows: Rows, validation: Rows | None, job: Job, title: str = "Training"
+) -> Fitted:
     """One ensemble, from fresh weights."""
     model = build(train_rows.x.shape[1], job, job.config.members)
     y, weight, exposure = (None if t is None else t.double() for t in train_rows[1:])
     start = job.head.start(y, weight, exposure) if job.start else None  # type: ignore[arg-type]
     model.reset(job.config.seeds, start)
     options: dict[str, Any] = {"runtime": job.runtime, "verbose": job.verbose, "checkpoint": job.checkpoint}
-    return model, fit(model, train_rows, validation, job.config, **options)
+    try:
+        history = fit(model, train_rows, validation, job.config, title=title, **options)
+    except KeyboardInterrupt as stop:
+        history = getattr(stop, "history", History())
+        if not history.epochs:
+            raise
+        raise Stopped(Fitted(encoder, model, history, encoder.numeric, {})) from None
+    return Fitted(encoder, model, history, encoder.numeric, {})
 
 
 def fit_ensemble(
@@ -119,25 +136,39 @@ def fit_ensemble(
     """
     names = ENCODINGS if numeric == "auto" else (numeric,)
     prepared = {name: _prepare(X, found, validation, encoder(name)) for name in names}
-    trials: dict[str, float] = {}
-    if len(prepared) > 1:
-        if prepared[ENCODINGS[0]][2] is None:
-            prepared = {ENCODINGS[0]: prepared[ENCODINGS[0]]}
-        else:
-            trials = {name: _trial(*parts, job) for name, parts in prepared.items()}
-            best = min(trials, key=lambda name: trials[name])
-            prepared = {best: prepared[best]}
-    ((name, parts),) = prepared.items()
-    model, history = train(*parts, job)
-    return Fitted(parts[0], model, history, name, trials)
+    if prepared[names[0]][2] is None or len(names) == 1:
+        return train(*prepared[names[0]], job)
+    tried = _trials(prepared, job)
+    scores = {name: _score(fitted) for name, fitted in tried.items()}
+    best = min(tried, key=lambda name: scores[name])
+    try:
+        return train(*prepared[best], job)._replace(trials=scores)
+    except Stopped as stop:
+        stop.fitted = stop.fitted._replace(trials=scores)
+        # After its first epochs the ensemble may still be worse than the trial was.
+        if job.config.score == "crps" and _score(stop.fitted) > scores[best]:
+            stop.fitted = tried[best]._replace(trials=scores)
+        raise
 
 
-def _trial(encoder: FeatureEncoder, train_rows: Rows, validation: Rows | None, job: Job) -> float:
-    """Validation CRPS of a short training."""
+def _trials(prepared: dict[str, tuple[FeatureEncoder, Rows, Rows | None]], job: Job) -> dict[str, Fitted]:
+    """A short training with each encoding, judged by validation CRPS."""
     epochs = max(5, round(_TRIAL_SHARE * job.config.epochs))
     config = replace(job.config, epochs=epochs, seeds=job.config.seeds[:_TRIAL_MEMBERS], score="crps")
-    history = train(encoder, train_rows, validation, job._replace(config=config, checkpoint=None))[1]
-    return float(np.mean(history.best_score))
+    short, done = job._replace(config=config, checkpoint=None), {}
+    for name, parts in prepared.items():
+        try:
+            done[name] = train(*parts, short, title=f"Trying {name}")
+        except Stopped as stop:
+            done[name] = stop.fitted
+            stop.fitted = min(done.values(), key=_score)
+            raise
+    return done
+
+
+def _score(fitted: Fitted) -> float:
+    """The mean of the members' best."""
+    return float(np.mean(fitted.history.best_score))
 
 
 def _prepare(

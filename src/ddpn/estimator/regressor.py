@@ -17,7 +17,9 @@ from ddpn.errors import InputError
 from ddpn.estimator import saving
 from ddpn.estimator.fitting import (
     FULL_BATCH_ROWS,
+    Fitted,
     Job,
+    Stopped,
     build,
     fit_ensemble,
     held_out,
@@ -130,7 +132,8 @@ class CountRegressor(CountPredictions, BaseEstimator):
         """Train the ensemble.
 
         `sample_weight` counts a row so many times. `exposure`, the known scale of a row (days observed, area, number
-        of customers), multiplies its predicted location; pass it to the predictions too.
+        of customers), multiplies its predicted location; pass it to the predictions too. A fit that is interrupted
+        (KeyboardInterrupt) after an epoch or more leaves the best ensemble so far.
         """
         head, runtime = head_of(self), Runtime(self.device, self.precision)
         found = targets(X, y, sample_weight, exposure, self.fractional)
@@ -160,14 +163,22 @@ class CountRegressor(CountPredictions, BaseEstimator):
             checkpoint=checkpoint_of(self),
         )
         check_numeric(self)
-        fitted = fit_ensemble(X, found, validation, self.numeric, self._encoder, job)
-        self._keep(fitted.encoder, fitted.model.double().cpu(), head)
-        self.history_, self.numeric_, self.trials_ = fitted.history, fitted.numeric, fitted.trials
-        self.n_rows_, self.needs_exposure_, self.exposure_unit_ = rows, exposure is not None, unit
-        self.hidden_, self.activation_ = job.hidden, job.activation
+        known = rows, exposure is not None, unit
+        try:
+            self._take(fit_ensemble(X, found, validation, self.numeric, self._encoder, job), job, known)
+        except Stopped as stop:
+            self._take(stop.fitted, job, known)
+            raise KeyboardInterrupt from None
         return self
 
+    def _take(self, fitted: Fitted, job: Job, known: tuple[int, bool, float]) -> None:
+        self._keep(fitted.encoder, fitted.model.double().cpu(), job.head)
+        self.history_, self.numeric_, self.trials_ = fitted.history, fitted.numeric, fitted.trials
+        self.n_rows_, self.needs_exposure_, self.exposure_unit_ = known
+        self.hidden_, self.activation_ = job.hidden, job.activation
+
     def _keep(self, encoder: FeatureEncoder, model: Any, head: Head) -> None:
+        self._forget_ood()
         # Predictions are made in float64: the same for a row alone and among others.
         self.encoder_, self.model_, self.head_ = encoder, model.eval(), head
         self.n_features_in_ = encoder.n_features_in_

@@ -38,12 +38,14 @@ def fit(
     checkpoint: Path | None = None,
     save_seconds: float = 30.0,
     verbose: bool = False,
+    title: str = "Training",
     workers: int = 0,
 ) -> History:
     """Train `model` in place; afterwards, however it ended, it holds each member's best weights.
 
     With `checkpoint`, the state is written there every `save_seconds` and when interrupted, and a training that finds
-    its own checkpoint goes on from it, on a CPU to the same weights bit for bit.
+    its own checkpoint goes on from it, on a CPU to the same weights bit for bit. `title` names the bar of `verbose`.
+    A KeyboardInterrupt carries the history until then, as `history`.
     """
     runtime = runtime or Runtime(precision=config.precision)
     training = Training(model.to(runtime.device), train, validation, config, runtime, workers)
@@ -52,16 +54,19 @@ def fit(
         file.resume()
     saved = time.monotonic()
     try:
-        with bar(config.epochs, training.epoch, verbose and runtime.is_main) as tell:
+        with bar(config.epochs, training.epoch, verbose and runtime.is_main, title) as tell:
             while training.epoch < config.epochs and not training.is_done:
                 text = training.run_epoch()
                 tell(training.epoch, text)
                 if file is not None and time.monotonic() - saved > save_seconds:
                     file.save()
                     saved = time.monotonic()
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         if file is not None:
             file.save()
+        training.history.stopped = "interrupted"
+        # On the exception itself: a program that is stopped by a class of its own has another exit status.
+        stop.history = training.history  # type: ignore[attr-defined]
         raise
     finally:
         training.keep_best()
