@@ -4,38 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from ddpn.backbones import BACKBONES, MLP, Identity
+from ddpn.backbones import MLP, Identity
 from ddpn.backbones.members import generators
 from ddpn.errors import ConfigError
 
 TORCH_ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU, "tanh": nn.Tanh}
-
-
-def make(name: str, members: int) -> nn.Module:
-    return BACKBONES[name](n_in=4, members=members)
-
-
-@pytest.mark.parametrize("name", BACKBONES)
-@pytest.mark.parametrize("members", [1, 3])
-def test_the_shape_contract(name, members):
-    backbone = make(name, members)
-    backbone.reset(generators(range(members)))
-    shape = (5, members, backbone.output_dim)
-    assert backbone(torch.zeros(5, 4)).shape == shape
-    assert backbone(torch.zeros(5, members, 4)).shape == shape
-
-
-@pytest.mark.parametrize("name", BACKBONES)
-def test_the_same_rows_for_all_are_each_members_own_rows_repeated(name):
-    backbone = make(name, 3)
-    backbone.reset(generators(range(3)))
-    x = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(backbone(x), backbone(x.unsqueeze(1).expand(-1, 3, -1)), rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize("name", BACKBONES)
-def test_every_parameter_has_the_member_axis_first(name):
-    assert all(len(p) == 3 for p in make(name, 3).parameters())
 
 
 @pytest.mark.parametrize("activation", TORCH_ACTIVATIONS)

@@ -6,7 +6,7 @@ first, so the sum of the members' losses gives each of them exactly the gradient
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -49,3 +49,31 @@ class Linear(nn.Module):
         members = len(self.weight)
         rows = x.unsqueeze(0).expand(members, -1, -1) if x.dim() == 2 else x.transpose(0, 1)
         return torch.baddbmm(self.bias, rows, self.weight).transpose(0, 1)
+
+
+class Members(nn.ModuleList):
+    """M networks of any kind, one after the other: for those whose layers know no member axis.
+
+    `make` builds one of them, each call with weights of its own or the same pretrained ones; `row_axes` is how many
+    axes a row has, 3 for a picture. Shape: (B, ...) or (B, M, ...) -> (B, M, F).
+
+    >>> Members(lambda: nn.Linear(3, 2), members=5)(torch.zeros(4, 3)).shape
+    torch.Size([4, 5, 2])
+    """
+
+    def __init__(self, make: Callable[[], nn.Module], members: int, *, row_axes: int = 1) -> None:
+        super().__init__(make() for _ in range(members))
+        self._make, self._row_axes = make, row_axes
+
+    def reset(self, streams: Sequence[torch.Generator]) -> None:
+        """Fresh weights, one stream a member."""
+        for network, stream in zip(self, streams, strict=True):
+            # Foreign networks draw from torch's own stream; it is put back afterwards.
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(int(torch.randint(2**62, (), generator=stream)))
+                network.load_state_dict(self._make().state_dict())
+
+    def forward(self, x: Tensor) -> Tensor:
+        own = x.dim() == self._row_axes + 2
+        each = x.unbind(1) if own else [x] * len(self)
+        return torch.stack([network(rows) for network, rows in zip(self, each, strict=True)], dim=1)

@@ -4,41 +4,58 @@ So clipping, averaging, keeping the best epoch and rolling a member back are one
 one tensor.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 
+from ddpn.backbones.members import Members
 from ddpn.errors import ConfigError
 
 
-class Flat:
-    """`values` and `grad` (M, D); `decayed` (D,) is 1 for weights and 0 for biases.
+class _Weight(NamedTuple):
+    """One parameter of every member: a stacked one with the member axis first, or one tensor a member."""
 
-    Every trainable parameter must have the member axis first (see `ddpn.backbones.members`).
+    tensors: list[nn.Parameter]
+    members: int
+    is_decayed: bool
+
+    def rows(self, given: list[Tensor]) -> Tensor:
+        """Values or gradients, one row a member. Shape: (M, D)."""
+        if len(given) == 1:
+            return given[0].reshape(self.members, -1)
+        return torch.stack([each.reshape(-1) for each in given])
+
+    def look_at(self, values: Tensor) -> None:
+        """Make the parameters views of `values` (M, D)."""
+        stacked = len(self.tensors) == 1
+        for parameter, part in zip(self.tensors, [values] if stacked else values, strict=True):
+            parameter.data = part.view(parameter.shape)
+
+
+class Flat:
+    """`values` and `grad` (M, D); `decayed` (D,) is 1 for weights, 0 for biases and the scales of norms.
+
+    Every trainable parameter must have the member axis first, or belong to a network of `ddpn.backbones.Members`.
     """
 
     def __init__(self, model: nn.Module, members: int) -> None:
-        parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-        for name, p in parameters.items():
-            if p.dim() == 0 or len(p) != members:
-                raise ConfigError(
-                    f"parameters must have the {members} members along their first axis, got {name} of shape "
-                    f"{tuple(p.shape)}. Build the network of ddpn.backbones layers."
-                )
-        self.parameters = list(parameters.values())
-        parts = [p.detach().reshape(members, -1) for p in self.parameters]
+        self._weights = [*_stacked(model, members), *_looped(model, members)]
+        self.parameters = [p for weight in self._weights for p in weight.tensors]
+        parts = [weight.rows([p.detach() for p in weight.tensors]) for weight in self._weights]
         self.values = torch.cat(parts, dim=1)
         self.grad = torch.zeros_like(self.values)
-        is_weight = [float(not name.endswith("bias")) for name in parameters]
-        self.decayed = torch.cat([torch.full_like(part[0], w) for part, w in zip(parts, is_weight, strict=True)])
-        first = 0
-        for p in self.parameters:
-            past = first + p[0].numel()
-            p.data = self.values[:, first:past].view(p.shape)
-            first = past
+        decayed = [torch.full_like(part[0], float(w.is_decayed)) for part, w in zip(parts, self._weights, strict=True)]
+        self.decayed = torch.cat(decayed)
+        widths = [part.shape[1] for part in parts]
+        for weight, values in zip(self._weights, self.values.split(widths, dim=1), strict=True):
+            weight.look_at(values)
 
     def add_gradient_of(self, loss: Tensor, fresh: bool) -> None:
         """Differentiate a scalar; the result replaces `grad` where it is `fresh`, else adds to it."""
-        parts = [g.reshape(len(self.values), -1) for g in torch.autograd.grad(loss, self.parameters)]
+        # A network of someone else's may have weights that a forward pass does not use.
+        found = iter(torch.autograd.grad(loss, self.parameters, allow_unused=True, materialize_grads=True))
+        parts = [weight.rows([next(found) for _ in weight.tensors]) for weight in self._weights]
         if fresh:
             torch.cat(parts, dim=1, out=self.grad)
         else:
@@ -47,3 +64,32 @@ class Flat:
     def norms(self) -> Tensor:
         """Each member's gradient norm. Shape: (M,)."""
         return torch.linalg.vector_norm(self.grad, dim=1)
+
+
+def _stacked(model: nn.Module, members: int) -> list[_Weight]:
+    looped = {id(p) for module in model.modules() if isinstance(module, Members) for p in module.parameters()}
+    found = []
+    for name, p in model.named_parameters():
+        if not p.requires_grad or id(p) in looped:
+            continue
+        if p.dim() == 0 or len(p) != members:
+            raise ConfigError(
+                f"parameters must have the {members} members along their first axis, got {name} of shape "
+                f"{tuple(p.shape)}. Build the network of ddpn.backbones layers, or give it to ddpn.backbones.Members."
+            )
+        found.append(_Weight([p], members, not name.endswith("bias")))
+    return found
+
+
+def _looped(model: nn.Module, members: int) -> list[_Weight]:
+    found = []
+    for module in model.modules():
+        if isinstance(module, Members):
+            if len(module) != members:
+                raise ConfigError(
+                    f"Members must hold the {members} members of the training, got {len(module)}. Build it with them."
+                )
+            for together in zip(*(network.parameters() for network in module), strict=True):
+                if together[0].requires_grad:
+                    found.append(_Weight(list(together), members, together[0].dim() > 1))
+    return found

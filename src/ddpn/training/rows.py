@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from ddpn.errors import InputError
 
-#: Rows looked at together where nothing is learned from them.
+#: Rows looked at together where nothing is learned from them; pictures, texts and clouds as many as in a batch.
 _IN_ORDER = 8192
 
 
@@ -93,7 +93,7 @@ class MemoryBatches:
 
     def in_order(self) -> Iterator[Rows]:
         """Every row once, the same for all members."""
-        return (part.shared() for part in self.rows.parts(_IN_ORDER))
+        return (part.shared() for part in self.rows.parts(_IN_ORDER if self.rows.x.dim() == 2 else self.batch))
 
 
 class DatasetBatches:
@@ -135,7 +135,8 @@ class DatasetBatches:
 
     def in_order(self) -> Iterator[Rows]:
         """Every item once, the same for all members."""
-        loader: DataLoader = DataLoader(self.dataset, _IN_ORDER, num_workers=self.workers, collate_fn=_as_rows)
+        size = _IN_ORDER if _as_rows([self.dataset[0]]).x.dim() == 2 else self.batch
+        loader: DataLoader = DataLoader(self.dataset, size, num_workers=self.workers, collate_fn=_as_rows)
         for loaded in loader:
             yield loaded.to(self.device).shared()
 

@@ -1,0 +1,61 @@
+"""What every backbone must keep: the shape contract, and members that share nothing that learns."""
+
+import pytest
+import torch
+
+from ddpn.backbones import BACKBONES, Members
+from ddpn.backbones.members import generators
+
+_RANDOM = torch.Generator().manual_seed(0)
+_TINY = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 8}
+_BEAMS = torch.randn(5, 2 + 6, 4, generator=_RANDOM)
+_BEAMS[:, 0, 0], _BEAMS[:, 2:, 0] = torch.arange(5) % 3, 1.0
+#: For each backbone its smallest self, and five rows of its input.
+EXAMPLES = {
+    "mlp": ({"n_in": 4}, torch.randn(5, 4, generator=_RANDOM)),
+    "identity": ({"n_in": 4}, torch.randn(5, 4, generator=_RANDOM)),
+    "text": (
+        {"config": {"model_type": "bert", "vocab_size": 30, **_TINY}},
+        torch.randint(1, 30, (5, 7), generator=_RANDOM),
+    ),
+    "vit": (
+        {"config": {"model_type": "vit", "image_size": 8, "patch_size": 4, **_TINY}},
+        torch.randint(256, (5, 3, 8, 8), generator=_RANDOM, dtype=torch.uint8),
+    ),
+    "efficientnet": (
+        {"pretrained": False},
+        torch.randint(256, (5, 3, 32, 32), generator=_RANDOM, dtype=torch.uint8),
+    ),
+    "countnet3d": ({"n_classes": 3, "widths": (8, 16), "hidden": (8, 4)}, _BEAMS),
+}
+
+
+def made(name, members):
+    options, x = EXAMPLES[name]
+    backbone = BACKBONES[name](**options, members=members)
+    backbone.reset(generators(range(members)))
+    return backbone, x
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+@pytest.mark.parametrize("members", [1, 3])
+def test_the_shape_contract(name, members):
+    backbone, x = made(name, members)
+    shape = (5, members, backbone.output_dim)
+    assert backbone(x).shape == shape
+    assert backbone(torch.stack([x] * members, dim=1)).shape == shape
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+def test_the_same_rows_for_all_are_each_members_own_rows_repeated(name):
+    backbone, x = made(name, 3)
+    torch.testing.assert_close(backbone(x), backbone(torch.stack([x] * 3, dim=1)), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+def test_members_are_networks_of_their_own(name):
+    backbone, x = made(name, 3)
+    alone, _ = made(name, 1)
+    torch.testing.assert_close(backbone(x)[:, :1], alone(x), rtol=1e-5, atol=1e-6)
+    looped = {id(p) for m in backbone.modules() if isinstance(m, Members) for p in m.parameters()}
+    assert all(len(p) == 3 for p in backbone.parameters() if p.requires_grad and id(p) not in looped)

