@@ -5,10 +5,14 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
+from torch.distributions import Laplace, Normal
 
+from ddpn.distributions import Poisson, UniformMixture
 from ddpn.errors import ConfigError, InputError
-from ddpn.metrics import aupr, auroc, fpr80, fpr_at
+from ddpn.metrics import OOD_SCORES, aupr, auroc, fpr80, fpr_at, ood_score
+from ddpn.metrics.ood import quantiles
 
 METRICS = (auroc, aupr, fpr_at, fpr80)
 
@@ -72,3 +76,55 @@ def test_what_is_refused(metric):
 def test_rates_outside_zero_one_are_refused(tpr):
     with pytest.raises(ConfigError, match=r"tpr must lie in \(0, 1\]"):
         fpr_at([1.0], [2.0], tpr=tpr)
+
+
+# What is read off a law -----------------------------------------------------------------------------------------
+
+
+MEANS = torch.tensor([[4.0, 4.0, 4.0], [1.0, 4.0, 7.0]], dtype=torch.float64)
+
+
+def test_scores_of_an_ensemble_against_sums_over_its_pmf():
+    ensemble, y = UniformMixture(Poisson(MEANS)), np.arange(200)
+    each = stats.poisson.pmf(y, MEANS.numpy()[..., None])
+    mixed = each.mean(1)
+    mean = mixed @ y
+    entropy, inner = (stats.entropy(p, axis=-1) for p in (mixed, each))
+    wanted = {
+        "variance": mixed @ y**2 - mean**2,
+        "epistemic": MEANS.numpy().var(1),
+        "entropy": entropy,
+        "mutual_information": entropy - inner.mean(1),
+    }
+    assert set(wanted) == set(OOD_SCORES)
+    for kind, values in wanted.items():
+        assert ood_score(ensemble, kind).numpy() == pytest.approx(values, rel=1e-9, abs=1e-12), kind
+
+
+def test_scores_of_single_laws_and_of_normals():
+    assert ood_score(Poisson(torch.tensor([2.0, 5.0]))).tolist() == [2.0, 5.0]
+    normal = Normal(torch.tensor([0.0, 3.0]), torch.tensor([1.0, 2.0]))
+    assert ood_score(normal, "entropy").numpy() == pytest.approx(stats.norm(0, [1.0, 2.0]).entropy(), rel=1e-6)
+    assert ood_score(UniformMixture(normal), "epistemic").item() == pytest.approx(2.25)
+
+
+@pytest.mark.parametrize("kind", ["epistemic", "mutual_information"])
+def test_one_law_cannot_disagree(kind):
+    remedy = r'nothing can disagree\. Use kind="variance" or "entropy", or train more members\.'
+    with pytest.raises(InputError, match=f'2 members for kind="{kind}", got a single Poisson: {remedy}'):
+        ood_score(Poisson(torch.tensor([2.0])), kind)
+    with pytest.raises(InputError, match=f'2 members for kind="{kind}", got one of a single member: {remedy}'):
+        ood_score(UniformMixture(Poisson(torch.tensor([[2.0]]))), kind)
+
+
+def test_unknown_kinds_and_laws_are_refused():
+    with pytest.raises(ConfigError, match="kind must be one of variance, epistemic, entropy, mutual_information, got"):
+        ood_score(Poisson(torch.tensor([2.0])), "surprise")
+    with pytest.raises(InputError, match=r"dist must be a count law .*, got Laplace"):
+        ood_score(Laplace(0.0, 1.0))
+
+
+def test_quantiles_against_numpy():
+    x = np.random.default_rng(1).normal(size=101)
+    q = np.r_[0.0, 1.0, 0.5, np.random.default_rng(2).random(20)]
+    assert quantiles(torch.from_numpy(x), torch.from_numpy(q)).numpy() == pytest.approx(np.quantile(x, q), rel=1e-12)

@@ -4,7 +4,9 @@
 """
 
 from ddpn.metrics.calibration import covered, expected_coverage, pit, pit_bounds, pit_cdf, precision, width
-from ddpn.metrics.ood import aupr, auroc, fpr80, fpr_at
+from ddpn.metrics.detection import Detection, detection
+from ddpn.metrics.matching import matched
+from ddpn.metrics.ood import OOD_SCORES, aupr, auroc, fpr80, fpr_at, ood_score
 from ddpn.metrics.point import absolute_error, point, squared_error
 from ddpn.metrics.reliability import (
     CoverageCurve,
@@ -19,7 +21,9 @@ from ddpn.metrics.scores import crps, dawid_sebastiani, nll, ranked_probability,
 from ddpn.metrics.summary import evaluate
 
 __all__ = [
+    "OOD_SCORES",
     "CoverageCurve",
+    "Detection",
     "absolute_error",
     "aupr",
     "auroc",
@@ -27,12 +31,15 @@ __all__ = [
     "covered",
     "crps",
     "dawid_sebastiani",
+    "detection",
     "evaluate",
     "expected_coverage",
     "fpr80",
     "fpr_at",
+    "matched",
     "median_precision",
     "nll",
+    "ood_score",
     "pit",
     "pit_bounds",
     "pit_cdf",
