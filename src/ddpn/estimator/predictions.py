@@ -15,6 +15,7 @@ from ddpn.distributions import CountDistribution, UniformMixture, discretized
 from ddpn.errors import InputError
 from ddpn.estimator import saving
 from ddpn.estimator.inputs import Targets, counts, row_count, targets, vector
+from ddpn.estimator.outside import OutsideDetection
 from ddpn.heads import Head
 from ddpn.metrics import crps, nll, point
 
@@ -22,7 +23,7 @@ from ddpn.metrics import crps, nll, point
 BLOCK = 65536
 
 
-class CountPredictions(RegressorMixin):
+class CountPredictions(OutsideDetection, RegressorMixin):
     """The predictions of an estimator that says what its raw outputs are (`_outputs`) and which head reads them."""
 
     head_: Head

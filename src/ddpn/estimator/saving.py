@@ -57,6 +57,8 @@ def _move(draft: Path, path: Path) -> None:
 
 def _files(model: Any) -> dict[str, bytes]:
     files, about = model._saved()
+    ood_files, ood = model._saved_ood()
+    files |= ood_files
     manifest = {
         "format": FORMAT,
         "estimator": model._kind,
@@ -69,6 +71,7 @@ def _files(model: Any) -> dict[str, bytes]:
         "needs_exposure": model.needs_exposure_,
         "exposure_unit": model.exposure_unit_,
         **about,
+        **ood,
         "files": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
     }
     manifest["checksum"] = _checksum(manifest)
@@ -110,6 +113,7 @@ def load(cls: Any, path: Path) -> Any:
     model.head_ = make_head(manifest["head"]["name"], **manifest["head"]["options"])
     model.needs_exposure_, model.exposure_unit_ = manifest["needs_exposure"], manifest["exposure_unit"]
     model._restore(files, manifest, path)
+    model._restore_ood(files, manifest, path)
     return model
 
 
