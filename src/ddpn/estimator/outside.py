@@ -1,6 +1,7 @@
 """A flag beside each prediction: is this row unlike those the model knows? Calibrated by conformal p-values."""
 
 from collections.abc import Iterator
+from numbers import Real
 from pathlib import Path
 from typing import Any, Self
 
@@ -76,7 +77,7 @@ class OutsideDetection:
         return self.ood_pvalue(X, exposure) <= alpha
 
     def _ood_scores(self, X: Any, exposure: Any, kind: str) -> np.ndarray:
-        scores = [ood_score(block, kind) for block in self._blocks(X, exposure)]
+        scores = [ood_score(_can_disagree(block, kind), kind) for block in self._blocks(X, exposure)]
         return torch.cat(scores).double().numpy()
 
     def _calibrated(self) -> Self:
@@ -112,9 +113,17 @@ class OutsideDetection:
         self.ood_kind_, self.ood_alpha_ = manifest["ood"]["kind"], manifest["ood"]["alpha"]
 
 
+def _can_disagree(law: UniformMixture, kind: str) -> UniformMixture:
+    """The law, if it has members enough for the score."""
+    if law.size == 1 and kind in ("epistemic", "mutual_information"):
+        told = "the model has one member, and nothing to disagree with"
+        raise InputError(f'kind must be "variance" or "entropy", got "{kind}": {told}. Pass kind="variance".')
+    return law
+
+
 def _check_alpha(alpha: float, n: int) -> float:
     """alpha, if some p-value can be as small with n calibration rows."""
-    if not 0.0 < alpha < 1.0:
+    if not isinstance(alpha, Real) or not 0.0 < alpha < 1.0:
         raise ConfigError(f"alpha must lie between 0 and 1, got {alpha!r}. Use 0.05 to flag 5% of usual rows.")
     if alpha < 1.0 / (n + 1.0):
         least = f"1 / (n + 1) = {1.0 / (n + 1.0):.2g} with n = {n} calibration rows"
