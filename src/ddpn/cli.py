@@ -12,8 +12,6 @@ from ddpn.errors import ConfigError, DDPNError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ddpn.data import Source
-
 app = typer.Typer(
     help="Count regression with Deep Double Poisson Networks.",
     no_args_is_help=True,
@@ -77,7 +75,7 @@ def reproduce(
 
 @data.command("list")
 def list_() -> None:
-    """Show every data set: its rows, where it is from, its licence, and whether it is here."""
+    """Show every data set: its rows, where it is from, its licence, and whether it is here, whole or damaged."""
     with _told("Nothing was changed."):
         from rich.console import Console
 
@@ -86,48 +84,26 @@ def list_() -> None:
 
 @data.command()
 def get(name: Annotated[str, typer.Argument(help="A data set of `ddpn data list`.")]) -> None:
-    """Download a data set, unless it is here."""
+    """Download a data set unless it is here, or say where to put it."""
     with _told("The same command goes on with the download."):
-        from ddpn.data import fetch
+        from ddpn.data import DATASETS, obtain
         from ddpn.experiments.settings import known
 
-        known("data sets", [name], _sources(), "ddpn.data")
-        source = _sources()[name]
-        where = "inside statsmodels" if source is None else str(fetch(source))
-        typer.echo(f"{name}: {_rows(name)} rows, {where}")
-
-
-def _sources() -> "dict[str, Source | None]":
-    """Where the file of every data set comes from; None where a package holds it."""
-    from ddpn.data import DATASETS
-    from ddpn.data.tabular import BIKE_SHARING, LENGTH_OF_STAY
-
-    return dict.fromkeys(DATASETS) | {"length_of_stay": LENGTH_OF_STAY, "bike_sharing": BIKE_SHARING}
+        known("data sets", [name], DATASETS, "ddpn.data")
+        typer.echo(obtain(name))
 
 
 def _holdings() -> "Table":
+    from rich.markup import escape
     from rich.table import Table
 
-    from ddpn.data import data_folder
+    from ddpn.data import data_folder, holdings
 
-    table = Table("name", "rows", "where from", "licence", "here", title=f"Data in {data_folder()}")
-    for name, source in _sources().items():
-        whence = "statsmodels, the extra data" if source is None else source.url
-        licence = "public domain" if source is None else source.licence
-        try:
-            table.add_row(name, _rows(name), whence, licence, "yes")
-        except DDPNError:
-            # Not here, or not what it should be: `ddpn data get` brings it or says what is wrong.
-            table.add_row(name, "-", whence, licence, "no")
+    table = Table("name", "rows", "where from", "licence", "state", title=f"Data in {data_folder()}")
+    for found in holdings():
+        rows = "-" if found.rows is None else f"{found.rows:,}" + (" (sample)" if found.sample else "")
+        table.add_row(found.name, rows, found.whence, found.licence, escape(found.state))
     return table
-
-
-def _rows(name: str) -> str:
-    """How many rows there are here; nothing is downloaded."""
-    from ddpn.data import load
-
-    found = load(name) if _sources()[name] is None else load(name, may_download=False)
-    return f"{len(found.y):,}" + (" (sample)" if found.sample else "")
 
 
 def main() -> None:

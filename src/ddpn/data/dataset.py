@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ class Dataset:
     """Counts `y` with the raw columns `X` they are predicted from, leak columns left out.
 
     `sample` says that these are some of the public file's rows and not all; `note` is one sentence for a table's foot.
+    `root` is the folder that file names among the columns are below.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Dataset:
     sample: bool = False
     source: Source | None = None
     encodings: Mapping[str, Encoding] = field(default_factory=dict)
+    root: Path | None = None
 
     def __post_init__(self) -> None:
         if not len(self.X) == len(self.y) == self.split.n:
