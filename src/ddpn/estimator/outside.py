@@ -39,11 +39,10 @@ class OutsideDetection:
         would be flagged. `kind` is a score of `ddpn.metrics.ood_score`, `alpha` the share of usual rows that `is_ood`
         may flag unless it is told otherwise.
 
-        The default is what the members disagree about, in nats: "mutual_information". Unlike "variance", "entropy" and
-        "epistemic" it does not follow the predicted mean, so it sees strange rows where counts are small too; in
-        simulations whose inputs leave the training region it was the best of the four, and "epistemic", which costs
-        least, the second. "variance" is the paper's score, and with "entropy" the one for a single member. No score
-        sees a strange row for which all members predict the same.
+        The default, "mutual_information", is what the members disagree about, in nats. Unlike the other three it hardly
+        follows the predicted mean, and in simulations whose inputs leave the training region it was mostly the best,
+        with "epistemic", which costs least, the second. "variance" is the paper's score and, with "entropy", the one
+        for a single member. Disagreement does not show where all members go astray alike, say to a mean near 0.
 
         >>> from ddpn import CountRegressor
         >>> rng = np.random.default_rng(0)
