@@ -22,6 +22,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"model"}),
     frozenset({"training"}),
     frozenset({"estimator", "conformal", "export", "serving", "cluster"}),
+    frozenset({"workflow"}),
     frozenset({"report", "experiments"}),
     frozenset({"cli"}),
 )

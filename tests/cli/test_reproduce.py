@@ -1,3 +1,5 @@
+"""ddpn reproduce."""
+
 import json
 import re
 import signal
@@ -6,9 +8,7 @@ import sys
 import time
 
 import pytest
-from typer.testing import CliRunner
 
-from ddpn.cli import app
 from ddpn.experiments import runner, settings
 
 TINY = {
@@ -30,14 +30,6 @@ def tiny(monkeypatch):
     monkeypatch.setattr(settings, "_read", lambda name: TINY if name == "tiny" else real(name))
     monkeypatch.setattr(settings, "names", lambda: ["tiny"])
     monkeypatch.setattr(runner, "TEST_ROWS", 100)
-
-
-@pytest.fixture
-def ddpn(tmp_path, monkeypatch):
-    """Runs the command, in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-    return lambda *arguments: CliRunner().invoke(app, list(arguments))
 
 
 def on_cpu(ddpn, *arguments):
@@ -145,59 +137,6 @@ def test_the_list_has_every_experiment_with_what_it_needs(ddpn):
         assert name in found.output
     assert "data set length_of_stay" in found.output
     assert "simulated (wave)" in found.output
-
-
-def test_data_are_listed_with_what_is_here(ddpn, tmp_path, monkeypatch):
-    monkeypatch.setenv("DDPN_DATA", str(tmp_path))
-    found = ddpn("data", "list")
-    assert found.exit_code == 0
-    rows = {line.split("│")[1].strip(): line for line in found.output.splitlines() if line.startswith("│")}
-    assert re.search(r"20,190 .*public domain.* here", rows["rand_health"])
-    assert re.search(r" - .*https://raw.*MIT.* absent", rows["length_of_stay"])
-    assert re.search(r" - .*https://archive.*CC BY 4.0.* absent", rows["bike_sharing"])
-    assert re.search(r" - .*https://datarepo.* absent", rows["reviews"])
-    assert re.search(r" - .*http://images.* absent", rows["coco_people"])
-
-
-def test_damaged_data_are_listed_as_damaged(ddpn, tmp_path, monkeypatch):
-    monkeypatch.setenv("DDPN_DATA", str(tmp_path))
-    (tmp_path / "bike_sharing").mkdir()
-    (tmp_path / "bike_sharing" / "hour.csv").write_text("instant\n1\n")
-    found = ddpn("data", "list")
-    assert found.exit_code == 0
-    assert len(re.findall("damaged: ", found.output)) == 1
-    (row,) = [line for line in found.output.splitlines() if "bike_sharing " in line]
-    assert re.search(r" - .*damaged: ", row)
-
-
-def test_getting_data(ddpn, tmp_path, monkeypatch):
-    monkeypatch.setenv("DDPN_DATA", str(tmp_path))
-    assert ddpn("data", "get", "rand_health").output == "rand_health: 20,190 rows, inside statsmodels\n"
-    unknown = ddpn("data", "get", "bike_share")
-    assert unknown.exit_code == 2
-    known = "rand_health, length_of_stay, bike_sharing, reviews, coco_people"
-    assert f"must be among {known}, got 'bike_share'. Did you mean" in unknown.stderr
-    absent = ddpn("data", "get", "reviews")
-    assert absent.exit_code == 1
-    assert absent.stderr.startswith(f"Error: reviews must lie in {tmp_path / 'reviews'}, got neither")
-    assert absent.stderr.count("\n") == 1
-
-
-HELP = """
-import sys
-from ddpn.cli import main
-try:
-    main()
-finally:
-    print("torch" in sys.modules, "sklearn" in sys.modules, file=sys.stderr)
-"""
-
-
-def test_help_imports_nothing_heavy():
-    command = [sys.executable, "-c", HELP, "reproduce", "--help"]
-    found = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "--members" in found.stdout
-    assert found.stderr.split() == ["False", "False"]
 
 
 def test_a_stopped_program_ends_with_130_and_the_same_command_goes_on(tmp_path):

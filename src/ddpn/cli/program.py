@@ -1,0 +1,41 @@
+"""The program `ddpn` and its commands."""
+
+from typing import Annotated
+
+import typer
+
+from ddpn.cli import data, model
+from ddpn.cli.reproduce import reproduce
+from ddpn.cli.telling import EXIT_CODES
+
+app = typer.Typer(
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+model.add_to(app)
+app.add_typer(data.data, name="data")
+app.command(epilog=EXIT_CODES)(reproduce)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(version("ddpn"))
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Predict counts with honest uncertainty: Deep Double Poisson Networks for tables."""
+
+
+def main() -> None:
+    """What the program runs."""
+    app()

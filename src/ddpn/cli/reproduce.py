@@ -1,0 +1,42 @@
+"""ddpn reproduce: the paper's experiments."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ddpn.cli.telling import told
+
+
+def reproduce(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME...", help="Experiments, or all of them: all.")
+    ] = None,
+    show: Annotated[bool, typer.Option("--list", help="Show all experiments and what they need.")] = False,
+    members: Annotated[int | None, typer.Option(help="Members of an ensemble; 5 as in the paper.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A tenth of the training, 2 members, a folder of its own.")
+    ] = False,
+    only: Annotated[str, typer.Option(help="Methods to run, with commas between: ddpn,poisson.")] = "",
+    out: Annotated[Path, typer.Option(help="The folder of all results.")] = Path("results"),
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    seed: Annotated[int | None, typer.Option(help="The first member's; the others count on from it.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Runs at once; one a core, or one on a GPU.")] = None,
+) -> None:
+    """Run experiments of the paper and write their tables and figures.
+
+    What is finished is kept and skipped; what was stopped goes on where it was.
+    """
+    with told("What is finished is kept: the same command goes on from here."):
+        from rich.console import Console
+
+        from ddpn.experiments.reproduce import Options, listing
+        from ddpn.experiments.reproduce import reproduce as run
+
+        if show:
+            Console().print(listing())
+            return
+        methods = tuple(name.strip() for name in only.split(",") if name.strip())
+        options = Options(out, members, seed, quick, methods, device, jobs)
+        if not run(names or [], options, Console()):
+            raise typer.Exit(1)

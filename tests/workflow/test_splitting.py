@@ -1,0 +1,106 @@
+"""Three parts that are all rows, each once."""
+
+from datetime import date, timedelta
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ddpn.errors import InputError
+from ddpn.workflow.plan import Plan
+from ddpn.workflow.splitting import divide
+
+N = 1000
+
+
+def parts(frame: pl.DataFrame, **options):
+    found = divide(frame, Plan(target="y", **options))
+    assert sorted(np.concatenate(list(found.rows)).tolist()) == list(range(frame.height)), "not every row once"
+    return found
+
+
+def frame(**columns) -> pl.DataFrame:
+    n = len(next(iter(columns.values()))) if columns else N
+    return pl.DataFrame({"y": [1] * n, **columns})
+
+
+def test_by_seed():
+    one, again, other = (parts(frame(), seed=seed) for seed in (0, 0, 1))
+    assert [len(part) for part in one.rows] == [700, 100, 200]
+    assert one.rows.test.tolist() == again.rows.test.tolist() != other.rows.test.tolist()
+    assert one.how == "at random by seed 0"
+
+
+def test_other_shares():
+    assert [len(part) for part in parts(frame(), shares=(0.5, 0.25, 0.25)).rows] == [500, 250, 250]
+
+
+@pytest.mark.parametrize("rows", [100, 240])
+def test_few_rows_are_not_kept_for_validation(rows):
+    found = parts(frame(x=[0] * rows))
+    assert [len(part) for part in found.rows] == [rows - len(found.rows.test), 0, len(found.rows.test)]
+
+
+def test_too_few_rows():
+    with pytest.raises(InputError, match="must have at least 20 rows, got 19"):
+        parts(frame(x=[0] * 19))
+
+
+def test_by_column():
+    words = ["train", "Val", " test ", "TRAINING", "validation", "holdout"] * 50
+    found = parts(frame(fold=words), split_column="fold")
+    assert found.rows.train.tolist() == [row for row in range(300) if row % 3 == 0]
+    assert found.rows.validation.tolist() == [row for row in range(300) if row % 3 == 1]
+    assert found.how == "by column fold"
+
+
+def test_by_column_without_validation():
+    found = parts(frame(fold=["train"] * 800 + ["test"] * 200), split_column="fold")
+    assert found.rows.test.tolist() == list(range(800, 1000))
+    assert len(found.rows.validation) == 100
+    few = parts(frame(fold=["train"] * 100 + ["test"] * 20), split_column="fold")
+    assert len(few.rows.validation) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["train"] * 20 + ["tset", None], "must hold train, validation and test, got 'tset' in rows 21, 22 "),
+        (["train"] * 30, "must hold train and test, got train only"),
+    ],
+)
+def test_columns_that_do_not_split(words, sentence):
+    with pytest.raises(InputError, match=sentence):
+        parts(frame(fold=words), split_column="fold")
+
+
+@pytest.mark.parametrize("kind", ["dates", "numbers"])
+def test_by_time_the_last_rows_are_the_test(kind):
+    order = np.random.default_rng(0).permutation(N)
+    first = date(2024, 1, 1)
+    times = [first + timedelta(days=int(k)) for k in order] if kind == "dates" else (order * 0.5).tolist()
+    found = parts(frame(when=times), time="when")
+    ranks = [set(order[part].tolist()) for part in found.rows]
+    assert ranks == [set(range(700)), set(range(700, 800)), set(range(800, 1000))]
+    start = first + timedelta(days=800) if kind == "dates" else 400.0
+    assert found.how == f"by time: the test rows are those from when = {start} on"
+
+
+def test_rows_of_one_time_stay_together():
+    years = np.repeat([2019, 2020, 2021, 2022], [300, 280, 220, 200])
+    found = parts(frame(year=years), time="year", shares=(0.6, 0.2, 0.2))
+    assert [sorted(set(years[part].tolist())) for part in found.rows] == [[2019, 2020], [2021], [2022]]
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        (["a"] * 30, "time 'when' must hold dates or numbers, got String such as 'a'"),
+        ([None] * 30, "time 'when' must hold dates or numbers, got no value"),
+        ([1.0, None, float("nan")] + [2.0] * 27, "must have a value in every row, got none in rows 2, 3 "),
+        ([1] * 30, "must tell enough times apart for three parts, got 1 different times in 30 rows"),
+    ],
+)
+def test_times_that_do_not_split(values, sentence):
+    with pytest.raises(InputError, match=sentence):
+        parts(frame(when=pl.Series(values, dtype=pl.String) if values[0] is None else values), time="when")

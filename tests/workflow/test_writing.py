@@ -1,0 +1,61 @@
+"""What is written is read again, whole or not at all."""
+
+import errno
+import os
+
+import polars as pl
+import pytest
+
+from ddpn.errors import InputError
+from ddpn.workflow.reading import read
+from ddpn.workflow.writing import check_free, check_output, write
+
+FRAME = pl.DataFrame({"a": [1, 2], "b": ["x", None], "c": [0.1, 1e-20]})
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.csv.gz", "t.parquet", "t.feather", "t.arrow"])
+def test_every_format_is_read_again(tmp_path, name):
+    write(FRAME, str(tmp_path / name))
+    assert read(str(tmp_path / name)).equals(FRAME)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_gz_is_compressed(tmp_path):
+    write(FRAME, str(tmp_path / "t.csv.gz"))
+    assert (tmp_path / "t.csv.gz").read_bytes()[:2] == b"\x1f\x8b"
+
+
+def test_standard_output(capsys):
+    write(FRAME, "-")
+    assert capsys.readouterr().out == "a,b,c\n1,x,0.1\n2,,1e-20\n"
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
+    (tmp_path / "t.csv").write_text("old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write(FRAME, str(tmp_path / "t.csv"))
+    assert (tmp_path / "t.csv").read_text() == "old"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_outputs_are_checked_before_the_work(tmp_path):
+    (tmp_path / "t.csv").write_text("old")
+    (tmp_path / "folder.csv").mkdir()
+    check_output("-", overwrite=False)
+    check_output(str(tmp_path / "new.csv"), overwrite=False)
+    check_output(str(tmp_path / "t.csv"), overwrite=True)
+    for name, sentence in {
+        "t.csv": "output must be free, got .*t.csv, which exists. Add --overwrite or name another.",
+        "t.xlsx": "must be a file with an ending of",
+        "t.csv.zst": "an output must be plain or .gz",
+        "folder.csv": "output must be a file, got .*folder.csv, which is a folder",
+    }.items():
+        with pytest.raises(InputError, match=sentence):
+            check_output(str(tmp_path / name), overwrite=False)
+    with pytest.raises(InputError, match=r"output must lie in a folder, got .*t\.csv, which is a file"):
+        check_free(tmp_path / "t.csv" / "x.html", overwrite=False)
