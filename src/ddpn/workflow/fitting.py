@@ -156,7 +156,8 @@ def fit(
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         **about,
     }
-    return Fitted(ModelFolder(model, baselines, task), interrupted)
+    # As it will be read again: lists for tuples.
+    return Fitted(ModelFolder(model, baselines, json.loads(json.dumps(task))), interrupted)
 
 
 def fit_into(

@@ -2,7 +2,8 @@
 
 import hashlib
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,8 @@ import numpy as np
 BLOCK = 65_536
 
 
-class Sample(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Sample:
     """Columns as a frame, counts, and what there is of exposures and weights."""
 
     X: Any
@@ -21,8 +23,15 @@ class Sample(NamedTuple):
     def __len__(self) -> int:
         return len(self.y)
 
-    def rows(self, which: np.ndarray) -> "Sample":
-        return Sample(self.X[which], *(None if v is None else v[which] for v in self[1:]))  # type: ignore[arg-type]
+    def rows(self, which: np.ndarray | slice) -> "Sample":
+        """Some of the rows, by number."""
+        exposure, weight = (None if values is None else values[which] for values in (self.exposure, self.weight))
+        return Sample(self.X[which], self.y[which], exposure, weight)
+
+    def blocks(self) -> Iterator["Sample"]:
+        """The same rows, in parts."""
+        for start in range(0, len(self), BLOCK):
+            yield self.rows(slice(start, start + BLOCK))
 
     def counted(self) -> np.ndarray:
         """Which rows count at all, as a mask: those with a weight above 0."""
@@ -31,11 +40,6 @@ class Sample(NamedTuple):
     def fingerprint(self) -> str:
         """A digest of names and values: the same table has the same again."""
         digest = hashlib.sha256(self.X.write_csv().encode())
-        for values in self[1:]:
+        for values in (self.y, self.exposure, self.weight):
             digest.update(b"none" if values is None else values.astype("<f8").tobytes())
         return digest.hexdigest()
-
-    def blocks(self) -> Iterator["Sample"]:
-        """The same rows, in parts."""
-        for start in range(0, len(self), BLOCK):
-            yield Sample(*(None if v is None else v[start : start + BLOCK] for v in self))  # type: ignore[arg-type]
