@@ -1,5 +1,6 @@
 """Networks: an input becomes features, for every member of an ensemble at once."""
 
+from ddpn.backbones.countnet3d import CountNet3D
 from ddpn.backbones.efficientnet import EfficientNet
 from ddpn.backbones.members import Linear, Members
 from ddpn.backbones.mlp import MLP, Identity
@@ -7,6 +8,13 @@ from ddpn.backbones.text import Text
 from ddpn.backbones.tuned import Tuned
 from ddpn.backbones.vit import ViT
 
-BACKBONES = {"mlp": MLP, "identity": Identity, "text": Text, "vit": ViT, "efficientnet": EfficientNet}
+BACKBONES = {
+    "mlp": MLP,
+    "identity": Identity,
+    "text": Text,
+    "vit": ViT,
+    "efficientnet": EfficientNet,
+    "countnet3d": CountNet3D,
+}
 
-__all__ = ["BACKBONES", "MLP", "EfficientNet", "Identity", "Linear", "Members", "Text", "Tuned", "ViT"]
+__all__ = ["BACKBONES", "MLP", "CountNet3D", "EfficientNet", "Identity", "Linear", "Members", "Text", "Tuned", "ViT"]

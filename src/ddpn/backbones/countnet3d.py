@@ -1,0 +1,95 @@
+"""Point clouds: a PointNet for every beam, beside what is known of its class and box (CountNet3D, Appendix B).
+
+Packed beams: x (B, 2 + N, 4) float32. Row 0 is [geometry class, centre x, y, z], row 1 is [0, extent x, y, z], the
+others are [1, x, y, z] for a point and zeros for padding. Centre and extent are of the box around all visible points.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from ddpn.backbones.members import Linear
+from ddpn.backbones.mlp import MLP
+from ddpn.errors import ConfigError
+
+#: Numbers that the widest layer of points may hold at once where no gradient is kept: 256 MiB in float32.
+_AT_ONCE = 2**26
+
+
+class CountNet3D(nn.Module):
+    """M networks for packed beams. Shape: (B, 2 + N, 4) or (B, M, 2 + N, 4) -> (B, M, hidden[-1]).
+
+    Points, taken from the centre of their beam, go one by one through layers of `widths`; the largest value of each
+    feature over the points stands for the cloud, whatever their number and order, and padding has no part in it. With
+    an `embedding` of the geometry class, the centre and the extent it goes through a perceptron of `hidden` widths.
+    `unit` is the length within a beam that is 1 to the network: a decimetre suits products, which it makes neither
+    large nor small; the centre, some metres away, is taken as it is.
+
+    >>> CountNet3D(n_classes=4, widths=(8, 16), hidden=(8,), members=5)(torch.zeros(2, 2 + 64, 4)).shape
+    torch.Size([2, 5, 8])
+    """
+
+    # No batch normalisation: its statistics would be of padding too, and of members and beams that are none of a row's.
+
+    def __init__(
+        self,
+        *,
+        n_classes: int,
+        members: int = 1,
+        widths: Sequence[int] = (64, 128, 1024),
+        hidden: Sequence[int] = (512, 256),
+        embedding: int = 16,
+        unit: float = 0.1,
+    ) -> None:
+        super().__init__()
+        for name, sizes in (("n_classes", [n_classes]), ("widths", widths), ("embedding", [embedding])):
+            if not sizes or min(sizes) < 1:
+                raise ConfigError(f"{name} must be at least 1, got {tuple(sizes)}. Give each a size.")
+        if not unit > 0:
+            raise ConfigError(f"unit must be positive, got {unit}. Give the length in metres that is 1 to the network.")
+        self.members, self.n_classes, self.unit = members, n_classes, unit
+        self.points = nn.ModuleList(Linear(a, b, members) for a, b in pairwise([3, *widths]))
+        self.embedding = Linear(n_classes, embedding, members)
+        self.mlp = MLP(n_in=widths[-1] + embedding + 6, hidden=hidden, members=members)
+        self.output_dim = self.mlp.output_dim
+
+    def reset(self, streams: Sequence[torch.Generator]) -> None:
+        """Fresh weights, one stream a member."""
+        for layer in (*self.points, self.embedding, self.mlp):
+            cast(Linear, layer).reset(streams)
+
+    def extra_repr(self) -> str:
+        return f"unit={self.unit}"
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.unsqueeze(1).expand(-1, self.members, -1, -1) if x.dim() == 3 else x
+        centre, extent = rows[:, :, 0, 1:], rows[:, :, 1, 1:] / self.unit
+        known = [self.embedding(self._one_hot(rows)), centre, extent]
+        return self.mlp(torch.cat([self._pooled(rows), *known], dim=-1))
+
+    def _one_hot(self, rows: Tensor) -> Tensor:
+        return (rows[:, :, 0, :1] == torch.arange(self.n_classes, device=rows.device)).to(rows.dtype)
+
+    def _pooled(self, rows: Tensor) -> Tensor:
+        """The largest value of each feature over a beam's points, 0 where there are none. Shape: (B, M, widths[-1])."""
+        if torch.is_grad_enabled():
+            return self._cloud(rows)
+        # A user may hand in thousands of beams to predict; their features are needed for a few at a time.
+        largest = max(cast(Linear, layer).weight.shape[2] for layer in self.points)
+        size = max(1, _AT_ONCE // (largest * rows.shape[1] * rows.shape[2]))
+        return torch.cat([self._cloud(part) for part in rows.split(size)])
+
+    def _cloud(self, rows: Tensor) -> Tensor:
+        beams, members, n = len(rows), rows.shape[1], rows.shape[2] - 2
+        offsets = (rows[:, :, 2:, 1:] - rows[:, :, :1, 1:]) / self.unit
+        # Points become rows of the layers, which take (rows, M, features).
+        features = offsets.transpose(1, 2).reshape(beams * n, members, 3)
+        for layer in self.points[:-1]:
+            features = torch.relu_(layer(features))
+        is_padding = (rows[:, :, 2:, :1] == 0).transpose(1, 2)
+        features = self.points[-1](features).view(beams, n, members, -1).masked_fill_(is_padding, -torch.inf)
+        # relu and the largest value change places: it has one value a beam to look at, and takes -inf to 0.
+        return torch.relu(features.max(1).values)
