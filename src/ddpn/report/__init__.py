@@ -1,0 +1,5 @@
+"""One HTML file that says what a fitted model is worth."""
+
+from ddpn.report.writing import write_report
+
+__all__ = ["write_report"]

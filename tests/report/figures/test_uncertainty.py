@@ -1,0 +1,38 @@
+"""Where uncertainty comes from, drawn."""
+
+import re
+
+import numpy as np
+import pytest
+
+from ddpn.report.figures.uncertainty import fifths, held_figure, importance_figures, split_figure
+from ddpn.report.importance import Importance, Importances
+
+
+def described(figure):
+    return re.search(r"<desc[^>]*>(.*?)</desc>", figure.svg).group(1)
+
+
+def test_fifths_are_by_predicted_mean(evidence):
+    found = fifths(evidence)
+    assert [group.rows for group in found] == [60] * 5
+    first = np.argsort(evidence.model.mean)[:60]
+    assert found[0].aleatoric == pytest.approx(evidence.aleatoric[first].mean())
+    share = evidence.epistemic[first].mean() / evidence.model.variance[first].mean()
+    assert f"{100 * share:.1f}% epistemic" in described(split_figure(evidence))
+    coverage = evidence.model.inside(evidence.y)[first].mean()
+    assert f"{100 * coverage:.1f}% of 60 rows" in described(held_figure(evidence))
+
+
+def test_columns_are_drawn_by_importance_and_the_rest_is_told():
+    each = [Importance(f"c{j}", j, 0.01 * j, (0.0, 0.02 * j), 0.2 - 0.01 * j, (0.0, 0.3), 0.0, 0.0) for j in range(15)]
+    first, second = importance_figures(Importances(each, 700, 15))
+    assert described(first).startswith("c14: +14.0%; c13: +13.0%")
+    assert described(second).startswith("c0: 20.0%; c1: 19.0%")
+    assert "over 700 rows" in first.words
+    assert "The 12 largest of 15 columns are shown" in first.words
+
+
+def test_a_single_column_that_does_nothing_can_be_drawn():
+    one = Importance("x", 0, 0.0, (0.0, 0.0), 0.0, (0.0, 0.0), 0.0, 0.0)
+    assert "x: +0.0%" in described(importance_figures(Importances([one], 5, 1))[0])
