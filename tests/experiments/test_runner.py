@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from ddpn.errors import InputError
-from ddpn.experiments import runner
-from ddpn.experiments.runner import execute, folder_of, predictions_of, quick, result_of, rows_of, state_of
+from ddpn.experiments import ensemble, material
+from ddpn.experiments.material import rows_of
+from ddpn.experiments.runner import execute, folder_of, predictions_of, quick, result_of, state_of
 from ddpn.experiments.settings import experiment, parse
 from ddpn.training import Rows
 from ddpn.training.checkpoint import read
@@ -26,7 +27,7 @@ CONTENT = {
 
 @pytest.fixture(autouse=True)
 def few_rows(monkeypatch):
-    monkeypatch.setattr(runner, "TEST_ROWS", 100)
+    monkeypatch.setattr(material, "TEST_ROWS", 100)
 
 
 @pytest.fixture
@@ -185,7 +186,7 @@ def test_gamma_starts_where_the_grid_says(monkeypatch, tmp_path):
         started.append(model.projection.bias.detach().clone())
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(runner, "fit", fit)
+    monkeypatch.setattr(ensemble, "fit", fit)
     with pytest.raises(KeyboardInterrupt):
         execute(found.runs()[0], rows_of(found), tmp_path, "cpu")
     assert started[0][..., 1].exp().flatten().tolist() == pytest.approx([50.0, 50.0])

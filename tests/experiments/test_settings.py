@@ -4,7 +4,8 @@ import pytest
 
 from ddpn.errors import ConfigError
 from ddpn.experiments import settings
-from ddpn.experiments.settings import Training, experiment, methods, names, parse
+from ddpn.experiments.experiment import Training
+from ddpn.experiments.settings import experiment, methods, names, parse
 from ddpn.heads import Head
 
 CONTENT = {

@@ -8,7 +8,8 @@ import torch
 
 from ddpn.errors import TrainingError
 from ddpn.experiments import workers
-from ddpn.experiments.runner import folder_of, rows_of, state_of
+from ddpn.experiments.material import rows_of
+from ddpn.experiments.runner import folder_of, state_of
 from ddpn.experiments.settings import parse
 from ddpn.experiments.workers import execute_all
 from ddpn.training.checkpoint import read

@@ -75,4 +75,5 @@ def split(n: int, seed: int = SEED, parts: Sequence[float] = PARTS) -> Split:
             f"Use (0.8, 0.1, 0.1)."
         )
     rows = np.random.default_rng(seed).permutation(n)
-    return Split(*np.split(rows, [int(parts[0] * n), int((parts[0] + parts[1]) * n)]))
+    # .7 + .1 is a little less than .8 in floating point; the cut is where it is in words.
+    return Split(*np.split(rows, [int(round(share, 9) * n) for share in (parts[0], parts[0] + parts[1])]))

@@ -14,7 +14,9 @@ from rich.table import Table
 
 from ddpn.errors import ConfigError, DDPNError
 from ddpn.experiments import runner, settings
-from ddpn.experiments.settings import Experiment, Run
+from ddpn.experiments.experiment import Experiment, Run
+from ddpn.experiments.material import rows_of
+from ddpn.experiments.naming import known
 from ddpn.experiments.tables import write_tables
 from ddpn.experiments.workers import Event, execute_all
 from ddpn.training.runtime import pick_device
@@ -35,6 +37,7 @@ class Options:
     only: tuple[str, ...] = ()
     device: str = "auto"
     jobs: int | None = None
+    max_steps: int | None = None
 
     @property
     def processes(self) -> int:
@@ -66,12 +69,15 @@ def chosen(names: Sequence[str], options: Options) -> list[Experiment]:
     if not names:
         listed = ", ".join([*settings.names(), EVERY])
         raise ConfigError(f"NAME must be one or more of {listed}, got none. Or use --list to see what they are.")
-    settings.known("experiments", names, [*settings.names(), EVERY], "the catalogue")
+    known("experiments", names, [*settings.names(), EVERY], "the catalogue")
     wanted = settings.names() if EVERY in names else list(dict.fromkeys(names))
     found = [settings.experiment(name) for name in wanted]
     there = dict.fromkeys(method.name for each in found for method in each.methods)
-    settings.known("methods", options.only, there, " and ".join(wanted))
+    known("methods", options.only, there, " and ".join(wanted))
+    if options.max_steps is not None and options.max_steps < 1:
+        raise ConfigError(f"max-steps must be at least 1, got {options.max_steps}. Leave it out for a full run.")
     found = [runner.quick(each) if options.quick else each for each in found]
+    found = [runner.dry(each, options.max_steps) if options.max_steps else each for each in found]
     changes = {"members": options.members, "seed": options.seed}
     given = {name: value for name, value in changes.items() if value is not None}
     return [each.with_training(**given) for each in found]
@@ -100,7 +106,7 @@ def _run(experiment: Experiment, options: Options, jobs: int, console: Console) 
     runs = [run for run in experiment.runs() if not options.only or run.method.name in options.only]
     states, parts = _states(runs, options.out), None
     if any(state != "done" for state in states.values()):
-        parts = runner.rows_of(experiment)
+        parts = rows_of(experiment, options.device, options.out / runner.FEATURES)
         states = _states(runs, options.out, parts.identity)
     board = Board(experiment.title, runs, options.out, states)
     for name, state in states.items():

@@ -6,27 +6,20 @@ import time
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from ddpn.backbones import MLP
-from ddpn.data import load, simulate
-from ddpn.distributions import CountDistribution
 from ddpn.errors import InputError
 from ddpn.estimator import CountGLM
+from ddpn.experiments.ensemble import Trained, forget_groups, train
+from ddpn.experiments.experiment import Experiment, Run
+from ddpn.experiments.material import PARTS, Parts
 from ddpn.experiments.scoring import score
-from ddpn.experiments.settings import Experiment, Run
-from ddpn.model import CountModel
-from ddpn.training import Rows, Runtime, TrainingConfig, fit
-from ddpn.training.checkpoint import fingerprint, read, write, write_bytes
+from ddpn.training import Rows, Runtime
+from ddpn.training.checkpoint import read, write, write_bytes
 
-#: A simulation is scored on so many rows that no training saw: a hundred would move the true law's own score by 10%.
-TEST_ROWS = 10_000
-#: Another one than the training rows were drawn with; the same for every seed of a training.
-TEST_SEED = 7
 #: A quick look: a tenth of the steps, two members.
 _QUICK_SHARE, _QUICK_MEMBERS = 0.1, 2
 #: Settings that say how long a training is.
@@ -40,25 +33,8 @@ CONFIG, STATE, PREDICTIONS, WEIGHTS, RESULT, DONE = (
     "run.json",
     "DONE",
 )
-
-
-class Parts(NamedTuple):
-    """The rows of an experiment, and for simulations the law its test counts were drawn from.
-
-    Without validation rows a training keeps its last epoch: its own rows would pick one that leaves hard points out.
-    """
-
-    train: Rows
-    validation: Rows | None
-    test: Rows
-    truth: CountDistribution | None
-    note: str
-
-    @property
-    def identity(self) -> list[int]:
-        """Numbers that other rows would not have."""
-        given = [rows for rows in (self.train, self.validation, self.test) if rows is not None]
-        return [fingerprint(tensor) for rows in given for tensor in (rows.x, rows.y)]
+#: The folder, among those of experiments, of what frozen trunks gave.
+FEATURES = "features"
 
 
 def quick(experiment: Experiment) -> Experiment:
@@ -75,27 +51,10 @@ def _shorter(length: int) -> int:
     return max(1, round(_QUICK_SHARE * length))
 
 
-def rows_of(experiment: Experiment) -> Parts:
-    """Load or draw the rows."""
-    if experiment.data is not None:
-        data = load(experiment.data["name"])
-        parts = {name: data.part(name, experiment.data["features"]) for name in ("train", "validation", "test")}
-        rows = {name: _rows(table.matrix, y) for name, (table, y) in parts.items()}
-        return Parts(rows["train"], rows["validation"], rows["test"], None, data.note)
-    name = (experiment.simulation or {})["name"]
-    drawn, fresh = simulate(name), simulate(name, n=TEST_ROWS, seed=TEST_SEED)
-    train, validation = drawn.split.train, drawn.split.validation
-    return Parts(
-        _rows(drawn.X[train], drawn.y[train]),
-        _rows(drawn.X[validation], drawn.y[validation]) if len(validation) else None,
-        _rows(fresh.X, fresh.y),
-        fresh.truth,
-        f"{len(train)} training rows, scored on {len(fresh.y)} fresh ones",
-    )
-
-
-def _rows(x: np.ndarray, y: np.ndarray) -> Rows:
-    return Rows(torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32)), torch.from_numpy(y.astype(np.float32)))
+def dry(experiment: Experiment, steps: int) -> Experiment:
+    """The same experiment for a few steps on a few rows and with random weights, to see that all of it works."""
+    changes: dict[str, Any] = {"name": f"{experiment.name}-dry", "title": f"{experiment.title} (a dry run)", "grid": {}}
+    return replace(experiment, **changes, dry_steps=steps).with_training(epochs=1, steps=None, members=1)
 
 
 def folder_of(run: Run, out: Path) -> Path:
@@ -125,8 +84,8 @@ def execute(run: Run, parts: Parts, folder: Path, device: str = "auto") -> dict[
     config = {"settings": run.as_dict(), "identity": parts.identity}
     _begin(folder, config)
     started = time.perf_counter()
-    raw, weights, history = (_exact if run.method.exact else _trained)(run, parts, folder, device)
-    law = run.head(raw.double())
+    trained = _exact(run, parts) if run.method.exact else train(run, parts, folder, folder / STATE, device)
+    law = run.head(trained.raw.double())
     used = "cpu" if run.method.exact else str(Runtime(device).device)
     result = config | {
         "experiment": run.experiment.name,
@@ -134,18 +93,27 @@ def execute(run: Run, parts: Parts, folder: Path, device: str = "auto") -> dict[
         "label": run.method.label,
         "point": dict(run.point),
         "note": parts.note,
-        "rows": {name: len(getattr(parts, name) or ()) for name in ("train", "validation", "test")},
+        "rows": {name: len(getattr(parts, name) or ()) for name in PARTS},
         "scores": score(law, parts.test.y.double(), parts.truth),
         "seconds": time.perf_counter() - started,
         "machine": {"system": platform.platform(), "torch": torch.__version__, "device": used},
-        "history": history,
+        "history": trained.history,
     }
-    write(folder / PREDICTIONS, {"raw": raw, "y": parts.test.y, "x": parts.test.x}, {"method": run.method.name})
-    write(folder / WEIGHTS, weights, {"head": run.head.name})
+    _write_predictions(folder, trained, parts)
+    write(folder / WEIGHTS, trained.weights, {"head": run.head.name})
     write_bytes(folder / RESULT, json.dumps(result, indent=1).encode())
     (folder / STATE).unlink(missing_ok=True)
     write_bytes(folder / DONE, b"")
+    forget_groups(folder)
     return result
+
+
+def _write_predictions(folder: Path, trained: Trained, parts: Parts) -> None:
+    """Raw outputs and counts; inputs where they are a table, as those of simulations are."""
+    tensors = {"raw": trained.raw, "y": parts.test.y}
+    tensors |= {"x": parts.test.x} if parts.test.x.dim() == 2 and not parts.cached else {}
+    tensors |= {} if trained.outside is None else {"outside": trained.outside}
+    write(folder / PREDICTIONS, tensors, {})
 
 
 def _begin(folder: Path, config: dict[str, Any]) -> None:
@@ -154,43 +122,13 @@ def _begin(folder: Path, config: dict[str, Any]) -> None:
     path = folder / CONFIG
     if not path.exists() or path.read_bytes() != content:
         (folder / STATE).unlink(missing_ok=True)
+        forget_groups(folder)
         write_bytes(path, content)
 
 
-def _trained(run: Run, parts: Parts, folder: Path, device: str) -> tuple[Tensor, dict[str, Tensor], dict[str, Any]]:
-    settings, head = run.training, run.head
-    seeds = tuple(settings.seed + member for member in range(settings.members))
-    model = CountModel(
-        MLP(n_in=parts.train.x.shape[1], hidden=settings.hidden, members=settings.members), head, settings.members
-    )
-    model.reset(seeds, _start(head))
-    config = TrainingConfig(
-        epochs=settings.epochs_for(len(parts.train)),
-        batch_size=settings.batch_size,
-        lr=settings.lr,
-        weight_decay=settings.weight_decay,
-        warmup=0.0,
-        clip=None,
-        ema=0.0,
-        score="crps",
-        seeds=seeds,
-    )
-    history = fit(model, parts.train, parts.validation, config, runtime=Runtime(device), checkpoint=folder / STATE)
-    model.cpu().double()
-    with torch.no_grad():
-        raw = torch.cat([model.raw(part.x.double()) for part in parts.test.parts(16384)])
-    return raw.float(), {name: t.float() for name, t in model.state_dict().items()}, history.as_dict()
-
-
-def _start(head: Any) -> Tensor | None:
-    """The paper starts anywhere, unless gamma's initial value is what is studied."""
-    if getattr(head, "initial_gamma", None) is None:
-        return None
-    return torch.stack([torch.zeros((), dtype=torch.float64), torch.tensor(head.initial_gamma).double().log()])
-
-
-def _exact(run: Run, parts: Parts, folder: Path, device: str) -> tuple[Tensor, dict[str, Tensor], dict[str, Any]]:
+def _exact(run: Run, parts: Parts) -> Trained:
     """A GLM has one maximum: no members, no seeds."""
+    assert isinstance(parts.train, Rows)
     x, y = parts.train.x.double().numpy(), parts.train.y.double().numpy()
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
@@ -198,7 +136,8 @@ def _exact(run: Run, parts: Parts, folder: Path, device: str) -> tuple[Tensor, d
     known = {"coef": torch.from_numpy(glm.coef_), "intercept": torch.from_numpy(glm.intercept_)}
     raw = parts.test.x.double() @ known["coef"].T + known["intercept"]
     history = {"iterations": int(glm.n_iter_), "gradient_norm": float(glm.gradient_norm_)}
-    return raw.unsqueeze(1).float(), known, history | {"warnings": [str(each.message) for each in told]}
+    warned = {"warnings": [str(each.message) for each in told]}
+    return Trained(raw.unsqueeze(1).float(), None, known, history | warned)
 
 
 def result_of(folder: Path) -> dict[str, Any] | None:
@@ -218,5 +157,5 @@ def result_of(folder: Path) -> dict[str, Any] | None:
 
 
 def predictions_of(folder: Path) -> dict[str, Tensor]:
-    """Raw outputs (rows, M, P), counts and inputs of the test rows."""
+    """Raw outputs (rows, M, P) and counts of the test rows, inputs of a table, raw outputs of rows outside."""
     return read(folder / PREDICTIONS)[0]

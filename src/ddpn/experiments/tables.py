@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ddpn.errors import InputError
+from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.runner import folder_of, result_of, state_of
-from ddpn.experiments.settings import Experiment
 from ddpn.training.checkpoint import write_bytes
 
 PROTOCOLS = ("paper", "ours")

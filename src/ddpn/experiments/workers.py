@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import torch
 
 from ddpn.errors import DDPNError
-from ddpn.experiments.runner import Parts, execute, folder_of, rows_of
-from ddpn.experiments.settings import Run
+from ddpn.experiments.experiment import Run
+from ddpn.experiments.material import Parts, rows_of
+from ddpn.experiments.runner import FEATURES, execute, folder_of
 
 #: A worker that is told to end writes its state first; the largest of the catalogue takes a second.
 _PATIENCE = 20.0
@@ -125,7 +126,7 @@ def _work(connection: Connection, runs: Sequence[Run], out: Path, device: str) -
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     with suppress(EOFError, KeyboardInterrupt):
-        parts = rows_of(runs[0].experiment)
+        parts = rows_of(runs[0].experiment, device, out / FEATURES)
         while True:
             connection.send(_attempt(runs[connection.recv()], parts, out, device))
 

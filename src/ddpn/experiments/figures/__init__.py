@@ -4,12 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.figures.canvas import save, style
 from ddpn.experiments.figures.isolated import beta, gamma
 from ddpn.experiments.figures.moments import epsilon
 from ddpn.experiments.figures.patients import pathologies, pmfs
 from ddpn.experiments.figures.simulations import recovery, wave
-from ddpn.experiments.settings import Experiment, experiment, known
+from ddpn.experiments.naming import known
+from ddpn.experiments.settings import experiment
 
 #: What draws a figure, from an experiment and the folder its runs were written to.
 FIGURES: dict[str, Callable[[Experiment, Path], Any]] = {

@@ -12,8 +12,8 @@ from torch.distributions import Distribution
 
 from ddpn.backbones import MLP
 from ddpn.errors import InputError
+from ddpn.experiments.experiment import Experiment, Run
 from ddpn.experiments.runner import WEIGHTS, predictions_of, result_of
-from ddpn.experiments.settings import Experiment, Run
 from ddpn.model import CountModel
 from ddpn.training.checkpoint import read
 

@@ -7,10 +7,10 @@ import numpy as np
 
 from ddpn.data import SIMULATIONS, Simulation, simulate
 from ddpn.distributions import UniformMixture
+from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.figures.canvas import ACCENT, BAND, GREY, legend_below, panels
 from ddpn.experiments.figures.finished import Finished, finished
 from ddpn.experiments.figures.simulations import COVERAGE
-from ddpn.experiments.settings import Experiment
 
 #: The isolated points lie at 1 and 10; the counts at 10 to 23.
 _X = np.linspace(0.0, 11.0, 441)

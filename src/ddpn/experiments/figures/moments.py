@@ -6,8 +6,8 @@ from typing import Any
 import torch
 
 from ddpn.distributions import mean_deviation, variance_deviation
+from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.figures.canvas import bands, panels
-from ddpn.experiments.settings import Experiment
 
 #: Decades from 0.1; deviations below the first level are drawn in white.
 _DECADES = (-1.0, 1.7)

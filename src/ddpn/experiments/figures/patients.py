@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from ddpn.distributions import UniformMixture
+from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.figures.canvas import ACCENT, BAND, GREY, legend_below, panels
 from ddpn.experiments.figures.finished import of_methods
-from ddpn.experiments.settings import Experiment
 
 #: The paper's choice for its Figures 5 and 4.
 _CDFS = ("beta_gaussian_0.5", "beta_ddpn_0.5")

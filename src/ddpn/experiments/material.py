@@ -1,0 +1,219 @@
+"""The rows of an experiment: tables, simulations, texts, pictures and point clouds, in three parts."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset as TorchDataset
+
+from ddpn.backbones.encoder import located
+from ddpn.data import (
+    Pictures,
+    bible,
+    data_folder,
+    in_memory,
+    joined,
+    load,
+    simulate,
+    tokenised,
+)
+from ddpn.data.point_clouds import inventory
+from ddpn.data.shelves import simulate_shelves
+from ddpn.distributions import CountDistribution
+from ddpn.experiments.experiment import Experiment
+from ddpn.experiments.networks import fits, network_of, through, trunk_of
+from ddpn.training import Rows
+from ddpn.training.checkpoint import fingerprint, read, write
+from ddpn.training.runtime import pick_device
+
+#: A simulation is scored on so many rows that no training saw: a hundred would move the true law's own score by 10%.
+TEST_ROWS = 10_000
+#: Another one than the training rows were drawn with; the same for every seed of a training.
+TEST_SEED = 7
+PARTS = ("train", "validation", "test")
+#: Rows that a dry run is judged by.
+DRY_ROWS = 64
+Source = Rows | TorchDataset
+
+
+class Parts(NamedTuple):
+    """The rows of an experiment, and for simulations the law its test counts were drawn from.
+
+    Without validation rows a training keeps its last epoch: its own rows would pick one that leaves hard points out.
+    `outside` are rows of another kind, without counts. `cached` says that x is what the network's frozen trunk gave.
+    """
+
+    train: Source
+    validation: Source | None
+    test: Rows
+    truth: CountDistribution | None
+    note: str
+    outside: Tensor | None = None
+    cached: bool = False
+    classes: int = 0
+
+    @property
+    def identity(self) -> list[int]:
+        """Numbers that other rows would not have."""
+        given = [rows for rows in (self.train, self.validation, self.test) if rows is not None]
+        found = [_tensors(rows) for rows in given] + ([] if self.outside is None else [[self.outside]])
+        return [fingerprint(tensor) for tensors in found for tensor in tensors]
+
+
+def _tensors(rows: Source) -> list[Tensor]:
+    """Of pictures in files the counts alone: to read them all would take an epoch's time."""
+    return [rows.x, rows.y] if isinstance(rows, Rows) else [rows.y]  # type: ignore[attr-defined]
+
+
+def rows_of(experiment: Experiment, device: str = "cpu", keep: Path | None = None) -> Parts:
+    """Load or draw the rows; where a network has a frozen trunk, what it gives for them, which is kept below `keep`."""
+    if experiment.simulation is not None:
+        return _simulated(experiment.simulation["name"])
+    assert experiment.data is not None
+    parts = MATERIALS.get(experiment.data["name"], _table)(experiment)
+    if experiment.dry_steps:
+        parts = _shortened(parts, experiment.dry_steps * experiment.training.batch_size)
+    return _through_trunk(experiment, parts, device, keep)
+
+
+def _shortened(parts: Parts, rows: int) -> Parts:
+    """The first `rows` to train on, and a few of the others."""
+    train, validation = _first(parts.train, rows), parts.validation
+    return parts._replace(
+        train=train,
+        validation=None if validation is None else _first(validation, DRY_ROWS),
+        test=_first(parts.test, DRY_ROWS),
+        outside=None if parts.outside is None else parts.outside[:DRY_ROWS],
+    )
+
+
+def _first(rows: Any, n: int) -> Any:
+    return Rows(rows.x[:n], rows.y[:n]) if isinstance(rows, Rows) else rows.rows(range(min(n, len(rows))))
+
+
+def _simulated(name: str) -> Parts:
+    drawn, fresh = simulate(name), simulate(name, n=TEST_ROWS, seed=TEST_SEED)
+    train, validation = drawn.split.train, drawn.split.validation
+    return Parts(
+        _rows(drawn.X[train], drawn.y[train]),
+        _rows(drawn.X[validation], drawn.y[validation]) if len(validation) else None,
+        _rows(fresh.X, fresh.y),
+        fresh.truth,
+        f"{len(train)} training rows, scored on {len(fresh.y)} fresh ones",
+    )
+
+
+def _rows(x: np.ndarray, y: np.ndarray) -> Rows:
+    return Rows(torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32)), _counts(y))
+
+
+def _counts(y: np.ndarray) -> Tensor:
+    return torch.from_numpy(np.asarray(y).astype(np.float32))
+
+
+def _table(experiment: Experiment) -> Parts:
+    source: Any = experiment.data
+    data = load(source["name"])
+    parts = {name: data.part(name, source["features"]) for name in PARTS}
+    rows = {name: _rows(table.matrix, y) for name, (table, y) in parts.items()}
+    return Parts(rows["train"], rows["validation"], rows["test"], None, data.note)
+
+
+def _texts(experiment: Experiment) -> Parts:
+    source: Any = experiment.data
+    data = load(source["name"])
+    tokens = _tokenizer(experiment)
+    parts = {name: data.part(name) for name in PARTS}
+    rows = {name: Rows(tokens(joined(table, source["text"])), _counts(y)) for name, (table, y) in parts.items()}
+    outside = tokens(bible()) if experiment.outside == "bible" else None
+    return Parts(rows["train"], rows["validation"], rows["test"], None, data.note, outside)
+
+
+def _tokenizer(experiment: Experiment) -> Callable[[list[str]], Tensor]:
+    source, backbone = experiment.data or {}, experiment.backbone or {}
+    if experiment.dry_steps and "config" in backbone:
+        return lambda texts: _hashed(texts, source["max_length"], backbone["config"]["vocab_size"])
+    name, folder = located(backbone["pretrained"]), data_folder() / "tokens"
+    return lambda texts: tokenised(texts, name, max_length=source["max_length"], cache=folder)
+
+
+def _hashed(texts: list[str], length: int, words: int) -> Tensor:
+    """Numbers for words without a tokenizer, which comes with the weights that a dry run does without."""
+    import zlib
+
+    found = torch.zeros(len(texts), length, dtype=torch.int32)
+    for row, text in enumerate(texts):
+        ids = [1 + zlib.crc32(word.encode()) % (words - 1) for word in text.split()[:length]]
+        found[row, : len(ids)] = torch.tensor(ids, dtype=torch.int32)
+    return found
+
+
+def _pictures(experiment: Experiment) -> Parts:
+    """Decoded once into memory; those to train on are read again and again where they are changed at random."""
+    source: Any = experiment.data
+    data = load(source["name"])
+    files = {name: Pictures.of(data, name, size=source["size"]) for name in PARTS}
+    workers = experiment.training.workers
+    rows: dict[str, Any] = {name: Rows(*in_memory(files[name], workers)) for name in PARTS if name != "train"}
+    rows["train"] = (
+        Pictures.of(data, "train", size=source["size"], augment=True)
+        if source["augment"]
+        else Rows(*in_memory(files["train"], workers))
+    )
+    return Parts(rows["train"], rows["validation"], rows["test"], None, data.note)
+
+
+def _clouds(experiment: Experiment) -> Parts:
+    source: Any = experiment.data
+    if source["name"] == "shelves":
+        clouds = simulate_shelves(source["beams"], max_points=source["points"])
+    else:
+        clouds = inventory(max_points=source["points"])
+    rows = {name: Rows(x, _counts(y)) for name in PARTS for x, y in [clouds.part(name)]}
+    return Parts(rows["train"], rows["validation"], rows["test"], None, clouds.note, classes=len(clouds.classes))
+
+
+MATERIALS: dict[str, Callable[[Experiment], Parts]] = {
+    "reviews": _texts,
+    "coco_people": _pictures,
+    "inventory": _clouds,
+    "shelves": _clouds,
+}
+
+
+def _through_trunk(experiment: Experiment, parts: Parts, device: str, keep: Path | None) -> Parts:
+    """What a frozen trunk gives is the same for every method, member and epoch: computed once, where it fits."""
+    where = pick_device(device)
+    trunk = trunk_of(network_of(experiment, 0, 1)) if experiment.backbone is not None else None
+    if trunk is None or not isinstance(parts.train, Rows) or not isinstance(parts.validation, Rows):
+        return parts
+    trunk = trunk.to(where)
+    given = [parts.train.x, parts.validation.x, parts.test.x] + ([] if parts.outside is None else [parts.outside])
+    if not fits(parts.test.x[:1], trunk, sum(map(len, given)), where):
+        return parts
+    features = [_kept(trunk, x, where, keep) for x in given]
+    return parts._replace(
+        train=parts.train._replace(x=features[0]),
+        validation=parts.validation._replace(x=features[1]),
+        test=parts.test._replace(x=features[2]),
+        outside=features[3] if len(features) > 3 else None,
+        cached=True,
+    )
+
+
+def _kept(trunk: torch.nn.Module, x: Tensor, device: torch.device, keep: Path | None) -> Tensor:
+    """Pooled features are small: they are kept in a file that is known by rows and weights."""
+    first = trunk(x[:1].to(device)).cpu()
+    if keep is None or first.dim() > 2:
+        return through(trunk, x, device)
+    path = keep / f"features-{fingerprint(x):08x}-{fingerprint(first):08x}.safetensors"
+    if path.exists():
+        found, about = read(path)
+        if about == {"rows": len(x)}:
+            return found["features"]
+    features = through(trunk, x, device)
+    write(path, {"features": features}, {"rows": len(x)})
+    return features

@@ -1,0 +1,67 @@
+"""The network of a run, and what of its inputs can be computed once for all runs."""
+
+import os
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ddpn.backbones import BACKBONES, MLP, Tuned
+from ddpn.errors import ConfigError
+from ddpn.experiments.experiment import Experiment
+
+#: Of the memory there is, so much may be filled with what a frozen trunk gave.
+_SHARE = 0.4
+#: Rows that go through a trunk together.
+_BLOCK = 64
+
+
+def network_of(experiment: Experiment, width: int, members: int, *, classes: int = 0) -> Any:
+    """The backbone that an experiment declares; a perceptron of `width` inputs where it declares none.
+
+    A dry run builds the declared `config`, if any, with random weights in place of the pretrained ones.
+    """
+    hidden = experiment.training.hidden
+    if experiment.backbone is None:
+        return MLP(n_in=width, hidden=hidden, members=members)
+    options = {key: value for key, value in experiment.backbone.items() if key not in ("name", "config")}
+    if experiment.dry_steps and "config" in experiment.backbone:
+        options |= {"pretrained": None, "config": dict(experiment.backbone["config"])}
+    if experiment.backbone["name"] == "countnet3d":
+        options["n_classes"] = classes
+    try:
+        return BACKBONES[experiment.backbone["name"]](**options, hidden=hidden, members=members)
+    except TypeError as error:
+        raise ConfigError(
+            f"[backbone] of {experiment.name} must have options that {experiment.backbone['name']} takes, got {error}. "
+            "Rename or drop them."
+        ) from error
+
+
+def fits(x: Tensor, trunk: nn.Module, rows: int, device: torch.device) -> bool:
+    """Whether what the trunk gives for `rows` rows can be kept in memory; `x` is one of them."""
+    with torch.no_grad():
+        one = trunk(x.to(device))
+    needed = one.numel() * one.element_size() * rows
+    if device.type == "cuda":
+        return needed <= _SHARE * torch.cuda.mem_get_info(device)[0]
+    return needed <= _SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+@torch.no_grad()
+def through(trunk: nn.Module, x: Tensor, device: torch.device) -> Tensor:
+    """What the trunk gives for all rows of `x`, on the CPU; short texts go together, so that little is padding."""
+    order = (x != 0).sum(1).argsort() if not x.is_floating_point() and x.dim() == 2 else torch.arange(len(x))
+    found: Tensor | None = None
+    for index in order.split(_BLOCK):
+        given = trunk(x[index].to(device)).cpu()
+        if found is None:
+            found = torch.zeros(len(x), *given.shape[1:], dtype=given.dtype)
+        found[index] = given
+    assert found is not None
+    return found
+
+
+def trunk_of(network: Any) -> nn.Module | None:
+    """The part that learns nothing, if it has one."""
+    return network.trunk if isinstance(network, Tuned) else None
