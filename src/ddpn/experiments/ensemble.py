@@ -1,5 +1,6 @@
 """Training the members of a run: all at once, or some at a time, each kept as soon as it is finished."""
 
+import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -78,7 +79,8 @@ def _train_group(run: Run, parts: Parts, group: range, state: Path, device: str)
     width = parts.train.x.shape[1] if isinstance(parts.train, Rows) else 0
     network = network_of(run.experiment, width, len(group), classes=parts.classes)
     model = CountModel(network.tail if parts.cached else network, head, len(group))
-    model.reset(seeds, _start(head))
+    model.reset(seeds)
+    _start_gamma(model)
     config = TrainingConfig(
         epochs=settings.epochs_for(len(parts.train)),  # type: ignore[arg-type]
         batch_size=settings.batch_size,
@@ -116,8 +118,9 @@ def predicted(model: CountModel, x: Tensor, runtime: Runtime, batch: int) -> Ten
         return torch.cat([model.raw(part.to(runtime.device)).float().cpu() for part in x.split(batch)])
 
 
-def _start(head: Any) -> Tensor | None:
-    """The paper starts anywhere, unless gamma's initial value is what is studied."""
-    if getattr(head, "initial_gamma", None) is None:
-        return None
-    return torch.stack([torch.zeros((), dtype=torch.float64), torch.tensor(head.initial_gamma).double().log()])
+def _start_gamma(model: CountModel) -> None:
+    """The paper starts anywhere, unless gamma's initial value is what is studied: then it is a bias (Appendix A.4)."""
+    gamma = getattr(model.head, "initial_gamma", None)
+    if gamma is not None:
+        with torch.no_grad():
+            model.projection.bias[..., 1] = math.log(gamma)
