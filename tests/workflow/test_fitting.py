@@ -108,6 +108,7 @@ def test_a_stopped_fit_saves_the_best_so_far_and_goes_on_to_the_same_model(prepa
         stop(2)
         first = fit_into(tmp_path / "model", prepared, {})
     assert first.interrupted
+    assert first.can_go_on
     saved = load(tmp_path / "model")
     assert saved.task["interrupted"]
     assert len(saved.model.history_.epochs) == 2
@@ -130,6 +131,14 @@ def test_stopped_before_the_first_epoch_nothing_is_left(prepared, tmp_path, stop
     with pytest.raises(KeyboardInterrupt):
         fit_into(tmp_path / "model", prepared, {})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_stopped_while_encodings_are_tried_the_trial_is_saved(table, plan, tmp_path, stop):
+    stop(2)
+    model = {"members": 3, "hidden": (4,), "epochs": 20, "device": "cpu"}
+    found = fit_into(tmp_path / "model", prepare(table, plan(model=model)), {})
+    assert (found.interrupted, found.can_go_on) == (True, False)
+    assert load(tmp_path / "model").model.model_.members == 2
 
 
 def test_another_fit_does_not_go_on(prepared, table, plan, tmp_path, stop, monkeypatch):

@@ -65,8 +65,9 @@ def _fit(data: str, out: Path, given: dict[str, Any], config: Path | None, overw
         fitted = fit_into(out, prepared, about, overwrite, verbose=True, tell=_say)
     _show_fitted(out, fitted.folder.task, as_json)
     if fitted.interrupted:
-        told_so = f"The best epochs so far are saved in {out}; the same command with --overwrite goes on."
-        typer.echo(f"Stopped. {told_so}", err=True)
+        rest = "goes on" if fitted.can_go_on else "starts anew"
+        kept = f"The best epochs so far are saved in {out}; the same command with --overwrite {rest}."
+        typer.echo(f"Stopped. {kept}", err=True)
         raise typer.Exit(INTERRUPTED)
 
 

@@ -5,7 +5,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -106,10 +106,11 @@ def checkpoint_of(path: Path, prepared: Prepared) -> Path:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a fit gives; `interrupted` where it ended before its time."""
+    """What a fit gives; `interrupted` where it ended before its time, `can_go_on` where its state was kept."""
 
     folder: ModelFolder
     interrupted: bool
+    can_go_on: bool = False
 
 
 def fit(
@@ -168,9 +169,10 @@ def fit_into(
     checkpoint = checkpoint_of(path, prepared)
     fitted = fit(prepared, about, checkpoint, **options)
     save(fitted.folder, path, overwrite, checkpoint if fitted.interrupted else None)
+    can_go_on = fitted.interrupted and checkpoint.exists()
     for old in path.parent.glob(f".{glob.escape(path.name)}.*.checkpoint"):
         old.unlink()
-    return fitted
+    return replace(fitted, can_go_on=can_go_on)
 
 
 def _calibrate(model: CountRegressor, prepared: Prepared) -> None:
