@@ -1,22 +1,11 @@
-import csv
 import json
-import re
 
 import pytest
 
 from ddpn.errors import InputError
+from ddpn.experiments.formats import markdown
 from ddpn.experiments.settings import parse
-from ddpn.experiments.tables import (
-    Cell,
-    TableOf,
-    accuracy,
-    comma_separated,
-    latex,
-    markdown,
-    reference,
-    simulation,
-    write_tables,
-)
+from ddpn.experiments.tables import accuracy, simulation, write_tables
 
 CONTENT = {
     "title": "A test",
@@ -133,51 +122,6 @@ def test_the_paper_s_figures_stand_beside_ours(written, tmp_path):
     assert rows["Poisson GLM"][3].paper == 1.256
     assert "**1.000** · paper 0.664" in markdown(accuracy(found, tmp_path, "paper"))
     assert all(cell.paper is None for cell in accuracy(found, tmp_path, "ours").rows["Poisson"])
-
-
-def test_references_hold_both_kinds_of_every_method():
-    kinds = {(kind, method) for kind, method, _ in reference("accuracy_calibration", "length_of_stay")}
-    assert len(kinds) == 20
-
-
-TABLE = TableOf(
-    "50% more",
-    ("MAE & more", "CRPS"),
-    {"β-DDPN, a_b": [Cell(0.5, 0.1, 0.6, 1), Cell(12.3456)], 'say "x"': [Cell(0.7, None, None, 2), Cell(None)]},
-    ("100% true",),
-)
-
-
-def test_markdown_marks_ours_alone():
-    lines = markdown(TABLE).splitlines()
-    assert lines[4] == "| β-DDPN, a_b | **0.500 (0.100)** · paper 0.600 | 12.35 |"
-    assert lines[5] == '| say "x" | <u>0.700</u> |  |'
-    assert len({line.count("|") for line in lines[2:6]}) == 1
-    assert lines[-1] == "- 100% true"
-
-
-def test_latex_has_equal_columns_and_nothing_unescaped():
-    text = latex(TABLE)
-    body = [line for line in text.splitlines() if line.endswith(r"\\")]
-    assert [len(re.findall(r"(?<!\\)&", line)) for line in body] == [2, 2, 2]
-    assert r"$\beta$-DDPN, a\_b & \textbf{0.500 (0.100)} $\cdot$ paper 0.600 & 12.35 \\" in body
-    assert r"MAE \& more" in body[0]
-    assert r"\underline{0.700}" in body[2]
-    for opened in ("begin{tabular}{lrr}", "toprule", "midrule", "bottomrule", "end{tabular}"):
-        assert text.count("\\" + opened) == 1
-    assert text.count("{") == text.count("}")
-    outside = [line for line in text.splitlines() if "%" in line]
-    assert all(line.startswith("% ") for line in outside)
-
-
-def test_csv_reads_back():
-    rows = list(csv.DictReader(comma_separated(TABLE).splitlines()))
-    assert [row["row"] for row in rows] == ["β-DDPN, a_b"] * 2 + ['say "x"'] * 2
-    assert rows[0] == {
-        "row": "β-DDPN, a_b", "column": "MAE & more", "value": "0.5", "spread": "0.1", "paper": "0.6", "rank": "1"
-    }  # fmt: skip
-    assert float(rows[1]["value"]) == 12.3456
-    assert rows[3]["value"] == ""
 
 
 def test_a_simulation_s_table_has_the_truth(whole, tmp_path):

@@ -43,7 +43,8 @@ class Parts(NamedTuple):
     """The rows of an experiment, and for simulations the law its test counts were drawn from.
 
     Without validation rows a training keeps its last epoch: its own rows would pick one that leaves hard points out.
-    `outside` are rows of another kind, without counts. `cached` says that x is what the network's frozen trunk gave.
+    `outside` are rows of another kind, without counts, and `sizes` how many tokens test and outside rows have.
+    `cached` says that x is what the network's frozen trunk gave.
     """
 
     train: Source
@@ -54,6 +55,7 @@ class Parts(NamedTuple):
     outside: Tensor | None = None
     cached: bool = False
     classes: int = 0
+    sizes: tuple[Tensor, Tensor] | None = None
 
     @property
     def identity(self) -> list[int]:
@@ -87,6 +89,7 @@ def _shortened(parts: Parts, rows: int) -> Parts:
         validation=None if validation is None else _first(validation, DRY_ROWS),
         test=_first(parts.test, DRY_ROWS),
         outside=None if parts.outside is None else parts.outside[:DRY_ROWS],
+        sizes=None if parts.sizes is None else (parts.sizes[0][:DRY_ROWS], parts.sizes[1][:DRY_ROWS]),
     )
 
 
@@ -129,7 +132,8 @@ def _texts(experiment: Experiment) -> Parts:
     parts = {name: data.part(name) for name in PARTS}
     rows = {name: Rows(tokens(joined(table, source["text"])), _counts(y)) for name, (table, y) in parts.items()}
     outside = tokens(bible()) if experiment.outside == "bible" else None
-    return Parts(rows["train"], rows["validation"], rows["test"], None, data.note, outside)
+    sizes = None if outside is None else ((rows["test"].x != 0).sum(1), (outside != 0).sum(1))
+    return Parts(rows["train"], rows["validation"], rows["test"], None, data.note, outside, sizes=sizes)
 
 
 def _tokenizer(experiment: Experiment) -> Callable[[list[str]], Tensor]:

@@ -113,6 +113,7 @@ def _write_predictions(folder: Path, trained: Trained, parts: Parts) -> None:
     tensors = {"raw": trained.raw, "y": parts.test.y}
     tensors |= {"x": parts.test.x} if parts.test.x.dim() == 2 and not parts.cached else {}
     tensors |= {} if trained.outside is None else {"outside": trained.outside}
+    tensors |= {} if parts.sizes is None else dict(zip(("size", "outside_size"), parts.sizes, strict=True))
     write(folder / PREDICTIONS, tensors, {})
 
 
