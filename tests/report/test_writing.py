@@ -77,7 +77,9 @@ def test_a_report_is_whole_and_needs_nothing_else(written):
 def test_hostile_words_stay_words(written):
     text, _ = checked(written)
     assert "<script" not in text
-    assert "How well &lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;co&quot; &#x27;x&#x27; is predicted" in text
+    assert (
+        "How well the model predicts &lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;co&quot; &#x27;x&#x27;<" in text
+    )
 
 
 def test_the_same_rows_give_the_same_file_whatever_holds_them(tmp_path, fitted, data):
@@ -121,10 +123,11 @@ def test_exposure_and_weights(tmp_path, quick):
     X, exposure = rng.normal(size=(200, 1)), rng.uniform(0.1, 20.0, 200)
     y = rng.poisson(exposure)
     model = quick().fit(X, y, exposure=exposure)
-    task = {"exposure": "days"}
+    task = {"exposure": "days", "note": "Test rows only."}
     options = {"exposure": exposure, "weight": np.arange(200) % 4, "task": task}
     text, _ = checked(write_report(tmp_path / "r.html", model=model, X=X, y=y, **options))
-    assert "150 rows of 200" in text
+    assert "Of 200 rows, 150 are judged: the others have no weight." in text
+    assert "<p>Test rows only.</p>" in text
     assert "days: +" in text
     assert "one common rate per unit of exposure" in text
     with pytest.raises(InputError, match="exposure must be given as in fit"):

@@ -71,6 +71,8 @@ def fmt(value: float) -> str:
     if not math.isfinite(value):
         return "–" if math.isnan(value) else "∞" if value > 0 else "-∞"
     size = abs(value)
+    if size >= 1e9:
+        return f"{value:.2e}".replace("e+", "e")
     if value == round(value) or size >= 100:
         return f"{value:,.0f}"
     if size >= 1:

@@ -38,7 +38,7 @@ def reproduction(model: Any, evidence: Evidence, task: Mapping[str, Any]) -> lis
         ("Data fingerprint", f"sha256 {evidence.fingerprint}"),
         ("Versions of this report", ", ".join(f"{name} {v}" for name, v in versions().items())),
     ]
-    known = {"command", "target"}
+    known = {"command", "target", "note"}
     given = [(_title(key), words_of(value)) for key, value in task.items() if key not in known and value is not None]
     return [fact for fact in facts if fact is not None] + given
 

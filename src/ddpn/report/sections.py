@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from ddpn.report import content, page
 from ddpn.report.dispersion import dispersion
-from ddpn.report.evidence import Evidence
+from ddpn.report.evidence import MAX_ROWS, Evidence
 from ddpn.report.figures.calibration import counts_figure, coverage_figure, pit_figure, pit_of
 from ddpn.report.figures.predictions import pmf_svg, scatter_figure, sharpness_figure
 from ddpn.report.figures.training import training_figures
@@ -73,9 +73,8 @@ def _data(found: Findings) -> str:
     grid, more = content.column_grid(evidence.columns)
     drawn = ""
     if len(evidence.y) < evidence.total:
-        drawn = (
-            f"Of {plural(evidence.total, 'row')}, {len(evidence.y):,} are judged: drawn at random, of weight above 0."
-        )
+        why = "the others have no weight" if len(evidence.y) < MAX_ROWS else "drawn at random, which is enough"
+        drawn = f"Of {plural(evidence.total, 'row')}, {len(evidence.y):,} are judged: {why}."
     words = content.dispersion_words(dispersion(evidence), evidence.exposure is not None)
     return (
         page.tiles(content.data_facts(evidence, found.target))
@@ -95,7 +94,12 @@ def _accuracy(found: Findings) -> str:
     grid = content.score_grid(found.evidence, against)
     caption = "This model and the baselines, on the same rows" if against else "Scores of this model"
     figures = [scatter_figure(found.evidence, found.target), sharpness_figure(found.evidence, rival)]
-    return page.grid_html(grid, caption) + page.notes(_SCORES) + page.paragraphs(_HONEST) + page.figures_html(figures)
+    return (
+        page.grid_html(grid, caption)
+        + page.notes(_SCORES)
+        + page.paragraphs(str(found.task.get("note") or _HONEST))
+        + page.figures_html(figures)
+    )
 
 
 def _calibration(found: Findings) -> str:

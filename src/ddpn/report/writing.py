@@ -35,7 +35,8 @@ def write_report(
 
     `X` is what the model takes, `y` its counts; `baselines` are other laws for the same rows, by name, to compare with
     (Normals are taken as the counts they round to). `task` is what is known about the fit ("target", "command",
-    "versions", "split", ...): all of it is shown, none of it is needed. `progress` is told what is being done.
+    "versions", "split", ...; "note" says which rows these are): all of it is shown, none of it is needed. `progress`
+    is told what is being done.
 
     >>> import tempfile
     >>> import numpy as np
@@ -64,7 +65,7 @@ def write_report(
         f"judged on {plural(len(evidence.y), 'row')}",
         date.today().isoformat(),
     ]
-    text = page(f"How well {target} is predicted", under, parts)
+    text = page(f"How well the model predicts {target}", under, parts)
     try:
         write_bytes(place, text.encode())
     except OSError as error:

@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 
 from ddpn import Poisson
-from ddpn.report.figures.predictions import pmf_svg, scatter_figure, sharpness_figure
+from ddpn.report.figures.predictions import _floor, pmf_svg, scatter_figure, sharpness_figure
 
 RNG = np.random.default_rng(6)
 
@@ -37,6 +37,14 @@ def test_long_tails_are_drawn_on_log_axes(made):
     figure = scatter_figure(made(poisson(mu), RNG.poisson(mu)), "sales")
     assert "Both axes are logarithmic" in figure.words
     assert {"0", "1M"} <= {text.text for text in ElementTree.fromstring(figure.svg).iter("text")}
+
+
+@pytest.mark.parametrize(
+    ("least", "top", "log", "floor"),
+    [(0.0, 50.0, False, 0.0), (30.0, 50.0, False, 29.0), (5.0, 9e5, True, 0.0), (1e3, 9e5, True, 800.0)],
+)
+def test_axes_start_at_0_unless_that_leaves_them_empty(least, top, log, floor):
+    assert _floor(least, top, log) == floor
 
 
 def test_widths_are_told(evidence):

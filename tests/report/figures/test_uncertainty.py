@@ -33,6 +33,11 @@ def test_columns_are_drawn_by_importance_and_the_rest_is_told():
     assert "The 12 largest of 15 columns are shown" in first.words
 
 
+def test_large_means_are_told_shortly(evidence):
+    large = evidence.model._replace(mean=evidence.model.mean * 1e5)
+    assert all(re.fullmatch(r"[\d.,]+[kM] to [\d.,]+[kM]", g.label) for g in fifths(evidence._replace(model=large)))
+
+
 def test_a_single_column_that_does_nothing_can_be_drawn():
     one = Importance("x", 0, 0.0, (0.0, 0.0), 0.0, (0.0, 0.0), 0.0, 0.0)
-    assert "x: +0.0%" in described(importance_figures(Importances([one], 5, 1))[0])
+    assert "x: 0%" in described(importance_figures(Importances([one], 5, 1))[0])

@@ -7,9 +7,11 @@ from typing import NamedTuple
 from ddpn.report.figures.chart import WIDTH, box, segment, svg, text
 from ddpn.report.figures.scales import Axis
 
-_LEFT, _RIGHT, _TOP, _ROW, _FOOT = 150, 74, 6, 24, 42
+_LEFT, _RIGHT, _TOP, _ROW, _FOOT = 150, 74, 6, 24, 46
 #: Letters that fit beside a bar.
 _LETTERS = 19
+#: Ticks that fit below.
+_TICKS = 6
 
 
 class Bar(NamedTuple):
@@ -43,10 +45,12 @@ def lying_bars(
         return _LEFT + float(axis.share(value)) * (right - _LEFT)
 
     parts = []
-    for tick in axis.ticks:
+    ticks = axis.ticks
+    for tick in ticks if len(ticks) <= _TICKS else ticks[::2]:
         parts += [segment(at(tick), _TOP, at(tick), floor, "grid"), text(at(tick), floor + 16, axis.tick_label(tick))]
     for i, bar in enumerate(bars):
-        parts += _row(bar, _TOP + _ROW * i, at, kinds)
+        # Words at the right end, clear of the mark.
+        parts += _row(bar, _TOP + _ROW * i, at, kinds, _LEFT if mark is None else right)
     if mark is not None:
         parts.append(segment(at(mark), _TOP, at(mark), floor, "line-2"))
     parts.append(segment(at(0.0), _TOP, at(0.0), floor, "axis"))
@@ -54,7 +58,7 @@ def lying_bars(
     return svg(name, title, description, WIDTH, height, parts)
 
 
-def _row(bar: Bar, top: float, at: Callable[[float], float], kinds: Sequence[str]) -> list[str]:
+def _row(bar: Bar, top: float, at: Callable[[float], float], kinds: Sequence[str], words_from: float) -> list[str]:
     middle = top + _ROW / 2
     full = f"<title>{escape(bar.name)}</title>"
     parts = [f"<g>{full}{text(_LEFT - 8, middle + 4, cut(bar.name), 'name', 'end')}</g>"]
@@ -64,7 +68,7 @@ def _row(bar: Bar, top: float, at: Callable[[float], float], kinds: Sequence[str
         left, right = sorted((at(start), at(end)))
         parts.append(box(left, top + 4, max(right - left, 0.8), _ROW - 8, kind))
         start = end
-    reach = at(end)
+    reach = max(at(end), at(0.0), words_from)
     if bar.whisker:
         low, high = map(at, bar.whisker)
         parts.append(segment(low, middle, high, middle, "whisker"))

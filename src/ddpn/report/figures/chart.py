@@ -9,7 +9,7 @@ import numpy as np
 from ddpn.report.figures.scales import Axis
 
 WIDTH, HEIGHT = 480, 300
-_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 22, 12, 48
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 22, 12, 48
 
 
 class Figure(NamedTuple):
@@ -125,8 +125,8 @@ class Chart:
             parts.append(segment(self._left, at, right, at, "grid"))
             parts.append(text(self._left - 6, at + 4, self.y.tick_label(tick), anchor="end"))
         middle = (_TOP + floor) / 2
-        turn = f' transform="rotate(-90 14 {middle:.1f})"'
-        return [*parts, text(14, middle, self.y.label, "label", more=turn)]
+        turn = f' transform="rotate(-90 13 {middle:.1f})"'
+        return [*parts, text(13, middle, self.y.label, "label", more=turn)]
 
     def svg(self, name: str, title: str, description: str) -> str:
         return svg(name, title, description, self.width, self.height, [*self._axes(), *self._marks])

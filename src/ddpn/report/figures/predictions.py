@@ -24,10 +24,10 @@ def scatter_figure(evidence: Evidence, target: str) -> Figure:
     rows = spread_rows(model.mean, _DRAWN)
     reach = np.concatenate([y[rows], model.high[rows], model.mean[rows]])
     log, top = wants_log(np.append(reach, y)), 1.04 * max(float(reach.max()), 1.0)
-    chart = Chart(Axis(f"predicted mean of {target}", 0.0, top, log), Axis("observed", 0.0, top, log, whole=True))
+    low = _floor(min(float(reach.min()), float(model.low[rows].min())), top, log)
+    chart = Chart(Axis(f"predicted mean of {target}", low, top, log), Axis("observed", low, top, log, whole=True))
     chart.ranges(model.mean[rows], model.low[rows], model.high[rows])
-    diagonal = np.expm1(np.linspace(0.0, np.log1p(top), 60)) if log else np.array([0.0, top])
-    chart.line(diagonal, diagonal, "ref")
+    chart.line([low, top], [low, top], "ref")
     inside = model.inside(y)[rows] > 0
     chart.points(model.mean[rows][inside], y[rows][inside])
     chart.crosses(model.mean[rows][~inside], y[rows][~inside])
@@ -48,6 +48,13 @@ def scatter_figure(evidence: Evidence, target: str) -> Figure:
         ("line-2", "mean of a tenth"),
     )
     return Figure("scatter", title, chart.svg("scatter", title, told), words, legend)
+
+
+def _floor(least: float, top: float, log: bool) -> float:
+    """Where axes of counts start: at 0, unless that would leave much of the figure empty."""
+    if log:
+        return 0.8 * least if least > 10 else 0.0
+    return least - 0.05 * (top - least) if least > 0.4 * top else 0.0
 
 
 def _tenths(evidence: Evidence) -> tuple[np.ndarray, np.ndarray]:

@@ -5,7 +5,7 @@ import numpy as np
 from ddpn.report.evidence import LEVEL, Evidence
 from ddpn.report.figures.bars import Bar, lying_bars
 from ddpn.report.figures.chart import Figure
-from ddpn.report.figures.scales import Axis
+from ddpn.report.figures.scales import Axis, short
 from ddpn.report.groups import Group, group_of
 from ddpn.report.importance import REPEATS, Importances
 from ddpn.report.numbers import fmt, percent, plural, wilson
@@ -22,8 +22,13 @@ def fifths(evidence: Evidence) -> list[Group]:
         mask = np.zeros(len(order), dtype=bool)
         mask[part] = True
         low, high = evidence.model.mean[part[0]], evidence.model.mean[part[-1]]
-        found.append(group_of(f"{fmt(low)} to {fmt(high)}", evidence, mask))
+        found.append(group_of(f"{_round(low)} to {_round(high)}", evidence, mask))
     return found
+
+
+def _round(value: float) -> str:
+    """Three digits, short enough to stand beside a bar."""
+    return short(float(f"{value:.3g}"))
 
 
 def split_figure(evidence: Evidence) -> Figure:
@@ -82,7 +87,7 @@ def _importance(found: Importances, key: str, name: str, title: str, label: str,
     high = max(*(spread[1] for spread in spreads), 0.0, 1e-3) if spreads else 1.0
     digits = 0 if high >= 1 else 1
     bars = [
-        Bar(one.name, (value,), f"{100 * value:+.{digits}f}%" if key == "crps" else percent(value), spread)
+        Bar(one.name, (value,), _change(value, digits) if key == "crps" else percent(value), spread)
         for one, value, spread in zip(shown, values, spreads, strict=True)
     ]
     told = "; ".join(f"{bar.name}: {bar.words}" for bar in bars) + "."
@@ -90,3 +95,9 @@ def _importance(found: Importances, key: str, name: str, title: str, label: str,
         words += f" The {len(shown)} largest of {plural(found.columns, 'column')} are shown."
     picture = lying_bars(name, title, told, Axis(label, low, high, percent=True), bars, ("bar",))
     return Figure(name, title, picture, words)
+
+
+def _change(value: float, digits: int) -> str:
+    """Percent with its sign; what rounds to nothing has none."""
+    shown = round(100 * value, digits)
+    return f"{shown:+.{digits}f}%" if shown else "0%"
