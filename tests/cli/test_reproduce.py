@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from ddpn.experiments import runner, settings
+from ddpn.experiments import material, runner, settings
 
 TINY = {
     "title": "A test",
@@ -29,7 +29,7 @@ def tiny(monkeypatch):
     real = settings._read
     monkeypatch.setattr(settings, "_read", lambda name: TINY if name == "tiny" else real(name))
     monkeypatch.setattr(settings, "names", lambda: ["tiny"])
-    monkeypatch.setattr(runner, "TEST_ROWS", 100)
+    monkeypatch.setattr(material, "TEST_ROWS", 100)
 
 
 def on_cpu(ddpn, *arguments):

@@ -15,7 +15,8 @@ RESULT = {"seconds": 12.4, "scores": {"ours": {"ensemble": {"mae": [0.4567], "cr
 
 
 def test_all_is_every_experiment_and_a_name_twice_is_one():
-    assert [each.name for each in chosen(["wave", "all"], HERE)] == names()
+    # One that shows another's runs again is run with it.
+    assert sorted(each.name for each in chosen(["wave", "all"], HERE)) == [n for n in names() if n != "ood"]
     assert [each.name for each in chosen(["wave", "wave"], HERE)] == ["wave"]
 
 

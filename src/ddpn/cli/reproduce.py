@@ -22,6 +22,9 @@ def reproduce(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     seed: Annotated[int | None, typer.Option(help="The first member's; the others count on from it.")] = None,
     jobs: Annotated[int | None, typer.Option(help="Runs at once; one a core, or one on a GPU.")] = None,
+    max_steps: Annotated[
+        int | None, typer.Option(help="A dry run: so many steps, few rows, random weights, a folder of its own.")
+    ] = None,
 ) -> None:
     """Run experiments of the paper and write their tables and figures.
 
@@ -37,6 +40,6 @@ def reproduce(
             Console().print(listing())
             return
         methods = tuple(name.strip() for name in only.split(",") if name.strip())
-        options = Options(out, members, seed, quick, methods, device, jobs)
+        options = Options(out, members, seed, quick, methods, device, jobs, max_steps)
         if not run(names or [], options, Console()):
             raise typer.Exit(1)

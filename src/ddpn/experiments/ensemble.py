@@ -37,11 +37,14 @@ def train(run: Run, parts: Parts, folder: Path, state: Path, device: str) -> Tra
     groups = run.training.groups()
     if len(groups) == 1:
         return _train_group(run, parts, groups[0], state, device)
-    found = []
+    found, runtime = [], Runtime(device)
     for number, group in enumerate(groups):
         path = folder / f"members-{number}.safetensors"
-        found.append(_finished(path) or _keep(path, _train_group(run, parts, group, state, device)))
-        state.unlink(missing_ok=True)
+        found.append(_finished(path) or _train_group(run, parts, group, state, device))
+        if runtime.is_main:
+            _keep(path, found[-1])
+            state.unlink(missing_ok=True)
+        runtime.wait()
     return Trained(
         torch.cat([each.raw for each in found], dim=1),
         None if parts.outside is None else torch.cat([each.outside for each in found], dim=1),  # type: ignore[misc]
@@ -56,11 +59,10 @@ def forget_groups(folder: Path) -> None:
         path.unlink()
 
 
-def _keep(path: Path, trained: Trained) -> Trained:
+def _keep(path: Path, trained: Trained) -> None:
     tensors = {_RAW: trained.raw} | {f"{_WEIGHT}{name}": tensor for name, tensor in trained.weights.items()}
     tensors |= {} if trained.outside is None else {_OUTSIDE: trained.outside}
     write(path, tensors, {"history": trained.history})
-    return trained
 
 
 def _finished(path: Path) -> Trained | None:

@@ -15,13 +15,13 @@ from ddpn.data import (
     bible,
     data_folder,
     in_memory,
+    inventory,
     joined,
     load,
     simulate,
+    simulate_shelves,
     tokenised,
 )
-from ddpn.data.point_clouds import inventory
-from ddpn.data.shelves import simulate_shelves
 from ddpn.distributions import CountDistribution
 from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.networks import fits, network_of, through, trunk_of
@@ -173,7 +173,7 @@ def _pictures(experiment: Experiment) -> Parts:
 def _clouds(experiment: Experiment) -> Parts:
     source: Any = experiment.data
     if source["name"] == "shelves":
-        clouds = simulate_shelves(source["beams"], max_points=source["points"])
+        clouds = simulate_shelves(source["beams"], max_points=source["points"], progress=False)
     else:
         clouds = inventory(max_points=source["points"])
     rows = {name: Rows(x, _counts(y)) for name in PARTS for x, y in [clouds.part(name)]}

@@ -44,7 +44,7 @@ class Options:
         """`jobs`, or one a core; on a GPU one, as one run fills it."""
         if self.jobs is not None and self.jobs < 1:
             raise ConfigError(f"jobs must be at least 1, got {self.jobs}. Leave it out for one a core.")
-        if pick_device(self.device).type != "cpu":
+        if pick_device(self.device).type != "cpu" or int(os.environ.get("WORLD_SIZE", "1")) > 1:
             return self.jobs or 1
         return self.jobs or _cores()
 
@@ -71,7 +71,8 @@ def chosen(names: Sequence[str], options: Options) -> list[Experiment]:
         raise ConfigError(f"NAME must be one or more of {listed}, got none. Or use --list to see what they are.")
     known("experiments", names, [*settings.names(), EVERY], "the catalogue")
     wanted = settings.names() if EVERY in names else list(dict.fromkeys(names))
-    found = [settings.experiment(name) for name in wanted]
+    # By their own names: one that shows another's runs again is that other one.
+    found = list({each.name: each for each in map(settings.experiment, wanted)}.values())
     there = dict.fromkeys(method.name for each in found for method in each.methods)
     known("methods", options.only, there, " and ".join(wanted))
     if options.max_steps is not None and options.max_steps < 1:
@@ -89,7 +90,9 @@ def reproduce(names: Sequence[str], options: Options, console: Console) -> bool:
     An experiment that fails is told, and does not keep the others from being done.
     """
     experiments, jobs = chosen(names, options), options.processes
-    went_well = True
+    # Under torchrun every process shares every training, and one of them tells and writes.
+    is_main, went_well = int(os.environ.get("RANK", "0")) == 0, True
+    console = console if is_main else Console(quiet=True)
     for experiment in experiments:
         try:
             went_well &= _run(experiment, options, jobs, console)
@@ -98,7 +101,8 @@ def reproduce(names: Sequence[str], options: Options, console: Console) -> bool:
             went_well = False
         finally:
             # However it ended: what is finished is shown.
-            _show(experiment, options.out, console)
+            if is_main:
+                _show(experiment, options.out, console)
     return went_well
 
 

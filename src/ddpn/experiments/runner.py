@@ -78,15 +78,18 @@ def state_of(folder: Path, run: Run, identity: list[int] | None = None) -> str:
 
 
 def execute(run: Run, parts: Parts, folder: Path, device: str = "auto") -> dict[str, Any]:
-    """Train, predict, score; DONE is written last."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / DONE).unlink(missing_ok=True)
+    """Train, predict, score; DONE is written last. Of several processes that share the training one writes."""
+    runtime = Runtime(device)
     config = {"settings": run.as_dict(), "identity": parts.identity}
-    _begin(folder, config)
+    if runtime.is_main:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / DONE).unlink(missing_ok=True)
+        _begin(folder, config)
+    runtime.wait()
     started = time.perf_counter()
     trained = _exact(run, parts) if run.method.exact else train(run, parts, folder, folder / STATE, device)
     law = run.head(trained.raw.double())
-    used = "cpu" if run.method.exact else str(Runtime(device).device)
+    used = "cpu" if run.method.exact else str(runtime.device)
     result = config | {
         "experiment": run.experiment.name,
         "method": run.method.name,
@@ -99,12 +102,13 @@ def execute(run: Run, parts: Parts, folder: Path, device: str = "auto") -> dict[
         "machine": {"system": platform.platform(), "torch": torch.__version__, "device": used},
         "history": trained.history,
     }
-    _write_predictions(folder, trained, parts)
-    write(folder / WEIGHTS, trained.weights, {"head": run.head.name})
-    write_bytes(folder / RESULT, json.dumps(result, indent=1).encode())
-    (folder / STATE).unlink(missing_ok=True)
-    write_bytes(folder / DONE, b"")
-    forget_groups(folder)
+    if runtime.is_main:
+        _write_predictions(folder, trained, parts)
+        write(folder / WEIGHTS, trained.weights, {"head": run.head.name})
+        write_bytes(folder / RESULT, json.dumps(result, indent=1).encode())
+        (folder / STATE).unlink(missing_ok=True)
+        write_bytes(folder / DONE, b"")
+        forget_groups(folder)
     return result
 
 

@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from importlib.resources import files
 from typing import Any
 
@@ -85,6 +85,8 @@ def experiment(name: str) -> Experiment:
 def parse(name: str, content: Mapping[str, Any]) -> Experiment:
     """An experiment from what its TOML file holds."""
     where = f"{name}.toml"
+    if "of" in content:
+        return _shown_again(content, where)
     known("keys", content, [f.name for f in fields(Experiment) if f.name not in ("name", "dry_steps")], where)
     if content.get("analytic", False):
         return _analytic(name, content, where)
@@ -108,6 +110,12 @@ def parse(name: str, content: Mapping[str, Any]) -> Experiment:
     )
     _check_grid(found, where)
     return found
+
+
+def _shown_again(content: Mapping[str, Any], where: str) -> Experiment:
+    """Another view of an experiment: the same runs in the same folder, under a title of its own."""
+    _with_keys("", content, ("of", "title", "paper"), where, ("of", "title", "paper"))
+    return replace(experiment(content["of"]), paper=content["paper"])
 
 
 def _check_source(content: Mapping[str, Any], where: str) -> None:

@@ -32,6 +32,11 @@ class Runtime:
         """Whether this process prints and writes."""
         return self.share.rank == 0
 
+    def wait(self) -> None:
+        """Until every process is here."""
+        if self._accelerator is not None:
+            self._accelerator.wait_for_everyone()
+
     def autocast(self) -> AbstractContextManager:
         """The context in which a network's forward pass runs."""
         if self._precision == "float32":
