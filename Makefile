@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint bench clean
+.PHONY: help install demo test lint bench docs clean
 
 help:  ## say what there is
 	@grep -E '^[a-z]+: .*##|^[a-z]+:  ##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/make \1\t\2/' | expand -t 16
@@ -28,8 +28,12 @@ bench: $(STAMP)  ## time the laws and the training; results go to benchmarks/res
 	$(PY) benchmarks/laws.py --out benchmarks/results
 	$(PY) benchmarks/training.py --out benchmarks/results
 
+docs: $(STAMP)  ## the documentation as HTML, in docs/_build/html; a warning is an error
+	$(PY) -m sphinx -W --keep-going --quiet -b html docs docs/_build/html
+	@echo "Documentation: docs/_build/html/index.html"
+
 clean:  ## remove the environment, caches and what the demo drew
-	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo docs/_build build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(PY):
