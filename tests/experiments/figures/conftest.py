@@ -27,9 +27,12 @@ def declare():
 
 @pytest.fixture
 def finish(tmp_path):
-    """Write a run's folder; `bias` (M, P) are the raw numbers everywhere, `raw` those of the test rows."""
+    """Write a run's folder; `bias` (M, P) are the raw numbers everywhere, `raw` those of the test rows.
 
-    def write_run(run, bias, raw=None, y=None, x=None):
+    `more` are other tensors that a run keeps of its predictions.
+    """
+
+    def write_run(run, bias, raw=None, y=None, x=None, **more):
         bias = torch.as_tensor(bias, dtype=torch.float32)
         members = len(bias)
         model = CountModel(MLP(n_in=1, hidden=(3,), members=members), run.head, members)
@@ -40,7 +43,9 @@ def finish(tmp_path):
         y = torch.zeros(4) if y is None else torch.as_tensor(y, dtype=torch.float32)
         raw = bias.expand(len(y), *bias.shape) if raw is None else torch.as_tensor(raw, dtype=torch.float32)
         folder = tmp_path / run.experiment.name / run.name
-        write(folder / PREDICTIONS, {"raw": raw, "y": y, "x": torch.zeros(len(y), 1) if x is None else x}, {})
+        kept = {"raw": raw, "y": y, "x": torch.zeros(len(y), 1) if x is None else x}
+        kept |= {name: torch.as_tensor(value, dtype=torch.float32) for name, value in more.items()}
+        write(folder / PREDICTIONS, kept, {})
         write(folder / WEIGHTS, model.state_dict(), {})
         result = {
             "settings": run.as_dict() | {"members": members},

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from ddpn.errors import InputError
-from ddpn.experiments.figures.finished import finished, of_methods
+from ddpn.experiments.figures.finished import check_rows, finished, first_of, of_methods
 from ddpn.experiments.runner import DONE
 
 
@@ -57,3 +57,38 @@ def test_a_missing_method_is_named(waves, finish, tmp_path):
     finish(waves.runs()[0], [[0.0]])
     with pytest.raises(InputError, match=r"must hold a finished run of ddpn for the figure pmfs, got none\. Run that"):
         of_methods(waves, tmp_path, "pmfs", ("poisson", "ddpn"))
+
+
+def test_the_first_finished_method_is_taken(waves, finish, tmp_path):
+    poisson, ddpn, _ = waves.runs()
+    finish(poisson, [[0.0]])
+    assert first_of(waves, tmp_path, "beams", ("ddpn", "poisson")).run.method.name == "poisson"
+    finish(ddpn, [[0.0, 0.0]])
+    assert first_of(waves, tmp_path, "beams", ("ddpn", "poisson")).run.method.name == "ddpn"
+
+
+def test_where_none_of_them_is_finished_all_are_named(waves, finish, tmp_path):
+    finish(waves.runs()[0], [[0.0]])
+    with pytest.raises(
+        InputError, match=r"must hold a finished run of beta_ddpn_0.5 or ddpn for the figure beams, got"
+    ):
+        first_of(waves, tmp_path, "beams", ("beta_ddpn_0.5", "ddpn"))
+
+
+def test_the_law_of_raw_outputs_is_that_of_the_head(waves, finish, tmp_path):
+    finish(waves.runs()[0], [[0.0]])
+    (found,) = finished(waves, tmp_path, "wave")
+    np.testing.assert_allclose(found.law(torch.tensor([[0.5], [1.5]])).mean, np.exp([0.5, 1.5]), rtol=1e-6)
+
+
+def test_rows_are_those_of_the_run_or_its_first(waves, finish, tmp_path):
+    finish(waves.runs()[0], [[0.0]])
+    (found,) = finished(waves, tmp_path, "wave")
+    counts = torch.tensor([3.0, 1.0])
+    check_rows(found, counts, np.array([3, 1]))
+    check_rows(found, counts, np.array([3, 1, 4]))
+    for known in ([3], [1, 3], [3, 2, 4]):
+        with pytest.raises(
+            InputError, match=r"the data must be what .*small/poisson was tested on, got test rows with"
+        ):
+            check_rows(found, counts, np.array(known))

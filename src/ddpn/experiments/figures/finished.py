@@ -31,10 +31,18 @@ class Finished:
         """Its method's name in tables."""
         return self.run.method.label
 
+    def predictions(self) -> dict[str, Tensor]:
+        """Raw outputs "raw" (rows, M, P) and counts "y" of the test rows, and what else was kept of them."""
+        return predictions_of(self.folder)
+
+    def law(self, raw: Tensor) -> Any:
+        """The members' laws by their raw outputs. Shape: (..., M, P) -> (..., M)."""
+        return self.run.head(raw.double())
+
     def tested(self) -> tuple[Any, Tensor]:
         """The members' laws (rows, M) of the test rows, and their counts."""
-        found = predictions_of(self.folder)
-        return self.run.head(found["raw"].double()), found["y"]
+        found = self.predictions()
+        return self.law(found["raw"]), found["y"]
 
     def at(self, x: np.ndarray) -> Distribution:
         """The members' laws at other inputs. Shape: (n,) -> (n, M)."""
@@ -71,3 +79,24 @@ def of_methods(experiment: Experiment, out: Path, figure: str, methods: tuple[st
                 "Run that method too."
             )
     return [by_name[name] for name in methods]
+
+
+def first_of(experiment: Experiment, out: Path, figure: str, methods: tuple[str, ...]) -> Finished:
+    """The finished run of the first of these methods that has one."""
+    by_name = {one.run.method.name: one for one in finished(experiment, out, figure)}
+    for name in methods:
+        if name in by_name:
+            return by_name[name]
+    raise InputError(
+        f"{out / experiment.name} must hold a finished run of {' or '.join(methods)} for the figure {figure}, "
+        "got none. Run one of them."
+    )
+
+
+def check_rows(run: Finished, counts: Tensor, known: np.ndarray) -> None:
+    """Refuse rows that are others than those the run was tested on: `known` are the data's test counts, in order."""
+    # A dry run is tested on the first of them.
+    if len(counts) > len(known) or not np.array_equal(counts.numpy(), known[: len(counts)]):
+        raise InputError(
+            f"the data must be what {run.folder} was tested on, got test rows with other counts. Run it again."
+        )

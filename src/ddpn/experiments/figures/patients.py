@@ -4,18 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from ddpn.distributions import UniformMixture
 from ddpn.experiments.experiment import Experiment
-from ddpn.experiments.figures.canvas import ACCENT, BAND, GREY, legend_below, panels
+from ddpn.experiments.figures.canvas import ACCENT, GREY, legend_below, panels
 from ddpn.experiments.figures.finished import of_methods
+from ddpn.experiments.figures.pmf import at_quantiles, draw_pmf
 
 #: The paper's choice for its Figures 5 and 4.
 _CDFS = ("beta_gaussian_0.5", "beta_ddpn_0.5")
 _PMFS = ("beta_ddpn_1.0",)
-#: A short, a middling and a long stay.
-_QUANTILES = (0.1, 0.5, 0.95)
 
 
 def pathologies(experiment: Experiment, out: Path) -> Any:
@@ -59,33 +56,13 @@ def _cdfs(ax: Any, normal: Any, counts: Any, ends: tuple[float, float], labels: 
 def pmfs(experiment: Experiment, out: Path) -> Any:
     """As Figure 4, of patients: the pmf of every member and of the ensemble, with the count that was observed."""
     (run,) = of_methods(experiment, out, "pmfs", _PMFS)
-    law, counts = run.tested()
-    chosen = _at_quantiles(counts)
+    raw, counts = (run.predictions()[name] for name in ("raw", "y"))
+    chosen = at_quantiles(counts)
     figure, axes = panels(1, len(chosen), (0.8 + 2.6 * len(chosen), 3.2), sharey=True)
     for ax, row in zip(axes[0], chosen, strict=True):
-        members: Any = type(law)(law.mu[row], law.gamma[row])
-        _pmf(ax, members)
-        ax.axvline(counts[row].item(), color="black", ls=":", lw=1.2, label="observed")
+        draw_pmf(ax, run.law(raw[row]), counts[row].item())
         ax.set(title=f"test row {row}", xlabel="days")
     axes[0, 0].set_ylabel("probability")
     figure.suptitle(run.label, fontsize=10)
     legend_below(figure, axes[0], columns=4)
     return figure
-
-
-def _at_quantiles(counts: Tensor) -> list[int]:
-    """The first row that has the count at each of the quantiles."""
-    wanted = counts.double().quantile(torch.tensor(_QUANTILES, dtype=torch.float64), interpolation="nearest")
-    return [int((counts == y).nonzero()[0]) for y in wanted]
-
-
-def _pmf(ax: Any, members: Any) -> None:
-    ensemble: Any = UniformMixture(members)
-    low, high = (float(end) for end in ensemble.interval(0.999))
-    y = torch.arange(max(0.0, low - 1), high + 2, dtype=torch.float64)
-    heights = ensemble.log_prob(y).exp().numpy()
-    ax.bar(y.numpy(), heights, 0.8, color=BAND, edgecolor=ACCENT, hatch="//", label="ensemble")
-    each = members.log_prob(y[:, None]).exp()
-    ax.plot(y.numpy(), each.numpy(), color="0.35", lw=0.8, marker="o", ms=2.5)
-    ax.plot([], [], color="0.35", lw=0.8, marker="o", ms=2.5, label="members")
-    ax.xaxis.get_major_locator().set_params(integer=True)
