@@ -89,4 +89,6 @@ class Features(nn.Module):
         return self
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.network.extract_features(self.pixels(x)).mean((-2, -1))  # type: ignore[operator]
+        # Channels last: twice as fast on a CPU, and what tensor cores want.
+        pixels = self.pixels(x).contiguous(memory_format=torch.channels_last)
+        return self.network.extract_features(pixels).mean((-2, -1))  # type: ignore[operator]

@@ -62,6 +62,12 @@ def averaged(hidden: Tensor, keep: Tensor) -> Tensor:
     return (hidden * weight).sum(1) / weight.sum(1).clamp(min=1.0)
 
 
+def trimmed(ids: Tensor, pad: int) -> Tensor:
+    """Without the columns at the end that are padding in every row; one at least is left."""
+    longest = int((ids != pad).any(0).nonzero().max()) + 1 if (ids != pad).any() else 1
+    return ids[:, :longest]
+
+
 class Whole(nn.Module):
     """A whole encoder and the average. Shape: ids (B, L) -> (B, H)."""
 
@@ -70,6 +76,7 @@ class Whole(nn.Module):
         self.model, self.pad = model, pad
 
     def forward(self, ids: Tensor) -> Tensor:
+        ids = trimmed(ids, self.pad)
         keep = ids != self.pad
         states = self.model(input_ids=ids.long(), attention_mask=keep.long()).last_hidden_state
         return averaged(states, keep)
@@ -83,9 +90,12 @@ class First(nn.Module):
         self.model, self.pad = model, pad
 
     def forward(self, ids: Tensor) -> Tensor:
+        given = ids.shape[1]
+        ids = trimmed(ids, self.pad)
         keep = ids != self.pad
         states = self.model(input_ids=ids.long(), attention_mask=keep.long()).last_hidden_state
-        return torch.cat([states, keep.unsqueeze(-1).to(states.dtype)], dim=-1)
+        with_mask = torch.cat([states, keep.unsqueeze(-1).to(states.dtype)], dim=-1)
+        return nn.functional.pad(with_mask, (0, 0, 0, given - ids.shape[1]))
 
 
 class Last(nn.Module):

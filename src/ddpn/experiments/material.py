@@ -13,7 +13,6 @@ from ddpn.backbones.encoder import located
 from ddpn.data import (
     Pictures,
     bible,
-    data_folder,
     in_memory,
     inventory,
     joined,
@@ -75,7 +74,7 @@ def rows_of(experiment: Experiment, device: str = "cpu", keep: Path | None = Non
     if experiment.simulation is not None:
         return _simulated(experiment.simulation["name"])
     assert experiment.data is not None
-    parts = MATERIALS.get(experiment.data["name"], _table)(experiment)
+    parts = MATERIALS.get(experiment.data["name"], _table)(experiment, keep)
     if experiment.dry_steps:
         parts = _shortened(parts, experiment.dry_steps * experiment.training.batch_size)
     return _through_trunk(experiment, parts, device, keep)
@@ -117,7 +116,7 @@ def _counts(y: np.ndarray) -> Tensor:
     return torch.from_numpy(np.asarray(y).astype(np.float32))
 
 
-def _table(experiment: Experiment) -> Parts:
+def _table(experiment: Experiment, keep: Path | None) -> Parts:
     source: Any = experiment.data
     data = load(source["name"])
     parts = {name: data.part(name, source["features"]) for name in PARTS}
@@ -125,10 +124,10 @@ def _table(experiment: Experiment) -> Parts:
     return Parts(rows["train"], rows["validation"], rows["test"], None, data.note)
 
 
-def _texts(experiment: Experiment) -> Parts:
+def _texts(experiment: Experiment, keep: Path | None) -> Parts:
     source: Any = experiment.data
     data = load(source["name"])
-    tokens = _tokenizer(experiment)
+    tokens = _tokenizer(experiment, keep)
     parts = {name: data.part(name) for name in PARTS}
     rows = {name: Rows(tokens(joined(table, source["text"])), _counts(y)) for name, (table, y) in parts.items()}
     outside = tokens(bible()) if experiment.outside == "bible" else None
@@ -136,12 +135,12 @@ def _texts(experiment: Experiment) -> Parts:
     return Parts(rows["train"], rows["validation"], rows["test"], None, data.note, outside, sizes=sizes)
 
 
-def _tokenizer(experiment: Experiment) -> Callable[[list[str]], Tensor]:
+def _tokenizer(experiment: Experiment, keep: Path | None) -> Callable[[list[str]], Tensor]:
     source, backbone = experiment.data or {}, experiment.backbone or {}
     if experiment.dry_steps and "config" in backbone:
         return lambda texts: _hashed(texts, source["max_length"], backbone["config"]["vocab_size"])
-    name, folder = located(backbone["pretrained"]), data_folder() / "tokens"
-    return lambda texts: tokenised(texts, name, max_length=source["max_length"], cache=folder)
+    name = located(backbone["pretrained"])
+    return lambda texts: tokenised(texts, name, max_length=source["max_length"], cache=keep, progress=True)
 
 
 def _hashed(texts: list[str], length: int, words: int) -> Tensor:
@@ -155,7 +154,7 @@ def _hashed(texts: list[str], length: int, words: int) -> Tensor:
     return found
 
 
-def _pictures(experiment: Experiment) -> Parts:
+def _pictures(experiment: Experiment, keep: Path | None) -> Parts:
     """Decoded once into memory; those to train on are read again and again where they are changed at random."""
     source: Any = experiment.data
     data = load(source["name"])
@@ -170,7 +169,7 @@ def _pictures(experiment: Experiment) -> Parts:
     return Parts(rows["train"], rows["validation"], rows["test"], None, data.note)
 
 
-def _clouds(experiment: Experiment) -> Parts:
+def _clouds(experiment: Experiment, keep: Path | None) -> Parts:
     source: Any = experiment.data
     if source["name"] == "shelves":
         clouds = simulate_shelves(source["beams"], max_points=source["points"], progress=False)
@@ -180,7 +179,7 @@ def _clouds(experiment: Experiment) -> Parts:
     return Parts(rows["train"], rows["validation"], rows["test"], None, clouds.note, classes=len(clouds.classes))
 
 
-MATERIALS: dict[str, Callable[[Experiment], Parts]] = {
+MATERIALS: dict[str, Callable[[Experiment, Path | None], Parts]] = {
     "reviews": _texts,
     "coco_people": _pictures,
     "inventory": _clouds,

@@ -7,13 +7,14 @@ import torch
 from torch import Tensor, nn
 
 from ddpn.backbones import BACKBONES, MLP, Tuned
+from ddpn.data.progress import bar
 from ddpn.errors import ConfigError
 from ddpn.experiments.experiment import Experiment
 
 #: Of the memory there is, so much may be filled with what a frozen trunk gave.
 _SHARE = 0.4
-#: Rows that go through a trunk together.
-_BLOCK = 64
+#: Rows that go through a trunk together: on a CPU what stays in its cache.
+_BLOCK = {"cpu": 8, "cuda": 256}
 
 
 def network_of(experiment: Experiment, width: int, members: int, *, classes: int = 0) -> Any:
@@ -53,11 +54,13 @@ def through(trunk: nn.Module, x: Tensor, device: torch.device) -> Tensor:
     """What the trunk gives for all rows of `x`, on the CPU; short texts go together, so that little is padding."""
     order = (x != 0).sum(1).argsort() if not x.is_floating_point() and x.dim() == 2 else torch.arange(len(x))
     found: Tensor | None = None
-    for index in order.split(_BLOCK):
-        given = trunk(x[index].to(device)).cpu()
-        if found is None:
-            found = torch.zeros(len(x), *given.shape[1:], dtype=given.dtype)
-        found[index] = given
+    with bar("Features", len(x), progress=True) as move:
+        for index in order.split(_BLOCK.get(device.type, 256)):
+            given = trunk(x[index].to(device)).cpu()
+            if found is None:
+                found = torch.zeros(len(x), *given.shape[1:], dtype=given.dtype)
+            found[index] = given
+            move(len(index))
     assert found is not None
     return found
 

@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING, Self
 import torch
 from torch import Tensor
 
+from ddpn.backbones.members import Members
+from ddpn.backbones.tuned import Frozen
+
 if TYPE_CHECKING:
     from ddpn.training.loop import Training
     from ddpn.training.rows import MemoryBatches
@@ -31,9 +34,10 @@ class CapturedSteps:
 
     @classmethod
     def of(cls, training: "Training") -> Self | None:
-        """None where a training does not run on one GPU."""
-        alone = training.runtime.share.world == 1
-        return cls(training, training.batches) if training.runtime.device.type == "cuda" and alone else None  # type: ignore[arg-type]
+        """None where a training does not run on one GPU, or has foreign networks: a graph may not hold what they do."""
+        alone, on_gpu = training.runtime.share.world == 1, training.runtime.device.type == "cuda"
+        foreign = any(isinstance(module, Members | Frozen) for module in training.model.modules())
+        return cls(training, training.batches) if on_gpu and alone and not foreign else None  # type: ignore[arg-type]
 
     def _once(self) -> None:
         training = self._training
