@@ -66,6 +66,8 @@ def loader(pretrained: str | None, config: Any, dropout: float) -> Callable[[], 
 
 def _with_attention(build: Callable[..., nn.Module], *given: Any, **options: Any) -> nn.Module:
     """With torch's fused attention, where the family has it: a mask of yes and no is what it takes."""
+    # A bar of its own for a second's work would only stand in the way of ours.
+    library().utils.logging.disable_progress_bar()
     try:
         return build(*given, attn_implementation="sdpa", **options)
     except ValueError as error:
