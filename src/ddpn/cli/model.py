@@ -2,6 +2,8 @@
 
 import shlex
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -178,9 +180,23 @@ def report(model: o.Model, data: o.Data, out: o.Html, overwrite: o.Overwrite = F
 
         folder = load(model)
         parts = report_parts(folder, read(data, folder.roles.as_text))
-        with stdout_kept_free():
-            write_report(out, **parts)
+        with stdout_kept_free(), _stages() as tell:
+            write_report(out, progress=tell, **parts)
         typer.echo(f"Report written to {out}", err=True)
+
+
+@contextmanager
+def _stages() -> Iterator[Callable[[str], None]]:
+    """Tell one step after the other: on one line of a terminal that is gone in the end, else a line each."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _say
+        return
+    with console.status("Reading") as line:
+        yield lambda step: line.update(escape(f"{step} ..."))
 
 
 def add_to(app: typer.Typer) -> None:
