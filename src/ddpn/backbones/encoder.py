@@ -1,7 +1,8 @@
 """Transformer encoders by name, path or configuration, cut in two: some first blocks frozen, the rest tuned."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.resources import files
 from typing import Any, Protocol
 
@@ -52,28 +53,41 @@ def loader(pretrained: str | None, config: Any, dropout: float) -> Callable[[], 
         raise ConfigError("pretrained must be given where config is not, got neither. Name a model or a configuration.")
     where = located(pretrained)
     try:
-        settings = transformers.AutoConfig.from_pretrained(where)
-        _set_dropout(settings, dropout)
-        found = _with_attention(transformers.AutoModel.from_pretrained, where, config=settings)
+        with _without_bar(transformers):
+            settings = transformers.AutoConfig.from_pretrained(where)
+            _set_dropout(settings, dropout)
+            found = _with_attention(transformers.AutoModel.from_pretrained, where, config=settings)
     except (OSError, ValueError) as error:
         raise ConfigError(
             f'pretrained must name a model of the hub or a folder with one, got "{pretrained}" ({_first(error)}). '
             "Download it to a folder and give its path, or train from a config."
         ) from error
-    template = _without_pooler(found)
+    # Whatever precision they were stored in: a training in half precision keeps its weights in full.
+    template = _without_pooler(found).float()
     return lambda: copy.deepcopy(template)
 
 
 def _with_attention(build: Callable[..., nn.Module], *given: Any, **options: Any) -> nn.Module:
     """With torch's fused attention, where the family has it: a mask of yes and no is what it takes."""
-    # A bar of its own for a second's work would only stand in the way of ours.
-    library().utils.logging.disable_progress_bar()
     try:
         return build(*given, attn_implementation="sdpa", **options)
     except ValueError as error:
         if "scaled_dot_product" not in str(error):
             raise
         return build(*given, attn_implementation="eager", **options)
+
+
+@contextmanager
+def _without_bar(transformers: Any) -> Iterator[None]:
+    """A bar for a second's work would only stand in the way of ours."""
+    logging = transformers.utils.logging
+    was_on = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if was_on:
+            logging.enable_progress_bar()
 
 
 def _first(error: Exception) -> str:

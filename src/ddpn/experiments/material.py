@@ -199,9 +199,9 @@ def _through_trunk(experiment: Experiment, parts: Parts, device: str, keep: Path
         return parts
     features = [_kept(trunk, x, where, keep) for x in given]
     return parts._replace(
-        train=parts.train._replace(x=features[0]),
-        validation=parts.validation._replace(x=features[1]),
-        test=parts.test._replace(x=features[2]),
+        train=Rows(features[0], parts.train.y),
+        validation=Rows(features[1], parts.validation.y),
+        test=Rows(features[2], parts.test.y),
         outside=features[3] if len(features) > 3 else None,
         cached=True,
     )
