@@ -190,7 +190,7 @@ MATERIALS: dict[str, Callable[[Experiment, Path | None], Parts]] = {
 def _through_trunk(experiment: Experiment, parts: Parts, device: str, keep: Path | None) -> Parts:
     """What a frozen trunk gives is the same for every method, member and epoch: computed once, where it fits."""
     where = pick_device(device)
-    trunk = trunk_of(network_of(experiment, 0, 1)) if experiment.backbone is not None else None
+    trunk = trunk_of(network_of(experiment, 0, 1, classes=parts.classes)) if experiment.backbone is not None else None
     if trunk is None or not isinstance(parts.train, Rows) or not isinstance(parts.validation, Rows):
         return parts
     trunk = trunk.to(where)

@@ -1,0 +1,172 @@
+"""Texts, pictures and clouds become rows; what a frozen trunk gives is computed once and changes nothing."""
+
+import gzip
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from ddpn.errors import ConfigError
+from ddpn.experiments import ensemble, material
+from ddpn.experiments.material import MATERIALS, rows_of
+from ddpn.experiments.runner import FEATURES, dry, execute, predictions_of
+from ddpn.experiments.settings import _DATA_KEYS, experiment, parse
+
+WORDS = [
+    "it", "fits", "is", "too", "small", "and", "the", "colour", "was", "nice", "in", "beginning", "god", "created",
+    "heaven", "earth",
+]  # fmt: skip
+TINY = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 8}
+TRAINING = {"epochs": 2, "batch_size": 8, "lr": 1e-2, "weight_decay": 0.0, "hidden": [6], "members": 3}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A small encoder and its tokenizer in a folder."""
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    folder = tmp_path_factory.mktemp("model")
+    vocabulary = {word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS])}
+    BertTokenizerFast(vocab=vocabulary).save_pretrained(folder)
+    torch.manual_seed(0)
+    BertModel(BertConfig(vocab_size=len(vocabulary), **TINY)).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    """A data folder with reviews, verses and pictures."""
+    random = np.random.default_rng(0)
+    folder = tmp_path / "data"
+    for name in ("reviews", "bible", "coco_people"):
+        (folder / name).mkdir(parents=True)
+    texts = [" ".join(random.choice(WORDS, random.integers(1, 9))) for _ in range(40)]
+    lines = ["Title,Review Text,Rating", *(f"nice,{text},{1 + i % 5}" for i, text in enumerate(texts))]
+    with gzip.open(folder / "reviews" / "womens_clothing.csv.gz", "wt") as file:
+        file.write("\n".join(lines) + "\n")
+    with gzip.open(folder / "bible" / "kjv_verses.txt.gz", "wt") as file:
+        file.write("in the beginning god created\nthe heaven and the earth\n")
+    rows = ["image_id,person_count"]
+    (folder / "coco_people" / "images").mkdir()
+    for i in range(30):
+        pixels = random.integers(0, 256, (24, 24, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / "coco_people" / "images" / f"{i:012}.jpg")
+        rows.append(f"{i:012},{1 + i % 4}")
+    (folder / "coco_people" / "person_counts.csv").write_text("\n".join(rows) + "\n")
+    monkeypatch.setenv("DDPN_DATA", str(folder))
+    return folder
+
+
+def reviews(model, **changes):
+    return parse("tiny", {
+        "title": "A test", "paper": "none", "methods": ["ddpn"], "minutes": 1, "outside": "bible",
+        "data": {"name": "reviews", "text": ["title", "text"], "max_length": 12},
+        "backbone": {"name": "text", "pretrained": model, "frozen": -1}, "training": TRAINING | changes,
+    })  # fmt: skip
+
+
+def done(found, tmp_path, name="run", parts=None):
+    """Raw outputs of an experiment's only run."""
+    execute(found.runs()[0], rows_of(found) if parts is None else parts, tmp_path / name, "cpu")
+    return predictions_of(tmp_path / name)
+
+
+def test_what_a_trunk_gave_once_gives_the_same_results(model, data, tmp_path, monkeypatch):
+    found = reviews(model)
+    assert rows_of(found).cached
+    cached = done(found, tmp_path, "cached")
+    monkeypatch.setattr(material, "fits", lambda *given: False)
+    assert not rows_of(found).cached
+    whole = done(found, tmp_path, "whole")
+    for name in ("raw", "outside"):
+        torch.testing.assert_close(cached[name], whole[name], rtol=1e-4, atol=1e-5)
+    assert cached["raw"].shape == (8, 3, 2)
+    assert cached["outside"].shape == (2, 3, 2)
+    assert cached["outside_size"].tolist() == [7, 7]  # five words and two marks
+
+
+def test_pooled_features_are_computed_once_for_all_runs(model, data, tmp_path, monkeypatch):
+    found = replace(reviews(model), backbone={"name": "text", "pretrained": model, "frozen": "all"})
+    first = rows_of(found, keep=tmp_path / FEATURES)
+    assert first.train.x.shape == (28, 8)
+    monkeypatch.setattr(material, "through", lambda *given: pytest.fail("computed again"))
+    again = rows_of(found, keep=tmp_path / FEATURES)
+    assert torch.equal(again.test.x, first.test.x)
+    assert torch.equal(again.outside, first.outside)
+
+
+def test_members_some_at_a_time_are_those_of_all_at_once(model, data, tmp_path):
+    together = done(reviews(model), tmp_path, "together")
+    apart = done(reviews(model, at_once=2), tmp_path, "apart")
+    torch.testing.assert_close(apart["raw"], together["raw"], rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(apart["outside"], together["outside"], rtol=1e-5, atol=1e-6)
+    assert not list((tmp_path / "apart").glob("members-*"))
+
+
+def test_a_stopped_run_goes_on_with_the_missing_members(model, data, tmp_path, monkeypatch):
+    found, usual, trained = reviews(model, at_once=1), ensemble._train_group, []
+    expected = done(found, tmp_path, "whole")
+
+    def stopped(run, parts, group, *rest):
+        if len(trained) == 2:
+            raise KeyboardInterrupt
+        trained.append(group)
+        return usual(run, parts, group, *rest)
+
+    monkeypatch.setattr(ensemble, "_train_group", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        done(found, tmp_path, "stopped")
+    trained.clear()
+    after = done(found, tmp_path, "stopped")
+    assert trained == [range(2, 3)]
+    assert torch.equal(after["raw"], expected["raw"])
+
+
+@pytest.mark.parametrize("augment", [False, True])
+def test_pictures_are_trained_on(data, tmp_path, augment):
+    found = parse("tiny", {
+        "title": "A test", "paper": "none", "methods": ["ddpn"], "minutes": 1,
+        "data": {"name": "coco_people", "size": 16, "augment": augment},
+        "backbone": {"name": "vit", "pretrained": None, "frozen": "none", "config": {
+            "model_type": "vit", "image_size": 16, "patch_size": 8, **TINY}},
+        "training": TRAINING | {"members": 1, "epochs": 1},
+    })  # fmt: skip
+    raw = done(dry(found, 2), tmp_path)["raw"]
+    assert raw.shape == (6, 1, 2)
+    assert raw.isfinite().all()
+
+
+def test_simulated_shelves_are_trained_on(tmp_path):
+    found = parse("tiny", {
+        "title": "A test", "paper": "none", "methods": ["poisson"], "minutes": 1,
+        "data": {"name": "shelves", "beams": 40, "points": 16},
+        "backbone": {"name": "countnet3d", "widths": [8, 16]}, "training": TRAINING,
+    })  # fmt: skip
+    assert done(found, tmp_path)["raw"].shape == (8, 3, 1)
+
+
+@pytest.mark.parametrize("name", ["paper-reviews", "paper-coco-people"])
+def test_the_papers_own_settings_in_a_dry_run(data, tmp_path, name):
+    """The declared configuration made small, nothing else changed; random weights, so that no hub is asked."""
+    found = experiment(name)
+    small = {"dim": 8, "n_layers": 2, "n_heads": 2, "hidden_dim": 8} if "reviews" in name else TINY
+    backbone = dict(found.backbone) | {"config": {**found.backbone["config"], **small}}
+    changes = {"batch_size": 8, "accumulate": 2, "workers": 0}
+    if "coco" in name:
+        backbone["config"] |= {"image_size": 16, "patch_size": 8}
+        found = replace(found, data=dict(found.data) | {"size": 16})
+    found = replace(found, backbone=backbone).with_methods(["ddpn"])
+    raw = done(dry(found.with_training(**changes), 3), tmp_path)["raw"]
+    assert raw.isfinite().all()
+
+
+def test_an_option_that_a_backbone_does_not_take_is_told(model, data):
+    found = replace(reviews(model), backbone={"name": "text", "pretrained": model, "frosen": 1})
+    with pytest.raises(ConfigError, match=r"^\[backbone\] of tiny must have options that text takes, got .*'frosen'"):
+        rows_of(found)
+
+
+def test_every_kind_of_data_says_what_it_needs():
+    assert set(_DATA_KEYS) == set(MATERIALS)
