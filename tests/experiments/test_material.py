@@ -9,10 +9,11 @@ import torch
 from PIL import Image
 
 from ddpn.errors import ConfigError
-from ddpn.experiments import ensemble, material
+from ddpn.experiments import material
 from ddpn.experiments.material import MATERIALS, rows_of
 from ddpn.experiments.runner import FEATURES, dry, execute, predictions_of
 from ddpn.experiments.settings import _DATA_KEYS, experiment, parse
+from ddpn.training import ensemble as training
 
 WORDS = [
     "it", "fits", "is", "too", "small", "and", "the", "colour", "was", "nice", "in", "beginning", "god", "created",
@@ -106,21 +107,21 @@ def test_members_some_at_a_time_are_those_of_all_at_once(model, data, tmp_path):
 
 
 def test_a_stopped_run_goes_on_with_the_missing_members(model, data, tmp_path, monkeypatch):
-    found, usual, trained = reviews(model, at_once=1), ensemble._train_group, []
-    expected = done(found, tmp_path, "whole")
+    found, trained = reviews(model, at_once=1), []
+    expected, usual = done(found, tmp_path, "whole"), training.fit
 
-    def stopped(run, parts, group, *rest):
+    def stopped(*given, **options):
         if len(trained) == 2:
             raise KeyboardInterrupt
-        trained.append(group)
-        return usual(run, parts, group, *rest)
+        trained.append(given[3].seeds)
+        return usual(*given, **options)
 
-    monkeypatch.setattr(ensemble, "_train_group", stopped)
+    monkeypatch.setattr(training, "fit", stopped)
     with pytest.raises(KeyboardInterrupt):
         done(found, tmp_path, "stopped")
     trained.clear()
     after = done(found, tmp_path, "stopped")
-    assert trained == [range(2, 3)]
+    assert trained == [(2,)]
     assert torch.equal(after["raw"], expected["raw"])
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from ddpn.errors import InputError
-from ddpn.experiments import ensemble, material
+from ddpn.experiments import material
 from ddpn.experiments.material import rows_of
 from ddpn.experiments.runner import execute, folder_of, predictions_of, quick, result_of, state_of
 from ddpn.experiments.settings import experiment, parse
@@ -113,13 +113,13 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(tiny, tmp_path, monkeypa
     execute(run, parts, tmp_path / "whole", "cpu")
     with stopped_after(2, KeyboardInterrupt, monkeypatch), pytest.raises(KeyboardInterrupt):
         execute(run, parts, tmp_path / "halved", "cpu")
-    assert (tmp_path / "halved" / "state").exists()
+    assert (tmp_path / "halved" / "members-0.state").exists()
     assert state_of(tmp_path / "halved", run) == "missing"
     result = execute(run, parts, tmp_path / "halved", "cpu")
     assert result["history"]["epochs"][0]["epoch"] == 1
     halved, whole = weights_of(tmp_path / "halved"), weights_of(tmp_path / "whole")
     assert all(torch.equal(halved[name], whole[name]) for name in whole)
-    assert not (tmp_path / "halved" / "state").exists()
+    assert not (tmp_path / "halved" / "members-0.state").exists()
 
 
 def test_a_half_done_run_of_other_settings_is_begun_anew(tiny, tmp_path, monkeypatch):
@@ -186,7 +186,7 @@ def test_gamma_starts_where_the_grid_says(monkeypatch, tmp_path):
         started.append(model.projection.bias.detach().clone())
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ensemble, "fit", fit)
+    monkeypatch.setattr("ddpn.training.ensemble.fit", fit)
     with pytest.raises(KeyboardInterrupt):
         execute(found.runs()[0], rows_of(found), tmp_path, "cpu")
     assert started[0][..., 1].exp().flatten().tolist() == pytest.approx([50.0, 50.0])

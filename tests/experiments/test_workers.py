@@ -74,7 +74,7 @@ def test_closing_ends_every_process_and_keeps_what_is_half_done(tiny, tmp_path):
         wait_for(lambda: all((folder / "config.json").exists() for folder in folders))
         time.sleep(1.0)  # into the epochs
     assert not any(process.is_alive() for process in processes)
-    assert all((folder / "state").exists() and not (folder / "DONE").exists() for folder in folders)
+    assert all((folder / "members-0.state").exists() and not (folder / "DONE").exists() for folder in folders)
 
 
 def test_a_process_that_dies_is_told_and_the_others_go_on(tiny, tmp_path):

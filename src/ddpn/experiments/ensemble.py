@@ -7,17 +7,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ddpn.errors import InputError
 from ddpn.experiments.experiment import Run
 from ddpn.experiments.material import Parts
 from ddpn.experiments.networks import network_of
 from ddpn.model import CountModel
-from ddpn.training import Rows, Runtime, TrainingConfig, fit
-from ddpn.training.checkpoint import read, write
+from ddpn.training import Rows, Runtime, TrainingConfig, fit_ensemble
+from ddpn.training.ensemble import learned
 
 #: Rows of a table that are predicted together.
 _BLOCK = 16_384
-_RAW, _OUTSIDE, _WEIGHT = "raw", "outside", "weight:"
 
 
 class Trained(NamedTuple):
@@ -32,59 +30,44 @@ class Trained(NamedTuple):
     history: dict[str, Any]
 
 
-def train(run: Run, parts: Parts, folder: Path, state: Path, device: str) -> Trained:
-    """Every member; a group of them that was finished before is read from its file in `folder`."""
-    groups = run.training.groups()
-    if len(groups) == 1:
-        return _train_group(run, parts, groups[0], state, device)
-    found, runtime = [], Runtime(device)
-    for number, group in enumerate(groups):
-        path = folder / f"members-{number}.safetensors"
-        found.append(_finished(path) or _train_group(run, parts, group, state, device))
-        if runtime.is_main:
-            _keep(path, found[-1])
-            state.unlink(missing_ok=True)
-        runtime.wait()
-    return Trained(
-        torch.cat([each.raw for each in found], dim=1),
-        None if parts.outside is None else torch.cat([each.outside for each in found], dim=1),  # type: ignore[misc]
-        {f"{number}/{name}": t for number, each in enumerate(found) for name, t in each.weights.items()},
-        {"groups": [each.history for each in found]},
-    )
+def train(run: Run, parts: Parts, folder: Path, device: str) -> Trained:
+    """Every member; files of those that are finished lie in `folder` until the run is."""
+    settings = run.training
+    config = _config(run, len(parts.train))  # type: ignore[arg-type]
+    runtime = Runtime(device, config.precision)
+
+    def make(members: int) -> CountModel:
+        width = parts.train.x.shape[1] if isinstance(parts.train, Rows) else 0
+        network = network_of(run.experiment, width, members, classes=parts.classes)
+        return CountModel(network.tail if parts.cached else network, run.head, members)
+
+    ensemble = fit_ensemble(
+        make, parts.train, parts.validation, config, folder,
+        at_once=settings.at_once or settings.members, runtime=runtime, prepare=_start_gamma, workers=settings.workers,
+    )  # fmt: skip
+    found: list[list[Tensor]] = []
+    weights: dict[str, Tensor] = {}
+    for number, model in enumerate(ensemble.models()):
+        given = (parts.test.x, *(() if parts.outside is None else (parts.outside,)))
+        found.append([predicted(model, x, runtime, settings.batch_size) for x in given])
+        prefix = f"{number}/" if len(ensemble.groups) > 1 else ""
+        weights |= {f"{prefix}{name}": tensor.float().cpu() for name, tensor in learned(model).items()}
+    raw, *outside = (torch.cat(each, dim=1) for each in zip(*found, strict=True))
+    histories = [history.as_dict() for history in ensemble.histories()]
+    history = histories[0] if len(histories) == 1 else {"groups": histories}
+    return Trained(raw, outside[0] if outside else None, weights, history)
 
 
-def forget_groups(folder: Path) -> None:
-    """Delete the files of finished groups: the run has all of them."""
-    for path in folder.glob("members-*.safetensors"):
+def forget_members(folder: Path) -> None:
+    """Delete the files of members: the run has all of them, or is begun anew."""
+    for path in folder.glob("members-*"):
         path.unlink()
 
 
-def _keep(path: Path, trained: Trained) -> None:
-    tensors = {_RAW: trained.raw} | {f"{_WEIGHT}{name}": tensor for name, tensor in trained.weights.items()}
-    tensors |= {} if trained.outside is None else {_OUTSIDE: trained.outside}
-    write(path, tensors, {"history": trained.history})
-
-
-def _finished(path: Path) -> Trained | None:
-    """None where it is not there or was damaged, to be trained anew."""
-    try:
-        tensors, info = read(path)
-    except InputError:
-        return None
-    weights = {name.removeprefix(_WEIGHT): t for name, t in tensors.items() if name.startswith(_WEIGHT)}
-    return Trained(tensors[_RAW], tensors.get(_OUTSIDE), weights, info["history"])
-
-
-def _train_group(run: Run, parts: Parts, group: range, state: Path, device: str) -> Trained:
-    settings, head = run.training, run.head
-    seeds = tuple(settings.seed + member for member in group)
-    width = parts.train.x.shape[1] if isinstance(parts.train, Rows) else 0
-    network = network_of(run.experiment, width, len(group), classes=parts.classes)
-    model = CountModel(network.tail if parts.cached else network, head, len(group))
-    model.reset(seeds)
-    _start_gamma(model)
-    config = TrainingConfig(
-        epochs=settings.epochs_for(len(parts.train)),  # type: ignore[arg-type]
+def _config(run: Run, rows: int) -> TrainingConfig:
+    settings = run.training
+    return TrainingConfig(
+        epochs=settings.epochs_for(rows),
         batch_size=settings.batch_size,
         lr=settings.lr,
         weight_decay=settings.weight_decay,
@@ -94,17 +77,8 @@ def _train_group(run: Run, parts: Parts, group: range, state: Path, device: str)
         clip=None,
         ema=0.0,
         score="crps",
-        seeds=seeds,
+        seeds=tuple(settings.seed + member for member in range(settings.members)),
     )
-    runtime = Runtime(device, config.precision)
-    workers = settings.workers
-    history = fit(
-        model, parts.train, parts.validation, config, runtime=runtime, checkpoint=state, workers=workers
-    ).as_dict()
-    raw = predicted(model, parts.test.x, runtime, settings.batch_size)
-    outside = None if parts.outside is None else predicted(model, parts.outside, runtime, settings.batch_size)
-    learned = {name: p.detach().float().cpu() for name, p in model.named_parameters() if p.requires_grad}
-    return Trained(raw, outside, learned, history)
 
 
 @torch.no_grad()

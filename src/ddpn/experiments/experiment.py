@@ -82,11 +82,6 @@ class Training:
         if not _is_number(self.weight_decay) or not 0.0 <= self.weight_decay < math.inf:
             raise ConfigError(f"weight_decay must be finite and at least 0, got {self.weight_decay!r}. Change it.")
 
-    def groups(self) -> list[range]:
-        """Members that are trained together, by their numbers."""
-        size = self.at_once or self.members
-        return [range(first, min(first + size, self.members)) for first in range(0, self.members, size)]
-
     def epochs_for(self, rows: int) -> int:
         """How often `rows` rows are gone through."""
         if self.epochs is not None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ddpn.errors import InputError
 from ddpn.estimator import CountGLM
-from ddpn.experiments.ensemble import Trained, forget_groups, train
+from ddpn.experiments.ensemble import Trained, forget_members, train
 from ddpn.experiments.experiment import Experiment, Run
 from ddpn.experiments.material import PARTS, Parts
 from ddpn.experiments.scoring import score
@@ -24,10 +24,9 @@ from ddpn.training.checkpoint import read, write, write_bytes
 _QUICK_SHARE, _QUICK_MEMBERS = 0.1, 2
 #: Settings that say how long a training is.
 _LENGTHS = ("epochs", "steps")
-#: What a run's folder holds; `CONFIG` is written first, `STATE` is there while it trains, `DONE` is written last.
-CONFIG, STATE, PREDICTIONS, WEIGHTS, RESULT, DONE = (
+#: What a run's folder holds; `CONFIG` is written first, `DONE` last, and members' own files are there while it trains.
+CONFIG, PREDICTIONS, WEIGHTS, RESULT, DONE = (
     "config.json",
-    "state",
     "predictions.safetensors",
     "weights.safetensors",
     "run.json",
@@ -87,7 +86,7 @@ def execute(run: Run, parts: Parts, folder: Path, device: str = "auto") -> dict[
         _begin(folder, config)
     runtime.wait()
     started = time.perf_counter()
-    trained = _exact(run, parts) if run.method.exact else train(run, parts, folder, folder / STATE, device)
+    trained = _exact(run, parts) if run.method.exact else train(run, parts, folder, device)
     law = run.head(trained.raw.double())
     used = "cpu" if run.method.exact else str(runtime.device)
     result = config | {
@@ -106,9 +105,8 @@ def execute(run: Run, parts: Parts, folder: Path, device: str = "auto") -> dict[
         _write_predictions(folder, trained, parts)
         write(folder / WEIGHTS, trained.weights, {"head": run.head.name})
         write_bytes(folder / RESULT, json.dumps(result, indent=1).encode())
-        (folder / STATE).unlink(missing_ok=True)
         write_bytes(folder / DONE, b"")
-        forget_groups(folder)
+        forget_members(folder)
     return result
 
 
@@ -126,8 +124,7 @@ def _begin(folder: Path, config: dict[str, Any]) -> None:
     content = json.dumps(config, indent=1).encode()
     path = folder / CONFIG
     if not path.exists() or path.read_bytes() != content:
-        (folder / STATE).unlink(missing_ok=True)
-        forget_groups(folder)
+        forget_members(folder)
         write_bytes(path, content)
 
 

@@ -1,0 +1,130 @@
+"""Ensembles of large networks: some members at a time in memory, each kept in a file as soon as it is finished."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+
+from ddpn.backbones.tuned import Frozen
+from ddpn.distributions import UniformMixture
+from ddpn.errors import ConfigError, InputError
+from ddpn.model import CountModel
+from ddpn.training.checkpoint import read, write
+from ddpn.training.config import TrainingConfig
+from ddpn.training.history import History
+from ddpn.training.loop import fit
+from ddpn.training.rows import Rows
+from ddpn.training.runtime import Runtime
+
+
+class Ensemble:
+    """Members whose weights lie in a folder, a file a group, of which one group is in memory at a time.
+
+    `make` builds the model of so many members, `groups` says which seeds were trained together.
+    """
+
+    def __init__(self, make: Callable[[int], CountModel], folder: Path, groups: Sequence[tuple[int, ...]]) -> None:
+        self.make, self.folder, self.groups = make, folder, list(groups)
+
+    def path(self, number: int) -> Path:
+        """The file of a group."""
+        return self.folder / f"members-{number}.safetensors"
+
+    def models(self) -> Iterator[CountModel]:
+        """One group after the other, in evaluation mode on the CPU."""
+        for number, seeds in enumerate(self.groups):
+            model = self.make(len(seeds))
+            load_learned(model, read(self.path(number))[0], self.path(number))
+            yield model.eval()
+
+    def histories(self) -> list[History]:
+        """How each group's training went."""
+        return [History(**read(self.path(number))[1]["history"]) for number in range(len(self.groups))]
+
+    @torch.no_grad()
+    def raw(self, x: Tensor, device: torch.device | str = "cpu", batch: int = 256) -> Tensor:
+        """Raw outputs of every member. Shape: (B, ...) -> (B, M, P)."""
+        found = []
+        for model in self.models():
+            model.to(device)
+            found.append(torch.cat([model.raw(part.to(device)).float().cpu() for part in x.split(batch)]))
+        return torch.cat(found, dim=1)
+
+    def mixture(self, x: Tensor, device: torch.device | str = "cpu", batch: int = 256) -> UniformMixture:
+        """The prediction: the uniform mixture of all members. Shape: batch (B,)."""
+        return UniformMixture(self.make(1).head(self.raw(x, device, batch)))
+
+
+def fit_ensemble(
+    make: Callable[[int], CountModel],
+    train: Rows | Dataset,
+    validation: Rows | Dataset | None,
+    config: TrainingConfig,
+    folder: Path,
+    *,
+    at_once: int = 1,
+    runtime: Runtime | None = None,
+    start: Tensor | None = None,
+    prepare: Callable[[CountModel], Any] | None = None,
+    **options: Any,
+) -> Ensemble:
+    """Train `at_once` of the members of `config.seeds` after the other; those whose file is in `folder` are finished.
+
+    As members share nothing, they are the same as all of them trained together. `start` and `prepare` are applied to
+    fresh weights (see `CountModel.reset`); `options` go to `fit`. What was stopped goes on where it was: the group that
+    was being trained has its own checkpoint. Another configuration or other seeds are refused, not mixed in.
+    """
+    if at_once < 1:
+        raise ConfigError(f"at_once must be at least 1, got {at_once}. Use 1 where memory is short.")
+    runtime = runtime or Runtime(precision=config.precision)
+    groups = [config.seeds[first : first + at_once] for first in range(0, config.members, at_once)]
+    ensemble = Ensemble(make, Path(folder), groups)
+    for number, seeds in enumerate(groups):
+        part, path = replace(config, seeds=seeds), ensemble.path(number)
+        if not _is_finished(path, part):
+            model = make(len(seeds))
+            model.reset(seeds, start)
+            if prepare is not None:
+                prepare(model)
+            state = ensemble.folder / f"members-{number}.state"
+            history = fit(model, train, validation, part, runtime=runtime, checkpoint=state, **options)
+            if runtime.is_main:
+                write(path, learned(model), {"config": part.as_dict(), "history": history.as_dict()})
+                state.unlink(missing_ok=True)
+            runtime.wait()
+    return ensemble
+
+
+def _is_finished(path: Path, config: TrainingConfig) -> bool:
+    if not path.exists():
+        return False
+    known = read(path)[1].get("config", {})
+    changed = sorted(name for name, value in config.as_dict().items() if known.get(name) != value)
+    if changed:
+        raise InputError(
+            f"{path} must come from a training with these settings, got another {', '.join(changed)}. "
+            "Delete it to train anew, or name another folder."
+        )
+    return True
+
+
+def learned(model: nn.Module) -> dict[str, Tensor]:
+    """What a training changes: weights that have gradients, and the buffers of networks that are not frozen."""
+    frozen = {id(b) for module in model.modules() if isinstance(module, Frozen) for b in module.buffers()}
+    kept = set(model.state_dict())
+    weights = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
+    return weights | {name: b for name, b in model.named_buffers() if name in kept and id(b) not in frozen}
+
+
+def load_learned(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
+    """The inverse of `learned`; names and shapes must be the model's."""
+    own = learned(model)
+    if {name: t.shape for name, t in own.items()} != {name: t.shape for name, t in tensors.items()}:
+        raise InputError(f"{path} must fit the network, got other names or shapes. Build it as it was trained.")
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(tensors[name])

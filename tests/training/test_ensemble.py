@@ -1,0 +1,86 @@
+"""Members some at a time: the same as all together, kept as they finish, one group in memory."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from ddpn.backbones import MLP, Members
+from ddpn.errors import ConfigError, InputError
+from ddpn.heads import make_head
+from ddpn.model import CountModel
+from ddpn.training import Runtime, TrainingConfig, ensemble, fit, fit_ensemble
+
+CONFIG = TrainingConfig(epochs=2, batch_size=16, lr=1e-2, seeds=(3, 8, 5))
+OPTIONS = {"runtime": Runtime("cpu")}
+
+
+def make(members: int) -> CountModel:
+    return CountModel(MLP(n_in=3, hidden=(8,), members=members), make_head("double_poisson"), members)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 7])
+def test_they_are_those_of_all_together(rows, tmp_path, at_once):
+    found = fit_ensemble(make, rows(40), rows(20), CONFIG, tmp_path, at_once=at_once, **OPTIONS)
+    together = make(3)
+    together.reset(CONFIG.seeds)
+    history = fit(together, rows(40), rows(20), CONFIG, **OPTIONS)
+    x = rows(9).x
+    torch.testing.assert_close(found.raw(x, batch=4), together.raw(x), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(found.mixture(x).mean, together.mixture(x).mean, rtol=1e-5, atol=1e-6)
+    assert [epoch for each in found.histories() for epoch in each.best_epoch] == history.best_epoch
+
+
+def test_what_is_finished_is_not_trained_again(rows, tmp_path, monkeypatch):
+    usual, trained, stops = ensemble.fit, [], [1]
+
+    def stopped(model, train, validation, config, **options):
+        if len(trained) in stops:
+            stops.clear()
+            raise KeyboardInterrupt
+        trained.append(config.seeds)
+        return usual(model, train, validation, config, **options)
+
+    monkeypatch.setattr(ensemble, "fit", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        fit_ensemble(make, rows(40), None, CONFIG, tmp_path, **OPTIONS)
+    fit_ensemble(make, rows(40), None, CONFIG, tmp_path, **OPTIONS)
+    assert trained == [(3,), (8,), (5,)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"members-{i}.safetensors" for i in range(3)]
+
+
+def test_other_settings_are_not_mixed_in(rows, tmp_path):
+    fit_ensemble(make, rows(40), None, CONFIG, tmp_path, **OPTIONS)
+    with pytest.raises(
+        InputError, match=r"members-0\.safetensors must come from a training with these settings, got another lr\."
+    ):
+        fit_ensemble(make, rows(40), None, replace(CONFIG, lr=0.5), tmp_path, **OPTIONS)
+
+
+def test_another_network_is_refused(rows, tmp_path):
+    found = fit_ensemble(make, rows(40), None, CONFIG, tmp_path, **OPTIONS)
+    found.make = lambda members: CountModel(MLP(n_in=3, hidden=(4,), members=members), make_head("poisson"), members)
+    with pytest.raises(
+        InputError, match=r"must fit the network, got other names or shapes\. Build it as it was trained"
+    ):
+        found.raw(rows(3).x)
+
+
+def test_statistics_of_a_users_norms_are_kept(rows, tmp_path):
+    class Normed(Members):
+        output_dim = 4
+
+    def own(members: int) -> CountModel:
+        backbone = Normed(lambda: nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 4)), members)
+        return CountModel(backbone, make_head("poisson"), members)
+
+    found = fit_ensemble(own, rows(40), None, CONFIG, tmp_path, **OPTIONS)
+    first = next(found.models())
+    assert int(first.backbone[0][0].num_batches_tracked) == 2 * (40 // 16)
+    assert not torch.equal(first.backbone[0][0].running_mean, torch.zeros(3))
+
+
+def test_a_strange_number_is_told(rows, tmp_path):
+    with pytest.raises(ConfigError, match=r"^at_once must be at least 1, got 0\. Use 1 where memory is short\.$"):
+        fit_ensemble(make, rows(40), None, CONFIG, tmp_path, at_once=0)
