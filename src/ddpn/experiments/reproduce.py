@@ -56,10 +56,12 @@ def _cores() -> int:
 
 def listing() -> Table:
     """Every experiment, with what it needs and how long it takes."""
-    table = Table("experiment", "what it shows", "in the paper", "needs", "minutes", title="ddpn reproduce NAME")
+    table = Table(title="ddpn reproduce NAME")
+    for heading in ("experiment", "what it shows", "in the paper", "needs", "minutes"):
+        table.add_column(heading, no_wrap=heading == "experiment", justify="right" if heading == "minutes" else "left")
     for name in settings.names():
         found = settings.experiment(name)
-        table.add_row(name, found.title, found.paper, found.needs, f"{found.minutes:g}")
+        table.add_row(name, settings.title_of(name), found.paper, found.needs, f"{found.minutes:g}")
     table.caption = "Minutes are those of two cores of a CPU."
     return table
 

@@ -82,6 +82,11 @@ def experiment(name: str) -> Experiment:
     return parse(name, _read(name))
 
 
+def title_of(name: str) -> str:
+    """What an experiment shows; one that shows another's runs again has a title of its own."""
+    return str(_read(name)["title"])
+
+
 def parse(name: str, content: Mapping[str, Any]) -> Experiment:
     """An experiment from what its TOML file holds."""
     where = f"{name}.toml"
