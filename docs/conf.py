@@ -1,0 +1,62 @@
+"""Sphinx: pages in Markdown (MyST), the reference from docstrings. Nothing is fetched from a network."""
+
+import re
+from importlib.metadata import version as installed
+from typing import Any
+
+project = "ddpn"
+author = "The ddpn authors"
+project_copyright = "The ddpn authors"
+release = version = installed("ddpn")
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary"]
+source_suffix = {".md": "markdown"}
+exclude_patterns = ["_build", "results/*/*"]
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
+
+# Docstrings write `name` for code.
+default_role = "code"
+autosummary_generate = False
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+python_use_unqualified_type_names = True
+maximum_signature_line_length = 88
+add_module_names = False
+
+html_theme = "furo"
+html_title = "ddpn"
+html_static_path = ["_static"]
+html_css_files = ["custom.css"]
+html_copy_source = False
+html_show_sphinx = False
+html_theme_options = {"navigation_with_keys": True}
+pygments_style = "friendly"
+pygments_dark_style = "monokai"
+
+#: Marks that docstrings mean as they are and reStructuredText would read as its own.
+_MARKS = re.compile(r"(?<!\\)([*|]|(?<=\w)_(?!\w))")
+
+
+def as_plain_text(app: Any, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+    """Docstrings are plain text with `code` in them: stars and bars are stars and bars, "Shape:" stands out."""
+    lines[:] = [each for number, line in enumerate(lines) for each in _with_gap(lines[number - 1 : number], line)]
+
+
+def _with_gap(before: list[str], line: str) -> list[str]:
+    """A list needs an empty line before it; its other items begin like it or are set in."""
+    opens = line.startswith("- ") and before and before[0] and not before[0].startswith(("- ", "  "))
+    return [*([""] if opens else []), line if line.lstrip().startswith(">>>") else _escaped(line)]
+
+
+def _escaped(line: str) -> str:
+    # Odd parts lie between backticks.
+    parts = line.split("`")
+    parts[::2] = [_MARKS.sub(r"\\\1", part) for part in parts[::2]]
+    return re.sub(r"\bShape:", "**Shape:**", "`".join(parts))
+
+
+def setup(app: Any) -> None:
+    """What Sphinx calls."""
+    app.connect("autodoc-process-docstring", as_plain_text)

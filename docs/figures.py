@@ -1,0 +1,178 @@
+"""The pictures of the README and of the page on ideas: python docs/figures.py [NAME ...] writes docs/pictures.
+
+Without a name all are drawn, in about two minutes on one core.
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ddpn import CountRegressor, DoublePoisson, NegativeBinomial, discretized
+from ddpn.distributions import variance_limits
+from ddpn.experiments.figures.canvas import ACCENT, BAND, GREY, panels, style
+from ddpn.heads import make_head
+from ddpn.metrics import covered, crps
+
+PICTURES = Path(__file__).parent / "pictures"
+#: A clinic with so many chairs: no count can lie above.
+CHAIRS = 12
+COVERAGE = 0.9
+HEADS = {
+    "poisson": "A network with a Poisson loss",
+    "gaussian": "A network with a Gaussian head",
+    "double_poisson": "ddpn",
+}
+
+
+# The README's: one simulated day in a clinic ------------------------------------------------------------------------
+
+
+def chairs(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Hours of the day and occupied chairs: nearly all by day, a few in bursts by night (beta-binomial counts)."""
+    rng = np.random.default_rng(seed)
+    hour = rng.uniform(0.0, 24.0, rows)
+    day = 1.0 / (1.0 + np.exp(-1.5 * (np.minimum(hour - 7.0, 19.0 - hour))))
+    share, agreement = 0.06 + 0.88 * day, 2.0 * 100.0**day
+    return hour, rng.binomial(CHAIRS, rng.beta(share * agreement, (1.0 - share) * agreement))
+
+
+def intervals(path: Path) -> None:
+    """90% intervals of three networks that differ in nothing but the law they predict."""
+    (hour, y), (later, seen) = chairs(800, seed=0), chairs(20_000, seed=1)
+    grid = np.linspace(0.0, 24.0, 481)
+    figure, ((*axes,),) = panels(1, len(HEADS), (9.6, 3.3), sharex=True, sharey=True)
+    for ax, (likelihood, title) in zip(axes, HEADS.items(), strict=True):
+        model = CountRegressor(likelihood=likelihood, random_state=0).fit(hour[:, None], y)
+        low, high = (end.numpy() for end in model.predict_distribution(grid[:, None]).interval(COVERAGE))
+        law = model.predict_distribution(later[:, None])
+        held = covered(law, torch.from_numpy(seen), COVERAGE).double().mean().item()
+        score = crps(law, torch.from_numpy(seen)).mean().item()
+        ax.axhline(0.0, color="black", linewidth=0.6)
+        ax.axhline(CHAIRS, color="black", linewidth=0.9, linestyle="--")
+        ax.fill_between(grid, low, high, color=BAND, linewidth=0, label=f"{COVERAGE:.0%} interval")
+        ax.plot(hour, y, ".", color="0.35", markersize=2, label="training rows")
+        ax.set_title(title, fontweight="bold", fontsize=10)
+        width = (high - low).mean()
+        words = f"CRPS {score:.3f}\nmean width {width:.1f}, {held:.0%} of new rows inside"
+        ax.text(0.5, 0.985, words, transform=ax.transAxes, ha="center", va="top", fontsize=8)
+        ax.set(xlabel="hour of the day", xticks=range(0, 25, 6), ylim=(-2.6, 23.0), yticks=range(0, 21, 4))
+        rounded = crps(discretized(law), torch.from_numpy(seen)).mean().item()
+        print(f"{likelihood:<15} crps {score:.4f} (as counts {rounded:.4f})  mean width {width:.2f}  held {held:.3f}")
+    axes[0].set_ylabel("occupied chairs")
+    axes[0].text(0.3, CHAIRS + 0.2, "all 12 chairs", fontsize=7.5)
+    axes[1].text(13.0, -1.4, "← below zero →", fontsize=7.5, ha="center", va="center")
+    _save(figure, path)
+
+
+# The ideas ----------------------------------------------------------------------------------------------------------
+
+
+def dispersion(path: Path) -> None:
+    """Which variances a law can have at a mean."""
+    mean = torch.linspace(0.2, 20.0, 100, dtype=torch.float64)
+    least = torch.stack([variance_limits(value)[0] for value in mean])
+    figure, ((*axes,),) = panels(1, 3, (9.6, 2.9), sharex=True, sharey=True)
+    titles = ("Poisson: a line", "Negative Binomial: above the line", "Double Poisson: nearly everywhere")
+    for ax, title, low in zip(axes, titles, (None, mean, least), strict=True):
+        if low is not None:
+            ax.fill_between(mean, low, 40.0, color=BAND, linewidth=0, label="variances it can have")
+        ax.plot(mean, mean, color=ACCENT if low is None else "black", linewidth=1.6 if low is None else 0.8)
+        ax.set(title=title, xlabel="mean", xlim=(0, 20), ylim=(0, 40), xticks=range(0, 21, 5), yticks=range(0, 41, 10))
+    axes[0].set_ylabel("variance")
+    axes[0].text(12.5, 9.0, "variance = mean", color=ACCENT, fontsize=8)
+    axes[2].text(7.5, 24.0, "over-dispersed", ha="center", fontsize=8)
+    axes[2].text(14.0, 5.0, "under-dispersed", ha="center", fontsize=8)
+    _save(figure, path)
+
+
+def attenuation(path: Path) -> None:
+    """What a row weighs in the fit of the mean, by the dispersion that is predicted for it."""
+    mu = torch.linspace(4.0, 40.0, 200, dtype=torch.float64)
+    figure, ((left, right),) = panels(1, 2, (9.6, 3.0))
+    for gamma, line in ((0.25, "--"), (1.0, "-"), (4.0, ":")):
+        loss = make_head("double_poisson").loss(
+            torch.stack([mu.log(), torch.full_like(mu, gamma).log()], dim=-1), torch.tensor(20.0)
+        )
+        left.plot(mu, loss, line, color="black", label=f"γ = {gamma:g}")
+    left.set(title="The loss of a row with y = 20", xlabel="predicted mean", ylabel="-log p(20)", ylim=(1, 12))
+    left.legend(frameon=False)
+    gamma = torch.logspace(-2, 1, 100, dtype=torch.float64)
+    for beta, line in ((0.0, "-"), (0.5, "--"), (1.0, ":")):
+        right.loglog(gamma, gamma ** (1.0 - beta), line, color=ACCENT, label=f"β = {beta:g}")
+    right.set(title="How hard a row pulls at the mean", xlabel="predicted γ of the row", ylabel="weight")
+    right.legend(frameon=False)
+    _save(figure, path)
+
+
+def ensemble(path: Path) -> None:
+    """Members agree where there were rows, and part where there were none."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0.0, 6.0, 150)
+    y = rng.poisson(8.0 + 5.0 * np.sin(x))
+    model = CountRegressor(members=5, hidden=(64, 64), numeric="standard", random_state=0).fit(x[:, None], y)
+    grid = np.linspace(-4.0, 10.0, 300)
+    law = model.predict_distribution(grid[:, None])
+    low, high = law.interval(COVERAGE)
+    figure, ((left, right),) = panels(1, 2, (9.6, 3.0))
+    left.fill_between(grid, low, high, color=BAND, linewidth=0, label="90% interval")
+    left.plot(grid, law.members.mean.numpy(), color=GREY, linewidth=0.7)
+    left.plot(grid, law.mean, color="black", label="mean of the ensemble")
+    left.plot(x, y, ".", color="0.35", markersize=2.5, label="training rows")
+    left.set(title="Five members (grey); no rows where it is shaded", xlabel="x", ylabel="count", ylim=(0, 32))
+    left.legend(frameon=False, loc="upper center", ncols=3, fontsize=7.5)
+    right.semilogy(grid, law.aleatoric, color="black", label="aleatoric: what more rows would not remove")
+    right.semilogy(grid, law.epistemic, color=ACCENT, label="epistemic: what they would")
+    for ax in (left, right):
+        for start, end in ((-4.0, 0.0), (6.0, 10.0)):
+            ax.axvspan(start, end, color="0.94", zorder=-2, linewidth=0)
+    right.set(title="The two parts of the variance", xlabel="x", ylim=(1e-3, 3e3))
+    right.legend(frameon=False, loc="upper center")
+    _save(figure, path)
+
+
+def scoring(path: Path) -> None:
+    """CRPS as the squared gap between the cdf and the step at what was seen, for three laws of one mean."""
+    laws = {
+        "sharp and right": DoublePoisson.from_moments(10.0, 3.0),
+        "sharp and wrong": DoublePoisson.from_moments(6.0, 3.0),
+        "vague": NegativeBinomial(mu=10.0, alpha=0.6),
+    }
+    seen, counts = 10, torch.arange(0.0, 26.0)
+    figure, ((*axes,),) = panels(1, len(laws), (9.6, 2.7), sharex=True, sharey=True)
+    for ax, (name, law) in zip(axes, laws.items(), strict=True):
+        cdf = law.cdf(counts)
+        step = (counts >= seen).float()
+        ax.fill_between(counts, cdf, step, step="post", color=BAND, linewidth=0)
+        ax.step(counts, cdf, where="post", color="black", linewidth=1.0)
+        ax.step(counts, step, where="post", color=ACCENT, linewidth=1.0, linestyle="--")
+        ax.set(title=f"{name}: CRPS {law.crps(torch.tensor(seen)).item():.2f}", xlabel="count")
+    axes[0].set_ylabel("probability of this count or less")
+    axes[0].text(10.6, 0.12, "what was seen: 10", color=ACCENT, fontsize=8)
+    axes[0].text(0.2, 0.55, "predicted", fontsize=8)
+    _save(figure, path)
+
+
+def _save(figure: Any, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with style():
+        figure.savefig(path, metadata={"Software": None})
+    print(f"Picture: {path}")
+
+
+FIGURES: dict[str, Callable[[Path], None]] = {
+    each.__name__: each for each in (intervals, dispersion, attenuation, ensemble, scoring)
+}
+
+
+def main() -> None:
+    for name in sys.argv[1:] or FIGURES:
+        with style():
+            FIGURES[name](PICTURES / f"{name}.png")
+
+
+if __name__ == "__main__":
+    main()

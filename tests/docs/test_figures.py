@@ -1,0 +1,42 @@
+"""The pictures of the documentation can be drawn again, and every page's picture is one of them."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+@pytest.fixture(scope="module")
+def figures():
+    found = importlib.util.spec_from_file_location("figures", DOCS / "figures.py")
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["dispersion", "attenuation", "scoring"])
+def test_those_without_a_training_are_drawn(figures, name, tmp_path):
+    path = tmp_path / f"{name}.png"
+    with figures.style():
+        figures.FIGURES[name](path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_every_picture_has_a_function_and_a_page(figures):
+    text = "".join(page.read_text(encoding="utf-8") for page in DOCS.glob("*.md"))
+    drawn = {path.stem for path in (DOCS / "pictures").glob("*.png")}
+    assert drawn == set(figures.FIGURES) == set(re.findall(r"\(pictures/(\w+)\.png\)", text))
+
+
+def test_no_chair_is_made_up(figures):
+    hour, occupied = figures.chairs(5000, seed=3)
+    assert occupied.min() == 0
+    assert occupied.max() == figures.CHAIRS
+    by_day, by_night = occupied[(hour > 10) & (hour < 16)], occupied[(hour < 4)]
+    assert by_day.var() < 0.3 * by_day.mean()
+    assert by_night.var() > 1.5 * by_night.mean()

@@ -1,0 +1,141 @@
+"""The documentation cannot rot: every page's code is run, in order and in an empty folder, and prints what it says."""
+
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from ddpn.cli import app
+from ddpn.data import DATASETS
+from ddpn.experiments import settings
+from ddpn.heads import HEADS
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+#: Pages with code of our own; those below results are what commands wrote.
+PAGES = [
+    ROOT / "README.md",
+    *sorted(DOCS.glob("*.md")),
+    *sorted(DOCS.glob("how-to/*.md")),
+    *sorted(DOCS.glob("api/*.md")),
+]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
+#: What a small model needs, where a page shows a fit with all its defaults.
+QUICK = 'members = 2\nhidden = [8]\nnumeric = "standard"\nepochs = 2\ndevice = "cpu"\n'
+RUN = ("fit", "predict", "evaluate", "show", "report")
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    return BLOCK.findall(page.read_text(encoding="utf-8"))
+
+
+def command_of(words: list[str]):
+    """The command that these words call, and what is left of them."""
+    command, words = typer.main.get_command(app), list(words)
+    while hasattr(command, "commands") and words and not words[0].startswith("-"):
+        assert words[0] in command.commands, f"no command {words[0]}"
+        command = command.commands[words.pop(0)]
+    return command, words
+
+
+def check_ddpn(words: list[str]) -> None:
+    """That there is such a command with such options, and that it knows the names it is given."""
+    command, rest = command_of(words)
+    parsed = command.make_context(command.name or "ddpn", rest).params
+    if words[0] == "reproduce":
+        assert set(parsed["names"] or []) <= {*settings.names(), "all"}
+    if words[:2] == ["data", "get"]:
+        assert parsed["name"] in DATASETS
+
+
+def run_ddpn(words: list[str], folder: Path) -> None:
+    if words[0] == "fit" and "--config" not in words:
+        (folder / "quick.toml").write_text(QUICK)
+        words = [*words, "--config", "quick.toml"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, f"ddpn {' '.join(words)}: {done.output}"
+
+
+def check_line(line: str, folder: Path) -> None:
+    """A line for the shell: run where that is quick and harmless, else checked for what it names."""
+    words = shlex.split(line, comments=True)
+    if not words:
+        return
+    name, *rest = words
+    if Path(name).name == "ddpn":
+        is_quick = rest[0] in RUN or rest in (["--help"], ["data", "list"], ["reproduce", "--list"])
+        run_ddpn(rest, folder) if is_quick else check_ddpn(rest)
+    elif name == "torchrun" and "-m" in rest:
+        assert rest[rest.index("-m") + 1] == "ddpn.cli"
+        check_ddpn(rest[rest.index("-m") + 2 :])
+    elif name == "make":
+        assert re.search(rf"^{rest[0]}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    elif words[:2] == ["pip", "install"]:
+        extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+        assert set(re.findall(r"\w+", words[-1])) <= set(extras)
+    elif Path(name).name == "python":
+        assert (ROOT / rest[0]).is_file()
+    else:
+        assert (name, rest) == ("torchrun", ["--nproc_per_node", "2", "train.py"]), f"nobody checks: {line}"
+
+
+@pytest.fixture
+def heads():
+    """The registry as it was, after a page has added to it."""
+    before = dict(HEADS)
+    yield
+    HEADS.clear()
+    HEADS.update(before)
+
+
+def runnable() -> list[Path]:
+    return [page for page in PAGES if any(kind in ("python", "sh", "toml") for kind, _ in blocks(page))]
+
+
+@pytest.mark.parametrize("page", runnable(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_does_what_it_says(page, tmp_path, monkeypatch, capsys, heads):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DDPN_DATA", str(tmp_path / "data"))
+    space: dict[str, object] = {"__name__": "page"}
+    said = []
+    for kind, text in blocks(page):
+        if kind == "python":
+            said += re.findall(r"^\s*print\(.*\)  # (.+)$", text, flags=re.MULTILINE)
+            exec(compile(text, f"{page.name}", "exec"), space)
+        elif kind == "toml":
+            (tmp_path / text.splitlines()[0].removeprefix("# ")).write_text(text)
+        elif kind == "sh":
+            for line in text.splitlines():
+                check_line(line, tmp_path)
+    assert capsys.readouterr().out.splitlines() == said
+
+
+def test_blocks_are_of_kinds_that_are_run():
+    """Anything else would be code that nobody looks at; text is output, and mathematics."""
+    kinds = {kind for page in PAGES for kind, _ in blocks(page)}
+    assert kinds <= {"python", "sh", "toml", "text"}
+
+
+def test_the_page_on_the_command_line_names_every_option():
+    text = (DOCS / "command-line.md").read_text(encoding="utf-8")
+    parts = dict(re.findall(r"^## (ddpn .*?)\n(.*?)(?=^## |\Z)", text, flags=re.MULTILINE | re.DOTALL))
+    program = typer.main.get_command(app)
+    for name, command in program.commands.items():
+        (part,) = (body for heading, body in parts.items() if re.search(rf"\b{name}\b", heading))
+        for parameter in command.params:
+            for option in (*parameter.opts, *parameter.secondary_opts):
+                if option.startswith("-") and option != "--help":
+                    assert f"`{option}`" in part, f"{name} {option}"
+    for name in program.commands["data"].commands:
+        assert f"ddpn data {name}" in parts["ddpn data"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_page_points_to_exists(page):
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if "://" not in link:
+            assert (page.parent / link.partition("#")[0]).exists(), link
