@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 
-from ddpn.backbones.encoder import located
+from ddpn.backbones.encoder import library, located
 from ddpn.data import (
     Pictures,
     bible,
@@ -127,20 +127,24 @@ def _table(experiment: Experiment, keep: Path | None) -> Parts:
 def _texts(experiment: Experiment, keep: Path | None) -> Parts:
     source: Any = experiment.data
     data = load(source["name"])
-    tokens = _tokenizer(experiment, keep)
+    tokens, pad = _tokenizer(experiment, keep)
     parts = {name: data.part(name) for name in PARTS}
     rows = {name: Rows(tokens(joined(table, source["text"])), _counts(y)) for name, (table, y) in parts.items()}
     outside = tokens(bible()) if experiment.outside == "bible" else None
-    sizes = None if outside is None else ((rows["test"].x != 0).sum(1), (outside != 0).sum(1))
+    sizes = None if outside is None else ((rows["test"].x != pad).sum(1), (outside != pad).sum(1))
     return Parts(rows["train"], rows["validation"], rows["test"], None, data.note, outside, sizes=sizes)
 
 
-def _tokenizer(experiment: Experiment, keep: Path | None) -> Callable[[list[str]], Tensor]:
+def _tokenizer(experiment: Experiment, keep: Path | None) -> tuple[Callable[[list[str]], Tensor], int]:
+    """Texts -> ids, and the id that pads them."""
     source, backbone = experiment.data or {}, experiment.backbone or {}
+    length = source["max_length"]
     if experiment.dry_steps and "config" in backbone:
-        return lambda texts: _hashed(texts, source["max_length"], backbone["config"]["vocab_size"])
-    name = located(backbone["pretrained"])
-    return lambda texts: tokenised(texts, name, max_length=source["max_length"], cache=keep, progress=True)
+        return lambda texts: _hashed(texts, length, backbone["config"]["vocab_size"]), 0
+    tokenizer = library().AutoTokenizer.from_pretrained(located(backbone["pretrained"]))
+    return lambda texts: tokenised(
+        texts, tokenizer, max_length=length, cache=keep, progress=True
+    ), tokenizer.pad_token_id
 
 
 def _hashed(texts: list[str], length: int, words: int) -> Tensor:
