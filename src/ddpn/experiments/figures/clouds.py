@@ -67,7 +67,7 @@ def _stored(source: Mapping[str, Any], run: Finished, counts: Tensor) -> dict[in
 
 
 def _simulated(source: Mapping[str, Any], run: Finished, counts: Tensor) -> dict[int, Example]:
-    """Of the rows that would do those which are simulated first: all 20,000 beams would take half a minute."""
+    """Of the rows that would do those which are simulated first: to simulate all beams takes much longer."""
     test = split(source["beams"], SEED, PARTS).test[: len(counts)]
     order = np.argsort(test)
     rows = order[at_quantiles(counts[torch.from_numpy(order)])]

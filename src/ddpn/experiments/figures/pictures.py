@@ -9,7 +9,7 @@ from ddpn.experiments.figures.canvas import legend_below, panels
 from ddpn.experiments.figures.finished import check_rows, first_of
 from ddpn.experiments.figures.pmf import at_quantiles, draw_pmf
 
-#: In the order of preference; pictures beside a model and clouds beside one show the same.
+#: Whose law is shown: the first of these that is finished, for pictures and for beams.
 PREFERRED = ("beta_ddpn_0.5", "ddpn")
 
 
