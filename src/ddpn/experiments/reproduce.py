@@ -154,7 +154,7 @@ def _draw(experiment: Experiment, out: Path, console: Console) -> None:
     try:
         write_figures(experiment, out)
     except DDPNError as error:
-        console.print(f"No figures: {error}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"Not every figure: {error}", markup=False, highlight=False, soft_wrap=True)
 
 
 class Board:
