@@ -29,7 +29,7 @@ bench: $(STAMP)  ## time the laws and the training; results go to benchmarks/res
 	$(PY) benchmarks/training.py --out benchmarks/results
 
 docs: $(STAMP)  ## the documentation as HTML, in docs/_build/html; a warning is an error
-	$(PY) -m sphinx -W --keep-going --quiet -b html docs docs/_build/html
+	$(PY) -m sphinx -W --keep-going --quiet --fresh-env -b html docs docs/_build/html
 	@echo "Documentation: docs/_build/html/index.html"
 
 clean:  ## remove the environment, caches and what the demo drew

@@ -12,6 +12,8 @@ release = version = installed("ddpn")
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build", "results/*/*"]
+# Pages below results belong to results.md, which links to them; tests/docs knows that all others are in the contents.
+suppress_warnings = ["toc.not_included"]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 
@@ -22,7 +24,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
-maximum_signature_line_length = 88
+maximum_signature_line_length = 110
 add_module_names = False
 
 html_theme = "furo"
@@ -41,13 +43,15 @@ _MARKS = re.compile(r"(?<!\\)([*|]|(?<=\w)_(?!\w))")
 
 def as_plain_text(app: Any, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
     """Docstrings are plain text with `code` in them: stars and bars are stars and bars, "Shape:" stands out."""
-    lines[:] = [each for number, line in enumerate(lines) for each in _with_gap(lines[number - 1 : number], line)]
-
-
-def _with_gap(before: list[str], line: str) -> list[str]:
-    """A list needs an empty line before it; its other items begin like it or are set in."""
-    opens = line.startswith("- ") and before and before[0] and not before[0].startswith(("- ", "  "))
-    return [*([""] if opens else []), line if line.lstrip().startswith(">>>") else _escaped(line)]
+    plain: list[str] = []
+    in_example = False
+    for line in lines:
+        in_example = bool(line.strip()) and (in_example or line.lstrip().startswith(">>>"))
+        # A list needs an empty line before it; its other items begin like it or are set in.
+        if line.startswith("- ") and plain and plain[-1] and not plain[-1].startswith(("- ", "  ")):
+            plain.append("")
+        plain.append(line if in_example else _escaped(line))
+    lines[:] = plain
 
 
 def _escaped(line: str) -> str:
@@ -57,6 +61,16 @@ def _escaped(line: str) -> str:
     return re.sub(r"\bShape:", "**Shape:**", "`".join(parts))
 
 
+def without_any(
+    app: Any, what: str, name: str, thing: object, options: object, signature: str | None, returned: str | None
+) -> tuple[str | None, str | None]:
+    """`X: Any` says no more than `X`; <factory>, which dataclasses say, is no Python."""
+    short = re.sub(r": ~?(typing\.)?Any\b( = )?", lambda found: "=" if found[2] else "", signature or "")
+    short = short.replace("<factory>", "...")
+    return short or signature, None if returned in ("Any", "~typing.Any") else returned
+
+
 def setup(app: Any) -> None:
     """What Sphinx calls."""
+    app.connect("autodoc-process-signature", without_any)
     app.connect("autodoc-process-docstring", as_plain_text)

@@ -139,3 +139,13 @@ def test_what_a_page_points_to_exists(page):
     for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
         if "://" not in link:
             assert (page.parent / link.partition("#")[0]).exists(), link
+
+
+def test_every_page_is_in_the_contents():
+    listed = {DOCS / "index.md"}
+    for page in PAGES[1:]:
+        for contents in re.findall(
+            r"^```{toctree}\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+        ):
+            listed |= {page.parent / f"{name}.md" for name in contents.split() if not name.startswith(":")}
+    assert listed == set(PAGES[1:])
