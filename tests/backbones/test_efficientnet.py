@@ -51,3 +51,21 @@ def test_without_weights_members_differ():
 def test_a_cut_in_the_middle_is_refused():
     with pytest.raises(ConfigError, match=r'^frozen must be "all" or "none" for an EfficientNet, got 3\. Choose one\.'):
         EfficientNet(frozen=3)
+
+
+@needs_weights
+def test_stages_add_their_means_and_spreads():
+    plain, more = (EfficientNet(frozen="all", pooling=pooling) for pooling in ("mean", "stages"))
+    with torch.no_grad():
+        features = more.trunk(PICTURES)
+        assert features.shape == (2, 2 * (40 + 112 + 192 + 1280))
+        torch.testing.assert_close(features[:, -2560:-1280], plain.trunk(PICTURES))
+        last = more.trunk.network.network.extract_features(more.trunk.network.pixels(PICTURES))
+        expected = last.flatten(2).std(2, correction=0)
+    torch.testing.assert_close(features[:, -1280:], expected, rtol=1e-2, atol=2e-3)
+    assert not any(block._forward_hooks for block in more.trunk.network.network._blocks)
+
+
+def test_an_unknown_pooling_is_refused():
+    with pytest.raises(ConfigError, match=r"^pooling must be one of mean, stages, got 'max'\. Choose one\.$"):
+        EfficientNet(pooling="max")

@@ -12,7 +12,11 @@ from ddpn.backbones.pixels import Pixels
 from ddpn.backbones.tuned import Frozen, Tail, Tuned
 from ddpn.errors import ConfigError
 
+#: Blocks that end a stage, and how many channels they and the last convolution give.
+_STAGES = {4: 40, 10: 112, 14: 192}
 _WIDTH = 1280
+#: What a picture's features are: the mean over its area, or mean and spread over it of several stages.
+POOLINGS = {"mean": _WIDTH, "stages": 2 * (sum(_STAGES.values()) + _WIDTH)}
 
 
 class EfficientNet(Tuned):
@@ -20,9 +24,10 @@ class EfficientNet(Tuned):
 
     `pretrained` takes ImageNet's weights; `frozen` "all" tunes nothing but the perceptron, "none" everything except the
     statistics of batch norms: those of a few thousand pictures are worse than ImageNet's, and members and averaged
-    weights would each need their own.
+    weights would each need their own. `pooling` "mean" averages the last features over the picture; "stages" takes the
+    mean and the standard deviation over the picture of several stages, which tell more of how much there is of a thing.
 
-    Shape: uint8 (B, 3, S, S) or (B, M, 3, S, S) -> (B, M, hidden[-1]); with frozen="all" the trunk gives (B, 1280).
+    Shape: uint8 (B, 3, S, S) or (B, M, 3, S, S) -> (B, M, hidden[-1]); with frozen="all" the trunk gives (B, F).
     """
 
     def __init__(
@@ -33,18 +38,21 @@ class EfficientNet(Tuned):
         hidden: Sequence[int] = (384, 256),
         members: int = 1,
         drop_connect: float = 0.0,
+        pooling: str = "mean",
     ) -> None:
         if frozen not in (None, "none", "all"):
             raise ConfigError(f'frozen must be "all" or "none" for an EfficientNet, got {frozen!r}. Choose one.')
-        make = _loader(pretrained, drop_connect)
-        options: dict[str, Any] = {"width": _WIDTH, "hidden": hidden, "members": members}
+        if pooling not in POOLINGS:
+            raise ConfigError(f"pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}. Choose one.")
+        make = _loader(pretrained, drop_connect, pooling)
+        options: dict[str, Any] = {"width": POOLINGS[pooling], "hidden": hidden, "members": members}
         if frozen == "all":
             super().__init__(Frozen(make(), row_axes=3), Tail(None, **options))
         else:
             super().__init__(None, Tail(make, row_axes=3, **options))
 
 
-def _loader(pretrained: bool, drop_connect: float) -> Callable[[], nn.Module]:
+def _loader(pretrained: bool, drop_connect: float, pooling: str) -> Callable[[], nn.Module]:
     try:
         from efficientnet_lite_pytorch import EfficientNet as Lite
     except ImportError:
@@ -53,9 +61,9 @@ def _loader(pretrained: bool, drop_connect: float) -> Callable[[], nn.Module]:
         ) from None
     network = Lite.from_name("efficientnet-lite0", drop_connect_rate=drop_connect)
     if not pretrained:
-        return lambda: Features(Lite.from_name("efficientnet-lite0", drop_connect_rate=drop_connect))
+        return lambda: Features(Lite.from_name("efficientnet-lite0", drop_connect_rate=drop_connect), pooling)
     network.load_state_dict(_weights())
-    template = Features(network)
+    template = Features(network, pooling)
     return lambda: copy.deepcopy(template)
 
 
@@ -73,12 +81,12 @@ def _weights() -> dict[str, Tensor]:
 
 
 class Features(nn.Module):
-    """The network up to its pooled features. Shape: (B, 3, S, S) -> (B, 1280)."""
+    """The network up to its pooled features. Shape: (B, 3, S, S) -> (B, F)."""
 
-    def __init__(self, network: nn.Module) -> None:
+    def __init__(self, network: nn.Module, pooling: str) -> None:
         super().__init__()
         network._fc = nn.Identity()  # the classes of ImageNet
-        self.network, self.pixels = network, Pixels()
+        self.network, self.pooling, self.pixels = network, pooling, Pixels()
 
     def train(self, mode: bool = True) -> "Features":
         """Batch norms keep the statistics they came with."""
@@ -91,4 +99,25 @@ class Features(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         # Channels last: twice as fast on a CPU, and what tensor cores want.
         pixels = self.pixels(x).contiguous(memory_format=torch.channels_last)
-        return self.network.extract_features(pixels).mean((-2, -1))  # type: ignore[operator]
+        maps: list[Tensor] = []
+        if self.pooling == "mean":
+            return self.network.extract_features(pixels).mean((-2, -1))  # type: ignore[operator]
+        hooks = [self._block(n).register_forward_hook(lambda *given: maps.append(given[2])) for n in _STAGES]
+        try:
+            maps.append(self.network.extract_features(pixels))  # type: ignore[operator]
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return torch.cat([f(each) for each in maps for f in (_mean, _spread)], dim=1)
+
+    def _block(self, number: int) -> nn.Module:
+        return self.network._blocks[number]  # type: ignore[index, return-value]
+
+
+def _mean(maps: Tensor) -> Tensor:
+    return maps.mean((-2, -1))
+
+
+def _spread(maps: Tensor) -> Tensor:
+    """Its gradient is finite where a map is the same all over."""
+    return (maps.var((-2, -1), correction=0) + 1e-6).sqrt()
