@@ -56,6 +56,7 @@ def ending_itself(model: CountModel, signal: int, at: int) -> CountModel:
 
 def main(weights: str, checkpoint: str = "", signal: str = "0", at: str = "0") -> None:
     model = ending_itself(network(), int(signal), int(at))
+    Runtime("cpu", "bf16").wait()  # a program may have runtimes of several precisions
     history = trained(model, Path(checkpoint) if checkpoint else None)
     tensors = {name: p.detach().contiguous() for name, p in model.named_parameters()}
     tensors["losses"] = torch.tensor([record["loss"] for record in history.epochs], dtype=torch.float64)

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from ddpn.errors import ConfigError
-from ddpn.training import Runtime, TrainingConfig
+from ddpn.training import Runtime, TrainingConfig, fit
 from ddpn.training.loop import Training
 from ddpn.training.rows import Share
 from ddpn.training.runtime import pick_device
@@ -55,6 +55,17 @@ def test_one_process_has_all_rows_and_adds_nothing_up():
 def test_the_precision_of_a_forward_pass(fresh, rows, precision, dtype):
     with Runtime("cpu", precision).autocast():
         assert fresh((0,)).raw(rows(4).x).dtype == dtype
+
+
+def test_an_unknown_precision_is_refused():
+    with pytest.raises(ConfigError, match=r"^precision must be float32 or bf16, got 'fp16'\. Choose one\.$"):
+        Runtime("cpu", "fp16")
+
+
+def test_two_precisions_are_refused(fresh, rows):
+    message = r"^precision of runtime must be that of config, got float32 and bf16\. Use Runtime\(device, config\."
+    with pytest.raises(ConfigError, match=message):
+        fit(fresh((0,)), rows(20), None, TrainingConfig(precision="bf16"), runtime=Runtime("cpu"))
 
 
 def test_one_process_does_without_accelerate(train, rows, monkeypatch):

@@ -48,6 +48,11 @@ def fit(
     A KeyboardInterrupt carries the history until then, as `history`.
     """
     runtime = runtime or Runtime(precision=config.precision)
+    if runtime.precision != config.precision:
+        raise ConfigError(
+            f"precision of runtime must be that of config, got {runtime.precision} and {config.precision}. "
+            "Use Runtime(device, config.precision)."
+        )
     training = Training(model.to(runtime.device), train, validation, config, runtime, workers)
     file = None if checkpoint is None else Checkpoint(checkpoint, training)
     if file is not None:

@@ -11,6 +11,9 @@ from torch import Tensor
 from ddpn.errors import ConfigError
 from ddpn.training.rows import Share
 
+#: What networks can be computed in.
+PRECISIONS = ("float32", "bf16")
+
 
 class Runtime:
     """A device, its precision, and the other processes there are. One process pays nothing for any of it.
@@ -19,13 +22,15 @@ class Runtime:
     """
 
     def __init__(self, device: torch.device | str = "auto", precision: str = "float32") -> None:
+        if precision not in PRECISIONS:
+            raise ConfigError(f"precision must be {' or '.join(PRECISIONS)}, got {precision!r}. Choose one.")
         self._accelerator: Any = None
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            self._accelerator = _accelerator(device, precision)
+            self._accelerator = _accelerator(device)
             self.device, self.share = self._accelerator.device, Share(*_place(self._accelerator))
         else:
             self.device, self.share = pick_device(device), Share()
-        self._precision = precision
+        self.precision = precision
 
     @property
     def is_main(self) -> bool:
@@ -39,7 +44,7 @@ class Runtime:
 
     def autocast(self) -> AbstractContextManager:
         """The context in which a network's forward pass runs."""
-        if self._precision == "float32":
+        if self.precision == "float32":
             return nullcontext()
         return torch.autocast(self.device.type, dtype=torch.bfloat16)
 
@@ -49,7 +54,7 @@ class Runtime:
             values.copy_(self._accelerator.reduce(values, reduction="sum"))
 
 
-def _accelerator(device: torch.device | str, precision: str) -> Any:
+def _accelerator(device: torch.device | str) -> Any:
     try:
         from accelerate import Accelerator
     except ImportError:
@@ -58,7 +63,8 @@ def _accelerator(device: torch.device | str, precision: str) -> Any:
         ) from None
     if not torch.distributed.is_initialized():
         atexit.register(_leave)
-    return Accelerator(cpu=str(device) == "cpu", mixed_precision="bf16" if precision == "bf16" else "no")
+    # Without a precision: it would be that of the whole program, and every runtime has its own.
+    return Accelerator(cpu=str(device) == "cpu")
 
 
 def _leave() -> None:
