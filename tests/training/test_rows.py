@@ -105,6 +105,17 @@ def test_in_order_is_every_row_once(source, monkeypatch):
     assert torch.equal(torch.cat([part.x for part in parts]), data.x)
 
 
+@pytest.mark.parametrize("source", ["memory", "dataset"])
+@pytest.mark.parametrize("x", [torch.ones(11, 5, dtype=torch.int32), torch.ones(11, 5, 2)], ids=["texts", "clouds"])
+def test_texts_and_clouds_are_looked_at_as_they_are_trained_on(source, x):
+    """Thousands at once, as of a table, would not fit the memory."""
+    if source == "memory":
+        batches = MemoryBatches(Rows(x, torch.ones(11)), 8, accumulate=2)
+    else:
+        batches = DatasetBatches(TensorDataset(x, torch.ones(11)), 8, CPU, accumulate=2)
+    assert [len(part) for part in batches.in_order()] == [4, 4, 3]
+
+
 @pytest.mark.parametrize("make", [lambda: MemoryBatches(numbered(0), 4), lambda: DatasetBatches(Nothing(), 4, CPU)])
 def test_no_rows_are_refused(make):
     with pytest.raises(InputError, match=r"^data must hold at least one row, got 0\. Give rows"):
@@ -120,6 +131,22 @@ def test_rows_of_several_lengths_are_refused():
     rows = Rows(torch.zeros(4, 2), torch.zeros(5), exposure=torch.ones(5))
     with pytest.raises(InputError, match=r"as many rows each, got x of 4, y of 5, exposure of 5\. Align them\.$"):
         MemoryBatches(rows, 2)
+
+
+@pytest.mark.parametrize("name", ["y", "weight", "exposure"])
+def test_a_column_where_a_number_a_row_is_meant_is_refused(name):
+    columns = {"y": torch.ones(4), "weight": torch.ones(4), "exposure": torch.ones(4)}
+    columns[name] = torch.ones(4, 1)
+    message = rf"^{name} must have one number a row, got shape \([14], 1\)\. Use reshape\(-1\)\.$"
+    with pytest.raises(InputError, match=message):
+        MemoryBatches(Rows(torch.zeros(4, 2), **columns), 2)
+    with pytest.raises(InputError, match=message):
+        next(DatasetBatches(TensorDataset(torch.zeros(4, 2), *columns.values()), 4, CPU).in_order())
+
+
+def test_what_is_no_tensor_is_refused():
+    with pytest.raises(InputError, match=r"^x must be a tensor, got ndarray\. Use torch\.as_tensor\.$"):
+        Rows(torch.zeros(4, 2).numpy(), torch.ones(4)).to(CPU)
 
 
 class Items(Dataset):

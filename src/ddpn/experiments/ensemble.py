@@ -49,7 +49,8 @@ def train(run: Run, parts: Parts, folder: Path, device: str) -> Trained:
     weights: dict[str, Tensor] = {}
     for number, model in enumerate(ensemble.models()):
         given = (parts.test.x, *(() if parts.outside is None else (parts.outside,)))
-        found.append([predicted(model, x, runtime, settings.batch_size) for x in given])
+        # As many at once as the training computes.
+        found.append([predicted(model, x, runtime, -(-settings.batch_size // settings.accumulate)) for x in given])
         prefix = f"{number}/" if len(ensemble.groups) > 1 else ""
         weights |= {f"{prefix}{name}": tensor.float().cpu() for name, tensor in learned(model).items()}
     raw, *outside = (torch.cat(each, dim=1) for each in zip(*found, strict=True))

@@ -240,5 +240,5 @@ def _batches(
     source: Rows | Dataset, config: TrainingConfig, runtime: Runtime, workers: int
 ) -> MemoryBatches | DatasetBatches:
     if isinstance(source, Rows):
-        return MemoryBatches(source.to(runtime.device), config.batch_size, runtime.share)
-    return DatasetBatches(source, config.batch_size, runtime.device, workers, runtime.share)
+        return MemoryBatches(source.to(runtime.device), config.batch_size, runtime.share, config.accumulate)
+    return DatasetBatches(source, config.batch_size, runtime.device, workers, runtime.share, config.accumulate)

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from ddpn.errors import InputError
 
-#: Rows looked at together where nothing is learned from them; pictures, texts and clouds as many as in a batch.
+#: Rows of a table looked at together where nothing is learned from them.
 _IN_ORDER = 8192
 
 
@@ -31,6 +31,9 @@ class Rows(NamedTuple):
 
     def to(self, device: torch.device) -> "Rows":
         """The same rows on another device."""
+        for name, given in zip(self._fields, self, strict=True):
+            if given is not None and not isinstance(given, Tensor):
+                raise InputError(f"{name} must be a tensor, got {type(given).__name__}. Use torch.as_tensor.")
         return self._each(lambda t: t.to(device))
 
     def pick(self, index: Tensor) -> "Rows":
@@ -71,12 +74,19 @@ def orders(rows: int, batch: int, streams: Sequence[torch.Generator]) -> Tensor:
 class MemoryBatches:
     """Batches of tensors in memory, each member's rows in its own order; no DataLoader.
 
-    Where all rows fit one batch, every member gets all of them in the order they came in.
+    Where all rows fit one batch, every member gets all of them in the order they came in. `accumulate` is how many
+    parts a batch is computed in.
     """
 
-    def __init__(self, rows: Rows, batch_size: int, share: Share = Share()) -> None:  # noqa: B008
+    def __init__(
+        self,
+        rows: Rows,
+        batch_size: int,
+        share: Share = Share(),  # noqa: B008
+        accumulate: int = 1,
+    ) -> None:
         _check_lengths(rows)
-        self.rows, self.share = rows, share
+        self.rows, self.share, self._part = rows, share, -(-batch_size // accumulate)
         self.n, self.batch = len(rows), min(batch_size, len(rows))
         # What is left over after whole batches waits for another epoch: orders are drawn anew each time.
         self.steps = self.n // self.batch
@@ -93,13 +103,14 @@ class MemoryBatches:
 
     def in_order(self) -> Iterator[Rows]:
         """Every row once, the same for all members."""
-        return (part.shared() for part in self.rows.parts(_IN_ORDER if self.rows.x.dim() == 2 else self.batch))
+        return (part.shared() for part in self.rows.parts(_at_once(self.rows.x, self._part)))
 
 
 class DatasetBatches:
     """Batches of a torch Dataset whose items are (x, y), (x, y, weight) or (x, y, weight, exposure).
 
-    Items are loaded once for every member that wants them, in `workers` processes.
+    Items are loaded once for every member that wants them, in `workers` processes. `accumulate` is how many parts a
+    batch is computed in.
     """
 
     def __init__(
@@ -109,8 +120,10 @@ class DatasetBatches:
         device: torch.device,
         workers: int = 0,
         share: Share = Share(),  # noqa: B008
+        accumulate: int = 1,
     ) -> None:
         self.dataset, self.device, self.workers, self.share = dataset, device, workers, share
+        self._part = -(-batch_size // accumulate)
         self.n = len(dataset)  # type: ignore[arg-type]
         _check_any(self.n)
         self.batch = min(batch_size, self.n)
@@ -135,10 +148,15 @@ class DatasetBatches:
 
     def in_order(self) -> Iterator[Rows]:
         """Every item once, the same for all members."""
-        size = _IN_ORDER if _as_rows([self.dataset[0]]).x.dim() == 2 else self.batch
+        size = _at_once(_as_rows([self.dataset[0]]).x, self._part)
         loader: DataLoader = DataLoader(self.dataset, size, num_workers=self.workers, collate_fn=_as_rows)
         for loaded in loader:
             yield loaded.to(self.device).shared()
+
+
+def _at_once(x: Tensor, part: int) -> int:
+    """Rows to look at together: texts (whole numbers), pictures and clouds as many as a training computes at once."""
+    return _IN_ORDER if x.dim() == 2 and x.is_floating_point() else part
 
 
 def _check_any(rows: int) -> None:
@@ -152,6 +170,13 @@ def _check_lengths(rows: Rows) -> None:
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{name} of {length}" for name, length in lengths.items())
         raise InputError(f"x, y, weight and exposure must have as many rows each, got {listed}. Align them.")
+    _check_one_a_row(rows)
+
+
+def _check_one_a_row(rows: Rows) -> None:
+    for name, given in zip(Rows._fields[1:], rows[1:], strict=True):
+        if given is not None and given.dim() != 1:
+            raise InputError(f"{name} must have one number a row, got shape {tuple(given.shape)}. Use reshape(-1).")
 
 
 def _as_rows(items: list[Any]) -> Rows:
@@ -161,4 +186,6 @@ def _as_rows(items: list[Any]) -> Rows:
             f"items of the data set must be (x, y[, weight[, exposure]]), got {type(items[0]).__name__}. "
             "Return a tuple from __getitem__."
         )
-    return Rows(*collated)
+    rows = Rows(*collated)
+    _check_one_a_row(rows)
+    return rows
