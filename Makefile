@@ -13,8 +13,8 @@ help:  ## say what there is
 install: $(STAMP)  ## the development environment, in .venv
 	@echo "Ready: $(PY)"
 
-demo: $(STAMP)  ## print and draw the Double Poisson against Poisson
-	@$(PY) examples/law.py
+demo: $(STAMP)  ## fit real and simulated counts, compare with three baselines, write demo/report.html
+	@$(PY) examples/demo.py
 
 test: $(STAMP)  ## every test and every example in a docstring; ARGS="-k crps" goes to pytest
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --maxprocesses 8 $(ARGS)
@@ -24,7 +24,8 @@ lint: $(STAMP)  ## ruff (lint and format) and mypy
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-bench: $(STAMP)  ## time the laws and the training; results go to benchmarks/results
+bench: $(STAMP)  ## time the start, the laws and the training; results go to benchmarks/results
+	$(PY) benchmarks/cold_start.py --out benchmarks/results
 	$(PY) benchmarks/laws.py --out benchmarks/results
 	$(PY) benchmarks/training.py --out benchmarks/results
 

@@ -1,6 +1,6 @@
 """The Double Poisson against Poisson at one mean: a table on the screen and a picture beside it.
 
-Run `make demo`, or `python examples/law.py --out docs/law.png` for the picture in the README.
+Run `python examples/law.py`; `--out docs/law.png` makes the picture in the README.
 """
 
 import argparse

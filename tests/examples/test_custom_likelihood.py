@@ -1,0 +1,57 @@
+"""The example's head against the contract that every head keeps, and its law against scipy."""
+
+import inspect
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+_HEADS = Path(__file__).parents[1] / "heads"
+_shared = runpy.run_path(str(_HEADS / "conftest.py"))
+slopes, overdispersed = _shared["slopes"], _shared["overdispersed"]
+# All of the contract that speaks of a head, for this one.
+globals().update(
+    {
+        name: check
+        for name, check in runpy.run_path(str(_HEADS / "test_head.py")).items()
+        if name.startswith("test_") and "head" in inspect.signature(check).parameters
+    }
+)
+
+
+@pytest.fixture
+def custom(example):
+    return example("custom_likelihood")
+
+
+@pytest.fixture
+def head(custom):
+    return custom.ZeroInflatedHead()
+
+
+@pytest.mark.parametrize(("mu", "never"), [(0.3, 0.9), (4.0, 0.2), (90.0, 0.5), (2e4, 0.1)])
+def test_the_law_is_that_of_scipy(custom, mu, never):
+    law = custom.ZeroInflatedPoisson(torch.tensor(mu, dtype=torch.float64), torch.tensor(never, dtype=torch.float64))
+    z = np.arange(0, int(mu + 15 * np.sqrt(mu) + 40))
+    pmf = (1 - never) * stats.poisson.pmf(z, mu) + never * (z == 0)
+    cdf = pmf.cumsum()
+    y = torch.tensor([0, 1, int(mu), int(mu + 2 * np.sqrt(mu))])
+    np.testing.assert_allclose(law.log_prob(y).exp(), pmf[y], rtol=1e-9)
+    np.testing.assert_allclose(law.cdf(y), cdf[y], rtol=1e-9)
+    np.testing.assert_allclose(law.mean, pmf @ z, rtol=1e-9)
+    np.testing.assert_allclose(law.variance, pmf @ z**2 - (pmf @ z) ** 2, rtol=1e-8)
+    brute = [((cdf - (z >= count)) ** 2).sum() for count in y.tolist()]
+    np.testing.assert_allclose(law.crps(y), brute, rtol=1e-7)
+    np.testing.assert_allclose(law.entropy(), stats.entropy(pmf), rtol=1e-7)
+    low, high = law.interval(0.9)
+    assert (low, high) == (z[cdf >= 0.05][0], z[cdf >= 0.95][0])
+
+
+def test_zeros_are_told_apart(custom, capsys):
+    found = custom.run(rows=800, hidden=(16,), epochs=40)
+    assert found["zero_inflated_poisson"] < min(found["double_poisson"], found["poisson"])
+    assert found["never"] < 0.12
+    assert "zero_inflated_poisson" in capsys.readouterr().out

@@ -1,0 +1,50 @@
+"""A small run of the example, and what it promises of its simulated shop."""
+
+import sys
+
+import numpy as np
+import pytest
+
+SMALL = {"members": 2, "hidden": (16,), "epochs": 30, "numeric": "standard"}
+
+
+@pytest.fixture(scope="module")
+def tabular(example):
+    return example("tabular")
+
+
+def test_intervals_hold_and_strange_rows_are_flagged(tabular, capsys):
+    found = tabular.run(tabular.shop(900), "jobs", **SMALL)
+    assert 0.82 < found["held"] < 0.99
+    assert found["far"] > 0.5 > 0.2 > found["flagged"]
+    shown = capsys.readouterr().out
+    assert "weekday" in shown
+    assert "the 90% intervals held in" in shown
+
+
+def test_the_shop_has_both_kinds_of_dispersion(tabular):
+    frame = tabular.shop(20_000)
+    alike = frame[(frame["weekday"] == "Tue") & frame["temperature"].between(11, 13) & (frame["rain"] < 1)]
+    steady = alike["mechanics"] >= 4
+    wide, narrow = alike["jobs"][~steady], alike["jobs"][steady]
+    assert narrow.var() < 0.8 * narrow.mean()
+    assert wide.var() > 1.5 * wide.mean()
+    assert frame["rain"].isna().sum() == 400
+
+
+def test_a_file_of_ones_own(tabular, tmp_path, monkeypatch, capsys):
+    table = tabular.shop(400).rename(columns={"jobs": "repairs"})
+    table.to_csv(tmp_path / "mine.csv", index=False)
+    monkeypatch.setattr(sys, "argv", ["tabular.py", str(tmp_path / "mine.csv"), "--target", "repairs"])
+    given = tabular.run
+    monkeypatch.setattr(tabular, "run", lambda frame, target, **_: given(frame, target, **SMALL | {"epochs": 2}))
+    tabular.main()
+    assert "repairs" in capsys.readouterr().out
+
+
+def test_strange_rows_leave_names_alone(tabular):
+    X = tabular.shop(200).drop(columns="jobs")
+    moved = tabular.strange(X)
+    assert (moved["weekday"] == X["weekday"]).all()
+    assert (moved["temperature"] > X["temperature"].max()).all()
+    assert np.isfinite(moved["rain"]).all()
