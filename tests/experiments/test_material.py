@@ -1,6 +1,7 @@
 """Texts, pictures and clouds become rows; what a frozen trunk gives is computed once and changes nothing."""
 
 import gzip
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -8,9 +9,11 @@ import pytest
 import torch
 from PIL import Image
 
+from ddpn.backbones import text
 from ddpn.errors import ConfigError
 from ddpn.experiments import material
 from ddpn.experiments.material import MATERIALS, rows_of
+from ddpn.experiments.networks import fits
 from ddpn.experiments.runner import FEATURES, dry, execute, predictions_of
 from ddpn.experiments.settings import _DATA_KEYS, experiment, parse
 from ddpn.training import ensemble as training
@@ -96,6 +99,37 @@ def test_pooled_features_are_computed_once_for_all_runs(model, data, tmp_path, m
     again = rows_of(found, keep=tmp_path / FEATURES)
     assert torch.equal(again.test.x, first.test.x)
     assert torch.equal(again.outside, first.outside)
+
+
+def test_features_that_are_damaged_or_of_another_network_are_computed_again(model, data, tmp_path, monkeypatch):
+    found = replace(reviews(model), backbone={"name": "text", "pretrained": model, "frozen": "all"})
+    first = rows_of(found, keep=tmp_path)
+    for path in tmp_path.glob("features-*"):
+        path.write_bytes(path.read_bytes()[:-8])
+    assert torch.equal(rows_of(found, keep=tmp_path).test.x, first.test.x)
+    usual = text.averaged
+    monkeypatch.setattr(text, "averaged", lambda hidden, keep: 2 * usual(hidden, keep))
+    torch.testing.assert_close(rows_of(found, keep=tmp_path).test.x, 2 * first.test.x)
+
+
+def test_rounding_of_features_and_where_they_are_kept_make_no_other_rows(model, data, monkeypatch):
+    """Else results of a GPU, or of a process with another number of threads, would be thrown away."""
+    found, usual = reviews(model), material.through
+    cached = rows_of(found)
+    monkeypatch.setattr(material, "through", lambda *given: usual(*given) * (1 + 1e-6))
+    assert rows_of(found).identity == cached.identity
+    monkeypatch.setattr(material, "fits", lambda *given: False)
+    assert rows_of(found).identity == cached.identity
+    shorter = replace(found, data=dict(found.data) | {"max_length": 5})
+    assert rows_of(shorter).identity != cached.identity
+
+
+def test_every_process_of_a_machine_needs_memory_for_features():
+    trunk, rows = torch.nn.Identity(), torch.zeros(1, 1000)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    third = int(memory / 3 / 4000)
+    assert fits(rows, trunk, third, torch.device("cpu"))
+    assert not fits(rows, trunk, third, torch.device("cpu"), copies=2)
 
 
 def test_members_some_at_a_time_are_those_of_all_at_once(model, data, tmp_path):

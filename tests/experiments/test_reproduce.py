@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from ddpn.errors import ConfigError
-from ddpn.experiments.reproduce import Board, Options, chosen
+from ddpn.errors import ConfigError, InputError
+from ddpn.experiments import reproduce as reproducing
+from ddpn.experiments.reproduce import Board, Options, chosen, reproduce
 from ddpn.experiments.settings import experiment, names
 from ddpn.experiments.workers import Event
 
@@ -36,6 +37,33 @@ def test_jobs_are_one_a_core_unless_told(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2}, raising=False)
     assert HERE.processes == 3
     assert Options(Path("nowhere"), device="cpu", jobs=2).processes == 2
+
+
+def test_processes_of_torchrun_do_not_start_others(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert HERE.processes == 1
+    with pytest.raises(
+        ConfigError, match=r"^jobs must be 1 under torchrun, got 2\. Its processes share every training"
+    ):
+        _ = Options(Path("nowhere"), device="cpu", jobs=2).processes
+
+
+def test_dry_runs_of_other_lengths_are_other_runs():
+    lengths = {steps: chosen(["wave"], Options(Path("nowhere"), max_steps=steps)) for steps in (2, 5)}
+    (two,), (five,) = lengths.values()
+    assert two.runs()[0].as_dict() != five.runs()[0].as_dict()
+
+
+def test_an_experiment_that_cannot_be_shown_is_told_and_the_next_one_done(tmp_path, monkeypatch):
+    def unreadable(experiment, out):
+        raise InputError("It is damaged.")
+
+    monkeypatch.setattr(reproducing, "write_tables", unreadable)
+    monkeypatch.setattr(reproducing, "_run", lambda *given: True)
+    monkeypatch.setattr(reproducing, "_states", lambda runs, out: {run.name: "done" for run in runs})
+    console = screen(False)
+    assert not reproduce(["wave", "bikes"], Options(tmp_path, device="cpu"), console)
+    assert console.file.getvalue() == "wave: It is damaged.\nbikes: It is damaged.\n"
 
 
 def screen(terminal):

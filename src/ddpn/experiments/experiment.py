@@ -169,6 +169,8 @@ class Run:
         source = dict(self.experiment.data or self.experiment.simulation or {})
         head = {"name": self.head.name, "options": self.head.options}
         common = {"source": source, "head": head, "exact": self.method.exact}
+        if self.experiment.dry_steps is not None:
+            common |= {"dry_steps": self.experiment.dry_steps}
         if self.method.exact:
             # The maximum of a likelihood does not depend on how a network would be trained.
             return common

@@ -22,11 +22,11 @@ from ddpn.data import (
     tokenised,
 )
 from ddpn.distributions import CountDistribution
+from ddpn.errors import InputError
 from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.networks import fits, network_of, through, trunk_of
-from ddpn.training import Rows
+from ddpn.training import Rows, Runtime
 from ddpn.training.checkpoint import fingerprint, read, write
-from ddpn.training.runtime import pick_device
 
 #: A simulation is scored on so many rows that no training saw: a hundred would move the true law's own score by 10%.
 TEST_ROWS = 10_000
@@ -43,7 +43,7 @@ class Parts(NamedTuple):
 
     Without validation rows a training keeps its last epoch: its own rows would pick one that leaves hard points out.
     `outside` are rows of another kind, without counts, and `sizes` how many tokens test and outside rows have.
-    `cached` says that x is what the network's frozen trunk gave.
+    `cached` says that x is what the network's frozen trunk gave, and `source` is the identity of the rows before it.
     """
 
     train: Source
@@ -55,10 +55,13 @@ class Parts(NamedTuple):
     cached: bool = False
     classes: int = 0
     sizes: tuple[Tensor, Tensor] | None = None
+    source: tuple[int, ...] | None = None
 
     @property
     def identity(self) -> list[int]:
-        """Numbers that other rows would not have."""
+        """Numbers that other rows would not have: of rows before a trunk, which rounds as its machine does."""
+        if self.source is not None:
+            return list(self.source)
         given = [rows for rows in (self.train, self.validation, self.test) if rows is not None]
         found = [_tensors(rows) for rows in given] + ([] if self.outside is None else [[self.outside]])
         return [fingerprint(tensor) for tensors in found for tensor in tensors]
@@ -69,15 +72,18 @@ def _tensors(rows: Source) -> list[Tensor]:
     return [rows.x, rows.y] if isinstance(rows, Rows) else [rows.y]  # type: ignore[attr-defined]
 
 
-def rows_of(experiment: Experiment, device: str = "cpu", keep: Path | None = None) -> Parts:
-    """Load or draw the rows; where a network has a frozen trunk, what it gives for them, which is kept below `keep`."""
+def rows_of(experiment: Experiment, device: str = "cpu", keep: Path | None = None, copies: int = 1) -> Parts:
+    """Load or draw the rows; where a network has a frozen trunk, what it gives for them, which is kept below `keep`.
+
+    `copies` is how many processes of this machine do so at the same time.
+    """
     if experiment.simulation is not None:
         return _simulated(experiment.simulation["name"])
     assert experiment.data is not None
     parts = MATERIALS.get(experiment.data["name"], _table)(experiment, keep)
     if experiment.dry_steps:
         parts = _shortened(parts, experiment.dry_steps * experiment.training.batch_size)
-    return _through_trunk(experiment, parts, device, keep)
+    return _through_trunk(experiment, parts, Runtime(device), keep, copies)
 
 
 def _shortened(parts: Parts, rows: int) -> Parts:
@@ -191,15 +197,19 @@ MATERIALS: dict[str, Callable[[Experiment, Path | None], Parts]] = {
 }
 
 
-def _through_trunk(experiment: Experiment, parts: Parts, device: str, keep: Path | None) -> Parts:
+def _through_trunk(experiment: Experiment, parts: Parts, runtime: Runtime, keep: Path | None, copies: int) -> Parts:
     """What a frozen trunk gives is the same for every method, member and epoch: computed once, where it fits."""
-    where = pick_device(device)
     trunk = trunk_of(network_of(experiment, 0, 1, classes=parts.classes)) if experiment.backbone is not None else None
     if trunk is None or not isinstance(parts.train, Rows) or not isinstance(parts.validation, Rows):
         return parts
+    where = runtime.device
     trunk = trunk.to(where)
     given = [parts.train.x, parts.validation.x, parts.test.x] + ([] if parts.outside is None else [parts.outside])
-    if not fits(parts.test.x[:1], trunk, sum(map(len, given)), where):
+    # Processes that share a training must be of one mind.
+    too_large = torch.zeros(1, device=where)
+    too_large += not fits(parts.test.x[:1], trunk, sum(map(len, given)), where, copies)
+    runtime.add_up(too_large)
+    if too_large > 0:
         return parts
     features = [_kept(trunk, x, where, keep) for x in given]
     return parts._replace(
@@ -208,6 +218,7 @@ def _through_trunk(experiment: Experiment, parts: Parts, device: str, keep: Path
         test=Rows(features[2], parts.test.y),
         outside=features[3] if len(features) > 3 else None,
         cached=True,
+        source=tuple(parts.identity),
     )
 
 
@@ -216,11 +227,28 @@ def _kept(trunk: torch.nn.Module, x: Tensor, device: torch.device, keep: Path | 
     first = trunk(x[:1].to(device)).cpu()
     if keep is None or first.dim() > 2:
         return through(trunk, x, device)
-    path = keep / f"features-{fingerprint(x):08x}-{fingerprint(first):08x}.safetensors"
-    if path.exists():
-        found, about = read(path)
-        if about == {"rows": len(x)}:
-            return found["features"]
+    path = keep / f"features-{fingerprint(x):08x}-{_weights(trunk):08x}-{first.shape[1]}.safetensors"
+    if (found := _stored(path, len(x), first)) is not None:
+        return found
     features = through(trunk, x, device)
     write(path, {"features": features}, {"rows": len(x)})
     return features
+
+
+def _weights(trunk: torch.nn.Module) -> int:
+    total = 0
+    for tensor in trunk.state_dict().values():
+        total = fingerprint(tensor, total)
+    return total
+
+
+def _stored(path: Path, rows: int, first: Tensor) -> Tensor | None:
+    """What the file holds, if it is whole and its first row is what the trunk gives here and now, but for rounding."""
+    if not path.exists():
+        return None
+    try:
+        features = read(path)[0]["features"]
+    except InputError:
+        return None
+    good = len(features) == rows and torch.allclose(features[:1], first, rtol=1e-2, atol=1e-3)
+    return features if good else None

@@ -39,11 +39,11 @@ def network_of(experiment: Experiment, width: int, members: int, *, classes: int
         ) from error
 
 
-def fits(x: Tensor, trunk: nn.Module, rows: int, device: torch.device) -> bool:
-    """Whether what the trunk gives for `rows` rows can be kept in memory; `x` is one of them."""
+def fits(x: Tensor, trunk: nn.Module, rows: int, device: torch.device, copies: int = 1) -> bool:
+    """Whether what the trunk gives for `rows` rows can be kept in memory by `copies` processes; `x` is one of them."""
     with torch.no_grad():
         one = trunk(x.to(device))
-    needed = one.numel() * one.element_size() * rows
+    needed = one.numel() * one.element_size() * rows * copies
     if device.type == "cuda":
         return needed <= _SHARE * torch.cuda.mem_get_info(device)[0]
     return needed <= _SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

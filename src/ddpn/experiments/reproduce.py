@@ -18,7 +18,7 @@ from ddpn.experiments.experiment import Experiment, Run
 from ddpn.experiments.material import rows_of
 from ddpn.experiments.naming import known
 from ddpn.experiments.tables import write_tables
-from ddpn.experiments.workers import Event, execute_all
+from ddpn.experiments.workers import Event, copies_of, execute_all
 from ddpn.training.runtime import pick_device
 
 EVERY = "all"
@@ -44,7 +44,13 @@ class Options:
         """`jobs`, or one a core; on a GPU one, as one run fills it."""
         if self.jobs is not None and self.jobs < 1:
             raise ConfigError(f"jobs must be at least 1, got {self.jobs}. Leave it out for one a core.")
-        if pick_device(self.device).type != "cpu" or int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            if self.jobs not in (None, 1):
+                raise ConfigError(
+                    f"jobs must be 1 under torchrun, got {self.jobs}. Its processes share every training."
+                )
+            return 1
+        if pick_device(self.device).type != "cpu":
             return self.jobs or 1
         return self.jobs or _cores()
 
@@ -104,15 +110,25 @@ def reproduce(names: Sequence[str], options: Options, console: Console) -> bool:
         finally:
             # However it ended: what is finished is shown.
             if is_main:
-                _show(experiment, options.out, console)
+                went_well &= _shown(experiment, options.out, console)
     return went_well
+
+
+def _shown(experiment: Experiment, out: Path, console: Console) -> bool:
+    """Show tables and figures; files that cannot be read are told."""
+    try:
+        _show(experiment, out, console)
+    except DDPNError as error:
+        console.print(f"{experiment.name}: {error}", markup=False, highlight=False, soft_wrap=True)
+        return False
+    return True
 
 
 def _run(experiment: Experiment, options: Options, jobs: int, console: Console) -> bool:
     runs = [run for run in experiment.runs() if not options.only or run.method.name in options.only]
     states, parts = _states(runs, options.out), None
     if any(state != "done" for state in states.values()):
-        parts = rows_of(experiment, options.device, options.out / runner.FEATURES)
+        parts = rows_of(experiment, options.device, options.out / runner.FEATURES, copies_of(jobs))
         states = _states(runs, options.out, parts.identity)
     board = Board(experiment.title, runs, options.out, states)
     for name, state in states.items():

@@ -101,6 +101,8 @@ def execute(run: Run, parts: Parts, folder: Path, device: str = "auto") -> dict[
         "machine": {"system": platform.platform(), "torch": torch.__version__, "device": used},
         "history": trained.history,
     }
+    # Files of members are deleted below, when no process reads them any more.
+    runtime.wait()
     if runtime.is_main:
         _write_predictions(folder, trained, parts)
         write(folder / WEIGHTS, trained.weights, {"head": run.head.name})

@@ -40,11 +40,16 @@ def execute_all(
     A run that fails does not keep the others from being done. Close the iterator to end the processes it has started.
     """
     if jobs > 1 and len(runs) > 1:
-        yield from _Workers(runs, out, device).events(min(jobs, len(runs)))
+        yield from _Workers(runs, out, device, copies_of(jobs)).events(min(jobs, len(runs)))
         return
     for run in runs:
         yield Event(run, "running")
         yield _attempt(run, parts, out, device)
+
+
+def copies_of(jobs: int) -> int:
+    """How many processes have the rows: every worker, and the one that started them."""
+    return jobs + 1 if jobs > 1 else 1
 
 
 def _attempt(run: Run, parts: Parts, out: Path, device: str) -> Event:
@@ -59,8 +64,8 @@ def _attempt(run: Run, parts: Parts, out: Path, device: str) -> Event:
 class _Workers:
     """Processes that are given one run after the other."""
 
-    def __init__(self, runs: Sequence[Run], out: Path, device: str) -> None:
-        self._runs, self._given = runs, (runs, out, device)
+    def __init__(self, runs: Sequence[Run], out: Path, device: str, copies: int) -> None:
+        self._runs, self._given = runs, (runs, out, device, copies)
         self._processes: dict[Connection, Any] = {}
         self._busy: dict[Connection, int] = {}
 
@@ -118,7 +123,7 @@ class _Workers:
                 process.join()
 
 
-def _work(connection: Connection, runs: Sequence[Run], out: Path, device: str) -> None:
+def _work(connection: Connection, runs: Sequence[Run], out: Path, device: str, copies: int) -> None:
     """A worker: ends when told to by a signal, which is an interrupt to the training, or when its parent is gone."""
     # Ctrl-C reaches every process of a terminal; the parent passes it on, once.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -126,7 +131,7 @@ def _work(connection: Connection, runs: Sequence[Run], out: Path, device: str) -
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     with suppress(EOFError, KeyboardInterrupt):
-        parts = rows_of(runs[0].experiment, device, out / FEATURES)
+        parts = rows_of(runs[0].experiment, device, out / FEATURES, copies)
         while True:
             connection.send(_attempt(runs[connection.recv()], parts, out, device))
 
