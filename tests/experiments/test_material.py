@@ -9,13 +9,13 @@ import pytest
 import torch
 from PIL import Image
 
-from ddpn.backbones import text
+from ddpn.backbones import BACKBONES, text
 from ddpn.errors import ConfigError
 from ddpn.experiments import material
 from ddpn.experiments.material import MATERIALS, rows_of
 from ddpn.experiments.networks import fits
 from ddpn.experiments.runner import FEATURES, dry, execute, predictions_of
-from ddpn.experiments.settings import _DATA_KEYS, experiment, parse
+from ddpn.experiments.settings import _DATA_KEYS, _NETWORKS, experiment, parse
 from ddpn.training import ensemble as training
 
 WORDS = [
@@ -164,11 +164,11 @@ def test_pictures_are_trained_on(data, tmp_path, augment):
     found = parse("tiny", {
         "title": "A test", "paper": "none", "methods": ["ddpn"], "minutes": 1,
         "data": {"name": "coco_people", "size": 16, "augment": augment},
-        "backbone": {"name": "vit", "pretrained": None, "frozen": "none", "config": {
+        "backbone": {"name": "vit", "frozen": "none", "config": {
             "model_type": "vit", "image_size": 16, "patch_size": 8, **TINY}},
         "training": TRAINING | {"members": 1, "epochs": 1},
     })  # fmt: skip
-    raw = done(dry(found, 2), tmp_path)["raw"]
+    raw = done(found, tmp_path)["raw"]
     assert raw.shape == (6, 1, 2)
     assert raw.isfinite().all()
 
@@ -204,4 +204,5 @@ def test_an_option_that_a_backbone_does_not_take_is_told(model, data):
 
 
 def test_every_kind_of_data_says_what_it_needs():
-    assert set(_DATA_KEYS) == set(MATERIALS)
+    assert set(_DATA_KEYS) == set(MATERIALS) == set(_NETWORKS)
+    assert {name for names in _NETWORKS.values() for name in names} <= set(BACKBONES)

@@ -45,6 +45,18 @@ def test_the_paper_s_ten_methods_and_three_glms_are_run_on_length_of_stay():
     assert found.training.epochs_for(16_000) == 75
 
 
+DATA = {
+    "shelves": {"name": "shelves", "beams": 9, "points": 4},
+    "reviews": {"name": "reviews", "text": ["text"], "max_length": 9},
+}
+
+
+def of(data, backbone, **more):
+    content = changed(data=DATA[data], **more) | ({} if backbone is None else {"backbone": {"name": backbone}})
+    del content["simulation"]
+    return content
+
+
 REFUSED = {
     "unknown key": (changed(metods=[]), r"keys in test.toml must be among .*methods.*, got 'metods'. Did you mean"),
     "unknown method": (changed(methods=["dpn"]), r"methods in test.toml .*, got 'dpn'. Did you mean \"ddpn\"\?"),
@@ -65,6 +77,24 @@ REFUSED = {
     "weight decay": (trained(weight_decay=-1.0), "weight_decay must be finite and at least 0, got -1.0"),
     "seed": (trained(seed=-1), "seed must be a whole number of at least 0, got -1"),
     "hidden": (trained(hidden=[8, 0]), r"hidden must hold widths of at least 1, got \[8, 0\]"),
+    "warmup": (trained(warmup=1.0), r"warmup must lie in \[0, 1\), got 1.0"),
+    "precision": (trained(precision="fp16"), "precision must be float32 or bf16, got 'fp16'"),
+    "grid of one value": (changed(grid={"seed": 3}), r"seed of \[grid\] in test.toml must be a list of .*, got 3"),
+    "steps beside epochs": (changed(grid={"steps": [3]}), r"must have steps in \[training\] where \[grid\] has them"),
+    "a word for a table": (changed(backbone="vit"), "backbone in test.toml must be a table, got 'vit'"),
+    "network of a table": (changed(backbone={"name": "vit"}), "must have no .backbone. where rows are a table"),
+    "no network": (of("shelves", None), "backbones for shelves in test.toml must be among countnet3d, got None"),
+    "another network": (of("shelves", "vit"), "backbones for shelves in test.toml must be among countnet3d, got 'vit'"),
+    "no tokenizer": (of("reviews", "text"), "must have the key pretrained, got none. Its tokenizer comes with it"),
+    "outside": (of("shelves", "countnet3d", outside="bible"), "data with bible outside in test.toml must be among rev"),
+    "table": (
+        changed(reference={"table": "accuracy", "dataset": "reviews"}),
+        "tables of the paper in test.toml must be among .*, got 'accuracy'. Choose one",
+    ),
+    "its data set": (
+        changed(reference={"table": "accuracy_calibration", "dataset": "review"}),
+        "data sets of the paper in test.toml must be among .*, got 'review'. Did you mean \"reviews\"",
+    ),
     "reference": (changed(reference={"table": "x"}), "reference in test.toml must have the key dataset"),
 }
 

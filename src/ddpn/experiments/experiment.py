@@ -9,6 +9,7 @@ from typing import Any, Self
 from ddpn.errors import ConfigError
 from ddpn.experiments.naming import known
 from ddpn.heads import Head, make_head
+from ddpn.training.runtime import PRECISIONS
 
 
 def _is_whole(value: Any) -> bool:
@@ -81,6 +82,12 @@ class Training:
             raise ConfigError(f"lr must be finite and positive, got {self.lr!r}. Use 1e-3, say.")
         if not _is_number(self.weight_decay) or not 0.0 <= self.weight_decay < math.inf:
             raise ConfigError(f"weight_decay must be finite and at least 0, got {self.weight_decay!r}. Change it.")
+        if not _is_number(self.warmup) or not 0.0 <= self.warmup < 1.0:
+            raise ConfigError(
+                f"warmup must lie in [0, 1), got {self.warmup!r}. It is the share of steps before the top."
+            )
+        if self.precision not in PRECISIONS:
+            raise ConfigError(f"precision must be {' or '.join(PRECISIONS)}, got {self.precision!r}. Change it.")
 
     def epochs_for(self, rows: int) -> int:
         """How often `rows` rows are gone through."""

@@ -20,13 +20,14 @@ _BLOCK = {"cpu": 8, "cuda": 256}
 def network_of(experiment: Experiment, width: int, members: int, *, classes: int = 0) -> Any:
     """The backbone that an experiment declares; a perceptron of `width` inputs where it declares none.
 
-    A dry run builds the declared `config`, if any, with random weights in place of the pretrained ones.
+    The declared `config`, if any, has random weights: where nothing is pretrained, and in a dry run in its place.
     """
     hidden = experiment.training.hidden
     if experiment.backbone is None:
         return MLP(n_in=width, hidden=hidden, members=members)
     options = {key: value for key, value in experiment.backbone.items() if key not in ("name", "config")}
-    if experiment.dry_steps and "config" in experiment.backbone:
+    unread = experiment.dry_steps or experiment.backbone.get("pretrained") is None
+    if unread and "config" in experiment.backbone:
         options |= {"pretrained": None, "config": dict(experiment.backbone["config"])}
     if experiment.backbone["name"] == "countnet3d":
         options["n_classes"] = classes

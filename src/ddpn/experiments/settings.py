@@ -6,11 +6,11 @@ from dataclasses import fields, replace
 from importlib.resources import files
 from typing import Any
 
-from ddpn.backbones import BACKBONES
 from ddpn.data import DATASETS, SIMULATIONS
 from ddpn.errors import ConfigError
 from ddpn.experiments.experiment import TRAINING, Experiment, Method, Training
 from ddpn.experiments.naming import known
+from ddpn.experiments.published import datasets, tables
 
 _CATALOGUE = "catalogue"
 _METHODS = "methods"
@@ -48,8 +48,15 @@ _DATA_KEYS = {
     "inventory": ("points",),
     "shelves": ("beams", "points"),
 }
-#: Rows of another kind that a finished run can be shown.
-OUTSIDE = ("bible",)
+#: The networks that can read them; tables and simulations have a perceptron.
+_NETWORKS = {
+    "reviews": ("text",),
+    "coco_people": ("vit", "efficientnet"),
+    "inventory": ("countnet3d",),
+    "shelves": ("countnet3d",),
+}
+#: Rows of another kind that a finished run can be shown, and the data they are another kind of.
+OUTSIDE = {"bible": "reviews"}
 #: Stands where no run will look.
 _UNTRAINED = Training(batch_size=1, lr=1.0, weight_decay=0.0, epochs=1, members=1)
 
@@ -101,9 +108,7 @@ def parse(name: str, content: Mapping[str, Any]) -> Experiment:
     every = methods()
     known("methods", content["methods"], every, where)
     _once("methods", content["methods"], where)
-    grid = {key: tuple(values) for key, values in content.get("grid", {}).items()}
-    for key, values in grid.items():
-        _once(f"values of {key}", values, where)
+    grid = _grid(content.get("grid", {}), where)
     rest = {key: value for key, value in content.items() if key not in ("training", "methods", "grid", "figures")}
     found = Experiment(
         name=name,
@@ -126,13 +131,26 @@ def _shown_again(content: Mapping[str, Any], where: str) -> Experiment:
 def _check_source(content: Mapping[str, Any], where: str) -> None:
     if ("data" in content) == ("simulation" in content):
         raise ConfigError(f"{where} must have either data or simulation, got both or none. Keep one.")
+    _are_tables(content, ("data", "simulation", "reference", "backbone", "grid", "training"), where)
     if "data" in content:
         _check_data(content["data"], where)
     else:
         _with_keys("simulation", content["simulation"], ("name",), where, ("name",))
         known("simulations", [content["simulation"]["name"]], SIMULATIONS, where)
     if "reference" in content:
-        _with_keys("reference", content["reference"], ("table", "dataset"), where, ("table", "dataset"))
+        keys = ("table", "dataset")
+        _with_keys("reference", content["reference"], keys, where, keys)
+        table, dataset = (content["reference"][key] for key in keys)
+        known("tables of the paper", [table], tables(), where)
+        known("data sets of the paper", [dataset], datasets(table), where)
+
+
+def _are_tables(content: Mapping[str, Any], names: Iterable[str], where: str) -> None:
+    for name in names:
+        if name in content and not isinstance(content[name], Mapping):
+            raise ConfigError(
+                f"{name} in {where} must be a table, got {content[name]!r}. Write [{name}] above its keys."
+            )
 
 
 def _check_data(data: Mapping[str, Any], where: str) -> None:
@@ -142,11 +160,20 @@ def _check_data(data: Mapping[str, Any], where: str) -> None:
 
 
 def _check_backbone(content: Mapping[str, Any], where: str) -> None:
-    """Its options are checked by the backbone itself, when it is built."""
-    if "backbone" in content:
-        known("backbones", [content["backbone"].get("name")], BACKBONES, where)
-    if content.get("outside") not in (None, *OUTSIDE):
-        known("outside data", [content["outside"]], OUTSIDE, where)
+    """Its other options are checked by the backbone itself, when it is built."""
+    data, outside = content.get("data", {}).get("name"), content.get("outside")
+    readers, backbone = _NETWORKS.get(data), content.get("backbone")
+    if backbone is not None and readers is None:
+        raise ConfigError(
+            f"{where} must have no [backbone] where rows are a table, got one. Give hidden in [training]."
+        )
+    if readers is not None:
+        known(f"backbones for {data}", [(backbone or {}).get("name")], readers, where)
+    if readers == ("text",) and "pretrained" not in backbone:  # type: ignore[operator]
+        raise ConfigError(f"[backbone] in {where} must have the key pretrained, got none. Its tokenizer comes with it.")
+    if outside is not None:
+        known("outside data", [outside], OUTSIDE, where)
+        known(f"data with {outside} outside", [str(data)], [OUTSIDE[outside]], where)
 
 
 def _training(given: Mapping[str, Any], where: str) -> Training:
@@ -157,8 +184,20 @@ def _training(given: Mapping[str, Any], where: str) -> Training:
     return Training(**found)
 
 
+def _grid(given: Mapping[str, Any], where: str) -> dict[str, tuple[Any, ...]]:
+    for key, values in given.items():
+        if not isinstance(values, list) or not all(isinstance(value, int | float | str) for value in values):
+            raise ConfigError(
+                f"{key} of [grid] in {where} must be a list of numbers or words, got {values!r}. Make it one."
+            )
+        _once(f"values of {key}", values, where)
+    return {key: tuple(values) for key, values in given.items()}
+
+
 def _check_grid(found: Experiment, where: str) -> None:
     """Every point must make sense for every method: a setting of the training, or an option of the head."""
+    if "steps" in found.grid and found.training.epochs is not None:
+        raise ConfigError(f"{where} must have steps in [training] where [grid] has them, got epochs. Replace them.")
     for method in found.methods:
         known("keys of [grid]", found.grid, [*TRAINING, *method.make_head().options], f"{where} for {method.name}")
         if method.exact and found.grid:

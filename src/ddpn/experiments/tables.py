@@ -48,7 +48,8 @@ def accuracy(experiment: Experiment, out: Path, protocol: str) -> TableOf:
 
 
 def _label(result: dict[str, Any]) -> str:
-    point = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in result["point"].items())
+    shown = {name: value if isinstance(value, str) else f"{value:g}" for name, value in result["point"].items()}
+    point = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in shown.items())
     return f"{result['label']}, {point}" if point else result["label"]
 
 
