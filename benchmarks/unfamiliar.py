@@ -231,7 +231,7 @@ def told(results: Results) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=5, help="splits; the first is the command's own (default: 5)")
+    parser.add_argument("--seeds", type=int, default=3, help="splits; the first is the command's own (default: 3)")
     parser.add_argument("--work", type=Path, default=Path("results/unfamiliar"), help="tables, models and reports")
     parser.add_argument("--out", type=Path, default=Path("docs/results"), help="unfamiliar.md and .csv")
     args = parser.parse_args()
