@@ -161,19 +161,19 @@ def _check_data(data: Mapping[str, Any], where: str) -> None:
 
 def _check_backbone(content: Mapping[str, Any], where: str) -> None:
     """Its other options are checked by the backbone itself, when it is built."""
-    data, outside = content.get("data", {}).get("name"), content.get("outside")
-    readers, backbone = _NETWORKS.get(data), content.get("backbone")
-    if backbone is not None and readers is None:
+    data, outside = str(content.get("data", {}).get("name")), content.get("outside")
+    readers, backbone = _NETWORKS.get(data), content.get("backbone", {})
+    if backbone and readers is None:
         raise ConfigError(
             f"{where} must have no [backbone] where rows are a table, got one. Give hidden in [training]."
         )
     if readers is not None:
-        known(f"backbones for {data}", [(backbone or {}).get("name")], readers, where)
-    if readers == ("text",) and "pretrained" not in backbone:  # type: ignore[operator]
+        known(f"backbones for {data}", [backbone.get("name")], readers, where)
+    if readers == ("text",) and "pretrained" not in backbone:
         raise ConfigError(f"[backbone] in {where} must have the key pretrained, got none. Its tokenizer comes with it.")
     if outside is not None:
         known("outside data", [outside], OUTSIDE, where)
-        known(f"data with {outside} outside", [str(data)], [OUTSIDE[outside]], where)
+        known(f"data with {outside} outside", [data], [OUTSIDE[outside]], where)
 
 
 def _training(given: Mapping[str, Any], where: str) -> Training:
