@@ -252,6 +252,9 @@ def test_report(ddpn, files, saved):
     html = (files / "report.html").read_text()
     assert html.lstrip().lower().startswith("<!doctype html")
     assert "Poisson gradient boosting" in html
+    stages = [line for line in found.stderr.splitlines() if line.endswith(" ...")]
+    assert stages[0].startswith("Predicting")
+    assert stages[-1] == "Drawing figures ..."
     again = ddpn("report", str(saved), "visits.csv", "-o", "report.html")
     assert again.exit_code == 1
     assert "output must be free, got report.html, which exists" in again.stderr
