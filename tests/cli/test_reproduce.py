@@ -126,7 +126,8 @@ def test_figures_that_cannot_be_drawn_are_told(tiny, ddpn, monkeypatch):
     found = on_cpu(ddpn, "tiny", "--only", "poisson")
     assert found.exit_code == 0
     assert (
-        'Not every figure: matplotlib must be installed for figures, got none. Run: pip install "ddpn[plot]"' in found.output
+        'Not every figure: matplotlib must be installed for figures, got none. Run: pip install "ddpn[plot]"'
+        in found.output
     )
 
 
