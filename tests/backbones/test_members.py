@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from ddpn.backbones.members import Linear, generators
+from ddpn.backbones.members import Linear, Members, generators
+from ddpn.errors import ConfigError
 
 
 def drawn(members: int = 3, n_in: int = 4, n_out: int = 2) -> Linear:
@@ -67,6 +68,16 @@ def test_weights_are_uniform_within_the_bound_of_torch():
 def test_no_input_at_all():
     layer = drawn(n_in=0)
     torch.testing.assert_close(layer(torch.zeros(5, 0))[0], layer.bias[:, 0])
+
+
+def test_networks_that_share_weights_are_refused():
+    one = nn.Linear(3, 2)
+    message = r"^make must build another network at every call, got weights that members share\. Build all layers"
+    for make in (lambda: one, lambda: nn.Sequential(one, nn.Linear(2, 2))):
+        with pytest.raises(ConfigError, match=message):
+            Members(make, members=2)
+    one.requires_grad_(False)  # what learns nothing can be shared
+    assert Members(lambda: nn.Sequential(one, nn.Linear(2, 2)), members=2)(torch.zeros(4, 3)).shape == (4, 2, 2)
 
 
 def test_it_says_its_size():

@@ -7,8 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, TensorDataset
 
+from ddpn.backbones import MLP
 from ddpn.errors import ConfigError
 from ddpn.heads import make_head
+from ddpn.model import CountModel
 from ddpn.training import Rows, TrainingConfig
 
 SEEDS = (5, 11, 2)
@@ -195,6 +197,14 @@ def test_a_data_set_gives_the_same_bits_as_tensors(train, rows, workers):
     loaded, loaded_history = train(*sets, fit_options={"workers": workers}, **settings)
     assert torch.equal(in_memory, loaded)
     assert history.best_score == loaded_history.best_score
+
+
+def test_weights_that_were_never_drawn_are_told(train, rows):
+    """From zeros nothing but biases would learn, in silence."""
+    model = CountModel(MLP(n_in=3, hidden=(8,)), make_head("poisson"), 1)
+    message = r"^weights must be drawn before a training, got zeros\. Call model\.reset\(seeds=config\.seeds\)\.$"
+    with pytest.raises(ConfigError, match=message):
+        train(rows(16), model=model)
 
 
 def test_bf16_stays_close(train, rows):

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+from ddpn.errors import ConfigError
+
 
 def generators(seeds: Sequence[int]) -> list[torch.Generator]:
     """One random stream a member, on the CPU, so that a member is the same network on every device."""
@@ -64,6 +66,12 @@ class Members(nn.ModuleList):
     def __init__(self, make: Callable[[], nn.Module], members: int, *, row_axes: int = 1) -> None:
         super().__init__(make() for _ in range(members))
         self._make, self._row_axes = make, row_axes
+        weights = [id(p) for network in self for p in network.parameters() if p.requires_grad]
+        if len(set(weights)) < len(weights):
+            raise ConfigError(
+                "make must build another network at every call, got weights that members share. "
+                "Build all layers inside it, or return a copy.deepcopy."
+            )
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
         """Fresh weights, one stream a member."""

@@ -50,6 +50,7 @@ class CapturedSteps:
         """Warm up, put everything back as it was, capture."""
         state = self._training.updates.tensors()
         before = {name: tensor.clone() for name, tensor in state.items()}
+        buffers = self._training.buffers.copied()
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -61,6 +62,7 @@ class CapturedSteps:
             self._once()
         for name, tensor in state.items():
             tensor.copy_(before[name])
+        self._training.buffers.put(buffers)
         return graph
 
     def epoch(self) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,7 @@
 """The one training loop: every member of an ensemble at once, each as if it were alone."""
 
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from ddpn.backbones.members import generators
 from ddpn.errors import ConfigError
 from ddpn.metrics import crps
 from ddpn.model import CountModel
+from ddpn.training.buffers import Buffers
 from ddpn.training.capture import CapturedSteps
 from ddpn.training.config import TrainingConfig
 from ddpn.training.flat import Flat
@@ -94,6 +96,8 @@ class Training:
     ) -> None:
         self.model, self.config, self.runtime = model, config, runtime
         self.flat = Flat(model, config.members)
+        _check_drawn(model)
+        self.buffers = Buffers(model, config.members)
         self.updates = Updates(self.flat, config)
         self.batches = _batches(train, config, runtime, workers)
         if self.batches.batch < runtime.share.world:
@@ -106,7 +110,7 @@ class Training:
         self.steps = config.epochs * self.batches.steps
         self.step, self.epoch = 0, 0
         self.history = History(best_epoch=[0] * config.members, best_score=[float("inf")] * config.members)
-        self.best = self.flat.values.clone()
+        self.best, self.best_buffers = self.flat.values.clone(), self.buffers.copied()
         self.failures = [0] * config.members
         self._captured = CapturedSteps.of(self) if isinstance(self.batches, MemoryBatches) else None
         self.before = snapshot(self)
@@ -128,7 +132,8 @@ class Training:
     def run_epoch(self) -> str:
         """Train once over the rows, validate, keep what is best; says how it went."""
         started = time.perf_counter()
-        losses = self._train_epoch()
+        with self._drawing():
+            losses = self._train_epoch()
         scores = self._validate()
         if scores is not None:
             self._select(scores)
@@ -140,6 +145,17 @@ class Training:
         if scores is None:
             return f"loss {sum(losses) / len(losses):.4f}"
         return f"validation {self.config.score} {sum(scores) / len(scores):.4f}"
+
+    @contextmanager
+    def _drawing(self) -> Iterator[None]:
+        """Dropout, and pictures that are changed at random, draw from torch's own stream; it is put back afterwards.
+
+        It begins anew with every epoch, so that a training that goes on draws what it would have drawn.
+        """
+        device = self.runtime.device
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            torch.manual_seed(zlib.crc32(repr((self.config.seeds, self.epoch, self.runtime.share.rank)).encode()))
+            yield
 
     def _train_epoch(self) -> list[float]:
         self.model.train()
@@ -225,6 +241,7 @@ class Training:
             if score < self.history.best_score[member] and not self.is_done_with(member):
                 self.history.best_score[member], self.history.best_epoch[member] = score, self.epoch + 1
                 self.best[member] = self.updates.average[member]
+                self.buffers.keep(self.best_buffers, member)
 
     def keep_best(self) -> None:
         """Put the weights to keep into the model: each member's best epoch, or the last where nothing was validated."""
@@ -233,7 +250,17 @@ class Training:
             self.flat.values.copy_(self.updates.average)
         else:
             self.flat.values.copy_(self.best)
+            self.buffers.put(self.best_buffers)
         self.model.eval()
+        # It knows the training that knows it: together they would stay in a GPU's memory for a while.
+        self._captured = None
+
+
+def _check_drawn(model: CountModel) -> None:
+    """Layers are made of zeros, from which nothing but biases would learn."""
+    weight = model.projection.weight
+    if weight.numel() and not weight.any():
+        raise ConfigError("weights must be drawn before a training, got zeros. Call model.reset(seeds=config.seeds).")
 
 
 def _batches(

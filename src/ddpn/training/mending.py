@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ddpn.errors import TrainingError
+from ddpn.training.resuming import buffers_of
 
 if TYPE_CHECKING:
     from ddpn.training.loop import Training
@@ -22,6 +23,7 @@ def mend(training: "Training", healthy: Tensor) -> None:
         for name, now in training.updates.tensors().items():
             if now.dim() == 2:
                 now[member] = training.before.tensors[name][member]
+        training.buffers.put(buffers_of(training.before), member)
         if story:
             _tell(training, member, story)
 

@@ -14,6 +14,9 @@ from ddpn.training.rows import DatasetBatches, MemoryBatches, Rows
 if TYPE_CHECKING:
     from ddpn.training.loop import Training
 
+#: Before the names of networks' buffers, and of those of the best epoch.
+_BUFFERS, _BEST_BUFFERS = "buffers/", "best_buffers/"
+
 
 class Snapshot(NamedTuple):
     """All that the next epochs depend on. What is asked for in the middle of an epoch is its beginning."""
@@ -26,8 +29,15 @@ def snapshot(training: "Training") -> Snapshot:
     """The training as it stands, copied."""
     tensors = {name: tensor.clone() for name, tensor in training.updates.tensors().items()}
     tensors |= {"best": training.best.clone(), "orders": torch.stack([s.get_state() for s in training.streams])}
+    tensors |= {f"{_BUFFERS}{name}": tensor for name, tensor in training.buffers.copied().items()}
+    tensors |= {f"{_BEST_BUFFERS}{name}": tensor.clone() for name, tensor in training.best_buffers.items()}
     info = {"epoch": training.epoch, "step": training.step, "failures": list(training.failures)}
     return Snapshot(tensors, info | {"history": training.history.as_dict()})
+
+
+def buffers_of(saved: Snapshot) -> dict[str, Tensor]:
+    """The buffers of its networks."""
+    return {name.removeprefix(_BUFFERS): t for name, t in saved.tensors.items() if name.startswith(_BUFFERS)}
 
 
 def restore(training: "Training", saved: Snapshot) -> None:
@@ -37,6 +47,9 @@ def restore(training: "Training", saved: Snapshot) -> None:
         # Counters are the same in every piece of the weights, of which a GPU has more.
         tensor.copy_(tensors[name] if tensor.dim() == 2 else tensors[name].reshape(-1)[0])
     training.best.copy_(tensors["best"])
+    training.buffers.put(buffers_of(saved))
+    for name, tensor in training.best_buffers.items():
+        tensor.copy_(tensors[f"{_BEST_BUFFERS}{name}"])
     for stream, state in zip(training.streams, tensors["orders"], strict=True):
         stream.set_state(state.clone())  # torch crashes on a view that does not begin with its storage
     training.epoch, training.step, training.failures = info["epoch"], info["step"], info["failures"]

@@ -1,0 +1,65 @@
+"""What networks keep beside their weights, such as the running statistics of batch norms."""
+
+import torch
+from torch import Tensor, nn
+
+from ddpn.backbones.members import Members
+from ddpn.backbones.tuned import Frozen
+
+
+class Buffers:
+    """The buffers of a model that a training can change, each with the member axis first where members have their own.
+
+    What is no member's own, such as a shared table of constants, is there too, so that a training goes on with it.
+    """
+
+    def __init__(self, model: nn.Module, members: int) -> None:
+        kept = set(model.state_dict())
+        frozen = {id(b) for module in model.modules() if isinstance(module, Frozen) for b in module.buffers()}
+        named = {name: b for name, b in model.named_buffers() if name in kept and id(b) not in frozen}
+        self._each = _looped(model, named)
+        looped = {id(b) for each in self._each.values() for b in each}
+        self._whole = {name: b for name, b in named.items() if id(b) not in looped}
+        self._members = members
+
+    def copied(self) -> dict[str, Tensor]:
+        """As they stand; one tensor (M, ...) for what every member has."""
+        stacked = {name: torch.stack(each) for name, each in self._each.items()}
+        return stacked | {name: whole.clone() for name, whole in self._whole.items()}
+
+    def put(self, tensors: dict[str, Tensor], member: int | None = None) -> None:
+        """The inverse of `copied`; of one member alone, what is its own."""
+        for name, each in self._each.items():
+            for number, buffer in enumerate(each):
+                if member in (None, number):
+                    buffer.copy_(tensors[name][number])
+        for name, whole in self._whole.items():
+            if member is None:
+                whole.copy_(tensors[name])
+            elif self._has_members(whole):
+                whole[member].copy_(tensors[name][member])
+
+    def keep(self, tensors: dict[str, Tensor], member: int) -> None:
+        """Write what is one member's own, as it stands, into what `copied` gave."""
+        for name, each in self._each.items():
+            tensors[name][member] = each[member]
+        for name, whole in self._whole.items():
+            if self._has_members(whole):
+                tensors[name][member] = whole[member]
+            else:
+                tensors[name].copy_(whole)
+
+    def _has_members(self, buffer: Tensor) -> bool:
+        return buffer.dim() > 0 and len(buffer) == self._members
+
+
+def _looped(model: nn.Module, named: dict[str, Tensor]) -> dict[str, list[Tensor]]:
+    """Those of networks in a loop, by the name of the loop and their name in each network."""
+    found = {}
+    for path, module in model.named_modules():
+        if isinstance(module, Members):
+            before = f"{path}." if path else ""
+            for name, _ in module[0].named_buffers():
+                if f"{before}0.{name}" in named:
+                    found[f"{before}{name}"] = [named[f"{before}{number}.{name}"] for number in range(len(module))]
+    return found
