@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from ddpn.backbones import MLP, Members
+from ddpn.backbones import MLP, Members, Tuned
+from ddpn.backbones.tuned import Frozen, Tail
 from ddpn.errors import ConfigError, InputError
 from ddpn.heads import make_head
 from ddpn.model import CountModel
@@ -56,6 +57,40 @@ def test_other_settings_are_not_mixed_in(rows, tmp_path):
         InputError, match=r"members-0\.safetensors must come from a training with these settings, got another lr\."
     ):
         fit_ensemble(make, rows(40), None, replace(CONFIG, lr=0.5), tmp_path, **OPTIONS)
+
+
+@pytest.mark.parametrize("what", ["head", "network", "training data", "validation data"])
+def test_files_of_another_model_or_other_rows_are_not_mixed_in(rows, tmp_path, what):
+    fit_ensemble(make, rows(40), rows(20), CONFIG, tmp_path, **OPTIONS)
+    head = "gaussian" if what == "head" else "double_poisson"
+    activation = "tanh" if what == "network" else "relu"
+    other = lambda m: CountModel(MLP(n_in=3, hidden=(8,), members=m, activation=activation), make_head(head), m)
+    train, validation = rows(40, seed=int(what == "training data")), rows(20, seed=int(what == "validation data"))
+    with pytest.raises(InputError, match=rf"must come from a training with these settings, got another {what}\."):
+        fit_ensemble(other, train, validation, CONFIG, tmp_path, **OPTIONS)
+
+
+def test_frozen_weights_must_be_those_of_the_training(rows, tmp_path):
+    def frozen_at(seed: int):
+        def own(members: int) -> CountModel:
+            torch.manual_seed(seed)
+            return CountModel(Tuned(Frozen(nn.Linear(3, 4), 1), Tail(None, width=4, members=members)), head, members)
+
+        return own
+
+    head = make_head("poisson")
+    found = fit_ensemble(frozen_at(1), rows(40), None, CONFIG, tmp_path, **OPTIONS)
+    assert found.raw(rows(3).x).shape == (3, 3, 1)
+    found.make = frozen_at(2)
+    with pytest.raises(InputError, match=r"must be used with the frozen weights it was trained beside, got others\."):
+        found.raw(rows(3).x)
+
+
+def test_exposure_multiplies_the_mean(rows, tmp_path):
+    poisson = lambda members: CountModel(MLP(n_in=3, hidden=(8,), members=members), make_head("poisson"), members)
+    found, x = fit_ensemble(poisson, rows(40), None, CONFIG, tmp_path, **OPTIONS), rows(5).x
+    exposed = found.mixture(x, exposure=torch.full((5,), 3.0))
+    torch.testing.assert_close(exposed.mean, 3.0 * found.mixture(x).mean)
 
 
 def test_another_network_is_refused(rows, tmp_path):

@@ -12,11 +12,13 @@ from torch.utils.data import Dataset
 from ddpn.backbones.tuned import Frozen
 from ddpn.distributions import UniformMixture
 from ddpn.errors import ConfigError, InputError
+from ddpn.heads import Head
 from ddpn.model import CountModel
-from ddpn.training.checkpoint import read, write
+from ddpn.training.checkpoint import fingerprint, read, write
 from ddpn.training.config import TrainingConfig
 from ddpn.training.history import History
 from ddpn.training.loop import fit
+from ddpn.training.resuming import data_identity, model_identity
 from ddpn.training.rows import Rows
 from ddpn.training.runtime import Runtime
 
@@ -37,26 +39,38 @@ class Ensemble:
     def models(self) -> Iterator[CountModel]:
         """One group after the other, in evaluation mode on the CPU."""
         for number, seeds in enumerate(self.groups):
-            model = self.make(len(seeds))
-            load_learned(model, read(self.path(number))[0], self.path(number))
+            model, path = self.make(len(seeds)), self.path(number)
+            tensors, about = read(path)
+            load_learned(model, tensors, path)
+            if about["frozen weights"] != _frozen(model):
+                raise InputError(
+                    f"{path} must be used with the frozen weights it was trained beside, got others. Load them."
+                )
             yield model.eval()
 
     def histories(self) -> list[History]:
         """How each group's training went."""
         return [History(**read(self.path(number))[1]["history"]) for number in range(len(self.groups))]
 
-    @torch.no_grad()
     def raw(self, x: Tensor, device: torch.device | str = "cpu", batch: int = 256) -> Tensor:
         """Raw outputs of every member. Shape: (B, ...) -> (B, M, P)."""
+        return self._raw(x, device, batch)[0]
+
+    def mixture(
+        self, x: Tensor, device: torch.device | str = "cpu", batch: int = 256, *, exposure: Tensor | None = None
+    ) -> UniformMixture:
+        """The prediction: the uniform mixture of all members. Shape: batch (B,)."""
+        raw, head = self._raw(x, device, batch)
+        return UniformMixture(head(raw, None if exposure is None else exposure.unsqueeze(-1)))
+
+    @torch.no_grad()
+    def _raw(self, x: Tensor, device: torch.device | str, batch: int) -> tuple[Tensor, Head]:
         found = []
         for model in self.models():
             model.to(device)
             found.append(torch.cat([model.raw(part.to(device)).float().cpu() for part in x.split(batch)]))
-        return torch.cat(found, dim=1)
-
-    def mixture(self, x: Tensor, device: torch.device | str = "cpu", batch: int = 256) -> UniformMixture:
-        """The prediction: the uniform mixture of all members. Shape: batch (B,)."""
-        return UniformMixture(self.make(1).head(self.raw(x, device, batch)))
+            head = model.head
+        return torch.cat(found, dim=1), head
 
 
 def fit_ensemble(
@@ -74,42 +88,54 @@ def fit_ensemble(
 ) -> Ensemble:
     """Train `at_once` of the members of `config.seeds` after the other; those whose file is in `folder` are finished.
 
-    As members share nothing, they are the same as all of them trained together. `start` and `prepare` are applied to
-    fresh weights (see `CountModel.reset`); `options` go to `fit`. What was stopped goes on where it was: the group that
-    was being trained has its own checkpoint. Another configuration or other seeds are refused, not mixed in.
+    As members share nothing, they are the same as all of them trained together, but for what dropout draws. `start` and
+    `prepare` are applied to fresh weights (see `CountModel.reset`); `options` go to `fit`. What was stopped goes on
+    where it was: the group that was being trained has its own checkpoint. Files of another configuration, network, head
+    or data are refused, not mixed in.
     """
     if at_once < 1:
         raise ConfigError(f"at_once must be at least 1, got {at_once}. Use 1 where memory is short.")
     runtime = runtime or Runtime(precision=config.precision)
     groups = [config.seeds[first : first + at_once] for first in range(0, config.members, at_once)]
     ensemble = Ensemble(make, Path(folder), groups)
+    data = data_identity(train, validation)
     for number, seeds in enumerate(groups):
-        part, path = replace(config, seeds=seeds), ensemble.path(number)
-        if not _is_finished(path, part):
-            model = make(len(seeds))
+        part, path, model = replace(config, seeds=seeds), ensemble.path(number), make(len(seeds))
+        about = {"config": part.as_dict(), **data, **model_identity(model), "frozen weights": _frozen(model)}
+        if not _is_finished(path, about):
             model.reset(seeds, start)
             if prepare is not None:
                 prepare(model)
             state = ensemble.folder / f"members-{number}.state"
             history = fit(model, train, validation, part, runtime=runtime, checkpoint=state, **options)
             if runtime.is_main:
-                write(path, learned(model), {"config": part.as_dict(), "history": history.as_dict()})
+                write(path, learned(model), {**about, "history": history.as_dict()})
                 state.unlink(missing_ok=True)
             runtime.wait()
     return ensemble
 
 
-def _is_finished(path: Path, config: TrainingConfig) -> bool:
+def _is_finished(path: Path, about: dict[str, Any]) -> bool:
     if not path.exists():
         return False
-    known = read(path)[1].get("config", {})
-    changed = sorted(name for name, value in config.as_dict().items() if known.get(name) != value)
+    known = read(path)[1]
+    changed = [name for name, value in about.items() if name != "config" and known.get(name) != value]
+    settings = known.get("config", {})
+    changed += sorted(name for name, value in about["config"].items() if settings.get(name) != value)
     if changed:
         raise InputError(
             f"{path} must come from a training with these settings, got another {', '.join(changed)}. "
             "Delete it to train anew, or name another folder."
         )
     return True
+
+
+def _frozen(model: nn.Module) -> int:
+    """A number of what a training does not change and its files do not hold."""
+    changing, total = set(learned(model)), 0
+    for name, tensor in model.state_dict().items():
+        total = total if name in changing else fingerprint(tensor, total)
+    return total
 
 
 def learned(model: nn.Module) -> dict[str, Tensor]:

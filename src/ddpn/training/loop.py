@@ -150,9 +150,13 @@ class Training:
     def _drawing(self) -> Iterator[None]:
         """Dropout, and pictures that are changed at random, draw from torch's own stream; it is put back afterwards.
 
-        It begins anew with every epoch, so that a training that goes on draws what it would have drawn.
+        It begins anew with every epoch, so that a training that goes on draws what it would have drawn. A captured step
+        keeps to its device's stream.
         """
         device = self.runtime.device
+        if self._captured is not None:
+            yield
+            return
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(zlib.crc32(repr((self.config.seeds, self.epoch, self.runtime.share.rank)).encode()))
             yield

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils.data import Dataset
 
 from ddpn.errors import InputError
+from ddpn.model import CountModel
 from ddpn.training import checkpoint as files
 from ddpn.training.history import History
 from ddpn.training.rows import DatasetBatches, MemoryBatches, Rows
@@ -89,22 +91,41 @@ class Checkpoint:
 
 
 def _identity(training: "Training") -> dict[str, Any]:
-    head, model = training.model.head, training.model
-    shapes = {name: list(p.shape) for name, p in model.named_parameters()}
     return {
         "config": training.config.as_dict(),
-        "training data": _data_identity(training.batches),
-        "validation data": None if training.validation is None else _data_identity(training.validation),
-        "head": {"name": head.name, "options": head.options},
-        "network": {"layers": str(model.backbone), "shapes": shapes},
+        **data_identity(
+            _source(training.batches), None if training.validation is None else _source(training.validation)
+        ),
+        **model_identity(training.model),
         "initial weights": files.fingerprint(training.flat.values),
     }
 
 
-def _data_identity(batches: MemoryBatches | DatasetBatches) -> dict[str, Any]:
+def model_identity(model: CountModel) -> dict[str, Any]:
+    """What another head or network would not have."""
+    shapes = {name: list(p.shape) for name, p in model.named_parameters()}
+    return {
+        "head": {"name": model.head.name, "options": model.head.options},
+        "network": {"layers": str(model.backbone), "shapes": shapes},
+    }
+
+
+def data_identity(train: Rows | Dataset, validation: Rows | Dataset | None) -> dict[str, Any]:
+    """What other rows would not have."""
+    return {
+        "training data": _rows_identity(train),
+        "validation data": None if validation is None else _rows_identity(validation),
+    }
+
+
+def _source(batches: MemoryBatches | DatasetBatches) -> Rows | Dataset:
+    return batches.rows if isinstance(batches, MemoryBatches) else batches.dataset
+
+
+def _rows_identity(rows: Rows | Dataset) -> dict[str, Any]:
     """Of a data set that is not in memory the number of rows alone: to read it all would take an epoch's time."""
-    found: dict[str, Any] = {"rows": batches.n}
-    if isinstance(batches, MemoryBatches):
-        for name, tensor in zip(Rows._fields, batches.rows, strict=True):
+    found: dict[str, Any] = {"rows": len(rows)}  # type: ignore[arg-type]
+    if isinstance(rows, Rows):
+        for name, tensor in zip(Rows._fields, rows, strict=True):
             found[name] = None if tensor is None else files.fingerprint(tensor)
     return found
