@@ -164,3 +164,23 @@ class Items(Dataset):
 def test_items_that_are_no_rows_are_refused(item):
     with pytest.raises(InputError, match=r"^items of the data set must be \(x, y\[, weight\[, exposure\]\]\), got "):
         next(DatasetBatches(Items(item), 2, CPU).in_order())
+
+
+class Unreadable(Dataset):
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, index: int) -> object:
+        if index == 4:
+            raise InputError("a.jpg must be a picture.")
+        return torch.zeros(3), (torch.ones(()) if index != 2 else torch.ones(2))
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create 2 worker processes")  # on a machine of one core
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_item_that_cannot_be_read_is_told_in_its_own_words(workers):
+    batches = DatasetBatches(Unreadable(), 2, CPU, workers)
+    with pytest.raises(InputError, match=r"^a\.jpg must be a picture\.$"):
+        list(batches._loaded(batch_sampler=[[0, 1], [3, 4]]))
+    with pytest.raises(InputError, match=r"^y must have one number a row, got shape \(1, 2\)\."):
+        list(batches._loaded(batch_sampler=[[2]]))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, default_collate
 
-from ddpn.errors import InputError
+from ddpn.errors import DDPNError, InputError
 
 #: Rows of a table looked at together where nothing is learned from them.
 _IN_ORDER = 8192
@@ -136,22 +136,42 @@ class DatasetBatches:
             i[:, self.share.rank :: self.share.world]
             for i in orders(self.n, self.batch, streams).split(self.batch, dim=1)
         ]
-        loader: DataLoader = DataLoader(
-            self.dataset,
-            batch_sampler=[index.reshape(-1).tolist() for index in shared],
-            num_workers=self.workers,
-            collate_fn=_as_rows,
-        )
-        for loaded in loader:
-            batch = loaded.to(self.device)
+        for batch in self._loaded(batch_sampler=[index.reshape(-1).tolist() for index in shared]):
             yield batch.pick(torch.arange(len(batch), device=self.device).view(members, -1))
 
     def in_order(self) -> Iterator[Rows]:
         """Every item once, the same for all members."""
         size = _at_once(_as_rows([self.dataset[0]]).x, self._part)
-        loader: DataLoader = DataLoader(self.dataset, size, num_workers=self.workers, collate_fn=_as_rows)
-        for loaded in loader:
-            yield loaded.to(self.device).shared()
+        return (rows.shared() for rows in self._loaded(batch_size=size))
+
+    def _loaded(self, **batches: Any) -> Iterator[Rows]:
+        for loaded in DataLoader(_Told(self.dataset), num_workers=self.workers, collate_fn=_as_told, **batches):
+            if isinstance(loaded, DDPNError):
+                raise loaded
+            yield loaded.to(self.device)
+
+
+class _Told(Dataset):
+    """Items, or the error that says why not: one that is raised in a worker comes with its traceback for a message."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self.dataset = dataset
+
+    def __getitem__(self, index: int) -> Any:
+        try:
+            return self.dataset[index]
+        except DDPNError as error:
+            return error
+
+    def __len__(self) -> int:
+        return len(self.dataset)  # type: ignore[arg-type]
+
+
+def _as_told(items: list[Any]) -> Rows | DDPNError:
+    try:
+        return next((item for item in items if isinstance(item, DDPNError)), None) or _as_rows(items)
+    except DDPNError as error:
+        return error
 
 
 def _at_once(x: Tensor, part: int) -> int:
