@@ -6,7 +6,7 @@ from torch import nn
 
 from ddpn.backbones.countnet3d import _AT_ONCE, CountNet3D
 from ddpn.backbones.members import generators
-from ddpn.errors import ConfigError
+from ddpn.errors import ConfigError, InputError
 
 SMALL = {"n_classes": 3, "widths": (8, 16), "hidden": (12, 6), "embedding": 4}
 
@@ -133,6 +133,22 @@ def test_many_beams_without_gradients_go_in_parts(monkeypatch):
     torch.testing.assert_close(parts, net(x), rtol=1e-6, atol=1e-6)
     assert sizes[-1] == 30
     assert _AT_ONCE >= 1024 * 5 * 258, "an ensemble of the paper's widths fits"
+
+
+@pytest.mark.parametrize("grad", [True, False])
+def test_no_beams_and_no_points_at_all(grad):
+    net = drawn()
+    with torch.set_grad_enabled(grad):
+        assert net(beams()).shape == (0, 3, 6)
+        torch.testing.assert_close(net(beams(0, 0, n=0)), net(beams(0, 0, n=5)))
+
+
+@pytest.mark.parametrize("shape", [(3, 7), (3, 5, 3), (3, 1, 4)])
+def test_what_is_no_packed_beam_is_refused(shape):
+    with pytest.raises(
+        InputError, match=r"^x must be packed beams \(B, 2 \+ N, 4\), got shape .* Use ddpn\.data\.pack"
+    ):
+        drawn()(torch.zeros(shape))
 
 
 def test_the_papers_widths_are_the_default():

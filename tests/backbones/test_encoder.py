@@ -141,6 +141,36 @@ def test_wrong_names_are_told(tmp_path):
         Text(pretrained=None)
 
 
+@pytest.mark.parametrize("config", [{"vocab_size": 40}, {"model_type": "nope"}, "bert", 5])
+def test_a_strange_configuration_is_told(config):
+    with pytest.raises(ConfigError, match=r"^config must be a configuration of transformers or a dict with a model_ty"):
+        Text(config=config)
+
+
+def test_a_users_configuration_stays_as_it_is():
+    from transformers import BertConfig
+
+    config = BertConfig(**{k: v for k, v in BERT.items() if k != "model_type"})
+    rates = config.hidden_dropout_prob, config.attention_probs_dropout_prob
+    network = Text(config=config, hidden=(4,), dropout=0.3)
+    assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == rates
+    assert {m.p for m in network.tail.modules() if isinstance(m, torch.nn.Dropout)} == {0.3}
+    with pytest.raises(ConfigError, match=r"^dropout must lie in \[0, 1\), got 1\.5\. Use 0 for none\.$"):
+        Text(config=config, dropout=1.5)
+
+
+def test_damaged_weights_are_told(tmp_path):
+    from transformers import AutoModel, BertConfig
+
+    AutoModel.from_config(BertConfig(**{k: v for k, v in BERT.items() if k != "model_type"})).save_pretrained(tmp_path)
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-64])
+    with pytest.raises(
+        ConfigError, match=r"^pretrained must name a model of the hub or a folder with one, got .* \(Er"
+    ):
+        Text(pretrained=str(tmp_path))
+
+
 @pytest.mark.parametrize("frozen", [7, -4, "some", 1.5, True])
 def test_an_unknown_cut_is_told(frozen):
     with pytest.raises(ConfigError, match=r'^frozen must be "all", "none" or a number of blocks up to 3, got '):

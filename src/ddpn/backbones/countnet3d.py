@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ddpn.backbones.members import Linear
 from ddpn.backbones.mlp import MLP
-from ddpn.errors import ConfigError
+from ddpn.errors import ConfigError, InputError
 
 #: Numbers that the widest layer of points may hold at once where no gradient is kept: 256 MiB in float32.
 _AT_ONCE = 2**26
@@ -65,6 +65,8 @@ class CountNet3D(nn.Module):
         return f"unit={self.unit}"
 
     def forward(self, x: Tensor) -> Tensor:
+        if x.dim() not in (3, 4) or x.shape[-1] != 4 or x.shape[-2] < 2:
+            raise InputError(f"x must be packed beams (B, 2 + N, 4), got shape {tuple(x.shape)}. Use ddpn.data.pack.")
         rows = x.unsqueeze(1).expand(-1, self.members, -1, -1) if x.dim() == 3 else x
         centre, extent = rows[:, :, 0, 1:], rows[:, :, 1, 1:] / self.unit
         known = [self.embedding(self._one_hot(rows)), centre, extent]
@@ -90,6 +92,9 @@ class CountNet3D(nn.Module):
         for layer in self.points[:-1]:
             features = torch.relu_(layer(features))
         is_padding = (rows[:, :, 2:, :1] == 0).transpose(1, 2)
-        features = self.points[-1](features).view(beams, n, members, -1).masked_fill_(is_padding, -torch.inf)
+        features = self.points[-1](features)
+        if n == 0:
+            return features.new_zeros(beams, members, features.shape[-1])
+        features = features.view(beams, n, members, features.shape[-1]).masked_fill_(is_padding, -torch.inf)
         # relu and the largest value change places: it has one value a beam to look at, and takes -inf to 0.
         return torch.relu(features.max(1).values)

@@ -7,6 +7,7 @@ from importlib.resources import files
 from typing import Any, Protocol
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -45,8 +46,10 @@ def located(pretrained: str) -> str:
 def loader(pretrained: str | None, config: Any, dropout: float) -> Callable[[], nn.Module]:
     """What builds the encoder anew: from `config` with random weights, else the pretrained ones, read once."""
     transformers = library()
+    if not 0.0 <= dropout < 1.0:
+        raise ConfigError(f"dropout must lie in [0, 1), got {dropout}. Use 0 for none.")
     if config is not None:
-        plain = transformers.AutoConfig.for_model(**config) if isinstance(config, dict) else config
+        plain = _configured(transformers, config)
         _set_dropout(plain, dropout)
         return lambda: _without_pooler(_with_attention(transformers.AutoModel.from_config, plain))
     if pretrained is None:
@@ -57,7 +60,7 @@ def loader(pretrained: str | None, config: Any, dropout: float) -> Callable[[], 
             settings = transformers.AutoConfig.from_pretrained(where)
             _set_dropout(settings, dropout)
             found = _with_attention(transformers.AutoModel.from_pretrained, where, config=settings)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         raise ConfigError(
             f'pretrained must name a model of the hub or a folder with one, got "{pretrained}" ({_first(error)}). '
             "Download it to a folder and give its path, or train from a config."
@@ -65,6 +68,19 @@ def loader(pretrained: str | None, config: Any, dropout: float) -> Callable[[], 
     # Whatever precision they were stored in: a training in half precision keeps its weights in full.
     template = _without_pooler(found).float()
     return lambda: copy.deepcopy(template)
+
+
+def _configured(transformers: Any, config: Any) -> Any:
+    """A configuration of transformers that is nobody else's: rates of dropout are written into it."""
+    if isinstance(config, transformers.PretrainedConfig):
+        return copy.deepcopy(config)
+    kind = config.get("model_type") if isinstance(config, dict) else None
+    if kind not in transformers.CONFIG_MAPPING:
+        raise ConfigError(
+            "config must be a configuration of transformers or a dict with a model_type that it knows, "
+            f"got {config!r:.80}. Use {{'model_type': 'bert'}}, say."
+        )
+    return transformers.AutoConfig.for_model(**config)
 
 
 def _with_attention(build: Callable[..., nn.Module], *given: Any, **options: Any) -> nn.Module:
@@ -97,7 +113,8 @@ def _first(error: Exception) -> str:
 def _set_dropout(config: Any, dropout: float) -> None:
     """Every rate of the configuration, whatever its family calls it."""
     for name, value in vars(config).items():
-        if "dropout" in name and isinstance(value, float):
+        is_rate = isinstance(value, float) or (value == 0 and not isinstance(value, bool))
+        if "dropout" in name and is_rate:
             setattr(config, name, dropout)
 
 
