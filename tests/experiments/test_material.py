@@ -1,7 +1,9 @@
 """Texts, pictures and clouds become rows; what a frozen trunk gives is computed once and changes nothing."""
 
 import gzip
+import json
 import os
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -201,6 +203,25 @@ def test_an_option_that_a_backbone_does_not_take_is_told(model, data):
     found = replace(reviews(model), backbone={"name": "text", "pretrained": model, "frosen": 1})
     with pytest.raises(ConfigError, match=r"^\[backbone\] of tiny must have options that text takes, got .*'frosen'"):
         rows_of(found)
+
+
+def test_a_tokenizer_that_pads_otherwise_than_its_model_is_told(model, data, tmp_path):
+    folder = tmp_path / "other"
+    shutil.copytree(model, folder)
+    config = json.loads((folder / "config.json").read_text()) | {"pad_token_id": 3}
+    (folder / "config.json").write_text(json.dumps(config))
+    message = (
+        r"^a tokenizer must pad with what its model takes for padding, 3, got 0\. Set pad_token_id in .*config\.json"
+    )
+    with pytest.raises(ConfigError, match=message):
+        rows_of(reviews(str(folder)))
+
+
+def test_a_dry_run_of_a_simulation_has_few_rows_to_train_on():
+    found = dry(experiment("wave"), 2)
+    parts = rows_of(found)
+    assert (len(parts.train), len(parts.validation)) == (2 * found.training.batch_size, 64)
+    assert parts.truth.batch_shape == parts.test.y.shape
 
 
 def test_every_kind_of_data_says_what_it_needs():

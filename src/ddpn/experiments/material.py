@@ -1,5 +1,6 @@
 """The rows of an experiment: tables, simulations, texts, pictures and point clouds, in three parts."""
 
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ from ddpn.data import (
     tokenised,
 )
 from ddpn.distributions import CountDistribution
-from ddpn.errors import InputError
+from ddpn.errors import ConfigError, InputError
 from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.networks import fits, network_of, through, trunk_of
 from ddpn.training import Rows, Runtime
@@ -78,9 +79,10 @@ def rows_of(experiment: Experiment, device: str = "cpu", keep: Path | None = Non
     `copies` is how many processes of this machine do so at the same time.
     """
     if experiment.simulation is not None:
-        return _simulated(experiment.simulation["name"])
-    assert experiment.data is not None
-    parts = MATERIALS.get(experiment.data["name"], _table)(experiment, keep)
+        parts = _simulated(experiment.simulation["name"])
+    else:
+        assert experiment.data is not None
+        parts = MATERIALS.get(experiment.data["name"], _table)(experiment, keep)
     if experiment.dry_steps:
         parts = _shortened(parts, experiment.dry_steps * experiment.training.batch_size)
     return _through_trunk(experiment, parts, Runtime(device), keep, copies)
@@ -92,7 +94,8 @@ def _shortened(parts: Parts, rows: int) -> Parts:
     return parts._replace(
         train=train,
         validation=None if validation is None else _first(validation, DRY_ROWS),
-        test=_first(parts.test, DRY_ROWS),
+        # A simulation's true law is that of all of them.
+        test=_first(parts.test, DRY_ROWS) if parts.truth is None else parts.test,
         outside=None if parts.outside is None else parts.outside[:DRY_ROWS],
         sizes=None if parts.sizes is None else (parts.sizes[0][:DRY_ROWS], parts.sizes[1][:DRY_ROWS]),
     )
@@ -147,7 +150,13 @@ def _tokenizer(experiment: Experiment, keep: Path | None) -> tuple[Callable[[lis
     length = source["max_length"]
     if experiment.dry_steps and "config" in backbone:
         return lambda texts: _hashed(texts, length, backbone["config"]["vocab_size"]), 0
-    tokenizer = library().AutoTokenizer.from_pretrained(located(backbone["pretrained"]))
+    where = located(backbone["pretrained"])
+    tokenizer = library().AutoTokenizer.from_pretrained(where)
+    if tokenizer.pad_token_id != (pad := library().AutoConfig.from_pretrained(where).pad_token_id or 0):
+        raise ConfigError(
+            f"a tokenizer must pad with what its model takes for padding, {pad}, got {tokenizer.pad_token_id}. "
+            f"Set pad_token_id in {backbone['pretrained']}/config.json."
+        )
     return lambda texts: tokenised(
         texts, tokenizer, max_length=length, cache=keep, progress=True
     ), tokenizer.pad_token_id
@@ -155,8 +164,6 @@ def _tokenizer(experiment: Experiment, keep: Path | None) -> tuple[Callable[[lis
 
 def _hashed(texts: list[str], length: int, words: int) -> Tensor:
     """Numbers for words without a tokenizer, which comes with the weights that a dry run does without."""
-    import zlib
-
     found = torch.zeros(len(texts), length, dtype=torch.int32)
     for row, text in enumerate(texts):
         ids = [1 + zlib.crc32(word.encode()) % (words - 1) for word in text.split()[:length]]
