@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from ddpn.backbones import Text, ViT
+from ddpn.backbones.encoder import tokenizer_of
 from ddpn.backbones.members import generators
 from ddpn.errors import ConfigError
 from ddpn.heads import make_head
@@ -133,6 +134,8 @@ def test_a_model_in_a_folder_is_loaded(tmp_path):
 def test_wrong_names_are_told(tmp_path):
     with pytest.raises(ConfigError, match=r"^pretrained must name a model of the hub or a folder with one, got "):
         Text(pretrained=str(tmp_path))
+    with pytest.raises(ConfigError, match=r"^pretrained must name a model of the hub or a folder with one, got "):
+        tokenizer_of(str(tmp_path))
     with pytest.raises(
         ConfigError, match=r'^pretrained must name an installed package, got "package:no_such/x"\. Run: '
     ):

@@ -16,6 +16,8 @@ from ddpn.errors import ConfigError
 
 #: Names that libraries give to the norm behind the last block.
 _LAST_NORMS = ("layernorm", "norm", "final_layernorm", "final_layer_norm", "ln_f")
+#: What transformers raises where there is no model, or none that is whole.
+_UNREADABLE = (OSError, ValueError, SafetensorError)
 #: A model inside an installed package: "package:NAME/FOLDER".
 _PACKAGE = "package:"
 
@@ -60,14 +62,28 @@ def loader(pretrained: str | None, config: Any, dropout: float) -> Callable[[], 
             settings = transformers.AutoConfig.from_pretrained(where)
             _set_dropout(settings, dropout)
             found = _with_attention(transformers.AutoModel.from_pretrained, where, config=settings)
-    except (OSError, ValueError, SafetensorError) as error:
-        raise ConfigError(
-            f'pretrained must name a model of the hub or a folder with one, got "{pretrained}" ({_first(error)}). '
-            "Download it to a folder and give its path, or train from a config."
-        ) from error
+    except _UNREADABLE as error:
+        raise _not_found(pretrained, error) from error
     # Whatever precision they were stored in: a training in half precision keeps its weights in full.
     template = _without_pooler(found).float()
     return lambda: copy.deepcopy(template)
+
+
+def tokenizer_of(pretrained: str) -> tuple[Any, int]:
+    """The tokenizer that comes with a model, and the id that the model takes for padding."""
+    transformers, where = library(), located(pretrained)
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(where)
+        return tokenizer, int(transformers.AutoConfig.from_pretrained(where).pad_token_id or 0)
+    except _UNREADABLE as error:
+        raise _not_found(pretrained, error) from error
+
+
+def _not_found(pretrained: str, error: Exception) -> ConfigError:
+    return ConfigError(
+        f'pretrained must name a model of the hub or a folder with one, got "{pretrained}" ({_first(error)}). '
+        "Download it to a folder and give its path, or train from a config."
+    )
 
 
 def _configured(transformers: Any, config: Any) -> Any:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 
-from ddpn.backbones.encoder import library, located
+from ddpn.backbones.encoder import tokenizer_of
 from ddpn.data import (
     Pictures,
     bible,
@@ -150,9 +150,8 @@ def _tokenizer(experiment: Experiment, keep: Path | None) -> tuple[Callable[[lis
     length = source["max_length"]
     if experiment.dry_steps and "config" in backbone:
         return lambda texts: _hashed(texts, length, backbone["config"]["vocab_size"]), 0
-    where = located(backbone["pretrained"])
-    tokenizer = library().AutoTokenizer.from_pretrained(where)
-    if tokenizer.pad_token_id != (pad := library().AutoConfig.from_pretrained(where).pad_token_id or 0):
+    tokenizer, pad = tokenizer_of(backbone["pretrained"])
+    if tokenizer.pad_token_id != pad:
         raise ConfigError(
             f"a tokenizer must pad with what its model takes for padding, {pad}, got {tokenizer.pad_token_id}. "
             f"Set pad_token_id in {backbone['pretrained']}/config.json."
