@@ -35,21 +35,22 @@ def save(model: Any, path: Path, overwrite: bool = False) -> None:
         files = _files(model)
         for name, content in files.items():
             (draft / name).write_bytes(content)
-        _move(draft, path)
+        move_folder(draft, path)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _move(draft: Path, path: Path) -> None:
+def move_folder(draft: Path, path: Path) -> None:
+    """Put a folder that is whole in the place of another, if there is one: a reader finds the old or the new."""
     if not path.exists():
         os.rename(draft, path)
         return
     old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.old."))
-    os.rename(path, old / "model")
+    os.rename(path, old / "old")
     try:
         os.rename(draft, path)
     except OSError:
-        os.rename(old / "model", path)
+        os.rename(old / "old", path)
         raise
     finally:
         shutil.rmtree(old, ignore_errors=True)

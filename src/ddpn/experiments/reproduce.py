@@ -68,7 +68,7 @@ def listing() -> Table:
     for name in settings.names():
         found = settings.experiment(name)
         table.add_row(name, settings.title_of(name), found.paper, found.needs, f"{found.minutes:g}")
-    table.caption = "Minutes are those of two cores of a CPU."
+    table.caption = "Minutes are those of two cores of a CPU; from 600 on they are estimates, and a GPU is wanted."
     return table
 
 

@@ -1,7 +1,6 @@
 """A model folder: what `CountRegressor.save` writes, task.json with all that was told, and the baselines."""
 
 import json
-import os
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any
 
 from ddpn.errors import InputError
 from ddpn.estimator import CountRegressor
+from ddpn.estimator.saving import move_folder
 from ddpn.workflow.baselines import Baseline, load_baselines
 from ddpn.workflow.roles import Roles
 
@@ -59,22 +59,9 @@ def save(folder: ModelFolder, path: Path, overwrite: bool = False, checkpoint: P
         # Drafts are the owner's alone; a model is everyone's who may read beside it.
         for made in (new, *(new / BASELINES).glob("*/")):
             made.chmod((new / BASELINES).stat().st_mode)
-        _move(new, path, draft)
+        move_folder(new, path)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-
-
-def _move(new: Path, path: Path, draft: Path) -> None:
-    """A reader finds the old model or the new one."""
-    if not path.exists():
-        os.rename(new, path)
-        return
-    os.rename(path, draft / "old")
-    try:
-        os.rename(new, path)
-    except OSError:
-        os.rename(draft / "old", path)
-        raise
 
 
 def task_of(path: Path) -> dict[str, Any]:
