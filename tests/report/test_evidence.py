@@ -1,5 +1,7 @@
 """Every row's prediction and scores against scipy; which rows are judged."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -29,6 +31,18 @@ def test_a_law_is_judged_as_scipy_has_it():
     }
     for name, values in expected.items():
         assert getattr(found, name) == pytest.approx(values, rel=1e-9), name
+
+
+def test_intervals_are_taken_at_their_level(fitted, data, baselines):
+    frame, y = data
+    model = pickle.loads(pickle.dumps(fitted)).fit_intervals(frame[:200], y[:200])
+    found = gather(model, frame, y, None, None, baselines, lambda stage: None, {"truth": 0.6})
+    ends = model.predict_interval(frame, 0.9, kind="calibrated")
+    assert np.column_stack([found.model.low, found.model.high]).tolist() == ends.tolist()
+    truth, constant = (stats.poisson(baselines[name].mean.numpy()) for name in ("truth", "constant"))
+    assert found.baselines["truth"].high == pytest.approx(truth.ppf(0.8))
+    assert found.baselines["constant"].high == pytest.approx(np.full(300, constant.ppf(0.95)))
+    assert found.calibrated == 200
 
 
 def test_scores_are_means_and_a_weight_is_a_row_given_so_often():

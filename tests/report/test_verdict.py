@@ -80,6 +80,15 @@ def test_calibrated_intervals_are_as_expected(made):
     assert 0.9 < coverage.expected < 1.0
 
 
+def test_who_set_the_ends_is_told(made):
+    own, set_by_rows = made(law(MU), Y), made(law(MU), Y, calibrated=120)
+    words = coverage_words(coverage_of(own), own)
+    assert "as intervals of whole counts hold more than asked" in words
+    words = coverage_words(coverage_of(set_by_rows), set_by_rows)
+    assert "Its ends were set by 120 validation rows." in words
+    assert "whole counts" not in words
+
+
 @pytest.mark.parametrize(
     ("coverage", "outcome"),
     [

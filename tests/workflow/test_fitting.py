@@ -58,11 +58,18 @@ def test_the_task_tells_all(fitted, prepared):
 
 def test_scores_are_weighted_means_on_the_test_rows(fitted, prepared):
     test, model = prepared.test, fitted.folder.model
-    found = judge(model, fitted.folder.baselines, test)["scores"]["ddpn"]
-    low, high = model.predict_interval(test.X, 0.9, test.exposure).T
+    found = judge(model, fitted.folder.baselines, fitted.folder.levels, test)["scores"]["ddpn"]
+    low, high = model.predict_interval(test.X, 0.9, test.exposure, kind="calibrated").T
     assert found["crps"] == pytest.approx(model.crps(test.X, test.y, test.weight, test.exposure))
     assert found["coverage"] == pytest.approx(np.average((low <= test.y) & (test.y <= high), weights=test.weight))
     assert found["width"] == pytest.approx(np.average(high - low, weights=test.weight))
+
+
+def test_intervals_are_learnt_from_the_validation_rows(fitted, prepared):
+    rows, model = prepared.validation, fitted.folder.model
+    low, high = model.predict_interval(rows.X, 0.9, rows.exposure, kind="calibrated").T
+    assert len(model.interval_levels_.needed) == len(rows) == 30
+    assert np.average((low <= rows.y) & (rows.y <= high), weights=rows.weight) >= 0.9 * 31 / 30 - 1e-9
 
 
 def test_usual_rows_are_learnt_from_rows_that_training_did_not_see(fitted, prepared):
@@ -80,6 +87,8 @@ def test_laws_on_counts_and_on_the_line(table, plan, likelihood):
 def test_few_rows_go_without_validation(table, plan):
     found = fit(prepare(table.head(60), plan(exposure=None, weight=None)), {})
     assert found.folder.task["split"]["rows"] == {"train": 48, "validation": 0, "test": 12}
+    assert found.folder.model.interval_level(0.9) == 0.9
+    assert found.folder.levels == {}
 
 
 # Stopping and going on -------------------------------------------------------------------------------------------

@@ -19,7 +19,8 @@ def test_columns_are_what_the_estimator_says(fitted, prepared, table):
     model, X, exposure = fitted.folder.model, prepared.sample.X, prepared.sample.exposure
     assert found["mean"].to_numpy() == pytest.approx(model.predict(X, exposure))
     assert found["mode"].to_list() == model.predict(X, exposure, "mode").tolist()
-    assert found.select("lower", "upper").to_numpy().tolist() == model.predict_interval(X, 0.8, exposure).tolist()
+    ends = model.predict_interval(X, 0.8, exposure, kind="calibrated")
+    assert found.select("lower", "upper").to_numpy().tolist() == ends.tolist()
     assert (
         found.select("q0.1", "q0.75").to_numpy().tolist() == model.predict_quantiles(X, [0.1, 0.75], exposure).tolist()
     )
@@ -102,6 +103,7 @@ def test_parts_of_a_report(fitted, table):
     parts = report_parts(fitted.folder, table.head(40))
     assert parts["model"] is fitted.folder.model
     assert parts["task"]["target"] == "visits"
+    assert parts["levels"]["a Poisson GLM"] == fitted.folder.levels["poisson_glm"].at(0.9)
     assert parts["y"].shape == parts["exposure"].shape == parts["weight"].shape == (40,)
     assert {name: law.batch_shape[0] for name, law in parts["baselines"].items()} == {
         "a constant law": 40, "a Poisson GLM": 40, "Poisson gradient boosting": 40

@@ -161,7 +161,7 @@ class CountGLM(CountPredictions, BaseEstimator):
         self, objective: LinearObjective, theta: np.ndarray, covariance: np.ndarray, coordinates: Coordinates
     ) -> None:
         """Coefficients of the columns as they were given."""
-        self._forget_ood()
+        self._forget_calibration()
         P, K = len(objective.blocks), len(coordinates.center)
         self.coef_, self.intercept_ = np.zeros((P, K)), np.zeros(P)
         slopes = np.zeros((P, K))

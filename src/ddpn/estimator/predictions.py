@@ -15,6 +15,7 @@ from ddpn.distributions import CountDistribution, UniformMixture, discretized
 from ddpn.errors import InputError
 from ddpn.estimator import saving
 from ddpn.estimator.inputs import Targets, counts, row_count, targets, vector
+from ddpn.estimator.intervals import CalibratedIntervals
 from ddpn.estimator.outside import OutsideDetection
 from ddpn.heads import Head
 from ddpn.metrics import crps, nll, point
@@ -23,7 +24,7 @@ from ddpn.metrics import crps, nll, point
 BLOCK = 65536
 
 
-class CountPredictions(OutsideDetection, RegressorMixin):
+class CountPredictions(OutsideDetection, CalibratedIntervals, RegressorMixin):
     """The predictions of an estimator that says what its raw outputs are (`_outputs`) and which head reads them."""
 
     head_: Head
@@ -67,7 +68,14 @@ class CountPredictions(OutsideDetection, RegressorMixin):
     def predict_interval(
         self, X: Any, coverage: float = 0.9, exposure: Any = None, kind: str = "central"
     ) -> np.ndarray:
-        """Counts (low, high), both included, that hold at least `coverage`. Shape: (rows, 2)."""
+        """Counts (low, high), both included. Shape: (rows, 2).
+
+        By each row's law they hold at least `coverage`: "central" leaves at most half of the rest on either side,
+        "highest" is the shortest. "calibrated" ones hold it over all rows together: see `fit_intervals`.
+        """
+        if kind == "calibrated":
+            found = [self._calibrated_interval(block, coverage) for block in self._blocks(X, exposure)]
+            return _joined([torch.stack(ends, dim=1) for ends in found]).astype(np.int64)
         return _joined([_interval(block, coverage, kind) for block in self._blocks(X, exposure)]).astype(np.int64)
 
     def predict_quantiles(self, X: Any, q: Any, exposure: Any = None) -> np.ndarray:
@@ -115,6 +123,11 @@ class CountPredictions(OutsideDetection, RegressorMixin):
         return float(np.average(each, weights=found.weight))
 
     # Keeping -----------------------------------------------------------------------------------------------------
+
+    def _forget_calibration(self) -> None:
+        """What was learnt of another fit's laws."""
+        self._forget_ood()
+        self._forget_intervals()
 
     def save(self, path: str | PathLike[str], overwrite: bool = False) -> None:
         """Write the fitted model to a folder: weights, encoder and a manifest; whole or not at all."""

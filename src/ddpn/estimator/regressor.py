@@ -178,7 +178,7 @@ class CountRegressor(CountPredictions, BaseEstimator):
         self.hidden_, self.activation_ = job.hidden, job.activation
 
     def _keep(self, encoder: FeatureEncoder, model: Any, head: Head) -> None:
-        self._forget_ood()
+        self._forget_calibration()
         # Predictions are made in float64: the same for a row alone and among others.
         self.encoder_, self.model_, self.head_ = encoder, model.eval(), head
         self.n_features_in_ = encoder.n_features_in_

@@ -59,7 +59,7 @@ def move_folder(draft: Path, path: Path) -> None:
 def _files(model: Any) -> dict[str, bytes]:
     files, about = model._saved()
     ood_files, ood = model._saved_ood()
-    files |= ood_files
+    files |= ood_files | model._saved_intervals()
     manifest = {
         "format": FORMAT,
         "estimator": model._kind,
@@ -115,6 +115,7 @@ def load(cls: Any, path: Path) -> Any:
     model.needs_exposure_, model.exposure_unit_ = manifest["needs_exposure"], manifest["exposure_unit"]
     model._restore(files, manifest, path)
     model._restore_ood(files, manifest, path)
+    model._restore_intervals(files, path)
     return model
 
 

@@ -72,6 +72,8 @@ class Evidence(NamedTuple):
     members: int
     baselines: dict[str, Judged]
     fingerprint: str
+    #: Rows by which the intervals were calibrated; 0 where they are the laws' own.
+    calibrated: int = 0
 
 
 def gather(
@@ -82,8 +84,9 @@ def gather(
     weight: Any,
     baselines: Mapping[str, Distribution],
     told: Callable[[str], object],
+    levels: Mapping[str, float] | None = None,
 ) -> Evidence:
-    """Check what was given, choose the rows, predict and score them."""
+    """Check what was given, choose the rows, predict and score them; `levels` are those of the baselines' intervals."""
     found = targets(X, y, weight, exposure, model.fractional)
     columns = table.columns_of(model, X)
     total = len(found.y)
@@ -95,11 +98,11 @@ def gather(
     mixture: Any = discretized(model.predict_distribution(table.native(given), scale))
     observed = torch.from_numpy(found.y[rows])
     told(f"Scoring {len(rows):,} rows")
-    of_model = judged(mixture, observed)
+    of_model = judged(mixture, observed, model.interval_level(LEVEL))
     of_others = {}
     for name, law in laws.items():
         told(f"Scoring {name}")
-        of_others[name] = judged(rows_of(law, torch.from_numpy(rows)), observed)
+        of_others[name] = judged(rows_of(law, torch.from_numpy(rows)), observed, (levels or {}).get(name, LEVEL))
     return Evidence(
         rows=rows,
         total=total,
@@ -115,6 +118,7 @@ def gather(
         members=mixture.size,
         baselines=of_others,
         fingerprint=table.fingerprint(columns, found.y),
+        calibrated=len(model.interval_levels_.needed) if hasattr(model, "interval_levels_") else 0,
     )
 
 
@@ -127,9 +131,9 @@ def _judged_rows(weight: np.ndarray | None, total: int) -> np.ndarray:
 
 
 @torch.no_grad()
-def judged(law: Any, y: Tensor) -> Judged:
-    """A count law, and its scores against y."""
-    low, high = law.interval(LEVEL)
+def judged(law: Any, y: Tensor, level: float = LEVEL) -> Judged:
+    """A count law, its scores against y, and its interval at the level that holds `LEVEL`."""
+    low, high = law.interval(level)
     expected = mass_between(law, low, high)
     parts = (law.mean, point(law, "median"), low, high, law.variance, crps(law, y), nll(law, y), expected)
     return Judged(law, *map(_numbers, parts))

@@ -153,9 +153,11 @@ def coverage_words(coverage: Coverage, evidence: Evidence) -> str:
     sure = f"95% interval {percent(coverage.low)} to {percent(coverage.high)})"
     joint = " (" if evidence.weighted else ", "
     words = f"It held for {held}{joint}{sure}. "
-    expected = (
-        f"the model itself expects {percent(coverage.expected)}, as intervals of whole counts hold more than asked"
-    )
+    expected = f"the model itself expects {percent(coverage.expected)}"
+    if evidence.calibrated:
+        words += f"Its ends were set by {plural(evidence.calibrated, 'validation row')}. "
+    else:
+        expected += ", as intervals of whole counts hold more than asked"
     judgement = {
         "too narrow": f"That is less than the {percent(LEVEL, 0)} it promises: take the intervals as too narrow.",
         "a little too sure": f"That keeps the promise, but {expected}: it is a little too sure.",

@@ -28,15 +28,17 @@ def write_report(
     exposure: Any = None,
     weight: Any = None,
     baselines: Mapping[str, Distribution] | None = None,
+    levels: Mapping[str, float] | None = None,
     task: Mapping[str, Any] | None = None,
     progress: Callable[[str], object] | None = None,
 ) -> Path:
     """Judge a fitted model on rows it was not trained on, and write what was found as one self-contained HTML file.
 
     `X` is what the model takes, `y` its counts; `baselines` are other laws for the same rows, by name, to compare with
-    (Normals are taken as the counts they round to). `task` is what is known about the fit ("target", "command",
-    "versions", "split", ...; "note" says which rows these are): all of it is shown, none of it is needed. `progress`
-    is told what is being done.
+    (Normals are taken as the counts they round to). Their 90% intervals are taken at these `levels`, by name, where
+    calibration found others than 0.9; the model knows its own from `fit_intervals`. `task` is what is known about the
+    fit ("target", "command", "versions", "split", ...; "note" says which rows these are): all of it is shown, none of
+    it is needed. `progress` is told what is being done.
 
     >>> import tempfile
     >>> import numpy as np
@@ -54,7 +56,7 @@ def write_report(
         raise InputError(f"path must name a file, got {place}, which is a folder. Add a name such as report.html.")
     known, told = dict(task or {}), progress or (lambda stage: None)
     target = str(known.get("target") or "y")
-    evidence = gather(model, X, y, exposure, weight, baselines or {}, told)
+    evidence = gather(model, X, y, exposure, weight, baselines or {}, told, levels)
     found = importances(model, evidence, told, str(known.get("exposure") or "exposure"))
     told("Drawing figures")
     parts = sections(Findings(model, evidence, found, target, known))

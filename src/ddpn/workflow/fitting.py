@@ -15,13 +15,15 @@ import numpy as np
 
 from ddpn.errors import InputError
 from ddpn.estimator import CountRegressor
+from ddpn.estimator.intervals import Levels
 from ddpn.workflow.baselines import Baseline, fit_baselines
 from ddpn.workflow.folder import CHECKPOINT, ModelFolder, check_place, save, task_of
+from ddpn.workflow.intervals import levels_of
 from ddpn.workflow.looking import roles_of, suspicions
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.roles import Roles, target_counts
 from ddpn.workflow.sample import Sample
-from ddpn.workflow.scoring import MODEL, comparison, score_rows
+from ddpn.workflow.scoring import COVERAGE, MODEL, comparison, score_rows
 from ddpn.workflow.splitting import Divided, divide
 
 FORMAT = 1
@@ -142,6 +144,7 @@ def fit(
         tell("Stopping: the best epochs so far are kept")
     tell("Scoring the test rows")
     _calibrate(model, prepared)
+    levels = levels_of(baselines, validation)
     model.set_params(checkpoint=None, verbose=False)
     task = {
         "format": FORMAT,
@@ -152,13 +155,13 @@ def fit(
         "split": {"how": prepared.divided.how, "rows": prepared.counts},
         "interrupted": interrupted,
         "warnings": list(prepared.warnings),
-        "test": judge(model, baselines, prepared.test),
+        "test": judge(model, baselines, levels, prepared.test),
         "versions": _versions(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         **about,
     }
     # As it will be read again: lists for tuples.
-    return Fitted(ModelFolder(model, baselines, json.loads(json.dumps(task))), interrupted)
+    return Fitted(ModelFolder(model, baselines, json.loads(json.dumps(task)), levels), interrupted)
 
 
 def fit_into(
@@ -176,7 +179,10 @@ def fit_into(
 
 
 def _calibrate(model: CountRegressor, prepared: Prepared) -> None:
-    """Learn from all rows that training did not see which are usual."""
+    """Learn from validation rows what intervals need, and from all rows that training did not see which are usual."""
+    if len(prepared.validation):
+        known = prepared.validation
+        model.fit_intervals(known.X, known.y, known.weight, known.exposure)
     rows = np.concatenate([prepared.divided.rows.validation, prepared.divided.rows.test])
     seen = prepared.sample.rows(rows)
     # Members that cannot disagree leave the variance.
@@ -184,11 +190,14 @@ def _calibrate(model: CountRegressor, prepared: Prepared) -> None:
     model.fit_ood(seen.X, seen.exposure, kind=kind, alpha=max(_ALPHA, 1.0 / (len(rows) + 1)))
 
 
-def judge(model: CountRegressor, baselines: Mapping[str, Baseline], sample: Sample) -> dict[str, Any]:
-    """Scores of the model and of every baseline on the same rows."""
-    laws: dict[str, Any] = {MODEL: model.predict_distribution}
-    laws |= {name: baseline.law for name, baseline in baselines.items()}
-    return comparison({name: score_rows(law, sample) for name, law in laws.items()}, sample.weight)
+def judge(
+    model: CountRegressor, baselines: Mapping[str, Baseline], levels: Mapping[str, Levels], sample: Sample
+) -> dict[str, Any]:
+    """Scores of the model and of every baseline on the same rows, each by the level that its intervals need."""
+    rows = {MODEL: score_rows(model.predict_distribution, sample, model.interval_level(COVERAGE))}
+    for name, baseline in baselines.items():
+        rows[name] = score_rows(baseline.law, sample, levels[name].at(COVERAGE) if name in levels else COVERAGE)
+    return comparison(rows, sample.weight)
 
 
 def _versions() -> dict[str, str]:

@@ -3,14 +3,16 @@
 import json
 import shutil
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ddpn.errors import InputError
 from ddpn.estimator import CountRegressor
+from ddpn.estimator.intervals import Levels
 from ddpn.estimator.saving import move_folder
 from ddpn.workflow.baselines import Baseline, load_baselines
+from ddpn.workflow.intervals import load_levels, save_levels
 from ddpn.workflow.roles import Roles
 
 TASK, BASELINES, CHECKPOINT = "task.json", "baselines", "checkpoint.safetensors"
@@ -20,11 +22,12 @@ _MANIFEST = "model.json"
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """A model, its baselines, and how it came to be."""
+    """A model, its baselines, how it came to be, and the levels of the baselines' intervals."""
 
     model: CountRegressor
     baselines: dict[str, Baseline]
     task: dict[str, Any]
+    levels: dict[str, Levels] = field(default_factory=dict)
 
     @property
     def roles(self) -> Roles:
@@ -53,6 +56,7 @@ def save(folder: ModelFolder, path: Path, overwrite: bool = False, checkpoint: P
         (new / BASELINES).mkdir()
         for baseline in folder.baselines.values():
             baseline.save(new / BASELINES)
+        save_levels(folder.levels, new / BASELINES)
         (new / TASK).write_text(json.dumps(folder.task, indent=1), encoding="utf-8")
         if checkpoint is not None and checkpoint.exists():
             shutil.copyfile(checkpoint, new / CHECKPOINT)
@@ -81,5 +85,5 @@ def task_of(path: Path) -> dict[str, Any]:
 
 def load(path: Path) -> ModelFolder:
     """The model and its baselines again; nothing in the files is executed."""
-    task = task_of(path)
-    return ModelFolder(CountRegressor.load(path), load_baselines(path / BASELINES), task)
+    task, beside = task_of(path), path / BASELINES
+    return ModelFolder(CountRegressor.load(path), load_baselines(beside), task, load_levels(beside))

@@ -33,14 +33,17 @@ class Scores(NamedTuple):
 
 
 @torch.no_grad()
-def score_rows(law_of: Callable[[Any, Any], Distribution], sample: Sample) -> Scores:
-    """Every row's scores by its law, `law_of(X, exposure)`. A law on the line counts as the integers it rounds to."""
-    parts = [_scores(discretized(law_of(s.X, s.exposure)), torch.from_numpy(s.y)) for s in sample.blocks()]
+def score_rows(law_of: Callable[[Any, Any], Distribution], sample: Sample, level: float = COVERAGE) -> Scores:
+    """Every row's scores by its law, `law_of(X, exposure)`, and by the law's interval at this level.
+
+    A law on the line counts as the integers it rounds to.
+    """
+    parts = [_scores(discretized(law_of(s.X, s.exposure)), torch.from_numpy(s.y), level) for s in sample.blocks()]
     return Scores(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def _scores(law: Distribution, y: torch.Tensor) -> list[np.ndarray]:
-    each = (absolute_error(law, y), crps(law, y), covered(law, y, COVERAGE), width(law, COVERAGE))
+def _scores(law: Distribution, y: torch.Tensor, level: float) -> list[np.ndarray]:
+    each = (absolute_error(law, y), crps(law, y), covered(law, y, level), width(law, level))
     return [values.double().numpy() for values in each]
 
 

@@ -18,7 +18,7 @@ from ddpn.workflow.folder import ModelFolder, task_of
 from ddpn.workflow.plan import plan_from
 from ddpn.workflow.reading import polars
 from ddpn.workflow.sample import BLOCK, Sample
-from ddpn.workflow.scoring import WORDS
+from ddpn.workflow.scoring import COVERAGE, WORDS
 from ddpn.workflow.splitting import divide
 
 
@@ -26,8 +26,9 @@ from ddpn.workflow.splitting import divide
 class Wanted:
     """Which columns a prediction has besides mean, median, mode and both parts of the variance.
 
-    `coverage` of the interval; `quantiles` at these levels; `pmf`, probabilities of 0 to this count; `keep` the columns
-    of the table; `ood`, a flag for rows that are stranger than all but this share of usual ones.
+    `coverage` of the interval, calibrated by the validation rows where there were any; `quantiles` at these levels;
+    `pmf`, probabilities of 0 to this count; `keep` the columns of the table; `ood`, a flag for rows that are stranger
+    than all but this share of usual ones.
     """
 
     coverage: float = 0.9
@@ -67,7 +68,7 @@ def _block(folder: ModelFolder, X: Any, exposure: np.ndarray | None, wanted: Wan
     law = folder.model.predict_distribution(X, exposure)
     aleatoric, epistemic = law.aleatoric, law.epistemic
     counts = discretized(law)
-    low, high = counts.interval(wanted.coverage)
+    low, high = counts.interval(folder.model.interval_level(wanted.coverage))
     columns: dict[str, Tensor] = {"mean": law.mean, "median": point(counts, "median"), "mode": counts.mode}
     columns |= {"lower": low, "upper": high, "aleatoric": aleatoric, "epistemic": epistemic}
     columns |= {"stddev": (aleatoric + epistemic).sqrt()}
@@ -119,7 +120,7 @@ def rows_to_judge(folder: ModelFolder, frame: Any) -> Judged:
 def evaluate(folder: ModelFolder, frame: Any) -> dict[str, Any]:
     """Scores of the model and its baselines on a table that has the target."""
     sample, note = rows_to_judge(folder, frame)
-    return {"note": note, **judge(folder.model, folder.baselines, sample)}
+    return {"note": note, **judge(folder.model, folder.baselines, folder.levels, sample)}
 
 
 def report_parts(folder: ModelFolder, frame: Any) -> dict[str, Any]:
@@ -128,7 +129,8 @@ def report_parts(folder: ModelFolder, frame: Any) -> dict[str, Any]:
     shown = {"target": folder.roles.target, "command": task.get("command"), "data": task.get("data")}
     shown |= {"split": task["split"], "seed": task["plan"]["seed"], "fitted": task["date"]}
     laws = {WORDS[name]: baseline.law(sample.X, sample.exposure) for name, baseline in folder.baselines.items()}
-    known = {"X": sample.X, "y": sample.y, "exposure": sample.exposure, "weight": sample.weight}
+    levels = {WORDS[name]: each.at(COVERAGE) for name, each in folder.levels.items()}
+    known = {"X": sample.X, "y": sample.y, "exposure": sample.exposure, "weight": sample.weight, "levels": levels}
     return {"model": folder.model, "baselines": laws, "task": shown | ({"note": note} if note else {}), **known}
 
 

@@ -68,14 +68,19 @@ def coverage_figure(evidence: Evidence) -> Figure:
     chart.line(LEVELS, seen, "line")
     chart.points(LEVELS, seen, "dot own")
     told = "; ".join(f"{percent(a, 0)} nominal: {percent(b)}" for a, b in zip(LEVELS, seen, strict=True)) + "."
-    title = "Coverage of the intervals"
+    title = "Coverage of the laws' own intervals"
     thinned = "" if len(rows) == len(evidence.y) else f" From {plural(len(rows), 'row')}."
     words = (
-        "Intervals of whole counts hold at least what they promise, most of all short ones. So the solid line should "
-        f"follow the dashed one, not the diagonal: below it the model is too sure, above it too cautious.{thinned}"
+        "A law's own intervals of whole counts hold at least their nominal share, most of all short ones. So the solid "
+        "line should follow the dashed one, not the diagonal: below it the model is too sure, above it too "
+        f"cautious.{_made_up(evidence)}{thinned}"
     )
     legend = (("line", "observed"), ("line-2", "what the model itself expects"), ("ref", "nominal"))
     return Figure("coverage", title, chart.svg("coverage", title, told), words, legend)
+
+
+def _made_up(evidence: Evidence) -> str:
+    return " The intervals above are calibrated, which makes up for both." if evidence.calibrated else ""
 
 
 def counts_figure(evidence: Evidence, target: str) -> Figure:

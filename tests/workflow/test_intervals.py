@@ -1,0 +1,51 @@
+"""The baselines' intervals: calibrated by the same rows as the model's, and kept."""
+
+import numpy as np
+import pytest
+import torch
+
+from ddpn.errors import InputError
+from ddpn.workflow.folder import load, save
+from ddpn.workflow.intervals import levels_of, load_levels, save_levels
+from ddpn.workflow.using import evaluate
+
+
+def test_every_baseline_holds_what_is_asked_of_the_validation_rows(fitted, prepared):
+    rows = prepared.validation
+    assert set(fitted.folder.levels) == set(fitted.folder.baselines)
+    for name, baseline in fitted.folder.baselines.items():
+        low, high = baseline.law(rows.X, rows.exposure).interval(fitted.folder.levels[name].at(0.9))
+        y = torch.from_numpy(rows.y)
+        inside = ((low <= y) & (y <= high)).numpy()
+        share = rows.weight / rows.weight.mean()
+        assert inside @ share >= 0.9 * (len(rows) + 1) - 1e-6, name
+
+
+def test_blocks_change_nothing(fitted, prepared, monkeypatch):
+    whole = levels_of(fitted.folder.baselines, prepared.validation)
+    monkeypatch.setattr("ddpn.workflow.sample.BLOCK", 7)
+    parts = levels_of(fitted.folder.baselines, prepared.validation)
+    for name, each in whole.items():
+        assert parts[name].needed == pytest.approx(each.needed, rel=1e-9)
+
+
+def test_without_validation_rows_there_are_no_levels(fitted, prepared):
+    assert levels_of(fitted.folder.baselines, prepared.sample.rows(np.arange(0))) == {}
+
+
+def test_a_folder_keeps_them(fitted, table, tmp_path):
+    save(fitted.folder, tmp_path / "model")
+    again = load(tmp_path / "model")
+    for name, each in fitted.folder.levels.items():
+        assert (again.levels[name].needed == each.needed).all()
+    assert evaluate(again, table) == evaluate(fitted.folder, table)
+
+
+def test_a_folder_of_an_earlier_version_has_none_and_a_damaged_one_is_told(fitted, tmp_path):
+    save_levels({}, tmp_path)
+    assert load_levels(tmp_path) == {}
+    save_levels(fitted.folder.levels, tmp_path)
+    file = tmp_path / "intervals.safetensors"
+    file.write_bytes(file.read_bytes()[:-9])
+    with pytest.raises(InputError, match=r"intervals\.safetensors must be as it was saved, got .* Fit the model again"):
+        load_levels(tmp_path)
