@@ -5,7 +5,7 @@ import re
 import pytest
 from rich.console import Console
 
-from ddpn.cli.tables import column_table, model_facts, number, score_table
+from ddpn.cli.tables import _linear, column_table, model_facts, number, score_table
 from ddpn.workflow.roles import Column, Roles
 
 
@@ -67,6 +67,7 @@ def test_a_stopped_model_says_so():
         "task": task,
         "likelihood": "poisson",
         "members": 1,
+        "linear_members": 0,
         "hidden": [],
         "numeric": "steps",
         "epochs": 2,
@@ -75,3 +76,8 @@ def test_a_stopped_model_says_so():
     facts = dict(model_facts(about))
     assert facts["Trained"] == "2 epochs in 9 s, then stopped by Ctrl-C"
     assert facts["Model"] == "poisson, 1 members of widths none (linear)"
+    assert facts["Linear part"] == "none"
+
+
+def test_a_glm_beside_the_networks_is_told_with_its_share():
+    assert _linear({"members": 5, "linear_members": 2}) == "a GLM with 29% of the mixture"

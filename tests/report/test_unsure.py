@@ -65,6 +65,8 @@ def test_disagreement_is_told_where_it_is_largest(evidence):
 
 def test_a_single_network_is_told_not_to_know(evidence):
     assert "single network" in words_of(evidence._replace(members=1))["Why"]
+    together = words_of(evidence._replace(members=7, linear=2, epistemic=np.zeros(ROWS)))["Why"]
+    assert together.startswith("The 5 networks and the GLM beside them agree")
 
 
 def test_groups_whose_intervals_fail_are_named(made):

@@ -71,6 +71,11 @@ def fact_table(facts: "Sequence[tuple[str, str]]") -> "Table":
     return table
 
 
+def _linear(about: "Mapping[str, Any]") -> str:
+    copies = about["linear_members"]
+    return f"a GLM with {copies / (copies + about['members']):.0%} of the mixture" if copies else "none"
+
+
 def model_facts(about: "Mapping[str, Any]") -> list[tuple[str, str]]:
     """What a saved model is and how it was trained, in words."""
     task, split = about["task"], about["task"]["split"]
@@ -79,6 +84,7 @@ def model_facts(about: "Mapping[str, Any]") -> list[tuple[str, str]]:
     wanted = [c["name"] for c in task["roles"]["columns"] if not c["left_out"]]
     facts = [
         ("Model", f"{about['likelihood']}, {about['members']} members of widths {about['hidden'] or 'none (linear)'}"),
+        ("Linear part", _linear(about)),
         ("Numbers as", about["numeric"]),
         ("Trained", trained + (", then stopped by Ctrl-C" if task["interrupted"] else "")),
         ("Rows", f"{rows}; {split['how']}"),

@@ -179,11 +179,7 @@ def _prepare(
     weight = weight if isinstance(validation, tuple) else weight * ~validation
     encoder.fit(X, found.y, weight)
     inputs = encoder.transform(X)
-    train_rows = rows_of(inputs[weight > 0], _subset(found, weight > 0))
+    train_rows = rows_of(inputs[weight > 0], found.rows(weight > 0))
     if isinstance(validation, tuple):
         return encoder, train_rows, rows_of(encoder.transform(validation[0]), validation[1])
-    return encoder, train_rows, rows_of(inputs[validation], _subset(found, validation)) if validation.any() else None
-
-
-def _subset(found: Targets, mask: np.ndarray) -> Targets:
-    return Targets(*(None if values is None else values[mask] for values in found))  # type: ignore[arg-type]
+    return encoder, train_rows, rows_of(inputs[validation], found.rows(validation)) if validation.any() else None

@@ -46,7 +46,7 @@ _ARRAYS = ("coef_", "intercept_", "covariance_", "standard_errors_")
 _NUMBERS = ("loglik_", "aic_", "bic_", "gradient_norm_", "n_iter_", "converged_", "n_rows_")
 
 
-class _Linear(NamedTuple):
+class Linear(NamedTuple):
     """Raw numbers from columns, by way of standardised ones: with columns far from 0 no digits are lost."""
 
     center: np.ndarray
@@ -116,7 +116,7 @@ class CountGLM(CountPredictions, BaseEstimator):
         table = check_complete(read_table(self, X, reset=True))
         used = np.ones(len(found.y), dtype=bool) if found.weight is None else found.weight > 0
         table = [column._replace(values=column.values[used]) for column in table]
-        found = Targets(*(None if values is None else values[used] for values in found))  # type: ignore[arg-type]
+        found = found.rows(used)
         if not found.y.any():
             raise InputError("y must hold a positive count, got zeros only: no mean is small enough. Give more rows.")
         self.head_, self.needs_exposure_, self.n_rows_ = head, exposure is not None, len(found.y)
@@ -172,7 +172,7 @@ class CountGLM(CountPredictions, BaseEstimator):
             if coefficients:
                 self.coef_[p], slopes[p] = coefficients, coordinates.basis @ theta[block][1:]
         base = theta[[block.start for block in objective.blocks]]
-        self._linear = _Linear(coordinates.center, coordinates.scale, slopes, base)
+        self._linear = Linear(coordinates.center, coordinates.scale, slopes, base)
         whole = block_diag(*back)
         self.covariance_ = whole @ covariance @ whole.T
         if not coordinates.is_full:
@@ -242,7 +242,7 @@ class CountGLM(CountPredictions, BaseEstimator):
     def _restore(self, files: dict[str, bytes], manifest: dict[str, Any], path: Path) -> None:
         try:
             arrays = load_arrays(files[saving.WEIGHTS])
-            self._linear = _Linear(*(arrays[name] for name in _Linear._fields))
+            self._linear = Linear(*(arrays[name] for name in Linear._fields))
             found = {name: arrays[name] for name in _ARRAYS} | {name: manifest["fit"][name] for name in _NUMBERS}
         except (KeyError, SafetensorError) as error:
             where = path / saving.WEIGHTS

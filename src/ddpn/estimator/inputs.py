@@ -16,6 +16,10 @@ class Targets(NamedTuple):
     weight: np.ndarray | None
     exposure: np.ndarray | None
 
+    def rows(self, which: np.ndarray) -> "Targets":
+        """Some of the rows, by mask or number."""
+        return Targets(*(None if values is None else values[which] for values in self))  # type: ignore[arg-type]
+
 
 def targets(X: Any, y: Any, sample_weight: Any, exposure: Any, fractional: str, names: str = "") -> Targets:
     """All three, checked; `names` goes after each argument's name ("_val" for a validation set)."""

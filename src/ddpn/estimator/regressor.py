@@ -5,6 +5,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
@@ -25,7 +26,8 @@ from ddpn.estimator.fitting import (
     held_out,
     used_rows,
 )
-from ddpn.estimator.inputs import collapsed, exposure_unit, in_units, targets
+from ddpn.estimator.inputs import Targets, collapsed, exposure_unit, in_units, targets
+from ddpn.estimator.linear import LinearMembers, check_linear, copies_allowed, fit_linear, restored
 from ddpn.estimator.options import check_numeric, checkpoint_of, config_of, head_of, validation_share, widths_of
 from ddpn.estimator.predictions import BLOCK, CountPredictions
 from ddpn.features import FeatureEncoder, encoder_bytes, encoder_from_bytes
@@ -42,8 +44,9 @@ class CountRegressor(CountPredictions, BaseEstimator):
     `numeric` says how numbers are encoded ("standard", "piecewise", "steps"; "auto" tries all three on validation
     rows). `validation` is the share of rows held out to choose each member's best epoch ("auto": a tenth from 200 rows
     on; None: no row), unless `fit` is given rows for it. `epochs` and `batch_size` follow the number of rows where they
-    are "auto". `fractional="round"` takes the nearest count where y is not one. With `checkpoint`, a file, and a number
-    as `random_state`, an interrupted fit goes on where it stopped.
+    are "auto". `with_glm` mixes the exact GLM of the same likelihood in, as further members, as many as are not clearly
+    worse than none on validation rows: up to half of the mixture. `fractional="round"` takes the nearest count where y
+    is not one. With `checkpoint`, a file, and a number as `random_state`, an interrupted fit goes on where it stopped.
 
     >>> import numpy as np
     >>> X = np.linspace(-2, 2, 200).reshape(-1, 1)
@@ -55,6 +58,7 @@ class CountRegressor(CountPredictions, BaseEstimator):
     """
 
     _kind = "CountRegressor"
+    linear_: LinearMembers | None
 
     def __init__(
         self,
@@ -81,6 +85,7 @@ class CountRegressor(CountPredictions, BaseEstimator):
         patience: int | None = None,
         validation: float | str | None = "auto",
         start: bool = True,
+        with_glm: bool = False,
         fractional: str = "error",
         precision: str = "float32",
         checkpoint: str | PathLike[str] | None = None,
@@ -109,13 +114,12 @@ class CountRegressor(CountPredictions, BaseEstimator):
         self.score_on = score_on
         self.patience = patience
         self.validation = validation
-        self.start = start
+        self.start, self.with_glm = start, with_glm
         self.fractional = fractional
         self.precision = precision
         self.checkpoint = checkpoint
         self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
+        self.device, self.verbose = device, verbose
 
     # Fitting -----------------------------------------------------------------------------------------------------
 
@@ -163,12 +167,16 @@ class CountRegressor(CountPredictions, BaseEstimator):
             checkpoint=checkpoint_of(self),
         )
         check_numeric(self)
+        if self.with_glm:
+            check_linear(job.head.name, job.hidden)
         known = rows, exposure is not None, unit
         try:
             self._take(fit_ensemble(X, found, validation, self.numeric, self._encoder, job), job, known)
         except Stopped as stop:
             self._take(stop.fitted, job, known)
             raise KeyboardInterrupt from None
+        if self.with_glm:
+            self._add_linear(X, found, validation)
         return self
 
     def _take(self, fitted: Fitted, job: Job, known: tuple[int, bool, float]) -> None:
@@ -177,10 +185,27 @@ class CountRegressor(CountPredictions, BaseEstimator):
         self.n_rows_, self.needs_exposure_, self.exposure_unit_ = known
         self.hidden_, self.activation_ = job.hidden, job.activation
 
+    def _add_linear(self, X: Any, found: Targets, validation: Any) -> None:
+        """Linear members, where there are validation rows to choose their number by and these want any."""
+        apart = isinstance(validation, tuple)
+        judged = validation[1] if apart else found.rows(validation)
+        used = used_rows(found) if apart else used_rows(found) & ~validation
+        linear = fit_linear(X, found, used, self.head_, self._encoder("standard")) if len(judged.y) else None
+        if linear is None:
+            return
+
+        def inputs(encoder: FeatureEncoder) -> Any:
+            return encoder.transform(validation[0]) if apart else encoder.transform(X)[validation]
+
+        networks = self._networks(inputs(self.encoder_))
+        copies = copies_allowed(networks, linear.one(inputs(linear.encoder)), self.head_, judged)
+        self.linear_ = linear._replace(copies=copies) if copies else None
+
     def _keep(self, encoder: FeatureEncoder, model: Any, head: Head) -> None:
         self._forget_calibration()
         # Predictions are made in float64: the same for a row alone and among others.
         self.encoder_, self.model_, self.head_ = encoder, model.eval(), head
+        self.linear_ = None
         self.n_features_in_ = encoder.n_features_in_
         if hasattr(encoder, "feature_names_in_"):
             self.feature_names_in_ = encoder.feature_names_in_
@@ -193,9 +218,12 @@ class CountRegressor(CountPredictions, BaseEstimator):
     # Predicting --------------------------------------------------------------------------------------------------
 
     def _outputs(self, X: Any) -> Tensor:
-        inputs = torch.from_numpy(self.encoder_.transform(X))
+        networks = self._networks(self.encoder_.transform(X))
+        return networks if self.linear_ is None else torch.cat([networks, self.linear_.raw(X)], dim=1)
+
+    def _networks(self, inputs: np.ndarray) -> Tensor:
         with torch.no_grad():
-            return torch.cat([self.model_.raw(part.double()) for part in inputs.split(BLOCK)])
+            return torch.cat([self.model_.raw(part.double()) for part in torch.from_numpy(inputs).split(BLOCK)])
 
     # Keeping -----------------------------------------------------------------------------------------------------
 
@@ -215,7 +243,8 @@ class CountRegressor(CountPredictions, BaseEstimator):
             "n_inputs": len(self.encoder_.get_feature_names_out()),
             "training": training,
         }
-        return {saving.WEIGHTS: save_tensors(weights), saving.ENCODER: encoder_bytes(self.encoder_)}, about
+        files = {saving.WEIGHTS: save_tensors(weights), saving.ENCODER: encoder_bytes(self.encoder_)}
+        return files | ({} if self.linear_ is None else self.linear_.files()), about
 
     def _restore(self, files: dict[str, bytes], manifest: dict[str, Any], path: Path) -> None:
         self.hidden_, self.activation_ = tuple(manifest["hidden"]), manifest["activation"]
@@ -227,6 +256,7 @@ class CountRegressor(CountPredictions, BaseEstimator):
             got = f"{path / saving.WEIGHTS} must fit the manifest, got other names or shapes"
             raise InputError(f"{got}. Save the model again.") from error
         self._keep(encoder_from_bytes(files[saving.ENCODER], str(path / saving.ENCODER)), network.double(), self.head_)
+        self.linear_ = restored(files, path)
         training = manifest["training"]
         self.history_ = History(**training["history"])
         self.numeric_, self.trials_, self.n_rows_ = training["numeric"], training["trials"], training["rows"]

@@ -74,6 +74,8 @@ class Evidence(NamedTuple):
     fingerprint: str
     #: Rows by which the intervals were calibrated; 0 where they are the laws' own.
     calibrated: int = 0
+    #: How many of the members are a GLM, not networks.
+    linear: int = 0
 
 
 def gather(
@@ -116,6 +118,7 @@ def gather(
         aleatoric=_numbers(mixture.aleatoric),
         epistemic=_numbers(mixture.epistemic),
         members=mixture.size,
+        linear=linear.copies if (linear := getattr(model, "linear_", None)) else 0,
         baselines=of_others,
         fingerprint=table.fingerprint(columns, found.y),
         calibrated=len(model.interval_levels_.needed) if hasattr(model, "interval_levels_") else 0,

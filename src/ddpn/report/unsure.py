@@ -8,7 +8,7 @@ from ddpn.features.table import Column
 from ddpn.report.evidence import LEVEL, Evidence
 from ddpn.report.groups import Group, group_of, groups, tellable
 from ddpn.report.importance import Importance, Importances
-from ddpn.report.numbers import fmt, percent, wilson
+from ddpn.report.numbers import fmt, percent, plural, wilson
 
 #: A standard deviation this much beyond (or short of) what the mean count explains is worth a word.
 _BEYOND = 1.25
@@ -50,7 +50,7 @@ def unsure_words(evidence: Evidence, noisy: Driver | None, strange: Driver | Non
         words.append(
             (
                 "Why",
-                f"The {evidence.members} networks agree: their disagreement makes up {percent(whole.share)} of the "
+                f"The {_members(evidence)} agree: their disagreement makes up {percent(whole.share)} of the "
                 "variance. The rest is in the counts themselves, and more rows of the same kind would not remove it.",
             )
         )
@@ -58,6 +58,11 @@ def unsure_words(evidence: Evidence, noisy: Driver | None, strange: Driver | Non
         words.append(("Why", _strange_words(strange.name, max(told, key=lambda group: group.share), whole)))
     weak = _weakest(evidence, [one for one in (noisy, strange) if one is not None])
     return words + ([("Intervals fail", weak)] if weak else [])
+
+
+def _members(evidence: Evidence) -> str:
+    networks = plural(evidence.members - evidence.linear, "network")
+    return f"{networks} and the GLM beside them" if evidence.linear else networks
 
 
 def _noisy_words(name: str, group: Group, whole: Group) -> str:

@@ -63,7 +63,7 @@ def write_report(
     likelihood = str(getattr(model, "likelihood", "")).replace("_", " ")
     under = [
         f"{type(model).__name__}, {likelihood} likelihood",
-        plural(evidence.members, "network"),
+        plural(evidence.members - evidence.linear, "network") + (" and a GLM" if evidence.linear else ""),
         f"judged on {plural(len(evidence.y), 'row')}",
         date.today().isoformat(),
     ]

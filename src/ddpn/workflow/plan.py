@@ -16,6 +16,8 @@ from ddpn.workflow.naming import check_keys
 SHARES = (0.7, 0.1, 0.2)
 _NAMES = ("target", "exposure", "weight", "split_column", "time")
 _LISTS = ("drop", "use", "category")
+#: Likelihoods over counts of which there is an exact GLM.
+_LINEAR = ("double_poisson", "poisson", "negative_binomial")
 #: Arguments of a CountRegressor that a fit from a file decides itself: by its seed and by its split.
 _OURS = ("checkpoint", "random_state", "validation", "verbose")
 
@@ -61,8 +63,9 @@ class Plan:
                 raise ConfigError(f"drop and use must leave columns with a role alone, got {name!r}. Take it out.")
 
     def regressor(self, **more: Any) -> CountRegressor:
-        """The model, not fitted."""
-        return CountRegressor(**{**self.model, "random_state": self.seed, **more})
+        """The model, not fitted: with the exact GLM among its members where its likelihood has one over counts."""
+        linear = self.model.get("likelihood", "double_poisson") in _LINEAR and len(self.model.get("hidden", "-")) > 0
+        return CountRegressor(**{"with_glm": linear, **self.model, "random_state": self.seed, **more})
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -153,6 +153,7 @@ def description(path: Path) -> dict[str, Any]:
         "likelihood": model.head_.name,
         "options": model.head_.options,
         "members": model.model_.members,
+        "linear_members": 0 if model.linear_ is None else model.linear_.copies,
         "hidden": list(model.hidden_),
         "numeric": model.numeric_,
         "epochs": len(model.history_.epochs),
