@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from ddpn.data import augmentation
-from ddpn.data.augmentation import augmenter, auto_augment
+from ddpn.data.augmentation import augmenter, auto_augment, auto_augmented
 from ddpn.errors import ConfigError
 
-PICTURE = torch.arange(3 * 16 * 16).reshape(3, 16, 16).remainder(256).to(torch.uint8)
+PICTURES = torch.arange(2 * 3 * 16 * 16).reshape(2, 3, 16, 16).remainder(256).to(torch.uint8)
 
 
 @pytest.mark.parametrize(("there", "chosen"), [(("torchvision", "kornia"), "torchvision"), (("kornia",), "kornia")])
@@ -30,11 +30,11 @@ def test_by_kornia():
     pytest.importorskip("kornia")
     change = auto_augment("kornia")
     torch.manual_seed(1)
-    first = [change(PICTURE) for _ in range(8)]
-    assert {(p.dtype, p.shape) for p in first} == {(torch.uint8, PICTURE.shape)}
+    first = [change(PICTURES) for _ in range(8)]
+    assert {(p.dtype, p.shape) for p in first} == {(torch.uint8, PICTURES.shape)}
     assert len({p.numpy().tobytes() for p in first}) > 2
     torch.manual_seed(1)
-    assert all(torch.equal(change(PICTURE), p) for p in first)
+    assert all(torch.equal(change(PICTURES), p) for p in first)
 
 
 def test_by_torchvision(monkeypatch):
@@ -47,7 +47,23 @@ def test_by_torchvision(monkeypatch):
         monkeypatch.setitem(sys.modules, v2.__name__, v2)
     change = auto_augment("torchvision")
     torch.manual_seed(1)
-    first = [change(PICTURE) for _ in range(8)]
-    assert {(p.dtype, p.shape) for p in first} == {(torch.uint8, PICTURE.shape)}
+    first = [change(PICTURES) for _ in range(8)]
+    assert {(p.dtype, p.shape) for p in first} == {(torch.uint8, PICTURES.shape)}
     torch.manual_seed(1)
-    assert all(torch.equal(change(PICTURE), p) for p in first)
+    assert all(torch.equal(change(PICTURES), p) for p in first)
+
+
+def test_many_pictures_are_changed_each_its_own_way_and_stay_where_they_are():
+    pytest.importorskip("kornia")
+    pictures = torch.stack([torch.full((3, 8, 8), 5 * n, dtype=torch.uint8) for n in range(40)])
+    pictures[:, :, 2:6, 2:6] += 40
+    torch.manual_seed(3)
+    first = auto_augmented(pictures)
+    assert (first.dtype, first.shape) == (torch.uint8, pictures.shape)
+    changed = (first != pictures).flatten(1).any(1)
+    assert 0.3 < changed.float().mean() < 1.0
+    # One that was not changed is still in its own place, and few are changed alike.
+    assert torch.equal(first[~changed], pictures[~changed])
+    assert not torch.equal(auto_augmented(pictures), first)
+    torch.manual_seed(3)
+    assert torch.equal(auto_augmented(pictures), first)

@@ -12,12 +12,14 @@ import torch
 from PIL import Image
 
 from ddpn.backbones import BACKBONES, text
+from ddpn.data import Pictures
 from ddpn.errors import ConfigError
 from ddpn.experiments import material
 from ddpn.experiments.material import MATERIALS, rows_of
 from ddpn.experiments.networks import fits
 from ddpn.experiments.runner import FEATURES, dry, execute, predictions_of
 from ddpn.experiments.settings import _DATA_KEYS, _NETWORKS, experiment, parse
+from ddpn.training import Changing, Runtime
 from ddpn.training import ensemble as training
 
 WORDS = [
@@ -130,8 +132,8 @@ def test_every_process_of_a_machine_needs_memory_for_features():
     trunk, rows = torch.nn.Identity(), torch.zeros(1, 1000)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     third = int(memory / 3 / 4000)
-    assert fits(rows, trunk, third, torch.device("cpu"))
-    assert not fits(rows, trunk, third, torch.device("cpu"), copies=2)
+    assert fits(rows, trunk, third, Runtime("cpu"))
+    assert not fits(rows, trunk, third, Runtime("cpu"), copies=2)
 
 
 def test_members_some_at_a_time_are_those_of_all_at_once(model, data, tmp_path):
@@ -162,7 +164,7 @@ def test_a_stopped_run_goes_on_with_the_missing_members(model, data, tmp_path, m
 
 
 @pytest.mark.parametrize("augment", [False, True])
-def test_pictures_are_trained_on(data, tmp_path, augment):
+def test_pictures_are_trained_on(data, tmp_path, monkeypatch, augment):
     found = parse("tiny", {
         "title": "A test", "paper": "none", "methods": ["ddpn"], "minutes": 1,
         "data": {"name": "coco_people", "size": 16, "augment": augment},
@@ -173,6 +175,11 @@ def test_pictures_are_trained_on(data, tmp_path, augment):
     raw = done(found, tmp_path)["raw"]
     assert raw.shape == (6, 1, 2)
     assert raw.isfinite().all()
+    if augment:
+        assert isinstance(rows_of(found).train, Changing)
+        monkeypatch.setattr(material, "IN_MEMORY", 1000)
+        assert isinstance(rows_of(found).train, Pictures)
+        assert done(found, tmp_path, "from files")["raw"].isfinite().all()
 
 
 def test_simulated_shelves_are_trained_on(tmp_path):

@@ -5,6 +5,7 @@ from contextlib import closing
 
 import pytest
 import torch
+from PIL import Image
 
 from ddpn.errors import TrainingError
 from ddpn.experiments import workers
@@ -45,6 +46,25 @@ def test_processes_do_what_one_would(tiny, tmp_path):
     for run in runs:
         there, here = weights(run, tmp_path / "two"), weights(run, tmp_path / "one")
         assert all(torch.equal(there[name], here[name]) for name in here)
+
+
+def test_a_process_can_start_those_that_read_its_pictures(tmp_path, monkeypatch):
+    folder = tmp_path / "coco_people"
+    (folder / "images").mkdir(parents=True)
+    for i in range(30):
+        Image.new("RGB", (8, 8), (8 * i, 0, 0)).save(folder / "images" / f"{i:012}.jpg")
+    lines = ["image_id,person_count", *(f"{i:012},{1 + i % 4}" for i in range(30))]
+    (folder / "person_counts.csv").write_text("\n".join(lines) + "\n")
+    monkeypatch.setenv("DDPN_DATA", str(tmp_path))
+    config = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    pictures = parse("pictures", {name: CONTENT[name] for name in ("title", "paper", "minutes")} | {
+        "methods": ["poisson", "gaussian"],
+        "data": {"name": "coco_people", "size": 16, "augment": False},
+        "backbone": {"name": "vit", "config": {"model_type": "vit", "image_size": 16, "patch_size": 8, **config}},
+        "training": CONTENT["training"] | {"batch_size": 8, "epochs": 1, "workers": 1},
+    })  # fmt: skip
+    events = list(execute_all(pictures.runs(), rows_of(pictures), tmp_path / "out", "cpu", jobs=2))
+    assert {(e.state, e.error) for e in events} == {("running", ""), ("done", "")}
 
 
 def long(tiny):

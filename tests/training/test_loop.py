@@ -11,7 +11,7 @@ from ddpn.backbones import MLP
 from ddpn.errors import ConfigError
 from ddpn.heads import make_head
 from ddpn.model import CountModel
-from ddpn.training import Rows, TrainingConfig
+from ddpn.training import Changing, Rows, TrainingConfig
 
 SEEDS = (5, 11, 2)
 HEADS = {
@@ -58,6 +58,13 @@ def test_stacked_members_equal_separate_runs(train, rows, head, recipe):
         assert history.best_score[member] == pytest.approx(its_history.best_score[0], rel=1e-6)
         for record, its_record in zip(history.epochs, its_history.epochs, strict=False):
             assert record["loss"][member] == pytest.approx(its_record["loss"][0], rel=1e-5)
+
+
+def test_members_whose_inputs_change_equal_separate_runs(train, rows):
+    data = Changing(rows(50, seed=1), lambda x: x + torch.randn_like(x))
+    together = train(data, rows(40, seed=2), seeds=(3, 8))[0]
+    for number, seed in enumerate((3, 8)):
+        torch.testing.assert_close(together[number], train(data, rows(40, seed=2), seeds=(seed,))[0][0])
 
 
 def test_members_have_their_own_order(rows, train):

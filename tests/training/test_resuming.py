@@ -17,7 +17,7 @@ from ddpn.backbones import MLP
 from ddpn.errors import InputError
 from ddpn.heads import make_head
 from ddpn.model import CountModel
-from ddpn.training import Rows, Runtime, TrainingConfig, checkpoint, fit
+from ddpn.training import Changing, Rows, Runtime, TrainingConfig, checkpoint, fit
 
 SCRIPT = Path(__file__).with_name("one_training.py")
 #: Three steps and one validation an epoch.
@@ -88,6 +88,23 @@ def test_a_data_set_resumes_too(run, rows):
     with pytest.raises(KeyboardInterrupt):
         run(interrupt_at=10, **sets)
     assert torch.equal(run(**sets)[0], expected)
+
+
+def noisy(x: torch.Tensor) -> torch.Tensor:
+    return x + 0.1 * torch.randn_like(x)
+
+
+def test_inputs_that_change_are_the_same_when_it_goes_on(run, rows):
+    changing = Changing(rows(50, seed=1), noisy)
+    expected, history, _ = run(data=changing, path="other")
+    assert not torch.equal(expected, run(path="unchanged")[0])
+    with pytest.raises(KeyboardInterrupt):
+        run(data=changing, interrupt_at=7)
+    with pytest.raises(InputError, match="with another training data"):
+        run()
+    got, resumed, _ = run(data=changing)
+    assert torch.equal(got, expected)
+    assert without_seconds(resumed) == without_seconds(history)
 
 
 @pytest.mark.filterwarnings("ignore:non-finite loss:RuntimeWarning")

@@ -6,7 +6,7 @@ from torch.utils.data import Dataset, TensorDataset
 
 from ddpn.backbones.members import generators
 from ddpn.errors import InputError
-from ddpn.training import Rows
+from ddpn.training import Changing, Rows
 from ddpn.training.rows import DatasetBatches, MemoryBatches, Share, orders
 
 CPU = torch.device("cpu")
@@ -37,6 +37,27 @@ def test_parts_are_the_rows_one_after_the_other():
     parts = list(numbered(5, exposure=True).parts(2))
     assert [part.y.tolist() for part in parts] == [[0, 1], [2, 3], [4]]
     assert [part.exposure.tolist() for part in parts] == [[0, 1], [2, 3], [4]]
+
+
+def test_inputs_that_change_are_drawn_anew_by_a_seed_and_the_given_ones_stay():
+    given = numbered(6, weight=True)
+    batches = MemoryBatches(Changing(given, lambda x: x + torch.rand(len(x), 1)), batch_size=3)
+    place = batches.rows.x.data_ptr()
+    before = torch.get_rng_state()
+    seen = []
+    for seed in (1, 2, 1):
+        batches.renew(seed)
+        seen.append(batches.rows.x - given.x)
+    assert torch.equal(seen[0], seen[2])
+    assert not torch.equal(seen[0], seen[1])
+    assert torch.equal(seen[0][:, 0], seen[0][:, 1])
+    assert batches.rows.x.data_ptr() == place, "a captured step would read the old ones"
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(given.x, numbered(6).x)
+    assert torch.equal(batches.rows.weight, given.weight)
+    unchanging = MemoryBatches(given, batch_size=3)
+    unchanging.renew(1)
+    assert unchanging.rows.x is given.x
 
 
 @pytest.mark.parametrize("n", [7, 8, 9, 15, 16, 17])

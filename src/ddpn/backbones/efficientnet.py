@@ -83,6 +83,8 @@ def _weights() -> dict[str, Tensor]:
 class Features(nn.Module):
     """The network up to its pooled features. Shape: (B, 3, S, S) -> (B, F)."""
 
+    capturable = True
+
     def __init__(self, network: nn.Module, pooling: str) -> None:
         super().__init__()
         network._fc = nn.Identity()  # the classes of ImageNet

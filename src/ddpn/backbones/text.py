@@ -101,6 +101,8 @@ class First(nn.Module):
 class Last(nn.Module):
     """The last blocks and the average. Shape: (B, L, H + 1) -> (B, H)."""
 
+    capturable = True
+
     def __init__(self, blocks: LastBlocks) -> None:
         super().__init__()
         self.blocks = blocks

@@ -61,6 +61,8 @@ def patches(hidden: Tensor) -> Tensor:
 class Whole(nn.Module):
     """A whole encoder and the average. Shape: (B, 3, S, S) -> (B, H)."""
 
+    capturable = True
+
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model, self.pixels = model, Pixels()
@@ -82,6 +84,8 @@ class First(nn.Module):
 
 class Last(nn.Module):
     """The last blocks and the average. Shape: (B, L, H) -> (B, H)."""
+
+    capturable = True
 
     def __init__(self, blocks: LastBlocks) -> None:
         super().__init__()

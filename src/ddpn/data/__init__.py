@@ -1,5 +1,6 @@
 """Data sets and simulations: loaded by name, split by seed, checked on arrival."""
 
+from ddpn.data.augmentation import auto_augmented
 from ddpn.data.catalogue import DATASETS, Holding, holdings, load, obtain
 from ddpn.data.csv_file import read_csv
 from ddpn.data.dataset import Dataset
@@ -31,6 +32,7 @@ __all__ = [
     "Split",
     "Table",
     "Unreadable",
+    "auto_augmented",
     "bible",
     "coco_people",
     "data_folder",

@@ -9,6 +9,9 @@ from torch import Tensor
 
 from ddpn.errors import ConfigError
 
+#: So many of a set are changed alike, another few every time.
+_ALIKE = 8
+
 
 def augmenter() -> str:
     """The library that does it: torchvision, which works on bytes and is the faster, or kornia."""
@@ -21,18 +24,30 @@ def augmenter() -> str:
 
 
 def auto_augment(library: str) -> Callable[[Tensor], Tensor]:
-    """AutoAugment's policy for ImageNet (Cubuk et al., 2018), on one picture; random by torch's generator.
+    """AutoAugment's policy for ImageNet (Cubuk et al., 2018), one for all that are given; random by torch's generator.
 
-    Shape: (3, height, width), uint8, in and out.
+    Shape: (N, 3, height, width), uint8, in and out.
     """
     return _with_torchvision() if library == "torchvision" else _with_kornia()
+
+
+def auto_augmented(pictures: Tensor) -> Tensor:
+    """Many pictures changed by it on the device where they are, a few at a time by the same policy.
+
+    Which ones go together is random. Shape: (N, 3, height, width), uint8, in and out.
+    """
+    change, out = auto_augment(augmenter()), torch.empty_like(pictures)
+    for index in torch.randperm(len(pictures)).split(_ALIKE):
+        index = index.to(pictures.device)
+        out[index] = change(pictures[index])
+    return out
 
 
 def _with_torchvision() -> Callable[[Tensor], Tensor]:
     from torchvision.transforms.v2 import AutoAugment, AutoAugmentPolicy
 
     change: Any = AutoAugment(AutoAugmentPolicy.IMAGENET)
-    return lambda picture: change(picture)
+    return lambda pictures: change(pictures)
 
 
 def _with_kornia() -> Callable[[Tensor], Tensor]:
@@ -40,9 +55,9 @@ def _with_kornia() -> Callable[[Tensor], Tensor]:
 
     change: Any = AutoAugment(policy="imagenet")
 
-    def augmented(picture: Tensor) -> Tensor:
+    def augmented(pictures: Tensor) -> Tensor:
         # kornia works on batches of numbers from 0 to 1.
-        out = change(picture[None].to(torch.float32) / 255)[0]
+        out = change(pictures.to(torch.float32) / 255)
         return (out * 255).round().clamp(0, 255).to(torch.uint8)
 
     return augmented

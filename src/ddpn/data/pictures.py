@@ -139,7 +139,7 @@ class Pictures(TorchDataset[tuple[Tensor, Tensor]]):
         if self._change is None:
             # Made where it is used: a worker started afresh cannot be sent one.
             self._change = auto_augment(self.augmenter)
-        return self._change(picture)
+        return self._change(picture[None])[0]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_change": None}

@@ -13,6 +13,7 @@ from torch.utils.data import Dataset as TorchDataset
 from ddpn.backbones.encoder import tokenizer_of
 from ddpn.data import (
     Pictures,
+    auto_augmented,
     bible,
     in_memory,
     inventory,
@@ -25,8 +26,8 @@ from ddpn.data import (
 from ddpn.distributions import CountDistribution
 from ddpn.errors import ConfigError, InputError
 from ddpn.experiments.experiment import Experiment
-from ddpn.experiments.networks import fits, network_of, through, trunk_of
-from ddpn.training import Rows, Runtime
+from ddpn.experiments.networks import fits, given_by, network_of, through, trunk_of
+from ddpn.training import Changing, Rows, Runtime
 from ddpn.training.checkpoint import fingerprint, read, write
 
 #: A simulation is scored on so many rows that no training saw: a hundred would move the true law's own score by 10%.
@@ -36,7 +37,9 @@ TEST_SEED = 7
 PARTS = ("train", "validation", "test")
 #: Rows that a dry run is judged by.
 DRY_ROWS = 64
-Source = Rows | TorchDataset
+#: Pictures to train on that are changed at random are decoded once up to so many bytes, else in every epoch.
+IN_MEMORY = 4 * 2**30
+Source = Rows | Changing | TorchDataset
 
 
 class Parts(NamedTuple):
@@ -48,7 +51,7 @@ class Parts(NamedTuple):
     """
 
     train: Source
-    validation: Source | None
+    validation: Rows | TorchDataset | None
     test: Rows
     truth: CountDistribution | None
     note: str
@@ -70,7 +73,7 @@ class Parts(NamedTuple):
 
 def _tensors(rows: Source) -> list[Tensor]:
     """Of pictures in files the counts alone: to read them all would take an epoch's time."""
-    return [rows.x, rows.y] if isinstance(rows, Rows) else [rows.y]  # type: ignore[attr-defined]
+    return [rows.x, rows.y] if isinstance(rows, Rows | Changing) else [rows.y]  # type: ignore[attr-defined]
 
 
 def rows_of(experiment: Experiment, device: str = "cpu", keep: Path | None = None, copies: int = 1) -> Parts:
@@ -85,7 +88,7 @@ def rows_of(experiment: Experiment, device: str = "cpu", keep: Path | None = Non
         parts = MATERIALS.get(experiment.data["name"], _table)(experiment, keep)
     if experiment.dry_steps:
         parts = _shortened(parts, experiment.dry_steps * experiment.training.batch_size)
-    return _through_trunk(experiment, parts, Runtime(device), keep, copies)
+    return _through_trunk(experiment, parts, Runtime(device, experiment.training.precision), keep, copies)
 
 
 def _shortened(parts: Parts, rows: int) -> Parts:
@@ -102,6 +105,8 @@ def _shortened(parts: Parts, rows: int) -> Parts:
 
 
 def _first(rows: Any, n: int) -> Any:
+    if isinstance(rows, Changing):
+        return Changing(_first(rows.rows, n), rows.change)
     return Rows(rows.x[:n], rows.y[:n]) if isinstance(rows, Rows) else rows.rows(range(min(n, len(rows))))
 
 
@@ -171,17 +176,17 @@ def _hashed(texts: list[str], length: int, words: int) -> Tensor:
 
 
 def _pictures(experiment: Experiment, keep: Path | None) -> Parts:
-    """Decoded once into memory; those to train on are read again and again where they are changed at random."""
+    """Decoded once into memory; very many to train on, changed at random, are read again in every epoch."""
     source: Any = experiment.data
     data = load(source["name"])
     files = {name: Pictures.of(data, name, size=source["size"]) for name in PARTS}
     workers = experiment.training.workers
     rows: dict[str, Any] = {name: Rows(*in_memory(files[name], workers)) for name in PARTS if name != "train"}
-    rows["train"] = (
-        Pictures.of(data, "train", size=source["size"], augment=True)
-        if source["augment"]
-        else Rows(*in_memory(files["train"], workers))
-    )
+    if source["augment"] and len(files["train"]) * 3 * source["size"] ** 2 > IN_MEMORY:
+        rows["train"] = Pictures.of(data, "train", size=source["size"], augment=True)
+    else:
+        known = Rows(*in_memory(files["train"], workers))
+        rows["train"] = Changing(known, auto_augmented) if source["augment"] else known
     return Parts(rows["train"], rows["validation"], rows["test"], None, data.note)
 
 
@@ -208,16 +213,15 @@ def _through_trunk(experiment: Experiment, parts: Parts, runtime: Runtime, keep:
     trunk = trunk_of(network_of(experiment, 0, 1, classes=parts.classes)) if experiment.backbone is not None else None
     if trunk is None or not isinstance(parts.train, Rows) or not isinstance(parts.validation, Rows):
         return parts
-    where = runtime.device
-    trunk = trunk.to(where)
+    trunk = trunk.to(runtime.device)
     given = [parts.train.x, parts.validation.x, parts.test.x] + ([] if parts.outside is None else [parts.outside])
     # Processes that share a training must be of one mind.
-    too_large = torch.zeros(1, device=where)
-    too_large += not fits(parts.test.x[:1], trunk, sum(map(len, given)), where, copies)
+    too_large = torch.zeros(1, device=runtime.device)
+    too_large += not fits(parts.test.x[:1], trunk, sum(map(len, given)), runtime, copies)
     runtime.add_up(too_large)
     if too_large > 0:
         return parts
-    features = [_kept(trunk, x, where, keep) for x in given]
+    features = [_kept(trunk, x, runtime, keep) for x in given]
     return parts._replace(
         train=Rows(features[0], parts.train.y),
         validation=Rows(features[1], parts.validation.y),
@@ -228,15 +232,15 @@ def _through_trunk(experiment: Experiment, parts: Parts, runtime: Runtime, keep:
     )
 
 
-def _kept(trunk: torch.nn.Module, x: Tensor, device: torch.device, keep: Path | None) -> Tensor:
+def _kept(trunk: torch.nn.Module, x: Tensor, runtime: Runtime, keep: Path | None) -> Tensor:
     """Pooled features are small: they are kept in a file that is known by rows and weights."""
-    first = trunk(x[:1].to(device)).cpu()
+    first = given_by(trunk, x[:1], runtime).cpu()
     if keep is None or first.dim() > 2:
-        return through(trunk, x, device)
+        return through(trunk, x, runtime)
     path = keep / f"features-{fingerprint(x):08x}-{_weights(trunk):08x}-{first.shape[1]}.safetensors"
     if (found := _stored(path, len(x), first)) is not None:
         return found
-    features = through(trunk, x, device)
+    features = through(trunk, x, runtime)
     write(path, {"features": features}, {"rows": len(x)})
     return features
 

@@ -10,6 +10,7 @@ from ddpn.backbones import BACKBONES, MLP, Tuned
 from ddpn.data.progress import bar
 from ddpn.errors import ConfigError
 from ddpn.experiments.experiment import Experiment
+from ddpn.training import Runtime
 
 #: Of the memory there is, so much may be filled with what a frozen trunk gave.
 _SHARE = 0.4
@@ -40,24 +41,29 @@ def network_of(experiment: Experiment, width: int, members: int, *, classes: int
         ) from error
 
 
-def fits(x: Tensor, trunk: nn.Module, rows: int, device: torch.device, copies: int = 1) -> bool:
+def given_by(trunk: nn.Module, x: Tensor, runtime: Runtime) -> Tensor:
+    """What the trunk gives for some rows, on its device; hidden states in the precision that the tail is trained in."""
+    with torch.no_grad(), runtime.autocast():
+        found = trunk(x.to(runtime.device))
+    return found.to(torch.bfloat16) if runtime.precision == "bf16" and found.dim() > 2 else found.float()
+
+
+def fits(x: Tensor, trunk: nn.Module, rows: int, runtime: Runtime, copies: int = 1) -> bool:
     """Whether what the trunk gives for `rows` rows can be kept in memory by `copies` processes; `x` is one of them."""
-    with torch.no_grad():
-        one = trunk(x.to(device))
+    one, device = given_by(trunk, x, runtime), runtime.device
     needed = one.numel() * one.element_size() * rows * copies
     if device.type == "cuda":
         return needed <= _SHARE * torch.cuda.mem_get_info(device)[0]
     return needed <= _SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-@torch.no_grad()
-def through(trunk: nn.Module, x: Tensor, device: torch.device) -> Tensor:
+def through(trunk: nn.Module, x: Tensor, runtime: Runtime) -> Tensor:
     """What the trunk gives for all rows of `x`, on the CPU; short texts go together, so that little is padding."""
     order = (x != 0).sum(1).argsort() if not x.is_floating_point() and x.dim() == 2 else torch.arange(len(x))
     found: Tensor | None = None
     with bar("Features", len(x), progress=True) as move:
-        for index in order.split(_BLOCK.get(device.type, 256)):
-            given = trunk(x[index].to(device)).cpu()
+        for index in order.split(_BLOCK.get(runtime.device.type, 256)):
+            given = given_by(trunk, x[index], runtime).cpu()
             if found is None:
                 found = torch.zeros(len(x), *given.shape[1:], dtype=given.dtype)
             found[index] = given

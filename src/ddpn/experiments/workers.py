@@ -93,7 +93,8 @@ class _Workers:
         # Spawned: a fork of a process in which torch has threads can hang.
         context = multiprocessing.get_context("spawn")
         here, there = context.Pipe()
-        process = context.Process(target=_work, args=(there, *self._given), daemon=True)
+        # No daemon: those may not start processes of their own, which read pictures.
+        process = context.Process(target=_work, args=(there, *self._given))
         process.start()
         there.close()
         self._processes[here] = process

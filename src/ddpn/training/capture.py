@@ -1,9 +1,10 @@
 """Training steps as one CUDA graph: small networks spend their time in launching kernels, and a graph launches once."""
 
+import warnings
 from typing import TYPE_CHECKING, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ddpn.backbones.members import Members
 from ddpn.backbones.tuned import Frozen
@@ -34,9 +35,13 @@ class CapturedSteps:
 
     @classmethod
     def of(cls, training: "Training") -> Self | None:
-        """None where a training does not run on one GPU, or has foreign networks: a graph may not hold what they do."""
+        """None where a training does not run on one GPU, or has foreign networks: a graph may not hold what they do.
+
+        Those of `Members` whose `capturable` is true say of themselves that it does: same shapes, same kernels and no
+        look at a value in every step.
+        """
         alone, on_gpu = training.runtime.share.world == 1, training.runtime.device.type == "cuda"
-        foreign = any(isinstance(module, Members | Frozen) for module in training.model.modules())
+        foreign = any(_is_foreign(module) for module in training.model.modules())
         return cls(training, training.batches) if on_gpu and alone and not foreign else None  # type: ignore[arg-type]
 
     def _once(self) -> None:
@@ -46,29 +51,42 @@ class CapturedSteps:
         self._healthy &= training.updates.healthy
         self._step += 1
 
+    def is_ready(self) -> bool:
+        """Capture, where that is still to be done; where it fails a warning says why, and steps go one by one."""
+        if self._graph is None:
+            self._training.model.train()
+            try:
+                self._graph = self._capture()
+            except RuntimeError as error:
+                why = str(error).strip().splitlines()[0]
+                warnings.warn(
+                    f"Steps are not captured in a graph, which is slower: {why}", RuntimeWarning, stacklevel=2
+                )
+        return self._graph is not None
+
     def _capture(self) -> torch.cuda.CUDAGraph:
-        """Warm up, put everything back as it was, capture."""
+        """Warm up, capture; however it ends, everything is put back as it was."""
         state = self._training.updates.tensors()
         before = {name: tensor.clone() for name, tensor in state.items()}
         buffers = self._training.buffers.copied()
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(_WARM_UP):
+        stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+        try:
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                for _ in range(_WARM_UP):
+                    self._once()
+            torch.cuda.current_stream().wait_stream(stream)
+            with torch.cuda.graph(graph):
                 self._once()
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self._once()
-        for name, tensor in state.items():
-            tensor.copy_(before[name])
-        self._training.buffers.put(buffers)
+        finally:
+            for name, tensor in state.items():
+                tensor.copy_(before[name])
+            self._training.buffers.put(buffers)
         return graph
 
     def epoch(self) -> tuple[Tensor, Tensor]:
         """Every batch of one epoch: the members' total loss, and whether every gradient was finite."""
-        if self._graph is None:
-            self._graph = self._capture()
+        assert self._graph is not None
         self._step.fill_(self._training.step)
         self._total.zero_()
         self._healthy.fill_(True)
@@ -77,3 +95,9 @@ class CapturedSteps:
             self._index.copy_(index)
             self._graph.replay()
         return self._total, self._healthy
+
+
+def _is_foreign(module: nn.Module) -> bool:
+    if isinstance(module, Members):
+        return not all(getattr(network, "capturable", False) for network in module)
+    return isinstance(module, Frozen)

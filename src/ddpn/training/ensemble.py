@@ -19,7 +19,7 @@ from ddpn.training.config import TrainingConfig
 from ddpn.training.history import History
 from ddpn.training.loop import fit
 from ddpn.training.resuming import data_identity, model_identity
-from ddpn.training.rows import Rows
+from ddpn.training.rows import Changing, Rows
 from ddpn.training.runtime import Runtime
 
 
@@ -75,7 +75,7 @@ class Ensemble:
 
 def fit_ensemble(
     make: Callable[[int], CountModel],
-    train: Rows | Dataset,
+    train: Rows | Changing | Dataset,
     validation: Rows | Dataset | None,
     config: TrainingConfig,
     folder: Path,

@@ -22,7 +22,7 @@ from ddpn.training.history import History
 from ddpn.training.mending import mend
 from ddpn.training.progress import bar
 from ddpn.training.resuming import Checkpoint, snapshot
-from ddpn.training.rows import DatasetBatches, MemoryBatches, Rows
+from ddpn.training.rows import Changing, DatasetBatches, MemoryBatches, Rows
 from ddpn.training.runtime import Runtime
 from ddpn.training.updates import Updates
 
@@ -32,7 +32,7 @@ _ORDER_SEED = 2**31
 
 def fit(
     model: CountModel,
-    train: Rows | Dataset,
+    train: Rows | Changing | Dataset,
     validation: Rows | Dataset | None = None,
     config: TrainingConfig = TrainingConfig(),  # noqa: B008
     *,
@@ -88,7 +88,7 @@ class Training:
     def __init__(
         self,
         model: CountModel,
-        train: Rows | Dataset,
+        train: Rows | Changing | Dataset,
         validation: Rows | Dataset | None,
         config: TrainingConfig,
         runtime: Runtime,
@@ -132,6 +132,10 @@ class Training:
     def run_epoch(self) -> str:
         """Train once over the rows, validate, keep what is best; says how it went."""
         started = time.perf_counter()
+        if isinstance(self.batches, MemoryBatches):
+            self.batches.renew(self.epoch)
+        if self._captured is not None and not self._captured.is_ready():
+            self._captured = None
         with self._drawing():
             losses = self._train_epoch()
         scores = self._validate()
@@ -268,8 +272,8 @@ def _check_drawn(model: CountModel) -> None:
 
 
 def _batches(
-    source: Rows | Dataset, config: TrainingConfig, runtime: Runtime, workers: int
+    source: Rows | Changing | Dataset, config: TrainingConfig, runtime: Runtime, workers: int
 ) -> MemoryBatches | DatasetBatches:
-    if isinstance(source, Rows):
+    if isinstance(source, Rows | Changing):
         return MemoryBatches(source.to(runtime.device), config.batch_size, runtime.share, config.accumulate)
     return DatasetBatches(source, config.batch_size, runtime.device, workers, runtime.share, config.accumulate)

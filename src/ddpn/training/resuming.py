@@ -11,7 +11,7 @@ from ddpn.errors import InputError
 from ddpn.model import CountModel
 from ddpn.training import checkpoint as files
 from ddpn.training.history import History
-from ddpn.training.rows import DatasetBatches, MemoryBatches, Rows
+from ddpn.training.rows import Changing, DatasetBatches, MemoryBatches, Rows
 
 if TYPE_CHECKING:
     from ddpn.training.loop import Training
@@ -110,7 +110,7 @@ def model_identity(model: CountModel) -> dict[str, Any]:
     }
 
 
-def data_identity(train: Rows | Dataset, validation: Rows | Dataset | None) -> dict[str, Any]:
+def data_identity(train: Rows | Changing | Dataset, validation: Rows | Dataset | None) -> dict[str, Any]:
     """What other rows would not have."""
     return {
         "training data": _rows_identity(train),
@@ -118,12 +118,14 @@ def data_identity(train: Rows | Dataset, validation: Rows | Dataset | None) -> d
     }
 
 
-def _source(batches: MemoryBatches | DatasetBatches) -> Rows | Dataset:
-    return batches.rows if isinstance(batches, MemoryBatches) else batches.dataset
+def _source(batches: MemoryBatches | DatasetBatches) -> Any:
+    return batches.source if isinstance(batches, MemoryBatches) else batches.dataset
 
 
-def _rows_identity(rows: Rows | Dataset) -> dict[str, Any]:
+def _rows_identity(rows: Rows | Changing | Dataset) -> dict[str, Any]:
     """Of a data set that is not in memory the number of rows alone: to read it all would take an epoch's time."""
+    if isinstance(rows, Changing):
+        return _rows_identity(rows.rows) | {"changed": True}
     found: dict[str, Any] = {"rows": len(rows)}  # type: ignore[arg-type]
     if isinstance(rows, Rows):
         for name, tensor in zip(Rows._fields, rows, strict=True):

@@ -56,6 +56,32 @@ class Rows(NamedTuple):
         return Rows(change(self.x), change(self.y), weight, exposure)
 
 
+class Changing(NamedTuple):
+    """Rows in memory whose inputs are changed at random before every epoch, the same way for all members.
+
+    `change` takes all inputs and gives as many of the same shape; it draws from torch's own stream.
+    """
+
+    rows: Rows
+    change: Callable[[Tensor], Tensor]
+
+    @property
+    def x(self) -> Tensor:
+        """As they are, before any change."""
+        return self.rows.x
+
+    @property
+    def y(self) -> Tensor:
+        return self.rows.y
+
+    def __len__(self) -> int:  # a NamedTuple's own length would be 2
+        return len(self.rows)
+
+    def to(self, device: torch.device) -> "Changing":
+        """The same rows on another device, where they are changed too."""
+        return Changing(self.rows.to(device), self.change)
+
+
 class Share(NamedTuple):
     """The part of every batch that this process computes: every `world`-th row from `rank` on."""
 
@@ -80,16 +106,26 @@ class MemoryBatches:
 
     def __init__(
         self,
-        rows: Rows,
+        source: Rows | Changing,
         batch_size: int,
         share: Share = Share(),  # noqa: B008
         accumulate: int = 1,
     ) -> None:
+        rows = source.rows if isinstance(source, Changing) else source
         _check_lengths(rows)
-        self.rows, self.share, self._part = rows, share, -(-batch_size // accumulate)
+        self.source, self.share, self._part = source, share, -(-batch_size // accumulate)
+        self.rows = Rows(rows.x.clone(), *rows[1:]) if isinstance(source, Changing) else rows
         self.n, self.batch = len(rows), min(batch_size, len(rows))
         # What is left over after whole batches waits for another epoch: orders are drawn anew each time.
         self.steps = self.n // self.batch
+
+    def renew(self, seed: int) -> None:
+        """Change inputs at random, where they are to be; in place, as a captured step reads them where they are."""
+        if isinstance(self.source, Changing):
+            device = self.rows.x.device
+            with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+                torch.manual_seed(seed)
+                self.rows.x.copy_(self.source.change(self.source.x))
 
     def orders(self, streams: Sequence[torch.Generator]) -> Tensor:
         """This epoch's rows. Shape: (M, steps * batch)."""
