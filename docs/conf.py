@@ -22,6 +22,8 @@ default_role = "code"
 autosummary_generate = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+# What torch and scikit-learn say of methods of theirs is not about ours.
+autodoc_inherit_docstrings = False
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
 maximum_signature_line_length = 110
