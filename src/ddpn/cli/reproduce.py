@@ -10,7 +10,7 @@ from ddpn.cli.telling import told
 
 def reproduce(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME...", help="Experiments, or all of them: all.")
+        list[str] | None, typer.Argument(metavar="NAME...", help="Experiments; all is every one but paper-*.")
     ] = None,
     show: Annotated[bool, typer.Option("--list", help="Show all experiments and what they need.")] = False,
     members: Annotated[int | None, typer.Option(help="Members of an ensemble; 5 as in the paper.")] = None,

@@ -105,6 +105,7 @@ TRAINING = [f.name for f in fields(Training)]
 class Experiment:
     """What one file of the catalogue says.
 
+    One that is `apart` is run by its own name, not as one of all: it wants data or machines that few have.
     With `dry_steps` it is a dry run: so many steps on a few rows, with random weights in place of pretrained ones.
     """
 
@@ -122,6 +123,7 @@ class Experiment:
     analytic: bool = False
     backbone: Mapping[str, Any] | None = None
     outside: str | None = None
+    apart: bool = False
     dry_steps: int | None = None
 
     @property

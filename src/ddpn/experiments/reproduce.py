@@ -78,7 +78,8 @@ def chosen(names: Sequence[str], options: Options) -> list[Experiment]:
         listed = ", ".join([*settings.names(), EVERY])
         raise ConfigError(f"NAME must be one or more of {listed}, got none. Or use --list to see what they are.")
     known("experiments", names, [*settings.names(), EVERY], "the catalogue")
-    wanted = settings.names() if EVERY in names else list(dict.fromkeys(names))
+    every = [name for name in settings.names() if not settings.experiment(name).apart] if EVERY in names else []
+    wanted = list(dict.fromkeys([*every, *(name for name in names if name != EVERY)]))
     # By their own names: one that shows another's runs again is that other one.
     found = list({each.name: each for each in map(settings.experiment, wanted)}.values())
     there = dict.fromkeys(method.name for each in found for method in each.methods)

@@ -105,6 +105,8 @@ def parse(name: str, content: Mapping[str, Any]) -> Experiment:
     _with_keys("", content, _NEEDED, where, content)
     _check_source(content, where)
     _check_backbone(content, where)
+    if not isinstance(content.get("apart", False), bool):
+        raise ConfigError(f"apart in {where} must be true or false, got {content['apart']!r}. Write it so.")
     every = methods()
     known("methods", content["methods"], every, where)
     _once("methods", content["methods"], where)
