@@ -87,6 +87,16 @@ def test_who_set_the_ends_is_told(made):
     words = coverage_words(coverage_of(set_by_rows), set_by_rows)
     assert "Its ends were set by 120 validation rows." in words
     assert "whole counts" not in words
+    assert "its ends were to hold 90%" in words
+
+
+def test_calibrated_intervals_are_held_against_the_promise_alone(made):
+    mean = np.full(400, 0.3)
+    y = np.random.default_rng(5).poisson(mean)
+    wide = Poisson(torch.from_numpy(mean))
+    # Laws of mostly 0 and 1: 0 to 1 holds 96%, as they expect, which is more than 90%.
+    assert coverage_of(made(wide, y)).outcome == "as expected"
+    assert coverage_of(made(wide, y, calibrated=99)).outcome == "cautious"
 
 
 @pytest.mark.parametrize(

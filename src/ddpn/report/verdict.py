@@ -43,7 +43,10 @@ class Rival(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """How often the interval held, with Wilson's 95% interval, and how often the laws themselves expect it to."""
+    """How often the interval held, with Wilson's 95% interval, and how often it is expected to.
+
+    Calibrated intervals are to hold what they promise; the laws' own hold more, as much as the laws themselves expect.
+    """
 
     held: float
     low: float
@@ -52,7 +55,7 @@ class Coverage(NamedTuple):
 
     @property
     def outcome(self) -> str:
-        """Compared with the promise, and then with what the laws say of their own intervals."""
+        """Compared with the promise, and then with what is expected."""
         if self.high < LEVEL:
             return "too narrow"
         if self.low > self.expected:
@@ -84,7 +87,8 @@ def coverage_of(evidence: Evidence) -> Coverage:
     """Of the model's intervals."""
     held = mean(evidence.model.inside(evidence.y), evidence.weight)
     low, high = wilson(held, effective_rows(evidence.weight))
-    return Coverage(held, low, high, mean(evidence.model.expected, evidence.weight))
+    expected = LEVEL if evidence.calibrated else mean(evidence.model.expected, evidence.weight)
+    return Coverage(held, low, high, expected)
 
 
 def verdict(evidence: Evidence, target: str, shape: str, unsure: list[tuple[str, str]]) -> Verdict:
@@ -153,11 +157,12 @@ def coverage_words(coverage: Coverage, evidence: Evidence) -> str:
     sure = f"95% interval {percent(coverage.low)} to {percent(coverage.high)})"
     joint = " (" if evidence.weighted else ", "
     words = f"It held for {held}{joint}{sure}. "
-    expected = f"the model itself expects {percent(coverage.expected)}"
+    expected = (
+        f"the model itself expects {percent(coverage.expected)}, as intervals of whole counts hold more than asked"
+    )
     if evidence.calibrated:
         words += f"Its ends were set by {plural(evidence.calibrated, 'validation row')}. "
-    else:
-        expected += ", as intervals of whole counts hold more than asked"
+        expected = f"its ends were to hold {percent(LEVEL, 0)}"
     judgement = {
         "too narrow": f"That is less than the {percent(LEVEL, 0)} it promises: take the intervals as too narrow.",
         "a little too sure": f"That keeps the promise, but {expected}: it is a little too sure.",
