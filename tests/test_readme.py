@@ -51,8 +51,8 @@ def test_its_numbers_beside_todays_tools_are_those_of_the_tutorial():
     lines = table[1].splitlines()
     assert len(lines) == 4
     for line in lines:
-        _, score, held = cells(line)
-        assert re.search(rf"│ {score} │ +{held} │", tutorial), line
+        _, score, held, width = cells(line)
+        assert re.search(rf"│ {score} │ +{held} │ +{width} │", tutorial), line
 
 
 def test_the_script_of_the_laws_picture_prints_and_draws(tmp_path):
