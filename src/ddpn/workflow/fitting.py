@@ -18,7 +18,7 @@ from ddpn.estimator import CountRegressor
 from ddpn.estimator.intervals import Levels
 from ddpn.workflow.baselines import Baseline, fit_baselines
 from ddpn.workflow.folder import CHECKPOINT, ModelFolder, check_place, save, task_of
-from ddpn.workflow.intervals import levels_of
+from ddpn.workflow.intervals import LAW_ROWS, levels_of
 from ddpn.workflow.looking import roles_of, suspicions
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.roles import Roles, target_counts
@@ -182,7 +182,7 @@ def _calibrate(model: CountRegressor, prepared: Prepared) -> None:
     """Learn from validation rows what intervals need, and from all rows that training did not see which are usual."""
     if len(prepared.validation):
         known = prepared.validation
-        model.fit_intervals(known.X, known.y, known.weight, known.exposure)
+        model.fit_intervals(known.X, known.y, known.weight, known.exposure, LAW_ROWS)
     rows = np.concatenate([prepared.divided.rows.validation, prepared.divided.rows.test])
     seen = prepared.sample.rows(rows)
     # Members that cannot disagree leave the variance.

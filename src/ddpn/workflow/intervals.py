@@ -10,9 +10,12 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
 from ddpn.errors import InputError
-from ddpn.estimator.intervals import FILE, Levels, level_needed
+from ddpn.estimator.intervals import FILE, Levels, levels_by_blocks
 from ddpn.workflow.baselines import Baseline
 from ddpn.workflow.sample import Sample
+
+#: A few hundred validation rows tell the right level to some points; the laws' own word counts as so many more.
+LAW_ROWS = 100.0
 
 
 @torch.no_grad()
@@ -22,8 +25,9 @@ def levels_of(baselines: Mapping[str, Baseline], sample: Sample) -> dict[str, Le
         return {}
     found = {}
     for name, baseline in baselines.items():
-        parts = [level_needed(baseline.law(s.X, s.exposure), torch.from_numpy(s.y)) for s in sample.blocks()]
-        found[name] = Levels.of(torch.cat(parts).double().numpy(), sample.weight)
+        laws = (baseline.law(part.X, part.exposure) for part in sample.blocks())
+        needed, expected = levels_by_blocks(laws, torch.from_numpy(sample.y), LAW_ROWS)
+        found[name] = Levels.of(needed, sample.weight, expected, LAW_ROWS)
     return found
 
 
