@@ -121,7 +121,7 @@ def page(results: dict[str, list[dict[str, float]]]) -> str:
     lines += [
         "",
         "90% intervals: how many of the test rows they held (mean, least to most) and their width. The laws' own;",
-        "those calibrated by validation rows alone (`ddpn fit` adds the laws' own word); and those calibrated by as many",
+        "those calibrated by validation rows alone (`ddpn fit` adds the laws' word); and those calibrated by as many",
         "test rows and judged by the other test rows, which no epoch was chosen by.",
         "",
         "| table | laws' own | width | calibrated | width | by other rows |",
