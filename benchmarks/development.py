@@ -122,7 +122,7 @@ def page(results: dict[str, list[dict[str, float]]]) -> str:
         "",
         "90% intervals: how many of the test rows they held (mean, least to most) and their width. The laws' own;",
         "those calibrated by validation rows alone; those with the laws' own word for 100 rows more, as `ddpn fit` has",
-        "them; and those calibrated by as many test rows and judged by the other test rows, which no epoch was chosen by.",
+        "them; and those calibrated by as many test rows, judged by the other test rows, which no epoch was chosen by.",
         "",
         "| table | laws' own | width | calibrated | width | with the laws' word | width | by other rows |",
         "|---|---|---|---|---|---|---|---|",
