@@ -128,6 +128,15 @@ def test_rounding_of_features_and_where_they_are_kept_make_no_other_rows(model, 
     assert rows_of(shorter).identity != cached.identity
 
 
+def test_hidden_states_are_kept_in_the_precision_they_are_trained_in(model, data):
+    full, half = rows_of(reviews(model)), rows_of(reviews(model, precision="bf16"))
+    assert (full.train.x.dtype, half.train.x.dtype) == (torch.float32, torch.bfloat16)
+    assert torch.equal(half.test.x[..., -1].float(), full.test.x[..., -1]), "the mask is as it was"
+    torch.testing.assert_close(half.test.x.float(), full.test.x, rtol=0.05, atol=0.05)
+    pooled = replace(reviews(model, precision="bf16"), backbone={"name": "text", "pretrained": model, "frozen": "all"})
+    assert rows_of(pooled).train.x.dtype == torch.float32
+
+
 def test_every_process_of_a_machine_needs_memory_for_features():
     trunk, rows = torch.nn.Identity(), torch.zeros(1, 1000)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -80,6 +80,10 @@ def test_scores_are_laid_side_by_side_and_the_best_is_marked(made):
     assert {(0, 1), (0, 2), (0, 3)} <= grid.best
     assert not any(column == 5 for _, column in grid.best), "narrow is no virtue by itself"
     assert not any(row == 2 for row, _ in grid.best)
+    assert grid.headings[4] == "90% coverage (expected)"
+    calibrated = score_grid(evidence._replace(calibrated=50), rivals(evidence))
+    assert calibrated.headings[4] == "90% coverage"
+    assert [row[4] for row in calibrated.rows] == [row[4].split(" (")[0] for row in grid.rows]
     alone = score_grid(evidence, [])
     assert (len(alone.rows), alone.best) == (1, frozenset())
 

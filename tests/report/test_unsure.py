@@ -60,13 +60,13 @@ def test_disagreement_is_told_where_it_is_largest(evidence):
     words = words_of(evidence._replace(epistemic=epistemic))["Why"]
     assert "most where age is yes: 75.0% there" in words
     share = epistemic.mean() / (epistemic + evidence.aleatoric).mean()
-    assert f"{100 * share:.1f}% is what the networks disagree about" in words
+    assert f"{100 * share:.1f}% is what the members disagree about" in words
 
 
 def test_a_single_network_is_told_not_to_know(evidence):
     assert "single network" in words_of(evidence._replace(members=1))["Why"]
     together = words_of(evidence._replace(members=7, linear=2, epistemic=np.zeros(ROWS)))["Why"]
-    assert together.startswith("The 5 networks and the GLM beside them agree")
+    assert together.startswith("The 5 networks and the GLM agree")
 
 
 def test_groups_whose_intervals_fail_are_named(made):

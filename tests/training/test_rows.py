@@ -55,6 +55,9 @@ def test_inputs_that_change_are_drawn_anew_by_a_seed_and_the_given_ones_stay():
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.equal(given.x, numbered(6).x)
     assert torch.equal(batches.rows.weight, given.weight)
+    for wrong in (lambda x: x[:1], lambda x: x.double()):
+        with pytest.raises(InputError, match=r"change must give inputs of shape \(6, 2\) and torch.float32"):
+            MemoryBatches(Changing(given, wrong), batch_size=3).renew(1)
     unchanging = MemoryBatches(given, batch_size=3)
     unchanging.renew(1)
     assert unchanging.rows.x is given.x

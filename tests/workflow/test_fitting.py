@@ -3,8 +3,10 @@
 import numpy as np
 import polars as pl
 import pytest
+import torch
 
 from ddpn.errors import InputError
+from ddpn.estimator.intervals import Levels, level_expected, level_needed
 from ddpn.training.loop import Training
 from ddpn.workflow.fitting import checkpoint_of, fit, fit_into, identity, judge, prepare
 from ddpn.workflow.folder import CHECKPOINT, load
@@ -71,9 +73,10 @@ def test_intervals_are_learnt_from_the_validation_rows(fitted, prepared):
     low, high = model.predict_interval(rows.X, 0.9, rows.exposure, kind="calibrated").T
     assert model.interval_levels_.rows.tolist() == [len(rows)] == [30]
     assert model.interval_levels_.weight.sum() == pytest.approx(30 + LAW_ROWS)
-    held = np.average((low <= rows.y) & (rows.y <= high), weights=rows.weight)
-    # Of 130 rows, 100 of which are the laws' own word, so many lie inside.
-    assert 30 * held + LAW_ROWS >= 0.9 * 131 - 1e-9
+    law = model.predict_distribution(rows.X, rows.exposure)
+    needed, expected = level_needed(law, torch.from_numpy(rows.y)).numpy(), level_expected(law, 30).numpy()
+    assert model.interval_level(0.9) == Levels.of(needed, rows.weight, expected, LAW_ROWS).at(0.9)
+    assert (np.stack(law.interval(model.interval_level(0.9)), 1) == np.stack([low, high], 1)).all()
 
 
 def test_usual_rows_are_learnt_from_rows_that_training_did_not_see(fitted, prepared):

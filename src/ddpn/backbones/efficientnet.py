@@ -50,6 +50,7 @@ class EfficientNet(Tuned):
             super().__init__(Frozen(make(), row_axes=3), Tail(None, **options))
         else:
             super().__init__(None, Tail(make, row_axes=3, **options))
+        self.tail.capturable_if(drop_connect == 0.0)
 
 
 def _loader(pretrained: bool, drop_connect: float, pooling: str) -> Callable[[], nn.Module]:

@@ -58,8 +58,8 @@ class Members(nn.ModuleList):
 
     `make` builds one of them, each call with weights of its own or the same pretrained ones; `row_axes` is how many
     axes a row has, 3 for a picture. A network with an attribute `capturable` that is true does the same in every step,
-    without a look at a value, so that a GPU can be given all of a step at once. Shape: (B, ...) or (B, M, ...) ->
-    (B, M, F).
+    without a look at a value and without chance, so that a GPU can be given all of a step at once. Shape: (B, ...) or
+    (B, M, ...) -> (B, M, F).
 
     >>> Members(lambda: nn.Linear(3, 2), members=5)(torch.zeros(4, 3)).shape
     torch.Size([4, 5, 2])

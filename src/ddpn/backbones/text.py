@@ -40,6 +40,7 @@ class Text(Tuned):
         example[0], example[1, :3] = 1 + self.pad, 2 + self.pad
         options: dict[str, Any] = {"frozen": frozen, "hidden": hidden, "members": members}
         super().__init__(*cut(make, _Pieces(self.pad), example, checkpointing=checkpointing, **options))
+        self.tail.capturable_if(dropout == 0.0 and not checkpointing)
 
 
 class _Pieces:

@@ -53,6 +53,11 @@ class Tail(nn.Module):
         self.perceptron = MLP(n_in=width, hidden=hidden, members=members)
         self.output_dim = self.perceptron.output_dim
 
+    def capturable_if(self, plain: bool) -> None:
+        """Members' networks can be captured if they say so and are `plain`: they draw and recompute nothing."""
+        for network in self.networks or ():
+            network.capturable = plain and getattr(network, "capturable", False)  # type: ignore[assignment]
+
     def reset(self, streams: Sequence[torch.Generator]) -> None:
         """Fresh weights, one stream a member; pretrained ones are the same for all."""
         if self.networks is not None:

@@ -40,6 +40,7 @@ class ViT(Tuned):
         example = (torch.arange(3 * self.size**2) % 251).view(1, 3, self.size, self.size)
         options: dict[str, Any] = {"frozen": frozen, "hidden": hidden, "members": members}
         super().__init__(*cut(make, _Pieces(), example, checkpointing=checkpointing, **options))
+        self.tail.capturable_if(dropout == 0.0 and not checkpointing)
 
 
 class _Pieces:

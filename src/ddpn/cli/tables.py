@@ -84,7 +84,7 @@ def model_facts(about: "Mapping[str, Any]") -> list[tuple[str, str]]:
     wanted = [c["name"] for c in task["roles"]["columns"] if not c["left_out"]]
     facts = [
         ("Model", f"{about['likelihood']}, {about['members']} members of widths {about['hidden'] or 'none (linear)'}"),
-        ("Linear part", _linear(about)),
+        *([("Linear part", _linear(about))] if about["hidden"] else []),
         ("Numbers as", about["numeric"]),
         ("Trained", trained + (", then stopped by Ctrl-C" if task["interrupted"] else "")),
         ("Rows", f"{rows}; {split['how']}"),

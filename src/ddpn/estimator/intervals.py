@@ -58,8 +58,9 @@ class Levels(NamedTuple):
     """The levels that calibration rows need, in order, and what each row counts, 1 on average (split conformal).
 
     An interval of counts holds more than its level, much more where few counts have all the mass, and a law may be too
-    sure or not sure enough. The level that held the asked share of the calibration rows makes up for both: a new row
-    like these lies inside with at least that probability, on average over calibration sets, whatever the law.
+    sure or not sure enough. The level that held the asked share of the calibration rows makes up for both: where rows
+    chose nothing else and the laws have no say, a new row like these lies inside with at least that probability, on
+    average over calibration sets, whatever the law.
     """
 
     needed: np.ndarray

@@ -58,7 +58,7 @@ class CountRegressor(CountPredictions, BaseEstimator):
     """
 
     _kind = "CountRegressor"
-    linear_: LinearMembers | None
+    linear_: LinearMembers | None = None
 
     def __init__(
         self,

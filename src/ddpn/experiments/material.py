@@ -38,7 +38,7 @@ PARTS = ("train", "validation", "test")
 #: Rows that a dry run is judged by.
 DRY_ROWS = 64
 #: Pictures to train on that are changed at random are decoded once up to so many bytes, else in every epoch.
-IN_MEMORY = 4 * 2**30
+IN_MEMORY = 2**30
 Source = Rows | Changing | TorchDataset
 
 
@@ -237,7 +237,8 @@ def _kept(trunk: torch.nn.Module, x: Tensor, runtime: Runtime, keep: Path | None
     first = given_by(trunk, x[:1], runtime).cpu()
     if keep is None or first.dim() > 2:
         return through(trunk, x, runtime)
-    path = keep / f"features-{fingerprint(x):08x}-{_weights(trunk):08x}-{first.shape[1]}.safetensors"
+    rounded = "" if runtime.precision == "float32" else f"-{runtime.precision}"
+    path = keep / f"features-{fingerprint(x):08x}-{_weights(trunk):08x}-{first.shape[1]}{rounded}.safetensors"
     if (found := _stored(path, len(x), first)) is not None:
         return found
     features = through(trunk, x, runtime)

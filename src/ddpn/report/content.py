@@ -121,14 +121,17 @@ def _pearson(found: Pearson) -> str:
 
 
 def score_grid(evidence: Evidence, against: list[Rival]) -> Grid:
-    """Model and baselines, the best score of each column marked; coverage is best nearest to what its law expects."""
+    """Model and baselines, the best score of each column marked; coverage is best nearest to what was promised.
+
+    That is the level where intervals were calibrated, else what each law expects, in brackets.
+    """
     laws = {"This model": evidence.model} | {rival.name: evidence.baselines[rival.name] for rival in against}
     scores = [judged.scores(evidence.y, evidence.weight) for judged in laws.values()]
     rows = [
         (
             name,
             *(fmt(s[key]) for key in ("mae", "crps", "nll")),
-            f"{percent(s['coverage'])} ({percent(s['expected'])})",
+            percent(s["coverage"]) + ("" if evidence.calibrated else f" ({percent(s['expected'])})"),
             fmt(s["width"]),
         )
         for name, s in zip(laws, scores, strict=True)
@@ -137,12 +140,13 @@ def score_grid(evidence: Evidence, against: list[Rival]) -> Grid:
     if len(rows) > 1:
         # The narrowest interval is no virtue by itself, so widths have no best.
         losses = [[s[key] for s in scores] for key in ("mae", "crps", "nll")]
-        losses.append([abs(s["coverage"] - s["expected"]) for s in scores])
+        losses.append([abs(s["coverage"] - (LEVEL if evidence.calibrated else s["expected"])) for s in scores])
         best = {
             (int(row), 1 + j) for j, column in enumerate(losses) for row in np.flatnonzero(column == np.min(column))
         }
     level = percent(LEVEL, 0)
-    headings = ("Model", "MAE", "CRPS", "NLL", f"{level} coverage (expected)", f"{level} width")
+    coverage = f"{level} coverage" + ("" if evidence.calibrated else " (expected)")
+    headings = ("Model", "MAE", "CRPS", "NLL", coverage, f"{level} width")
     return Grid(headings, rows, frozenset(best))
 
 

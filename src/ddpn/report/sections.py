@@ -17,14 +17,19 @@ from ddpn.report.reproduction import reproduction, training_words
 from ddpn.report.unsure import Driver, driver, unsure_words
 from ddpn.report.verdict import rivals, verdict
 
-_SCORES = (
-    ("MAE", "Mean absolute error of the predicted median, in counts."),
-    ("CRPS", "The error of the whole predicted law, in counts: small where it is both sure and right."),
-    ("NLL", "Mean negative log-likelihood: large where something was seen that the law thought unlikely."),
-    ("Coverage", "How often the interval held; in brackets, how often the law itself expects it to."),
-    ("Width", "Upper minus lower end, on average. Narrow is good only where the coverage holds."),
-    ("Bold", "The best: smallest MAE, CRPS and NLL, and the coverage nearest to the law's own claim."),
-)
+
+def _scores(calibrated: bool) -> tuple[tuple[str, str], ...]:
+    """What the columns of the scores are."""
+    inside = "." if calibrated else "; in brackets, how often the law itself expects it to."
+    nearest = "90%" if calibrated else "the law's own claim"
+    return (
+        ("MAE", "Mean absolute error of the predicted median, in counts."),
+        ("CRPS", "The error of the whole predicted law, in counts: small where it is both sure and right."),
+        ("NLL", "Mean negative log-likelihood: large where something was seen that the law thought unlikely."),
+        ("Coverage", f"How often the interval held{inside}"),
+        ("Width", "Upper minus lower end, on average. Narrow is good only where the coverage holds."),
+        ("Bold", f"The best: smallest MAE, CRPS and NLL, and the coverage nearest to {nearest}."),
+    )
 
 
 _HONEST = "The scores tell of new rows only if none of the rows judged took part in the training."
@@ -96,7 +101,7 @@ def _accuracy(found: Findings) -> str:
     figures = [scatter_figure(found.evidence, found.target), sharpness_figure(found.evidence, rival)]
     return (
         page.grid_html(grid, caption)
-        + page.notes(_SCORES)
+        + page.notes(_scores(bool(found.evidence.calibrated)))
         + page.paragraphs(str(found.task.get("note") or _HONEST))
         + page.figures_html(figures)
     )

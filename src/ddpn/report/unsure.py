@@ -62,7 +62,7 @@ def unsure_words(evidence: Evidence, noisy: Driver | None, strange: Driver | Non
 
 def _members(evidence: Evidence) -> str:
     networks = plural(evidence.members - evidence.linear, "network")
-    return f"{networks} and the GLM beside them" if evidence.linear else networks
+    return f"{networks} and the GLM" if evidence.linear else networks
 
 
 def _noisy_words(name: str, group: Group, whole: Group) -> str:
@@ -84,7 +84,7 @@ def _noisy_words(name: str, group: Group, whole: Group) -> str:
 def _strange_words(name: str, group: Group, whole: Group) -> str:
     return (
         f"{percent(1 - whole.share)} of the variance is in the counts themselves (aleatoric), {percent(whole.share)} "
-        f"is what the networks disagree about (epistemic), most where {name} is {group.label}: {percent(group.share)} "
+        f"is what the members disagree about (epistemic), most where {name} is {group.label}: {percent(group.share)} "
         f"there. More training rows like those would help."
     )
 

@@ -37,8 +37,8 @@ class CapturedSteps:
     def of(cls, training: "Training") -> Self | None:
         """None where a training does not run on one GPU, or has foreign networks: a graph may not hold what they do.
 
-        Those of `Members` whose `capturable` is true say of themselves that it does: same shapes, same kernels and no
-        look at a value in every step.
+        Those of `Members` whose `capturable` is true say of themselves that it may: same shapes, same kernels, no look
+        at a value and no chance in any step.
         """
         alone, on_gpu = training.runtime.share.world == 1, training.runtime.device.type == "cuda"
         foreign = any(_is_foreign(module) for module in training.model.modules())
@@ -55,13 +55,14 @@ class CapturedSteps:
         """Capture, where that is still to be done; where it fails a warning says why, and steps go one by one."""
         if self._graph is None:
             self._training.model.train()
+            stream = torch.cuda.current_stream() if torch.cuda.is_available() else None
             try:
                 self._graph = self._capture()
             except RuntimeError as error:
+                if stream is not None:
+                    torch.cuda.set_stream(stream)
                 why = str(error).strip().splitlines()[0]
-                warnings.warn(
-                    f"Steps are not captured in a graph, which is slower: {why}", RuntimeWarning, stacklevel=2
-                )
+                warnings.warn(f"Steps go one by one, not as a graph: {why}", RuntimeWarning, stacklevel=2)
         return self._graph is not None
 
     def _capture(self) -> torch.cuda.CUDAGraph:

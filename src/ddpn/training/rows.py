@@ -125,7 +125,13 @@ class MemoryBatches:
             device = self.rows.x.device
             with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
                 torch.manual_seed(seed)
-                self.rows.x.copy_(self.source.change(self.source.x))
+                changed = self.source.change(self.source.x)
+            if (changed.shape, changed.dtype) != (self.rows.x.shape, self.rows.x.dtype):
+                raise InputError(
+                    f"change must give inputs of shape {tuple(self.rows.x.shape)} and {self.rows.x.dtype} as it takes "
+                    f"them, got {tuple(changed.shape)} and {changed.dtype}. Convert them at its end."
+                )
+            self.rows.x.copy_(changed)
 
     def orders(self, streams: Sequence[torch.Generator]) -> Tensor:
         """This epoch's rows. Shape: (M, steps * batch)."""

@@ -186,7 +186,7 @@ def _calibrate(model: CountRegressor, prepared: Prepared) -> None:
     rows = np.concatenate([prepared.divided.rows.validation, prepared.divided.rows.test])
     seen = prepared.sample.rows(rows)
     # Members that cannot disagree leave the variance.
-    kind = "mutual_information" if model.model_.members > 1 else "variance"
+    kind = "mutual_information" if model.model_.members > 1 or model.linear_ is not None else "variance"
     model.fit_ood(seen.X, seen.exposure, kind=kind, alpha=max(_ALPHA, 1.0 / (len(rows) + 1)))
 
 

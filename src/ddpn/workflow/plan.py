@@ -64,7 +64,7 @@ class Plan:
 
     def regressor(self, **more: Any) -> CountRegressor:
         """The model, not fitted: with the exact GLM among its members where its likelihood has one over counts."""
-        linear = self.model.get("likelihood", "double_poisson") in _LINEAR and len(self.model.get("hidden", "-")) > 0
+        linear = self.model.get("likelihood", "double_poisson") in _LINEAR and self.model.get("hidden") != ()
         return CountRegressor(**{"with_glm": linear, **self.model, "random_state": self.seed, **more})
 
     def as_dict(self) -> dict[str, Any]:

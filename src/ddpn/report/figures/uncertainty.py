@@ -42,7 +42,7 @@ def split_figure(evidence: Evidence) -> Figure:
     )
     words = (
         "Rows in equal groups by their predicted mean; at the right the standard deviation. Aleatoric is in the "
-        "counts themselves: more rows do not remove it. Epistemic is what the networks disagree about: "
+        "counts themselves: more rows do not remove it. Epistemic is what the members disagree about: "
         "more rows like these do."
     )
     return Figure("split", title, picture, words, (("bar", "aleatoric"), ("bar-2", "epistemic")))
