@@ -70,9 +70,7 @@ def test_a_capture_that_fails_is_told_and_steps_go_one_by_one(training, monkeypa
 
     monkeypatch.setattr(CapturedSteps, "_capture", fails)
     training._captured = CapturedSteps(training, training.batches)
-    with pytest.warns(
-        RuntimeWarning, match="Steps go one by one, not as a graph: operation not .* capturing$"
-    ):
+    with pytest.warns(RuntimeWarning, match="Steps go one by one, not as a graph: operation not .* capturing$"):
         training.run_epoch()
     assert training._captured is None
     assert training.step == 2
