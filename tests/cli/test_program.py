@@ -7,6 +7,8 @@ from importlib.metadata import version
 
 import pytest
 
+from ddpn.cli import program
+
 HELP = """
 import sys
 from ddpn.cli import main
@@ -23,6 +25,18 @@ def test_help_imports_nothing_heavy():
     found = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "--members" in found.stdout
     assert found.stderr.split() == ["False", "False", "False"]
+
+
+@pytest.mark.parametrize(
+    ("given", "used"), [({}, "passive"), ({"OMP_WAIT_POLICY": "active"}, "active")], ids=["nothing", "active"]
+)
+def test_threads_wait_quietly_unless_told_otherwise(monkeypatch, given, used):
+    environment = dict(given)
+    monkeypatch.setattr(program, "app", lambda: None)
+    with monkeypatch.context() as within:
+        within.setattr(program.os, "environ", environment)
+        program.main()
+    assert environment == {"OMP_WAIT_POLICY": used}
 
 
 def test_help_is_there_at_once():

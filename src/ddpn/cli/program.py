@@ -1,5 +1,6 @@
 """The program `ddpn` and its commands."""
 
+import os
 from typing import Annotated
 
 import typer
@@ -38,4 +39,6 @@ def options(
 
 def main() -> None:
     """What the program runs."""
+    # Before torch is read: threads that wait by spinning starve each other where other programs use the cores too.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     app()
