@@ -16,8 +16,8 @@ Since then crime1 is development data: with it, RAND, three more small tables an
 calibration of intervals and the GLM among the members were chosen (`benchmarks/development.py`). Nothing was chosen
 by fertil2 or abalone then, but their results were known. The second lot (creditcard, email, mlbbat10) was named after
 that and before any fit to it; intervals then held 85% to 89%, 88.7% over all splits of both lots, a little less than
-asked, and mlbbat10 missed both. By that, and so by sets of both lots, the laws' own word was given a say in the level of
-intervals, as much as 100 rows: few validation rows tell it to some points only. The third lot (ames, attrition,
+asked, and mlbbat10 missed both. By that, and so by sets of both lots, the laws' own word was given a say in the level
+of intervals, as much as 100 rows: few validation rows tell it to some points only. The third lot (ames, attrition,
 budgetfood) was named after that and before any fit to it, and nothing was changed after its first result.
 
 Columns that are parts of the target, or known only once it is, are dropped as a user would drop them. No other option
