@@ -77,6 +77,25 @@ def test_all_are_written(experiment, tmp_path):
     assert {f"{name}.{ending}" for name in names for ending in ("md", "tex", "csv")} <= written
 
 
+def test_one_network_has_no_table_of_what_members_disagree_on(experiment, tmp_path):
+    kept = {"raw": raw(INSIDE, 3.0)[:, :1], "y": torch.ones(INSIDE), "outside": raw(OUTSIDE, 1.0)[:, :1]}
+    write(tmp_path / "tiny" / "ddpn" / PREDICTIONS, kept, {})
+    tables = detections(experiment, tmp_path)
+    assert set(tables) == {"table_ood", "table_ood_paper"}
+    assert tables["table_ood"].rows["DDPN"][0].value > 0.6
+
+
+def test_lengths_that_nothing_shares_are_told(experiment, tmp_path):
+    kept = {
+        "raw": raw(INSIDE, 3.0), "y": torch.ones(INSIDE), "outside": raw(OUTSIDE, 1.0),
+        "size": torch.full((INSIDE,), 60), "outside_size": torch.full((OUTSIDE,), 20),
+    }  # fmt: skip
+    write(tmp_path / "tiny" / "ddpn" / PREDICTIONS, kept, {})
+    tables = detections(experiment, tmp_path)
+    assert "table_ood_matched" not in tables
+    assert tables["table_ood"].notes[-1].startswith("Nothing is told of equal lengths: length_in and length_out must")
+
+
 def test_a_run_that_was_shown_nothing_is_told(experiment, tmp_path):
     folder = tmp_path / "tiny" / "ddpn"
     write(folder / PREDICTIONS, {"raw": raw(3, 1.0), "y": torch.ones(3)}, {})

@@ -17,8 +17,9 @@ from ddpn.errors import ConfigError
 from ddpn.experiments import material
 from ddpn.experiments.material import MATERIALS, rows_of
 from ddpn.experiments.networks import fits
-from ddpn.experiments.runner import FEATURES, dry, execute, predictions_of
+from ddpn.experiments.runner import FEATURES, dry, execute, folder_of, predictions_of
 from ddpn.experiments.settings import _DATA_KEYS, _NETWORKS, experiment, parse
+from ddpn.experiments.tables import write_tables
 from ddpn.training import Changing, Runtime
 from ddpn.training import ensemble as training
 
@@ -210,9 +211,13 @@ def test_the_papers_own_settings_in_a_dry_run(data, tmp_path, name):
     if "coco" in name:
         backbone["config"] |= {"image_size": 16, "patch_size": 8}
         found = replace(found, data=dict(found.data) | {"size": 16})
-    found = replace(found, backbone=backbone).with_methods(["ddpn"])
-    raw = done(dry(found.with_training(**changes), 3), tmp_path)["raw"]
-    assert raw.isfinite().all()
+    found = dry(replace(found, backbone=backbone).with_methods(["ddpn"]).with_training(**changes), 3)
+    (run,) = found.runs()
+    execute(run, rows_of(found), folder_of(run, tmp_path), "cpu")
+    assert predictions_of(folder_of(run, tmp_path))["raw"].isfinite().all()
+    tables = {path.name for path in write_tables(found, tmp_path)}
+    assert {"table_paper.md", "table_ours.tex"} <= tables
+    assert ("table_ood.csv" in tables) == (found.outside is not None)
 
 
 def test_an_option_that_a_backbone_does_not_take_is_told(model, data):

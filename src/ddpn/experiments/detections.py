@@ -43,7 +43,8 @@ def scored(experiment: Experiment, out: Path) -> list[Scored]:
         if "outside" not in tensors:
             raise InputError(f"{folder} must hold predictions of rows outside, got none. Delete it and run it again.")
         laws = [UniformMixture(run.head(tensors[name].double())) for name in ("raw", "outside")]
-        inside, outside = ({kind: ood_score(law, kind) for kind in KINDS} for law in laws)
+        kinds = KINDS if tensors["raw"].shape[1] > 1 else (TOTAL,)
+        inside, outside = ({kind: ood_score(law, kind) for kind in kinds} for law in laws)
         found.append(Scored(run, inside, outside, tensors.get("size"), tensors.get("outside_size")))
     return found
 
@@ -56,10 +57,16 @@ def detections(experiment: Experiment, out: Path) -> dict[str, TableOf]:
     tables = {
         "table_ood": _table(f"{title}: total variance", runs, paper),
         "table_ood_paper": _table(f"{title}: total variance, the paper's rows and areas", runs, paper, as_paper=True),
-        "table_ood_kinds": _by_kind(title, runs),
     }
+    # A single network disagrees with nobody.
+    if all(len(run.inside) > 1 for run in runs):
+        tables["table_ood_kinds"] = _by_kind(title, runs)
     if all(run.size is not None for run in runs):
-        tables["table_ood_matched"] = _with_equal_lengths(title, runs)
+        try:
+            tables["table_ood_matched"] = _with_equal_lengths(title, runs)
+        except InputError as error:
+            first = tables["table_ood"]
+            tables["table_ood"] = first._replace(notes=(*first.notes, f"Nothing is told of equal lengths: {error}"))
     return tables
 
 
