@@ -45,7 +45,8 @@ def test_processes_do_what_one_would(tiny, tmp_path):
     assert sorted((e.run.name, e.state) for e in events) == sorted((e.run.name, e.state) for e in alone)
     for run in runs:
         there, here = weights(run, tmp_path / "two"), weights(run, tmp_path / "one")
-        assert all(torch.equal(there[name], here[name]) for name in here)
+        # Two processes have half the threads each, and a sum by two threads may differ in its last bit.
+        torch.testing.assert_close(there, here)
 
 
 def test_a_process_can_start_those_that_read_its_pictures(tmp_path, monkeypatch):

@@ -131,12 +131,12 @@ def test_in_order_is_every_row_once(source, monkeypatch):
 
 @pytest.mark.parametrize("source", ["memory", "dataset"])
 @pytest.mark.parametrize("x", [torch.ones(11, 5, dtype=torch.int32), torch.ones(11, 5, 2)], ids=["texts", "clouds"])
-def test_texts_and_clouds_are_looked_at_as_they_are_trained_on(source, x):
+def test_of_texts_and_clouds_as_many_are_looked_at_as_a_training_has_room_for(source, x):
     """Thousands at once, as of a table, would not fit the memory."""
     if source == "memory":
-        batches = MemoryBatches(Rows(x, torch.ones(11)), 8, accumulate=2)
+        batches = MemoryBatches(Rows(x, torch.ones(11)), 2, accumulate=2)
     else:
-        batches = DatasetBatches(TensorDataset(x, torch.ones(11)), 8, CPU, accumulate=2)
+        batches = DatasetBatches(TensorDataset(x, torch.ones(11)), 2, CPU, accumulate=2)
     assert [len(part) for part in batches.in_order()] == [4, 4, 3]
 
 

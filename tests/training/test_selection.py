@@ -5,7 +5,7 @@ import torch
 
 from ddpn.distributions import DoublePoisson
 from ddpn.heads import make_head
-from ddpn.training import Rows
+from ddpn.training import Rows, judging
 
 SEEDS = (1, 2, 3)
 
@@ -81,11 +81,16 @@ def test_scores_are_those_of_the_law_whatever_the_objective(train, rows, fresh, 
     assert history.best_score == pytest.approx(expected.mean(0).tolist(), rel=1e-5)
 
 
-def test_validation_in_many_parts_is_validation_in_one(train, rows, monkeypatch):
-    data, validation = rows(32), rows(50, seed=2, weight=True)
-    whole = train(data, validation)[1].best_score
+@pytest.mark.parametrize(("together", "sizes"), [(1, [7] * 7 + [1]), (20, [21, 21, 8]), (1000, [50])], ids=str)
+def test_validation_in_many_parts_is_validation_in_one(train, rows, monkeypatch, together, sizes):
+    data, validation = rows(32), rows(50, seed=2, weight=True, exposure=True)
+    whole = train(data, validation, epochs=1)[1].best_score
+    asked, score = [], judging._scores
+    monkeypatch.setattr(judging, "_scores", lambda *given: asked.append(len(given[1])) or score(*given))
+    monkeypatch.setattr(judging, "_TOGETHER", together)
     monkeypatch.setattr("ddpn.training.rows._IN_ORDER", 7)
-    assert train(data, validation)[1].best_score == pytest.approx(whole, rel=1e-6)
+    assert train(data, validation, epochs=1)[1].best_score == pytest.approx(whole, rel=1e-6)
+    assert asked == sizes
 
 
 def test_a_score_that_is_not_a_number_never_wins(train, rows, fresh, flat):

@@ -13,6 +13,7 @@ from ddpn.experiments.networks import network_of
 from ddpn.model import CountModel
 from ddpn.training import Rows, Runtime, TrainingConfig, fit_ensemble
 from ddpn.training.ensemble import learned
+from ddpn.training.rows import WITHOUT_GRADIENTS
 
 #: Rows of a table that are predicted together.
 _BLOCK = 16_384
@@ -49,8 +50,7 @@ def train(run: Run, parts: Parts, folder: Path, device: str) -> Trained:
     weights: dict[str, Tensor] = {}
     for number, model in enumerate(ensemble.models()):
         given = (parts.test.x, *(() if parts.outside is None else (parts.outside,)))
-        # As many at once as the training computes.
-        found.append([predicted(model, x, runtime, -(-settings.batch_size // settings.accumulate)) for x in given])
+        found.append([predicted(model, x, runtime, _at_once(run)) for x in given])
         prefix = f"{number}/" if len(ensemble.groups) > 1 else ""
         weights |= {f"{prefix}{name}": tensor.float().cpu() for name, tensor in learned(model).items()}
     raw, *outside = (torch.cat(each, dim=1) for each in zip(*found, strict=True))
@@ -80,6 +80,11 @@ def _config(run: Run, rows: int) -> TrainingConfig:
         score="crps",
         seeds=tuple(settings.seed + member for member in range(settings.members)),
     )
+
+
+def _at_once(run: Run) -> int:
+    """Rows to predict together: what the training has room for."""
+    return WITHOUT_GRADIENTS * -(-run.training.batch_size // run.training.accumulate)
 
 
 @torch.no_grad()

@@ -12,13 +12,13 @@ from torch.utils.data import Dataset
 
 from ddpn.backbones.members import generators
 from ddpn.errors import ConfigError
-from ddpn.metrics import crps
 from ddpn.model import CountModel
 from ddpn.training.buffers import Buffers
 from ddpn.training.capture import CapturedSteps
 from ddpn.training.config import TrainingConfig
 from ddpn.training.flat import Flat
 from ddpn.training.history import History
+from ddpn.training.judging import mean_scores
 from ddpn.training.mending import mend
 from ddpn.training.progress import bar
 from ddpn.training.resuming import Checkpoint, snapshot
@@ -223,26 +223,10 @@ class Training:
             self.flat.values.copy_(current)
 
     def _validate(self) -> list[float] | None:
-        """Mean proper score a member; never the training objective, which a weight on it can bend."""
         if self.validation is None:
             return None
-        self.model.eval()
-        sums = torch.zeros(self.config.members + 1, dtype=torch.float64, device=self.runtime.device)
-        with self._averaged(), torch.no_grad():
-            for number, part in enumerate(self.validation.in_order()):
-                if number % self.runtime.share.world == self.runtime.share.rank:
-                    weight = torch.ones_like(part.y) if part.weight is None else part.weight
-                    sums[:-1] += (self._scores(part).double() * weight).sum(0)
-                    sums[-1] += weight.sum()
-        self.runtime.add_up(sums)
-        scores = (sums[:-1] / sums[-1]).tolist()
-        return [score if score == score else float("inf") for score in scores]
-
-    def _scores(self, part: Rows) -> Tensor:
-        with self.runtime.autocast():
-            raw = self.model.raw(part.x)
-        law = self.model.head(raw, part.exposure)
-        return -law.log_prob(part.y) if self.config.score == "nll" else crps(law, part.y)
+        with self._averaged():
+            return mean_scores(self.model, self.validation, self.config.score, self.runtime)
 
     def _select(self, scores: list[float]) -> None:
         for member, score in enumerate(scores):

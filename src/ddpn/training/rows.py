@@ -11,6 +11,8 @@ from ddpn.errors import DDPNError, InputError
 
 #: Rows of a table looked at together where nothing is learned from them.
 _IN_ORDER = 8192
+#: So many times the rows of a training's batch fit where no gradients are kept, in a network of a few layers or more.
+WITHOUT_GRADIENTS = 4
 
 
 class Rows(NamedTuple):
@@ -217,8 +219,8 @@ def _as_told(items: list[Any]) -> Rows | DDPNError:
 
 
 def _at_once(x: Tensor, part: int) -> int:
-    """Rows to look at together: texts (whole numbers), pictures and clouds as many as a training computes at once."""
-    return _IN_ORDER if x.dim() == 2 and x.is_floating_point() else part
+    """Rows to look at together: of texts (whole numbers), pictures and clouds what a training has room for."""
+    return _IN_ORDER if x.dim() == 2 and x.is_floating_point() else WITHOUT_GRADIENTS * part
 
 
 def _check_any(rows: int) -> None:
