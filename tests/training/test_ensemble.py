@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import TensorDataset
 
 from ddpn.backbones import MLP, Members, Tuned
 from ddpn.backbones.tuned import Frozen, Tail
@@ -91,6 +92,52 @@ def test_exposure_multiplies_the_mean(rows, tmp_path):
     found, x = fit_ensemble(poisson, rows(40), None, CONFIG, tmp_path, **OPTIONS), rows(5).x
     exposed = found.mixture(x, exposure=torch.full((5,), 3.0))
     torch.testing.assert_close(exposed.mean, 3.0 * found.mixture(x).mean)
+
+
+def test_exposure_is_asked_for_where_members_were_trained_with_it(rows, tmp_path):
+    found, x = fit_ensemble(make, rows(40, exposure=True), None, CONFIG, tmp_path, **OPTIONS), rows(5).x
+    torch.testing.assert_close(
+        found.mixture(x, exposure=2.0).mean, found.mixture(x, exposure=torch.full((5,), 2.0)).mean
+    )
+    for exposure, message in {
+        None: r"^exposure must be given where members were trained with it, got none\. Pass one a row\.$",
+        (1.0, 2.0): r"^exposure must have one number a row, got \(2,\) for 5\. Align them\.$",
+        -1.0: r"^exposure must be finite and positive, got -1 at 0",
+    }.items():
+        with pytest.raises(InputError, match=message):
+            found.mixture(x, exposure=exposure)
+
+
+def test_another_start_is_not_mixed_in(rows, tmp_path):
+    fit_ensemble(make, rows(40), None, CONFIG, tmp_path, start=torch.zeros(2), **OPTIONS)
+    fit_ensemble(make, rows(40), None, CONFIG, tmp_path, start=torch.zeros(2), **OPTIONS)
+    for start in (torch.ones(2), None):
+        with pytest.raises(InputError, match=r"must come from a training with these settings, got another start\."):
+            fit_ensemble(make, rows(40), None, CONFIG, tmp_path, start=start, **OPTIONS)
+
+
+class Named(TensorDataset):
+    """A data set that says what it is."""
+
+    identity = "one"
+
+
+@pytest.mark.parametrize("kind", [TensorDataset, Named])
+def test_another_data_set_is_not_mixed_in(rows, tmp_path, kind):
+    data = rows(40)
+    fit_ensemble(make, kind(data.x, data.y), None, CONFIG, tmp_path, **OPTIONS)
+    other = kind(data.x, data.y.flip(0))
+    other.identity = "another"
+    with pytest.raises(InputError, match=r"these settings, got another training data\."):
+        fit_ensemble(make, other, None, CONFIG, tmp_path, **OPTIONS)
+
+
+def test_what_is_no_data_is_told_before_anything_is_written(rows, tmp_path):
+    with pytest.raises(
+        InputError, match=r"^validation must be Rows, Changing or a data set with a length, got tuple\."
+    ):
+        fit_ensemble(make, rows(40), tuple(rows(20)), CONFIG, tmp_path / "new", **OPTIONS)
+    assert not (tmp_path / "new").exists()
 
 
 def test_another_network_is_refused(rows, tmp_path):

@@ -48,3 +48,13 @@ def test_frozen_parameters_stay_out(fresh):
 def test_a_shared_parameter_is_refused():
     with pytest.raises(ConfigError, match=r"^parameters must have the 2 members .*, got weight of shape \(3, 3\)\. "):
         Flat(nn.Linear(3, 3), members=2)
+
+
+def test_a_layer_of_torch_is_shared_even_if_an_axis_is_as_long():
+    with pytest.raises(ConfigError, match=r"^parameters must have the 2 members .*, got weight of shape \(2, 3\)\. "):
+        Flat(nn.Linear(3, 2), members=2)
+
+
+def test_a_list_of_torch_may_hold_members():
+    held = nn.ParameterList([nn.Parameter(torch.zeros(2, 3))])
+    assert Flat(held, members=2).values.shape == (2, 3)

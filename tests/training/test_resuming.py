@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 from torch.utils.data import TensorDataset
 
-from ddpn.backbones import MLP
+from ddpn.backbones import MLP, Tuned
+from ddpn.backbones.tuned import Frozen, Tail
 from ddpn.errors import InputError
 from ddpn.heads import make_head
 from ddpn.model import CountModel
@@ -239,3 +241,23 @@ def test_a_process_that_was_stopped_leaves_a_checkpoint_to_go_on_from(tmp_path, 
     history, again = program["trained"](whole), program["trained"](resumed, state)
     assert torch.equal(flat(resumed), flat(whole))
     assert without_seconds(again) == without_seconds(history)
+
+
+def test_a_checkpoint_beside_other_frozen_weights_is_refused(rows, tmp_path):
+    def model(shift):
+        torch.manual_seed(0)
+        trunk = nn.Linear(3, 4)
+        with torch.no_grad():
+            trunk.weight += shift
+        found = CountModel(Tuned(Frozen(trunk, 1), Tail(None, width=4, members=2)), make_head("poisson"), 2)
+        found.reset(CONFIG.seeds)
+        return found
+
+    path = str(tmp_path / "state")
+    stopped = model(0.0)
+    Uses(stopped, interrupt_at=6)
+    with pytest.raises(KeyboardInterrupt):
+        fit(stopped, rows(50), None, CONFIG, runtime=Runtime("cpu"), checkpoint=path)
+    with pytest.raises(InputError, match=r"^checkpoint must come from this training, got .* another frozen weights\."):
+        fit(model(0.5), rows(50), None, CONFIG, runtime=Runtime("cpu"), checkpoint=path)
+    assert len(fit(model(0.0), rows(50), None, CONFIG, runtime=Runtime("cpu"), checkpoint=path).epochs) == CONFIG.epochs

@@ -69,7 +69,7 @@ def test_without_validation_patience_is_not_asked(overfitted):
 
 @pytest.mark.parametrize("score", ["nll", "crps"])
 def test_scores_are_those_of_the_law_whatever_the_objective(train, rows, fresh, score):
-    data, validation = rows(64), rows(40, seed=2, exposure=True)
+    data, validation = rows(64, exposure=True), rows(40, seed=2, exposure=True)
     model = fresh((1, 2), "double_poisson", objective="paper", beta=1.0)
     _, history = train(data, validation, model=model, seeds=(1, 2), epochs=1, score=score, ema=0.5)
     with torch.no_grad():  # the model now holds what was judged, the average
@@ -83,7 +83,7 @@ def test_scores_are_those_of_the_law_whatever_the_objective(train, rows, fresh, 
 
 @pytest.mark.parametrize(("together", "sizes"), [(1, [7] * 7 + [1]), (20, [21, 21, 8]), (1000, [50])], ids=str)
 def test_validation_in_many_parts_is_validation_in_one(train, rows, monkeypatch, together, sizes):
-    data, validation = rows(32), rows(50, seed=2, weight=True, exposure=True)
+    data, validation = rows(32, exposure=True), rows(50, seed=2, weight=True, exposure=True)
     whole = train(data, validation, epochs=1)[1].best_score
     asked, score = [], judging._scores
     monkeypatch.setattr(judging, "_scores", lambda *given: asked.append(len(given[1])) or score(*given))

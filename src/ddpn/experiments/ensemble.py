@@ -12,7 +12,7 @@ from ddpn.experiments.material import Parts
 from ddpn.experiments.networks import network_of
 from ddpn.model import CountModel
 from ddpn.training import Rows, Runtime, TrainingConfig, fit_ensemble
-from ddpn.training.ensemble import learned
+from ddpn.training.learned import learned
 from ddpn.training.rows import WITHOUT_GRADIENTS
 
 #: Rows of a table that are predicted together.

@@ -6,17 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.data import Dataset
 
-from ddpn.backbones.tuned import Frozen
 from ddpn.distributions import UniformMixture
+from ddpn.distributions.arguments import check_positive
 from ddpn.errors import ConfigError, InputError
 from ddpn.heads import Head
 from ddpn.model import CountModel
+from ddpn.training.checking import check_source
 from ddpn.training.checkpoint import fingerprint, read, write
 from ddpn.training.config import TrainingConfig
 from ddpn.training.history import History
+from ddpn.training.learned import learned, load_learned, of_frozen
 from ddpn.training.loop import fit
 from ddpn.training.resuming import data_identity, model_identity
 from ddpn.training.rows import Changing, Rows
@@ -42,7 +44,7 @@ class Ensemble:
             model, path = self.make(len(seeds)), self.path(number)
             tensors, about = read(path)
             load_learned(model, tensors, path)
-            if about["frozen weights"] != _frozen(model):
+            if about["frozen weights"] != of_frozen(model):
                 raise InputError(
                     f"{path} must be used with the frozen weights it was trained beside, got others. Load them."
                 )
@@ -57,11 +59,24 @@ class Ensemble:
         return self._raw(x, device, batch)[0]
 
     def mixture(
-        self, x: Tensor, device: torch.device | str = "cpu", batch: int = 256, *, exposure: Tensor | None = None
+        self, x: Tensor, device: torch.device | str = "cpu", batch: int = 256, *, exposure: Tensor | float | None = None
     ) -> UniformMixture:
-        """The prediction: the uniform mixture of all members. Shape: batch (B,)."""
+        """The prediction: the uniform mixture of all members. Shape: batch (B,); exposure (B,) or one for all rows."""
+        known = self._exposure(exposure, len(x))
         raw, head = self._raw(x, device, batch)
-        return UniformMixture(head(raw, None if exposure is None else exposure.unsqueeze(-1)))
+        return UniformMixture(head(raw, None if known is None else known.unsqueeze(-1)))
+
+    def _exposure(self, given: Tensor | float | None, rows: int) -> Tensor | None:
+        if given is None:
+            if read(self.path(0))[1]["training data"].get("exposure") is not None:
+                raise InputError("exposure must be given where members were trained with it, got none. Pass one a row.")
+            return None
+        found = torch.as_tensor(given, dtype=torch.float32)
+        found = found.expand(rows) if found.dim() == 0 else found
+        if found.shape != (rows,):
+            raise InputError(f"exposure must have one number a row, got {tuple(found.shape)} for {rows}. Align them.")
+        check_positive("exposure", found, "Give the time or size that each count was counted over.")
+        return found
 
     @torch.no_grad()
     def _raw(self, x: Tensor, device: torch.device | str, batch: int) -> tuple[Tensor, Head]:
@@ -98,10 +113,13 @@ def fit_ensemble(
     runtime = runtime or Runtime(precision=config.precision)
     groups = [config.seeds[first : first + at_once] for first in range(0, config.members, at_once)]
     ensemble = Ensemble(make, Path(folder), groups)
+    check_source("train", train)
+    check_source("validation", validation, needed=False)
     data = data_identity(train, validation)
     for number, seeds in enumerate(groups):
         part, path, model = replace(config, seeds=seeds), ensemble.path(number), make(len(seeds))
-        about = {"config": part.as_dict(), **data, **model_identity(model), "frozen weights": _frozen(model)}
+        about = {"config": part.as_dict(), **data, **model_identity(model), "frozen weights": of_frozen(model)}
+        about["start"] = None if start is None else fingerprint(start)
         if not _is_finished(path, about):
             model.reset(seeds, start)
             if prepare is not None:
@@ -128,29 +146,3 @@ def _is_finished(path: Path, about: dict[str, Any]) -> bool:
             "Delete it to train anew, or name another folder."
         )
     return True
-
-
-def _frozen(model: nn.Module) -> int:
-    """A number of what a training does not change and its files do not hold."""
-    changing, total = set(learned(model)), 0
-    for name, tensor in model.state_dict().items():
-        total = total if name in changing else fingerprint(tensor, total)
-    return total
-
-
-def learned(model: nn.Module) -> dict[str, Tensor]:
-    """What a training changes: weights that have gradients, and the buffers of networks that are not frozen."""
-    frozen = {id(b) for module in model.modules() if isinstance(module, Frozen) for b in module.buffers()}
-    kept = set(model.state_dict())
-    weights = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
-    return weights | {name: b for name, b in model.named_buffers() if name in kept and id(b) not in frozen}
-
-
-def load_learned(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
-    """The inverse of `learned`; names and shapes must be the model's."""
-    own = learned(model)
-    if {name: t.shape for name, t in own.items()} != {name: t.shape for name, t in tensors.items()}:
-        raise InputError(f"{path} must fit the network, got other names or shapes. Build it as it was trained.")
-    with torch.no_grad():
-        for name, tensor in own.items():
-            tensor.copy_(tensors[name])

@@ -12,6 +12,9 @@ from torch import Tensor, nn
 from ddpn.backbones.members import Members
 from ddpn.errors import ConfigError
 
+#: Torch's own that may hold parameters of anybody.
+_LISTS = (nn.ParameterList, nn.ParameterDict)
+
 
 class _Weight(NamedTuple):
     """One parameter of every member: a stacked one with the member axis first, or one tensor a member."""
@@ -68,17 +71,23 @@ class Flat:
 
 def _stacked(model: nn.Module, members: int) -> list[_Weight]:
     looped = {id(p) for module in model.modules() if isinstance(module, Members) for p in module.parameters()}
+    # Torch's own layers have no axis for members, even if one of theirs happens to be as long.
+    shared = {id(p) for module in model.modules() if _is_torchs(module) for p in module.parameters(recurse=False)}
     found = []
     for name, p in model.named_parameters():
         if not p.requires_grad or id(p) in looped:
             continue
-        if p.dim() == 0 or len(p) != members:
+        if p.dim() == 0 or len(p) != members or id(p) in shared:
             raise ConfigError(
                 f"parameters must have the {members} members along their first axis, got {name} of shape "
                 f"{tuple(p.shape)}. Build the network of ddpn.backbones layers, or give it to ddpn.backbones.Members."
             )
         found.append(_Weight([p], members, not name.endswith("bias")))
     return found
+
+
+def _is_torchs(module: nn.Module) -> bool:
+    return type(module).__module__.startswith("torch.nn.modules.") and not isinstance(module, _LISTS)
 
 
 def _looped(model: nn.Module, members: int) -> list[_Weight]:

@@ -4,6 +4,7 @@ import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -15,6 +16,7 @@ from ddpn.errors import ConfigError
 from ddpn.model import CountModel
 from ddpn.training.buffers import Buffers
 from ddpn.training.capture import CapturedSteps
+from ddpn.training.checking import check_alike, check_source, check_values, check_weighed
 from ddpn.training.config import TrainingConfig
 from ddpn.training.flat import Flat
 from ddpn.training.history import History
@@ -37,7 +39,7 @@ def fit(
     config: TrainingConfig = TrainingConfig(),  # noqa: B008
     *,
     runtime: Runtime | None = None,
-    checkpoint: Path | None = None,
+    checkpoint: Path | str | None = None,
     save_seconds: float = 30.0,
     verbose: bool = False,
     title: str = "Training",
@@ -56,7 +58,7 @@ def fit(
             "Use Runtime(device, config.precision)."
         )
     training = Training(model.to(runtime.device), train, validation, config, runtime, workers)
-    file = None if checkpoint is None else Checkpoint(checkpoint, training)
+    file = None if checkpoint is None else Checkpoint(Path(checkpoint), training)
     if file is not None:
         file.resume()
     saved = time.monotonic()
@@ -95,17 +97,18 @@ class Training:
         workers: int = 0,
     ) -> None:
         self.model, self.config, self.runtime = model, config, runtime
+        check_alike(train, validation)
         self.flat = Flat(model, config.members)
         _check_drawn(model)
         self.buffers = Buffers(model, config.members)
         self.updates = Updates(self.flat, config)
-        self.batches = _batches(train, config, runtime, workers)
+        self.batches = _batches("train", train, self, workers)
         if self.batches.batch < runtime.share.world:
             raise ConfigError(
                 f"a batch must hold a row for each of the {runtime.share.world} processes, got {self.batches.batch}. "
                 "Raise batch_size or use fewer processes."
             )
-        self.validation = None if validation is None else _batches(validation, config, runtime, workers)
+        self.validation = None if validation is None else _batches("validation", validation, self, workers)
         self.streams = generators([seed + _ORDER_SEED for seed in config.seeds])
         self.steps = config.epochs * self.batches.steps
         self.step, self.epoch = 0, 0
@@ -251,13 +254,18 @@ class Training:
 def _check_drawn(model: CountModel) -> None:
     """Layers are made of zeros, from which nothing but biases would learn."""
     weight = model.projection.weight
-    if weight.numel() and not weight.any():
+    if weight.numel() and not weight.flatten(1).any(1).all():
         raise ConfigError("weights must be drawn before a training, got zeros. Call model.reset(seeds=config.seeds).")
 
 
 def _batches(
-    source: Rows | Changing | Dataset, config: TrainingConfig, runtime: Runtime, workers: int
+    name: str, source: Rows | Changing | Dataset, training: Training, workers: int
 ) -> MemoryBatches | DatasetBatches:
+    check_source(name, source)
+    config, runtime, check = training.config, training.runtime, partial(check_values, head=training.model.head)
     if isinstance(source, Rows | Changing):
-        return MemoryBatches(source.to(runtime.device), config.batch_size, runtime.share, config.accumulate)
-    return DatasetBatches(source, config.batch_size, runtime.device, workers, runtime.share, config.accumulate)
+        batches = MemoryBatches(source.to(runtime.device), config.batch_size, runtime.share, config.accumulate)
+        check(batches.rows)
+        check_weighed(batches.rows.weight)
+        return batches
+    return DatasetBatches(source, config.batch_size, runtime.device, workers, runtime.share, config.accumulate, check)

@@ -11,13 +11,16 @@ from ddpn.errors import InputError
 from ddpn.model import CountModel
 from ddpn.training import checkpoint as files
 from ddpn.training.history import History
-from ddpn.training.rows import Changing, DatasetBatches, MemoryBatches, Rows
+from ddpn.training.learned import of_frozen
+from ddpn.training.rows import Changing, DatasetBatches, MemoryBatches, Rows, as_rows
 
 if TYPE_CHECKING:
     from ddpn.training.loop import Training
 
 #: Before the names of networks' buffers, and of those of the best epoch.
 _BUFFERS, _BEST_BUFFERS = "buffers/", "best_buffers/"
+#: Items of a data set by whose counts it is known.
+_SOME = 32
 
 
 class Snapshot(NamedTuple):
@@ -98,6 +101,7 @@ def _identity(training: "Training") -> dict[str, Any]:
         ),
         **model_identity(training.model),
         "initial weights": files.fingerprint(training.flat.values),
+        "frozen weights": of_frozen(training.model),
     }
 
 
@@ -123,11 +127,19 @@ def _source(batches: MemoryBatches | DatasetBatches) -> Any:
 
 
 def _rows_identity(rows: Rows | Changing | Dataset) -> dict[str, Any]:
-    """Of a data set that is not in memory the number of rows alone: to read it all would take an epoch's time."""
+    """Of a data set that is not in memory what it says of itself, as `identity`, or some items' counts.
+
+    To read all of it would take an epoch's time, and what its items are may change from one look to the next.
+    """
     if isinstance(rows, Changing):
         return _rows_identity(rows.rows) | {"changed": True}
     found: dict[str, Any] = {"rows": len(rows)}  # type: ignore[arg-type]
     if isinstance(rows, Rows):
         for name, tensor in zip(Rows._fields, rows, strict=True):
             found[name] = None if tensor is None else files.fingerprint(tensor)
+    elif hasattr(rows, "identity"):
+        found["itself"] = rows.identity
+    else:
+        some = torch.linspace(0, len(rows) - 1, min(_SOME, len(rows))).long().tolist()  # type: ignore[arg-type]
+        found["some counts"] = as_rows([rows[index] for index in some]).y.tolist()
     return found

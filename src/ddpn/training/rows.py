@@ -154,7 +154,7 @@ class DatasetBatches:
     """Batches of a torch Dataset whose items are (x, y), (x, y, weight) or (x, y, weight, exposure).
 
     Items are loaded once for every member that wants them, in `workers` processes. `accumulate` is how many parts a
-    batch is computed in.
+    batch is computed in; `check` looks at what was loaded.
     """
 
     def __init__(
@@ -165,8 +165,9 @@ class DatasetBatches:
         workers: int = 0,
         share: Share = Share(),  # noqa: B008
         accumulate: int = 1,
+        check: Callable[[Rows], object] = lambda rows: None,
     ) -> None:
-        self.dataset, self.device, self.workers, self.share = dataset, device, workers, share
+        self.dataset, self.device, self.workers, self.share, self._check = dataset, device, workers, share, check
         self._part = -(-batch_size // accumulate)
         self.n = len(dataset)  # type: ignore[arg-type]
         _check_any(self.n)
@@ -185,13 +186,14 @@ class DatasetBatches:
 
     def in_order(self) -> Iterator[Rows]:
         """Every item once, the same for all members."""
-        size = _at_once(_as_rows([self.dataset[0]]).x, self._part)
+        size = _at_once(as_rows([self.dataset[0]]).x, self._part)
         return (rows.shared() for rows in self._loaded(batch_size=size))
 
     def _loaded(self, **batches: Any) -> Iterator[Rows]:
         for loaded in DataLoader(_Told(self.dataset), num_workers=self.workers, collate_fn=_as_told, **batches):
             if isinstance(loaded, DDPNError):
                 raise loaded
+            self._check(loaded)
             yield loaded.to(self.device)
 
 
@@ -213,7 +215,7 @@ class _Told(Dataset):
 
 def _as_told(items: list[Any]) -> Rows | DDPNError:
     try:
-        return next((item for item in items if isinstance(item, DDPNError)), None) or _as_rows(items)
+        return next((item for item in items if isinstance(item, DDPNError)), None) or as_rows(items)
     except DDPNError as error:
         return error
 
@@ -243,8 +245,15 @@ def _check_one_a_row(rows: Rows) -> None:
             raise InputError(f"{name} must have one number a row, got shape {tuple(given.shape)}. Use reshape(-1).")
 
 
-def _as_rows(items: list[Any]) -> Rows:
-    collated = default_collate(items)
+def as_rows(items: list[Any]) -> Rows:
+    """Items of a data set as a batch."""
+    try:
+        collated = default_collate(items)
+    except (TypeError, RuntimeError) as error:
+        raise InputError(
+            f"items of the data set must be tensors or numbers of one shape each, got {str(error).splitlines()[0]}. "
+            "Pad what differs in length, and drop items without a count."
+        ) from None
     if not isinstance(collated, list | tuple) or not 2 <= len(collated) <= 4:
         raise InputError(
             f"items of the data set must be (x, y[, weight[, exposure]]), got {type(items[0]).__name__}. "
