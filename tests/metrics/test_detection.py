@@ -145,3 +145,21 @@ def test_what_is_refused():
         detection(range(9), [1.0], complement="left")
     with pytest.raises(ConfigError, match='thresholds must be "all" or "alphas", got \'some\''):
         detection(range(9), [1.0], thresholds="some")
+
+
+WRONG = [
+    ("holdout", None), ("holdout", "0.2"), ("alphas", None), ("alphas", "all"), ("seed", None), ("seed", -1),
+    ("resamplings", True), ("resamplings", 2.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("argument", "value"), WRONG)
+def test_arguments_of_another_kind_are_told(argument, value):
+    with pytest.raises(ConfigError, match=rf"^{argument} must "):
+        detection(torch.arange(20.0), torch.arange(20.0), **{argument: value})
+
+
+def test_integers_of_numpy_are_integers():
+    scores = torch.arange(20.0), torch.arange(5.0, 30.0)
+    one = detection(*scores, resamplings=np.int64(3), seed=np.int64(1))
+    assert one.auroc == detection(*scores, resamplings=3, seed=1).auroc

@@ -55,5 +55,8 @@ def test_what_is_refused():
         matched([1, 2, 3], [7, 8, 9])
     with pytest.raises(InputError, match="length_out must hold at least one score, got none"):
         matched([1, 2, 3], [])
+    with pytest.raises(ConfigError, match="bins must be a positive integer, got True"):
+        matched([1], [1], bins=True)
+    assert [rows.tolist() for rows in matched([1], [1], bins=np.int64(5))] == [[0], [0]]
     with pytest.raises(ConfigError, match="bins must be a positive integer, got 0"):
         matched([1, 2], [1, 2], bins=0)

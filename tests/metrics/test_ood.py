@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy import stats
@@ -128,3 +129,21 @@ def test_quantiles_against_numpy():
     x = np.random.default_rng(1).normal(size=101)
     q = np.r_[0.0, 1.0, 0.5, np.random.default_rng(2).random(20)]
     assert quantiles(torch.from_numpy(x), torch.from_numpy(q)).numpy() == pytest.approx(np.quantile(x, q), rel=1e-12)
+
+
+@pytest.mark.parametrize("measure", [auroc, aupr, fpr80])
+def test_columns_of_data_frames_are_read_by_place(measure):
+    inside, outside = pd.Series([0.1, 0.2, 0.4], index=[7, 9, 8]), pd.Series([0.3, 0.9], index=["b", "a"])
+    assert measure(inside, outside) == measure([0.1, 0.2, 0.4], [0.3, 0.9])
+
+
+@pytest.mark.parametrize("scores", [["a", "b"], {"a": 1}, [[1.0], [1.0, 2.0]]], ids=["words", "dict", "ragged"])
+def test_scores_that_are_no_numbers_are_told(scores):
+    with pytest.raises(InputError, match=r"^score_in must hold numbers, got (list|dict)\. Give one score an input\.$"):
+        auroc(scores, [1.0])
+
+
+@pytest.mark.parametrize("tpr", ["0.8", None])
+def test_a_rate_that_is_no_number_is_told(tpr):
+    with pytest.raises(ConfigError, match=r"^tpr must lie in \(0, 1\], got "):
+        fpr_at([0.1], [0.2], tpr=tpr)

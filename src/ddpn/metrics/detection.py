@@ -9,13 +9,15 @@ straight lines, with nothing before the first and after the last (`thresholds="a
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ddpn.errors import ConfigError, InputError
-from ddpn.metrics.ood import aupr, auroc, checked_scores, fpr80, quantiles
+from ddpn.metrics.ood import aupr, auroc, checked_scores, fpr80, is_whole, quantiles
 
 #: Expected false positive rates at which thresholds are taken unless others are asked for.
 ALPHAS = (0.001, *(percent / 100 for percent in range(1, 101)))
@@ -94,8 +96,8 @@ def detection(
     inside, outside = checked_scores(score_in=score_in, score_out=score_out)
     alpha = _checked_alphas(alphas)
     held = _held_out(holdout, len(inside))
-    _check_choices(resamplings, complement, thresholds)
-    random = torch.Generator().manual_seed(seed)
+    _check_choices(resamplings, seed, complement, thresholds)
+    random = torch.Generator().manual_seed(int(seed))
     trials = []
     for _ in range(resamplings):
         order = torch.randperm(len(inside), generator=random).to(inside.device)
@@ -181,7 +183,11 @@ def _spread(values: Sequence[float]) -> Spread:
 
 
 def _checked_alphas(alphas: Any) -> Tensor:
-    alpha = torch.as_tensor(alphas, dtype=torch.float64).reshape(-1).sort().values
+    try:
+        given = alphas if isinstance(alphas, Tensor) else torch.tensor(np.asarray(alphas, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise ConfigError(f"alphas must be rates between 0 and 1, got {alphas!r}. Use 0.05 for 5%.") from None
+    alpha = given.double().reshape(-1).sort().values
     if not len(alpha) or not ((alpha >= 0) & (alpha <= 1)).all():
         shown = alpha.tolist() if len(alpha) < 9 else f"{alpha.min():g} to {alpha.max():g}"
         raise ConfigError(f"alphas must be rates between 0 and 1, got {shown}. Use 0.05 for 5%.")
@@ -189,7 +195,7 @@ def _checked_alphas(alphas: Any) -> Tensor:
 
 
 def _held_out(holdout: float, n: int) -> int:
-    if not 0.0 < holdout < 1.0:
+    if not isinstance(holdout, Real) or not 0.0 < holdout < 1.0:
         raise ConfigError(f"holdout must lie between 0 and 1, got {holdout!r}. Use 0.2 for 20%.")
     # 0.29 * 100 is 29 in words but not in floating point.
     held = int(holdout * n * (1 + 1e-12))
@@ -200,8 +206,10 @@ def _held_out(holdout: float, n: int) -> int:
     return held
 
 
-def _check_choices(resamplings: int, complement: str, thresholds: str) -> None:
-    if not isinstance(resamplings, int) or resamplings < 1:
+def _check_choices(resamplings: int, seed: int, complement: str, thresholds: str) -> None:
+    if not is_whole(seed) or seed < 0:
+        raise ConfigError(f"seed must be a whole number of at least 0, got {seed!r}. Use 0, say.")
+    if not is_whole(resamplings) or resamplings < 1:
         raise ConfigError(f"resamplings must be a positive integer, got {resamplings!r}. Use 10, as the paper does.")
     if complement not in ("right", "paper"):
         raise ConfigError(f'complement must be "right" or "paper", got {complement!r}. Choose one of the two.')

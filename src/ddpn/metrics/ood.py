@@ -6,8 +6,10 @@ must, never by the order of rows.
 
 import math
 from collections.abc import Callable
+from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
@@ -63,7 +65,7 @@ def checked_scores(**scores: Any) -> tuple[Tensor, ...]:
     """Flat float64 tensors on the first one's device, none empty, none NaN."""
     found: list[Tensor] = []
     for name, values in scores.items():
-        x = torch.as_tensor(values).detach().double().reshape(-1)
+        x = _flat(name, values)
         if x.numel() == 0:
             raise InputError(f"{name} must hold at least one score, got none. Give scores of both kinds of input.")
         if torch.isnan(x).any():
@@ -71,6 +73,20 @@ def checked_scores(**scores: Any) -> tuple[Tensor, ...]:
             raise InputError(f"{name} must hold numbers, got nan at {row}. Drop or mend the rows without a score.")
         found.append(x.to(found[0].device) if found else x)
     return tuple(found)
+
+
+def _flat(name: str, values: Any) -> Tensor:
+    """By numpy where it is no tensor: torch would look rows of a data frame's column up by their labels."""
+    try:
+        found = values if isinstance(values, Tensor) else torch.tensor(np.asarray(values, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must hold numbers, got {type(values).__name__}. Give one score an input.") from None
+    return found.detach().double().reshape(-1)
+
+
+def is_whole(value: Any) -> bool:
+    """Whether it counts something; numpy's integers do, True does not."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def quantiles(scores: Tensor, q: Tensor) -> Tensor:
@@ -117,8 +133,8 @@ def fpr_at(score_in: Any, score_out: Any, tpr: float = 0.8) -> float:
     >>> fpr_at([0.1, 0.2, 0.3, 0.4], [0.3, 0.9, 0.8], tpr=0.9)
     0.5
     """
-    if not 0.0 < tpr <= 1.0:
-        raise ConfigError(f"tpr must lie in (0, 1], got {tpr:g}. Use 0.8 for 80%.")
+    if not isinstance(tpr, Real) or not 0.0 < tpr <= 1.0:
+        raise ConfigError(f"tpr must lie in (0, 1], got {tpr!r}. Use 0.8 for 80%.")
     inside, outside = checked_scores(score_in=score_in, score_out=score_out)
     # 0.8 * 5 is 4 in words but not always in floating point.
     needed = max(1, math.ceil(tpr * len(outside) * (1 - 1e-12)))
