@@ -5,11 +5,13 @@ import os
 import sys
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from ddpn.data import tokens
+from ddpn.data import Table, tokens
 from ddpn.data.tokens import tokenised
 from ddpn.errors import ConfigError, InputError
 
@@ -51,6 +53,54 @@ def test_the_texts_of_a_table_and_a_slice(tokenizer):
     column = np.array(TEXTS, dtype=object)
     assert torch.equal(tokenised(column, tokenizer), tokenised(TEXTS, tokenizer))
     assert torch.equal(tokenised(column[1:2], tokenizer), torch.tensor([[2, 3]], dtype=torch.int32))
+
+
+@pytest.mark.parametrize("kind", [tuple, np.array, pd.Series, pl.Series, lambda t: pd.Series(t, index=[9, 1, 1, 0, 4])])
+def test_every_kind_of_column(tokenizer, tmp_path, kind):
+    for cache in (None, tmp_path):
+        assert torch.equal(tokenised(kind(TEXTS), tokenizer, cache=cache), tokenised(TEXTS, tokenizer))
+
+
+NO_LISTS = {
+    "Table": lambda: Table({"title": np.array(TEXTS, dtype=object), "text": np.array(TEXTS, dtype=object)}),
+    "DataFrame": lambda: pd.DataFrame({"title": TEXTS, "text": TEXTS}),
+    "ndarray": lambda: np.array([TEXTS, TEXTS], dtype=object),
+    "NoneType": lambda: None,
+    "generator": lambda: (text for text in TEXTS),
+    "set": lambda: set(TEXTS),
+    "dict": lambda: {"text": TEXTS},
+    "bytes": lambda: b"blue",
+}
+
+
+@pytest.mark.parametrize("kind", NO_LISTS)
+def test_what_is_no_list_of_texts(tokenizer, tmp_path, kind):
+    for cache in (None, tmp_path / "cache"):
+        with pytest.raises(
+            InputError, match=rf'^texts must be a list of texts, got {kind}\. .* X\["text"\], or joined\(X'
+        ):
+            tokenised(NO_LISTS[kind](), tokenizer, cache=cache)
+    with pytest.raises(InputError, match="got DataFrame"):
+        tokenised(pl.DataFrame({"text": TEXTS}), tokenizer)
+
+
+@pytest.mark.parametrize("length", [10.0, "9", None, True])
+def test_a_length_that_is_no_whole_number(tokenizer, length):
+    with pytest.raises(ConfigError, match=rf"^max_length must be a whole number, got {length!r}\. "):
+        tokenised(TEXTS, tokenizer, max_length=length)
+    assert tokenised(TEXTS, tokenizer, max_length=np.int64(7)).shape == (5, 7)
+
+
+def test_a_tokenizer_that_loses_texts(tokenizer):
+    class Lossy:
+        pad_token_id, model_max_length = 0, 128
+        num_special_tokens_to_add = staticmethod(lambda: 2)
+
+        def __call__(self, block, **options):
+            return {"input_ids": [[5, 6]]}
+
+    with pytest.raises(ConfigError, match="tokenizer must give one list of numbers a text, got 1 of 2 texts"):
+        tokenised(TEXTS, Lossy())
 
 
 def test_padding_is_behind_wherever_the_tokenizer_puts_it(tmp_path):

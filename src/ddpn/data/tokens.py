@@ -16,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from ddpn.data.checks import whole
 from ddpn.data.progress import bar
 from ddpn.errors import ConfigError, InputError
 
@@ -25,7 +26,7 @@ _BLOCK = 1024
 
 
 def tokenised(
-    texts: Sequence[str] | NDArray[Any],
+    texts: Sequence[str] | NDArray[Any] | Any,
     tokenizer: Any,
     *,
     max_length: int = 128,
@@ -34,16 +35,15 @@ def tokenised(
 ) -> Tensor:
     """Numbers of the tokens of each text, cut at `max_length` and padded behind with the tokenizer's pad id.
 
-    `tokenizer` is one of transformers, or the name or folder of one. An empty text gives the special tokens alone and
-    stays a row; how many there are is told to the log of this module at level INFO.
+    `texts` is a list, a tuple, an array or a column of a frame. `tokenizer` is one of transformers, or the name or
+    folder of one. An empty text gives the special tokens alone and stays a row; how many there are is told to the log
+    of this module at level INFO.
     `cache` is a folder: there the numbers are kept in a file whose name is the sha256 of the texts, the tokenizer and
     `max_length`. A file that is damaged, or of another content than its name says, is made anew.
     Shape: (texts, the longest text's tokens, max_length at the most), int32.
     """
-    if isinstance(texts, str) or len(texts) == 0:
-        raise InputError(f"texts must be a list of one text or more, got {texts!r:.40}. Put them in a list.")
-    made = _made(tokenizer)
-    _check(made, max_length)
+    texts, made = _listed(texts), _made(tokenizer)
+    max_length = _checked_length(made, max_length)
     if cache is None:
         found, empty = _numbers(texts, made, max_length, progress)
     else:
@@ -51,6 +51,20 @@ def tokenised(
     if empty:
         _LOG.info("%d of %d texts are empty: they hold special tokens alone", empty, len(texts))
     return found
+
+
+def _listed(texts: Any) -> Sequence[str] | NDArray[Any]:
+    """Texts that can be counted and cut; a frame, whose items are its columns, is none."""
+    if len(getattr(texts, "shape", ())) == 1:
+        texts = np.asarray(texts, dtype=object)
+    elif isinstance(texts, bytes) or not isinstance(texts, Sequence):
+        raise InputError(
+            f"texts must be a list of texts, got {type(texts).__name__}. "
+            f'Use a list, one column such as X["text"], or joined(X).'
+        )
+    if isinstance(texts, str) or len(texts) == 0:
+        raise InputError(f"texts must be a list of one text or more, got {texts!r:.40}. Put them in a list.")
+    return texts
 
 
 def _made(tokenizer: Any) -> Any:
@@ -72,7 +86,8 @@ def _made(tokenizer: Any) -> Any:
         ) from error
 
 
-def _check(tokenizer: Any, max_length: int) -> None:
+def _checked_length(tokenizer: Any, max_length: Any) -> int:
+    """The length as an int, where it and the tokenizer can be used."""
     name = getattr(tokenizer, "name_or_path", "") or type(tokenizer).__name__
     if not callable(tokenizer) or not hasattr(tokenizer, "pad_token_id"):
         raise ConfigError(f"tokenizer must be one of transformers, its name or its folder, got {name}. Wrap it.")
@@ -80,12 +95,14 @@ def _check(tokenizer: Any, max_length: int) -> None:
         raise ConfigError(
             f"tokenizer must have a pad token, got none in {name}. Set one: tokenizer.pad_token = tokenizer.eos_token."
         )
+    max_length = whole("max_length", max_length, 1, "Use 128, say.", ConfigError)
     least, most = tokenizer.num_special_tokens_to_add() + 1, tokenizer.model_max_length
     if not least <= max_length <= most:
         raise ConfigError(
             f"max_length must lie between {least} and the {most} that {name} can take, got {max_length}. "
             f"Choose one in between."
         )
+    return max_length
 
 
 def _numbers(
@@ -125,6 +142,11 @@ def _encoded(block: list[str], tokenizer: Any, max_length: int) -> tuple[NDArray
     rows = tokenizer(
         block, truncation=True, max_length=max_length, return_attention_mask=False, return_token_type_ids=False
     )["input_ids"]
+    if len(rows) != len(block):
+        raise ConfigError(
+            f"tokenizer must give one list of numbers a text, got {len(rows)} of {len(block)} texts. "
+            f"Use one of transformers."
+        )
     lengths = np.array([len(row) for row in rows], dtype=np.int64)
     return np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=int(lengths.sum())), lengths
 
