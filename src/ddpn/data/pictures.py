@@ -1,10 +1,8 @@
 """Pictures from files: decoded, brought to one size, changed at random while training."""
 
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -16,6 +14,7 @@ from torch.utils.data import Dataset as TorchDataset
 
 from ddpn.data.augmentation import augmenter, auto_augment
 from ddpn.data.dataset import Dataset
+from ddpn.data.picture_files import imaging, read_picture
 from ddpn.data.progress import bar
 from ddpn.errors import ConfigError, InputError
 
@@ -46,9 +45,9 @@ class Unreadable:
 class Pictures(TorchDataset[tuple[Tensor, Tensor]]):
     """Pictures below `root` with their counts: items of uint8 (3, size, size) and a float32 number.
 
-    Pillow decodes them; grey, CMYK, palettes and alpha become RGB (alpha is dropped), a turn noted in EXIF is ignored,
-    and a bilinear resize that does not keep the aspect makes them square. Nothing is normalised here: a network knows
-    the statistics it was trained with.
+    Pillow decodes them; grey, CMYK, palettes and alpha become RGB (alpha is dropped), 16 bits become 8 and 32 cannot be
+    read, a turn noted in EXIF is ignored, and a bilinear resize that does not keep the aspect makes them square.
+    Nothing is normalised here: a network knows the statistics it was trained with.
     `augment` changes each item at random by AutoAugment's policy for ImageNet, with the library that `augmenter` names;
     `transform` is a function of your own in its place. Both draw from torch's generator, which a DataLoader seeds in
     each of its workers: one seed and one number of workers give the same pictures again.
@@ -74,7 +73,7 @@ class Pictures(TorchDataset[tuple[Tensor, Tensor]]):
             raise ConfigError(f'on_error must be "raise" or "skip", got {on_error!r}. Choose one of the two.')
         if augment and transform is not None:
             raise ConfigError("augment must be False with a transform, got both. Augment inside the transform.")
-        _pillow()
+        imaging()
         self.root, self.size, self.on_error, self.transform = Path(root), size, on_error, transform
         self.files = [str(file) for file in files]
         self.y = torch.as_tensor(np.asarray(y), dtype=torch.float32)
@@ -102,14 +101,7 @@ class Pictures(TorchDataset[tuple[Tensor, Tensor]]):
 
     def decoded(self, row: int) -> Tensor:
         """The picture of a row as it is, before any change at random. Shape: (3, size, size), uint8."""
-        pillow, path = _pillow(), self.root / self.files[row]
-        try:
-            with pillow.open(path) as image:
-                rgb = _rgb(pillow, image).resize((self.size, self.size), pillow.Resampling.BILINEAR)
-        except (OSError, SyntaxError, ValueError, EOFError, struct.error, pillow.DecompressionBombError) as error:
-            why = "no such file" if isinstance(error, FileNotFoundError) else str(error) or type(error).__name__
-            raise InputError(f"{path} must be a picture, got one that cannot be read ({why}). Mend it.") from error
-        return torch.from_numpy(np.array(rgb)).permute(2, 0, 1).contiguous()
+        return read_picture(self.root / self.files[row], self.size)
 
     def checked(self, workers: int = 0, progress: bool = False) -> tuple["Pictures", Unreadable]:
         """Decode every picture once: those that can be read, and a report of those that cannot.
@@ -190,23 +182,3 @@ def _in_order(of: _Decoded, workers: int, name: str, progress: bool) -> Iterator
         for number, found in enumerate(loader):
             yield number * _BATCH, found
             move(len(found))
-
-
-def _rgb(pillow: Any, image: Any) -> Any:
-    if image.mode.startswith("I"):
-        # 16 bits of grey, which Pillow would cut at 255.
-        image = pillow.fromarray((np.asarray(image).astype(np.int64).clip(0, 65_535) >> 8).astype(np.uint8))
-    if image.mode == "P" and "transparency" in image.info:
-        # Straight to RGB it warns that this should go by RGBA.
-        image = image.convert("RGBA")
-    return image.convert("RGB")
-
-
-def _pillow() -> ModuleType:
-    try:
-        from PIL import Image
-    except ImportError:
-        raise ConfigError(
-            'pillow must be installed to read pictures, got none. Run: pip install "ddpn[images]"'
-        ) from None
-    return Image
