@@ -1,6 +1,6 @@
 import pytest
 
-from ddpn.data.csv_file import _BLOCK, read_csv
+from ddpn.data.csv_file import _BLOCK, other_columns, read_csv
 from ddpn.errors import InputError
 
 
@@ -59,6 +59,29 @@ def test_a_number_that_is_none_is_told_by_its_row(tmp_path, field):
 def test_text_that_is_missing(tmp_path):
     with pytest.raises(InputError, match=r"column t of .* must hold text, got nothing in row 2"):
         read_csv(written(tmp_path, "a,t\n1,x\n2,\n"), numbers=["a"], texts=["t"])
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_text_that_is_no_utf8(tmp_path, encoding):
+    path = tmp_path / "file.csv"
+    path.write_bytes("a,t\n1,café\n".encode(encoding))
+    with pytest.raises(InputError, match=r"file\.csv must be a csv file of utf-8 text, got another \(.*\)\. Save it"):
+        read_csv(path, numbers=["a"], texts=["t"])
+
+
+def test_a_field_without_an_end(tmp_path):
+    path = written(tmp_path, f"a,t\n1,{'x' * 140_000}\n")
+    with pytest.raises(InputError, match=r"must be a csv file of utf-8 text, got another \(field larger"):
+        read_csv(path, numbers=["a"], texts=["t"])
+
+
+def test_columns_that_are_not_asked_for(tmp_path):
+    path = written(tmp_path, "note,a,,t,note,\nx,1,,y,z,\n")
+    others = other_columns(path, ["t", "a"])
+    assert others == ["note", "", "note", ""]
+    assert read_csv(path, numbers=["a"], texts=["t"], ignored=others).names == ("a", "t")
+    with pytest.raises(InputError, match=r"the header of .* must name b, a, got no b\. Name the columns so\."):
+        other_columns(path, ["b", "a"])
 
 
 def test_no_rows(tmp_path):

@@ -65,6 +65,12 @@ def test_counts_that_are_none(bad, shown):
         as_counts(np.array([1.0, 0.0, bad]), "visits")
 
 
+@pytest.mark.parametrize("bad", [1e300, np.inf, 2.0**53 + 2])
+def test_counts_too_large_for_an_integer(bad):
+    with pytest.raises(InputError, match=r"visits must hold counts up to 2\^53, got .* in row 2\. Mend that row"):
+        as_counts(np.array([2.0**53, bad]), "visits")
+
+
 def test_counts():
     counts = as_counts(np.array([1.0, 0.0, 1e7]), "visits")
     assert counts.dtype == np.int64

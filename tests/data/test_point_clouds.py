@@ -1,24 +1,15 @@
-import json
-
 import numpy as np
 import pytest
 import torch
 
 from ddpn.data import point_clouds
-from ddpn.data.point_clouds import Clouds, inventory, pack, unpack, write_beams
+from ddpn.data.point_clouds import Clouds, pack, unpack
 from ddpn.data.split import split
 from ddpn.errors import InputError
 
 
 def cloud(n, seed=0):
     return np.random.default_rng(seed).normal(size=(n, 3)).astype(np.float32)
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """Ten beams, of 0, 10, 20 .. points, cans and boxes."""
-    beams = [(cloud(10 * i, i), "can" if i % 3 else "box", i) for i in range(10)]
-    return write_beams(tmp_path / "shop", beams)
 
 
 def test_a_packed_beam_is_as_the_contract_has_it():
@@ -59,117 +50,54 @@ def test_a_beam_comes_out_as_it_went_in():
     np.testing.assert_array_equal(beam.centre, (cloud(5).max(0) + cloud(5).min(0)) / 2)
 
 
-def test_no_points_to_keep():
-    with pytest.raises(InputError, match=r"^max_points must be at least 1, got 0\. Keep a point a beam or more\.$"):
-        pack([], np.zeros(0, dtype=int), max_points=0)
+@pytest.mark.parametrize("kind", [torch.from_numpy, np.ndarray.tolist, lambda points: points.astype(np.float64)])
+def test_clouds_and_classes_of_every_kind(kind):
+    clouds = [cloud(5), cloud(0), cloud(9)]
+    expected = pack(clouds, np.array([2, 0, 1]), max_points=6)
+    for geometry in ([2, 0, 1], torch.tensor([2, 0, 1]), np.array([2.0, 0.0, 1.0])):
+        assert torch.equal(pack([kind(points) for points in clouds], geometry, max_points=6), expected)
 
 
-def test_a_folder_is_read_as_it_was_written(folder):
-    data = inventory(folder, max_points=40, seed=5)
-    assert data.x.shape == (10, 42, 4)
-    assert data.classes == ("box", "can")
-    assert data.y.tolist() == list(range(10))
-    for i, row in enumerate(data.x):
-        beam = unpack(row)
-        assert data.classes[beam.geometry] == ("can" if i % 3 else "box")
-        assert len(beam.points) == min(10 * i, 40)
-        if 0 < i <= 4:
-            np.testing.assert_array_equal(beam.points, cloud(10 * i, i))
-    assert data.note == "1 of 10 beams have no point"
-    expected = split(10, 5, (0.7, 0.1, 0.2))
-    for part in ("train", "validation", "test"):
-        rows = getattr(expected, part)
-        x, y = data.part(part)
-        np.testing.assert_array_equal(y, rows)
-        assert torch.equal(x, data.x[torch.from_numpy(rows)])
-
-
-def test_the_data_folder_is_where_it_looks(folder, tmp_path, monkeypatch):
-    monkeypatch.setenv("DDPN_DATA", str(tmp_path))
-    folder.rename(tmp_path / "inventory")
-    assert len(inventory().y) == 10
-
-
-def test_files_of_other_kinds_and_columns_that_are_not_asked_for(folder):
-    (folder / "points" / "by hand.xyz").write_text("1 2 3\n", encoding="utf-8")
-    np.save(folder / "points" / "shelf.7.npy", cloud(3))
-    text = "\ufeffshop,count,class,beam\n12,4,box,by hand.xyz\n12,5,can,shelf.7\n12,6,can,000003\n"
-    (folder / "beams.csv").write_text(text, encoding="utf-8")
-    data = inventory(folder)
-    assert data.y.tolist() == [4, 5, 6]
-    assert [len(unpack(beam).points) for beam in data.x] == [1, 3, 30]
-
-
-def test_classes_have_the_order_of_their_file(folder):
-    (folder / "classes.json").write_text('["can", "jar", "box"]', encoding="utf-8")
-    data = inventory(folder)
-    assert data.classes == ("can", "jar", "box")
-    assert data.x[:4, 0, 0].tolist() == [2, 0, 0, 2]
-
-
-def test_classes_are_written_where_they_are_given(tmp_path):
-    folder = write_beams(tmp_path / "new" / "shop", [(cloud(3), "can", 1)], classes=["jar", "can"])
-    assert json.loads((folder / "classes.json").read_text(encoding="utf-8")) == ["jar", "can"]
-    assert inventory(folder).x[0, 0, 0] == 1
-
-
-FAULTS = {
-    "beams.csv": {
-        "beam,class\n0,can\n": "the header of .*beams.csv must name beam, class, count, got no count",
-        "": "the header of .*beams.csv must name beam, class, count, got no beam, class, count",
-        "beam,class,count\n": "must hold rows, got a header alone",
-        "beam,class,count\n000001,can,-1\n": "count of .* must hold non-negative integers, got -1 in row 1",
-        "beam,class,count\n000001,can,1.5\n": "count of .* must hold non-negative integers, got 1.5 in row 1",
-        "beam,class,count\n000001,can,many\n": "column count of .* must hold finite numbers, got 'many' in row 1",
-        "beam,class,count\n000001,,1\n": "column class of .* must hold text, got nothing in row 1",
-        "beam,class,count\n000001,can,1\nlost,can,1\n": "lost.npy must be there, got no such file",
-    },
-    "classes.json": {
-        '["can"]': "class of .*beams.csv must be one of can, got 'box' in row 1. Mend that row, or add the class",
-        '["can", "box", "can"]': "must hold a list of different names, got something else",
-        '{"can": 0}': "must hold a list of different names, got something else",
-        "[1, 2]": "must hold a list of different names, got something else",
-        "can": "must hold a list of different names, got something else",
-    },
+TWO = [cloud(4), cloud(4)]
+NO_BEAMS = {
+    "one axis": ([cloud(1)[0]], [0], {}, r"cloud 0 of clouds must be points \(n, 3\), got .* shape \(3,\)\."),
+    "one column": ([cloud(4)[:, :1]], [0], {}, r"cloud 0 of clouds must be points \(n, 3\), got .* shape \(4, 1\)"),
+    "two columns": ([cloud(4), cloud(4)[:, :2]], [0, 0], {}, r"cloud 1 of clouds must be .* shape \(4, 2\)"),
+    "four columns": ([np.zeros((4, 4))], [0], {}, r"cloud 0 of clouds must be .*float64 of shape \(4, 4\)"),
+    "ragged": ([[[1, 2, 3], [1, 2]]], [0], {}, r"cloud 0 of clouds must be points \(n, 3\), got list\. Give x, y"),
+    "no cloud": ([None], [0], {}, r"cloud 0 of clouds must be points \(n, 3\), got NoneType"),
+    "words": ([[["a", "b", "c"]]], [0], {}, r"cloud 0 of clouds must be points \(n, 3\), got <U1"),
+    "nan": ([[[1, 2, 3], [1, np.nan, 3]]], [0], {}, r"finite coordinates, got \[1.0, nan, 3.0\] as point 2\. Drop"),
+    "too large": ([[[1, 2, 1e60]]], [0], {}, r"cloud 0 of clouds must hold finite coordinates, got \[1.0, 2.0, 1e\+60"),
+    "one class": (TWO, [1], {}, r"geometry must be a class for each of 2 clouds, got shape \(1,\)\. Pair them\."),
+    "no class": (TWO, None, {}, r"geometry must be a class for each of 2 clouds, got shape \(\)"),
+    "a name": (TWO, ["box", "can"], {}, "geometry must hold numbers of classes, got box for cloud 0. Number them from"),
+    "a class below": (TWO, [0, -1], {}, "geometry must hold numbers of classes, got -1 for cloud 1"),
+    "half a class": (TWO, [0, 0.5], {}, "geometry must hold numbers of classes, got 0.5 for cloud 1"),
+    "no number": (TWO, [0, np.nan], {}, "geometry must hold numbers of classes, got nan for cloud 1"),
+    "half a point": (TWO, [0, 1], {"max_points": 2.5}, "max_points must be a whole number, got 2.5"),
+    "a seed below": (TWO, [0, 1], {"seed": -1}, "seed must be at least 0, got -1"),
 }
 
 
-@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in FAULTS.items() for text in texts])
-def test_a_folder_that_is_not_in_order(folder, name, text):
-    (folder / name).write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match=FAULTS[name][text]):
-        inventory(folder)
+@pytest.mark.parametrize("name", NO_BEAMS)
+def test_what_cannot_be_packed(name):
+    clouds, geometry, options, fault = NO_BEAMS[name]
+    with pytest.raises(InputError, match=fault):
+        pack(clouds, geometry, **options)
 
 
-def test_a_point_that_is_none_is_told_with_its_file(folder):
-    np.save(folder / "points" / "000004.npy", np.array([[1, 2, 3], [1, np.nan, 3]]))
-    with pytest.raises(InputError, match=r"000004\.npy must hold finite coordinates, got \[1.0, nan, 3.0\] as point 2"):
-        inventory(folder)
+def test_one_beam_is_unpacked_and_not_many():
+    x = pack([cloud(5)], [2], max_points=9)
+    assert unpack(x[0].requires_grad_()).geometry == unpack(x[0].detach().numpy()).geometry == 2
+    for strange in (x, x[0, 0], x[0, :1], x[0, :, :3]):
+        with pytest.raises(InputError, match=r"^x must be one packed beam \(2 \+ N, 4\), got shape .* Take one: x"):
+            unpack(strange)
 
 
-def test_a_folder_without_beams(tmp_path):
-    with pytest.raises(
-        InputError, match=rf"^{tmp_path} must hold beams.csv, got no such file\. Name a folder of beams"
-    ):
-        inventory(tmp_path)
-
-
-def test_an_empty_folder_is_filled_and_a_full_one_is_not(folder, tmp_path):
-    (tmp_path / "empty").mkdir()
-    assert len(inventory(write_beams(tmp_path / "empty", [(cloud(3), "can", 1)])).y) == 1
-    with pytest.raises(InputError, match=r"folder must be new or empty, got .*shop, which holds files"):
-        write_beams(folder, [(cloud(3), "can", 1)])
-    assert len(inventory(folder).y) == 10
-
-
-def test_a_writing_that_fails_leaves_nothing(tmp_path):
-    def broken():
-        yield cloud(3), "can", 1
-        raise OSError("disk full")
-
-    with pytest.raises(OSError, match="disk full"):
-        write_beams(tmp_path / "shop", broken())
-    assert list(tmp_path.iterdir()) == []
+def test_no_points_to_keep():
+    with pytest.raises(InputError, match=r"^max_points must be at least 1, got 0\. Keep a point a beam or more\.$"):
+        pack([], np.zeros(0, dtype=int), max_points=0)
 
 
 def test_what_does_not_match_is_refused():

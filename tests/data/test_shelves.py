@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from ddpn.data import inventory
 from ddpn.data.depth_camera import Camera
-from ddpn.data.point_clouds import inventory, unpack
+from ddpn.data.point_clouds import unpack
 from ddpn.data.shelves import (
     CLEARANCE,
     GEOMETRIES,

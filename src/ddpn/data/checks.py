@@ -29,6 +29,5 @@ def seeded(seed: Any) -> int:
 
 def is_count(value: Any) -> bool:
     """Whether it is a non-negative integer, in whatever type of number."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return False
-    return bool(0 <= value <= LARGEST) and float(value).is_integer()
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    return is_number and bool(0 <= value <= LARGEST) and float(value).is_integer()

@@ -1,7 +1,8 @@
 """Reading a csv file strictly: every column known, every row whole, every number finite."""
 
 import csv
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
@@ -23,8 +24,7 @@ def read_csv(
     `ignored` columns may be there and are left out. Anything else that is missing, strange, ragged, empty or not a
     finite number is an error that names its row, counted from 1 below the header.
     """
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.reader(file)
+    with _rows(path) as reader:
         header = next(reader, [])
         _check_header(path, header, {*numbers, *texts}, ignored)
         kept = [(i, name) for i, name in enumerate(header) if name not in ignored]
@@ -42,12 +42,35 @@ def read_csv(
     return Table({name: np.concatenate(parts) for name, parts in blocks.items()})
 
 
+def other_columns(path: Path, wanted: Sequence[str]) -> list[str]:
+    """The columns beside those that are wanted, all of which the file must have: what a user's file may hold more."""
+    with _rows(path) as reader:
+        header = next(reader, [])
+    if missing := [name for name in wanted if name not in header]:
+        raise InputError(
+            f"the header of {path} must name {', '.join(wanted)}, got no {', '.join(missing)}. Name the columns so."
+        )
+    return [name for name in header if name not in wanted]
+
+
+@contextmanager
+def _rows(path: Path) -> Iterator[Iterator[list[str]]]:
+    """The file's fields, row by row; an error in one sentence where it is no utf-8 or no csv."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            yield csv.reader(file)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path} must be a csv file of utf-8 text, got another ({error}). Save it as one.") from error
+
+
 def _check_header(path: Path, header: list[str], wanted: set[str], ignored: Collection[str]) -> None:
     missing, strange = sorted(wanted - set(header)), sorted(set(header) - wanted - set(ignored))
-    twice = sorted({name for name in header if header.count(name) > 1})
+    twice = sorted({name for name in header if header.count(name) > 1 and name not in ignored})
     faults = {"no": missing, "unknown": strange, "repeated": twice}
     if found := "; ".join(f"{fault} {', '.join(names)}" for fault, names in faults.items() if names):
-        raise InputError(f"the header of {path} must name its columns, got {found}. Fetch the file again.")
+        raise InputError(
+            f"the header of {path} must name its columns, got {found}. Name them so or fetch the file again."
+        )
 
 
 def _check_widths(path: Path, block: list[list[str]], first: int, width: int) -> None:

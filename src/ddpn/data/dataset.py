@@ -5,10 +5,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ddpn.data.checks import LARGEST
 from ddpn.data.source import Source
 from ddpn.data.split import Split
 from ddpn.data.table import Table
@@ -75,12 +77,18 @@ class Dataset:
         return replace(self, split=Split.load(path, self.fingerprint))
 
 
-def as_counts(column: NDArray[np.float64], name: str) -> NDArray[np.int64]:
+def as_counts(
+    column: NDArray[np.floating[Any]], name: str, remedy: str = "Mend that row or fetch the file again."
+) -> NDArray[np.int64]:
     """A column of non-negative integers, as integers."""
     bad = np.flatnonzero((column < 0) | (column != np.floor(column)))
     if len(bad):
         raise InputError(
-            f"{name} must hold non-negative integers, got {column[bad[0]]:g} in row {bad[0] + 1}. "
-            f"Mend that row or fetch the file again."
+            f"{name} must hold non-negative integers, got {column[bad[0]]:g} in row {bad[0] + 1}. {remedy}"
+        )
+    large = np.flatnonzero(column > LARGEST)
+    if len(large):
+        raise InputError(
+            f"{name} must hold counts up to 2^53, got {column[large[0]]:g} in row {large[0] + 1}. {remedy}"
         )
     return column.astype(np.int64)

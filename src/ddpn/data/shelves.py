@@ -16,8 +16,9 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from ddpn.data.beam_folders import write_beams
 from ddpn.data.depth_camera import Camera, Floats, Rays, Solids, entrance, through
-from ddpn.data.point_clouds import MAX_POINTS, Clouds, as_clouds, pack, write_beams
+from ddpn.data.point_clouds import MAX_POINTS, Clouds, as_clouds, pack
 from ddpn.data.progress import bar
 from ddpn.data.split import SEED
 from ddpn.errors import InputError
