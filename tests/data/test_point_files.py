@@ -26,6 +26,12 @@ TEXTS = {
     "colours.xyz": "# of a scanner\n0.5 -1.0 2.0 255 0 0\n\n0.001\t3.0 4.25 0 0 0\n",
     "semicolons.txt": "0.5;-1.0;2.0\n0.001;3.0;4.25\n",
     "vertices.ply": PLY,
+    "numbered.csv": "id,x,y,z\n7,0.5,-1.0,2.0\n8,0.001,3.0,4.25\n",
+    "turned.csv": "Z;Y;X\n2.0;-1.0;0.5\n4.25;3.0;0.001\n",
+    "an index.csv": ',"x","y","z"\n0,0.5,-1.0,2.0\n1,0.001,3.0,4.25\n',
+    "slashes.txt": "//X Y Z R\n0.5 -1.0 2.0 9\n0.001 3.0 4.25 9\n",
+    "marked.csv": "\ufeff0.5,-1.0,2.0\n0.001,3.0,4.25\n",
+    "marked heading.csv": "\ufeffy,x,z\n-1.0,0.5,2.0\n3.0,0.001,4.25\n",
 }
 
 
@@ -61,6 +67,13 @@ FAULTS = {
     "b.csv": ("1,2,3\n1,2,x\n", "must hold points .*, got a line without three numbers"),
     "c.csv": ("1,2,3\n1,nan,3\n", r"must hold finite coordinates, got \[1.0, nan, 3.0\] as point 2"),
     "d.csv": ("1,2,1e60\n", r"must hold finite coordinates, got \[1.0, 2.0, inf\] as point 1"),
+    "e.csv": ("1,5;2,5;3,5\n", "must have numbers with decimal points and one separator, got '1,5;2,5;3,5'. Save it"),
+    "f.csv": ("1,5 2,5 3,5\n", "must have numbers with decimal points and one separator, got '1,5 2,5 3,5'"),
+    "g.csv": (",,\n1,2,3\n", "the heading of .* must name x, y and z once each, got .* or leave the heading out"),
+    "h.csv": ("id,a,b\n1,2,3\n", "the heading of .*h.csv must name x, y and z once each, got 'id a b'"),
+    "i.csv": ("x,y,z,x\n1,2,3,4\n", "the heading of .*i.csv must name x, y and z once each, got 'x y z x'"),
+    "j.csv": ("1,,2,3\n", "must hold points .*, got a line without three numbers"),
+    "zip.npy": ("PK\x03\x04 and no archive", "must hold points .*, got BadZipFile"),
     "a.npy": ("not an array", "must hold points .*, got ValueError"),
     "a.pcd": ("", r"must end in one of .npy, .csv, .xyz, .txt, .ply, got '.pcd'"),
     "a.ply": ("", "got no header of a .ply file"),
@@ -85,6 +98,15 @@ def test_an_array_of_something_else(tmp_path, array):
     np.save(tmp_path / "a.npy", array)
     with pytest.raises(InputError, match=r"must hold points \(n, 3\), got .* of shape .*\. Save it as \.npy"):
         read_points(tmp_path / "a.npy")
+
+
+def test_an_array_with_a_broken_header(tmp_path):
+    np.save(tmp_path / "a.npy", POINTS)
+    data = (tmp_path / "a.npy").read_bytes()
+    for there, instead in ((b"'descr'", b"'descr("), (b"(2, 3)", b"(2, 3 "), (b"{", b"\x00"), (b"False", b"0a1b2")):
+        (tmp_path / "a.npy").write_bytes(data.replace(there, instead, 1))
+        with pytest.raises(InputError, match=r"must hold points \(n, 3\), got \w+Error\. Save it"):
+            read_points(tmp_path / "a.npy")
 
 
 def test_an_archive_of_arrays(tmp_path):

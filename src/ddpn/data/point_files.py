@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from tokenize import TokenError
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,13 +11,16 @@ from numpy.typing import NDArray
 from ddpn.errors import InputError
 
 Points = NDArray[np.float32]
+#: What numpy raises where an array's header or body is damaged, or where the file begins like an archive.
+_DAMAGED = (ValueError, TypeError, EOFError, OSError, SyntaxError, TokenError, BadZipFile, MemoryError, OverflowError)
 
 
 def read_points(path: Path) -> Points:
     """The points of one file, told by its ending; none at all is an answer too. Shape: (n, 3).
 
-    .npy holds an array (n, 3). Text holds a point a line, apart by commas, semicolons or blanks: a heading and lines
-    that begin with # are passed over, and so is what follows a third column. Of .ply the ascii kind is read.
+    .npy holds an array (n, 3). Text holds a point a line, apart by commas, semicolons or blanks, with decimal points.
+    Its columns are x, y and z, whatever follows them, or those that a heading calls so; lines that begin with # are
+    passed over. Of .ply the ascii kind is read.
     """
     if path.suffix not in READERS:
         raise InputError(f"{path} must end in one of {', '.join(READERS)}, got {path.suffix!r}. Save it as .npy.")
@@ -33,8 +38,9 @@ def read_points(path: Path) -> Points:
 
 def _array(path: Path) -> Points:
     try:
-        points = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
+        with path.open("rb") as file:
+            points = np.load(file, allow_pickle=False)
+    except _DAMAGED as error:
         raise _strange(path, type(error).__name__) from None
     if not isinstance(points, np.ndarray) or points.dtype.kind not in "fiu" or points.shape[1:] != (3,):
         raise _strange(path, f"{getattr(points, 'dtype', 'an archive')} of shape {getattr(points, 'shape', '?')}")
@@ -42,11 +48,34 @@ def _array(path: Path) -> Points:
 
 
 def _text(path: Path) -> Points:
-    lines = _lines(path)
-    fields = [line.replace(",", " ").replace(";", " ").split() for line in lines if line and not line.startswith("#")]
-    if fields and not _is_number(fields[0][0]):
-        fields = fields[1:]
-    return _points(path, fields, (0, 1, 2))
+    # A mark of utf-8, read as latin-1, would make a heading of the first point.
+    lines = [line.removeprefix("\xef\xbb\xbf") for line in _lines(path)]
+    fields = [_fields(path, line) for line in lines if line and not line.startswith("#")]
+    if not fields or _is_number(fields[0][0]):
+        return _points(path, fields, (0, 1, 2))
+    return _points(path, fields[1:], _axes(path, fields[0]))
+
+
+def _fields(path: Path, line: str) -> list[str]:
+    """What lies between the separators, of which a line has one kind: a comma beside another is a decimal one."""
+    separator = next((mark for mark in ";," if mark in line), None)
+    fields = [field.strip() for field in line.split(separator)]
+    if separator and any("," in field or len(field.split()) > 1 for field in fields if _has_digits(field)):
+        raise InputError(
+            f"{path} must have numbers with decimal points and one separator, got {line[:40]!r}. Save it as .npy."
+        )
+    return fields
+
+
+def _axes(path: Path, heading: list[str]) -> tuple[int, ...]:
+    """Where a heading has x, y and z, in capitals, quotes or behind slashes too."""
+    names = [name.strip("\"' /").lower() for name in heading]
+    if any(names.count(axis) != 1 for axis in "xyz"):
+        raise InputError(
+            f"the heading of {path} must name x, y and z once each, got {' '.join(heading)[:60]!r}. "
+            f"Name the columns so, or leave the heading out."
+        )
+    return tuple(names.index(axis) for axis in "xyz")
 
 
 def _polygons(path: Path) -> Points:
@@ -82,6 +111,10 @@ def _points(path: Path, fields: list[list[str]], columns: tuple[int, ...]) -> Po
     except (ValueError, IndexError):
         raise _strange(path, "a line without three numbers") from None
     return np.array(values, dtype=np.float32).reshape(-1, 3)
+
+
+def _has_digits(field: str) -> bool:
+    return any(letter.isdigit() for letter in field)
 
 
 def _is_number(field: str) -> bool:
