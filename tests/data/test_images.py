@@ -119,6 +119,35 @@ def test_a_csv_of_counts(tmp_path):
     assert counts(coco_people(tmp_path)) == {36: 1}
 
 
+def test_a_picture_is_found_among_other_files_of_its_name(tmp_path):
+    names = ["1.JPG", "1.txt", "1.json", "2.png", "2.xml", "3.jpg", "3.png"]
+    data = coco_people(csv_home(tmp_path, [("1", 1), ("2", 2), ("3.jpg", 3)], names))
+    assert data.X["file"].tolist() == ["1.JPG", "2.png", "3.jpg"]
+    with pytest.raises(
+        InputError, match=r"must be that of one picture, got '3' for 3\.jpg and 3\.png\. Write its ending"
+    ):
+        coco_people(csv_home(tmp_path, [("1", 1), ("3", 3)], []))
+    empty_files(tmp_path / "coco_people" / "images", ["4.txt"])
+    with pytest.raises(InputError, match="got 1 missing of 2, the first 4"):
+        coco_people(csv_home(tmp_path, [("1", 1), ("4", 3)], []))
+
+
+def test_columns_of_a_csv(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text("image_id,note,person_count,note\na,dark,2,\n")
+    assert coco_people(annotations=path, images=empty_files(tmp_path / "all", ["a.jpg"])).y.tolist() == [2]
+    path.write_text("file,people\na,2\n")
+    sentence = r"must name image_id, person_count, got no image_id, person_count\. Name the columns so\."
+    with pytest.raises(InputError, match=sentence):
+        coco_people(annotations=path, images=tmp_path / "all")
+    path.write_bytes("image_id,person_count\ncafé,2\n".encode("latin-1"))
+    with pytest.raises(InputError, match=r"mine\.csv must be a csv file of utf-8 text, got another"):
+        coco_people(annotations=path, images=tmp_path / "all")
+    path.write_text("image_id,person_count\na,1e30\n")
+    with pytest.raises(InputError, match=r"person_count must hold counts up to 2\^53, got 1e\+30 in row 1"):
+        coco_people(annotations=path, images=tmp_path / "all")
+
+
 def test_seventy_ten_twenty(tmp_path):
     names = [f"{i:04}" for i in range(101)]
     data = coco_people(csv_home(tmp_path, [(name, 1) for name in names], [f"{name}.jpg" for name in names]))
@@ -156,6 +185,11 @@ def test_missing_pictures_are_counted_and_the_first_named(home):
             '{"images": [], "annotations": [{"image_id": 3, "category_id": 1}], "categories": [{"id": 1, "name":'
             ' "person"}]}',
             "must list the picture of every annotation, got 1 that it does not, the first 3",
+        ),
+        (
+            '{"images": [{"id": 3, "file_name": "a"}, {"id": "4", "file_name": "b"}], "annotations": [{"image_id": 3,'
+            ' "category_id": 1}, {"image_id": "4", "category_id": 1}], "categories": [{"id": 1, "name": "person"}]}',
+            "must number its pictures in one way, got ids of int and str. Use integers throughout",
         ),
     ],
 )

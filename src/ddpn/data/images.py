@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.data.csv_file import read_csv
+from ddpn.data.csv_file import other_columns, read_csv
 from ddpn.data.dataset import Dataset, as_counts
 from ddpn.data.source import data_folder
 from ddpn.data.split import SEED, split
@@ -26,6 +26,9 @@ PARTS = (0.7, 0.1, 0.2)
 #: Pictures in the paper's set: all of train2017 with an annotation of a person, crowds among them.
 ALL = 64_115
 _CATEGORY = "person"
+_COLUMNS = ("image_id", "person_count")
+#: Endings by which a picture is found whose name is given without one.
+_ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".avif", ".jp2", ".ppm"})
 #: All that is kept of an annotation file while it is read: outlines are nine tenths of it.
 _KEPT = frozenset(
     {"images", "annotations", "categories", "id", "file_name", "image_id", "category_id", "iscrowd", "name"}
@@ -43,9 +46,9 @@ def coco_people(
     """How many people are on a picture: the column "file" names it, below the folder `root` of what is returned.
 
     `annotations` is COCO's `instances_*.json`, one or several, or a csv with the columns image_id (the file's name,
-    with or without its ending) and person_count. Without it they are looked for in the folder `coco_people`:
-    annotations/instances_train2017.json, then person_counts.csv. `images` is the folder of the pictures, or the one
-    above train2017 and val2017; without it, coco_people/images, or coco_people.
+    with or without its ending) and person_count, others left out. Without it they are looked for in the folder
+    `coco_people`: annotations/instances_train2017.json, then person_counts.csv. `images` is the folder of the pictures,
+    or the one above train2017 and val2017; without it, coco_people/images, or coco_people.
 
     A picture's count is the number of its annotations as a person. COCO draws one region round a crowd, beside the
     people that it draws singly: it counts as one, as in the paper, whose 64,115 pictures are all that have such an
@@ -99,7 +102,8 @@ def _listed(annotations: Path | Sequence[Path]) -> list[Path]:
 def _rows(path: Path, root: Path, crowds: bool) -> list[tuple[str, float]]:
     """Files below root and their counts, in the order of the pictures' numbers, or of a csv."""
     if path.suffix == ".csv":
-        table = read_csv(path, numbers=("person_count",), texts=("image_id",))
+        others = other_columns(path, _COLUMNS)
+        table = read_csv(path, numbers=("person_count",), texts=("image_id",), ignored=others)
         return _placed(path, root, list(table["image_id"]), table["person_count"].tolist())
     counted = sorted(_counted(path, crowds))
     return _placed(path, root, [file for _, file, _ in counted], [float(count) for _, _, count in counted])
@@ -124,6 +128,11 @@ def _counted(path: Path, crowds: bool) -> Iterator[tuple[int, str, int]]:
         ) from None
     if not counts:
         raise InputError(f"{path} must have annotations of the category {_CATEGORY}, got none. Use instances_*.json.")
+    kinds = sorted({type(image).__name__ for image in counts})
+    if len(kinds) > 1:
+        raise InputError(
+            f"{path} must number its pictures in one way, got ids of {' and '.join(kinds)}. Use integers throughout."
+        )
     if strange := sorted(counts.keys() - files.keys()):
         raise InputError(
             f"{path} must list the picture of every annotation, got {len(strange)} that it does not, the first "
@@ -138,19 +147,32 @@ def _without_outlines(found: dict[str, Any]) -> dict[str, Any]:
 
 def _placed(path: Path, root: Path, names: list[str], counts: list[float]) -> list[tuple[str, float]]:
     """Each name as that of a file that is there, in root or in the folder of its year below."""
-    below = path.stem.removeprefix("instances_")
-    there: dict[str, str] = {}
-    for folder in (below, ""):
-        listed = sorted(os.listdir(root / folder)) if (root / folder).is_dir() else []
-        there |= {Path(name).stem: os.path.join(folder, name) for name in listed}
-        there |= {name: os.path.join(folder, name) for name in listed}
+    there: dict[str, list[str]] = {}
+    for folder in (path.stem.removeprefix("instances_"), ""):
+        there |= _pictures(root, folder)
     missing = [name for name in names if name not in there]
     if missing:
         raise InputError(
             f"the pictures of {path} must lie in {root}, got {len(missing):,} missing of {len(names):,}, the first "
             f"{missing[0]}. Unpack {IMAGES_URL} there, or give the folder as images."
         )
-    return [(there[name], count) for name, count in zip(names, counts, strict=True)]
+    if several := next((name for name in names if len(there[name]) > 1), None):
+        raise InputError(
+            f"every name in {path} must be that of one picture, got {several!r} for {' and '.join(there[several])}. "
+            f"Write its ending too."
+        )
+    return [(there[name][0], count) for name, count in zip(names, counts, strict=True)]
+
+
+def _pictures(root: Path, folder: str) -> dict[str, list[str]]:
+    """Files of a folder below root by name; pictures also without their ending, which several may share."""
+    listed = sorted(os.listdir(root / folder)) if (root / folder).is_dir() else []
+    found: dict[str, list[str]] = {}
+    for name in listed:
+        stem, ending = os.path.splitext(name)
+        if ending.lower() in _ENDINGS:
+            found.setdefault(stem, []).append(os.path.join(folder, name))
+    return found | {name: [os.path.join(folder, name)] for name in listed}
 
 
 def _check_once(rows: list[tuple[str, float]]) -> None:
