@@ -9,7 +9,7 @@ import torch
 
 from ddpn.data import augmentation
 from ddpn.data.augmentation import augmenter, auto_augment, auto_augmented
-from ddpn.errors import ConfigError
+from ddpn.errors import ConfigError, InputError
 
 PICTURES = torch.arange(2 * 3 * 16 * 16).reshape(2, 3, 16, 16).remainder(256).to(torch.uint8)
 
@@ -51,6 +51,22 @@ def test_by_torchvision(monkeypatch):
     assert {(p.dtype, p.shape) for p in first} == {(torch.uint8, PICTURES.shape)}
     torch.manual_seed(1)
     assert all(torch.equal(change(PICTURES), p) for p in first)
+
+
+@pytest.mark.parametrize(
+    ("pictures", "what"),
+    [
+        (PICTURES / 255, r"torch\.float32 of shape \(2, 3, 16, 16\)"),
+        (PICTURES[:, :1], r"torch\.uint8 of shape \(2, 1, 16, 16\)"),
+        (PICTURES[0], r"torch\.uint8 of shape \(3, 16, 16\)"),
+        (PICTURES.numpy(), "ndarray"),
+        (None, "NoneType"),
+    ],
+)
+def test_what_is_no_tensor_of_pictures(pictures, what):
+    sentence = rf"^pictures must be a tensor of uint8 \(N, 3, height, width\), got {what}\. Make them with in_memory\.$"
+    with pytest.raises(InputError, match=sentence):
+        auto_augmented(pictures)
 
 
 def test_many_pictures_are_changed_each_its_own_way_and_stay_where_they_are():

@@ -204,6 +204,9 @@ def test_parts_of_a_data_set(root):
     ("options", "sentence"),
     [
         ({"size": 0}, "size must be at least 1, got 0"),
+        ({"size": 8.5}, r"size must be a whole number, got 8\.5"),
+        ({"size": "8"}, "size must be a whole number, got '8'"),
+        ({"size": (8, 8)}, r"size must be a whole number, got \(8, 8\)"),
         ({"on_error": "ignore"}, 'on_error must be "raise" or "skip", got \'ignore\''),
         ({"augment": True, "transform": torch.neg}, "augment must be False with a transform, got both"),
     ],
@@ -217,6 +220,49 @@ def test_files_and_counts_must_pair(root):
     for files, y in ((FILES, Y[1:]), ([], [])):
         with pytest.raises(InputError, match=f"must be as many, one or more, got {len(files)} and {len(y)}"):
             Pictures(root, files, y)
+
+
+@pytest.mark.parametrize(
+    ("files", "y", "sentence"),
+    [
+        (None, [1], "files must be a list, got None"),
+        ("a.png", [1], "files must be a list, got 'a.png'"),
+        (["a.png"], None, "y must be a list, got None"),
+        (["a.png"], ["a"], "y must hold non-negative integers, got 'a' in row 1"),
+        (["a.png", "b.png"], [1, None], "y must hold non-negative integers, got None in row 2"),
+        (["a.png"], [np.nan], "y must hold non-negative integers, got nan in row 1. Recode or drop those rows"),
+        (["a.png"], [-1], "y must hold non-negative integers, got -1 in row 1"),
+        (["a.png"], [0.5], "y must hold non-negative integers, got 0.5 in row 1"),
+        (["a.png"], [[1]], r"y must be one count a picture, got shape \(1, 1\)"),
+    ],
+)
+def test_files_and_counts_that_are_none(root, files, y, sentence):
+    with pytest.raises(InputError, match=f"^{sentence}"):
+        Pictures(root, files, y)
+
+
+@pytest.mark.parametrize("y", [[3.0, 1.0], (3, 1), torch.tensor([3, 1]), np.array([3, 1], dtype=object)])
+def test_counts_of_every_kind(root, y):
+    assert Pictures(root, FILES[:2], y).y.tolist() == [3.0, 1.0]
+
+
+def test_rows(root):
+    found = Pictures(root, FILES, Y, size=8)
+    for index in ([4, 1], np.array([4, 1]), torch.tensor([4, 1]), [-1, -4]):
+        assert found.rows(index).files == ["e.png", "b.png"]
+        assert found.rows(index).y.tolist() == [2, 0]
+    for index in (np.array([False, True, False, False, True]), [False, True, False, False, True], slice(1, None, 3)):
+        assert found.rows(index).files == ["b.png", "e.png"]
+    for index in ([], [9], np.array([True, False]), np.zeros(5, dtype=bool), ["a.png"], 3, None, [1.0], slice(0)):
+        with pytest.raises(InputError, match=r"^index must be rows of 5 pictures, one or more, got .* Count them"):
+            found.rows(index)
+
+
+@pytest.mark.parametrize("workers", [-1, 1.5])
+def test_workers_that_are_none(root, workers):
+    for read in (in_memory, Pictures.checked):
+        with pytest.raises(ConfigError, match=r"^workers must be .*, got .*\. Use 0 to read them in this process\."):
+            read(Pictures(root, FILES, Y, size=8), workers=workers)
 
 
 def test_without_pillow(root, monkeypatch):

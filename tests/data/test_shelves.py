@@ -21,7 +21,7 @@ from ddpn.data.shelves import (
     write_shelves,
 )
 from ddpn.data.split import split
-from ddpn.errors import InputError
+from ddpn.errors import ConfigError, InputError
 
 PERFECT = Camera(noise=0.0, dropout=(0.0, 0.0))
 
@@ -184,6 +184,17 @@ def test_counts_given_class_and_depth_are_under_dispersed():
     assert data.y.var() / data.y.mean() > 0.7
 
 
-def test_no_slots():
-    with pytest.raises(InputError, match=r"^n must be at least 1, got 0\. Simulate one slot or more\.$"):
-        simulate_shelves(0)
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ({"n": 0}, r"n must be at least 1, got 0\. Simulate one slot or more\.$"),
+        ({"n": 2.5}, r"n must be a whole number, got 2\.5\. Simulate one slot or more\.$"),
+        ({"n": 2, "seed": -1}, "seed must be at least 0, got -1"),
+        ({"n": 2, "camera": None}, r"camera must be a Camera, got None\. Use Camera\(\) for the usual one\.$"),
+    ],
+)
+def test_no_slots(tmp_path, options, fault):
+    for make in (simulate_shelves, lambda **given: write_shelves(tmp_path / "shop", **given)):
+        with pytest.raises((InputError, ConfigError), match=f"^{fault}"):
+            make(**options)
+    assert list(tmp_path.iterdir()) == []

@@ -38,6 +38,8 @@ def test_shares_that_are_none(parts):
 
 
 def test_no_rows():
+    with pytest.raises(InputError, match="seed must be at least 0, got -1"):
+        split(5, seed=-1)
     with pytest.raises(InputError, match="n must be at least 1, got 0"):
         split(0)
 

@@ -162,6 +162,23 @@ def test_columns_are_joined():
     assert text.joined(table, ("text", "title"), sep=" | ") == ["x | a", "y", "c"]
 
 
+def test_missing_texts_are_left_out():
+    frame = pd.DataFrame({"title": ["a", np.nan, None], "text": [None, "y", "z"]}, dtype=object)
+    assert text.joined(frame) == ["a", "y", "z"]
+    with pytest.raises(
+        InputError, match=r'^column text must hold text, got 3 in row 1\. Use "" where there is none\.$'
+    ):
+        text.joined(Table({"text": np.array(["a", 3], dtype=object)}), ["text"])
+
+
+def test_nan_in_json_is_no_text(tmp_path):
+    path = tmp_path / "mine.jsonl"
+    path.write_text('{"text": NaN, "rating": 5}\n{"title": NaN, "text": "nan", "rating": 4}\n')
+    data = text.reviews(path=path)
+    assert (data.X["title"].tolist(), data.X["text"].tolist(), data.y.tolist()) == ([""], ["nan"], [4])
+    assert data.note == "1 rows without text left out"
+
+
 def test_the_real_reviews(real_data):
     folder = real_data(text.WOMENS_CLOTHING)
     data = text.reviews(folder)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ddpn.errors import ConfigError
+from ddpn.errors import ConfigError, InputError
 
 #: So many of a set are changed alike, another few every time.
 _ALIKE = 8
@@ -36,11 +36,21 @@ def auto_augmented(pictures: Tensor) -> Tensor:
 
     Which ones go together is random. Shape: (N, 3, height, width), uint8, in and out.
     """
+    _check(pictures)
     change, out = auto_augment(augmenter()), torch.empty_like(pictures)
     for index in torch.randperm(len(pictures)).split(_ALIKE):
         index = index.to(pictures.device)
         out[index] = change(pictures[index])
     return out
+
+
+def _check(pictures: Any) -> None:
+    is_tensor = isinstance(pictures, Tensor)
+    if not is_tensor or pictures.dtype != torch.uint8 or pictures.ndim != 4 or pictures.shape[1] != 3:
+        what = f"{pictures.dtype} of shape {tuple(pictures.shape)}" if is_tensor else type(pictures).__name__
+        raise InputError(
+            f"pictures must be a tensor of uint8 (N, 3, height, width), got {what}. Make them with in_memory."
+        )
 
 
 def _with_torchvision() -> Callable[[Tensor], Tensor]:

@@ -1,11 +1,14 @@
 """A depth camera by ray casting: upright solids behind an opening, seen in perspective, the nearest hides the rest."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ddpn.data.checks import whole
 from ddpn.errors import ConfigError
 
 #: float32 in all that is drawn and seen, for speed.
@@ -31,14 +34,23 @@ class Camera:
 
     def __post_init__(self) -> None:
         for name in ("rows", "columns"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}. Give the camera pixels.")
-        if not self.noise >= 0:
+            whole(name, getattr(self, name), 1, "Give the camera pixels.", ConfigError)
+        if not (isinstance(self.noise, Real) and 0 <= self.noise < np.inf):
             raise ConfigError(f"noise must be at least 0, got {self.noise}. Use 0 for a camera without any.")
-        if not 0 <= self.dropout[0] <= self.dropout[1] <= 1:
+        if not _ascends(self.dropout) or self.dropout[0] < 0 or self.dropout[1] > 1:
             raise ConfigError(f"dropout must be two ascending shares, got {self.dropout}. Use (0, 0) for none.")
-        if not 0 < self.away[0] <= self.away[1]:
+        if not _ascends(self.away) or self.away[0] <= 0:
             raise ConfigError(f"away must be two ascending positive lengths, got {self.away}. Step back.")
+        for name in ("aside", "above"):
+            if not _ascends(ends := getattr(self, name)):
+                raise ConfigError(f"{name} must be two ascending lengths, got {ends}. Use the same twice for one.")
+
+
+def _ascends(ends: Any) -> bool:
+    """Whether these are two finite numbers, the smaller first."""
+    if not isinstance(ends, Sequence) or len(ends) != 2 or not all(isinstance(end, Real) for end in ends):
+        return False
+    return bool(-np.inf < ends[0] <= ends[1] < np.inf)
 
 
 class Rays(NamedTuple):

@@ -13,7 +13,8 @@ from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
 from ddpn.data.augmentation import augmenter, auto_augment
-from ddpn.data.dataset import Dataset
+from ddpn.data.checks import is_count, whole
+from ddpn.data.dataset import Dataset, as_counts
 from ddpn.data.picture_files import imaging, read_picture
 from ddpn.data.progress import bar
 from ddpn.errors import ConfigError, InputError
@@ -65,18 +66,14 @@ class Pictures(TorchDataset[tuple[Tensor, Tensor]]):
         on_error: str = "raise",
         transform: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
-        if len(files) != len(y) or len(files) == 0:
-            raise InputError(f"files and y must be as many, one or more, got {len(files)} and {len(y)}. Pair them.")
-        if size < 1:
-            raise ConfigError(f"size must be at least 1, got {size}. The networks of the paper take 224.")
+        self.files, self.y = _paired(files, y)
+        size = whole("size", size, 1, "The networks of the paper take 224.", ConfigError)
         if on_error not in ("raise", "skip"):
             raise ConfigError(f'on_error must be "raise" or "skip", got {on_error!r}. Choose one of the two.')
         if augment and transform is not None:
             raise ConfigError("augment must be False with a transform, got both. Augment inside the transform.")
         imaging()
         self.root, self.size, self.on_error, self.transform = Path(root), size, on_error, transform
-        self.files = [str(file) for file in files]
-        self.y = torch.as_tensor(np.asarray(y), dtype=torch.float32)
         self.augmenter = augmenter() if augment else None
         self._change: Callable[[Tensor], Tensor] | None = None
 
@@ -119,9 +116,10 @@ class Pictures(TorchDataset[tuple[Tensor, Tensor]]):
         report = Unreadable(tuple(self.files[row] for row in faults), tuple(faults.values()), kept)
         return self.rows(kept), report
 
-    def rows(self, index: Sequence[int] | NDArray[np.int64]) -> "Pictures":
-        """The pictures of these rows, in their order."""
-        files, y = [self.files[row] for row in index], self.y[torch.as_tensor(np.asarray(index))]
+    def rows(self, index: Sequence[int] | NDArray[Any] | slice) -> "Pictures":
+        """The pictures of these rows, in their order, or of a mask."""
+        chosen = _chosen(index, len(self))
+        files, y = [self.files[row] for row in chosen], self.y[torch.from_numpy(chosen)]
         augment = self.augmenter is not None
         return Pictures(self.root, files, y.numpy(), self.size, augment, self.on_error, self.transform)
 
@@ -135,6 +133,35 @@ class Pictures(TorchDataset[tuple[Tensor, Tensor]]):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_change": None}
+
+
+def _paired(files: Any, y: Any) -> tuple[list[str], Tensor]:
+    """Names and as many counts."""
+    for name, values in (("files", files), ("y", y)):
+        if isinstance(values, str) or not hasattr(values, "__len__"):
+            raise InputError(f"{name} must be a list, got {values!r:.40}. Give one a picture.")
+    if len(files) != len(y) or len(files) == 0:
+        raise InputError(f"files and y must be as many, one or more, got {len(files)} and {len(y)}. Pair them.")
+    values = np.asarray(y)
+    remedy = "Recode or drop those rows."
+    if values.dtype.kind not in "fiu":
+        for row, value in enumerate(values.tolist()):
+            if not is_count(value):
+                raise InputError(f"y must hold non-negative integers, got {value!r:.40} in row {row + 1}. {remedy}")
+    if values.ndim != 1:
+        raise InputError(f"y must be one count a picture, got shape {values.shape}. Take one column.")
+    counts = as_counts(values.astype(np.float64), "y", remedy)
+    return [str(file) for file in files], torch.from_numpy(counts).to(torch.float32)
+
+
+def _chosen(index: Any, n: int) -> NDArray[np.int64]:
+    try:
+        chosen = np.arange(n)[index if isinstance(index, slice) else np.asarray(index)]
+    except IndexError:
+        chosen = np.arange(0)
+    if chosen.ndim != 1 or not len(chosen):
+        raise InputError(f"index must be rows of {n} pictures, one or more, got {index!r:.60}. Count them from 0.")
+    return chosen
 
 
 def in_memory(pictures: Pictures, workers: int = 0, progress: bool = False) -> tuple[Tensor, Tensor]:
@@ -177,6 +204,7 @@ class _Faults(_Decoded):
 
 def _in_order(of: _Decoded, workers: int, name: str, progress: bool) -> Iterator[tuple[int, list[Any]]]:
     """Items in lists, with the row of the first."""
+    workers = whole("workers", workers, 0, "Use 0 to read them in this process.", ConfigError)
     loader = DataLoader(of, batch_size=_BATCH, num_workers=workers, collate_fn=list)
     with bar(name, len(of), progress) as move:
         for number, found in enumerate(loader):

@@ -17,11 +17,12 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from ddpn.data.beam_folders import write_beams
+from ddpn.data.checks import seeded, whole
 from ddpn.data.depth_camera import Camera, Floats, Rays, Solids, entrance, through
 from ddpn.data.point_clouds import MAX_POINTS, Clouds, as_clouds, pack
 from ddpn.data.progress import bar
 from ddpn.data.split import SEED
-from ddpn.errors import InputError
+from ddpn.errors import ConfigError
 
 #: Products that fit behind one another at the most: what is thinner stands on shallower shelves.
 MOST = 12
@@ -178,7 +179,8 @@ def write_shelves(
 ) -> Path:
     """Write the beams of n simulated slots to a new folder, with every point that the camera sees.
 
-    `inventory` reads from it what `simulate_shelves` gives for the same n, seed and camera.
+    `inventory(folder, seed=seed)` reads from it what `simulate_shelves` gives for the same n, seed and camera: the seed
+    also says which points are kept and how beams are split.
     """
     names = tuple(GEOMETRIES)
     beams = (
@@ -191,8 +193,9 @@ def write_shelves(
 
 def chunks(n: int, seed: int, camera: Camera, progress: bool = False) -> Iterator[tuple[Scenes, list[Floats]]]:
     """Some slots and the clouds of their points after the other, n in all."""
-    if n < 1:
-        raise InputError(f"n must be at least 1, got {n}. Simulate one slot or more.")
+    n, seed = whole("n", n, 1, "Simulate one slot or more."), seeded(seed)
+    if not isinstance(camera, Camera):
+        raise ConfigError(f"camera must be a Camera, got {camera!r:.40}. Use Camera() for the usual one.")
     with bar("shelves", n, progress) as show:
         for number, first in enumerate(range(0, n, _CHUNK)):
             rng = np.random.default_rng([seed, number])

@@ -10,6 +10,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from ddpn.data.checks import seeded, whole
 from ddpn.errors import InputError
 
 #: The seed and the shares of the paper's splits.
@@ -67,13 +68,12 @@ def split(n: int, seed: int = SEED, parts: Sequence[float] = PARTS) -> Split:
     >>> split(10)
     Split(train=array([9, 8, 7, 4, 1, 0, 5, 6]), validation=array([3]), test=array([2]))
     """
-    if n < 1:
-        raise InputError(f"n must be at least 1, got {n}. Split data that has rows.")
+    n = whole("n", n, 1, "Split data that has rows.")
     if len(parts) != 3 or min(parts) < 0 or abs(sum(parts) - 1) > 1e-9:
         raise InputError(
             f"parts must be three shares of train, validation and test that sum to 1, got {json.dumps(list(parts))}. "
             f"Use (0.8, 0.1, 0.1)."
         )
-    rows = np.random.default_rng(seed).permutation(n)
+    rows = np.random.default_rng(seeded(seed)).permutation(n)
     # .7 + .1 is a little less than .8 in floating point; the cut is where it is in words.
     return Split(*np.split(rows, [int(round(share, 9) * n) for share in (parts[0], parts[0] + parts[1])]))

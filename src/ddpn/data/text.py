@@ -87,13 +87,28 @@ def bible(folder: Path | None = None) -> list[str]:
 
 
 def joined(table: Table, names: Sequence[str] = ("title", "text"), sep: str = " ") -> list[str]:
-    """Texts of several columns as one a row, empty ones left out.
+    """Texts of several columns as one a row, empty and missing ones left out.
 
     >>> joined(Table({"title": np.array(["Nice", ""]), "text": np.array(["It fits.", "Too small."])}))
     ['Nice It fits.', 'Too small.']
     """
-    rows = zip(*(table[name] for name in names), strict=True)
-    return [sep.join(part for part in row if part) for row in rows]
+    columns = [_texts(name, table[name]) for name in names]
+    return [sep.join(part for part in row if part) for row in zip(*columns, strict=True)]
+
+
+def _texts(name: str, column: Iterable[Any]) -> list[str]:
+    """The column with "" where a frame has None or NaN."""
+    texts = ["" if _is_missing(text) else text for text in column]
+    for row, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise InputError(
+                f'column {name} must hold text, got {text!r:.40} in row {row}. Use "" where there is none.'
+            )
+    return texts
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and value != value)
 
 
 def _paper(folder: Path) -> Path | None:
@@ -197,7 +212,7 @@ def _check_names(path: Path, found: Iterable[str], wanted: Sequence[Sequence[str
 
 
 def _field(record: Mapping[str, Any], names: Sequence[str]) -> str:
-    value = next((record[name] for name in names if record.get(name) is not None), "")
+    value = next((record[name] for name in names if not _is_missing(record.get(name))), "")
     # Half a surrogate pair, which json can spell, is no text: neither utf-8 nor a tokenizer takes it.
     return str(value).encode(errors="replace").decode()
 
