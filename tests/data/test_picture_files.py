@@ -16,6 +16,48 @@ features = pytest.importorskip("PIL.features")
 GREYS = np.array([[0, 0x4D02], [0x8000, 0xFFFF]], dtype=np.uint16)
 
 
+def flat(mode, colour, path, **options):
+    image = Image.new(mode, (6, 4), colour)
+    image.save(path, **options)
+
+
+@pytest.mark.parametrize(
+    ("mode", "colour", "name", "rgb"),
+    [
+        ("L", 77, "a.png", (77, 77, 77)),
+        ("1", 1, "a.png", (255, 255, 255)),
+        ("LA", (77, 9), "a.png", (77, 77, 77)),
+        ("RGBA", (10, 20, 30, 40), "a.png", (10, 20, 30)),
+        ("CMYK", (0, 255, 255, 0), "a.jpg", (255, 0, 0)),
+        ("I;16", 0x4D02, "a.png", (0x4D, 0x4D, 0x4D)),
+    ],
+)
+def test_every_mode_becomes_rgb(tmp_path, mode, colour, name, rgb):
+    flat(mode, colour, tmp_path / name)
+    picture = read_picture(tmp_path / name, 5)
+    # A jpeg keeps colours to a step or two.
+    near = torch.tensor(rgb)[:, None, None].expand(3, 5, 5)
+    torch.testing.assert_close(picture.int(), near.int(), rtol=0, atol=2 if name.endswith("jpg") else 0)
+
+
+@pytest.mark.parametrize("options", [{}, {"transparency": 0}, {"transparency": b"\x00\x80"}])
+def test_palettes(tmp_path, options):
+    image = Image.new("P", (6, 4), 1)
+    image.putpalette([0, 0, 0, 200, 100, 50])
+    image.save(tmp_path / "a.png", **options)
+    picture = read_picture(tmp_path / "a.png", 5)
+    assert picture[:, 2, 2].tolist() == [200, 100, 50]
+
+
+def test_a_turn_in_exif_is_ignored(tmp_path):
+    image = Image.fromarray(np.arange(20 * 30 * 3, dtype=np.uint8).reshape(20, 30, 3))
+    exif = image.getexif()
+    exif[0x0112] = 6
+    image.save(tmp_path / "a.png", exif=exif)
+    expected = np.array(image.resize((8, 8), Image.Resampling.BILINEAR))
+    assert torch.equal(read_picture(tmp_path / "a.png", 8), torch.from_numpy(expected).permute(2, 0, 1))
+
+
 @pytest.mark.parametrize("name", ["a.png", "a.tif", "a.pgm"])
 def test_sixteen_bits_of_grey_keep_the_upper_eight(tmp_path, name):
     Image.fromarray(GREYS).save(tmp_path / name)

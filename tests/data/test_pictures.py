@@ -51,47 +51,6 @@ def test_the_usual_size(root):
     assert Pictures(root, FILES, Y)[0][0].shape == (3, 224, 224)
 
 
-def flat(mode, colour, path, **options):
-    image = Image.new(mode, (6, 4), colour)
-    image.save(path, **options)
-
-
-@pytest.mark.parametrize(
-    ("mode", "colour", "name", "rgb"),
-    [
-        ("L", 77, "a.png", (77, 77, 77)),
-        ("1", 1, "a.png", (255, 255, 255)),
-        ("LA", (77, 9), "a.png", (77, 77, 77)),
-        ("RGBA", (10, 20, 30, 40), "a.png", (10, 20, 30)),
-        ("CMYK", (0, 255, 255, 0), "a.jpg", (255, 0, 0)),
-        ("I;16", 0x4D02, "a.png", (0x4D, 0x4D, 0x4D)),
-    ],
-)
-def test_every_mode_becomes_rgb(tmp_path, mode, colour, name, rgb):
-    flat(mode, colour, tmp_path / name)
-    picture, _ = Pictures(tmp_path, [name], [1], size=5)[0]
-    # A jpeg keeps colours to a step or two.
-    near = torch.tensor(rgb)[:, None, None].expand(3, 5, 5)
-    torch.testing.assert_close(picture.int(), near.int(), rtol=0, atol=2 if name.endswith("jpg") else 0)
-
-
-@pytest.mark.parametrize("options", [{}, {"transparency": 0}, {"transparency": b"\x00\x80"}])
-def test_palettes(tmp_path, options):
-    image = Image.new("P", (6, 4), 1)
-    image.putpalette([0, 0, 0, 200, 100, 50])
-    image.save(tmp_path / "a.png", **options)
-    picture, _ = Pictures(tmp_path, ["a.png"], [1], size=5)[0]
-    assert picture[:, 2, 2].tolist() == [200, 100, 50]
-
-
-def test_a_turn_in_exif_is_ignored(tmp_path):
-    image = Image.fromarray(COLOURS)
-    exif = image.getexif()
-    exif[0x0112] = 6
-    image.save(tmp_path / "a.png", exif=exif)
-    assert torch.equal(Pictures(tmp_path, ["a.png"], [1], size=8)[0][0], resized(image, 8))
-
-
 def test_in_memory(root):
     found = Pictures(root, FILES, Y, size=8, transform=lambda picture: picture * 0)
     for workers in (0, 2):

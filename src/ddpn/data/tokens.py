@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Sequence
 from hashlib import sha256
+from importlib.resources import files
 from itertools import chain
 from logging import getLogger
 from pathlib import Path
@@ -23,6 +24,8 @@ from ddpn.errors import ConfigError, InputError
 _LOG = getLogger(__name__)
 #: Texts given to the tokenizer at once: it works on them in parallel, and their lists of ints are all that is held.
 _BLOCK = 1024
+#: A tokenizer inside an installed package: "package:NAME/FOLDER".
+_PACKAGE = "package:"
 
 
 def tokenised(
@@ -36,8 +39,8 @@ def tokenised(
     """Numbers of the tokens of each text, cut at `max_length` and padded behind with the tokenizer's pad id.
 
     `texts` is a list, a tuple, an array or a column of a frame. `tokenizer` is one of transformers, or the name or
-    folder of one. An empty text gives the special tokens alone and stays a row; how many there are is told to the log
-    of this module at level INFO.
+    folder of one; "package:NAME/FOLDER" is a folder in an installed package. An empty text gives the special tokens
+    alone and stays a row; how many there are is told to the log of this module at level INFO.
     `cache` is a folder: there the numbers are kept in a file whose name is the sha256 of the texts, the tokenizer and
     `max_length`. A file that is damaged, or of another content than its name says, is made anew.
     Shape: (texts, the longest text's tokens, max_length at the most), int32.
@@ -76,14 +79,27 @@ def _made(tokenizer: Any) -> Any:
         raise ConfigError(
             'transformers must be installed to load a tokenizer by name, got none. Run: pip install "ddpn[text]"'
         ) from None
+    where = _located(tokenizer)
     try:
-        return AutoTokenizer.from_pretrained(tokenizer)
+        return AutoTokenizer.from_pretrained(where)
     except (OSError, ValueError) as error:
         why = str(error).strip().splitlines()[0]
         raise ConfigError(
             f"tokenizer must be a name on the hub or a folder with its files, got {str(tokenizer)!r} ({why}). "
             f"Look for the folder, or load the tokenizer yourself."
         ) from error
+
+
+def _located(tokenizer: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    """A hub name or a folder as it is; the folder of "package:NAME/FOLDER", which backbones know too."""
+    if not isinstance(tokenizer, str) or not tokenizer.startswith(_PACKAGE):
+        return tokenizer
+    package, _, folder = tokenizer.removeprefix(_PACKAGE).partition("/")
+    try:
+        return str(files(package) / folder)
+    except (ModuleNotFoundError, ValueError):
+        install = f"Run: pip install {package.replace('_', '-') or 'NAME'}"
+        raise ConfigError(f'tokenizer must name an installed package, got "{tokenizer}". {install}') from None
 
 
 def _checked_length(tokenizer: Any, max_length: Any) -> int:
