@@ -79,7 +79,7 @@ def test_a_class_keeps_its_number_in_another_folder(folder, tmp_path):
     assert data.classes == known == ("box", "can")
     assert data.x[0, 0, 0] == 1
     (other / "classes.json").unlink()
-    assert inventory(other, classes=list(known)).x[0, 0, 0] == 1
+    assert inventory(other, classes=np.array(known)).classes == known
     with pytest.raises(InputError, match=r"class of .* must be one of can, got 'box' in row 1\. .* or classes= and"):
         inventory(folder, classes=["can"])
 
@@ -186,6 +186,8 @@ def test_beams_that_could_not_be_read_are_not_written(tmp_path, name, there):
 def test_no_beams(tmp_path):
     with pytest.raises(InputError, match=r"^beams must be one or more, got none\."):
         write_beams(tmp_path / "shop", [])
+    with pytest.raises(InputError, match=r"^beams must be a list of triples, got NoneType\."):
+        write_beams(tmp_path / "shop", None)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -65,6 +65,7 @@ NO_BEAMS = {
     "two columns": ([cloud(4), cloud(4)[:, :2]], [0, 0], {}, r"cloud 1 of clouds must be .* shape \(4, 2\)"),
     "four columns": ([np.zeros((4, 4))], [0], {}, r"cloud 0 of clouds must be .*float64 of shape \(4, 4\)"),
     "ragged": ([[[1, 2, 3], [1, 2]]], [0], {}, r"cloud 0 of clouds must be points \(n, 3\), got list\. Give x, y"),
+    "no clouds": (None, [0], {}, r"clouds must be a list of points \(n, 3\), got NoneType\. Put them in a list"),
     "no cloud": ([None], [0], {}, r"cloud 0 of clouds must be points \(n, 3\), got NoneType"),
     "words": ([[["a", "b", "c"]]], [0], {}, r"cloud 0 of clouds must be points \(n, 3\), got <U1"),
     "nan": ([[[1, 2, 3], [1, np.nan, 3]]], [0], {}, r"finite coordinates, got \[1.0, nan, 3.0\] as point 2\. Drop"),

@@ -160,6 +160,7 @@ def test_columns_are_joined():
     table = Table({"title": np.array(["a", "", "c"], dtype=object), "text": np.array(["x", "y", ""], dtype=object)})
     assert text.joined(table) == ["a x", "y", "c"]
     assert text.joined(table, ("text", "title"), sep=" | ") == ["x | a", "y", "c"]
+    assert text.joined(table, "text") == ["x", "y", ""]
 
 
 def test_missing_texts_are_left_out():

@@ -100,7 +100,7 @@ def _different(classes: Any) -> tuple[str, ...]:
     listed = tuple(classes) if isinstance(classes, Iterable) and not isinstance(classes, str) else ()
     if not listed or not _are_different(listed):
         raise InputError(f'classes must be different names, got {classes!r:.60}. Use ["can", "box"].')
-    return listed
+    return tuple(str(name) for name in listed)
 
 
 def _are_different(listed: Sequence[Any]) -> bool:
@@ -128,6 +128,8 @@ def write_beams(
     """
     folder = Path(folder)
     known = None if classes is None else _different(classes)
+    if not isinstance(beams, Iterable):
+        raise InputError(f"beams must be a list of triples, got {type(beams).__name__}. Put them in a list.")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"folder must be new or empty, got {folder}, which holds files. Name another one.")
     is_new = not folder.exists()

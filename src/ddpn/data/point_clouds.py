@@ -80,6 +80,8 @@ def pack(
     """
     max_points = whole("max_points", max_points, 1, "Keep a point a beam or more.")
     seed = seeded(seed)
+    if not isinstance(clouds, Iterable):
+        raise InputError(f"clouds must be a list of points (n, 3), got {type(clouds).__name__}. Put them in a list.")
     arrays = [as_points(points, f"cloud {i} of clouds") for i, points in enumerate(clouds)]
     x = np.zeros((len(arrays), 2 + max_points, 4), dtype=np.float32)
     x[:, 0, 0] = _numbers(geometry, len(arrays))

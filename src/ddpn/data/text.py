@@ -86,13 +86,13 @@ def bible(folder: Path | None = None) -> list[str]:
         return [line.strip() for line in file if line.strip()]
 
 
-def joined(table: Table, names: Sequence[str] = ("title", "text"), sep: str = " ") -> list[str]:
-    """Texts of several columns as one a row, empty and missing ones left out.
+def joined(table: Table | Any, names: Sequence[str] = ("title", "text"), sep: str = " ") -> list[str]:
+    """Texts of several columns of a table or a frame as one a row, empty and missing ones left out.
 
     >>> joined(Table({"title": np.array(["Nice", ""]), "text": np.array(["It fits.", "Too small."])}))
     ['Nice It fits.', 'Too small.']
     """
-    columns = [_texts(name, table[name]) for name in names]
+    columns = [_texts(name, table[name]) for name in ([names] if isinstance(names, str) else names)]
     return [sep.join(part for part in row if part) for row in zip(*columns, strict=True)]
 
 
