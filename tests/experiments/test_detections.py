@@ -48,8 +48,8 @@ def experiment(tmp_path):
         "outside_size": torch.randint(10, 50, (OUTSIDE,), generator=_RANDOM),
     }, {})  # fmt: skip
     (folder / RESULT).write_text(json.dumps(result))
-    for name in (WEIGHTS, DONE):
-        (folder / name).touch()
+    write(folder / WEIGHTS, {}, {})
+    (folder / DONE).touch()
     return found
 
 

@@ -1,18 +1,18 @@
 import io
 import os
+import re
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from ddpn.data.download import locked
 from ddpn.errors import ConfigError, InputError
 from ddpn.experiments import reproduce as reproducing
-from ddpn.experiments.reproduce import Board, Options, chosen, reproduce
-from ddpn.experiments.settings import experiment, names
-from ddpn.experiments.workers import Event
+from ddpn.experiments.reproduce import Options, chosen, reproduce
+from ddpn.experiments.settings import names
 
 HERE = Options(Path("nowhere"), device="cpu")
-RESULT = {"seconds": 12.4, "scores": {"ours": {"ensemble": {"mae": [0.4567], "crps": [0.3214]}}}}
 
 
 def test_all_is_every_experiment_and_a_name_twice_is_one():
@@ -74,25 +74,17 @@ def screen(terminal):
     return Console(file=io.StringIO(), force_terminal=terminal, width=100, color_system=None)
 
 
-def test_a_terminal_shows_a_table_of_states_seconds_and_scores():
-    runs = experiment("wave").runs()[:3]
-    board, console = Board("A wave", runs, Path("nowhere"), {run.name: "missing" for run in runs}), screen(True)
-    with board.shown(console):
-        board.tell(Event(runs[0], "running"), console)
-        board.tell(Event(runs[0], "done", RESULT), console)
-        board.tell(Event(runs[1], "running"), console)
-    lines = [line.split("│") for line in console.file.getvalue().splitlines() if "│" in line]
-    rows = {line[1].strip(): [cell.strip() for cell in line[2:6]] for line in lines}
-    assert rows[runs[0].name] == ["done", "12 s", "0.457", "0.321"]
-    assert rows[runs[1].name] == ["running", "0 s", "", ""]
-    assert rows[runs[2].name] == ["waiting", "", "", ""]
+def test_two_programs_do_not_work_on_the_same_runs(tmp_path):
+    console = screen(False)
+    (tmp_path / "moments").mkdir()
+    with locked(tmp_path / "moments" / ".lock"):
+        assert not reproduce(["moments"], Options(tmp_path, device="cpu"), console)
+    assert f"{tmp_path / 'moments'} must be worked on by one program at a time, got another" in console.file.getvalue()
+    assert "Wait for it, or name another folder with --out." in console.file.getvalue()
 
 
-def test_without_a_terminal_a_line_tells_of_each_end():
-    run = experiment("wave").runs()[0]
-    board, console = Board("A wave", [run], Path("nowhere"), {run.name: "missing"}), screen(False)
-    with board.shown(console):
-        board.tell(Event(run, "running"), console)
-        board.tell(Event(run, "failed", error="It broke."), console)
-    assert console.file.getvalue() == f"wave {run.name} failed\n"
-    assert board.errors == {run.name: "It broke."}
+def test_a_folder_that_cannot_be_is_told(tmp_path):
+    (tmp_path / "file").touch()
+    console = screen(False)
+    assert not reproduce(["wave"], Options(tmp_path / "file" / "below", device="cpu"), console)
+    assert re.match(r"wave: the file .* must be usable, got: Not a directory\. Check the path", console.file.getvalue())

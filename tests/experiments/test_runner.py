@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from ddpn.errors import InputError
-from ddpn.experiments import material
+from ddpn.experiments import material, runner
 from ddpn.experiments.material import rows_of
 from ddpn.experiments.runner import execute, folder_of, predictions_of, quick, result_of, state_of
 from ddpn.experiments.settings import experiment, parse
@@ -139,7 +139,10 @@ def test_a_run_that_is_done_again_is_not_done_meanwhile(tiny, tmp_path, monkeypa
     assert result_of(tmp_path) is None
 
 
-@pytest.mark.parametrize("content", ["{", "[]", "{}", None])
+UNSCORED = json.dumps(dict.fromkeys(("settings", "rows", "seconds", "label")) | {"scores": {}})
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", UNSCORED, None], ids=str)
 def test_a_damaged_folder_is_told(tiny, tmp_path, content):
     run = tiny.runs()[2]
     execute(run, rows_of(tiny), tmp_path, "cpu")
@@ -157,8 +160,22 @@ def test_lost_and_cut_files_are_told(tiny, tmp_path):
     path.write_bytes(path.read_bytes()[:-8])
     with pytest.raises(InputError, match="must be a whole file, got a damaged one"):
         predictions_of(tmp_path)
+    assert state_of(tmp_path, run) == "damaged"
     path.unlink()
     assert state_of(tmp_path, run) == "damaged"
+
+
+def test_a_training_keeps_how_far_it_is_until_it_is_done(tiny, tmp_path, monkeypatch):
+    run, told, write = tiny.runs()[0], [], runner.write_bytes
+
+    def noting(path, content):
+        told.extend([content.decode()] if path.name == "progress.txt" else [])
+        write(path, content)
+
+    monkeypatch.setattr(runner, "write_bytes", noting)
+    execute(run, rows_of(tiny), tmp_path, "cpu")
+    assert told[0].startswith(f"epoch 1 of {run.training.epochs}, validation crps ")
+    assert not (tmp_path / "progress.txt").exists()
 
 
 def test_a_quick_look_has_its_own_folder_and_a_tenth_of_the_steps(tiny):

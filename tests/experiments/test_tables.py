@@ -6,6 +6,7 @@ from ddpn.errors import InputError
 from ddpn.experiments.formats import markdown
 from ddpn.experiments.settings import parse
 from ddpn.experiments.tables import accuracy, simulation, write_tables
+from ddpn.training import checkpoint
 
 CONTENT = {
     "title": "A test",
@@ -40,8 +41,9 @@ def written(tmp_path):
             "seconds": 1.0, "machine": {"device": "cpu"}, "history": {},
         }  # fmt: skip
         (folder / "run.json").write_text(json.dumps(result | more))
-        for name in ("DONE", "weights.safetensors", "predictions.safetensors"):
-            (folder / name).touch()
+        for name in ("weights.safetensors", "predictions.safetensors"):
+            checkpoint.write(folder / name, {}, {})
+        (folder / "DONE").touch()
 
     return write
 

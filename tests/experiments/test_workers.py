@@ -111,7 +111,11 @@ def test_a_process_that_dies_is_told_and_the_others_go_on(tiny, tmp_path):
 
 @pytest.mark.parametrize(
     ("error", "told"),
-    [(TrainingError("It cannot go on."), "^It cannot go on.$"), (ZeroDivisionError("odd"), "(?s)Traceback.*odd")],
+    [
+        (TrainingError("It cannot go on."), "^It cannot go on.$"),
+        (ZeroDivisionError("odd"), "(?s)Traceback.*odd"),
+        (OSError(28, "No space left"), "^the disk must have room for the output, got a full one\\."),
+    ],
 )
 def test_a_run_that_fails_does_not_keep_others_from_being_done(tiny, tmp_path, monkeypatch, error, told):
     usual = workers.execute

@@ -126,3 +126,7 @@ def test_a_fingerprint_tells_tensors_apart():
     assert checkpoint.fingerprint(x) == checkpoint.fingerprint(x.T.contiguous().T)
     assert checkpoint.fingerprint(x) != checkpoint.fingerprint(changed)
     assert checkpoint.fingerprint(x) != checkpoint.fingerprint(x[:4])
+
+
+def test_a_tensor_of_nothing_has_a_fingerprint():
+    assert checkpoint.fingerprint(torch.zeros(0, 3), 7) == 7

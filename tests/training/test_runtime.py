@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from ddpn.errors import ConfigError
-from ddpn.training import Runtime, TrainingConfig, fit
+from ddpn.training import Runtime, TrainingConfig, fit, runtime
 from ddpn.training.loop import Training
 from ddpn.training.rows import Share
 from ddpn.training.runtime import pick_device
@@ -28,6 +28,15 @@ def test_auto_is_a_gpu_where_there_is_one(monkeypatch):
     assert pick_device("auto") == torch.device("cuda")
     assert pick_device(torch.device("cuda:1")) == torch.device("cuda:1")
     assert pick_device("cpu") == torch.device("cpu")
+
+
+@pytest.mark.parametrize("device", ["auto", "cpu", torch.device("cpu")], ids=str)
+def test_without_a_gpu_auto_shares_as_cpu_does(monkeypatch, device):
+    accelerate, asked = pytest.importorskip("accelerate"), []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(accelerate, "Accelerator", lambda cpu: asked.append(cpu))
+    runtime._accelerator(device)
+    assert asked == [True]
 
 
 def test_an_unknown_device_is_refused():

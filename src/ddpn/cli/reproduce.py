@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from ddpn.cli.telling import show as show_table
 from ddpn.cli.telling import told
 
 
@@ -37,7 +38,7 @@ def reproduce(
         from ddpn.experiments.reproduce import reproduce as run
 
         if show:
-            Console().print(listing())
+            show_table(listing())
             return
         methods = tuple(name.strip() for name in only.split(",") if name.strip())
         options = Options(out, members, seed, quick, methods, device, jobs, max_steps)

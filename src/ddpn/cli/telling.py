@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from ddpn.errors import ConfigError, DDPNError
+from ddpn.errors import ConfigError, DDPNError, of_the_machine
 
 #: As shells have it: misuse, and 128 + SIGINT.
 WRONG_INPUT, MISUSE, INTERRUPTED = 1, 2, 130
@@ -37,21 +37,12 @@ def told(how_to_go_on: str) -> Iterator[None]:
     except OSError as error:
         if error.errno == errno.EPIPE:
             raise  # a reader such as `head` has had enough, which typer knows
-        _fail(_of_the_machine(error), WRONG_INPUT)
+        _fail(of_the_machine(error), WRONG_INPUT)
 
 
 def _fail(sentence: str, code: int) -> None:
     typer.echo(f"Error: {sentence}", err=True)
     raise typer.Exit(code) from None
-
-
-def _of_the_machine(error: OSError) -> str:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return (
-            "the disk must have room for the output, got a full one. Nothing was written: free some space, try again."
-        )
-    where = f" {error.filename}" if error.filename else ""
-    return f"the file{where} must be usable, got: {error.strerror or error}. Check the path and its permissions."
 
 
 @contextmanager

@@ -127,16 +127,19 @@ def _bar(name: str, size: int, progress: bool) -> Iterator[Callable[[int], None]
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold the file `path` alone among processes: two that append to one .part would spoil it."""
+def locked(path: Path, wait: bool = True) -> Iterator[None]:
+    """Hold the file `path` alone among processes: two that append to one .part would spoil it.
+
+    Where another holds it and it is not to `wait`, that is an OSError.
+    """
     with path.open("a+b") as file:
         if sys.platform == "win32":
             import msvcrt
 
             file.seek(0)
-            msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
+            msvcrt.locking(file.fileno(), msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
         else:
             import fcntl
 
-            fcntl.flock(file, fcntl.LOCK_EX)
+            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield

@@ -1,6 +1,7 @@
 """Training the members of a run: all at once, or some at a time, each kept as soon as it is finished."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,8 +32,8 @@ class Trained(NamedTuple):
     history: dict[str, Any]
 
 
-def train(run: Run, parts: Parts, folder: Path, device: str) -> Trained:
-    """Every member; files of those that are finished lie in `folder` until the run is."""
+def train(run: Run, parts: Parts, folder: Path, device: str, tell: Callable[[str], object]) -> Trained:
+    """Every member; files of those that are finished lie in `folder` until the run is. `tell` is told every epoch."""
     settings = run.training
     config = _config(run, len(parts.train))  # type: ignore[arg-type]
     runtime = Runtime(device, config.precision)
@@ -45,6 +46,7 @@ def train(run: Run, parts: Parts, folder: Path, device: str) -> Trained:
     ensemble = fit_ensemble(
         make, parts.train, parts.validation, config, folder,
         at_once=settings.at_once or settings.members, runtime=runtime, prepare=_start_gamma, workers=settings.workers,
+        tell=tell,
     )  # fmt: skip
     found: list[list[Tensor]] = []
     weights: dict[str, Tensor] = {}

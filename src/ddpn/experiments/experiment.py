@@ -40,6 +40,8 @@ class Method:
         return make_head(self.head, **{**self.options, **more})
 
 
+#: Seeds count on from the first.
+_MOST = 2**31
 _OPTIONAL = ("epochs", "steps", "at_once")
 #: What changes how long a training takes and not what comes out.
 _IRRELEVANT = ("at_once", "workers")
@@ -74,8 +76,8 @@ class Training:
                 raise ConfigError(f"{name} must be a whole number of at least 1, got {value!r}. Change it.")
         if not _is_whole(self.workers) or self.workers < 0:
             raise ConfigError(f"workers must be a whole number of at least 0, got {self.workers!r}. Change it.")
-        if not _is_whole(self.seed) or self.seed < 0:
-            raise ConfigError(f"seed must be a whole number of at least 0, got {self.seed!r}. Change it.")
+        if not _is_whole(self.seed) or not 0 <= self.seed < _MOST:
+            raise ConfigError(f"seed must be a whole number from 0 to {_MOST - 1}, got {self.seed!r}. Use 0, say.")
         if not self.hidden or not all(_is_whole(width) and width >= 1 for width in self.hidden):
             raise ConfigError(f"hidden must hold widths of at least 1, got {list(self.hidden)}. Use [128, 64], say.")
         if not _is_number(self.lr) or not 0.0 < self.lr < math.inf:

@@ -1,27 +1,28 @@
 """From the names of experiments to their tables and figures, telling all the while how far it is."""
 
 import os
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
-from rich.live import Live
 from rich.table import Table
 
-from ddpn.errors import ConfigError, DDPNError
+from ddpn.data.download import locked
+from ddpn.errors import ConfigError, DDPNError, InputError, of_the_machine
 from ddpn.experiments import runner, settings
+from ddpn.experiments.board import Board
 from ddpn.experiments.experiment import Experiment, Run
 from ddpn.experiments.material import rows_of
 from ddpn.experiments.naming import known
 from ddpn.experiments.tables import write_tables
-from ddpn.experiments.workers import Event, copies_of, execute_all
+from ddpn.experiments.workers import copies_of, execute_all
 from ddpn.training.runtime import pick_device
 
 EVERY = "all"
+#: Held while runs are done.
+_LOCK = ".lock"
 #: Why a finished run is done once more.
 _AGAIN = {"changed": "its settings or rows have changed", "damaged": "its files are damaged"}
 
@@ -104,7 +105,8 @@ def reproduce(names: Sequence[str], options: Options, console: Console) -> bool:
     console = console if is_main else Console(quiet=True)
     for experiment in experiments:
         try:
-            went_well &= _run(experiment, options, jobs, console)
+            with _alone(options.out / experiment.name, is_main):
+                went_well &= _run(experiment, options, jobs, console)
         except DDPNError as error:
             console.print(f"{experiment.name}: {error}", markup=False, highlight=False, soft_wrap=True)
             went_well = False
@@ -113,6 +115,27 @@ def reproduce(names: Sequence[str], options: Options, console: Console) -> bool:
             if is_main:
                 went_well &= _shown(experiment, options.out, console)
     return went_well
+
+
+@contextmanager
+def _alone(folder: Path, is_main: bool) -> Iterator[None]:
+    """No other program works on these runs: two would delete each other's half-done trainings."""
+    if not is_main:
+        yield
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(of_the_machine(error)) from None
+    with ExitStack() as held:
+        try:
+            held.enter_context(locked(folder / _LOCK, wait=False))
+        except OSError:
+            raise InputError(
+                f"{folder} must be worked on by one program at a time, got another that is running. "
+                "Wait for it, or name another folder with --out."
+            ) from None
+        yield
 
 
 def _shown(experiment: Experiment, out: Path, console: Console) -> bool:
@@ -172,52 +195,3 @@ def _draw(experiment: Experiment, out: Path, console: Console) -> None:
         write_figures(experiment, out)
     except DDPNError as error:
         console.print(f"Not every figure: {error}", markup=False, highlight=False, soft_wrap=True)
-
-
-class Board:
-    """What is known of every run: a table that is drawn again and again, or where there is no terminal a line each."""
-
-    def __init__(self, title: str, runs: Sequence[Run], out: Path, states: dict[str, str]) -> None:
-        self._title, self._states, self.errors = title, dict.fromkeys(states, "waiting"), dict[str, str]()
-        self._results: dict[str, Any] = {}
-        self._started: dict[str, float] = {}
-        for run in runs:
-            if states[run.name] == "done":
-                self._states[run.name] = "was done"
-                self._results[run.name] = runner.result_of(runner.folder_of(run, out))
-
-    def tell(self, event: Event, console: Console) -> None:
-        """Take note of what happened."""
-        name = event.run.name
-        self._states[name] = event.state
-        if event.state == "running":
-            self._started[name] = time.monotonic()
-        elif event.state == "failed":
-            self.errors[name] = event.error
-        else:
-            self._results[name] = event.result
-        if not console.is_terminal and event.state != "running":
-            console.print(" ".join([event.run.experiment.name, *self._line(name)]).rstrip(), soft_wrap=True)
-
-    def _line(self, name: str) -> tuple[str, ...]:
-        result, state = self._results.get(name), self._states[name]
-        if result is None:
-            seconds = time.monotonic() - self._started[name] if state == "running" else None
-            return name, state, "" if seconds is None else f"{seconds:.0f} s", "", ""
-        scores = result["scores"]["ours"]["ensemble"]
-        return name, state, f"{result['seconds']:.0f} s", f"{scores['mae'][0]:.3f}", f"{scores['crps'][0]:.3f}"
-
-    def __rich__(self) -> Table:
-        table = Table("run", "state", title=self._title)
-        for heading in ("seconds", "MAE", "CRPS"):
-            table.add_column(heading, justify="right")
-        for name in self._states:
-            table.add_row(*self._line(name))
-        return table
-
-    @contextmanager
-    def shown(self, console: Console) -> Iterator[None]:
-        """On a terminal, twice a second."""
-        live = Live(get_renderable=self.__rich__, console=console, refresh_per_second=2, vertical_overflow="visible")
-        with live if console.is_terminal else nullcontext():
-            yield

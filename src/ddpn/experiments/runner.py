@@ -1,6 +1,7 @@
 """Running an experiment: one folder a run, written whole, skipped when done, taken up where it stopped."""
 
 import json
+import math
 import platform
 import time
 import warnings
@@ -18,13 +19,14 @@ from ddpn.experiments.experiment import Experiment, Run
 from ddpn.experiments.material import PARTS, Parts
 from ddpn.experiments.scoring import score
 from ddpn.training import Rows, Runtime
-from ddpn.training.checkpoint import read, write, write_bytes
+from ddpn.training.checkpoint import is_whole, read, write, write_bytes
 
 #: A quick look: a tenth of the steps, two members.
 _QUICK_SHARE, _QUICK_MEMBERS = 0.1, 2
 #: Settings that say how long a training is.
 _LENGTHS = ("epochs", "steps")
 #: What a run's folder holds; `CONFIG` is written first, `DONE` last, and members' own files are there while it trains.
+PROGRESS = "progress.txt"
 CONFIG, PREDICTIONS, WEIGHTS, RESULT, DONE = (
     "config.json",
     "predictions.safetensors",
@@ -69,7 +71,7 @@ def state_of(folder: Path, run: Run, identity: list[int] | None = None) -> str:
         result = result_of(folder)
     except InputError:
         return "damaged"
-    if result is None or not all((folder / name).exists() for name in (PREDICTIONS, WEIGHTS)):
+    if result is None or not all(is_whole(folder / name) for name in (PREDICTIONS, WEIGHTS)):
         return "damaged"
     if result["settings"] != run.as_dict() or identity not in (None, result.get("identity")):
         return "changed"
@@ -86,7 +88,7 @@ def execute(run: Run, parts: Parts, folder: Path, device: str = "auto") -> dict[
         _begin(folder, config)
     runtime.wait()
     started = time.perf_counter()
-    trained = _exact(run, parts) if run.method.exact else train(run, parts, folder, device)
+    trained = _exact(run, parts) if run.method.exact else train(run, parts, folder, device, _Progress(folder))
     law = run.head(trained.raw.double())
     used = "cpu" if run.method.exact else str(runtime.device)
     result = config | {
@@ -109,7 +111,20 @@ def execute(run: Run, parts: Parts, folder: Path, device: str = "auto") -> dict[
         write_bytes(folder / RESULT, json.dumps(result, indent=1).encode())
         write_bytes(folder / DONE, b"")
         forget_members(folder)
+        (folder / PROGRESS).unlink(missing_ok=True)
     return result
+
+
+class _Progress:
+    """Keeps in a file how far a training is; once a second at most, as epochs may be shorter than a disk is fast."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path, self._last = folder / PROGRESS, -math.inf
+
+    def __call__(self, text: str) -> None:
+        if time.monotonic() - self._last >= 1.0:
+            write_bytes(self._path, text.encode())
+            self._last = time.monotonic()
 
 
 def _write_predictions(folder: Path, trained: Trained, parts: Parts) -> None:
@@ -152,12 +167,21 @@ def result_of(folder: Path) -> dict[str, Any] | None:
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
         missing = {"settings", "scores", "rows", "seconds", "label"} - set(result)
+        missing = missing or {"paper", "ours"} - set(result["scores"])
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"{path} must be what a run wrote, got {error}. Delete {folder} and run it again.") from None
     if missing:
         lacks = ", ".join(sorted(missing))
         raise InputError(f"{path} must be what a run wrote, got one without {lacks}. Delete {folder} and run it again.")
     return result
+
+
+def progress_of(folder: Path) -> str:
+    """How far a training is, where one is under way."""
+    try:
+        return (folder / PROGRESS).read_text(encoding="utf-8")
+    except OSError:
+        return ""
 
 
 def predictions_of(folder: Path) -> dict[str, Tensor]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ddpn.errors import DDPNError
+from ddpn.errors import DDPNError, of_the_machine
 from ddpn.experiments.experiment import Run
 from ddpn.experiments.material import Parts, rows_of
 from ddpn.experiments.runner import FEATURES, execute, folder_of
@@ -57,6 +57,8 @@ def _attempt(run: Run, parts: Parts, out: Path, device: str) -> Event:
         return Event(run, "done", execute(run, parts, folder_of(run, out), device))
     except DDPNError as error:
         return Event(run, "failed", error=str(error))
+    except OSError as error:
+        return Event(run, "failed", error=of_the_machine(error))
     except Exception:
         return Event(run, "failed", error=traceback.format_exc())
 

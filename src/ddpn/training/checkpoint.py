@@ -58,7 +58,17 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 def fingerprint(tensor: Tensor, start: int = 0) -> int:
     """A number that another tensor is unlikely to have."""
-    return zlib.crc32(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data, start)
+    plain = tensor.detach().cpu().contiguous().reshape(-1)
+    return zlib.crc32(plain.view(torch.uint8).numpy().data if plain.numel() else b"", start)
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a file has the length that its heading says, which costs nothing to see; `read` looks at all of it."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return bool(file.metadata())
+    except (SafetensorError, OSError):
+        return False
 
 
 def _checksum(described: str, tensors: dict[str, Tensor]) -> str:

@@ -81,7 +81,7 @@ class TrainingConfig:
 
 
 def _are_seeds(value: Any) -> bool:
-    return isinstance(value, tuple) and bool(value) and all(type(seed) is int for seed in value)
+    return isinstance(value, tuple) and bool(value) and all(type(seed) is int and 0 <= seed < 2**62 for seed in value)
 
 
 def _check(config: TrainingConfig, name: str, holds: Any, condition: str) -> None:

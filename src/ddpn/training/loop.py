@@ -2,7 +2,7 @@
 
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -44,11 +44,13 @@ def fit(
     verbose: bool = False,
     title: str = "Training",
     workers: int = 0,
+    tell: Callable[[str], object] | None = None,
 ) -> History:
     """Train `model` in place; afterwards, however it ended, it holds each member's best weights.
 
     With `checkpoint`, the state is written there every `save_seconds` and when interrupted, and a training that finds
-    its own checkpoint goes on from it, on a CPU to the same weights bit for bit. `title` names the bar of `verbose`.
+    its own checkpoint goes on from it, on a CPU to the same weights bit for bit. `title` names the bar of `verbose`;
+    `tell` is told after every epoch how far it is.
     A KeyboardInterrupt carries the history until then, as `history`.
     """
     runtime = runtime or Runtime(precision=config.precision)
@@ -63,10 +65,12 @@ def fit(
         file.resume()
     saved = time.monotonic()
     try:
-        with bar(config.epochs, training.epoch, verbose and runtime.is_main, title) as tell:
+        with bar(config.epochs, training.epoch, verbose and runtime.is_main, title) as move:
             while training.epoch < config.epochs and not training.is_done:
                 text = training.run_epoch()
-                tell(training.epoch, text)
+                move(training.epoch, text)
+                if tell is not None and runtime.is_main:
+                    tell(f"epoch {training.epoch} of {config.epochs}, {text}")
                 if file is not None and time.monotonic() - saved > save_seconds:
                     file.save()
                     saved = time.monotonic()

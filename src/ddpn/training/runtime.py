@@ -64,7 +64,7 @@ def _accelerator(device: torch.device | str) -> Any:
     if not torch.distributed.is_initialized():
         atexit.register(_leave)
     # Without a precision: it would be that of the whole program, and every runtime has its own.
-    return Accelerator(cpu=str(device) == "cpu")
+    return Accelerator(cpu=pick_device(device).type == "cpu")
 
 
 def _leave() -> None:

@@ -53,6 +53,13 @@ def test_an_unfinished_run_is_no_run(waves, finish, tmp_path):
         finished(waves, tmp_path, "wave")
 
 
+def test_a_run_with_other_settings_is_no_run(waves, finish, tmp_path):
+    finish(waves.runs()[0], [[0.0]])
+    assert finished(waves, tmp_path, "wave")
+    with pytest.raises(InputError, match=r"must hold finished runs for the figure wave, got none\."):
+        finished(waves.with_training(lr=0.5), tmp_path, "wave")
+
+
 def test_a_missing_method_is_named(waves, finish, tmp_path):
     finish(waves.runs()[0], [[0.0]])
     with pytest.raises(InputError, match=r"must hold a finished run of ddpn for the figure pmfs, got none\. Run that"):

@@ -13,7 +13,7 @@ from torch.distributions import Distribution
 from ddpn.backbones import MLP
 from ddpn.errors import InputError
 from ddpn.experiments.experiment import Experiment, Run
-from ddpn.experiments.runner import WEIGHTS, predictions_of, result_of
+from ddpn.experiments.runner import WEIGHTS, folder_of, predictions_of, result_of, state_of
 from ddpn.model import CountModel
 from ddpn.training.checkpoint import read
 
@@ -47,7 +47,7 @@ class Finished:
     def at(self, x: np.ndarray) -> Distribution:
         """The members' laws at other inputs. Shape: (n,) -> (n, M)."""
         weights, _ = read(self.folder / WEIGHTS)
-        hidden, members = (self.result["settings"][name] for name in ("hidden", "members"))
+        hidden, members = self.result["settings"]["hidden"], len(weights["projection.bias"])
         model = CountModel(MLP(n_in=1, hidden=hidden, members=members), self.run.head, members)
         model.load_state_dict(weights)
         with torch.no_grad():
@@ -58,9 +58,9 @@ def finished(experiment: Experiment, out: Path, figure: str) -> list[Finished]:
     """The experiment's finished trainings, in its order; at least one."""
     found = []
     for run in experiment.runs():
-        folder = out / experiment.name / run.name
-        if not run.method.exact and (result := result_of(folder)) is not None:
-            found.append(Finished(run, folder, result))
+        folder = folder_of(run, out)
+        if not run.method.exact and state_of(folder, run) == "done":
+            found.append(Finished(run, folder, result_of(folder) or {}))
     if not found:
         raise InputError(
             f"{out / experiment.name} must hold finished runs for the figure {figure}, got none. "
