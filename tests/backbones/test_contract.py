@@ -59,3 +59,12 @@ def test_members_are_networks_of_their_own(name):
     torch.testing.assert_close(backbone(x)[:, :1], alone(x), rtol=1e-5, atol=1e-6)
     looped = {id(p) for m in backbone.modules() if isinstance(m, Members) for p in m.parameters()}
     assert all(len(p) == 3 for p in backbone.parameters() if p.requires_grad and id(p) not in looped)
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+def test_what_a_gpu_may_capture_looks_at_no_value(name):
+    """Tensors without values stand for those of a GPU; checks of shapes and kinds pass them."""
+    backbone, x = made(name, 2)
+    if name == "text":  # its trunk cuts off padding and is never captured
+        backbone, x = backbone.tail, backbone.trunk(x)
+    assert backbone.to("meta").train()(x.to("meta")).shape == (5, 2, backbone.output_dim)

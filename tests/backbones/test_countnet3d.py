@@ -151,16 +151,61 @@ def test_what_is_no_packed_beam_is_refused(shape):
         drawn()(torch.zeros(shape))
 
 
+@pytest.mark.parametrize("kind", [3.0, -1.0, 7.0, 1.5, float("nan"), float("inf")])
+@pytest.mark.parametrize("own_rows", [False, True], ids=["the same beams", "each its own beams"])
+@pytest.mark.parametrize("training", [True, False])
+def test_a_class_the_network_does_not_have_is_told(kind, own_rows, training):
+    net, x = drawn().train(training), beams(20, 7)
+    x[1, 0, 0] = kind
+    given = torch.stack([x] * 3, dim=1) if own_rows else x
+    with pytest.raises(
+        InputError, match=rf"^x must hold geometry classes 0 to 2, got {kind:g}\. Build the network with"
+    ):
+        net(given)
+
+
+def test_no_value_is_looked_at_in_a_step_that_a_gpu_may_capture():
+    """Tensors without values stand for those of a GPU."""
+    net, x = drawn().to("meta"), beams(20, 7).to("meta")
+    net.train()(x).sum().backward()
+    with pytest.raises(NotImplementedError, match="nonzero"):
+        net.eval()(x)
+    with pytest.raises(NotImplementedError, match="nonzero"), torch.no_grad():
+        net.train()(x)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (
+            lambda x: x.double(),
+            r"be torch\.float32 as the weights are, got torch\.float64\. Use x\.to\(torch\.float32\)",
+        ),
+        (lambda x: x.long(), r"be torch\.float32 as the weights are, got torch\.int64\. Use x\.to\(torch\.float32\)"),
+        (lambda x: x.numpy(), r"be packed beams \(B, 2 \+ N, 4\), got ndarray\. Use torch\.as_tensor\(x\)"),
+        (lambda x: [x[0]], r"be packed beams \(B, 2 \+ N, 4\), got list\. Use ddpn\.data\.pack"),
+        (lambda x: x.unsqueeze(1), r"hold rows of 3 members on its second axis, got shape \(2, 1, 22, 4\)\. Give each"),
+    ],
+    ids=["float64", "integers", "array", "list", "other members"],
+)
+def test_beams_of_another_kind_are_told(change, told):
+    with pytest.raises(InputError, match=rf"^x must {told}"):
+        drawn()(change(beams(20, 7)))
+
+
 def test_the_papers_widths_are_the_default():
     net = CountNet3D(n_classes=4)
     assert [layer.weight.shape[2] for layer in net.points] == [64, 128, 1024]
     assert [layer.weight.shape[1:] for layer in net.mlp.layers] == [(1024 + 16 + 6, 512), (512, 256)]
 
 
-@pytest.mark.parametrize("options", [{"n_classes": 0}, {"widths": ()}, {"widths": (8, 0)}, {"embedding": 0}])
+@pytest.mark.parametrize(
+    "options",
+    [{"n_classes": 0}, {"n_classes": 2.0}, {"widths": ()}, {"widths": (8, 0)}, {"widths": 8}, {"embedding": 0}],
+)
 def test_sizes_that_are_none_are_refused(options):
     (name,) = options
-    with pytest.raises(ConfigError, match=rf"^{name} must be at least 1, got \(.*\)\. Give each a size\.$"):
+    with pytest.raises(ConfigError, match=rf"^{name} must be at least 1, got (\(.*\)|8)\. Give each a size\.$"):
         CountNet3D(**(SMALL | options))
 
 

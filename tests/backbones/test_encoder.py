@@ -124,7 +124,7 @@ def test_a_model_in_a_folder_is_loaded(tmp_path):
     torch.manual_seed(0)
     saved = AutoModel.from_config(BertConfig(**{k: v for k, v in BERT.items() if k != "model_type"}))
     saved.save_pretrained(tmp_path / "model")
-    network = Text(pretrained=str(tmp_path / "model"), frozen="all", hidden=(4,))
+    network = Text(pretrained=tmp_path / "model", frozen="all", hidden=(4,))
     keep = (IDS != 0).long()
     states = saved.eval()(input_ids=IDS, attention_mask=keep).last_hidden_state
     expected = (states * keep.unsqueeze(-1)).sum(1) / keep.sum(1, keepdim=True)
@@ -144,10 +144,31 @@ def test_wrong_names_are_told(tmp_path):
         Text(pretrained=None)
 
 
+@pytest.mark.parametrize("make", [Text, ViT])
+def test_what_is_no_name_is_told(make):
+    with pytest.raises(
+        ConfigError, match=r"^pretrained must be a name of the hub, a folder or pack.*, got 3\. Write one"
+    ):
+        make(pretrained=3)
+    for name in ("package:", "package:/x", "package:../x"):
+        with pytest.raises(
+            ConfigError, match=rf'^pretrained must be "package:NAME/FOLDER", got "{name}"\. Name a pack'
+        ):
+            make(pretrained=name)
+
+
 @pytest.mark.parametrize("config", [{"vocab_size": 40}, {"model_type": "nope"}, "bert", 5])
 def test_a_strange_configuration_is_told(config):
     with pytest.raises(ConfigError, match=r"^config must be a configuration of transformers or a dict with a model_ty"):
         Text(config=config)
+
+
+@pytest.mark.parametrize("change", [{"num_attention_heads": 3}, {"hidden_size": "wide"}, {"hidden_act": "no_such"}])
+def test_a_configuration_that_cannot_be_built_is_told(change):
+    with pytest.raises(
+        ConfigError, match=r"^config must be one that transformers can build, got bert \(.+\)\. Mend its sizes\."
+    ):
+        Text(config=BERT | change)
 
 
 def test_a_users_configuration_stays_as_it_is():
@@ -158,8 +179,9 @@ def test_a_users_configuration_stays_as_it_is():
     network = Text(config=config, hidden=(4,), dropout=0.3)
     assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == rates
     assert {m.p for m in network.tail.modules() if isinstance(m, torch.nn.Dropout)} == {0.3}
-    with pytest.raises(ConfigError, match=r"^dropout must lie in \[0, 1\), got 1\.5\. Use 0 for none\.$"):
-        Text(config=config, dropout=1.5)
+    for rate, shown in ((1.5, r"1\.5"), (None, "None")):
+        with pytest.raises(ConfigError, match=rf"^dropout must lie in \[0, 1\), got {shown}\. Use 0 for none\.$"):
+            Text(config=config, dropout=rate)
 
 
 def test_damaged_weights_are_told(tmp_path):
@@ -172,21 +194,6 @@ def test_damaged_weights_are_told(tmp_path):
         ConfigError, match=r"^pretrained must name a model of the hub or a folder with one, got .* \(Er"
     ):
         Text(pretrained=str(tmp_path))
-
-
-@pytest.mark.parametrize("frozen", [7, -4, "some", 1.5, True])
-def test_an_unknown_cut_is_told(frozen):
-    with pytest.raises(ConfigError, match=r'^frozen must be "all", "none" or a number of blocks up to 3, got '):
-        built("bert", frozen=frozen)
-
-
-def test_a_family_that_is_no_row_of_blocks_is_refused():
-    config = {**BERT, "model_type": "modernbert", "pad_token_id": 0}
-    for special in ("eos", "bos", "cls", "sep"):
-        config[f"{special}_token_id"] = 1
-    with pytest.raises(ConfigError, match=r"^an encoder that is cut between blocks must give the same as before, got "):
-        Text(config=config, frozen=-1)
-    assert Text(config=config, frozen="all", hidden=(4,))(IDS).shape == (4, 1, 4)
 
 
 def test_a_missing_library_is_told(monkeypatch):

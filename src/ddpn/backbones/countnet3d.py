@@ -11,12 +11,14 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from ddpn.backbones.arguments import Takes, check_dtype, check_rows, is_number, is_size
 from ddpn.backbones.members import Linear
 from ddpn.backbones.mlp import MLP
 from ddpn.errors import ConfigError, InputError
 
 #: Numbers that the widest layer of points may hold at once where no gradient is kept: 256 MiB in float32.
 _AT_ONCE = 2**26
+_BEAMS = Takes("packed beams (B, 2 + N, 4)", "Use ddpn.data.pack.")
 
 
 class CountNet3D(nn.Module):
@@ -46,9 +48,11 @@ class CountNet3D(nn.Module):
     ) -> None:
         super().__init__()
         for name, sizes in (("n_classes", [n_classes]), ("widths", widths), ("embedding", [embedding])):
-            if not sizes or min(sizes) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {tuple(sizes)}. Give each a size.")
-        if not unit > 0:
+            is_row = isinstance(sizes, Sequence)
+            if not is_row or not sizes or not all(is_size(size) for size in sizes):
+                shown = tuple(sizes) if is_row else sizes
+                raise ConfigError(f"{name} must be at least 1, got {shown}. Give each a size.")
+        if not is_number(unit) or not unit > 0:
             raise ConfigError(f"unit must be positive, got {unit}. Give the length in metres that is 1 to the network.")
         self.members, self.n_classes, self.unit = members, n_classes, unit
         self.points = nn.ModuleList(Linear(a, b, members) for a, b in pairwise([3, *widths]))
@@ -65,12 +69,26 @@ class CountNet3D(nn.Module):
         return f"unit={self.unit}"
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.dim() not in (3, 4) or x.shape[-1] != 4 or x.shape[-2] < 2:
-            raise InputError(f"x must be packed beams (B, 2 + N, 4), got shape {tuple(x.shape)}. Use ddpn.data.pack.")
+        self._check(x)
         rows = x.unsqueeze(1).expand(-1, self.members, -1, -1) if x.dim() == 3 else x
         centre, extent = rows[:, :, 0, 1:], rows[:, :, 1, 1:] / self.unit
         known = [self.embedding(self._one_hot(rows)), centre, extent]
         return self.mlp(torch.cat([self._pooled(rows), *known], dim=-1))
+
+    def _check(self, x: Tensor) -> None:
+        check_rows(x, 2, _BEAMS, self.members)
+        if x.shape[-1] != 4 or x.shape[-2] < 2:
+            raise InputError(f"x must be {_BEAMS.what}, got shape {tuple(x.shape)}. {_BEAMS.remedy}")
+        check_dtype(x, self.embedding.weight)
+        # A step that trains on a GPU may be captured, and nothing in it may look at a value.
+        if x.device.type == "cpu" or not self.training or not torch.is_grad_enabled():
+            given = x[..., 0, 0].flatten()
+            unknown = ((given < 0) | (given >= self.n_classes) | (given != given.floor())).nonzero()
+            if len(unknown):
+                raise InputError(
+                    f"x must hold geometry classes 0 to {self.n_classes - 1}, got {float(given[unknown[0, 0]]):g}. "
+                    "Build the network with n_classes of the data."
+                )
 
     def _one_hot(self, rows: Tensor) -> Tensor:
         return (rows[:, :, 0, :1] == torch.arange(self.n_classes, device=rows.device)).to(rows.dtype)

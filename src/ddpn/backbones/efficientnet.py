@@ -1,14 +1,16 @@
 """Pictures on small machines: EfficientNet-Lite0 with the ImageNet weights that a package of its own carries."""
 
-import copy
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ddpn.backbones.pixels import Pixels
+from ddpn.backbones.arguments import check_rate
+from ddpn.backbones.members import Copies
+from ddpn.backbones.pixels import PICTURES, Pixels
 from ddpn.backbones.tuned import Frozen, Tail, Tuned
 from ddpn.errors import ConfigError
 
@@ -44,6 +46,7 @@ class EfficientNet(Tuned):
             raise ConfigError(f'frozen must be "all" or "none" for an EfficientNet, got {frozen!r}. Choose one.')
         if pooling not in POOLINGS:
             raise ConfigError(f"pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}. Choose one.")
+        check_rate("drop_connect", drop_connect)
         make = _loader(pretrained, drop_connect, pooling)
         options: dict[str, Any] = {"width": POOLINGS[pooling], "hidden": hidden, "members": members}
         if frozen == "all":
@@ -60,12 +63,15 @@ def _loader(pretrained: bool, drop_connect: float, pooling: str) -> Callable[[],
         raise ConfigError(
             "efficientnet_lite_pytorch must be installed for efficientnet backbones, got none. Install ddpn[weights]."
         ) from None
-    network = Lite.from_name("efficientnet-lite0", drop_connect_rate=drop_connect)
     if not pretrained:
-        return lambda: Features(Lite.from_name("efficientnet-lite0", drop_connect_rate=drop_connect), pooling)
+        return partial(_drawn, Lite, drop_connect, pooling)
+    network = Lite.from_name("efficientnet-lite0", drop_connect_rate=drop_connect)
     network.load_state_dict(_weights())
-    template = Features(network, pooling)
-    return lambda: copy.deepcopy(template)
+    return Copies(Features(network, pooling))
+
+
+def _drawn(lite: Any, drop_connect: float, pooling: str) -> "Features":
+    return Features(lite.from_name("efficientnet-lite0", drop_connect_rate=drop_connect), pooling)
 
 
 def _weights() -> dict[str, Tensor]:
@@ -84,7 +90,7 @@ def _weights() -> dict[str, Tensor]:
 class Features(nn.Module):
     """The network up to its pooled features. Shape: (B, 3, S, S) -> (B, F)."""
 
-    capturable = True
+    capturable, takes = True, PICTURES
 
     def __init__(self, network: nn.Module, pooling: str) -> None:
         super().__init__()

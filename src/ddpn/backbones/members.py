@@ -5,18 +5,40 @@ The shape contract, once: B rows, M members, P raw outputs. A network takes (B, 
 first, so the sum of the members' losses gives each of them exactly the gradient it would have alone.
 """
 
+import copy
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ddpn.backbones.arguments import check_dtype, check_members, check_rows, check_seeds
 from ddpn.errors import ConfigError
 
 
 def generators(seeds: Sequence[int]) -> list[torch.Generator]:
     """One random stream a member, on the CPU, so that a member is the same network on every device."""
-    return [torch.Generator().manual_seed(seed) for seed in seeds]
+    try:
+        return [torch.Generator().manual_seed(seed) for seed in seeds]
+    except (TypeError, ValueError, RuntimeError):
+        raise ConfigError(f"seeds must be 64-bit integers, one a member, got {seeds!r}. Use range(5), say.") from None
+
+
+class Copies:
+    """A `make` of networks that are the same at first, such as pretrained ones; unlike a lambda it can be pickled.
+
+    The network it copies is never changed: whoever copies a model need not copy it too.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        self._network = network
+
+    def __call__(self) -> nn.Module:
+        return copy.deepcopy(self._network)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Copies":
+        return self
 
 
 class Linear(nn.Module):
@@ -31,11 +53,13 @@ class Linear(nn.Module):
 
     def __init__(self, n_in: int, n_out: int, members: int) -> None:
         super().__init__()
+        check_members(members)
         self.weight = nn.Parameter(torch.zeros(members, n_in, n_out))
         self.bias = nn.Parameter(torch.zeros(members, 1, n_out))
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
         """Fresh weights, one stream a member."""
+        check_seeds(streams, len(self.weight))
         bound = 1.0 / math.sqrt(max(1, self.weight.shape[1]))
         with torch.no_grad():
             for member, stream in enumerate(streams):
@@ -48,9 +72,12 @@ class Linear(nn.Module):
         return f"{n_in}, {n_out}, members={members}"
 
     def forward(self, x: Tensor) -> Tensor:
-        members = len(self.weight)
+        weight = self.weight
+        members = len(weight)
+        check_rows(x, 1, None, members)
+        check_dtype(x, weight)
         rows = x.unsqueeze(0).expand(members, -1, -1) if x.dim() == 2 else x.transpose(0, 1)
-        return torch.baddbmm(self.bias, rows, self.weight).transpose(0, 1)
+        return torch.baddbmm(self.bias, rows, weight).transpose(0, 1)
 
 
 class Members(nn.ModuleList):
@@ -58,14 +85,15 @@ class Members(nn.ModuleList):
 
     `make` builds one of them, each call with weights of its own or the same pretrained ones; `row_axes` is how many
     axes a row has, 3 for a picture. A network with an attribute `capturable` that is true does the same in every step,
-    without a look at a value and without chance, so that a GPU can be given all of a step at once. Shape: (B, ...) or
-    (B, M, ...) -> (B, M, F).
+    without a look at a value and without chance, so that a GPU can be given all of a step at once; `takes` says what it
+    is given, for those who give it something else. Shape: (B, ...) or (B, M, ...) -> (B, M, F).
 
     >>> Members(lambda: nn.Linear(3, 2), members=5)(torch.zeros(4, 3)).shape
     torch.Size([4, 5, 2])
     """
 
     def __init__(self, make: Callable[[], nn.Module], members: int, *, row_axes: int = 1) -> None:
+        check_members(members)
         super().__init__(make() for _ in range(members))
         self._make, self._row_axes = make, row_axes
         weights = [id(p) for network in self for p in network.parameters() if p.requires_grad]
@@ -77,6 +105,7 @@ class Members(nn.ModuleList):
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
         """Fresh weights, one stream a member."""
+        check_seeds(streams, len(self))
         for network, stream in zip(self, streams, strict=True):
             # Foreign networks draw from torch's own stream; it is put back afterwards.
             with torch.random.fork_rng(devices=[]):
@@ -84,6 +113,7 @@ class Members(nn.ModuleList):
                 network.load_state_dict(self._make().state_dict())
 
     def forward(self, x: Tensor) -> Tensor:
+        check_rows(x, self._row_axes, getattr(self[0], "takes", None), len(self))
         own = x.dim() == self._row_axes + 2
         each = x.unbind(1) if own else [x] * len(self)
         return torch.stack([network(rows) for network, rows in zip(self, each, strict=True)], dim=1)

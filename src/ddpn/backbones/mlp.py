@@ -7,6 +7,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from ddpn.backbones.arguments import check_members, check_rows, widths_of
 from ddpn.backbones.members import Linear
 from ddpn.errors import ConfigError
 
@@ -37,9 +38,7 @@ class MLP(nn.Module):
         super().__init__()
         if activation not in ACTIVATIONS:
             raise ConfigError(f'activation must be one of {", ".join(ACTIVATIONS)}, got "{activation}". Choose one.')
-        if not hidden or min(hidden) < 1:
-            raise ConfigError(f"hidden must hold widths of at least 1, got {tuple(hidden)}. Use Identity for none.")
-        widths = [n_in, *hidden]
+        widths = [n_in, *widths_of(hidden)]
         self.layers = nn.ModuleList(Linear(a, b, members) for a, b in pairwise(widths))
         self.output_dim = widths[-1]
         self.activation = activation
@@ -68,6 +67,7 @@ class Identity(nn.Module):
 
     def __init__(self, *, n_in: int, members: int = 1) -> None:
         super().__init__()
+        check_members(members)
         self.output_dim = n_in
         self.members = members
 
@@ -75,4 +75,5 @@ class Identity(nn.Module):
         """Nothing to draw."""
 
     def forward(self, x: Tensor) -> Tensor:
+        check_rows(x, 1, members=self.members)
         return x.unsqueeze(1).expand(-1, self.members, -1) if x.dim() == 2 else x

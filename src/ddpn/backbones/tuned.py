@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+from ddpn.backbones.arguments import check_rows
 from ddpn.backbones.members import Members
 from ddpn.backbones.mlp import MLP
 
@@ -26,6 +27,7 @@ class Frozen(nn.Module):
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:
+        check_rows(x, self.row_axes, getattr(self.network, "takes", None))
         if x.dim() == self.row_axes + 1:
             return self.network(x)
         return self.network(x.flatten(0, 1)).unflatten(0, x.shape[:2])

@@ -1,0 +1,113 @@
+"""Token ids: which of them is padding, and what is none."""
+
+import re
+
+import pytest
+import torch
+
+from ddpn.backbones import Text
+from ddpn.backbones.members import generators
+from ddpn.errors import ConfigError, InputError
+
+TINY = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 8, "vocab_size": 30}
+BERT = {"model_type": "bert", "max_position_embeddings": 10, **TINY}
+GPT2 = {
+    "model_type": "gpt2", "n_embd": 8, "n_layer": 2, "n_head": 2, "n_positions": 10, "vocab_size": 30,
+    "bos_token_id": 29, "eos_token_id": 29,
+}  # fmt: skip
+IDS = torch.tensor([[5, 6, 7], [8, 9, 0]])
+FROZEN = ("none", -1, "all")
+
+
+def built(config=BERT, **options) -> Text:
+    network = Text(config=dict(config), hidden=(4,), **options)
+    network.reset(generators([0]))
+    return network.eval()
+
+
+def test_a_pad_that_is_given_is_the_padding():
+    network = built(GPT2, frozen="all", pad=29)
+    assert network.pad == 29
+    padded = torch.tensor([[5, 0, 29, 29]])
+    torch.testing.assert_close(network(padded), network(torch.tensor([[5, 0]])))
+    assert not torch.allclose(network(padded), network(torch.tensor([[5]]))), "token 0 is a word like others"
+
+
+def test_a_pad_that_is_given_goes_before_the_configurations():
+    assert built().pad == 0
+    network = built(pad=3)
+    longer = torch.tensor([[5, 0, 3, 3]])
+    torch.testing.assert_close(network(longer), network(longer[:, :2]), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("frozen", FROZEN)
+@pytest.mark.parametrize(
+    ("config", "pad", "told"),
+    [
+        (GPT2, None, "None in its configuration"),
+        (BERT | {"pad_token_id": None}, None, "None in its configuration"),
+        (BERT, 30, "30 as given"),
+        (BERT, -1, "-1 as given"),
+        (BERT, 1.5, "1.5 as given"),
+        (BERT, "[PAD]", "'[PAD]' as given"),
+    ],
+)
+def test_a_pad_that_no_token_is_is_told(config, pad, told, frozen):
+    message = f"pad must be an id of the model's 30 tokens, got {told}. Use pad=tokenizer.pad_token_id, the one"
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}"):
+        built(config, pad=pad, frozen=frozen)
+
+
+SHAPES = r"be token ids \(B, L\), or \(B, M, L\) with members' own, got"
+NO_TEXTS = {
+    "beyond the words": (torch.tensor([[5, 30]]), r"hold token ids from 0 to 29, got 30\. Use the tokenizer of this"),
+    "negative": (torch.tensor([[5, -1]]), r"hold token ids from 0 to 29, got -1\. Use the tokenizer of this model"),
+    "too long": (torch.ones(2, 11).long(), r"hold texts of at most 10 tokens, got 11\. Use tokenised\(.*max_length=10"),
+    "no rows": (IDS[:0], r"hold a text and a token at least, got shape \(0, 3\)\. Leave it out"),
+    "no columns": (IDS[:, :0], r"hold a text and a token at least, got shape \(2, 0\)\. Leave it out"),
+    "one text": (IDS[0], rf"{SHAPES} shape \(3,\)\. Use ddpn\.data\.tokenised, or x\.unsqueeze\(0\) for one text"),
+    "four axes": (torch.zeros(2, 1, 3, 4).long(), rf"{SHAPES} shape \(2, 1, 3, 4\)\. Use ddpn\.data\.tokenised"),
+    "array": (IDS.numpy(), rf"{SHAPES} ndarray\. Use torch\.as_tensor\(x\)"),
+    "texts": (["a text", "another"], rf"{SHAPES} list\. Use ddpn\.data\.tokenised"),
+    "floats": (IDS + 0.7, r"be integer token ids, got torch\.float32\. Use ddpn\.data\.tokenised"),
+    "yes or no": (IDS > 0, r"be integer token ids, got torch\.bool\. Use ddpn\.data\.tokenised"),
+}
+
+
+@pytest.mark.parametrize("frozen", FROZEN)
+@pytest.mark.parametrize("what", NO_TEXTS)
+def test_what_are_no_token_ids_is_told(what, frozen):
+    x, told = NO_TEXTS[what]
+    network = built(frozen=frozen)
+    with pytest.raises(InputError, match=rf"^x must {told}"):
+        network(x)
+    if network.trunk is not None:
+        with pytest.raises(InputError, match=rf"^x must {told}"):
+            network.trunk(x)
+
+
+@pytest.mark.parametrize("frozen", FROZEN)
+def test_texts_as_long_as_there_are_positions_are_read_and_padding_takes_none(frozen):
+    network = built(frozen=frozen)
+    x = torch.nn.functional.pad(torch.ones(2, 10).long(), (0, 5))
+    torch.testing.assert_close(network(x), network(x[:, :10]), rtol=1e-4, atol=1e-5)
+
+
+def test_positions_that_begin_behind_the_padding_are_counted():
+    network = built(BERT | {"model_type": "roberta", "pad_token_id": 1}, frozen="all")
+    assert network(torch.full((1, 8), 5)).shape == (1, 1, 4)
+    with pytest.raises(InputError, match=r"^x must hold texts of at most 8 tokens, got 9\."):
+        network(torch.full((1, 9), 5))
+
+
+def test_ids_of_any_integers_are_the_same():
+    network = built()
+    for dtype in (torch.uint8, torch.int16, torch.int32):
+        assert torch.equal(network(IDS.to(dtype)), network(IDS))
+
+
+def test_ids_given_to_the_tail_are_told():
+    with pytest.raises(
+        InputError, match=r"^x must be hidden states \(B, L, H \+ 1\), or .*, got shape \(2, 3\)\. Use b"
+    ):
+        built(frozen=-1).tail(IDS)
