@@ -1,14 +1,18 @@
 """A backbone, a projection and a head: x -> a distribution over counts for every row and member."""
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Protocol, cast
 
 import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
+from ddpn.backbones import CountNet3D, Identity, Members
+from ddpn.backbones.arguments import check_members, check_seeds
 from ddpn.backbones.members import Linear, generators
 from ddpn.distributions import UniformMixture
+from ddpn.errors import ConfigError
 from ddpn.heads import Head
 
 
@@ -62,8 +66,13 @@ class CountModel(nn.Module):
 
     def __init__(self, backbone: nn.Module, head: Head, members: int) -> None:
         super().__init__()
+        check_members(members)
+        _check_backbone(backbone, members)
+        if not isinstance(head, Head):
+            raise ConfigError(f"head must be one of ddpn.heads, got {head!r}. Use ddpn.heads.make_head(name).")
         self.backbone, self.head, self.members = backbone, head, members
-        self.projection = Projection(cast(Backbone, backbone).output_dim, head.sees, members)
+        self._features = (members, cast(Backbone, backbone).output_dim)
+        self.projection = Projection(self._features[1], head.sees, members)
 
     def reset(self, seeds: Sequence[int], start: Tensor | None = None) -> None:
         """Fresh weights, one seed a member; `start` (P,) becomes the projection's bias, the head's intercept-only fit.
@@ -71,6 +80,7 @@ class CountModel(nn.Module):
         From there on the first predictions are the intercept's: the projection's weights are drawn a tenth as large.
         """
         streams = generators(seeds)
+        check_seeds(streams, self.members)
         cast(Backbone, self.backbone).reset(streams)
         self.projection.reset(streams)
         if start is not None:
@@ -80,7 +90,14 @@ class CountModel(nn.Module):
 
     def raw(self, x: Tensor) -> Tensor:
         """Raw outputs before any link. Shape: (B, M, P)."""
-        return self.projection(cast(Backbone, self.backbone)(x))
+        features = cast(Backbone, self.backbone)(x)
+        if features.shape[1:] != self._features:
+            wanted = ", ".join(map(str, ("B", *self._features)))
+            raise ConfigError(
+                f"backbone must give features ({wanted}) by its members and output_dim, "
+                f"got shape {tuple(features.shape)}. Mend its forward or its output_dim."
+            )
+        return self.projection(features)
 
     def forward(self, x: Tensor, exposure: Tensor | None = None) -> Distribution:
         return self.head(self.raw(x), None if exposure is None else exposure.unsqueeze(-1))
@@ -88,3 +105,31 @@ class CountModel(nn.Module):
     def mixture(self, x: Tensor, exposure: Tensor | None = None) -> UniformMixture:
         """The ensemble's prediction: the uniform mixture of its members. Shape: batch (B,)."""
         return UniformMixture(self(x, exposure))
+
+
+def _check_backbone(backbone: nn.Module, members: int) -> None:
+    """What can be told of a network before it has seen a row."""
+    output_dim = getattr(backbone, "output_dim", None)
+    if not isinstance(output_dim, Integral):
+        raise ConfigError(
+            f"backbone must have an integer output_dim, the width of its features, got {output_dim!r} of "
+            f"{backbone.__class__.__name__}. Set it in its __init__."
+        )
+    if not callable(getattr(backbone, "reset", None)):
+        raise ConfigError(
+            f"backbone must have a method reset(streams) that draws its weights, got none in "
+            f"{backbone.__class__.__name__}. Write it, one random stream a member."
+        )
+    for module in backbone.modules():
+        found = _members_of(module)
+        if found not in (None, members):
+            raise ConfigError(f"members must be those of the backbone, {found}, got {members}. Give both the same.")
+
+
+def _members_of(module: nn.Module) -> int | None:
+    """How many members a module of ours has."""
+    if isinstance(module, Members):
+        return len(module)
+    if isinstance(module, Linear):
+        return len(module.weight)
+    return module.members if isinstance(module, Identity | CountNet3D) else None
