@@ -47,6 +47,16 @@ def test_items(root, size):
     assert found.augmenter is None
 
 
+def test_other_pictures_counts_and_sizes_have_another_identity(root):
+    found = Pictures(root, FILES, Y, size=8)
+    assert found.identity == Pictures(root, FILES, Y, size=8).identity
+    others = [
+        Pictures(root, FILES[::-1], Y, size=8), Pictures(root, FILES, Y[::-1].copy(), size=8),
+        Pictures(root, FILES, Y, size=9), found.rows([0, 1, 2, 3]),
+    ]  # fmt: skip
+    assert all(other.identity != found.identity for other in others)
+
+
 def test_the_usual_size(root):
     assert Pictures(root, FILES, Y)[0][0].shape == (3, 224, 224)
 

@@ -13,7 +13,7 @@ from PIL import Image
 
 from ddpn.backbones import BACKBONES, text
 from ddpn.data import Pictures
-from ddpn.errors import ConfigError
+from ddpn.errors import ConfigError, InputError
 from ddpn.experiments import material
 from ddpn.experiments.material import MATERIALS, rows_of
 from ddpn.experiments.networks import fits
@@ -248,3 +248,16 @@ def test_a_dry_run_of_a_simulation_has_few_rows_to_train_on():
 def test_every_kind_of_data_says_what_it_needs():
     assert set(_DATA_KEYS) == set(MATERIALS) == set(_NETWORKS)
     assert {name for names in _NETWORKS.values() for name in names} <= set(BACKBONES)
+
+
+def test_too_few_rows_to_split_are_told(data):
+    path = data / "coco_people" / "person_counts.csv"
+    path.write_text("\n".join(path.read_text().splitlines()[:3]) + "\n")
+    with pytest.raises(InputError, match=r"^coco_people must have rows to train on, .* got none for \w+ of 2 in all\."):
+        rows_of(experiment("coco-people"))
+
+
+def test_no_verses_are_told(data, model):
+    (data / "bible" / "kjv_verses.txt.gz").write_bytes(gzip.compress(b"\n\n"))
+    with pytest.raises(InputError, match=r"kjv_verses.txt.gz must hold verses, one a line, got none\."):
+        rows_of(reviews(model))

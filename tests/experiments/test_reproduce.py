@@ -1,7 +1,9 @@
 import io
 import os
 import re
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -88,3 +90,27 @@ def test_a_folder_that_cannot_be_is_told(tmp_path):
     console = screen(False)
     assert not reproduce(["wave"], Options(tmp_path / "file" / "below", device="cpu"), console)
     assert re.match(r"wave: the file .* must be usable, got: Not a directory\. Check the path", console.file.getvalue())
+
+
+def test_data_that_changed_since_are_noticed_where_all_is_done(tmp_path, monkeypatch):
+    console, done = screen(False), []
+    monkeypatch.setattr(
+        reproducing,
+        "_states",
+        lambda runs, out, *identity: (
+            done.append(identity) or {run.name: "changed" if identity else "done" for run in runs}
+        ),
+    )
+    monkeypatch.setattr(reproducing, "rows_of", lambda *given: SimpleNamespace(identity=[1]))
+    monkeypatch.setattr(reproducing, "execute_all", lambda runs, *given: iter(()))
+    monkeypatch.setattr(reproducing, "_shown", lambda *given: True)
+    monkeypatch.setattr(reproducing, "Board", lambda *given: SimpleNamespace(shown=lambda c: nullcontext(), errors={}))
+    monkeypatch.setattr(reproducing, "closing", nullcontext)
+    options = Options(tmp_path, device="cpu", only=("poisson",), jobs=1)
+    (tmp_path / "bikes" / "poisson").mkdir(parents=True)
+    (tmp_path / "bikes" / "poisson" / "DONE").touch()
+    for is_newer in (False, True):
+        monkeypatch.setattr(reproducing, "changed_after", lambda *given, newer=is_newer: newer)
+        assert reproduce(["bikes"], options, console)
+    assert "nothing to run" in console.file.getvalue()
+    assert "poisson was done, but its settings or rows have changed; it is run again" in console.file.getvalue()

@@ -83,7 +83,10 @@ def bible(folder: Path | None = None) -> list[str]:
             f"bible-kjv-text prints them; public domain), or set DDPN_DATA to the folder above it."
         )
     with _opened(path) as file:
-        return [line.strip() for line in file if line.strip()]
+        verses = [line.strip() for line in file if line.strip()]
+    if not verses:
+        raise InputError(f"{path} must hold verses, one a line, got none. Put them there.")
+    return verses
 
 
 def joined(table: Table | Any, names: Sequence[str] = ("title", "text"), sep: str = " ") -> list[str]:

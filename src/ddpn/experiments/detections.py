@@ -90,7 +90,8 @@ def _table(title: str, runs: list[Scored], paper: dict[tuple[str, str], float], 
     for each in runs:
         found = _judged(each.inside[TOTAL], each.outside[TOTAL], as_paper)
         rows[each.run.method.label] = _cells(found, paper, each.run.method.name)
-    notes = ["Mean (standard deviation) over ten random hold-outs of 20% of the test rows, which give the thresholds."]
+    kept = "which give the thresholds" if as_paper else "which are not judged"
+    notes = [f"Mean (standard deviation) over ten random hold-outs of 20% of the test rows, {kept}."]
     if found is not None:
         notes.append(f"{found.n_in:,} rows inside and {found.n_out:,} outside are judged.")
     return TableOf(title, COLUMNS, ranked(rows, low=(2,), high=(0, 1)), tuple(notes))

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ddpn.experiments.experiment import Run
+from ddpn.experiments.machine import cores
 from ddpn.experiments.material import Parts
 from ddpn.experiments.networks import network_of
 from ddpn.model import CountModel
@@ -45,8 +46,8 @@ def train(run: Run, parts: Parts, folder: Path, device: str, tell: Callable[[str
 
     ensemble = fit_ensemble(
         make, parts.train, parts.validation, config, folder,
-        at_once=settings.at_once or settings.members, runtime=runtime, prepare=_start_gamma, workers=settings.workers,
-        tell=tell,
+        at_once=settings.at_once or settings.members, runtime=runtime, prepare=_start_gamma,
+        workers=min(settings.workers, cores()), tell=tell,
     )  # fmt: skip
     found: list[list[Tensor]] = []
     weights: dict[str, Tensor] = {}

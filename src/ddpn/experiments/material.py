@@ -26,6 +26,7 @@ from ddpn.data import (
 from ddpn.distributions import CountDistribution
 from ddpn.errors import ConfigError, InputError
 from ddpn.experiments.experiment import Experiment
+from ddpn.experiments.machine import cores
 from ddpn.experiments.networks import fits, given_by, network_of, through, trunk_of
 from ddpn.training import Changing, Rows, Runtime
 from ddpn.training.checkpoint import fingerprint, read, write
@@ -130,9 +131,21 @@ def _counts(y: np.ndarray) -> Tensor:
     return torch.from_numpy(np.asarray(y).astype(np.float32))
 
 
+def _with_rows(data: Any) -> Any:
+    """The same data, if there are rows for every part."""
+    sizes = {name: len(rows) for name, rows in zip(PARTS, data.split, strict=True)}
+    for name, rows in sizes.items():
+        if rows == 0:
+            raise InputError(
+                f"{data.name} must have rows to train on, to validate with and to test, got none for {name} of "
+                f"{sum(sizes.values())} in all. Give it more."
+            )
+    return data
+
+
 def _table(experiment: Experiment, keep: Path | None) -> Parts:
     source: Any = experiment.data
-    data = load(source["name"])
+    data = _with_rows(load(source["name"]))
     parts = {name: data.part(name, source["features"]) for name in PARTS}
     rows = {name: _rows(table.matrix, y) for name, (table, y) in parts.items()}
     return Parts(rows["train"], rows["validation"], rows["test"], None, data.note)
@@ -140,7 +153,7 @@ def _table(experiment: Experiment, keep: Path | None) -> Parts:
 
 def _texts(experiment: Experiment, keep: Path | None) -> Parts:
     source: Any = experiment.data
-    data = load(source["name"])
+    data = _with_rows(load(source["name"]))
     tokens, pad = _tokenizer(experiment, keep)
     parts = {name: data.part(name) for name in PARTS}
     rows = {name: Rows(tokens(joined(table, source["text"])), _counts(y)) for name, (table, y) in parts.items()}
@@ -178,9 +191,9 @@ def _hashed(texts: list[str], length: int, words: int) -> Tensor:
 def _pictures(experiment: Experiment, keep: Path | None) -> Parts:
     """Decoded once into memory; very many to train on, changed at random, are read again in every epoch."""
     source: Any = experiment.data
-    data = load(source["name"])
+    data = _with_rows(load(source["name"]))
     files = {name: Pictures.of(data, name, size=source["size"]) for name in PARTS}
-    workers = experiment.training.workers
+    workers = min(experiment.training.workers, cores())
     rows: dict[str, Any] = {name: Rows(*in_memory(files[name], workers)) for name in PARTS if name != "train"}
     if source["augment"] and len(files["train"]) * 3 * source["size"] ** 2 > IN_MEMORY:
         rows["train"] = Pictures.of(data, "train", size=source["size"], augment=True)
@@ -195,7 +208,7 @@ def _clouds(experiment: Experiment, keep: Path | None) -> Parts:
     if source["name"] == "shelves":
         clouds = simulate_shelves(source["beams"], max_points=source["points"], progress=False)
     else:
-        clouds = inventory(max_points=source["points"])
+        clouds = _with_rows(inventory(max_points=source["points"]))
     rows = {name: Rows(x, _counts(y)) for name in PARTS for x, y in [clouds.part(name)]}
     return Parts(rows["train"], rows["validation"], rows["test"], None, clouds.note, classes=len(clouds.classes))
 

@@ -14,6 +14,7 @@ from ddpn.errors import ConfigError, DDPNError, InputError, of_the_machine
 from ddpn.experiments import runner, settings
 from ddpn.experiments.board import Board
 from ddpn.experiments.experiment import Experiment, Run
+from ddpn.experiments.machine import changed_after, cores
 from ddpn.experiments.material import rows_of
 from ddpn.experiments.naming import known
 from ddpn.experiments.tables import write_tables
@@ -53,12 +54,7 @@ class Options:
             return 1
         if pick_device(self.device).type != "cpu":
             return self.jobs or 1
-        return self.jobs or _cores()
-
-
-def _cores() -> int:
-    """Those this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return self.jobs or cores()
 
 
 def listing() -> Table:
@@ -151,7 +147,7 @@ def _shown(experiment: Experiment, out: Path, console: Console) -> bool:
 def _run(experiment: Experiment, options: Options, jobs: int, console: Console) -> bool:
     runs = [run for run in experiment.runs() if not options.only or run.method.name in options.only]
     states, parts = _states(runs, options.out), None
-    if any(state != "done" for state in states.values()):
+    if any(state != "done" for state in states.values()) or _may_be_stale(experiment, runs, options.out):
         parts = rows_of(experiment, options.device, options.out / runner.FEATURES, copies_of(jobs))
         states = _states(runs, options.out, parts.identity)
     board = Board(experiment.title, runs, options.out, states)
@@ -169,6 +165,11 @@ def _run(experiment: Experiment, options: Options, jobs: int, console: Console) 
     for name, error in board.errors.items():
         console.print(f"{experiment.name}: {name} failed: {error}", markup=False, highlight=False, soft_wrap=True)
     return not board.errors
+
+
+def _may_be_stale(experiment: Experiment, runs: Sequence[Run], out: Path) -> bool:
+    ended = [(runner.folder_of(run, out) / runner.DONE).stat().st_mtime for run in runs]
+    return bool(ended) and changed_after(experiment, min(ended))
 
 
 def _states(runs: Sequence[Run], out: Path, identity: list[int] | None = None) -> dict[str, str]:
