@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -61,7 +62,8 @@ def listing() -> Table:
     """Every experiment, with what it needs and how long it takes."""
     table = Table(title="ddpn reproduce NAME")
     for heading in ("experiment", "what it shows", "in the paper", "needs", "minutes"):
-        table.add_column(heading, no_wrap=heading == "experiment", justify="right" if heading == "minutes" else "left")
+        justify: Literal["left", "right"] = "right" if heading == "minutes" else "left"
+        table.add_column(heading, no_wrap=heading == "experiment", justify=justify, overflow="fold")
     for name in settings.names():
         found = settings.experiment(name)
         table.add_row(name, settings.title_of(name), found.paper, found.needs, f"{found.minutes:g}")
