@@ -194,11 +194,11 @@ def _pictures(experiment: Experiment, keep: Path | None) -> Parts:
     data = _with_rows(load(source["name"]))
     files = {name: Pictures.of(data, name, size=source["size"]) for name in PARTS}
     workers = min(experiment.training.workers, cores())
-    rows: dict[str, Any] = {name: Rows(*in_memory(files[name], workers)) for name in PARTS if name != "train"}
+    rows: dict[str, Any] = {name: Rows(*in_memory(files[name], workers, progress=True)) for name in PARTS if name != "train"}
     if source["augment"] and len(files["train"]) * 3 * source["size"] ** 2 > IN_MEMORY:
         rows["train"] = Pictures.of(data, "train", size=source["size"], augment=True)
     else:
-        known = Rows(*in_memory(files["train"], workers))
+        known = Rows(*in_memory(files["train"], workers, progress=True))
         rows["train"] = Changing(known, auto_augmented) if source["augment"] else known
     return Parts(rows["train"], rows["validation"], rows["test"], None, data.note)
 
