@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -193,12 +194,12 @@ def _pictures(experiment: Experiment, keep: Path | None) -> Parts:
     source: Any = experiment.data
     data = _with_rows(load(source["name"]))
     files = {name: Pictures.of(data, name, size=source["size"]) for name in PARTS}
-    workers = min(experiment.training.workers, cores())
-    rows: dict[str, Any] = {name: Rows(*in_memory(files[name], workers, progress=True)) for name in PARTS if name != "train"}
+    decoded = partial(in_memory, workers=min(experiment.training.workers, cores()), progress=True)
+    rows: dict[str, Any] = {name: Rows(*decoded(files[name])) for name in PARTS if name != "train"}
     if source["augment"] and len(files["train"]) * 3 * source["size"] ** 2 > IN_MEMORY:
         rows["train"] = Pictures.of(data, "train", size=source["size"], augment=True)
     else:
-        known = Rows(*in_memory(files["train"], workers, progress=True))
+        known = Rows(*decoded(files["train"]))
         rows["train"] = Changing(known, auto_augmented) if source["augment"] else known
     return Parts(rows["train"], rows["validation"], rows["test"], None, data.note)
 
