@@ -14,7 +14,7 @@ from PIL import Image
 from ddpn.backbones import BACKBONES, text
 from ddpn.data import Pictures
 from ddpn.errors import ConfigError, InputError
-from ddpn.experiments import material
+from ddpn.experiments import material, trunks
 from ddpn.experiments.material import MATERIALS, rows_of
 from ddpn.experiments.networks import fits
 from ddpn.experiments.runner import FEATURES, dry, execute, folder_of, predictions_of
@@ -86,7 +86,7 @@ def test_what_a_trunk_gave_once_gives_the_same_results(model, data, tmp_path, mo
     found = reviews(model)
     assert rows_of(found).cached
     cached = done(found, tmp_path, "cached")
-    monkeypatch.setattr(material, "fits", lambda *given: False)
+    monkeypatch.setattr(trunks, "fits", lambda *given: False)
     assert not rows_of(found).cached
     whole = done(found, tmp_path, "whole")
     for name in ("raw", "outside"):
@@ -100,7 +100,7 @@ def test_pooled_features_are_computed_once_for_all_runs(model, data, tmp_path, m
     found = replace(reviews(model), backbone={"name": "text", "pretrained": model, "frozen": "all"})
     first = rows_of(found, keep=tmp_path / FEATURES)
     assert first.train.x.shape == (28, 8)
-    monkeypatch.setattr(material, "through", lambda *given: pytest.fail("computed again"))
+    monkeypatch.setattr(trunks, "through", lambda *given: pytest.fail("computed again"))
     again = rows_of(found, keep=tmp_path / FEATURES)
     assert torch.equal(again.test.x, first.test.x)
     assert torch.equal(again.outside, first.outside)
@@ -119,11 +119,11 @@ def test_features_that_are_damaged_or_of_another_network_are_computed_again(mode
 
 def test_rounding_of_features_and_where_they_are_kept_make_no_other_rows(model, data, monkeypatch):
     """Else results of a GPU, or of a process with another number of threads, would be thrown away."""
-    found, usual = reviews(model), material.through
+    found, usual = reviews(model), trunks.through
     cached = rows_of(found)
-    monkeypatch.setattr(material, "through", lambda *given: usual(*given) * (1 + 1e-6))
+    monkeypatch.setattr(trunks, "through", lambda *given: usual(*given) * (1 + 1e-6))
     assert rows_of(found).identity == cached.identity
-    monkeypatch.setattr(material, "fits", lambda *given: False)
+    monkeypatch.setattr(trunks, "fits", lambda *given: False)
     assert rows_of(found).identity == cached.identity
     shorter = replace(found, data=dict(found.data) | {"max_length": 5})
     assert rows_of(shorter).identity != cached.identity
