@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from ddpn.backbones import CountNet3D, Identity, Members
+from ddpn.backbones import Identity, Members
 from ddpn.backbones.arguments import check_members, check_seeds
 from ddpn.backbones.members import Linear, generators
 from ddpn.distributions import UniformMixture
@@ -71,8 +71,7 @@ class CountModel(nn.Module):
         if not isinstance(head, Head):
             raise ConfigError(f"head must be one of ddpn.heads, got {head!r}. Use ddpn.heads.make_head(name).")
         self.backbone, self.head, self.members = backbone, head, members
-        self._features = (members, cast(Backbone, backbone).output_dim)
-        self.projection = Projection(self._features[1], head.sees, members)
+        self.projection = Projection(cast(Backbone, backbone).output_dim, head.sees, members)
 
     def reset(self, seeds: Sequence[int], start: Tensor | None = None) -> None:
         """Fresh weights, one seed a member; `start` (P,) becomes the projection's bias, the head's intercept-only fit.
@@ -90,12 +89,12 @@ class CountModel(nn.Module):
 
     def raw(self, x: Tensor) -> Tensor:
         """Raw outputs before any link. Shape: (B, M, P)."""
-        features = cast(Backbone, self.backbone)(x)
-        if features.shape[1:] != self._features:
-            wanted = ", ".join(map(str, ("B", *self._features)))
+        backbone = cast(Backbone, self.backbone)
+        features = backbone(x)
+        if features.shape[1:] != (self.members, backbone.output_dim):
             raise ConfigError(
-                f"backbone must give features ({wanted}) by its members and output_dim, "
-                f"got shape {tuple(features.shape)}. Mend its forward or its output_dim."
+                f"backbone must give features (B, {self.members}, {backbone.output_dim}) by its members and "
+                f"output_dim, got shape {tuple(features.shape)}. Mend its forward or its output_dim."
             )
         return self.projection(features)
 
@@ -132,4 +131,4 @@ def _members_of(module: nn.Module) -> int | None:
         return len(module)
     if isinstance(module, Linear):
         return len(module.weight)
-    return module.members if isinstance(module, Identity | CountNet3D) else None
+    return module.members if isinstance(module, Identity) else None

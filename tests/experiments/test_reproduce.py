@@ -114,3 +114,13 @@ def test_data_that_changed_since_are_noticed_where_all_is_done(tmp_path, monkeyp
         assert reproduce(["bikes"], options, console)
     assert "nothing to run" in console.file.getvalue()
     assert "poisson was done, but its settings or rows have changed; it is run again" in console.file.getvalue()
+
+
+def test_a_folder_that_cannot_be_locked_is_told_as_it_is(tmp_path, monkeypatch):
+    def refused(path, wait):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(reproducing, "locked", refused)
+    console = screen(False)
+    assert not reproduce(["moments"], Options(tmp_path, device="cpu"), console)
+    assert "must be usable, got: Permission denied. Check the path" in console.file.getvalue()

@@ -57,6 +57,8 @@ def test_what_is_refused():
         matched([1, 2, 3], [])
     with pytest.raises(ConfigError, match="bins must be a positive integer, got True"):
         matched([1], [1], bins=True)
+    with pytest.raises(ConfigError, match="seed must be a whole number of at least 0, got None"):
+        matched([1], [1], seed=None)
     assert [rows.tolist() for rows in matched([1], [1], bins=np.int64(5))] == [[0], [0]]
     with pytest.raises(ConfigError, match="bins must be a positive integer, got 0"):
         matched([1, 2], [1, 2], bins=0)

@@ -4,13 +4,13 @@ Rows are told by type, shape and dtype, which costs a GPU nothing; who looks at 
 """
 
 from collections.abc import Sequence, Sized
-from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ddpn.distributions.arguments import is_number, is_whole
 from ddpn.errors import ConfigError, InputError
 
 
@@ -23,12 +23,7 @@ class Takes(NamedTuple):
 
 def is_size(value: Any) -> bool:
     """An integer of at least 1."""
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
-
-
-def is_number(value: Any) -> bool:
-    """A real number; no bool, no text of one."""
-    return isinstance(value, Real) and not isinstance(value, bool)
+    return is_whole(value) and int(value) >= 1
 
 
 def check_members(members: Any) -> None:

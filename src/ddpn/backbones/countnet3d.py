@@ -11,9 +11,10 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from ddpn.backbones.arguments import Takes, check_dtype, check_rows, is_number, is_size
+from ddpn.backbones.arguments import Takes, check_dtype, check_rows, is_size
 from ddpn.backbones.members import Linear
 from ddpn.backbones.mlp import MLP
+from ddpn.distributions.arguments import is_number
 from ddpn.errors import ConfigError, InputError
 
 #: Numbers that the widest layer of points may hold at once where no gradient is kept: 256 MiB in float32.

@@ -1,7 +1,6 @@
 """Texts: a transformer encoder over token ids, all but its last block frozen (Appendix B)."""
 
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import torch
@@ -11,6 +10,7 @@ from ddpn.backbones.arguments import Takes
 from ddpn.backbones.cut import LastBlocks, cut
 from ddpn.backbones.encoder import loader
 from ddpn.backbones.tuned import Tuned
+from ddpn.distributions.arguments import is_whole
 from ddpn.errors import ConfigError, InputError
 
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -76,7 +76,7 @@ class Limits(NamedTuple):
                 f"the model must read token ids, got {type(model).__name__}. Use ddpn.backbones.ViT for pictures."
             )
         found = getattr(model.config, "pad_token_id", None) if pad is None else pad
-        if not isinstance(found, Integral) or isinstance(found, bool) or not 0 <= int(found) < words:
+        if not is_whole(found) or not 0 <= int(found) < words:
             whose = "in its configuration" if pad is None else "as given"
             raise ConfigError(
                 f"pad must be an id of the model's {words} tokens, got {found!r} {whose}. "

@@ -1,8 +1,8 @@
 """Whole numbers and counts, told from what only looks like them."""
 
-from numbers import Integral, Real
 from typing import Any
 
+from ddpn.distributions.arguments import is_number, is_whole
 from ddpn.errors import DDPNError, InputError
 
 #: The largest count: beyond it float64 skips whole numbers.
@@ -15,7 +15,7 @@ def whole(name: str, value: Any, least: int, remedy: str, error: type[DDPNError]
     >>> whole("size", 8, 1, "Use 224.")
     8
     """
-    if isinstance(value, bool) or not isinstance(value, Integral):
+    if not is_whole(value):
         raise error(f"{name} must be a whole number, got {value!r:.40}. {remedy}")
     if value < least:
         raise error(f"{name} must be at least {least}, got {value}. {remedy}")
@@ -29,5 +29,4 @@ def seeded(seed: Any) -> int:
 
 def is_count(value: Any) -> bool:
     """Whether it is a non-negative integer, in whatever type of number."""
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
-    return is_number and bool(0 <= value <= LARGEST) and float(value).is_integer()
+    return is_number(value) and bool(0 <= value <= LARGEST) and float(value).is_integer()

@@ -130,14 +130,17 @@ def _bar(name: str, size: int, progress: bool) -> Iterator[Callable[[int], None]
 def locked(path: Path, wait: bool = True) -> Iterator[None]:
     """Hold the file `path` alone among processes: two that append to one .part would spoil it.
 
-    Where another holds it and it is not to `wait`, that is an OSError.
+    Where another holds it and it is not to `wait`, that is a BlockingIOError.
     """
     with path.open("a+b") as file:
         if sys.platform == "win32":
             import msvcrt
 
             file.seek(0)
-            msvcrt.locking(file.fileno(), msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+            try:
+                msvcrt.locking(file.fileno(), msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+            except OSError as error:
+                raise BlockingIOError(f"{path} is held by another process") from error
         else:
             import fcntl
 

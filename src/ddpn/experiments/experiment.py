@@ -6,18 +6,11 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from typing import Any, Self
 
+from ddpn.distributions.arguments import is_number, is_whole
 from ddpn.errors import ConfigError
 from ddpn.experiments.naming import known
 from ddpn.heads import Head, make_head
 from ddpn.training.runtime import PRECISIONS
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, float) or _is_whole(value)
 
 
 @dataclass(frozen=True)
@@ -72,19 +65,19 @@ class Training:
     def __post_init__(self) -> None:
         for name in ("batch_size", "epochs", "steps", "members", "accumulate", "at_once"):
             value = getattr(self, name)
-            if not (_is_whole(value) and value >= 1) and (value is not None or name not in _OPTIONAL):
+            if not (is_whole(value) and value >= 1) and (value is not None or name not in _OPTIONAL):
                 raise ConfigError(f"{name} must be a whole number of at least 1, got {value!r}. Change it.")
-        if not _is_whole(self.workers) or self.workers < 0:
+        if not is_whole(self.workers) or self.workers < 0:
             raise ConfigError(f"workers must be a whole number of at least 0, got {self.workers!r}. Change it.")
-        if not _is_whole(self.seed) or not 0 <= self.seed < _MOST:
+        if not is_whole(self.seed) or not 0 <= self.seed < _MOST:
             raise ConfigError(f"seed must be a whole number from 0 to {_MOST - 1}, got {self.seed!r}. Use 0, say.")
-        if not self.hidden or not all(_is_whole(width) and width >= 1 for width in self.hidden):
+        if not self.hidden or not all(is_whole(width) and width >= 1 for width in self.hidden):
             raise ConfigError(f"hidden must hold widths of at least 1, got {list(self.hidden)}. Use [128, 64], say.")
-        if not _is_number(self.lr) or not 0.0 < self.lr < math.inf:
+        if not is_number(self.lr) or not 0.0 < self.lr < math.inf:
             raise ConfigError(f"lr must be finite and positive, got {self.lr!r}. Use 1e-3, say.")
-        if not _is_number(self.weight_decay) or not 0.0 <= self.weight_decay < math.inf:
+        if not is_number(self.weight_decay) or not 0.0 <= self.weight_decay < math.inf:
             raise ConfigError(f"weight_decay must be finite and at least 0, got {self.weight_decay!r}. Change it.")
-        if not _is_number(self.warmup) or not 0.0 <= self.warmup < 1.0:
+        if not is_number(self.warmup) or not 0.0 <= self.warmup < 1.0:
             raise ConfigError(
                 f"warmup must lie in [0, 1), got {self.warmup!r}. It is the share of steps before the top."
             )

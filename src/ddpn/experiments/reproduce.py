@@ -121,18 +121,17 @@ def _alone(folder: Path, is_main: bool) -> Iterator[None]:
     if not is_main:
         yield
         return
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(of_the_machine(error)) from None
     with ExitStack() as held:
         try:
+            folder.mkdir(parents=True, exist_ok=True)
             held.enter_context(locked(folder / _LOCK, wait=False))
-        except OSError:
+        except BlockingIOError:
             raise InputError(
                 f"{folder} must be worked on by one program at a time, got another that is running. "
                 "Wait for it, or name another folder with --out."
             ) from None
+        except OSError as error:
+            raise InputError(of_the_machine(error)) from None
         yield
 
 

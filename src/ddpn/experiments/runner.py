@@ -19,14 +19,15 @@ from ddpn.experiments.experiment import Experiment, Run
 from ddpn.experiments.material import PARTS, Parts
 from ddpn.experiments.scoring import score
 from ddpn.training import Rows, Runtime
-from ddpn.training.checkpoint import is_whole, read, write, write_bytes
+from ddpn.training.checkpoint import is_complete, read, write, write_bytes
 
 #: A quick look: a tenth of the steps, two members.
 _QUICK_SHARE, _QUICK_MEMBERS = 0.1, 2
 #: Settings that say how long a training is.
 _LENGTHS = ("epochs", "steps")
-#: What a run's folder holds; `CONFIG` is written first, `DONE` last, and members' own files are there while it trains.
+#: How far a training is; there while it goes on.
 PROGRESS = "progress.txt"
+#: What a run's folder holds; `CONFIG` is written first, `DONE` last, and members' own files are there while it trains.
 CONFIG, PREDICTIONS, WEIGHTS, RESULT, DONE = (
     "config.json",
     "predictions.safetensors",
@@ -71,7 +72,7 @@ def state_of(folder: Path, run: Run, identity: list[int] | None = None) -> str:
         result = result_of(folder)
     except InputError:
         return "damaged"
-    if result is None or not all(is_whole(folder / name) for name in (PREDICTIONS, WEIGHTS)):
+    if result is None or not all(is_complete(folder / name) for name in (PREDICTIONS, WEIGHTS)):
         return "damaged"
     if result["settings"] != run.as_dict() or identity not in (None, result.get("identity")):
         return "changed"

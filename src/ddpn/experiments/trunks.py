@@ -11,6 +11,7 @@ from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.networks import fits, given_by, network_of, through, trunk_of
 from ddpn.training import Rows, Runtime
 from ddpn.training.checkpoint import fingerprint, read, write
+from ddpn.training.learned import of_frozen
 
 if TYPE_CHECKING:
     from ddpn.experiments.material import Parts
@@ -46,19 +47,12 @@ def _kept(trunk: torch.nn.Module, x: Tensor, runtime: Runtime, keep: Path | None
     if keep is None or first.dim() > 2:
         return through(trunk, x, runtime)
     rounded = "" if runtime.precision == "float32" else f"-{runtime.precision}"
-    path = keep / f"features-{fingerprint(x):08x}-{_weights(trunk):08x}-{first.shape[1]}{rounded}.safetensors"
+    path = keep / f"features-{fingerprint(x):08x}-{of_frozen(trunk):08x}-{first.shape[1]}{rounded}.safetensors"
     if (found := _stored(path, len(x), first)) is not None:
         return found
     features = through(trunk, x, runtime)
     write(path, {"features": features}, {"rows": len(x)})
     return features
-
-
-def _weights(trunk: torch.nn.Module) -> int:
-    total = 0
-    for tensor in trunk.state_dict().values():
-        total = fingerprint(tensor, total)
-    return total
 
 
 def _stored(path: Path, rows: int, first: Tensor) -> Tensor | None:

@@ -9,15 +9,15 @@ straight lines, with nothing before the first and after the last (`thresholds="a
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ddpn.distributions.arguments import is_number, is_whole
 from ddpn.errors import ConfigError, InputError
-from ddpn.metrics.ood import aupr, auroc, checked_scores, fpr80, is_whole, quantiles
+from ddpn.metrics.ood import aupr, auroc, checked_scores, fpr80, quantiles
 
 #: Expected false positive rates at which thresholds are taken unless others are asked for.
 ALPHAS = (0.001, *(percent / 100 for percent in range(1, 101)))
@@ -195,7 +195,7 @@ def _checked_alphas(alphas: Any) -> Tensor:
 
 
 def _held_out(holdout: float, n: int) -> int:
-    if not isinstance(holdout, Real) or not 0.0 < holdout < 1.0:
+    if not is_number(holdout) or not 0.0 < holdout < 1.0:
         raise ConfigError(f"holdout must lie between 0 and 1, got {holdout!r}. Use 0.2 for 20%.")
     # 0.29 * 100 is 29 in words but not in floating point.
     held = int(holdout * n * (1 + 1e-12))

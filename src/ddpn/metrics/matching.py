@@ -5,8 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ddpn.distributions.arguments import is_whole
 from ddpn.errors import ConfigError, InputError
-from ddpn.metrics.ood import checked_scores, is_whole, quantiles
+from ddpn.metrics.ood import checked_scores, quantiles
 
 #: Bins of pooled quantiles within which both sides are matched.
 BINS = 200
@@ -25,11 +26,14 @@ def matched(length_in: Any, length_out: Any, seed: int = 0, bins: int = BINS) ->
     """
     if not is_whole(bins) or bins < 1:
         raise ConfigError(f"bins must be a positive integer, got {bins!r}. Use {BINS} unless you know better.")
+    if not is_whole(seed) or seed < 0:
+        raise ConfigError(f"seed must be a whole number of at least 0, got {seed!r}. Use 0, say.")
+    bins = int(bins)
     inside, outside = checked_scores(length_in=length_in, length_out=length_out)
-    levels = torch.arange(1, int(bins), dtype=torch.float64) / int(bins)
+    levels = torch.arange(1, bins, dtype=torch.float64) / bins
     edges = quantiles(torch.cat([inside, outside]), levels).unique()
-    random = torch.Generator().manual_seed(seed)
-    sides = [_shuffled_by_bin(torch.searchsorted(edges, side), int(bins), random) for side in (inside, outside)]
+    random = torch.Generator().manual_seed(int(seed))
+    sides = [_shuffled_by_bin(torch.searchsorted(edges, side), bins, random) for side in (inside, outside)]
     pairs = [(a[: len(b)], b[: len(a)]) for a, b in zip(*sides, strict=True)]
     rows_in, rows_out = (torch.cat(column).sort().values for column in zip(*pairs, strict=True))
     if not len(rows_in):

@@ -6,7 +6,6 @@ must, never by the order of rows.
 
 import math
 from collections.abc import Callable
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from ddpn.distributions import UniformMixture
+from ddpn.distributions.arguments import is_number
 from ddpn.errors import ConfigError, InputError
 from ddpn.metrics.laws import known
 
@@ -84,11 +84,6 @@ def _flat(name: str, values: Any) -> Tensor:
     return found.detach().double().reshape(-1)
 
 
-def is_whole(value: Any) -> bool:
-    """Whether it counts something; numpy's integers do, True does not."""
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
 def quantiles(scores: Tensor, q: Tensor) -> Tensor:
     """Quantiles, linear between scores; torch's own takes no more than 16 million."""
     ordered = scores.sort().values
@@ -133,7 +128,7 @@ def fpr_at(score_in: Any, score_out: Any, tpr: float = 0.8) -> float:
     >>> fpr_at([0.1, 0.2, 0.3, 0.4], [0.3, 0.9, 0.8], tpr=0.9)
     0.5
     """
-    if not isinstance(tpr, Real) or not 0.0 < tpr <= 1.0:
+    if not is_number(tpr) or not 0.0 < tpr <= 1.0:
         raise ConfigError(f"tpr must lie in (0, 1], got {tpr!r}. Use 0.8 for 80%.")
     inside, outside = checked_scores(score_in=score_in, score_out=score_out)
     # 0.8 * 5 is 4 in words but not always in floating point.

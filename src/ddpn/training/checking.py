@@ -9,8 +9,6 @@ from ddpn.errors import InputError
 from ddpn.heads import Head
 from ddpn.training.rows import Changing, Rows
 
-_EXPOSURE = "Give the time or size that each count was counted over."
-
 
 def check_source(name: str, source: Any, needed: bool = True) -> None:
     """Rows, or something with a length whose items can be asked for; nothing at all where it is not `needed`."""
@@ -28,7 +26,7 @@ def check_values(rows: Rows, head: Head) -> None:
         check_counts("y", rows.y)
     _check("y", rows.y, rows.y.isfinite(), "finite")
     if rows.exposure is not None:
-        check_positive("exposure", rows.exposure, _EXPOSURE)
+        check_exposure(rows.exposure)
     if rows.weight is not None:
         _check("weight", rows.weight, rows.weight.isfinite(), "finite")
         if (rows.weight < 0).any():
@@ -36,6 +34,11 @@ def check_values(rows: Rows, head: Head) -> None:
             raise InputError(
                 f"weight must be at least 0, got {rows.weight[row]:g} at row {row}. Drop or mend such rows."
             )
+
+
+def check_exposure(exposure: Tensor) -> None:
+    """Above 0: it multiplies what is expected of a row."""
+    check_positive("exposure", exposure, "Give the time or size that each count was counted over.")
 
 
 def check_weighed(weight: Tensor | None) -> None:

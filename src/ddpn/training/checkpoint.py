@@ -62,7 +62,7 @@ def fingerprint(tensor: Tensor, start: int = 0) -> int:
     return zlib.crc32(plain.view(torch.uint8).numpy().data if plain.numel() else b"", start)
 
 
-def is_whole(path: Path) -> bool:
+def is_complete(path: Path) -> bool:
     """Whether a file has the length that its heading says, which costs nothing to see; `read` looks at all of it."""
     try:
         with safe_open(path, framework="pt") as file:

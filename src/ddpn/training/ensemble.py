@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,10 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from ddpn.distributions import UniformMixture
-from ddpn.distributions.arguments import check_positive
 from ddpn.errors import ConfigError, InputError
 from ddpn.heads import Head
 from ddpn.model import CountModel
-from ddpn.training.checking import check_source
+from ddpn.training.checking import check_exposure, check_source
 from ddpn.training.checkpoint import fingerprint, read, write
 from ddpn.training.config import TrainingConfig
 from ddpn.training.history import History
@@ -66,16 +66,21 @@ class Ensemble:
         raw, head = self._raw(x, device, batch)
         return UniformMixture(head(raw, None if known is None else known.unsqueeze(-1)))
 
+    @cached_property
+    def _has_exposure(self) -> bool:
+        """Whether members were trained with it, as far as their files tell."""
+        return read(self.path(0))[1]["training data"].get("exposure") is not None
+
     def _exposure(self, given: Tensor | float | None, rows: int) -> Tensor | None:
         if given is None:
-            if read(self.path(0))[1]["training data"].get("exposure") is not None:
+            if self._has_exposure:
                 raise InputError("exposure must be given where members were trained with it, got none. Pass one a row.")
             return None
         found = torch.as_tensor(given, dtype=torch.float32)
         found = found.expand(rows) if found.dim() == 0 else found
         if found.shape != (rows,):
             raise InputError(f"exposure must have one number a row, got {tuple(found.shape)} for {rows}. Align them.")
-        check_positive("exposure", found, "Give the time or size that each count was counted over.")
+        check_exposure(found)
         return found
 
     @torch.no_grad()
