@@ -40,7 +40,7 @@ def _rand() -> Any:
 def _bikes() -> Any:
     import polars
 
-    from ddpn.data import data_folder
+    from ddpn.datasets import data_folder
 
     return polars.read_csv(data_folder() / "bike_sharing" / "hour.csv").sample(ROWS, seed=0)
 
@@ -80,7 +80,7 @@ def intervals(model: Any, known: Any, test: Any) -> dict[str, float]:
     """
     import torch
 
-    from ddpn.estimator.intervals import Levels, level_needed
+    from ddpn.calibration.intervals import Levels, level_needed
     from ddpn.workflow.intervals import LAW_ROWS
 
     law, y = model.predict_distribution(test.X), torch.from_numpy(test.y)

@@ -16,12 +16,12 @@ import recording
 import torch
 
 from ddpn import CountRegressor
-from ddpn.data import split
-from ddpn.data.depth_camera import Camera
-from ddpn.data.point_clouds import PARTS
-from ddpn.data.shelves import SEED, chunks, seen
+from ddpn.datasets import split
+from ddpn.datasets.depth_camera import Camera
+from ddpn.datasets.shelves import SEED, chunks, seen
 from ddpn.distributions import DoublePoisson
 from ddpn.heads import make_head
+from ddpn.inputs.point_clouds import PARTS
 from ddpn.metrics import absolute_error, crps
 
 BEAMS = 20_000

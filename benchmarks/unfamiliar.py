@@ -215,9 +215,9 @@ def calibration(model: Path, table: Path) -> dict[str, float]:
     import torch
 
     from ddpn.metrics import covered, pit_cdf, width
-    from ddpn.workflow.folder import load
+    from ddpn.workflow.model_folder import load
+    from ddpn.workflow.prediction import rows_to_judge
     from ddpn.workflow.reading import read
-    from ddpn.workflow.using import rows_to_judge
 
     folder = load(model)
     sample = rows_to_judge(folder, read(str(table), folder.roles.as_text)).sample

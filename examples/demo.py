@@ -107,7 +107,7 @@ def waves(out: Path) -> Path:
     """Draws of the simulation as a file, with a column that says what each row is for."""
     import numpy as np
 
-    from ddpn.data import simulate
+    from ddpn.datasets import simulate
 
     drawn = simulate("wave")
     part = np.empty(len(drawn.y), dtype=object)
@@ -140,8 +140,8 @@ def against_truth(path: Path, places: int = PLACES) -> dict[str, tuple[float, fl
     import polars
     import torch
 
-    from ddpn.data.synthetic import SIMULATIONS
-    from ddpn.workflow.folder import load
+    from ddpn.datasets.simulations import SIMULATIONS
+    from ddpn.workflow.model_folder import load
 
     wave, folder = SIMULATIONS["wave"], load(path)
     x = torch.linspace(wave.low, wave.high, places, dtype=torch.float64)
@@ -164,7 +164,7 @@ def against_truth(path: Path, places: int = PLACES) -> dict[str, tuple[float, fl
 
 
 def show(table: Any) -> None:
-    from ddpn.cli.telling import show as shown
+    from ddpn.cli.console import show as shown
 
     shown(table)
 

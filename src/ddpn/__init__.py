@@ -15,13 +15,13 @@ if TYPE_CHECKING:
         UniformMixture,
         discretized,
     )
-    from ddpn.estimator import CountGLM, CountRegressor
+    from ddpn.estimators import CountGLM, CountRegressor
 
 _LAWS = (
     "Conflation", "Discretized", "DoublePoisson", "NegativeBinomial", "Poisson", "UniformMixture", "discretized"
 )  # fmt: skip
 #: Loaded on first use: `ddpn --help` should not wait for torch, nor laws for scikit-learn.
-_LATER = dict.fromkeys(_LAWS, "ddpn.distributions") | dict.fromkeys(("CountGLM", "CountRegressor"), "ddpn.estimator")
+_LATER = dict.fromkeys(_LAWS, "ddpn.distributions") | dict.fromkeys(("CountGLM", "CountRegressor"), "ddpn.estimators")
 
 __all__ = [
     "ConfigError",

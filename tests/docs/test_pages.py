@@ -10,7 +10,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from ddpn.cli import app
-from ddpn.data import DATASETS
+from ddpn.datasets import DATASETS
 from ddpn.experiments import settings
 from ddpn.heads import HEADS
 

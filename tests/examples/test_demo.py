@@ -6,8 +6,8 @@ import polars
 import pytest
 import torch
 
-from ddpn.data import simulate
-from ddpn.workflow.folder import load
+from ddpn.datasets import simulate
+from ddpn.workflow.model_folder import load
 
 
 @pytest.fixture(scope="module")

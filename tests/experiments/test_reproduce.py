@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from ddpn.data.download import locked
+from ddpn.datasets.download import locked
 from ddpn.errors import ConfigError, InputError
 from ddpn.experiments import reproduce as reproducing
 from ddpn.experiments.reproduce import Options, chosen, reproduce

@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from ddpn.errors import InputError
-from ddpn.experiments import material, runner
-from ddpn.experiments.material import rows_of
+from ddpn.experiments import inputs as material
+from ddpn.experiments import runner
+from ddpn.experiments.inputs import rows_of
 from ddpn.experiments.runner import execute, folder_of, predictions_of, quick, result_of, state_of
 from ddpn.experiments.settings import experiment, parse
 from ddpn.training import Rows

@@ -9,7 +9,7 @@ from PIL import Image
 
 from ddpn.errors import TrainingError
 from ddpn.experiments import workers
-from ddpn.experiments.material import rows_of
+from ddpn.experiments.inputs import rows_of
 from ddpn.experiments.runner import folder_of, state_of
 from ddpn.experiments.settings import parse
 from ddpn.experiments.workers import execute_all

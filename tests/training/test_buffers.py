@@ -10,7 +10,7 @@ from ddpn.model import CountModel
 from ddpn.training import History, Runtime, TrainingConfig, fit
 from ddpn.training.buffers import Buffers
 from ddpn.training.loop import Training
-from ddpn.training.mending import mend
+from ddpn.training.recovery import mend
 
 CONFIG = TrainingConfig(epochs=6, batch_size=16, lr=0.3, ema=0.0, seeds=(0, 1))
 

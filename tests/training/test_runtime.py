@@ -14,8 +14,8 @@ from safetensors.torch import load_file
 
 from ddpn.errors import ConfigError
 from ddpn.training import Runtime, TrainingConfig, fit, runtime
+from ddpn.training.batches import Share
 from ddpn.training.loop import Training
-from ddpn.training.rows import Share
 from ddpn.training.runtime import pick_device
 
 SCRIPT = Path(__file__).with_name("one_training.py")

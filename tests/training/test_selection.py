@@ -5,7 +5,8 @@ import torch
 
 from ddpn.distributions import DoublePoisson
 from ddpn.heads import make_head
-from ddpn.training import Rows, judging
+from ddpn.training import Rows
+from ddpn.training import evaluation as judging
 
 SEEDS = (1, 2, 3)
 
@@ -88,7 +89,7 @@ def test_validation_in_many_parts_is_validation_in_one(train, rows, monkeypatch,
     asked, score = [], judging._scores
     monkeypatch.setattr(judging, "_scores", lambda *given: asked.append(len(given[1])) or score(*given))
     monkeypatch.setattr(judging, "_TOGETHER", together)
-    monkeypatch.setattr("ddpn.training.rows._IN_ORDER", 7)
+    monkeypatch.setattr("ddpn.training.batches._IN_ORDER", 7)
     assert train(data, validation, epochs=1)[1].best_score == pytest.approx(whole, rel=1e-6)
     assert asked == sizes
 

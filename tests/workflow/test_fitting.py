@@ -5,12 +5,12 @@ import polars as pl
 import pytest
 import torch
 
+from ddpn.calibration.intervals import Levels, level_expected, level_needed
 from ddpn.errors import InputError
-from ddpn.estimator.intervals import Levels, level_expected, level_needed
 from ddpn.training.loop import Training
 from ddpn.workflow.fitting import checkpoint_of, fit, fit_into, identity, judge, prepare
-from ddpn.workflow.folder import CHECKPOINT, load
 from ddpn.workflow.intervals import LAW_ROWS
+from ddpn.workflow.model_folder import CHECKPOINT, load
 
 
 def test_a_prepared_table(prepared, table):

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from ddpn.errors import InputError
-from ddpn.workflow.folder import load, save
 from ddpn.workflow.intervals import LAW_ROWS, levels_of, load_levels, save_levels
-from ddpn.workflow.using import evaluate
+from ddpn.workflow.model_folder import load, save
+from ddpn.workflow.prediction import evaluate
 
 
 def test_every_baseline_holds_what_is_asked_of_the_validation_rows(fitted, prepared):

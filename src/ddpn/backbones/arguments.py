@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ddpn.distributions.arguments import is_number, is_whole
 from ddpn.errors import ConfigError, InputError
+from ddpn.validation import is_integer, is_number
 
 
 class Takes(NamedTuple):
@@ -23,7 +23,7 @@ class Takes(NamedTuple):
 
 def is_size(value: Any) -> bool:
     """An integer of at least 1."""
-    return is_whole(value) and int(value) >= 1
+    return is_integer(value) and int(value) >= 1
 
 
 def check_members(members: Any) -> None:

@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from ddpn.backbones.arguments import Takes, check_dtype, check_rows, is_size
 from ddpn.backbones.members import Linear
 from ddpn.backbones.mlp import MLP
-from ddpn.distributions.arguments import is_number
 from ddpn.errors import ConfigError, InputError
+from ddpn.validation import is_number
 
 #: Numbers that the widest layer of points may hold at once where no gradient is kept: 256 MiB in float32.
 _AT_ONCE = 2**26
-_BEAMS = Takes("packed beams (B, 2 + N, 4)", "Use ddpn.data.pack.")
+_BEAMS = Takes("packed beams (B, 2 + N, 4)", "Use ddpn.datasets.pack.")
 
 
 class CountNet3D(nn.Module):

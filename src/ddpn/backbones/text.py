@@ -10,12 +10,12 @@ from ddpn.backbones.arguments import Takes
 from ddpn.backbones.cut import LastBlocks, cut
 from ddpn.backbones.encoder import loader
 from ddpn.backbones.tuned import Tuned
-from ddpn.distributions.arguments import is_whole
 from ddpn.errors import ConfigError, InputError
+from ddpn.validation import is_integer
 
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 _IDS = Takes(
-    "token ids (B, L), or (B, M, L) with members' own", "Use ddpn.data.tokenised, or x.unsqueeze(0) for one text."
+    "token ids (B, L), or (B, M, L) with members' own", "Use ddpn.datasets.tokenised, or x.unsqueeze(0) for one text."
 )
 #: Names that libraries give to the table of positions.
 _POSITIONS = ("position_embeddings", "embed_positions", "wpe")
@@ -76,7 +76,7 @@ class Limits(NamedTuple):
                 f"the model must read token ids, got {type(model).__name__}. Use ddpn.backbones.ViT for pictures."
             )
         found = getattr(model.config, "pad_token_id", None) if pad is None else pad
-        if not is_whole(found) or not 0 <= int(found) < words:
+        if not is_integer(found) or not 0 <= int(found) < words:
             whose = "in its configuration" if pad is None else "as given"
             raise ConfigError(
                 f"pad must be an id of the model's {words} tokens, got {found!r} {whose}. "
@@ -87,7 +87,7 @@ class Limits(NamedTuple):
     def trimmed(self, ids: Tensor) -> Tensor:
         """Without the columns at the end that are padding in every row; one at least is left."""
         if ids.dtype not in _INTEGERS:
-            raise InputError(f"x must be integer token ids, got {ids.dtype}. Use ddpn.data.tokenised.")
+            raise InputError(f"x must be integer token ids, got {ids.dtype}. Use ddpn.datasets.tokenised.")
         if 0 in ids.shape:
             raise InputError(f"x must hold a text and a token at least, got shape {tuple(ids.shape)}. Leave it out.")
         columns = torch.arange(1, ids.shape[1] + 1, device=ids.device)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ddpn.cli.telling import EXIT_CODES, told
+from ddpn.cli.console import EXIT_CODES, told
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -25,10 +25,10 @@ def list_() -> None:
 def get(name: Annotated[str, typer.Argument(help="A data set of `ddpn data list`.")]) -> None:
     """Download a data set unless it is here, or say where to put it."""
     with told("The same command goes on with the download."):
-        from ddpn.data import DATASETS, obtain
+        from ddpn.datasets import DATASETS, obtain
         from ddpn.experiments.settings import known
 
-        known("data sets", [name], DATASETS, "ddpn.data")
+        known("data sets", [name], DATASETS, "ddpn.datasets")
         typer.echo(obtain(name))
 
 
@@ -36,7 +36,7 @@ def _holdings() -> "Table":
     from rich.markup import escape
     from rich.table import Table
 
-    from ddpn.data import data_folder, holdings
+    from ddpn.datasets import data_folder, holdings
 
     table = Table("name", "rows", "where from", "licence", "state", title=f"Data in {data_folder()}")
     for found in holdings():

@@ -10,8 +10,8 @@ from typing import Any
 import typer
 
 from ddpn.cli import options as o
+from ddpn.cli.console import EXIT_CODES, INTERRUPTED, print_json, show, stdout_kept_free, told
 from ddpn.cli.tables import column_table, fact_table, model_facts, score_table
-from ddpn.cli.telling import EXIT_CODES, INTERRUPTED, print_json, show, stdout_kept_free, told
 
 
 def fit(
@@ -54,7 +54,7 @@ def fit(
 
 def _fit(data: str, out: Path, given: dict[str, Any], config: Path | None, overwrite: bool, as_json: bool) -> None:
     from ddpn.workflow.fitting import fit_into, prepare
-    from ddpn.workflow.folder import check_place
+    from ddpn.workflow.model_folder import check_place
     from ddpn.workflow.plan import plan_of
     from ddpn.workflow.reading import read
 
@@ -120,10 +120,10 @@ def predict(
         from rich.console import Console
         from rich.progress import Progress
 
-        from ddpn.workflow.folder import load
+        from ddpn.workflow.model_folder import load
+        from ddpn.workflow.prediction import Wanted, levels
+        from ddpn.workflow.prediction import predict as predicted
         from ddpn.workflow.reading import read
-        from ddpn.workflow.using import Wanted, levels
-        from ddpn.workflow.using import predict as predicted
         from ddpn.workflow.writing import check_output, write
 
         wanted = Wanted(coverage=coverage, quantiles=levels(quantiles), pmf=pmf, keep=keep, ood=ood)
@@ -140,9 +140,9 @@ def predict(
 def evaluate(model: o.Model, data: o.Data, as_json: o.Json = False) -> None:
     """Score a model and its baselines on a table that has the target."""
     with told("Nothing was changed."):
-        from ddpn.workflow.folder import load
+        from ddpn.workflow.model_folder import load
+        from ddpn.workflow.prediction import evaluate as judged
         from ddpn.workflow.reading import read
-        from ddpn.workflow.using import evaluate as judged
 
         folder = load(model)
         found = judged(folder, read(data, folder.roles.as_text))
@@ -157,7 +157,7 @@ def evaluate(model: o.Model, data: o.Data, as_json: o.Json = False) -> None:
 def show_(model: o.Model, as_json: o.Json = False) -> None:
     """Show what a model is, how it was trained, which columns it wants and how it did."""
     with told("Nothing was changed."):
-        from ddpn.workflow.using import description
+        from ddpn.workflow.prediction import description
 
         about = description(model)
         if as_json:
@@ -170,9 +170,9 @@ def show_(model: o.Model, as_json: o.Json = False) -> None:
 def report(model: o.Model, data: o.Data, out: o.Html, overwrite: o.Overwrite = False) -> None:
     """Write a report on a model as one HTML file: its errors, its calibration, what drives it, where it is unsure."""
     with told("Nothing was written."):
-        from ddpn.workflow.folder import load
+        from ddpn.workflow.model_folder import load
+        from ddpn.workflow.prediction import report_parts
         from ddpn.workflow.reading import read
-        from ddpn.workflow.using import report_parts
         from ddpn.workflow.writing import check_free
 
         check_free(out, overwrite)

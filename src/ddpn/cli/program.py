@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from ddpn.cli import data, model
+from ddpn.cli.console import EXIT_CODES
 from ddpn.cli.reproduce import reproduce
-from ddpn.cli.telling import EXIT_CODES
 
 app = typer.Typer(
     epilog=EXIT_CODES,

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from ddpn.cli.telling import show as show_table
-from ddpn.cli.telling import told
+from ddpn.cli.console import show as show_table
+from ddpn.cli.console import told
 
 
 def reproduce(

@@ -5,8 +5,7 @@ Looking at values makes a GPU's host wait, so by default (`validate_args=None`) 
 """
 
 import math
-from numbers import Integral, Real
-from typing import Any, TypeGuard
+from numbers import Real
 
 import numpy as np
 import torch
@@ -15,16 +14,6 @@ from torch import Tensor
 from ddpn.errors import ConfigError, InputError
 
 _LOW_PRECISION = (torch.float16, torch.bfloat16)
-
-
-def is_whole(value: Any) -> TypeGuard[int]:
-    """Whether it is an integer; numpy's are, True is not."""
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-def is_number(value: Any) -> TypeGuard[float]:
-    """Whether it is a real number; True and the text of one are not."""
-    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def as_parameters(**values: Tensor | float) -> tuple[Tensor, ...]:

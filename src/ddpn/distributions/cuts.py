@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from ddpn.distributions import grid
+from ddpn.distributions.dispatch import Case, by_case
 from ddpn.distributions.quadrature import JOIN, cut, prefix
-from ddpn.distributions.rows import Case, by_case
 
 if TYPE_CHECKING:
     from ddpn.distributions.count import CountDistribution

@@ -10,11 +10,11 @@ from ddpn.distributions import grid, likelihood, normalizer, series
 from ddpn.distributions.arguments import as_parameters, broadcast_shapes, check_positive, is_checked
 from ddpn.distributions.count import CountDistribution
 from ddpn.distributions.cuts import Cut
+from ddpn.distributions.dispatch import Case, by_case
 from ddpn.distributions.grid import spread_breaks
 from ddpn.distributions.modes import double_poisson_mode
 from ddpn.distributions.moment_matching import parameters_of_moments
 from ddpn.distributions.quadrature import PREFIX
-from ddpn.distributions.rows import Case, by_case
 from ddpn.distributions.tails import cut_at, far_distance, sides_of
 from ddpn.distributions.weights import deviance, log_h, log_h_of_count, log_weight_table, lower_end, upper_end
 

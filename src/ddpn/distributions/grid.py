@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ddpn.distributions.dispatch import Case, by_case, constant, is_host
 from ddpn.distributions.normalizer import MARGIN
 from ddpn.distributions.quadrature import JOIN, between, derivative, prefix, running_integral
-from ddpn.distributions.rows import Case, by_case, constant, is_host
 
 if TYPE_CHECKING:
     from ddpn.distributions.count import CountDistribution

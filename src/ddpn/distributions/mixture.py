@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, Normal, constraints
 
-from ddpn.distributions import line
+from ddpn.distributions import continuous as line
 from ddpn.distributions.arguments import (
     broadcast_shapes,
     check_coverage,

@@ -10,9 +10,9 @@ from torch import Tensor
 from ddpn.distributions import grid, scattered
 from ddpn.distributions.count import CountDistribution, entropy_on_integers
 from ddpn.distributions.cuts import Cut
+from ddpn.distributions.dispatch import Case, by_case, in_blocks
 from ddpn.distributions.normalizer import DEPTH, MARGIN
 from ddpn.distributions.quadrature import PREFIX
-from ddpn.distributions.rows import Case, by_case, in_blocks
 
 #: Members coincide where the union of their windows is at most so many times the shortest of them, and differ beyond
 #: the second number.

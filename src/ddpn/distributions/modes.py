@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ddpn.distributions.dispatch import in_blocks
 from ddpn.distributions.quadrature import JOIN
-from ddpn.distributions.rows import in_blocks
 from ddpn.distributions.weights import deviance, log_h_of_count
 
 if TYPE_CHECKING:

@@ -21,9 +21,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ddpn.distributions import fused, series
+from ddpn.distributions import cuda_kernel as fused
+from ddpn.distributions import series
+from ddpn.distributions.dispatch import Case, by_case, constant, is_host
 from ddpn.distributions.quadrature import JOIN, PREFIX, between, gauss_legendre, prefix
-from ddpn.distributions.rows import Case, by_case, constant, is_host
 from ddpn.distributions.weights import (
     HALF_LOG_TWO_PI,
     count_table,

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ddpn.distributions.rows import constant
+from ddpn.distributions.dispatch import constant
 
 #: Below this count a law may be as sharp as x^-1/2 (h(0) = 1): those integers are always summed one by one.
 JOIN = 16

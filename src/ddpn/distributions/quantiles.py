@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from ddpn.distributions import grid
+from ddpn.distributions.dispatch import in_blocks
 from ddpn.distributions.modes import TIE, summits
-from ddpn.distributions.rows import in_blocks
 
 if TYPE_CHECKING:
     from ddpn.distributions.count import CountDistribution

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ddpn.distributions import grid
 from ddpn.distributions.count import CountDistribution, entropy_of
-from ddpn.distributions.rows import in_blocks
+from ddpn.distributions.dispatch import in_blocks
 
 if TYPE_CHECKING:
     from ddpn.distributions.mixture_rows import MixtureRows

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ddpn.distributions.rows import constant
+from ddpn.distributions.dispatch import constant
 
 #: The expansion starts to be used here: the first term left out is 6e-10 at k = 37, aliasing 2 e^(-2 pi^2 1.3) = 1e-11.
 MIN_K, MIN_MU, MIN_VARIANCE = 37.0, 6.0, 1.3

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from ddpn.distributions.cuts import Cut
+from ddpn.distributions.dispatch import Case, by_case, in_blocks, is_host
 from ddpn.distributions.normalizer import DEPTH, MARGIN, TABLES, first_moments
 from ddpn.distributions.quadrature import JOIN, PREFIX, cut, gauss_legendre, prefix
-from ddpn.distributions.rows import Case, by_case, in_blocks, is_host
 from ddpn.distributions.series import MIN_K
 from ddpn.distributions.weights import (
     HALF_LOG_TWO_PI,

@@ -10,7 +10,7 @@ import torch
 from scipy.special import gammaln
 from torch import Tensor
 
-from ddpn.distributions.rows import constant
+from ddpn.distributions.dispatch import constant
 
 #: log(2 pi) / 2
 HALF_LOG_TWO_PI = 0.9189385332046727

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from ddpn.experiments.experiment import Run
+from ddpn.experiments.inputs import Parts
 from ddpn.experiments.machine import cores
-from ddpn.experiments.material import Parts
 from ddpn.experiments.networks import network_of
 from ddpn.model import CountModel
 from ddpn.training import Rows, Runtime, TrainingConfig, fit_ensemble
-from ddpn.training.learned import learned
-from ddpn.training.rows import WITHOUT_GRADIENTS
+from ddpn.training.batches import WITHOUT_GRADIENTS
+from ddpn.training.trainable import learned
 
 #: Rows of a table that are predicted together.
 _BLOCK = 16_384

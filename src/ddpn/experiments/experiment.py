@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from typing import Any, Self
 
-from ddpn.distributions.arguments import is_number, is_whole
 from ddpn.errors import ConfigError
 from ddpn.experiments.naming import known
 from ddpn.heads import Head, make_head
 from ddpn.training.runtime import PRECISIONS
+from ddpn.validation import is_integer, is_number
 
 
 @dataclass(frozen=True)
@@ -65,13 +65,13 @@ class Training:
     def __post_init__(self) -> None:
         for name in ("batch_size", "epochs", "steps", "members", "accumulate", "at_once"):
             value = getattr(self, name)
-            if not (is_whole(value) and value >= 1) and (value is not None or name not in _OPTIONAL):
+            if not (is_integer(value) and value >= 1) and (value is not None or name not in _OPTIONAL):
                 raise ConfigError(f"{name} must be a whole number of at least 1, got {value!r}. Change it.")
-        if not is_whole(self.workers) or self.workers < 0:
+        if not is_integer(self.workers) or self.workers < 0:
             raise ConfigError(f"workers must be a whole number of at least 0, got {self.workers!r}. Change it.")
-        if not is_whole(self.seed) or not 0 <= self.seed < _MOST:
+        if not is_integer(self.seed) or not 0 <= self.seed < _MOST:
             raise ConfigError(f"seed must be a whole number from 0 to {_MOST - 1}, got {self.seed!r}. Use 0, say.")
-        if not self.hidden or not all(is_whole(width) and width >= 1 for width in self.hidden):
+        if not self.hidden or not all(is_integer(width) and width >= 1 for width in self.hidden):
             raise ConfigError(f"hidden must hold widths of at least 1, got {list(self.hidden)}. Use [128, 64], say.")
         if not is_number(self.lr) or not 0.0 < self.lr < math.inf:
             raise ConfigError(f"lr must be finite and positive, got {self.lr!r}. Use 1e-3, say.")

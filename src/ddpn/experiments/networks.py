@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ddpn.backbones import BACKBONES, MLP, Tuned
-from ddpn.data.progress import bar
+from ddpn.datasets.progress import bar
 from ddpn.errors import ConfigError
 from ddpn.experiments.experiment import Experiment
 from ddpn.training import Runtime

@@ -10,14 +10,14 @@ from typing import Literal
 from rich.console import Console
 from rich.table import Table
 
-from ddpn.data.download import locked
+from ddpn.datasets.download import locked
 from ddpn.errors import ConfigError, DDPNError, InputError, of_the_machine
 from ddpn.experiments import runner, settings
-from ddpn.experiments.board import Board
 from ddpn.experiments.experiment import Experiment, Run
+from ddpn.experiments.inputs import rows_of
 from ddpn.experiments.machine import changed_after, cores
-from ddpn.experiments.material import rows_of
 from ddpn.experiments.naming import known
+from ddpn.experiments.status import Board
 from ddpn.experiments.tables import write_tables
 from ddpn.experiments.workers import copies_of, execute_all
 from ddpn.training.runtime import pick_device

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from ddpn.errors import InputError
-from ddpn.estimator import CountGLM
+from ddpn.estimators import CountGLM
 from ddpn.experiments.ensemble import Trained, forget_members, train
 from ddpn.experiments.experiment import Experiment, Run
-from ddpn.experiments.material import PARTS, Parts
+from ddpn.experiments.inputs import PARTS, Parts
 from ddpn.experiments.scoring import score
 from ddpn.training import Rows, Runtime
 from ddpn.training.checkpoint import is_complete, read, write, write_bytes

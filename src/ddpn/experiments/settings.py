@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from importlib.resources import files
 from typing import Any
 
-from ddpn.data import DATASETS, SIMULATIONS
+from ddpn.datasets import DATASETS, SIMULATIONS
 from ddpn.errors import ConfigError
 from ddpn.experiments.experiment import TRAINING, Experiment, Method, Training
 from ddpn.experiments.naming import known

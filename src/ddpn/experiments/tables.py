@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from ddpn.errors import InputError
-from ddpn.experiments.detections import detections
 from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.formats import FORMATS, Cell, TableOf, ranked
+from ddpn.experiments.ood_tables import detections
 from ddpn.experiments.published import reference
 from ddpn.experiments.runner import folder_of, result_of, state_of
 from ddpn.training.checkpoint import write_bytes

@@ -16,7 +16,7 @@ import torch
 
 from ddpn.errors import DDPNError, of_the_machine
 from ddpn.experiments.experiment import Run
-from ddpn.experiments.material import Parts, rows_of
+from ddpn.experiments.inputs import Parts, rows_of
 from ddpn.experiments.runner import FEATURES, execute, folder_of
 
 #: A worker that is told to end writes its state first; the largest of the catalogue takes a second.

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.metrics.laws import cdf_sides, interval, known, mass_between, observed
+from ddpn.metrics.predictive import cdf_sides, interval, known, mass_between, observed
 
 
 def covered(dist: Distribution, y: Tensor, coverage: float = 0.9, kind: str = "central") -> Tensor:

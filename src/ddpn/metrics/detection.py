@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ddpn.distributions.arguments import is_number, is_whole
 from ddpn.errors import ConfigError, InputError
 from ddpn.metrics.ood import aupr, auroc, checked_scores, fpr80, quantiles
+from ddpn.validation import is_integer, is_number
 
 #: Expected false positive rates at which thresholds are taken unless others are asked for.
 ALPHAS = (0.001, *(percent / 100 for percent in range(1, 101)))
@@ -207,9 +207,9 @@ def _held_out(holdout: float, n: int) -> int:
 
 
 def _check_choices(resamplings: int, seed: int, complement: str, thresholds: str) -> None:
-    if not is_whole(seed) or seed < 0:
+    if not is_integer(seed) or seed < 0:
         raise ConfigError(f"seed must be a whole number of at least 0, got {seed!r}. Use 0, say.")
-    if not is_whole(resamplings) or resamplings < 1:
+    if not is_integer(resamplings) or resamplings < 1:
         raise ConfigError(f"resamplings must be a positive integer, got {resamplings!r}. Use 10, as the paper does.")
     if complement not in ("right", "paper"):
         raise ConfigError(f'complement must be "right" or "paper", got {complement!r}. Choose one of the two.')

@@ -5,9 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ddpn.distributions.arguments import is_whole
 from ddpn.errors import ConfigError, InputError
 from ddpn.metrics.ood import checked_scores, quantiles
+from ddpn.validation import is_integer
 
 #: Bins of pooled quantiles within which both sides are matched.
 BINS = 200
@@ -24,9 +24,9 @@ def matched(length_in: Any, length_out: Any, seed: int = 0, bins: int = BINS) ->
     >>> len(rows_in), len(rows_out), rows_out[-1].item()
     (3, 3, 3)
     """
-    if not is_whole(bins) or bins < 1:
+    if not is_integer(bins) or bins < 1:
         raise ConfigError(f"bins must be a positive integer, got {bins!r}. Use {BINS} unless you know better.")
-    if not is_whole(seed) or seed < 0:
+    if not is_integer(seed) or seed < 0:
         raise ConfigError(f"seed must be a whole number of at least 0, got {seed!r}. Use 0, say.")
     bins = int(bins)
     inside, outside = checked_scores(length_in=length_in, length_out=length_out)

@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from ddpn.distributions import UniformMixture
-from ddpn.distributions.arguments import is_number
 from ddpn.errors import ConfigError, InputError
-from ddpn.metrics.laws import known
+from ddpn.metrics.predictive import known
+from ddpn.validation import is_number
 
 
 def _ensemble(dist: Any, kind: str) -> UniformMixture:

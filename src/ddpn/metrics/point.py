@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from ddpn.errors import ConfigError
-from ddpn.metrics.laws import known, observed, quantile
+from ddpn.metrics.predictive import known, observed, quantile
 
 _STATISTICS: dict[str, Callable[[Any], Tensor]] = {
     "mean": lambda dist: dist.mean,

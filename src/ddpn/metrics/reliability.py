@@ -13,7 +13,7 @@ from torch.distributions import Distribution
 
 from ddpn.errors import ConfigError
 from ddpn.metrics.calibration import pit_bounds, pit_cdf, precision
-from ddpn.metrics.laws import interval, known, mass_between, observed
+from ddpn.metrics.predictive import interval, known, mass_between, observed
 from ddpn.metrics.weights import checked_weight, filled, mean, median
 
 #: Below this F(y) - F(y - 1) is a jump: it moves a distance by less, and slopes keep their digits.

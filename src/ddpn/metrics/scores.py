@@ -10,7 +10,7 @@ from torch.distributions import Distribution, Normal
 from ddpn.distributions import CountDistribution, UniformMixture, discretized
 from ddpn.distributions.normal import normal_crps
 from ddpn.errors import InputError
-from ddpn.metrics.laws import known, observed
+from ddpn.metrics.predictive import known, observed
 
 Score = Callable[[Any, Tensor], Tensor]
 _CRPS: dict[type, Score] = {}

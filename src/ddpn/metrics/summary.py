@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.metrics.laws import interval, known, mass_between, observed
 from ddpn.metrics.point import absolute_error, squared_error
+from ddpn.metrics.predictive import interval, known, mass_between, observed
 from ddpn.metrics.reliability import median_precision, pit_distance
 from ddpn.metrics.scores import crps, dawid_sebastiani, nll
 from ddpn.metrics.weights import checked_weight, filled, mean

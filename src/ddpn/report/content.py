@@ -11,7 +11,7 @@ from ddpn.report.evidence import LEVEL, Evidence
 from ddpn.report.figures.calibration import Pit
 from ddpn.report.groups import Group
 from ddpn.report.numbers import fmt, mean, percent, plural, quantile
-from ddpn.report.rows import value_of
+from ddpn.report.tables import value_of
 from ddpn.report.verdict import Rival
 
 #: Columns described in the table of columns, and of a single row.

@@ -9,13 +9,13 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from ddpn.distributions import discretized
-from ddpn.estimator import CountRegressor
-from ddpn.estimator.inputs import targets
+from ddpn.estimators import CountRegressor
+from ddpn.estimators.inputs import targets
 from ddpn.features.table import Column
 from ddpn.metrics import crps, nll, point
-from ddpn.metrics.laws import mass_between
-from ddpn.report import rows as table
-from ddpn.report.laws import count_law, rows_of
+from ddpn.metrics.predictive import mass_between
+from ddpn.report import tables as table
+from ddpn.report.distributions import count_law, rows_of
 from ddpn.report.numbers import mean
 
 #: More rows than this would change no digit that is shown: a random draw of so many is judged.

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 
 from ddpn.distributions import discretized
-from ddpn.estimator import CountRegressor
+from ddpn.estimators import CountRegressor
 from ddpn.metrics import crps
-from ddpn.report import rows as table
+from ddpn.report import tables as table
 from ddpn.report.evidence import SEED, Evidence
 from ddpn.report.numbers import mean
 

@@ -14,7 +14,7 @@ from ddpn.report.importance import Importances
 from ddpn.report.numbers import plural
 from ddpn.report.page import Section
 from ddpn.report.reproduction import reproduction, training_words
-from ddpn.report.unsure import Driver, driver, unsure_words
+from ddpn.report.uncertainty import Driver, driver, unsure_words
 from ddpn.report.verdict import rivals, verdict
 
 

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch.distributions import Distribution
 
 from ddpn.errors import InputError
-from ddpn.estimator import CountRegressor
+from ddpn.estimators import CountRegressor
 from ddpn.report.evidence import gather
 from ddpn.report.importance import importances
 from ddpn.report.numbers import plural

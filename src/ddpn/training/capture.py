@@ -10,8 +10,8 @@ from ddpn.backbones.members import Members
 from ddpn.backbones.tuned import Frozen
 
 if TYPE_CHECKING:
+    from ddpn.training.batches import MemoryBatches
     from ddpn.training.loop import Training
-    from ddpn.training.rows import MemoryBatches
 
 #: Steps before the capture, as CUDA graphs ask for, so that libraries have set themselves up.
 _WARM_UP = 3

@@ -14,15 +14,15 @@ from ddpn.distributions import UniformMixture
 from ddpn.errors import ConfigError, InputError
 from ddpn.heads import Head
 from ddpn.model import CountModel
-from ddpn.training.checking import check_exposure, check_source
+from ddpn.training.batches import Changing, Rows
 from ddpn.training.checkpoint import fingerprint, read, write
+from ddpn.training.checkpointing import data_identity, model_identity
 from ddpn.training.config import TrainingConfig
 from ddpn.training.history import History
-from ddpn.training.learned import learned, load_learned, of_frozen
 from ddpn.training.loop import fit
-from ddpn.training.resuming import data_identity, model_identity
-from ddpn.training.rows import Changing, Rows
 from ddpn.training.runtime import Runtime
+from ddpn.training.trainable import learned, load_learned, of_frozen
+from ddpn.training.validation import check_exposure, check_source
 
 
 class Ensemble:

@@ -14,19 +14,19 @@ from torch.utils.data import Dataset
 from ddpn.backbones.members import generators
 from ddpn.errors import ConfigError
 from ddpn.model import CountModel
+from ddpn.training.batches import Changing, DatasetBatches, MemoryBatches, Rows
 from ddpn.training.buffers import Buffers
 from ddpn.training.capture import CapturedSteps
-from ddpn.training.checking import check_alike, check_source, check_values, check_weighed
+from ddpn.training.checkpointing import Checkpoint, snapshot
 from ddpn.training.config import TrainingConfig
+from ddpn.training.evaluation import mean_scores
 from ddpn.training.flat import Flat
 from ddpn.training.history import History
-from ddpn.training.judging import mean_scores
-from ddpn.training.mending import mend
 from ddpn.training.progress import bar
-from ddpn.training.resuming import Checkpoint, snapshot
-from ddpn.training.rows import Changing, DatasetBatches, MemoryBatches, Rows
+from ddpn.training.recovery import mend
 from ddpn.training.runtime import Runtime
 from ddpn.training.updates import Updates
+from ddpn.training.validation import check_alike, check_source, check_values, check_weighed
 
 #: Batch orders come from another stream than initial weights.
 _ORDER_SEED = 2**31

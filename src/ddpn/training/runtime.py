@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ddpn.errors import ConfigError
-from ddpn.training.rows import Share
+from ddpn.training.batches import Share
 
 #: What networks can be computed in.
 PRECISIONS = ("float32", "bf16")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.estimator import CountGLM
+from ddpn.estimators import CountGLM
 from ddpn.features import FeatureEncoder, dump, load
 from ddpn.heads import make_head
 from ddpn.training import checkpoint

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from ddpn.calibration.intervals import Levels
 from ddpn.errors import InputError
-from ddpn.estimator import CountRegressor
-from ddpn.estimator.intervals import Levels
+from ddpn.estimators import CountRegressor
 from ddpn.workflow.baselines import Baseline, fit_baselines
-from ddpn.workflow.folder import CHECKPOINT, ModelFolder, check_place, save, task_of
 from ddpn.workflow.intervals import LAW_ROWS, levels_of
-from ddpn.workflow.looking import roles_of, suspicions
+from ddpn.workflow.model_folder import CHECKPOINT, ModelFolder, check_place, save, task_of
 from ddpn.workflow.plan import Plan
+from ddpn.workflow.profiling import roles_of, suspicions
 from ddpn.workflow.roles import Roles, target_counts
 from ddpn.workflow.sample import Sample
 from ddpn.workflow.scoring import COVERAGE, MODEL, comparison, score_rows

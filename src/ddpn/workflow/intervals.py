@@ -9,8 +9,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
+from ddpn.calibration.intervals import FILE, Levels, levels_by_blocks
 from ddpn.errors import InputError
-from ddpn.estimator.intervals import FILE, Levels, levels_by_blocks
 from ddpn.workflow.baselines import Baseline
 from ddpn.workflow.sample import Sample
 

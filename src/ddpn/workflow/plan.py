@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ddpn.errors import ConfigError, InputError
-from ddpn.estimator import CountRegressor
+from ddpn.estimators import CountRegressor
 from ddpn.workflow.naming import check_keys
 
 #: Shares of training, validation and test rows.

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ddpn.data.split import Split
+from ddpn.datasets.split import Split
 from ddpn.errors import InputError
 from ddpn.workflow.naming import listed, row_numbers
 from ddpn.workflow.plan import Plan

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from ddpn.data import inventory, simulate_shelves, unpack, write_beams, write_shelves
+from ddpn.datasets import inventory, simulate_shelves, unpack, write_beams, write_shelves
 from ddpn.errors import InputError
 from ddpn.experiments.figures.clouds import beams
 

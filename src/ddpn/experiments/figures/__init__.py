@@ -8,11 +8,11 @@ from ddpn.errors import DDPNError, InputError
 from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.figures.canvas import save, style
 from ddpn.experiments.figures.clouds import beams
+from ddpn.experiments.figures.images import picture_pmfs
 from ddpn.experiments.figures.isolated import beta, gamma
 from ddpn.experiments.figures.moments import epsilon
-from ddpn.experiments.figures.outside import outside_pmfs, roc
+from ddpn.experiments.figures.ood import outside_pmfs, roc
 from ddpn.experiments.figures.patients import pathologies, pmfs
-from ddpn.experiments.figures.pictures import picture_pmfs
 from ddpn.experiments.figures.simulations import recovery, wave
 from ddpn.experiments.naming import known
 from ddpn.experiments.settings import experiment

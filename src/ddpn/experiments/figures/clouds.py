@@ -8,15 +8,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ddpn.data import Beam, Camera, inventory, pack, split, unpack
-from ddpn.data.point_clouds import PARTS
-from ddpn.data.shelves import GEOMETRIES, Scenes, chunks
-from ddpn.data.split import SEED
+from ddpn.datasets import Beam, Camera, inventory, pack, split, unpack
+from ddpn.datasets.shelves import GEOMETRIES, Scenes, chunks
+from ddpn.datasets.split import SEED
 from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.figures.canvas import ACCENT, BAND, GREY, legend_below, panels
-from ddpn.experiments.figures.finished import Finished, check_rows, first_of
-from ddpn.experiments.figures.pictures import PREFERRED
+from ddpn.experiments.figures.images import PREFERRED
 from ddpn.experiments.figures.pmf import at_quantiles, draw_pmf
+from ddpn.experiments.figures.predictions import Finished, check_rows, first_of
+from ddpn.inputs.point_clouds import PARTS
 
 #: Points near the camera are black and the farthest of a beam as light as can be seen on white.
 _FARTHEST = 0.7

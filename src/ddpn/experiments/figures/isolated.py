@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.data import SIMULATIONS, Simulation, simulate
+from ddpn.datasets import SIMULATIONS, Simulation, simulate
 from ddpn.distributions import UniformMixture
 from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.figures.canvas import ACCENT, BAND, GREY, legend_below, panels
-from ddpn.experiments.figures.finished import Finished, finished
+from ddpn.experiments.figures.predictions import Finished, finished
 from ddpn.experiments.figures.simulations import COVERAGE
 
 #: The isolated points lie at 1 and 10; the counts at 10 to 23.

@@ -7,8 +7,8 @@ import torch
 
 from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.figures.canvas import ACCENT, GREY, legend_below, panels
-from ddpn.experiments.figures.finished import of_methods
 from ddpn.experiments.figures.pmf import at_quantiles, draw_pmf
+from ddpn.experiments.figures.predictions import of_methods
 
 #: The paper's choice for its Figures 5 and 4.
 _CDFS = ("beta_gaussian_0.5", "beta_ddpn_0.5")

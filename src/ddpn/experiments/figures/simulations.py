@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.data import SIMULATIONS, Simulation, simulate
+from ddpn.datasets import SIMULATIONS, Simulation, simulate
 from ddpn.distributions import UniformMixture
 from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.figures.canvas import ACCENT, BAND, GREY, legend_below, panels
-from ddpn.experiments.figures.finished import Finished, finished, of_methods
+from ddpn.experiments.figures.predictions import Finished, finished, of_methods
 
 COVERAGE = 0.95
 _NODES = 500

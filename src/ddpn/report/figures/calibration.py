@@ -7,10 +7,10 @@ import numpy as np
 import torch
 
 from ddpn.metrics import coverage_curve, pit_histogram
+from ddpn.report.distributions import rows_of
 from ddpn.report.evidence import Evidence
 from ddpn.report.figures.chart import Chart, Figure
 from ddpn.report.figures.scales import Axis, Bins, count_bins
-from ddpn.report.laws import rows_of
 from ddpn.report.numbers import Z, effective_rows, percent, plural
 
 PIT_BINS = 10

@@ -3,11 +3,11 @@
 import numpy as np
 import torch
 
+from ddpn.report.distributions import rows_of
 from ddpn.report.evidence import LEVEL, Evidence
 from ddpn.report.figures.calibration import spread_rows
 from ddpn.report.figures.chart import Chart, Figure
 from ddpn.report.figures.scales import Axis, count_bins, wants_log
-from ddpn.report.laws import rows_of
 from ddpn.report.numbers import fmt, mean, percent, plural, quantile
 
 #: Rows drawn one by one, and groups of rows whose means are drawn.

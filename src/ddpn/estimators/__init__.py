@@ -1,0 +1,6 @@
+"""The scikit-learn face of ddpn."""
+
+from ddpn.estimators.glm import CountGLM
+from ddpn.estimators.regressor import CountRegressor
+
+__all__ = ["CountGLM", "CountRegressor"]

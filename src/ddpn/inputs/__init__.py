@@ -1,0 +1,1 @@
+"""Raw inputs as tensors: tokens, images and point clouds."""

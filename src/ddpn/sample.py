@@ -1,0 +1,207 @@
+"""`Sample`: rows that models are fitted to and scored on, validated once and used down to the training loop."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import narwhals as nw
+import numpy as np
+from scipy import sparse
+
+from ddpn.errors import InputError
+from ddpn.validation import at_rows, check_choice
+
+#: Rows worked on at a time where nothing else bounds memory.
+BLOCK = 65_536
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Inputs, counts and, where given, a weight and an exposure per row.
+
+    `X` is a table (data frame, array, sparse matrix) or a tensor; the others are float64 vectors or tensors. `labels`
+    are what messages call the rows: row numbers of a file, or the index of a data frame; positions from 0 by default.
+    Build one from user input with `checked_sample`, which validates it; inner code trusts it.
+
+    Shape: X (N, ...), the others (N,). In a training batch where each member has its own rows, (B, M, ...) and (B, M).
+    """
+
+    X: Any
+    y: Any
+    weight: Any = None
+    exposure: Any = None
+    labels: Any = None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def rows(self, index: Any) -> Self:
+        """Some of the rows, by a mask, a slice or an array of positions."""
+        vectors = (None if v is None else v[index] for v in (self.y, self.weight, self.exposure, self.labels))
+        return type(self)(None if self.X is None else take_rows(self.X, index), *vectors)
+
+    def blocks(self, size: int = BLOCK) -> Iterator[Self]:
+        """The same rows, `size` at a time."""
+        for start in range(0, len(self), size):
+            yield self.rows(slice(start, start + size))
+
+    def map(self, change: Callable[[Any], Any]) -> Self:
+        """Apply `change` to every part that is there, such as a move to another device."""
+        parts = (None if part is None else change(part) for part in (self.X, self.y, self.weight, self.exposure))
+        return type(self)(*parts, labels=self.labels)
+
+    def replace(self, **parts: Any) -> Self:
+        """A copy with some parts replaced."""
+        return replace(self, **parts)
+
+    @property
+    def is_used(self) -> np.ndarray:
+        """Mask of the rows with a weight above 0."""
+        return np.ones(len(self), dtype=bool) if self.weight is None else self.weight > 0
+
+    @property
+    def weight_or_ones(self) -> np.ndarray:
+        """The weights; 1 per row where there are none."""
+        return np.ones(len(self)) if self.weight is None else self.weight
+
+
+def take_rows(X: Any, index: Any) -> Any:
+    """Rows of a data frame, array, sparse matrix, tensor or list."""
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        positions = index if isinstance(index, slice) else np.asarray(index)
+        if not isinstance(positions, slice) and positions.dtype == bool:
+            positions = np.flatnonzero(positions)
+        return frame[positions].to_native()
+    if sparse.issparse(X):
+        return X.tocsr()[index]
+    return X[index] if hasattr(X, "shape") else np.asarray(X, dtype=_list_dtype(X))[index]
+
+
+def _list_dtype(X: Any) -> Any:
+    """Mixed lists keep their numbers as numbers instead of becoming text."""
+    return object if np.asarray(X).dtype.kind in "US" else None
+
+
+# Validation ----------------------------------------------------------------------------------------------------------
+
+
+def checked_sample(
+    X: Any,
+    y: Any,
+    weight: Any = None,
+    exposure: Any = None,
+    fractional: str = "error",
+    suffix: str = "",
+    labels: Any = None,
+) -> Sample:
+    """Validate what a user passes to `fit` or to a score; `suffix` goes after argument names ("_val")."""
+    n = row_count(X)
+    labels = row_labels(y, X) if labels is None else labels
+    return Sample(
+        X,
+        check_counts(y, n, fractional, f"y{suffix}", labels),
+        check_vector(f"sample_weight{suffix}", weight, n, zero=True, labels=labels),
+        check_vector(f"exposure{suffix}", exposure, n, zero=False, labels=labels),
+        labels,
+    )
+
+
+def row_count(X: Any) -> int:
+    """The number of rows of anything that can be read as a table."""
+    if hasattr(X, "shape"):
+        return X.shape[0] if len(X.shape) else 0
+    try:
+        return len(X) if hasattr(X, "__len__") else len(np.asarray(X))
+    except TypeError:
+        raise InputError(f"X must be an array or a data frame, got {type(X).__name__}.") from None
+
+
+def row_labels(*sources: Any) -> np.ndarray | None:
+    """The index of the first pandas object among `sources`; None where rows are known by position alone."""
+    for source in sources:
+        index = getattr(source, "index", None)
+        if index is not None and not callable(index) and len(index) == len(source):
+            return np.asarray(index)
+    return None
+
+
+def labels_at(bad: np.ndarray, labels: Any) -> str:
+    """Where `bad` (a mask) is true, in the words of `at_rows`."""
+    rows = np.flatnonzero(bad)
+    return at_rows((rows if labels is None else np.asarray(labels)[rows]).tolist())
+
+
+def check_counts(
+    y: Any, n: int, fractional: str = "error", name: str = "y", labels: Any = None, what: str = "counts"
+) -> np.ndarray:
+    """Return `y` as float64 counts; `fractional="round"` rounds what is not an integer instead of raising."""
+    check_choice("fractional", fractional, ("error", "round"))
+    if y is None:
+        # The middle part is the sentence scikit-learn's checks look for.
+        raise InputError(f"{name} is missing: this estimator requires y to be passed, but the target y is None.")
+    values = _column(y, name)
+    if len(values) != n:
+        # scikit-learn's checks look for the words after the colon.
+        counts = f"Found input variables with inconsistent numbers of samples: [{n}, {len(values)}]"
+        raise InputError(f"{name} must have one count per row of X, got {len(values)} for {n} rows: {counts}.")
+    if n == 0:
+        raise InputError(f"{name} must hold at least one count, got 0 sample(s).")
+    bad = ~np.isfinite(values)
+    if bad.any():
+        # The last sentence is what scikit-learn's checks look for.
+        kind = "NaN" if np.isnan(values[bad][0]) else "infinity or a value too large for dtype('float64')"
+        where = labels_at(bad, labels)
+        raise InputError(f"{name} must be finite, got {values[bad][0]} {where}. Input {name} contains {kind}.")
+    _check_all(values >= 0, name, "hold non-negative integers", values, labels)
+    is_whole = values == np.floor(values)
+    if fractional == "error":
+        remedy = ' Pass fractional="round" to round them.'
+        _check_all(is_whole, name, "hold non-negative integers", values, labels, remedy)
+    return values if is_whole.all() else np.rint(values)
+
+
+def check_vector(name: str, values: Any, n: int, zero: bool, labels: Any = None) -> np.ndarray | None:
+    """Return one finite float64 per row, positive or (`zero`) not negative; a single number serves all rows."""
+    if values is None:
+        return None
+    plain = np.asarray(_plain(values))
+    try:
+        numbers = plain.astype(np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must hold numbers, got dtype {plain.dtype}.") from None
+    numbers = np.full(n, numbers) if numbers.ndim == 0 else numbers
+    if numbers.shape != (n,):
+        raise InputError(f"{name} must have one value per row of X, got shape {numbers.shape} for {n} rows.")
+    condition = "be finite and not negative" if zero else "be finite and positive"
+    _check_all((numbers >= 0 if zero else numbers > 0) & np.isfinite(numbers), name, condition, numbers, labels)
+    if zero and n and not numbers.any():
+        raise InputError(f"{name} must be positive in some row, got zero weights only.")
+    return numbers
+
+
+def _check_all(good: np.ndarray, name: str, condition: str, values: np.ndarray, labels: Any, remedy: str = "") -> None:
+    if not good.all():
+        raise InputError(f"{name} must {condition}, got {values[~good][0]:g} {labels_at(~good, labels)}.{remedy}")
+
+
+def _plain(values: Any) -> np.ndarray:
+    series = nw.from_native(values, series_only=True, pass_through=True)
+    return series.to_numpy() if isinstance(series, nw.Series) else np.asarray(values)
+
+
+def _column(y: Any, name: str) -> np.ndarray:
+    """`y` as a float64 vector."""
+    from sklearn.utils.validation import column_or_1d
+
+    plain = _plain(y)
+    if plain.dtype.kind not in "buifOUS":
+        # The words in brackets are those scikit-learn's checks look for.
+        words = " (Complex data not supported)" if plain.dtype.kind == "c" else ""
+        raise InputError(f"{name} must hold numbers, got dtype {plain.dtype}{words}.")
+    plain = column_or_1d(plain, warn=True)
+    if plain.dtype.kind in "OUS":
+        for row, value in enumerate(plain.tolist()):
+            if isinstance(value, str | bytes) or not np.isscalar(value) or isinstance(value, complex):
+                raise InputError(f"{name} must hold numbers, got {value!r} at row {row}.")
+    return plain.astype(np.float64)

@@ -1,0 +1,172 @@
+"""Both loaders, on made-up files of the public files' form, and on the real ones where they are."""
+
+from dataclasses import replace
+from hashlib import sha256
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ddpn.datasets import tabular
+from ddpn.errors import InputError
+
+STAY_COLUMNS = [
+    *("rcount", "gender", "dialysisrenalendstage", "asthma", "irondef", "pneum", "substancedependence"),
+    *("psychologicaldisordermajor", "depress", "psychother", "fibrosisandother", "malnutrition", "hemo"),
+    *("hematocrit", "neutrophils", "sodium", "glucose", "bloodureanitro", "creatinine", "bmi", "pulse"),
+    *("respiration", "secondarydiagnosisnonicd9"),
+]
+CONDITIONS, LABS = STAY_COLUMNS[2:13], STAY_COLUMNS[13:22]
+
+
+def stays(n: int = 300) -> pd.DataFrame:
+    rng = np.random.default_rng(4)
+    frame = pd.DataFrame(
+        {"rcount": rng.choice(["0", "1", "2", "3", "4", "5+"], n), "gender": rng.choice(["F", "M"], n)}
+    )
+    for name in CONDITIONS:
+        frame[name] = rng.integers(0, 2, n)
+    for name in LABS:
+        frame[name] = rng.normal(10, 3, n).round(4)
+    frame["secondarydiagnosisnonicd9"] = rng.permutation(np.arange(n) % 11)
+    frame["facid"] = rng.choice(list("ABCDE"), n)
+    return frame
+
+
+def sample_file(folder):
+    frame = stays().assign(vdate_weekday="Monday", lengthofstay=lambda f: 1 + f["asthma"] + f["pneum"])
+    (folder / "length_of_stay").mkdir(exist_ok=True)
+    frame.to_csv(folder / tabular.LENGTH_OF_STAY_SAMPLE, index=False)
+    return frame
+
+
+@pytest.fixture
+def full_file(tmp_path, monkeypatch):
+    """A file with the header and the form of Microsoft's, declared in its place."""
+    frame = stays()
+    frame.insert(0, "eid", range(1, len(frame) + 1))
+    frame.insert(1, "vdate", ["8/29/2012", "02/28/12", "12/31/2012"] * 100)
+    frame.insert(len(frame.columns) - 1, "discharged", "9/2/2012")
+    frame["lengthofstay"] = 4
+    path = tmp_path / tabular.LENGTH_OF_STAY.path
+    path.parent.mkdir()
+    frame.to_csv(path, index=False)
+    body = path.read_bytes()
+    of = replace(tabular.LENGTH_OF_STAY, size=len(body), sha256=sha256(body).hexdigest())
+    monkeypatch.setattr(tabular, "LENGTH_OF_STAY", of)
+    return tmp_path
+
+
+def test_the_sample_says_what_it_is(tmp_path):
+    frame = sample_file(tmp_path)
+    data = tabular.length_of_stay(tmp_path)
+    assert data.sample
+    assert data.note == "a random sample of 300 of the 100,000 rows of the paper's file"
+    assert data.X.names == (*STAY_COLUMNS, "facid", "vdate_weekday")
+    np.testing.assert_array_equal(data.y, frame["lengthofstay"])
+    np.testing.assert_array_equal(data.X["creatinine"], frame["creatinine"])
+    assert data.X.text == ("rcount", "gender", "facid", "vdate_weekday")
+
+
+def test_the_whole_file_comes_first_and_leaks_nothing(full_file):
+    sample_file(full_file)
+    data = tabular.length_of_stay(full_file)
+    assert not data.sample
+    assert data.note == ""
+    assert set(data.X.names) == {*STAY_COLUMNS, "facid", "vdate_weekday"}
+    assert data.X["vdate_weekday"][:3].tolist() == ["Wednesday", "Tuesday", "Monday"]
+    assert tabular.length_of_stay(full_file, sample=True).sample
+
+
+def test_the_sample_that_is_not_there(full_file):
+    with pytest.raises(InputError, match=r"the sample must lie at .*los_20k\.csv, got no such file\. Use sample=False"):
+        tabular.length_of_stay(full_file, sample=True)
+
+
+def test_no_file_and_no_network(tmp_path):
+    sample_file(tmp_path)
+    for load in (lambda: tabular.length_of_stay(tmp_path, sample=False, may_download=False), lambda: bikes(tmp_path)):
+        with pytest.raises(InputError, match=r"a download was not allowed\. Download https://"):
+            load()
+
+
+def bikes(folder):
+    return tabular.bike_sharing(folder, may_download=False)
+
+
+def test_a_day_that_is_none():
+    with pytest.raises(InputError, match="vdate must hold days written month/day/year, got '13/40/2012'"):
+        tabular._weekday("13/40/2012")
+
+
+def test_standard_stays(tmp_path):
+    frame = sample_file(tmp_path)
+    data = tabular.length_of_stay(tmp_path)
+    train = data.split.train
+    expected = pd.get_dummies(frame[["rcount", "gender", "facid"]], dtype=float).join(frame[CONDITIONS].astype(float))
+    scaled = frame[[*LABS, "secondarydiagnosisnonicd9"]].assign(number_of_issues=frame[CONDITIONS].sum(axis=1))
+    seen = scaled.iloc[train]
+    expected = expected.join((scaled - seen.mean()) / seen.std(ddof=0))
+    got = data.features("standard")
+    assert got.shape == (300, 35)
+    assert got.names == tuple(expected.columns)
+    np.testing.assert_allclose(got.matrix, expected.to_numpy(), rtol=1e-12, atol=1e-12)
+
+
+def test_authors_stays(tmp_path):
+    """With pandas, by their recipe: levels as text, the first dropped; pneum is not among them."""
+    frame = sample_file(tmp_path)
+    levels = ["gender", *(c for c in CONDITIONS if c != "pneum"), "secondarydiagnosisnonicd9", "facid"]
+    labs = (frame[LABS] - frame[LABS].mean()) / frame[LABS].std()
+    dummies = pd.get_dummies(frame[levels].astype(str), drop_first=True).astype(float)
+    expected = frame["rcount"].replace("5+", "5").astype(float).to_frame().join(labs).join(dummies)
+    got = tabular.length_of_stay(tmp_path).features("authors")
+    assert got.shape == (300, 35)
+    np.testing.assert_allclose(got.matrix, expected.to_numpy(), rtol=1e-12, atol=1e-12)
+
+
+def test_the_real_sample(real_data):
+    """Figures of the data's own description."""
+    data = tabular.length_of_stay(real_data(tabular.LENGTH_OF_STAY_SAMPLE), sample=True)
+    assert data.X.shape == (20_000, 25)
+    assert [len(part) for part in data.split] == [16_000, 2_000, 2_000]
+    assert (data.y.min(), data.y.max()) == (1, 17)
+    assert data.y.mean() == pytest.approx(4.0, abs=0.005)
+    assert data.y.var() == pytest.approx(5.5, abs=0.005)
+    for features in ("standard", "authors"):
+        matrix = data.features(features).matrix
+        assert matrix.shape == (20_000, 35)
+        assert np.isfinite(matrix).all()
+    train = data.part("train", "standard")[0]["glucose"]
+    assert (train.mean(), train.std()) == (pytest.approx(0.0, abs=1e-12), pytest.approx(1.0))
+
+
+def test_the_real_bikes(real_data):
+    folder = real_data(tabular.BIKE_SHARING.path)
+    data = bikes(folder)
+    assert data.X.shape == (17_379, 12)
+    assert not {"casual", "registered", "instant", "dteday", "cnt"} & set(data.X.names)
+    assert (data.y.min(), data.y.max()) == (1, 977)
+    assert data.y.mean() == pytest.approx(189.46, abs=0.005)
+    assert data.features("one_hot").shape == (17_379, 58)
+    raw = pd.read_csv(folder / tabular.BIKE_SHARING.path)
+    np.testing.assert_array_equal(data.y, raw["cnt"])
+    np.testing.assert_allclose(data.features("authors").matrix, authors_bikes(raw), rtol=1e-10, atol=1e-10)
+    circle = data.features("authors")
+    for name, first, last in (("hr", 0, 23), ("mnth", 1, 12), ("season", 1, 4)):
+        points = [
+            np.column_stack([circle[f"{name}_sin"], circle[f"{name}_cos"]])[data.X[name] == value][0]
+            for value in (first, last)
+        ]
+        np.testing.assert_allclose(*points, atol=1e-12)
+
+
+def authors_bikes(raw: pd.DataFrame) -> np.ndarray:
+    scaled = ["weekday", "weathersit", "temp", "atemp", "hum", "windspeed"]
+    frame = raw[["yr", "holiday", "weekday", "workingday", "weathersit", "temp", "atemp", "hum", "windspeed"]].copy()
+    frame = frame.astype(dict.fromkeys(scaled, float))
+    frame[scaled] = (raw[scaled] - raw[scaled].mean()) / raw[scaled].std()
+    for name, values in (("season", 4), ("mnth", 12), ("hr", 24)):
+        angle = 2 * np.pi * (raw[name] - raw[name].min()) / (values - 1)
+        frame[f"{name}_sin"], frame[f"{name}_cos"] = np.sin(angle), np.cos(angle)
+    return frame.to_numpy(dtype=float)

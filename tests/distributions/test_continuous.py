@@ -1,0 +1,250 @@
+"""Mixtures of laws on the real line, against scipy's densities, quadrature and optimisers."""
+
+import math
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from scipy import integrate, optimize, stats
+from torch.distributions import Laplace, Normal
+
+from ddpn.distributions import UniformMixture
+from ddpn.distributions import continuous as line
+
+KINDS = {"normal": (Normal, stats.norm), "laplace": (Laplace, stats.laplace)}
+#: Rows of three members, (loc, scale).
+ROWS = {
+    "alike": ([0.0, 1.0, 2.0], [0.9, 1.2, 0.7]),
+    "shoulder": ([0.0, 0.0, 3.0], [1.0, 1.0, 1.0]),
+    "three peaks": ([-8.0, 0.5, 9.0], [1.0, 0.8, 1.3]),
+    "narrow in wide": ([0.0, 3.0, 1.0], [1.0, 1e-3, 5.0]),
+    "narrow far from wide": ([0.0, 1e4, -10.0], [1e3, 1e-2, 1e3]),
+    "one place": ([2.0, 2.0, 2.0], [1.0, 0.1, 100.0]),
+    "very far apart": ([-1e6, 0.0, 1e6], [1.0, 0.5, 2.0]),
+    "identical": ([5.0, 5.0, 5.0], [2.0, 2.0, 2.0]),
+}
+kinds = pytest.mark.parametrize("kind", KINDS)
+rows = pytest.mark.parametrize("row", ROWS)
+
+
+def mixture(kind: str, dtype: torch.dtype = torch.float64) -> UniformMixture:
+    """One row a mixture."""
+    loc, scale = torch.tensor(list(ROWS.values()), dtype=dtype).unbind(1)
+    return UniformMixture(KINDS[kind][0](loc, scale))
+
+
+class Oracle:
+    """One mixture with scipy's functions."""
+
+    def __init__(self, kind: str, row: str) -> None:
+        self.loc, self.scale = (np.array(x) for x in ROWS[row])
+        self.law = KINDS[kind][1]
+
+    def _mean(self, function: str, x: np.ndarray) -> np.ndarray:
+        return getattr(self.law, function)(np.asarray(x)[..., None], self.loc, self.scale).mean(-1)
+
+    def pdf(self, x: np.ndarray) -> np.ndarray:
+        return self._mean("pdf", x)
+
+    def cdf(self, x: np.ndarray) -> np.ndarray:
+        return self._mean("cdf", x)
+
+    def sf(self, x: np.ndarray) -> np.ndarray:
+        return self._mean("sf", x)
+
+    def ppf(self, q: np.ndarray) -> np.ndarray:
+        """By halving, with the tail that is the smaller."""
+        q = np.asarray(q)
+        each = self.law.ppf(q[..., None], self.loc, self.scale)
+        low, high = each.min(-1), each.max(-1)
+        for _ in range(70):
+            middle = 0.5 * (low + high)
+            enough = np.where(q < 0.5, self.cdf(middle) >= q, self.sf(middle) <= 1 - q)
+            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+        return high
+
+    def knots(self, reach: np.ndarray) -> np.ndarray:
+        return np.unique((self.loc[:, None] + self.scale[:, None] * reach).ravel())
+
+    def entropy(self) -> float:
+        def integrand(x: float) -> float:
+            p = float(self.pdf(np.array(x)))
+            return -p * math.log(p) if p > 0 else 0.0
+
+        knots = self.knots(np.array([-38, -20, -10, -5, -2, -1, 0, 1, 2, 5, 10, 20, 38]))
+        return sum(integrate.quad(integrand, a, b, epsabs=1e-14, epsrel=1e-11)[0] for a, b in pairwise(knots))
+
+    def mode(self) -> tuple[float, float]:
+        """Place and height of the highest point."""
+        knots = self.knots(np.linspace(-3, 3, 121))
+        best = int(self.pdf(knots).argmax())
+        around = (knots[max(best - 1, 0)], knots[min(best + 1, len(knots) - 1)])
+        found = optimize.minimize_scalar(
+            lambda x: -self.pdf(x), bounds=around, method="bounded", options={"xatol": 1e-13}
+        )
+        place = max(found.x, knots[best], key=self.pdf)
+        return float(place), float(self.pdf(place))
+
+    def shortest(self, coverage: float) -> float:
+        """Length of the shortest interval, from ever closer looks at the share below it."""
+        low, high = 0.0, 1 - coverage
+        for _ in range(5):
+            shares = np.linspace(low, high, 83)[1:-1]
+            lengths = self.ppf(shares + coverage) - self.ppf(shares)
+            best, step = shares[lengths.argmin()], shares[1] - shares[0]
+            low, high = max(best - step, 0.0), min(best + step, 1 - coverage)
+        return float(lengths.min())
+
+
+@kinds
+def test_density_and_cdf(kind):
+    law = mixture(kind)
+    for i, row in enumerate(ROWS):
+        truth = Oracle(kind, row)
+        y = truth.knots(np.array([-7.0, -1.5, -0.2, 0.0, 0.6, 4.0]))
+        at = torch.from_numpy(y).unsqueeze(-1)
+        np.testing.assert_allclose(law.log_prob(at)[:, i].exp().numpy(), truth.pdf(y), rtol=1e-10, atol=1e-300)
+        np.testing.assert_allclose(law.cdf(at)[:, i].numpy(), truth.cdf(y), rtol=1e-9, atol=1e-15)
+        np.testing.assert_allclose(law.survival(at)[:, i].numpy(), truth.sf(y), rtol=1e-9, atol=1e-15)
+
+
+@kinds
+@pytest.mark.parametrize("q", [1e-9, 0.02, 0.31, 0.5, 0.68, 0.9, 0.9999])
+def test_quantiles(kind, q):
+    law = mixture(kind)
+    got = law.icdf(torch.tensor(q, dtype=torch.float64))
+    assert got.shape == (len(ROWS),)
+    for i, (row, value) in enumerate(zip(ROWS, got.tolist(), strict=True)):
+        truth = Oracle(kind, row)
+        # No closer than float64 resolves q at the density there, and y.
+        rounding, spacing = 4e-16, 4 * np.spacing(abs(value))
+        assert abs(law.cdf(got)[i].item() - q) <= rounding + spacing * truth.pdf(value)
+        if not (row == "very far apart" and q == 0.5):
+            assert abs(value - truth.ppf(q)) <= rounding / truth.pdf(value) + spacing
+
+
+@kinds
+def test_quantiles_at_the_ends_and_back(kind):
+    law = mixture(kind)
+    ends = law.icdf(torch.tensor([[0.0], [1.0]], dtype=torch.float64))
+    assert ends.tolist() == [[-math.inf] * len(ROWS), [math.inf] * len(ROWS)]
+    y = law.mean + 0.3 * law.stddev
+    again = law.icdf(law.cdf(y))
+    slack = 4e-16 / law.log_prob(y).exp() + 1e-12 * y.abs()
+    assert ((again - y).abs() <= slack).all()
+
+
+@kinds
+@rows
+def test_mode(kind, row):
+    i = list(ROWS).index(row)
+    truth = Oracle(kind, row)
+    place, height = truth.mode()
+    got = mixture(kind).mode[i].item()
+    # A peak is flat: its place is known to the square root of what its height is.
+    assert truth.pdf(got) == pytest.approx(height, rel=1e-9)
+    if row not in ("very far apart",):
+        assert got == pytest.approx(place, abs=1e-5 * float(truth.scale.max()))
+
+
+@kinds
+@rows
+def test_entropy(kind, row):
+    i = list(ROWS).index(row)
+    assert mixture(kind).entropy()[i].item() == pytest.approx(Oracle(kind, row).entropy(), rel=1e-7)
+
+
+@kinds
+def test_entropy_of_one_and_of_members_apart_in_closed_form(kind):
+    law = mixture(kind)
+    each = law.members.entropy().mean(-1)
+    known = {"identical": each, "very far apart": each + math.log(3)}
+    for row, expected in known.items():
+        i = list(ROWS).index(row)
+        torch.testing.assert_close(law.entropy()[i], expected[i], rtol=1e-8, atol=0)
+    split = law.expected_entropy + law.mutual_information
+    torch.testing.assert_close(split, law.entropy(), rtol=1e-7, atol=0)
+    assert (law.mutual_information <= math.log(3) + 1e-6).all()
+
+
+@kinds
+def test_moments(kind):
+    law = mixture(kind)
+    for i, (loc, scale) in enumerate(ROWS.values()):
+        own = np.array(scale) ** 2 * (2 if kind == "laplace" else 1)
+        assert law.mean[i].item() == pytest.approx(np.mean(loc), rel=1e-12)
+        assert law.aleatoric[i].item() == pytest.approx(own.mean(), rel=1e-12)
+        assert law.epistemic[i].item() == pytest.approx(np.var(loc), rel=1e-12)
+        assert law.variance[i].item() == pytest.approx(own.mean() + np.var(loc), rel=1e-12)
+
+
+@cache
+def shortest_of_all(kind: str, coverage: float) -> tuple[torch.Tensor, torch.Tensor]:
+    return mixture(kind).interval(coverage, kind="highest")
+
+
+coverages = pytest.mark.parametrize(("kind", "coverage"), [("normal", 0.3), ("normal", 0.9), ("laplace", 0.7)])
+
+
+@coverages
+def test_intervals(kind, coverage):
+    law = mixture(kind)
+    low, high = law.interval(coverage)
+    half = 0.5 * (1 - coverage)
+    torch.testing.assert_close(law.cdf(low), torch.full_like(low, half), rtol=1e-9, atol=0)
+    torch.testing.assert_close(law.survival(high), torch.full_like(low, half), rtol=1e-9, atol=0)
+    low, high = shortest_of_all(kind, coverage)
+    torch.testing.assert_close(law.cdf(high) - law.cdf(low), torch.full_like(low, coverage), rtol=1e-9, atol=0)
+
+
+@coverages
+@rows
+def test_highest_intervals_are_the_shortest(kind, row, coverage):
+    i = list(ROWS).index(row)
+    low, high = (end[i].item() for end in shortest_of_all(kind, coverage))
+    assert high - low == pytest.approx(Oracle(kind, row).shortest(coverage), rel=1e-6)
+
+
+def test_shortest_interval_of_one_normal_is_central():
+    members = Normal(torch.tensor([3.0], dtype=torch.float64), 2.0)
+    low, high = line.shortest(members, 0.95)
+    z = stats.norm.ppf(0.975)
+    assert (low.item(), high.item()) == pytest.approx((3 - 2 * z, 3 + 2 * z), rel=1e-6)
+
+
+@kinds
+def test_samples_follow_the_mixture(kind):
+    draws = mixture(kind).sample((4000,), generator=torch.Generator().manual_seed(3))
+    assert draws.shape == (4000, len(ROWS))
+    for i, row in enumerate(ROWS):
+        assert stats.kstest(draws[:, i].numpy(), Oracle(kind, row).cdf).pvalue > 1e-3, row
+
+
+@kinds
+def test_float32_rows(kind):
+    """Rows whose scale float32 resolves at their place."""
+    single, double_ = mixture(kind, torch.float32), mixture(kind)
+    keep = [i for i, row in enumerate(ROWS) if row in ("alike", "three peaks", "identical", "shoulder")]
+    q = torch.tensor(0.31)
+    assert single.icdf(q).dtype == single.entropy().dtype == single.mode.dtype == torch.float32
+    torch.testing.assert_close(single.icdf(q)[keep].double(), double_.icdf(q.double())[keep], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(single.entropy()[keep].double(), double_.entropy()[keep], rtol=1e-5, atol=1e-5)
+    height = [m.log_prob(m.mode)[keep].double() for m in (single, double_)]
+    torch.testing.assert_close(*height, rtol=1e-5, atol=1e-5)
+
+
+def test_mixtures_of_mixtures_of_normals_are_flat():
+    loc = torch.tensor([[0.0, 1.0], [2.0, 7.0], [-3.0, 0.5]], dtype=torch.float64)
+    scale = torch.tensor([[1.0, 0.5], [2.0, 1.0], [0.3, 3.0]], dtype=torch.float64)
+    nested = UniformMixture(UniformMixture(Normal(loc, scale)))
+    flat = UniformMixture(Normal(loc.flatten(), scale.flatten()))
+    y = torch.tensor([-2.0, 0.4, 6.0], dtype=torch.float64)
+    for method in ("log_prob", "cdf", "survival", "crps"):
+        torch.testing.assert_close(getattr(nested, method)(y), getattr(flat, method)(y), rtol=1e-10, atol=0)
+    q = torch.tensor([0.1, 0.45, 0.99], dtype=torch.float64)
+    torch.testing.assert_close(nested.icdf(q), flat.icdf(q), rtol=1e-9, atol=1e-12)
+    for name in ("mean", "variance", "mode"):
+        torch.testing.assert_close(getattr(nested, name), getattr(flat, name), rtol=1e-6, atol=0)
+    torch.testing.assert_close(nested.entropy(), flat.entropy(), rtol=1e-8, atol=0)

@@ -1,0 +1,264 @@
+"""Texts, pictures and clouds become rows; what a frozen trunk gives is computed once and changes nothing."""
+
+import gzip
+import json
+import os
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from ddpn.backbones import BACKBONES, text
+from ddpn.datasets import Pictures
+from ddpn.errors import ConfigError, InputError
+from ddpn.experiments import frozen_features as trunks
+from ddpn.experiments import inputs as material
+from ddpn.experiments.inputs import MATERIALS, rows_of
+from ddpn.experiments.networks import fits
+from ddpn.experiments.runner import FEATURES, dry, execute, folder_of, predictions_of
+from ddpn.experiments.settings import _DATA_KEYS, _NETWORKS, experiment, parse
+from ddpn.experiments.tables import write_tables
+from ddpn.training import Changing, Runtime
+from ddpn.training import ensemble as training
+
+WORDS = [
+    "it", "fits", "is", "too", "small", "and", "the", "colour", "was", "nice", "in", "beginning", "god", "created",
+    "heaven", "earth",
+]  # fmt: skip
+TINY = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 8}
+TRAINING = {"epochs": 2, "batch_size": 8, "lr": 1e-2, "weight_decay": 0.0, "hidden": [6], "members": 3}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A small encoder and its tokenizer in a folder."""
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    folder = tmp_path_factory.mktemp("model")
+    vocabulary = {word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS])}
+    BertTokenizerFast(vocab=vocabulary).save_pretrained(folder)
+    torch.manual_seed(0)
+    BertModel(BertConfig(vocab_size=len(vocabulary), **TINY)).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    """A data folder with reviews, verses and pictures."""
+    random = np.random.default_rng(0)
+    folder = tmp_path / "data"
+    for name in ("reviews", "bible", "coco_people"):
+        (folder / name).mkdir(parents=True)
+    texts = [" ".join(random.choice(WORDS, random.integers(1, 9))) for _ in range(40)]
+    lines = ["Title,Review Text,Rating", *(f"nice,{text},{1 + i % 5}" for i, text in enumerate(texts))]
+    with gzip.open(folder / "reviews" / "womens_clothing.csv.gz", "wt") as file:
+        file.write("\n".join(lines) + "\n")
+    with gzip.open(folder / "bible" / "kjv_verses.txt.gz", "wt") as file:
+        file.write("in the beginning god created\nthe heaven and the earth\n")
+    rows = ["image_id,person_count"]
+    (folder / "coco_people" / "images").mkdir()
+    for i in range(30):
+        pixels = random.integers(0, 256, (24, 24, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / "coco_people" / "images" / f"{i:012}.jpg")
+        rows.append(f"{i:012},{1 + i % 4}")
+    (folder / "coco_people" / "person_counts.csv").write_text("\n".join(rows) + "\n")
+    monkeypatch.setenv("DDPN_DATA", str(folder))
+    return folder
+
+
+def reviews(model, **changes):
+    return parse("tiny", {
+        "title": "A test", "paper": "none", "methods": ["ddpn"], "minutes": 1, "outside": "bible",
+        "data": {"name": "reviews", "text": ["title", "text"], "max_length": 12},
+        "backbone": {"name": "text", "pretrained": model, "frozen": -1}, "training": TRAINING | changes,
+    })  # fmt: skip
+
+
+def done(found, tmp_path, name="run", parts=None):
+    """Raw outputs of an experiment's only run."""
+    execute(found.runs()[0], rows_of(found) if parts is None else parts, tmp_path / name, "cpu")
+    return predictions_of(tmp_path / name)
+
+
+def test_what_a_trunk_gave_once_gives_the_same_results(model, data, tmp_path, monkeypatch):
+    found = reviews(model)
+    assert rows_of(found).cached
+    cached = done(found, tmp_path, "cached")
+    monkeypatch.setattr(trunks, "fits", lambda *given: False)
+    assert not rows_of(found).cached
+    whole = done(found, tmp_path, "whole")
+    for name in ("raw", "outside"):
+        torch.testing.assert_close(cached[name], whole[name], rtol=1e-4, atol=1e-5)
+    assert cached["raw"].shape == (8, 3, 2)
+    assert cached["outside"].shape == (2, 3, 2)
+    assert cached["outside_size"].tolist() == [7, 7]  # five words and two marks
+
+
+def test_pooled_features_are_computed_once_for_all_runs(model, data, tmp_path, monkeypatch):
+    found = replace(reviews(model), backbone={"name": "text", "pretrained": model, "frozen": "all"})
+    first = rows_of(found, keep=tmp_path / FEATURES)
+    assert first.train.x.shape == (28, 8)
+    monkeypatch.setattr(trunks, "through", lambda *given: pytest.fail("computed again"))
+    again = rows_of(found, keep=tmp_path / FEATURES)
+    assert torch.equal(again.test.x, first.test.x)
+    assert torch.equal(again.outside, first.outside)
+
+
+def test_features_that_are_damaged_or_of_another_network_are_computed_again(model, data, tmp_path, monkeypatch):
+    found = replace(reviews(model), backbone={"name": "text", "pretrained": model, "frozen": "all"})
+    first = rows_of(found, keep=tmp_path)
+    for path in tmp_path.glob("features-*"):
+        path.write_bytes(path.read_bytes()[:-8])
+    assert torch.equal(rows_of(found, keep=tmp_path).test.x, first.test.x)
+    usual = text.averaged
+    monkeypatch.setattr(text, "averaged", lambda hidden, keep: 2 * usual(hidden, keep))
+    torch.testing.assert_close(rows_of(found, keep=tmp_path).test.x, 2 * first.test.x)
+
+
+def test_rounding_of_features_and_where_they_are_kept_make_no_other_rows(model, data, monkeypatch):
+    """Else results of a GPU, or of a process with another number of threads, would be thrown away."""
+    found, usual = reviews(model), trunks.through
+    cached = rows_of(found)
+    monkeypatch.setattr(trunks, "through", lambda *given: usual(*given) * (1 + 1e-6))
+    assert rows_of(found).identity == cached.identity
+    monkeypatch.setattr(trunks, "fits", lambda *given: False)
+    assert rows_of(found).identity == cached.identity
+    shorter = replace(found, data=dict(found.data) | {"max_length": 5})
+    assert rows_of(shorter).identity != cached.identity
+
+
+def test_hidden_states_are_kept_in_the_precision_they_are_trained_in(model, data):
+    full, half = rows_of(reviews(model)), rows_of(reviews(model, precision="bf16"))
+    assert (full.train.x.dtype, half.train.x.dtype) == (torch.float32, torch.bfloat16)
+    assert torch.equal(half.test.x[..., -1].float(), full.test.x[..., -1]), "the mask is as it was"
+    torch.testing.assert_close(half.test.x.float(), full.test.x, rtol=0.05, atol=0.05)
+    pooled = replace(reviews(model, precision="bf16"), backbone={"name": "text", "pretrained": model, "frozen": "all"})
+    assert rows_of(pooled).train.x.dtype == torch.float32
+
+
+def test_every_process_of_a_machine_needs_memory_for_features():
+    trunk, rows = torch.nn.Identity(), torch.zeros(1, 1000)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    third = int(memory / 3 / 4000)
+    assert fits(rows, trunk, third, Runtime("cpu"))
+    assert not fits(rows, trunk, third, Runtime("cpu"), copies=2)
+
+
+def test_members_some_at_a_time_are_those_of_all_at_once(model, data, tmp_path):
+    together = done(reviews(model), tmp_path, "together")
+    apart = done(reviews(model, at_once=2), tmp_path, "apart")
+    torch.testing.assert_close(apart["raw"], together["raw"], rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(apart["outside"], together["outside"], rtol=1e-5, atol=1e-6)
+    assert not list((tmp_path / "apart").glob("members-*"))
+
+
+def test_a_stopped_run_goes_on_with_the_missing_members(model, data, tmp_path, monkeypatch):
+    found, trained = reviews(model, at_once=1), []
+    expected, usual = done(found, tmp_path, "whole"), training.fit
+
+    def stopped(*given, **options):
+        if len(trained) == 2:
+            raise KeyboardInterrupt
+        trained.append(given[3].seeds)
+        return usual(*given, **options)
+
+    monkeypatch.setattr(training, "fit", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        done(found, tmp_path, "stopped")
+    trained.clear()
+    after = done(found, tmp_path, "stopped")
+    assert trained == [(2,)]
+    assert torch.equal(after["raw"], expected["raw"])
+
+
+@pytest.mark.parametrize("augment", [False, True])
+def test_pictures_are_trained_on(data, tmp_path, monkeypatch, augment):
+    found = parse("tiny", {
+        "title": "A test", "paper": "none", "methods": ["ddpn"], "minutes": 1,
+        "data": {"name": "coco_people", "size": 16, "augment": augment},
+        "backbone": {"name": "vit", "frozen": "none", "config": {
+            "model_type": "vit", "image_size": 16, "patch_size": 8, **TINY}},
+        "training": TRAINING | {"members": 1, "epochs": 1},
+    })  # fmt: skip
+    raw = done(found, tmp_path)["raw"]
+    assert raw.shape == (6, 1, 2)
+    assert raw.isfinite().all()
+    if augment:
+        assert isinstance(rows_of(found).train, Changing)
+        monkeypatch.setattr(material, "IN_MEMORY", 1000)
+        assert isinstance(rows_of(found).train, Pictures)
+        assert done(found, tmp_path, "from files")["raw"].isfinite().all()
+
+
+def test_simulated_shelves_are_trained_on(tmp_path):
+    found = parse("tiny", {
+        "title": "A test", "paper": "none", "methods": ["poisson"], "minutes": 1,
+        "data": {"name": "shelves", "beams": 40, "points": 16},
+        "backbone": {"name": "countnet3d", "widths": [8, 16]}, "training": TRAINING,
+    })  # fmt: skip
+    assert done(found, tmp_path)["raw"].shape == (8, 3, 1)
+
+
+@pytest.mark.parametrize("name", ["paper-reviews", "paper-coco-people"])
+def test_the_papers_own_settings_in_a_dry_run(data, tmp_path, name):
+    """The declared configuration made small, nothing else changed; random weights, so that no hub is asked."""
+    found = experiment(name)
+    small = {"dim": 8, "n_layers": 2, "n_heads": 2, "hidden_dim": 8} if "reviews" in name else TINY
+    backbone = dict(found.backbone) | {"config": {**found.backbone["config"], **small}}
+    changes = {"batch_size": 8, "accumulate": 2, "workers": 0}
+    if "coco" in name:
+        backbone["config"] |= {"image_size": 16, "patch_size": 8}
+        found = replace(found, data=dict(found.data) | {"size": 16})
+    found = dry(replace(found, backbone=backbone).with_methods(["ddpn"]).with_training(**changes), 3)
+    (run,) = found.runs()
+    execute(run, rows_of(found), folder_of(run, tmp_path), "cpu")
+    assert predictions_of(folder_of(run, tmp_path))["raw"].isfinite().all()
+    tables = {path.name for path in write_tables(found, tmp_path)}
+    assert {"table_paper.md", "table_ours.tex"} <= tables
+    assert ("table_ood.csv" in tables) == (found.outside is not None)
+
+
+def test_an_option_that_a_backbone_does_not_take_is_told(model, data):
+    found = replace(reviews(model), backbone={"name": "text", "pretrained": model, "frosen": 1})
+    with pytest.raises(ConfigError, match=r"^\[backbone\] of tiny must have options that text takes, got .*'frosen'"):
+        rows_of(found)
+
+
+def test_a_tokenizer_that_pads_otherwise_than_its_model_is_told(model, data, tmp_path):
+    folder = tmp_path / "other"
+    shutil.copytree(model, folder)
+    config = json.loads((folder / "config.json").read_text()) | {"pad_token_id": 3}
+    (folder / "config.json").write_text(json.dumps(config))
+    message = (
+        r"^a tokenizer must pad with what its model takes for padding, 3, got 0\. Set pad_token_id in .*config\.json"
+    )
+    with pytest.raises(ConfigError, match=message):
+        rows_of(reviews(str(folder)))
+
+
+def test_a_dry_run_of_a_simulation_has_few_rows_to_train_on():
+    found = dry(experiment("wave"), 2)
+    parts = rows_of(found)
+    assert (len(parts.train), len(parts.validation)) == (2 * found.training.batch_size, 64)
+    assert parts.truth.batch_shape == parts.test.y.shape
+
+
+def test_every_kind_of_data_says_what_it_needs():
+    assert set(_DATA_KEYS) == set(MATERIALS) == set(_NETWORKS)
+    assert {name for names in _NETWORKS.values() for name in names} <= set(BACKBONES)
+
+
+def test_too_few_rows_to_split_are_told(data):
+    path = data / "coco_people" / "person_counts.csv"
+    path.write_text("\n".join(path.read_text().splitlines()[:3]) + "\n")
+    with pytest.raises(InputError, match=r"^coco_people must have rows to train on, .* got none for \w+ of 2 in all\."):
+        rows_of(experiment("coco-people"))
+
+
+def test_no_verses_are_told(data, model):
+    (data / "bible" / "kjv_verses.txt.gz").write_bytes(gzip.compress(b"\n\n"))
+    with pytest.raises(InputError, match=r"kjv_verses.txt.gz must hold verses, one a line, got none\."):
+        rows_of(reviews(model))

@@ -1,0 +1,115 @@
+"""What is told of columns before training."""
+
+from datetime import datetime, timedelta
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ddpn.errors import InputError
+from ddpn.workflow.plan import Plan
+from ddpn.workflow.profiling import roles_of, suspicions
+
+N = 60
+RNG = np.random.default_rng(1)
+FRAME = pl.DataFrame(
+    {
+        "number": RNG.normal(size=N),
+        "holes": [None, float("nan")] + [1.0, 2.0] * ((N - 2) // 2),
+        "code": RNG.integers(0, 3, N),
+        "word": RNG.choice(["a", "b"], N),
+        "level": pl.Series(RNG.choice(["a", "b"], N).tolist(), dtype=pl.Categorical),
+        "yes": RNG.random(N) < 0.5,
+        "id": [f"p{row}" for row in range(N)],
+        "row": RNG.permutation(N) + 5,
+        "same": [3] * N,
+        "empty": pl.Series([None] * N, dtype=pl.String),
+        "list": [[1, 2]] * (N - 1) + [[3]],
+        "day": [datetime(2024, 1, 1) + timedelta(days=row) for row in range(N)],
+        "moment": [datetime(2024, 1, 1) + timedelta(hours=row) for row in range(N)],
+        "y": RNG.poisson(3, N),
+    }
+)
+
+
+def columns(**options):
+    return {column.name: column for column in roles_of(FRAME, Plan(target="y", **options)).columns}
+
+
+def test_kinds():
+    found = columns()
+    kinds = {name: found[name].kind for name in ("number", "code", "word", "level", "yes", "day")}
+    assert kinds == {
+        "number": "number", "code": "number", "word": "category", "level": "category", "yes": "boolean", "day": "date"
+    }  # fmt: skip
+    assert found["day"].parts == ("day", "month", "weekday")
+    assert found["moment"].parts == ("day", "month", "weekday", "hour")
+    assert (found["holes"].missing, found["number"].missing, found["number"].distinct) == (2, 0, N)
+
+
+def test_what_is_of_no_use_is_left_out_and_told():
+    assert {name: column.left_out for name, column in columns().items() if column.left_out} == {
+        "id": "nearly every value is different (60 of 60), as in names or ids",
+        "row": "it numbers the rows",
+        "same": "it is the same in every row",
+        "empty": "it has no value",
+        "list": "a column of List(Int64) is no input",
+    }
+
+
+def test_what_is_asked_for_has_the_last_word():
+    found = columns(drop=("number",), use=("id", "row"), category=("code",))
+    assert found["number"].left_out == "as asked"
+    assert not found["id"].left_out
+    assert not found["row"].left_out
+    assert found["code"].kind == "category"
+
+
+def test_a_column_of_time_is_no_input_beyond_its_calendar():
+    assert columns(time="day")["day"].parts == ("month", "weekday")
+    assert columns(time="number")["number"].left_out == "it gives the order of time"
+
+
+def test_roles_are_no_inputs():
+    assert not {"y", "number", "code", "word"} & set(columns(exposure="number", weight="code", split_column="word"))
+
+
+@pytest.mark.parametrize("role", ["target", "exposure", "weight", "split_column", "time", "drop", "use", "category"])
+def test_every_name_is_checked(role):
+    given = {"target": "y", role: ("nmber",) if role in ("drop", "use", "category") else "nmber"}
+    with pytest.raises(InputError, match=f"{role} must name a column, got 'nmber', .* Did you mean 'number'?"):
+        roles_of(FRAME, Plan(**given))
+
+
+def test_a_table_with_nothing_to_predict_from():
+    with pytest.raises(InputError, match=r"must have a column to predict from, got none .id: nearly every"):
+        roles_of(FRAME.select("id", "y"), Plan(target="y"))
+
+
+# Columns that know the target ------------------------------------------------------------------------------------
+
+
+def test_a_column_that_nearly_is_the_target():
+    y = RNG.poisson(20, 500).astype(float)
+    noisy = y + RNG.normal(size=500)
+    r = np.corrcoef(noisy, y)[0, 1]
+    (told,) = suspicions(pl.DataFrame({"ok": RNG.normal(size=500), "noisy": noisy}), y)
+    assert told.startswith(f"column noisy nearly gives the target away (correlation {r:.2f}).")
+    assert told.endswith("leave it out with --drop noisy.")
+
+
+def test_parts_that_sum_to_the_target():
+    parts = RNG.poisson([8.0, 8.0], (400, 2)).astype(float)
+    X = pl.DataFrame(
+        {"casual": parts[:, 0], "other": RNG.normal(size=400), "registered": parts[:, 1], "word": ["a"] * 400}
+    )
+    (told,) = suspicions(X, parts.sum(1))
+    assert "together give the target away" in told
+    assert {"--drop casual,registered.", "--drop registered,casual."} & {told[told.index("--drop") :]}
+
+
+def test_honest_columns_are_not_suspected():
+    X = RNG.normal(size=(300, 6))
+    frame = pl.DataFrame({f"x{j}": X[:, j] for j in range(6)})
+    assert suspicions(frame, RNG.poisson(np.exp(1 + X[:, 0])).astype(float)) == []
+    assert suspicions(frame, np.full(300, 2.0)) == []
