@@ -32,7 +32,7 @@ def test_getting_data(ddpn, tmp_path, monkeypatch):
     unknown = ddpn("data", "get", "bike_share")
     assert unknown.exit_code == 2
     known = "rand_health, length_of_stay, bike_sharing, reviews, coco_people"
-    assert f"must be among {known}, got 'bike_share'. Did you mean" in unknown.stderr
+    assert f"must be one of {known}, got 'bike_share'. Did you mean" in unknown.stderr
     absent = ddpn("data", "get", "reviews")
     assert absent.exit_code == 1
     assert absent.stderr.startswith(f"Error: reviews must lie in {tmp_path / 'reviews'}, got neither")

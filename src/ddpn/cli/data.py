@@ -26,10 +26,9 @@ def get(name: Annotated[str, typer.Argument(help="A data set of `ddpn data list`
     """Download a data set unless it is here, or say where to put it."""
     with told("The same command goes on with the download."):
         from ddpn.datasets import DATASETS, obtain
-        from ddpn.experiments.settings import known
+        from ddpn.validation import check_choice
 
-        known("data sets", [name], DATASETS, "ddpn.datasets")
-        typer.echo(obtain(name))
+        typer.echo(obtain(check_choice("data set", name, DATASETS)))
 
 
 def _holdings() -> "Table":

@@ -1,133 +1,134 @@
-"""Tables of how well the predictions of finished runs tell rows of another kind (Section 4.4)."""
+"""Tables of how well finished runs detect out-of-distribution rows (Section 4.4)."""
 
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ddpn.distributions import UniformMixture
 from ddpn.errors import InputError
-from ddpn.experiments.experiment import Experiment, Run
-from ddpn.experiments.formats import Cell, TableOf, ranked
+from ddpn.experiments.experiment import Experiment
+from ddpn.experiments.finished import FinishedRun
+from ddpn.experiments.formats import Cell, Table, ranked
 from ddpn.experiments.published import reference
-from ddpn.experiments.runner import folder_of, predictions_of, state_of
 from ddpn.metrics import Detection, detection, matched, ood_score
 
-#: The paper's score, and others that a mixture has.
+#: The paper's score, and the part of it that members disagree about.
 TOTAL = "variance"
-KINDS = {"variance": "total variance", "epistemic": "epistemic variance"}
+KINDS = {TOTAL: "total variance", "epistemic": "epistemic variance"}
 COLUMNS = ("AUROC", "AUPR", "FPR80")
-#: Outside rows judged; precision depends on how many there are, so the number is in a note.
-_LENGTH = "number of tokens alone, few"
+Pair = tuple[Tensor, Tensor]
 
 
-class Scored(NamedTuple):
-    """A finished run's scores by kind, of rows inside and outside, and how long each row's text is."""
+@dataclass(frozen=True, eq=False)
+class ScoredRun:
+    """A finished run with its OOD scores by kind and the lengths of texts, each for test rows and for OOD rows."""
 
-    run: Run
-    inside: dict[str, Tensor]
-    outside: dict[str, Tensor]
-    size: Tensor | None
-    outside_size: Tensor | None
+    run: FinishedRun
+    scores: dict[str, Pair]
+    lengths: Pair | None
+
+    def with_equal_lengths(self) -> "ScoredRun":
+        """Subsets of both kinds of rows with the same lengths."""
+        assert self.lengths is not None
+        rows = matched(*self.lengths)
+        scores = {kind: _subsets(pair, rows) for kind, pair in self.scores.items()}
+        return replace(self, scores=scores, lengths=_subsets(self.lengths, rows))
 
 
-def scored(experiment: Experiment, out: Path) -> list[Scored]:
-    """Every finished run that was shown rows outside."""
+def _subsets(pair: Pair, rows: Pair) -> Pair:
+    return pair[0][rows[0]], pair[1][rows[1]]
+
+
+def scored(runs: Iterable[FinishedRun]) -> list[ScoredRun]:
+    """The OOD scores of finished runs."""
     found = []
-    for run in experiment.runs():
-        folder = folder_of(run, out)
-        if state_of(folder, run) != "done":
-            continue
-        tensors = predictions_of(folder)
-        if "outside" not in tensors:
-            raise InputError(f"{folder} must hold predictions of rows outside, got none. Delete it and run it again.")
-        laws = [UniformMixture(run.head(tensors[name].double())) for name in ("raw", "outside")]
+    for run in runs:
+        tensors = run.predictions()
+        if "ood" not in tensors:
+            raise InputError(f"No predictions of OOD rows in {run.folder}. Delete it and run it again.")
+        mixtures = [UniformMixture(run.distribution(tensors[name])) for name in ("raw", "ood")]
         kinds = KINDS if tensors["raw"].shape[1] > 1 else (TOTAL,)
-        inside, outside = ({kind: ood_score(law, kind) for kind in kinds} for law in laws)
-        found.append(Scored(run, inside, outside, tensors.get("size"), tensors.get("outside_size")))
+        scores: Any = {kind: tuple(ood_score(mixture, kind) for mixture in mixtures) for kind in kinds}
+        lengths = (tensors["length"], tensors["ood_length"]) if "ood_length" in tensors else None
+        found.append(ScoredRun(run, scores, lengths))
     return found
 
 
-def detections(experiment: Experiment, out: Path) -> dict[str, TableOf]:
-    """By total variance (the right rows, then the paper's), by other scores, and for texts of equal lengths."""
-    runs = scored(experiment, out)
-    paper = {(method, metric): value for (_, method, metric), value in reference("ood_detection").items()}
-    title = f"Telling {experiment.outside} from {experiment.title.lower()}"
+def detection_tables(experiment: Experiment, finished: Iterable[FinishedRun]) -> dict[str, Table]:
+    """By total variance (all rows, then the paper's variant), by other scores, and for texts of equal length."""
+    runs, title = scored(finished), f"Detecting {experiment.ood} among {experiment.title.lower()}"
     tables = {
-        "table_ood": _table(f"{title}: total variance", runs, paper),
-        "table_ood_paper": _table(f"{title}: total variance, the paper's rows and areas", runs, paper, as_paper=True),
+        "table_ood": _by_variance(f"{title}: total variance", runs),
+        "table_ood_paper": _by_variance(f"{title}: total variance, the paper's rows and areas", runs, as_paper=True),
     }
-    # A single network disagrees with nobody.
-    if all(len(run.inside) > 1 for run in runs):
-        tables["table_ood_kinds"] = _by_kind(title, runs)
-    if all(run.size is not None for run in runs):
+    # A single network has no epistemic variance.
+    if all(len(run.scores) > 1 for run in runs):
+        tables["table_ood_kinds"] = _by_kind(f"{title}: by score", runs)
+    if all(run.lengths is not None for run in runs):
         try:
-            tables["table_ood_matched"] = _with_equal_lengths(title, runs)
+            tables["table_ood_matched"] = _by_length(f"{title}: what the length of a text explains", runs)
         except InputError as error:
             first = tables["table_ood"]
-            tables["table_ood"] = first._replace(notes=(*first.notes, f"Nothing is told of equal lengths: {error}"))
+            tables["table_ood"] = first._replace(notes=(*first.notes, f"No table for texts of equal length: {error}"))
     return tables
 
 
-def _judged(inside: Tensor, outside: Tensor, as_paper: bool = False) -> Detection:
+def _detection(scores: Pair, as_paper: bool = False) -> Detection:
     if not as_paper:
-        return detection(inside, outside)
-    alphas = torch.linspace(1e-3, 1.0, 100)
-    return detection(inside, outside, complement="paper", thresholds="alphas", alphas=alphas)
+        return detection(*scores)
+    return detection(*scores, complement="paper", thresholds="alphas", alphas=torch.linspace(1e-3, 1.0, 100))
 
 
-def _cells(found: Detection, paper: dict[tuple[str, str], float], method: str) -> list[Cell]:
-    spreads = (found.auroc, found.aupr, found.fpr80)
-    return [
-        Cell(spread.mean, spread.std, paper.get((method, name.lower())))
-        for name, spread in zip(COLUMNS, spreads, strict=True)
-    ]
+def _cells(found: Detection, columns: Sequence[str] = COLUMNS, method: str = "") -> list[Cell]:
+    paper = {(name, metric): value for (_, name, metric), value in reference("ood_detection").items()}
+    metrics = [column.lower() for column in columns]
+    spreads = [getattr(found, metric) for metric in metrics]
+    return [Cell(s.mean, s.std, paper.get((method, metric))) for s, metric in zip(spreads, metrics, strict=True)]
 
 
-def _table(title: str, runs: list[Scored], paper: dict[tuple[str, str], float], as_paper: bool = False) -> TableOf:
-    rows, found = {}, None
-    for each in runs:
-        found = _judged(each.inside[TOTAL], each.outside[TOTAL], as_paper)
-        rows[each.run.method.label] = _cells(found, paper, each.run.method.name)
-    kept = "which give the thresholds" if as_paper else "which are not judged"
+def _by_variance(title: str, runs: Sequence[ScoredRun], as_paper: bool = False) -> Table:
+    found = {each.run: _detection(each.scores[TOTAL], as_paper) for each in runs}
+    rows = {run.label: _cells(one, method=run.run.method.name) for run, one in found.items()}
+    kept = "which give the thresholds" if as_paper else "which are not evaluated"
     notes = [f"Mean (standard deviation) over ten random hold-outs of 20% of the test rows, {kept}."]
-    if found is not None:
-        notes.append(f"{found.n_in:,} rows inside and {found.n_out:,} outside are judged.")
-    return TableOf(title, COLUMNS, ranked(rows, low=(2,), high=(0, 1)), tuple(notes))
+    # Precision depends on these numbers.
+    sizes = dict.fromkeys((one.n_in, one.n_out) for one in found.values())
+    notes += [f"{test:,} test rows and {ood:,} OOD rows are evaluated." for test, ood in sizes]
+    return Table(title, COLUMNS, ranked(rows, low=(2,), high=(0, 1)), tuple(notes))
 
 
-def _by_kind(title: str, runs: list[Scored]) -> TableOf:
-    columns = tuple(f"{name}, {column}" for name in KINDS.values() for column in ("AUROC", "FPR80"))
-    rows = {}
-    for each in runs:
-        cells: list[Cell] = []
-        for kind in KINDS:
-            auroc, _, fpr80 = _cells(_judged(each.inside[kind], each.outside[kind]), {}, "")
-            cells += [auroc, fpr80]
-        rows[each.run.method.label] = cells
-    return TableOf(f"{title}: by score", columns, ranked(rows, low=(1, 3), high=(0, 2)), ())
+_SHORT = ("AUROC", "FPR80")
 
 
-def _with_equal_lengths(title: str, runs: list[Scored]) -> TableOf:
-    size, outside_size = runs[0].size, runs[0].outside_size
-    assert size is not None
-    assert outside_size is not None
-    inside_rows, outside_rows = matched(size, outside_size)
-    rows = {}
-    for each in runs:
-        inside, outside = each.inside[TOTAL], each.outside[TOTAL]
-        every = _cells(_judged(inside, outside), {}, "")
-        alike = _cells(_judged(inside[inside_rows], outside[outside_rows]), {}, "")
-        rows[each.run.method.label] = [every[0], every[2], alike[0], alike[2]]
-    alone = [_judged(-size.double(), -outside_size.double())]
-    alone.append(_judged(-size[inside_rows].double(), -outside_size[outside_rows].double()))
-    # A yardstick, not a method: it is not ranked.
-    marked = ranked(rows, low=(1, 3), high=(0, 2))
-    marked[_LENGTH] = [Cell(s.mean, s.std) for found in alone for s in (found.auroc, found.fpr80)]
-    columns = ("AUROC", "FPR80", "equal lengths: AUROC", "equal lengths: FPR80")
+def _two_by_two(title: str, names: Iterable[str], rows: dict[str, list[Cell]], notes: tuple[str, ...]) -> Table:
+    columns = tuple(f"{name}{column}" for name in names for column in _SHORT)
+    return Table(title, columns, ranked(rows, low=(1, 3), high=(0, 2)), notes)
+
+
+def _by_kind(title: str, runs: Sequence[ScoredRun]) -> Table:
+    rows = {
+        each.run.label: [cell for kind in KINDS for cell in _cells(_detection(each.scores[kind]), _SHORT)]
+        for each in runs
+    }
+    return _two_by_two(title, [f"{name}, " for name in KINDS.values()], rows, ())
+
+
+def _by_length(title: str, runs: Sequence[ScoredRun]) -> Table:
+    pairs = [(each, each.with_equal_lengths()) for each in runs]
+    rows = {
+        every.run.label: [cell for one in (every, equal) for cell in _cells(_detection(one.scores[TOTAL]), _SHORT)]
+        for every, equal in pairs
+    }
+    lengths = [one.lengths for one in pairs[0] if one.lengths is not None]
     notes = (
-        f"With equal lengths: {len(inside_rows):,} rows of each kind, as many of every length.",
-        "The last row takes short texts for outside ones and looks at nothing else.",
+        f"With equal lengths: {len(lengths[1][0]):,} rows of each kind, equally many of every length.",
+        "The last row uses nothing but the length: shorter texts count as OOD.",
     )
-    return TableOf(f"{title}: what the length of a text explains", columns, marked, notes)
+    table = _two_by_two(title, ["", "equal lengths: "], rows, notes)
+    # A baseline without a rank.
+    alone = [_detection((-test.double(), -ood.double())) for test, ood in lengths]
+    table.rows["number of tokens alone, few"] = [cell for found in alone for cell in _cells(found, _SHORT)]
+    return table

@@ -1,4 +1,4 @@
-"""The paper's own figures, as they are printed there."""
+"""The numbers that the paper prints."""
 
 import csv
 from importlib.resources import files
@@ -7,12 +7,12 @@ _FOLDER = "reference"
 
 
 def tables() -> list[str]:
-    """The tables there are."""
+    """The names of the tables."""
     return sorted(entry.name.removesuffix(".csv") for entry in (files(__package__) / _FOLDER).iterdir())
 
 
 def datasets(table: str) -> list[str]:
-    """The data sets of a table; none where it is of one."""
+    """The data sets of a table; empty if it is about a single one."""
     return list(dict.fromkeys(row["dataset"] for row in _rows(table) if "dataset" in row))
 
 
@@ -22,6 +22,6 @@ def _rows(table: str) -> list[dict[str, str]]:
 
 
 def reference(table: str, dataset: str | None = None) -> dict[tuple[str, str, str], float]:
-    """The paper's figures by (kind, method, metric); the kind of a table without one is ""."""
+    """The paper's numbers by (kind, method, metric); the kind is "" in a table without kinds."""
     rows = [row for row in _rows(table) if row.get("dataset", dataset) == dataset]
     return {(row.get("kind", ""), row["method"], row["metric"]): float(row["mean"]) for row in rows}

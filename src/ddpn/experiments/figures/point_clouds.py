@@ -1,4 +1,4 @@
-"""Figure of beams of points with what a law says of each."""
+"""Figure of shelf beams as point clouds, with the predicted distribution of the number of products on each."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,18 +13,17 @@ from ddpn.datasets.shelves import GEOMETRIES, Scenes, chunks
 from ddpn.datasets.split import SEED
 from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.figures.canvas import ACCENT, BAND, GREY, legend_below, panels
-from ddpn.experiments.figures.images import PREFERRED
-from ddpn.experiments.figures.pmf import at_quantiles, draw_pmf
-from ddpn.experiments.figures.predictions import Finished, check_rows, first_of
+from ddpn.experiments.figures.predictions import PREFERRED, at_quantiles, check_rows, draw_pmf
+from ddpn.experiments.finished import FinishedRun, runs_of
 from ddpn.inputs.point_clouds import PARTS
 
-#: Points near the camera are black and the farthest of a beam as light as can be seen on white.
+#: The nearest point of a beam is black and the farthest as light as is still visible on white.
 _FARTHEST = 0.7
 _AXES = ("to the right (m)", "up (m)", "away from the camera (m)")
 
 
 class Example(NamedTuple):
-    """A beam and the name of its class; of a simulated one also what stands there, as z, y, depth and height."""
+    """A beam and the name of its class; if it is simulated also its products, as z, y, depth and height."""
 
     name: str
     beam: Beam
@@ -32,10 +31,11 @@ class Example(NamedTuple):
 
 
 def beams(experiment: Experiment, out: Path) -> Any:
-    """Appendix D.3: the points of three beams as the camera sees them and from the side, beside the pmfs."""
-    run = first_of(experiment, out, "beams", PREFERRED)
+    """Appendix D.3: the points of three beams, seen by the camera and from the side, beside the pmfs."""
+    run, *_ = runs_of(experiment, out, PREFERRED)
     raw, counts = (run.predictions()[name] for name in ("raw", "y"))
-    found = _chosen(experiment.data or {}, run, counts)
+    source = experiment.data or {}
+    found = (_stored if source["name"] == "inventory" else _simulated)(source, run, counts)
     figure, axes = panels(len(found), 3, (9.0, 1.0 + 2.3 * len(found)), width_ratios=[1.0, 2.4, 1.6])
     for (front, side, pmf), (row, example) in zip(axes, found.items(), strict=True):
         _points(front, example.beam, (0, 1))
@@ -44,21 +44,16 @@ def beams(experiment: Experiment, out: Path) -> Any:
         count = int(counts[row])
         front.set_title(f"test row {row}: {example.name}, {count} product{'s' * (count != 1)}", loc="left")
         side.set_title("from the side", loc="right")
-        draw_pmf(pmf, run.law(raw[row]), count)
+        draw_pmf(pmf, run.distribution(raw[row]), count)
         pmf.set_ylabel("probability")
     for ax, label in zip(axes[-1], (_AXES[0], _AXES[2], "products"), strict=True):
         ax.set_xlabel(label)
-    figure.suptitle(f"{run.label}; points are the lighter, the farther they are from the camera", fontsize=10)
+    figure.suptitle(f"{run.label}; lighter points are farther from the camera", fontsize=10)
     legend_below(figure, axes[:, 1:].flat, columns=4)
     return figure
 
 
-def _chosen(source: Mapping[str, Any], run: Finished, counts: Tensor) -> dict[int, Example]:
-    """Test rows with few, middling and many products."""
-    return (_stored if source["name"] == "inventory" else _simulated)(source, run, counts)
-
-
-def _stored(source: Mapping[str, Any], run: Finished, counts: Tensor) -> dict[int, Example]:
+def _stored(source: Mapping[str, Any], run: FinishedRun, counts: Tensor) -> dict[int, Example]:
     clouds = inventory(max_points=source["points"])
     x, y = clouds.part("test")
     check_rows(run, counts, y)
@@ -66,8 +61,8 @@ def _stored(source: Mapping[str, Any], run: Finished, counts: Tensor) -> dict[in
     return {row: Example(clouds.classes[beam.geometry], beam, []) for row, beam in found.items()}
 
 
-def _simulated(source: Mapping[str, Any], run: Finished, counts: Tensor) -> dict[int, Example]:
-    """Of the rows that would do those which are simulated first: to simulate all beams takes much longer."""
+def _simulated(source: Mapping[str, Any], run: FinishedRun, counts: Tensor) -> dict[int, Example]:
+    """Of the suitable rows those that are simulated first: simulating all beams takes much longer."""
     test = split(source["beams"], SEED, PARTS).test[: len(counts)]
     order = np.argsort(test)
     rows = order[at_quantiles(counts[torch.from_numpy(order)])]
@@ -84,7 +79,7 @@ def _simulated(source: Mapping[str, Any], run: Finished, counts: Tensor) -> dict
 
 
 def _first_beams(source: Mapping[str, Any], wanted: int) -> tuple[list[Scenes], Tensor]:
-    """The scenes of at least `wanted` beams, and these packed as `simulate_shelves` does it."""
+    """The scenes of at least `wanted` beams, and these beams packed as by `simulate_shelves`."""
     scenes: list[Scenes] = []
     clouds: list[Any] = []
     for some, points in chunks(source["beams"], SEED, Camera()):
@@ -97,7 +92,7 @@ def _first_beams(source: Mapping[str, Any], wanted: int) -> tuple[list[Scenes], 
 
 
 def _solids(scenes: Scenes, place: int) -> list[tuple[float, float, float, float]]:
-    """Bodies and tops of the products of one beam, from the side, measured from the camera."""
+    """Bodies and tops of the products on one beam from the side, relative to the camera."""
     _, up, away = (float(length) for length in scenes.eye[place])
     found = []
     for item in range(int(scenes.count[place])):
@@ -113,7 +108,7 @@ def _products(ax: Any, solids: list[tuple[float, float, float, float]]) -> None:
     for z, y, depth, height in solids:
         ax.bar(z, height, depth, y, align="edge", facecolor=BAND, edgecolor=ACCENT, lw=0.6, zorder=0)
     if solids:
-        ax.patches[0].set_label("what stands there, seen or not")
+        ax.patches[0].set_label("products, visible or not")
 
 
 def _points(ax: Any, beam: Beam, sides: tuple[int, int]) -> None:
@@ -122,11 +117,11 @@ def _points(ax: Any, beam: Beam, sides: tuple[int, int]) -> None:
     depth = beam.points[:, 2]
     reach = np.ptp(depth) if len(depth) else 0.0
     shade = _FARTHEST * (depth - depth.min()) / reach if reach > 0 else np.zeros_like(depth)
-    # Far points first, so that near ones lie over them.
+    # Far points first, so that near ones cover them.
     order = np.argsort(-depth)
     ax.scatter(x[order], y[order], s=5, c=[str(grey) for grey in shade[order]], linewidths=0)
     if not len(depth):
-        ax.text(0.5, 0.5, "no point", transform=ax.transAxes, ha="center", color=GREY)
+        ax.text(0.5, 0.5, "no points", transform=ax.transAxes, ha="center", color=GREY)
     ax.set_aspect("equal", adjustable="datalim")
     ax.set_ylabel(_AXES[sides[1]])
     ax.xaxis.get_major_locator().set_params(nbins=3 if sides[0] == 0 else 6)
