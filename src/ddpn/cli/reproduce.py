@@ -33,18 +33,21 @@ def reproduce(
     """
     with told("Finished runs are kept: the same command resumes from here."):
         from ddpn.experiments import catalogue
+        from ddpn.validation import check_integer
 
         if show:
             show_table(catalogue.listing())
             return
-        methods = tuple(name.strip() for name in only.split(",") if name.strip())
-        options = catalogue.Options(out, members, seed, quick, methods, device, jobs, max_steps)
-        experiments = catalogue.select(names or [], options)
+        if jobs is not None:
+            check_integer("jobs", jobs, minimum=1)
+        methods = [name.strip() for name in only.split(",") if name.strip()]
+        training = {name: value for name, value in (("members", members), ("seed", seed)) if value is not None}
+        experiments = catalogue.select(names or [], only=methods, quick=quick, max_steps=max_steps, **training)
 
         # Imports torch: not for --list, and not for an option that is invalid.
         from rich.console import Console
 
         from ddpn.experiments.reproduce import reproduce as run
 
-        if not run(experiments, options, Console()):
+        if not run(experiments, out, Console(), only=methods, device=device, jobs=jobs):
             raise typer.Exit(1)

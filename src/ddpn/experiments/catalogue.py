@@ -5,7 +5,7 @@ Names of heads, their options and data sets are validated by `ddpn.heads` and `d
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, fields, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -14,8 +14,8 @@ from rich.table import Table
 
 from ddpn.errors import ConfigError
 from ddpn.experiments.experiment import Experiment, Method, Training
-from ddpn.experiments.published import datasets, tables
-from ddpn.validation import check_choice, check_integer, check_keys
+from ddpn.experiments.published import reference
+from ddpn.validation import check_choice, check_keys
 
 #: Stands for every experiment with `in_all`.
 EVERY = "all"
@@ -43,32 +43,6 @@ KINDS = {
 OOD = {"bible": "reviews"}
 
 
-@dataclass(frozen=True)
-class Options:
-    """How to run experiments: the options of `ddpn reproduce`."""
-
-    out: Path
-    members: int | None = None
-    seed: int | None = None
-    quick: bool = False
-    only: tuple[str, ...] = ()
-    device: str = "auto"
-    jobs: int | None = None
-    max_steps: int | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("jobs", "max_steps"):
-            if (value := getattr(self, name)) is not None:
-                check_integer(name, value, minimum=1)
-
-    def applied(self, experiment: Experiment) -> Experiment:
-        """The experiment with these options."""
-        experiment = experiment.quick() if self.quick else experiment
-        experiment = experiment.dry(self.max_steps) if self.max_steps else experiment
-        changes = {"members": self.members, "seed": self.seed}
-        return experiment.with_training(**{name: value for name, value in changes.items() if value is not None})
-
-
 def names() -> list[str]:
     """The names of all experiments."""
     found = [Path(entry.name) for entry in (files(__package__) / _FOLDER).iterdir()]
@@ -89,8 +63,18 @@ def listing() -> Table:
     return table
 
 
-def select(chosen: Sequence[str], options: Options) -> list[Experiment]:
-    """The experiments with these names, each once, with the options applied and all of their methods."""
+def select(
+    chosen: Sequence[str],
+    *,
+    only: Sequence[str] = (),
+    quick: bool = False,
+    max_steps: int | None = None,
+    **training: Any,
+) -> list[Experiment]:
+    """The experiments with these names, each once, as they are to be run; with other settings of the `training`.
+
+    `only` must be methods of at least one of them. `quick` and `max_steps` (a dry run) shorten the training.
+    """
     known = [*names(), EVERY]
     if not chosen:
         raise ConfigError(f"NAME must be one or more of {', '.join(known)}. `ddpn reproduce --list` describes them.")
@@ -99,9 +83,11 @@ def select(chosen: Sequence[str], options: Options) -> list[Experiment]:
     every = [each for each in map(experiment, names()) if each.in_all] if EVERY in chosen else []
     # By their own names: a view of another experiment is that experiment.
     found = {each.name: each for each in [*every, *(experiment(name) for name in chosen if name != EVERY)]}
-    for method in options.only:
+    for method in only:
         check_choice("method in --only", method, dict.fromkeys(m.name for each in found.values() for m in each.methods))
-    return [options.applied(each) for each in found.values()]
+    shorter = [each.quick() if quick else each for each in found.values()]
+    shorter = [each if max_steps is None else each.dry(max_steps) for each in shorter]
+    return [each.with_training(**training) for each in shorter]
 
 
 def read(name: str) -> dict[str, Any]:
@@ -192,8 +178,7 @@ def _check_source(content: Mapping[str, Any], where: str) -> None:
         if name in content:
             check_keys(content[name], needed, f"{name} of {where}", required=needed)
     if "reference" in content:
-        table = check_choice(f"reference table of {where}", content["reference"]["table"], tables())
-        check_choice(f"reference dataset of {where}", content["reference"]["dataset"], datasets(table))
+        reference(**content["reference"])  # raises if the paper has no such numbers
     if backbone and not kind.backbones:
         raise ConfigError(f"{where} must have no [backbone] for a table. Set hidden in [training].")
     if kind.backbones:

@@ -51,9 +51,11 @@ def train(run: Run, parts: Parts, folder: Path, device: str, tell: Callable[[str
     )  # fmt: skip
     found: list[list[Tensor]] = []
     weights: dict[str, Tensor] = {}
+    # The memory that training needs is enough for so many rows.
+    batch = WITHOUT_GRADIENTS * -(-settings.batch_size // settings.accumulate)
     for number, model in enumerate(ensemble.models()):
         given = (parts.test.x, *(() if parts.ood is None else (parts.ood,)))
-        found.append([predicted(model, x, runtime, _at_once(run)) for x in given])
+        found.append([predicted(model, x, runtime, batch) for x in given])
         prefix = f"{number}/" if len(ensemble.groups) > 1 else ""
         weights |= {f"{prefix}{name}": tensor.float().cpu() for name, tensor in learned(model).items()}
     raw, *ood = (torch.cat(each, dim=1) for each in zip(*found, strict=True))
@@ -79,11 +81,6 @@ def _config(run: Run, rows: int) -> TrainingConfig:
         seeds=tuple(settings.seed + member for member in range(settings.members)),
         **{name: getattr(settings, name) for name in shared},
     )
-
-
-def _at_once(run: Run) -> int:
-    """The number of rows that are predicted together: the memory that training needs is enough for them."""
-    return WITHOUT_GRADIENTS * -(-run.training.batch_size // run.training.accumulate)
 
 
 @torch.no_grad()

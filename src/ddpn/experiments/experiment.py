@@ -1,12 +1,12 @@
 """What an experiment is: its methods, the settings of its training, and its runs. Imports no torch."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, Self
 
 from ddpn.errors import ConfigError
-from ddpn.validation import check_choice, check_integer, check_number, is_integer
+from ddpn.validation import check_integer, check_number, is_integer
 
 if TYPE_CHECKING:
     from ddpn.heads import Head
@@ -131,11 +131,6 @@ class Experiment:
             return f"simulated ({self.simulation['name']})"
         return f"data set {self.data['name']}" if self.data else "nothing"
 
-    def with_methods(self, names: Iterable[str]) -> Self:
-        """The experiment with only these methods, in its own order."""
-        chosen = [check_choice("method", name, [m.name for m in self.methods]) for name in names]
-        return replace(self, methods=tuple(m for m in self.methods if m.name in chosen))
-
     def with_training(self, **changes: Any) -> Self:
         """The experiment with other settings of the training."""
         return replace(self, training=replace(self.training, **changes))
@@ -150,8 +145,9 @@ class Experiment:
 
     def dry(self, steps: int) -> Self:
         """A few steps on a few rows with random weights, to see that everything works, under another name."""
-        changes: dict[str, Any] = {"name": f"{self.name}-dry", "title": f"{self.title} (dry run)", "grid": {}}
-        return replace(self, **changes, dry_steps=steps).with_training(epochs=1, steps=None, members=1)
+        check_integer("max_steps", steps, minimum=1)
+        named = replace(self, name=f"{self.name}-dry", title=f"{self.title} (dry run)", grid={}, dry_steps=steps)
+        return named.with_training(epochs=1, steps=None, members=1)
 
     def runs(self) -> list["Run"]:
         """Every method at every point of the grid."""

@@ -69,14 +69,12 @@ class Parts(NamedTuple):
         """Numbers that identify the rows, not their features, whose rounding depends on the machine."""
         if self.source is not None:
             return list(self.source)
-        given = [rows for rows in (self.train, self.validation, self.test) if rows is not None]
-        found = [_tensors(rows) for rows in given] + ([] if self.ood is None else [[self.ood]])
-        return [fingerprint(tensor) for tensors in found for tensor in tensors]
-
-
-def _tensors(rows: Source) -> list[Tensor]:
-    """Of images in files only the counts: reading all of them would take as long as an epoch."""
-    return [rows.x, rows.y] if isinstance(rows, Rows | Changing) else [rows.y]  # type: ignore[attr-defined]
+        found: list[Tensor] = [] if self.ood is None else [self.ood]
+        given: list[Any] = [rows for rows in (self.train, self.validation, self.test) if rows is not None]
+        for rows in reversed(given):
+            # Of images in files only the counts: reading all of them would take as long as an epoch.
+            found = ([rows.x, rows.y] if isinstance(rows, Rows | Changing) else [rows.y]) + found
+        return [fingerprint(tensor) for tensor in found]
 
 
 def rows_of(experiment: Experiment, device: str = "cpu", keep: Path | None = None, copies: int = 1) -> Parts:
@@ -170,29 +168,24 @@ def _table(experiment: Experiment, keep: Path | None) -> Parts:
 
 
 def _texts(experiment: Experiment, keep: Path | None) -> Parts:
-    source: Any = experiment.data
+    source, backbone = experiment.data or {}, experiment.backbone or {}
     data = _with_rows(load(source["name"]))
-    tokens, pad = _tokenizer(experiment, keep)
+    length = source["max_length"]
+    if experiment.dry_steps and "config" in backbone:
+        tokens, pad = partial(_hashed, length=length, words=backbone["config"]["vocab_size"]), 0
+    else:
+        tokenizer, pad = tokenizer_of(backbone["pretrained"])
+        if tokenizer.pad_token_id != pad:
+            raise ConfigError(
+                f"pad_token_id of the tokenizer must be that of its model, {pad}, got {tokenizer.pad_token_id}. "
+                f"Set it in {backbone['pretrained']}/config.json."
+            )
+        tokens = partial(tokenised, tokenizer=tokenizer, max_length=length, cache=keep, progress=True)
     parts = {name: data.part(name) for name in PARTS}
     rows: Any = {name: Rows(tokens(joined(table, source["text"])), _counts(y)) for name, (table, y) in parts.items()}
     ood = tokens(bible()) if experiment.ood == "bible" else None
     lengths = None if ood is None else ((rows["test"].x != pad).sum(1), (ood != pad).sum(1))
     return Parts(**rows, note=data.note, ood=ood, lengths=lengths)
-
-
-def _tokenizer(experiment: Experiment, keep: Path | None) -> tuple[Callable[[list[str]], Tensor], int]:
-    """A function from texts to token ids, and the id of padding."""
-    source, backbone = experiment.data or {}, experiment.backbone or {}
-    length = source["max_length"]
-    if experiment.dry_steps and "config" in backbone:
-        return lambda texts: _hashed(texts, length, backbone["config"]["vocab_size"]), 0
-    tokenizer, pad = tokenizer_of(backbone["pretrained"])
-    if tokenizer.pad_token_id != pad:
-        raise ConfigError(
-            f"pad_token_id of the tokenizer must be that of its model, {pad}, got {tokenizer.pad_token_id}. "
-            f"Set it in {backbone['pretrained']}/config.json."
-        )
-    return lambda texts: tokenised(texts, tokenizer, max_length=length, cache=keep, progress=True), pad
 
 
 def _hashed(texts: list[str], length: int, words: int) -> Tensor:

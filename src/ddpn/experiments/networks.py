@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,26 +88,19 @@ def _outputs(trunk: nn.Module, x: Tensor, runtime: Runtime) -> Tensor:
 
 
 def _kept(trunk: nn.Module, x: Tensor, runtime: Runtime, folder: Path | None) -> Tensor:
-    """The name of a file of features identifies rows, weights and precision."""
+    """The features from a file, whose name identifies rows, weights and precision, or else computed.
+
+    A file is used if it is complete and its first row is what the trunk computes here, up to rounding.
+    """
     first = _outputs(trunk, x[:1], runtime).cpu()
     if folder is None or first.dim() > 2:
         return through(trunk, x, runtime)
     rounded = "" if runtime.precision == "float32" else f"-{runtime.precision}"
     path = folder / f"features-{fingerprint(x):08x}-{of_frozen(trunk):08x}-{first.shape[1]}{rounded}.safetensors"
-    if (found := _stored(path, len(x), first)) is not None:
-        return found
+    with suppress(InputError):
+        features = read(path)[0]["features"]
+        if len(features) == len(x) and torch.allclose(features[:1], first, rtol=1e-2, atol=1e-3):
+            return features
     features = through(trunk, x, runtime)
     write(path, {"features": features}, {"rows": len(x)})
     return features
-
-
-def _stored(path: Path, rows: int, first: Tensor) -> Tensor | None:
-    """The features in a file if it is complete and its first row is what the trunk computes here, up to rounding."""
-    if not path.exists():
-        return None
-    try:
-        features = read(path)[0]["features"]
-    except InputError:
-        return None
-    good = len(features) == rows and torch.allclose(features[:1], first, rtol=1e-2, atol=1e-3)
-    return features if good else None

@@ -22,14 +22,14 @@ def score(dist: Distribution, y: Tensor, truth: CountDistribution | None = None)
 
     `truth` is the distribution that the counts of a simulation were drawn from.
     """
-    ensemble = UniformMixture(dist)
+    ensemble, column = UniformMixture(dist), y.unsqueeze(1)
+    whole = Normal(ensemble.mean, ensemble.stddev) if isinstance(dist, Normal) else ensemble
     found: dict[str, Any] = {
-        "paper": {"single": _paper(dist, y.unsqueeze(1)), "ensemble": _paper(_as_in_paper(ensemble, dist), y)},
-        "ours": {"single": _ours(dist, y.unsqueeze(1)), "ensemble": _ours(ensemble, y)},
+        "paper": {"single": _paper(dist, column), "ensemble": _paper(whole, y)},
+        "ours": {"single": _ours(dist, column), "ensemble": _ours(ensemble, y)},
     }
     if isinstance(dist, Normal):
-        counts, mixture = discretized(dist), discretized(ensemble)
-        found["rounded"] = {"single": _ours(counts, y.unsqueeze(1)), "ensemble": _ours(mixture, y)}
+        found["rounded"] = {"single": _ours(discretized(dist), column), "ensemble": _ours(discretized(ensemble), y)}
     if truth is not None:
         found["truth"] = _against(truth, ensemble, y)
     return found
@@ -60,10 +60,6 @@ def _paper(dist: Any, y: Tensor) -> Scores:
         "crps": _mean(crps(dist, y)),
         "median_precision": _median(precision),
     }
-
-
-def _as_in_paper(ensemble: Any, dist: Distribution) -> Distribution:
-    return Normal(ensemble.mean, ensemble.stddev) if isinstance(dist, Normal) else ensemble
 
 
 def _against(truth: CountDistribution, ensemble: Any, y: Tensor) -> dict[str, float]:

@@ -1,16 +1,26 @@
-"""Tables of finished runs as Markdown, CSV and LaTeX, with the paper's numbers beside ours. Trains nothing."""
+"""Tables of finished runs as Markdown, CSV and LaTeX, with the paper's numbers beside ours. Trains nothing.
+
+Accuracy and calibration (Tables 1, 2 and 6 of the paper), simulations, and detection of out-of-distribution (OOD) rows
+(Section 4.4).
+"""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+
+from ddpn.distributions import UniformMixture
+from ddpn.errors import InputError
 from ddpn.experiments.experiment import Experiment
-from ddpn.experiments.finished import FinishedRun, finished_runs
 from ddpn.experiments.formats import FORMATS, Cell, Table, ranked
-from ddpn.experiments.ood_tables import detection_tables
 from ddpn.experiments.published import reference
+from ddpn.experiments.results import FinishedRun, finished_runs, predictions_of
 from ddpn.files import write_text
+from ddpn.metrics import detection, matched, ood_score
 
 PROTOCOLS = {
     "paper": "Absolute error of the mode (counts) or mean (Gaussians); an ensemble of Gaussians as one Normal.",
@@ -19,11 +29,18 @@ PROTOCOLS = {
 METRICS = {"mae": "MAE", "crps": "CRPS", "median_precision": "MP"}
 #: The optimiser of a GLM has converged if the gradient is at most this long.
 _AT_MAXIMUM = 1e-6
+#: The paper's score, and the part of it that members disagree about.
+TOTAL = "variance"
+KINDS = {TOTAL: "total variance", "epistemic": "epistemic variance"}
+COLUMNS = ("AUROC", "AUPR", "FPR80")
+#: The paper's variant of detection: see docs/protocol.md.
+_PAPER = {"complement": "paper", "thresholds": "alphas", "alphas": torch.linspace(1e-3, 1.0, 100)}
+Pair = tuple[Tensor, Tensor]
 
 
 def accuracy(experiment: Experiment, runs: Sequence[FinishedRun], protocol: str) -> Table:
     """MAE, CRPS and median precision of single members (mean and standard deviation) and of the ensemble."""
-    paper = _paper_numbers(experiment) if protocol == "paper" else {}
+    paper = _paper_numbers(**experiment.reference) if experiment.reference and protocol == "paper" else {}
     columns = tuple(f"{kind} {METRICS[metric]}" for kind in ("single", "ensemble") for metric in METRICS)
     rows: dict[str, list[Cell]] = {}
     for result in (run.result for run in runs):
@@ -34,11 +51,8 @@ def accuracy(experiment: Experiment, runs: Sequence[FinishedRun], protocol: str)
     return Table(f"{experiment.title} ({protocol} protocol)", columns, marked, _notes(experiment, runs, protocol))
 
 
-def _paper_numbers(experiment: Experiment) -> dict[tuple[str, str, str], float]:
-    if experiment.reference is None:
-        return {}
-    dataset = experiment.reference["dataset"]
-    found = reference(experiment.reference["table"], dataset) | reference("median_precision", dataset)
+def _paper_numbers(table: str, dataset: str) -> dict[tuple[str, str, str], float]:
+    found = reference(table, dataset) | reference("median_precision", dataset)
     return found | (reference(f"glm_{dataset}") if dataset == "length_of_stay" else {})
 
 
@@ -85,6 +99,96 @@ def _notes(experiment: Experiment, runs: Sequence[FinishedRun], protocol: str) -
     if missing := len(experiment.runs()) - len(done):
         lines.append(f"{missing} of {len(experiment.runs())} runs are not finished and not shown.")
     return tuple(lines)
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredRun:
+    """A finished run with its OOD scores by kind and the lengths of texts, each for test rows and for OOD rows."""
+
+    run: FinishedRun
+    scores: dict[str, Pair]
+    lengths: Pair | None
+
+    def with_equal_lengths(self) -> "ScoredRun":
+        """Subsets of both kinds of rows with the same lengths."""
+        assert self.lengths is not None
+        test, ood = matched(*self.lengths)
+        scores = {kind: (pair[0][test], pair[1][ood]) for kind, pair in self.scores.items()}
+        return ScoredRun(self.run, scores, (self.lengths[0][test], self.lengths[1][ood]))
+
+
+def scored(runs: Iterable[FinishedRun]) -> list[ScoredRun]:
+    """The OOD scores of finished runs."""
+    found = []
+    for run in runs:
+        tensors = predictions_of(run.folder)
+        if "ood" not in tensors:
+            raise InputError(f"No predictions of OOD rows in {run.folder}. Delete it and run it again.")
+        mixtures = [UniformMixture(run.distribution(tensors[name])) for name in ("raw", "ood")]
+        kinds = KINDS if tensors["raw"].shape[1] > 1 else (TOTAL,)
+        scores: Any = {kind: tuple(ood_score(mixture, kind) for mixture in mixtures) for kind in kinds}
+        lengths = (tensors["length"], tensors["ood_length"]) if "ood_length" in tensors else None
+        found.append(ScoredRun(run, scores, lengths))
+    return found
+
+
+def detection_tables(experiment: Experiment, finished: Iterable[FinishedRun]) -> dict[str, Table]:
+    """By total variance (all rows, then the paper's variant), by other scores, and for texts of equal length."""
+    runs, title = scored(finished), f"Detecting {experiment.ood} among {experiment.title.lower()}"
+    tables = {
+        "table_ood": _by_variance(f"{title}: total variance", runs),
+        "table_ood_paper": _by_variance(f"{title}: total variance, the paper's rows and areas", runs, **_PAPER),
+    }
+    # A single network has no epistemic variance.
+    if all(len(run.scores) > 1 for run in runs):
+        rows = {each.run.label: _areas([each.scores[kind] for kind in KINDS]) for each in runs}
+        tables["table_ood_kinds"] = _pairs(f"{title}: by score", [f"{name}, " for name in KINDS.values()], rows)
+    if all(run.lengths is not None for run in runs):
+        try:
+            tables["table_ood_matched"] = _by_length(f"{title}: what the length of a text explains", runs)
+        except InputError as error:
+            first = tables["table_ood"]
+            tables["table_ood"] = first._replace(notes=(*first.notes, f"No table for texts of equal length: {error}"))
+    return tables
+
+
+def _by_variance(title: str, runs: Sequence[ScoredRun], **options: Any) -> Table:
+    paper = {(method, metric): value for (_, method, metric), value in reference("ood_detection").items()}
+    rows, sizes = {}, {}
+    for each in runs:
+        found = detection(*each.scores[TOTAL], **options)
+        areas = {name: getattr(found, name.lower()) for name in COLUMNS}
+        numbers = [paper.get((each.run.run.method.name, name.lower())) for name in COLUMNS]
+        rows[each.run.label] = [Cell(s.mean, s.std, n) for s, n in zip(areas.values(), numbers, strict=True)]
+        sizes[f"{found.n_in:,} test rows and {found.n_out:,} OOD rows are evaluated."] = True
+    kept = "which give the thresholds" if options else "which are not evaluated"
+    first = f"Mean (standard deviation) over ten random hold-outs of 20% of the test rows, {kept}."
+    return Table(title, COLUMNS, ranked(rows, low=(2,), high=(0, 1)), (first, *sizes))
+
+
+def _areas(pairs: Iterable[Pair]) -> list[Cell]:
+    """AUROC and FPR80 of each pair of scores."""
+    found = [detection(*pair) for pair in pairs]
+    return [Cell(area.mean, area.std) for each in found for area in (each.auroc, each.fpr80)]
+
+
+def _pairs(title: str, names: Iterable[str], rows: dict[str, list[Cell]], notes: tuple[str, ...] = ()) -> Table:
+    columns = tuple(f"{name}{column}" for name in names for column in ("AUROC", "FPR80"))
+    return Table(title, columns, ranked(rows, low=(1, 3), high=(0, 2)), notes)
+
+
+def _by_length(title: str, runs: Sequence[ScoredRun]) -> Table:
+    pairs = [(each, each.with_equal_lengths()) for each in runs]
+    rows = {every.run.label: _areas([every.scores[TOTAL], equal.scores[TOTAL]]) for every, equal in pairs}
+    lengths: Any = [one.lengths for one in pairs[0]]
+    notes = (
+        f"With equal lengths: {len(lengths[1][0]):,} rows of each kind, equally many of every length.",
+        "The last row uses nothing but the length: shorter texts count as OOD.",
+    )
+    table = _pairs(title, ["", "equal lengths: "], rows, notes)
+    # A baseline without a rank.
+    table.rows["number of tokens alone, few"] = _areas([(-test.double(), -ood.double()) for test, ood in lengths])
+    return table
 
 
 def write_tables(experiment: Experiment, out: Path) -> list[Path]:

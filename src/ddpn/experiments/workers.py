@@ -1,7 +1,7 @@
 """Runs one after the other, or several at once in processes of one thread each.
 
-Ctrl-C is a KeyboardInterrupt in the main process. It closes the iterator of `execute_all`, which sends SIGTERM to every
-worker; there the signal raises KeyboardInterrupt, too, and a training saves its checkpoint before it ends.
+Ctrl-C is a KeyboardInterrupt in the main process. It ends `execute_all`, which sends SIGTERM to every worker; there the
+signal raises KeyboardInterrupt, too, and a training saves its checkpoint before it ends.
 """
 
 import multiprocessing
@@ -10,7 +10,7 @@ import signal
 import threading
 import traceback
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -21,34 +21,36 @@ import torch
 from ddpn.errors import DDPNError, of_the_machine
 from ddpn.experiments.experiment import Experiment, Run
 from ddpn.experiments.inputs import Parts, rows_of
-from ddpn.experiments.runner import FEATURES, execute, folder_of
+from ddpn.experiments.results import FEATURES, folder_of
+from ddpn.experiments.runner import execute
 
 #: Seconds that a worker has to write its checkpoint; the largest of the catalogue takes one.
 _PATIENCE = 20.0
 
 
 class Event(NamedTuple):
-    """A change of a run's state: it is "running", "done" with a result, or "failed" with an error."""
+    """A run is "running" with its progress as `text`, "done" with a result, or "failed" with an error as `text`."""
 
     run: Run
     state: str
     result: dict[str, Any] | None = None
-    error: str = ""
+    text: str = ""
 
 
-def execute_all(
-    runs: Sequence[Run], parts: Parts, out: Path, device: str = "auto", jobs: int = 1
-) -> Generator[Event, None, None]:
-    """Do all runs of one experiment, `jobs` at a time; yields an event when each begins and ends.
+Report = Callable[[Event], object]
 
-    The other runs go on if one fails. Close the iterator to end the processes that it has started.
+
+def execute_all(runs: Sequence[Run], parts: Parts, out: Path, device: str, jobs: int, report: Report) -> None:
+    """Do all runs of one experiment, `jobs` at a time; the others go on if one fails.
+
+    `report` gets an event when a run begins, after each of its epochs, and when it ends.
     """
     if jobs > 1 and len(runs) > 1:
-        yield from _in_processes(runs, jobs, runs[0].experiment, out, device, copies_of(jobs))
+        _in_processes(runs, report, jobs, runs[0].experiment, out, device, copies_of(jobs))
         return
     for run in runs:
-        yield Event(run, "running")
-        yield _attempt(run, parts, out, device)
+        report(Event(run, "running"))
+        report(_attempt(run, parts, out, device, lambda text, run=run: report(Event(run, "running", text=text))))
 
 
 def copies_of(jobs: int) -> int:
@@ -61,78 +63,68 @@ def message_of(error: DDPNError | OSError) -> str:
     return of_the_machine(error) if isinstance(error, OSError) else str(error)
 
 
-def _attempt(run: Run, parts: Parts, out: Path, device: str) -> Event:
+def _attempt(run: Run, parts: Parts, out: Path, device: str, tell: Callable[[str], object]) -> Event:
     try:
-        return Event(run, "done", execute(run, parts, folder_of(run, out), device))
+        return Event(run, "done", execute(run, parts, folder_of(run, out), device, tell))
     except (DDPNError, OSError) as error:
-        return Event(run, "failed", error=message_of(error))
+        return Event(run, "failed", text=message_of(error))
     except Exception:
-        return Event(run, "failed", error=traceback.format_exc())
+        return Event(run, "failed", text=traceback.format_exc())
 
 
-class _Worker:
-    """A process that does one run after the other."""
-
-    def __init__(self, *given: Any) -> None:
-        # Spawned: a fork of a process in which torch has threads can hang.
-        context = multiprocessing.get_context("spawn")
-        self.connection, there = context.Pipe()
-        # Not a daemon: a daemon may not start processes of its own, which read images.
-        self.process = context.Process(target=_work, args=(there, *given))
-        self.process.start()
-        there.close()
-
-    def result(self, run: Run) -> Event:
-        """Receive how the run ended."""
-        try:
-            return self.connection.recv()
-        except (EOFError, ConnectionResetError):
-            self.process.join(_PATIENCE)
-            code = self.process.exitcode
-            message = f"its process ended with exit code {code}. Use fewer jobs if memory ran out."
-            return Event(run, "failed", error=message)
-
-
-def _in_processes(runs: Sequence[Run], jobs: int, *given: Any) -> Iterator[Event]:
-    waiting, workers = deque(runs), list[_Worker]()
-    busy: dict[Any, tuple[_Worker, Run]] = {}
+def _in_processes(runs: Sequence[Run], report: Report, jobs: int, *given: Any) -> None:
+    # Spawned: a fork of a process in which torch has threads can hang.
+    context = multiprocessing.get_context("spawn")
+    waiting, processes, busy = deque(runs), dict[Any, Any](), dict[Any, Run]()
     try:
         while waiting or busy:
             while waiting and len(busy) < jobs:
-                idle = [each for each in workers if each.connection not in busy and each.process.is_alive()]
-                if not idle:
-                    idle = [_Worker(*given)]
-                    workers += idle
-                busy[idle[0].connection] = idle[0], waiting[0]
-                idle[0].connection.send(waiting[0])
-                yield Event(waiting.popleft(), "running")
+                idle = [each for each, process in processes.items() if each not in busy and process.is_alive()]
+                connection, there = (idle[0], None) if idle else context.Pipe()
+                if there is not None:
+                    # Not a daemon: a daemon may not start processes of its own, which read images.
+                    processes[connection] = context.Process(target=_work, args=(there, *given))
+                    processes[connection].start()
+                    there.close()
+                busy[connection] = waiting.popleft()
+                connection.send(busy[connection])
+                report(Event(busy[connection], "running"))
             for connection in wait(list(busy)):
-                worker, run = busy.pop(connection)
-                yield worker.result(run)
+                event = _received(connection, processes[connection], busy[connection])
+                if event.state != "running":
+                    del busy[connection]
+                report(event)
     finally:
-        for process in (worker.process for worker in workers):
+        for process in processes.values():
             process.terminate()
-        for process in (worker.process for worker in workers):
+        for process in processes.values():
             process.join(_PATIENCE)
             process.kill()
             process.join()
+
+
+def _received(connection: Any, process: Any, run: Run) -> Event:
+    """What a worker sends about its run: the progress as a text, or how it ended."""
+    try:
+        message = connection.recv()
+        return message if isinstance(message, Event) else Event(run, "running", text=message)
+    except (EOFError, ConnectionResetError):
+        process.join(_PATIENCE)
+        error = f"its process ended with exit code {process.exitcode}. Use fewer jobs if memory ran out."
+        return Event(run, "failed", text=error)
 
 
 def _work(connection: Connection, experiment: Experiment, out: Path, device: str, copies: int) -> None:
     """The main function of a worker."""
     # A terminal sends Ctrl-C to every process; the main process passes it on as SIGTERM, once.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     with suppress(EOFError, KeyboardInterrupt):
         parts = rows_of(experiment, device, out / FEATURES, copies)
         while True:
-            connection.send(_attempt(connection.recv(), parts, out, device))
-
-
-def _interrupt(*_: Any) -> None:
-    raise KeyboardInterrupt
+            connection.send(_attempt(connection.recv(), parts, out, device, connection.send))
 
 
 def _end_with_parent() -> None:

@@ -15,20 +15,9 @@ from ddpn.experiments.figures.predictions import image_pmfs, pathologies, pmfs
 from ddpn.experiments.figures.simulations import beta, gamma, recovery, wave
 from ddpn.validation import check_choice
 
-#: The functions that draw the figures from an experiment and the folder of all results.
-FIGURES: dict[str, Callable[[Experiment, Path], Any]] = {
-    "wave": wave,
-    "recovery": recovery,
-    "pathologies": pathologies,
-    "beta": beta,
-    "gamma": gamma,
-    "epsilon": epsilon,
-    "pmfs": pmfs,
-    "image_pmfs": image_pmfs,
-    "beams": beams,
-    "roc": roc,
-    "ood_pmfs": ood_pmfs,
-}
+_DRAWN = (wave, recovery, pathologies, beta, gamma, epsilon, pmfs, image_pmfs, beams, roc, ood_pmfs)
+#: The functions that draw figures from an experiment and the folder of all results, by name.
+FIGURES: dict[str, Callable[[Experiment, Path], Any]] = {draw.__name__: draw for draw in _DRAWN}
 
 
 def write_figures(experiment: Experiment, out: Path) -> list[Path]:

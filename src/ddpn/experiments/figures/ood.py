@@ -1,5 +1,6 @@
 """Figures of out-of-distribution rows: how well they are detected, and the distributions predicted for them."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +11,15 @@ from torch import Tensor
 from ddpn.distributions import UniformMixture
 from ddpn.experiments.experiment import Experiment, Method
 from ddpn.experiments.figures.canvas import ACCENT, BAND, legend_below, panels
-from ddpn.experiments.finished import finished_runs
-from ddpn.experiments.ood_tables import COLUMNS, TOTAL, ScoredRun, scored
+from ddpn.experiments.results import finished_runs, predictions_of
+from ddpn.experiments.tables import COLUMNS, TOTAL, ScoredRun, scored
 from ddpn.metrics import Detection, auroc, detection
 
 #: Points per curve: one per threshold would make files of many megabytes that look the same.
 _POINTS = 400
-#: A kind of method has a colour and a width; methods of one kind differ by their dashes.
+#: A kind of method (highlighted, continuous, count) has a colour and a width; methods of one kind differ by dashes.
+_KINDS: tuple[dict[str, Any], ...] = ({"color": ACCENT, "lw": 2.0}, {"color": "0.55", "lw": 1.2}, {"color": "black"})
 _DASHES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)), (0, (9, 2, 1, 1.5, 1, 1.5)))
-_KINDS: dict[str, dict[str, Any]] = {
-    "highlighted": {"color": ACCENT, "lw": 2.0},
-    "continuous": {"color": "0.55", "lw": 1.2},
-    "count": {"color": "black"},
-}
 _LENGTH = {"color": "black", "lw": 0.8, "marker": "x", "ms": 4, "markevery": 0.1}
 #: The positions of the columns of a legend, as shares of its width.
 _PLACES = dict(zip(COLUMNS, (0.70, 0.85, 1.0), strict=True))
@@ -47,13 +44,9 @@ def roc(experiment: Experiment, out: Path) -> Any:
 
 def _styles(methods: list[Method]) -> dict[str, dict[str, Any]]:
     """Colour, width and dashes by the method's name."""
-    found: dict[str, dict[str, Any]] = {}
-    used = dict.fromkeys(_KINDS, 0)
-    for method in methods:
-        kind = "highlighted" if method.highlighted else "continuous" if method.is_continuous else "count"
-        found[method.name] = {"ls": _DASHES[used[kind] % len(_DASHES)], **_KINDS[kind]}
-        used[kind] += 1
-    return found
+    kinds = [0 if method.highlighted else 1 if method.is_continuous else 2 for method in methods]
+    dashes = [_DASHES[kinds[:place].count(kind) % len(_DASHES)] for place, kind in enumerate(kinds)]
+    return {m.name: {"ls": ls, **_KINDS[kind]} for m, kind, ls in zip(methods, kinds, dashes, strict=True)}
 
 
 def _curves(axes: Any, title: str, runs: list[ScoredRun], styles: dict[str, Any], is_short: bool) -> None:
@@ -125,28 +118,20 @@ def ood_pmfs(experiment: Experiment, out: Path) -> Any:
     return figure
 
 
-def _median_row(scores: Tensor) -> int:
-    return int(scores.argsort(stable=True)[(len(scores) - 1) // 2])
-
-
 def _distributions(ax: Any, one: ScoredRun) -> None:
     """For the rows with the median total variance."""
-    tensors = one.run.predictions()
-    raws = [tensors[name][_median_row(scores)] for name, scores in zip(("raw", "ood"), one.scores[TOTAL], strict=True)]
+    is_continuous, tensors = one.run.run.method.is_continuous, predictions_of(one.run.folder)
+    rows = [int(scores.argsort(stable=True)[(len(scores) - 1) // 2]) for scores in one.scores[TOTAL]]
+    raws = (tensors["raw"][rows[0]], tensors["ood"][rows[1]])
     mixtures: list[Any] = [UniformMixture(one.run.distribution(raw)) for raw in raws]
-    low, high = (torch.stack(ends) for ends in zip(*(dist.interval(0.99) for dist in mixtures), strict=True))
-    is_continuous = one.run.run.method.is_continuous
-    x = torch.arange(0.0, float(high.max()) + 2, dtype=torch.float64)
-    if is_continuous:
-        x = torch.linspace(float(low.min()), float(high.max()), 400, dtype=torch.float64)
-    test, ood = (dist.log_prob(x).exp().numpy() for dist in mixtures)
-    label = "a test row with the median variance"
-    if is_continuous:
-        ax.fill_between(x.numpy(), test, **_FILLED, label=label)
-    else:
-        ax.bar(x.numpy(), test, 0.8, **_FILLED, label=label)
+    ends = torch.cat([torch.stack(dist.interval(0.99)) for dist in mixtures])
+    low, high = float(ends.min()), float(ends.max())
+    x = np.linspace(low, high, 400) if is_continuous else np.arange(0.0, high + 2)
+    test, ood = (dist.log_prob(torch.from_numpy(x)).exp().numpy() for dist in mixtures)
+    fill = ax.fill_between if is_continuous else partial(ax.bar, width=0.8)
+    fill(x, test, **_FILLED, label="a test row with the median variance")
     marker = {} if is_continuous else {"marker": "o", "ms": 3}
-    ax.plot(x.numpy(), ood, color="black", lw=1.4, **marker, label="an OOD row with the median variance")
+    ax.plot(x, ood, color="black", lw=1.4, **marker, label="an OOD row with the median variance")
     ax.set_xlabel("count")
     ax.xaxis.get_major_locator().set_params(integer=True)
 

@@ -14,32 +14,37 @@ from ddpn.datasets.split import SEED
 from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.figures.canvas import ACCENT, BAND, GREY, legend_below, panels
 from ddpn.experiments.figures.predictions import PREFERRED, at_quantiles, check_rows, draw_pmf
-from ddpn.experiments.finished import FinishedRun, runs_of
+from ddpn.experiments.results import FinishedRun, predictions_of, runs_of
 from ddpn.inputs.point_clouds import PARTS
 
 #: The nearest point of a beam is black and the farthest as light as is still visible on white.
 _FARTHEST = 0.7
+_PRODUCT = {"facecolor": BAND, "edgecolor": ACCENT, "lw": 0.6, "zorder": 0, "label": "products, visible or not"}
 _AXES = ("to the right (m)", "up (m)", "away from the camera (m)")
 
 
+Solid = tuple[float, float, float, float]
+
+
 class Example(NamedTuple):
-    """A beam and the name of its class; if it is simulated also its products, as z, y, depth and height."""
+    """A beam, the name of its class, and its products if it is simulated, as z, y, depth and height."""
 
     name: str
     beam: Beam
-    solids: list[tuple[float, float, float, float]]
+    solids: list[Solid]
 
 
 def beams(experiment: Experiment, out: Path) -> Any:
     """Appendix D.3: the points of three beams, seen by the camera and from the side, beside the pmfs."""
     run, *_ = runs_of(experiment, out, PREFERRED)
-    raw, counts = (run.predictions()[name] for name in ("raw", "y"))
+    raw, counts = (predictions_of(run.folder)[name] for name in ("raw", "y"))
     source = experiment.data or {}
     found = (_stored if source["name"] == "inventory" else _simulated)(source, run, counts)
     figure, axes = panels(len(found), 3, (9.0, 1.0 + 2.3 * len(found)), width_ratios=[1.0, 2.4, 1.6])
     for (front, side, pmf), (row, example) in zip(axes, found.items(), strict=True):
         _points(front, example.beam, (0, 1))
-        _products(side, example.solids)
+        for z, y, depth, height in example.solids:
+            side.bar(z, height, depth, y, align="edge", **_PRODUCT)
         _points(side, example.beam, (2, 1))
         count = int(counts[row])
         front.set_title(f"test row {row}: {example.name}, {count} product{'s' * (count != 1)}", loc="left")
@@ -66,49 +71,33 @@ def _simulated(source: Mapping[str, Any], run: FinishedRun, counts: Tensor) -> d
     test = split(source["beams"], SEED, PARTS).test[: len(counts)]
     order = np.argsort(test)
     rows = order[at_quantiles(counts[torch.from_numpy(order)])]
-    scenes, packed = _first_beams(source, int(test[rows].max()) + 1)
-    known = np.concatenate([some.count for some in scenes])
+    places: list[tuple[Scenes, int]] = []
+    clouds: list[Any] = []
+    for scenes, points in chunks(source["beams"], SEED, Camera()):
+        places += [(scenes, place) for place in range(len(points))]
+        clouds += points
+        if len(clouds) > test[rows].max():
+            break
+    known = np.array([scenes.count[place] for scenes, place in places])
+    geometry = np.array([scenes.geometry[place] for scenes, place in places])
     there = test < len(known)
     check_rows(run, counts[torch.from_numpy(there)], known[test[there]])
-    found = {}
-    for row in map(int, rows):
-        chunk, place = divmod(int(test[row]), len(scenes[0].count))
-        beam = unpack(packed[test[row]])
-        found[row] = Example(tuple(GEOMETRIES)[beam.geometry], beam, _solids(scenes[chunk], place))
-    return found
+    # Packed as by `simulate_shelves`.
+    packed = pack(clouds, geometry, max_points=source["points"], seed=SEED)
+    found = {int(row): (unpack(packed[test[row]]), places[test[row]]) for row in rows}
+    return {row: Example(tuple(GEOMETRIES)[beam.geometry], beam, _solids(*at)) for row, (beam, at) in found.items()}
 
 
-def _first_beams(source: Mapping[str, Any], wanted: int) -> tuple[list[Scenes], Tensor]:
-    """The scenes of at least `wanted` beams, and these beams packed as by `simulate_shelves`."""
-    scenes: list[Scenes] = []
-    clouds: list[Any] = []
-    for some, points in chunks(source["beams"], SEED, Camera()):
-        scenes.append(some)
-        clouds += points
-        if len(clouds) >= wanted:
-            break
-    geometry = np.concatenate([some.geometry for some in scenes])
-    return scenes, pack(clouds, geometry, max_points=source["points"], seed=SEED)
-
-
-def _solids(scenes: Scenes, place: int) -> list[tuple[float, float, float, float]]:
+def _solids(scenes: Scenes, place: int) -> list[Solid]:
     """Bodies and tops of the products on one beam from the side, relative to the camera."""
     _, up, away = (float(length) for length in scenes.eye[place])
     found = []
     for item in range(int(scenes.count[place])):
         for there, solid in scenes.solids(item):
             if there[place]:
-                depth, low, high = (float(side[place]) for side in (solid.depth, solid.low, solid.high))
-                found.append((float(solid.z[place]) - depth / 2 - away, low - up, depth, high - low))
+                z, depth, low, high = (float(side[place]) for side in (solid.z, solid.depth, solid.low, solid.high))
+                found.append((z - depth / 2 - away, low - up, depth, high - low))
     return found
-
-
-def _products(ax: Any, solids: list[tuple[float, float, float, float]]) -> None:
-    """Rectangles behind the points."""
-    for z, y, depth, height in solids:
-        ax.bar(z, height, depth, y, align="edge", facecolor=BAND, edgecolor=ACCENT, lw=0.6, zorder=0)
-    if solids:
-        ax.patches[0].set_label("products, visible or not")
 
 
 def _points(ax: Any, beam: Beam, sides: tuple[int, int]) -> None:

@@ -12,7 +12,7 @@ from ddpn.distributions import UniformMixture
 from ddpn.errors import InputError
 from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.figures.canvas import ACCENT, BAND, GREY, legend_below, panels
-from ddpn.experiments.finished import FinishedRun, runs_of
+from ddpn.experiments.results import FinishedRun, predictions_of, runs_of
 
 #: A row with a low, one with a medium and one with a high count.
 QUANTILES = (0.1, 0.5, 0.95)
@@ -51,7 +51,7 @@ def draw_pmf(ax: Any, members: Any, observed: float) -> None:
 def pmfs(experiment: Experiment, out: Path) -> Any:
     """As Figure 4, for patients: the pmf of every member and of the ensemble, with the observed count."""
     (run,) = runs_of(experiment, out, ("beta_ddpn_1.0",))
-    raw, counts = (run.predictions()[name] for name in ("raw", "y"))
+    raw, counts = (predictions_of(run.folder)[name] for name in ("raw", "y"))
     chosen = at_quantiles(counts)
     figure, axes = panels(1, len(chosen), (0.8 + 2.6 * len(chosen), 3.2), sharey=True)
     for ax, row in zip(axes[0], chosen, strict=True):
@@ -64,7 +64,7 @@ def image_pmfs(experiment: Experiment, out: Path) -> Any:
     """Figure 4 and Appendix D.1: images as the network sees them, above the pmfs of all members and the ensemble."""
     run, *_ = runs_of(experiment, out, PREFERRED)
     source = experiment.data or {}
-    raw, counts = (run.predictions()[name] for name in ("raw", "y"))
+    raw, counts = (predictions_of(run.folder)[name] for name in ("raw", "y"))
     images = Pictures.of(load(source["name"]), "test", size=source["size"])
     check_rows(run, counts, images.y.numpy())
     chosen = at_quantiles(counts)
@@ -90,7 +90,7 @@ def _completed(figure: Any, axes: Any, run: FinishedRun, columns: int) -> Any:
 def pathologies(experiment: Experiment, out: Path) -> Any:
     """Figure 5: cdfs of a Gaussian and of DDPN, one network each, for two patients."""
     runs = runs_of(experiment, out, _CDFS, needed=2)
-    raws, y = [run.predictions()["raw"][:, 0] for run in runs], runs[0].predictions()["y"]
+    raws, y = [predictions_of(run.folder)["raw"][:, 0] for run in runs], predictions_of(runs[0].folder)["y"]
     figure, axes = panels(1, 2, (7.6, 3.4), sharey=True)
     for ax, (row, title) in zip(axes[0], _chosen(runs[0].distribution(raws[0])).items(), strict=True):
         normal, counts = (run.distribution(raw[row]) for run, raw in zip(runs, raws, strict=True))

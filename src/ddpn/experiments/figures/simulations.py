@@ -9,10 +9,11 @@ from ddpn.datasets import SIMULATIONS, Simulation, simulate
 from ddpn.distributions import UniformMixture
 from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.figures.canvas import ACCENT, BAND, GREY, legend_below, panels
-from ddpn.experiments.finished import FinishedRun, finished_runs, runs_of
+from ddpn.experiments.results import FinishedRun, finished_runs, runs_of
 
 _COVERAGE = 0.95
 _NODES = 500
+_MEAN = {"color": "black", "lw": 1.5}
 #: The isolated points lie at 1 and 10, the counts at 10 to 23.
 _ISOLATED_X = np.linspace(0.0, 11.0, 441)
 
@@ -23,17 +24,12 @@ def _drawn(experiment: Experiment) -> tuple[Simulation, np.ndarray]:
     return simulate(name), np.linspace(SIMULATIONS[name].low, SIMULATIONS[name].high, _NODES)
 
 
-def _band_and_rows(
-    ax: Any, drawn: Simulation, x: np.ndarray, ensemble: Any, label: str = "95% band", **look: Any
-) -> None:
+def _band_and_rows(ax: Any, drawn: Simulation, x: np.ndarray, ensemble: Any, of: str = "", **look: Any) -> None:
+    """The 95% band and the training rows; `of` ends the label and `look` changes the points."""
     low, high = (end.numpy() for end in ensemble.interval(_COVERAGE))
     train, look = drawn.split.train, {"color": GREY, "ms": 2} | look
-    ax.fill_between(x, low, high, step="mid", color=BAND, lw=0, label=label)
+    ax.fill_between(x, low, high, step="mid", color=BAND, lw=0, label=f"95% band{of}")
     ax.plot(drawn.x[train], drawn.y[train], ".", **look, label="training rows", rasterized=True)
-
-
-def _mean(ax: Any, x: np.ndarray, ensemble: Any, label: str = "mean") -> None:
-    ax.plot(x, ensemble.mean.numpy(), color="black", lw=1.5, label=label)
 
 
 def wave(experiment: Experiment, out: Path) -> Any:
@@ -47,7 +43,7 @@ def wave(experiment: Experiment, out: Path) -> Any:
         text = f"MAE {scores['mae'][0]:.2f}\nCRPS {scores['crps'][0]:.2f}"
         column[0].text(0.04, 0.97, text, transform=column[0].transAxes, va="top", fontsize=8)
         _band_and_rows(column[0], drawn, x, ensemble)
-        _mean(column[0], x, ensemble)
+        column[0].plot(x, ensemble.mean.numpy(), **_MEAN, label="mean")
         column[1].plot(x, ensemble.aleatoric.numpy(), color=ACCENT, label="the ensemble's variance")
         column[1].plot(x, drawn.law(x).variance.numpy(), color="black", ls="--", lw=1.2, label="true variance")
         column[2].plot(x, ensemble.epistemic.numpy(), color=ACCENT)
@@ -72,7 +68,7 @@ def recovery(experiment: Experiment, out: Path) -> Any:
         ax.set_title(run.label)
         ensemble = UniformMixture(run.at(x))
         _band_and_rows(ax, drawn, x, ensemble)
-        _mean(ax, x, ensemble)
+        ax.plot(x, ensemble.mean.numpy(), **_MEAN, label="mean")
         ax.plot(x, truth.mean.numpy(), color=ACCENT, ls=":", lw=2, label="true mean")
         for edge in truth.interval(_COVERAGE):
             ax.step(x, edge.numpy(), where="mid", color=ACCENT, ls="--", lw=1, label="true 95% band")
@@ -118,9 +114,9 @@ def _isolated(experiment: Experiment, out: Path, key: str, title: str) -> Any:
 def _counts_and_gammas(counts: Any, gammas: Any, run: FinishedRun, drawn: Any) -> None:
     x, dist = _ISOLATED_X, run.at(_ISOLATED_X)
     truth, ensemble = drawn.law(x), UniformMixture(dist)
-    _band_and_rows(counts, drawn, x, ensemble, "95% band of the ensemble", color="0.45", ms=1.5)
+    _band_and_rows(counts, drawn, x, ensemble, " of the ensemble", color="0.45", ms=1.5)
     counts.plot(x, dist.mean.numpy(), color=GREY, lw=0.7)
-    _mean(counts, x, ensemble, "mean of the ensemble")
+    counts.plot(x, ensemble.mean.numpy(), **_MEAN, label="mean of the ensemble")
     counts.plot(x, truth.mean.numpy(), color=ACCENT, ls=":", lw=1.5, label="truth")
     gammas.plot(x, dist.gamma.numpy(), color=GREY, lw=0.7)
     gammas.plot([], [], color=GREY, lw=0.7, label="each member")

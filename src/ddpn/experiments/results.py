@@ -1,5 +1,6 @@
-"""Finished runs: what they wrote, and their predictions as distributions."""
+"""The folder of a run: its files, its state, and what a finished run predicts."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,55 @@ from torch import Tensor
 from ddpn.backbones import MLP
 from ddpn.errors import InputError
 from ddpn.experiments.experiment import Experiment, Run
-from ddpn.experiments.runner import WEIGHTS, folder_of, predictions_of, result_of, state_of
 from ddpn.model import CountModel
-from ddpn.training.checkpoint import read
+from ddpn.training.checkpoint import is_complete, read
+
+#: The files of a run. `CONFIG` is written first and `DONE` last; files of members exist while it trains.
+CONFIG, RESULT, DONE = "config.json", "run.json", "DONE"
+PREDICTIONS, WEIGHTS = "predictions.safetensors", "weights.safetensors"
+#: The folder of features of frozen networks, beside those of experiments.
+FEATURES = "features"
+#: The names that tensors of `PREDICTIONS` had in version 0.1.
+_RENAMED = {"outside": "ood", "size": "length", "outside_size": "ood_length"}
+
+
+def folder_of(run: Run, out: Path) -> Path:
+    """The folder of a run, in the folder of all results."""
+    return out / run.experiment.name / run.name
+
+
+def state_of(folder: Path, run: Run, identity: list[int] | None = None) -> str:
+    """One of "missing", "done", "damaged", and "changed": done with other settings or (with `identity`) other rows."""
+    if not (folder / DONE).exists():
+        return "missing"
+    try:
+        result = result_of(folder)
+    except InputError:
+        return "damaged"
+    if result is None or not all(is_complete(folder / name) for name in (PREDICTIONS, WEIGHTS)):
+        return "damaged"
+    if result["settings"] != run.as_dict() or identity not in (None, result.get("identity")):
+        return "changed"
+    return "done"
+
+
+def result_of(folder: Path) -> dict[str, Any] | None:
+    """The result of a finished run; None if it is not finished."""
+    if not (folder / DONE).exists():
+        return None
+    try:
+        result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+        for key in ("settings", "rows", "seconds", "label"):
+            _ = result[key]
+        _ = result["scores"]["paper"], result["scores"]["ours"]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{folder / RESULT} is damaged ({error!r}). Delete {folder} and run it again.") from None
+    return result
+
+
+def predictions_of(folder: Path) -> dict[str, Tensor]:
+    """Raw outputs "raw" (rows, M, P) and counts "y" of the test rows; inputs "x" of a table; raw outputs "ood"."""
+    return {_RENAMED.get(name, name): tensor for name, tensor in read(folder / PREDICTIONS)[0].items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,10 +76,6 @@ class FinishedRun:
     def label(self) -> str:
         """The name of its method in tables."""
         return self.run.method.label
-
-    def predictions(self) -> dict[str, Tensor]:
-        """See `runner.predictions_of`."""
-        return predictions_of(self.folder)
 
     def distribution(self, raw: Tensor) -> Any:
         """The members' distributions from their raw outputs. Shape: (..., M, P) -> (..., M)."""
