@@ -15,7 +15,7 @@ _STD = (0.229, 0.224, 0.225)
 
 PICTURES = Takes(
     "uint8 pictures (B, 3, S, S), or (B, M, 3, S, S) with members' own",
-    "Use ddpn.datasets.in_memory, or x.unsqueeze(0) for one picture.",
+    "Use ddpn.inputs.decode_images, or x.unsqueeze(0) for one picture.",
 )
 
 

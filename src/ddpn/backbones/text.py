@@ -15,7 +15,7 @@ from ddpn.validation import is_integer
 
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 _IDS = Takes(
-    "token ids (B, L), or (B, M, L) with members' own", "Use ddpn.datasets.tokenised, or x.unsqueeze(0) for one text."
+    "token ids (B, L), or (B, M, L) with members' own", "Use ddpn.inputs.tokenize, or x.unsqueeze(0) for one text."
 )
 #: Names that libraries give to the table of positions.
 _POSITIONS = ("position_embeddings", "embed_positions", "wpe")
@@ -87,7 +87,7 @@ class Limits(NamedTuple):
     def trimmed(self, ids: Tensor) -> Tensor:
         """Without the columns at the end that are padding in every row; one at least is left."""
         if ids.dtype not in _INTEGERS:
-            raise InputError(f"x must be integer token ids, got {ids.dtype}. Use ddpn.datasets.tokenised.")
+            raise InputError(f"x must be integer token ids, got {ids.dtype}. Use ddpn.inputs.tokenize.")
         if 0 in ids.shape:
             raise InputError(f"x must hold a text and a token at least, got shape {tuple(ids.shape)}. Leave it out.")
         columns = torch.arange(1, ids.shape[1] + 1, device=ids.device)
@@ -102,7 +102,7 @@ class Limits(NamedTuple):
         if self.positions is not None and longest > self.positions:
             raise InputError(
                 f"x must hold texts of at most {self.positions} tokens, got {longest}. "
-                f"Use tokenised(..., max_length={self.positions})."
+                f"Use tokenize(..., max_length={self.positions})."
             )
         return ids[:, : max(1, longest)]
 

@@ -89,7 +89,7 @@ def _states(model: nn.Module, pixels: Tensor, size: int) -> Tensor:
         if pixels.shape[-2:] == (size, size):
             raise
         raise InputError(
-            f"x must be pictures of {size} x {size}, got shape {tuple(pixels.shape)}. Use Pictures(..., size={size})."
+            f"x must be pictures of {size} x {size}, got shape {tuple(pixels.shape)}. Use Images(..., size={size})."
         ) from error
 
 
