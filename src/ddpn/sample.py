@@ -75,6 +75,8 @@ def take_rows(X: Any, index: Any) -> Any:
         return frame[positions].to_native()
     if sparse.issparse(X):
         return X.tocsr()[index]
+    if hasattr(X, "rows"):
+        return X.rows(index)
     return X[index] if hasattr(X, "shape") else np.asarray(X, dtype=_list_dtype(X))[index]
 
 
