@@ -15,7 +15,8 @@ from ddpn.estimators.inputs import Targets
 from ddpn.features import FeatureEncoder
 from ddpn.heads import Head
 from ddpn.model import CountModel
-from ddpn.training import History, Rows, Runtime, TrainingConfig, fit
+from ddpn.sample import Sample
+from ddpn.training import History, Runtime, TrainingConfig, fit
 
 #: Encodings that numeric="auto" tries, in the order a tie is decided.
 ENCODINGS = ("standard", "piecewise", "steps")
@@ -28,21 +29,19 @@ FULL_BATCH_ROWS = 128
 
 
 class Fitted(NamedTuple):
-    """A trained ensemble and the encoder of its inputs."""
+    """A trained ensemble and the encoder of its inputs; `interrupted` where Ctrl-C ended the fit."""
 
     encoder: FeatureEncoder
     model: CountModel
     history: History
     numeric: str
     trials: dict[str, float]
+    interrupted: bool = False
 
-
-class Stopped(KeyboardInterrupt):
-    """Ctrl-C after at least one epoch, with the best ensemble until then."""
-
-    def __init__(self, fitted: Fitted) -> None:
-        super().__init__()
-        self.fitted = fitted
+    @property
+    def has_epochs(self) -> bool:
+        """Whether at least one epoch was completed."""
+        return bool(self.history.epochs)
 
 
 class Job(NamedTuple):
@@ -85,12 +84,12 @@ def held_out(found: Targets, share: float | str | None, seed: int) -> np.ndarray
     return mask
 
 
-def rows_of(inputs: np.ndarray, found: Targets) -> Rows:
+def rows_of(inputs: np.ndarray, found: Targets) -> Sample:
     """Encoded inputs and targets as float32 tensors (float64 where counts need it), weights with mean 1."""
     dtype = torch.float32 if found.y.max(initial=0.0) < 2**24 else torch.float64
     weight = None if found.weight is None else torch.from_numpy(found.weight / found.weight.mean()).float()
     exposure = None if found.exposure is None else torch.from_numpy(found.exposure).float()
-    return Rows(torch.from_numpy(inputs), torch.from_numpy(found.y).to(dtype), weight, exposure)
+    return Sample(torch.from_numpy(inputs), torch.from_numpy(found.y).to(dtype), weight, exposure)
 
 
 def build(n_in: int, job: Job, members: int) -> CountModel:
@@ -104,22 +103,16 @@ def build(n_in: int, job: Job, members: int) -> CountModel:
 
 
 def train(
-    encoder: FeatureEncoder, train_rows: Rows, validation: Rows | None, job: Job, title: str = "Training"
+    encoder: FeatureEncoder, train_rows: Sample, validation: Sample | None, job: Job, title: str = "Training"
 ) -> Fitted:
     """One ensemble, from fresh weights."""
-    model = build(train_rows.x.shape[1], job, job.config.members)
-    y, weight, exposure = (None if t is None else t.double() for t in train_rows[1:])
-    start = job.head.start(y, weight, exposure) if job.start else None  # type: ignore[arg-type]
+    model = build(train_rows.X.shape[1], job, job.config.members)
+    exact = train_rows.map(torch.Tensor.double)
+    start = job.head.start(exact.y, exact.weight, exact.exposure) if job.start else None
     model.reset(job.config.seeds, start)
     options: dict[str, Any] = {"runtime": job.runtime, "verbose": job.verbose, "checkpoint": job.checkpoint}
-    try:
-        history = fit(model, train_rows, validation, job.config, title=title, **options)
-    except KeyboardInterrupt as stop:
-        history = getattr(stop, "history", History())
-        if not history.epochs:
-            raise
-        raise Stopped(Fitted(encoder, model, history, encoder.numeric, {})) from None
-    return Fitted(encoder, model, history, encoder.numeric, {})
+    history = fit(model, train_rows, validation, job.config, title=title, **options)
+    return Fitted(encoder, model, history, encoder.numeric, {}, history.interrupted)
 
 
 def fit_ensemble(
@@ -139,30 +132,27 @@ def fit_ensemble(
     if prepared[names[0]][2] is None or len(names) == 1:
         return train(*prepared[names[0]], job)
     tried = _trials(prepared, job)
+    best = min(tried.values(), key=_score)
+    if any(fitted.interrupted for fitted in tried.values()):
+        return best._replace(interrupted=True)
     scores = {name: _score(fitted) for name, fitted in tried.items()}
-    best = min(tried, key=lambda name: scores[name])
-    try:
-        return train(*prepared[best], job)._replace(trials=scores)
-    except Stopped as stop:
-        stop.fitted = stop.fitted._replace(trials=scores)
-        # After its first epochs the ensemble may still be worse than the trial was.
-        if job.config.score == "crps" and _score(stop.fitted) > scores[best]:
-            stop.fitted = tried[best]._replace(trials=scores)
-        raise
+    fitted = train(*prepared[best.numeric], job)._replace(trials=scores)
+    # After its first epochs an interrupted ensemble may still be worse than the trial was.
+    is_worse = job.config.score == "crps" and _score(fitted) > _score(best)
+    if fitted.interrupted and (is_worse or not fitted.has_epochs):
+        return best._replace(trials=scores, interrupted=True)
+    return fitted
 
 
-def _trials(prepared: dict[str, tuple[FeatureEncoder, Rows, Rows | None]], job: Job) -> dict[str, Fitted]:
-    """A short training with each encoding, judged by validation CRPS."""
+def _trials(prepared: dict[str, tuple[FeatureEncoder, Sample, Sample | None]], job: Job) -> dict[str, Fitted]:
+    """A short training with each encoding, scored by validation CRPS; an interrupted one is the last."""
     epochs = max(5, round(_TRIAL_SHARE * job.config.epochs))
     config = replace(job.config, epochs=epochs, seeds=job.config.seeds[:_TRIAL_MEMBERS], score="crps")
     short, done = job._replace(config=config, checkpoint=None), {}
     for name, parts in prepared.items():
-        try:
-            done[name] = train(*parts, short, title=f"Trying {name}")
-        except Stopped as stop:
-            done[name] = stop.fitted
-            stop.fitted = min(done.values(), key=_score)
-            raise
+        done[name] = train(*parts, short, title=f"Trying {name}")
+        if done[name].interrupted:
+            break
     return done
 
 
@@ -173,7 +163,7 @@ def _score(fitted: Fitted) -> float:
 
 def _prepare(
     X: Any, found: Targets, validation: tuple[Any, Targets] | np.ndarray, encoder: FeatureEncoder
-) -> tuple[FeatureEncoder, Rows, Rows | None]:
+) -> tuple[FeatureEncoder, Sample, Sample | None]:
     weight = np.ones(len(found.y)) if found.weight is None else found.weight
     # A weight of 0 keeps a row out of the encoder and out of training.
     weight = weight if isinstance(validation, tuple) else weight * ~validation

@@ -20,7 +20,6 @@ from ddpn.estimators.fitting import (
     FULL_BATCH_ROWS,
     Fitted,
     Job,
-    Stopped,
     build,
     fit_ensemble,
     held_out,
@@ -136,8 +135,9 @@ class CountRegressor(CountPredictions, BaseEstimator):
         """Train the ensemble.
 
         `sample_weight` counts a row so many times. `exposure`, the known scale of a row (days observed, area, number
-        of customers), multiplies its predicted location; pass it to the predictions too. A fit that is interrupted
-        (KeyboardInterrupt) after an epoch or more leaves the best ensemble so far.
+        of customers), multiplies its predicted location; pass it to the predictions too. Ctrl-C after an epoch or more
+        ends the training: the model has the best ensemble until then, and `interrupted_` is true. Before that it raises
+        KeyboardInterrupt, as there is nothing to keep.
         """
         head, runtime = head_of(self), Runtime(self.device, self.precision)
         found = targets(X, y, sample_weight, exposure, self.fractional)
@@ -170,12 +170,11 @@ class CountRegressor(CountPredictions, BaseEstimator):
         if self.with_glm:
             check_linear(job.head.name, job.hidden)
         known = rows, exposure is not None, unit
-        try:
-            self._take(fit_ensemble(X, found, validation, self.numeric, self._encoder, job), job, known)
-        except Stopped as stop:
-            self._take(stop.fitted, job, known)
-            raise KeyboardInterrupt from None
-        if self.with_glm:
+        fitted = fit_ensemble(X, found, validation, self.numeric, self._encoder, job)
+        if not fitted.has_epochs:
+            raise KeyboardInterrupt
+        self._take(fitted, job, known)
+        if self.with_glm and not self.interrupted_:
             self._add_linear(X, found, validation)
         return self
 
@@ -183,6 +182,7 @@ class CountRegressor(CountPredictions, BaseEstimator):
         self._keep(fitted.encoder, fitted.model.double().cpu(), job.head)
         self.history_, self.numeric_, self.trials_ = fitted.history, fitted.numeric, fitted.trials
         self.n_rows_, self.needs_exposure_, self.exposure_unit_ = known
+        self.interrupted_ = fitted.interrupted
         self.hidden_, self.activation_ = job.hidden, job.activation
 
     def _add_linear(self, X: Any, found: Targets, validation: Any) -> None:
