@@ -132,15 +132,13 @@ def fit(
     baselines = fit_baselines(train, plan.seed)
     tell("Training")
     judged = {"X_val": validation.X, "y_val": validation.y, "exposure_val": validation.exposure}
-    interrupted = False
     try:
         model.fit(train.X, train.y, train.weight, train.exposure, **(judged if len(validation) else {}))
-    except KeyboardInterrupt:
-        if not model.__sklearn_is_fitted__():
-            if checkpoint is not None:
-                checkpoint.unlink(missing_ok=True)
-            raise
-        interrupted = True
+    except KeyboardInterrupt:  # before there was anything to keep
+        if checkpoint is not None:
+            checkpoint.unlink(missing_ok=True)
+        raise
+    if model.interrupted_:
         tell("Stopping: the best epochs so far are kept")
     tell("Scoring the test rows")
     _calibrate(model, prepared)
@@ -153,7 +151,7 @@ def fit(
         "fingerprint": prepared.sample.fingerprint(),
         "roles": prepared.roles.as_dict(),
         "split": {"how": prepared.divided.how, "rows": prepared.counts},
-        "interrupted": interrupted,
+        "interrupted": model.interrupted_,
         "warnings": list(prepared.warnings),
         "test": judge(model, baselines, levels, prepared.test),
         "versions": _versions(),
@@ -161,7 +159,7 @@ def fit(
         **about,
     }
     # As it will be read again: lists for tuples.
-    return Fitted(ModelFolder(model, baselines, json.loads(json.dumps(task)), levels), interrupted)
+    return Fitted(ModelFolder(model, baselines, json.loads(json.dumps(task)), levels), model.interrupted_)
 
 
 def fit_into(
