@@ -12,7 +12,7 @@ from safetensors.numpy import save as save_arrays
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.distributions import UniformMixture, discretized
+from ddpn.distributions import Mixture, discretized
 from ddpn.distributions.arguments import check_coverage
 from ddpn.errors import ConfigError, InputError
 from ddpn.metrics import pit_bounds
@@ -126,7 +126,7 @@ class CalibratedIntervals:
     interval_levels_: Levels
     fractional: str
 
-    def _blocks(self, X: Any, exposure: Any) -> Iterator[UniformMixture]:
+    def _blocks(self, X: Any, exposure: Any) -> Iterator[Mixture]:
         raise NotImplementedError
 
     def fit_intervals(
@@ -165,7 +165,7 @@ class CalibratedIntervals:
         levels = getattr(self, "interval_levels_", None)
         return check_coverage(coverage) if levels is None else levels.at(coverage)
 
-    def _calibrated_interval(self, law: UniformMixture, coverage: float) -> tuple[Tensor, Tensor]:
+    def _calibrated_interval(self, law: Mixture, coverage: float) -> tuple[Tensor, Tensor]:
         if not hasattr(self, "interval_levels_"):
             raise InputError(
                 'kind must be "central" or "highest" before fit_intervals, got "calibrated". '

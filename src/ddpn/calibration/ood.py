@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
-from ddpn.distributions import UniformMixture
+from ddpn.distributions import Mixture
 from ddpn.errors import ConfigError, InputError
 from ddpn.metrics.ood import check_ood_kind, ood_score
 
@@ -29,7 +29,7 @@ class OutsideDetection:
     ood_kind_: str
     ood_alpha_: float
 
-    def _blocks(self, X: Any, exposure: Any) -> Iterator[UniformMixture]:
+    def _blocks(self, X: Any, exposure: Any) -> Iterator[Mixture]:
         raise NotImplementedError
 
     def fit_ood(self, X: Any, exposure: Any = None, kind: str = "mutual_information", alpha: float = 0.05) -> Self:
@@ -112,7 +112,7 @@ class OutsideDetection:
         self.ood_kind_, self.ood_alpha_ = manifest["ood"]["kind"], manifest["ood"]["alpha"]
 
 
-def _can_disagree(law: UniformMixture, kind: str) -> UniformMixture:
+def _can_disagree(law: Mixture, kind: str) -> Mixture:
     """The law, if it has members enough for the score."""
     if law.size == 1 and kind in ("epistemic", "mutual_information"):
         told = "the model has one member, and nothing to disagree with"

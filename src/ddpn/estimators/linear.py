@@ -15,7 +15,7 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 from torch import Tensor
 
-from ddpn.distributions import UniformMixture
+from ddpn.distributions import Mixture
 from ddpn.errors import ConfigError, InputError
 from ddpn.estimators.glm import PARAMETERS, CountGLM, Linear
 from ddpn.estimators.inputs import Targets
@@ -118,7 +118,7 @@ def copies_allowed(networks: Tensor, linear: Tensor, head: Head, found: Targets)
 
     def scores(copies: int) -> np.ndarray:
         raw = torch.cat([networks, linear.expand(-1, copies, -1)], dim=1)
-        return crps(UniformMixture(head(raw, exposure)), y).double().numpy()
+        return crps(Mixture(head(raw, exposure)), y).double().numpy()
 
     alone = scores(0)
     for more in SHARES:

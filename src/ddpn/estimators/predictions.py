@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ddpn.calibration.intervals import CalibratedIntervals
 from ddpn.calibration.ood import OutsideDetection
-from ddpn.distributions import CountDistribution, UniformMixture, discretized
+from ddpn.distributions import CountDistribution, Mixture, discretized
 from ddpn.errors import InputError
 from ddpn.estimators import saving
 from ddpn.estimators.inputs import Targets, counts, row_count, targets, vector
@@ -49,17 +49,17 @@ class CountPredictions(OutsideDetection, CalibratedIntervals, RegressorMixin):
             raise InputError("exposure must be given as in fit, got None. Pass exposure=1 for the rate per unit.")
         return raw, None if known is None else torch.from_numpy(known / self.exposure_unit_).unsqueeze(1)
 
-    def _blocks(self, X: Any, exposure: Any) -> Iterator[UniformMixture]:
+    def _blocks(self, X: Any, exposure: Any) -> Iterator[Mixture]:
         """The laws of `BLOCK` rows at a time."""
         raw, scale = self._raw(X, exposure)
         for first in range(0, len(raw), BLOCK):
             part = slice(first, first + BLOCK)
-            yield UniformMixture(self.head_(raw[part], None if scale is None else scale[part]))
+            yield Mixture(self.head_(raw[part], None if scale is None else scale[part]))
 
-    def predict_distribution(self, X: Any, exposure: Any = None) -> UniformMixture:
+    def predict_distribution(self, X: Any, exposure: Any = None) -> Mixture:
         """The whole predictive law of every row, with its `aleatoric` and `epistemic` variance."""
         raw, scale = self._raw(X, exposure)
-        return UniformMixture(self.head_(raw, scale))
+        return Mixture(self.head_(raw, scale))
 
     def predict(self, X: Any, exposure: Any = None, statistic: str = "mean") -> np.ndarray:
         """A single number a row: the predictive "mean", "median" or "mode"."""
@@ -140,8 +140,8 @@ class CountPredictions(OutsideDetection, CalibratedIntervals, RegressorMixin):
         return saving.load(cls, Path(path))
 
 
-def _as_counts(law: UniformMixture) -> UniformMixture:
-    return law if isinstance(law.members, CountDistribution) else discretized(law)
+def _as_counts(law: Mixture) -> Mixture:
+    return law if isinstance(law, CountDistribution) else discretized(law)
 
 
 def _joined(parts: list[Tensor]) -> np.ndarray:
