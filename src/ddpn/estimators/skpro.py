@@ -8,7 +8,7 @@ from sklearn.base import clone
 from torch import Tensor
 from torch.distributions import Distribution, Normal
 
-from ddpn.distributions import UniformMixture, discretized
+from ddpn.distributions import Mixture, discretized
 from ddpn.errors import ConfigError
 from ddpn.estimators.regressor import CountRegressor
 
@@ -49,7 +49,7 @@ class CountLaw(BaseDistribution):
 
     @property
     def _law(self) -> Any:
-        return discretized(UniformMixture(self.members))
+        return discretized(Mixture(self.members))
 
     def _subset_params(self, rowidx: Any, colidx: Any, coerce_scalar: bool = False) -> dict[str, Distribution]:
         # skpro's own subsetting takes every parameter for an array with a column for each of `columns`.
@@ -152,7 +152,7 @@ class CountRegressorSkpro(BaseProbaRegressor):
 
     def _predict_proba(self, X: Any) -> CountLaw:
         law = self.estimator_.predict_distribution(_named(X))
-        return CountLaw(law.members, index=X.index, columns=self._get_columns(method="predict"))
+        return CountLaw(law.components, index=X.index, columns=self._get_columns(method="predict"))
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from ddpn.distributions import UniformMixture
+from ddpn.distributions import Mixture
 from ddpn.errors import ConfigError, InputError
 from ddpn.heads import Head
 from ddpn.model import CountModel
@@ -68,11 +68,11 @@ class Ensemble:
 
     def mixture(
         self, x: Tensor, device: torch.device | str = "cpu", batch: int = 256, *, exposure: Tensor | float | None = None
-    ) -> UniformMixture:
+    ) -> Mixture:
         """The prediction: the uniform mixture of all members. Shape: batch (B,); exposure (B,) or one for all rows."""
         known = self._exposure(exposure, len(x))
         raw, head = self._raw(x, device, batch)
-        return UniformMixture(head(raw, None if known is None else known.unsqueeze(-1)))
+        return Mixture(head(raw, None if known is None else known.unsqueeze(-1)))
 
     @cached_property
     def _has_exposure(self) -> bool:
