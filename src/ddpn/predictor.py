@@ -135,7 +135,9 @@ class Predictor:
             own = member.state()
             files |= {f"{name}/{file}": content for file, content in own.items()}
             about[name] = {"weight": self.weights[name], "seconds": self.seconds.get(name), "facts": member.facts()}
-        arrays = {f"intervals.{n}.{part}": v for n, each in self.intervals.items() for part, v in each._asdict().items()}
+        arrays = {
+            f"intervals.{n}.{part}": v for n, each in self.intervals.items() for part, v in each._asdict().items()
+        }
         manifest: dict[str, Any] = {"members": about, "needs_exposure": self.needs_exposure}
         if self.ood is not None:
             arrays["ood"] = self.ood.scores
@@ -152,7 +154,9 @@ class Predictor:
             names = sorted({key.split(".")[1] for key in arrays if key.startswith("intervals.")})
             levels = {n: [np.array(arrays[f"intervals.{n}.{p}"]) for p in IntervalLevels._fields] for n in names}
         except (KeyError, TypeError, json.JSONDecodeError, SafetensorError) as error:
-            raise InputError(f"The files of the saved model do not fit its manifest ({error}). Fit it again.") from error
+            raise InputError(
+                f"The files of the saved model do not fit its manifest ({error}). Fit it again."
+            ) from error
         seconds = {name: each["seconds"] for name, each in about.items() if each["seconds"] is not None}
         weights = {name: each["weight"] for name, each in about.items()}
         predictor = cls(members, weights, manifest["needs_exposure"], seconds)

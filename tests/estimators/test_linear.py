@@ -6,12 +6,12 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from ddpn.estimators.inputs import Targets
+from ddpn.estimators.linear import copies_allowed
 from safetensors.numpy import save as save_arrays
 
 from ddpn import ConfigError, CountGLM, CountRegressor, InputError
 from ddpn.estimators import linear, saving
-from ddpn.estimators.inputs import Targets
-from ddpn.estimators.linear import copies_allowed
 from ddpn.features import FeatureEncoder
 from ddpn.heads import make_head
 

@@ -118,7 +118,9 @@ class CountGLM(CountPredictions, BaseEstimator):
         merged = merge_equal_rows(rows) if len(rows) <= _MERGED else rows
         with single_thread():
             found = fit_linear(head, merged.X, merged, self.dispersion, self.alpha, self.tol, self.max_iter)
-        self.predictor_ = Predictor({"glm": GLM.of_design(head, reader, design, found.linear)}, None, exposure is not None)
+        self.predictor_ = Predictor(
+            {"glm": GLM.of_design(head, reader, design, found.linear)}, None, exposure is not None
+        )
         self._keep(found, float(merged.weight_or_ones.sum()))
         self._warn(found, head, design)
         return self
@@ -211,5 +213,3 @@ class CountGLM(CountPredictions, BaseEstimator):
             setattr(self, name, arrays[name])
         for name in _NUMBERS:
             setattr(self, name, extra[name])
-
-

@@ -128,7 +128,9 @@ class Networks(Member):
 
     def _encode(self, numeric: str, train: Sample, validation: Sample | None) -> Encoded:
         encoder = FeatureEncoder(numeric=numeric, bins=self.options.bins).fit(train.X, train.y, train.weight)
-        parts = [None if part is None else self._tensors(encoder, part) for part in (train.rows(train.is_used), validation)]
+        parts = [
+            None if part is None else self._tensors(encoder, part) for part in (train.rows(train.is_used), validation)
+        ]
         assert parts[0] is not None
         return Encoded(encoder, parts[0], parts[1])
 

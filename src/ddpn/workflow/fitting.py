@@ -88,9 +88,7 @@ def fit_into(
     return replace(fitted, can_continue=can_continue)
 
 
-def _train(
-    model: CountRegressor, prepared: Prepared, checkpoint: Path | None, on_step: Callable[[str], None]
-) -> bool:
+def _train(model: CountRegressor, prepared: Prepared, checkpoint: Path | None, on_step: Callable[[str], None]) -> bool:
     """Fit the model; returns whether it was interrupted, with something to keep."""
     train, validation = prepared.train, prepared.validation
     held_out = {

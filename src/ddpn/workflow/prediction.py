@@ -1,7 +1,6 @@
 """Use a saved model on another table: predictions, scores, and what a report needs."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np

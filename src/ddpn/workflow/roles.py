@@ -79,7 +79,9 @@ class Roles:
         y = _numbers(frame, self.target, "target")
         missing = np.isnan(y)
         if missing.any():
-            raise InputError(f"target {self.target!r} is missing {labels_at(missing, labels)}. Fill or drop these rows.")
+            raise InputError(
+                f"target {self.target!r} is missing {labels_at(missing, labels)}. Fill or drop these rows."
+            )
         return Sample(
             self.features(frame),
             check_counts(y, frame.height, fractional, f"target {self.target!r}", labels),
