@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ddpn.cli.console import EXIT_CODES
+from ddpn.cli.console import EXIT_CODES, friendly_errors
 
 if TYPE_CHECKING:
     from rich.table import Table

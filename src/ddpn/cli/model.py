@@ -178,7 +178,7 @@ def show_(model: o.Model, as_json: o.Json = False) -> None:
 
 
 def report(model: o.Model, data: o.Data, out: o.Html, overwrite: o.Overwrite = False) -> None:
-    """Write a report on a model as one HTML file: its errors, its calibration, what drives it, where it is uncertain."""
+    """Write a report on a model as one HTML file: errors, calibration, what drives it, where it is uncertain."""
     with friendly_errors("Nothing was written."):
         from ddpn.workflow.writing import check_free
 

@@ -69,8 +69,8 @@ Time = Annotated[
 Config = Annotated[
     Path | None,
     _option(
-        "TOML file with any of these options (split_column for --split-column), shares, hidden, numeric, and the tables "
-        "[head_options] and [training_options].",
+        "TOML file with any of these options (split_column for --split-column), shares, hidden, numeric, and the "
+        "tables [head_options] and [training_options].",
         metavar="FILE",
     ),
 ]

@@ -1,4 +1,4 @@
-"""What every fitted estimator of counts offers: distributions, points, intervals, probabilities, scores, calibration."""
+"""What every fitted estimator offers: distributions, points, intervals, probabilities, scores, calibration, saving."""
 
 from collections.abc import Callable
 from os import PathLike

@@ -1,4 +1,4 @@
-"""Gradient boosting for the mean, by scikit-learn: read as a Poisson, or as a Negative Binomial as people do in practice."""
+"""Gradient boosting for the mean, by scikit-learn, read as a Poisson or as a Negative Binomial."""
 
 import json
 from collections.abc import Mapping

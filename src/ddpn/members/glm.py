@@ -30,7 +30,7 @@ _FACTS, _ARRAYS, _ENCODER = "glm.json", "glm.safetensors", "glm.skops"
 
 
 class GLM(Member):
-    """The exact GLM of a likelihood on standardised numbers, with one indicator per level and missing values of its own.
+    """The exact GLM of a likelihood on standardised numbers, with an indicator per level and for missing values.
 
     Its raw outputs stay within those of the training rows, so that a row far outside cannot explode a mixture.
     """

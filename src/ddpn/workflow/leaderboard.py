@@ -51,18 +51,17 @@ def leaderboard(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = (
     """
     rows = {name: score_rows(predictor, sample, name) for name in (MIXTURE, *predictor.members)}
     labels = {name: member.label or name.replace("_", " ") for name, member in predictor.members.items()}
+    seconds = sum(predictor.seconds.get(name, 0.0) for name in predictor.mixed)
     entries = [
         {
             "name": name,
             "label": labels.get(name, name),
             "weight": None if name == MIXTURE else predictor.weights[name],
             **scores.means(sample.weight),
-            "seconds": sum(predictor.seconds.values()) if name == MIXTURE else predictor.seconds.get(name),
+            "seconds": seconds if name == MIXTURE else predictor.seconds.get(name),
         }
         for name, scores in rows.items()
     ]
-    # The time of the mixture is that of its parts.
-    entries[0]["seconds"] = sum(predictor.seconds.get(name, 0.0) for name in predictor.mixed)
     others = [name for name in predictor.members if name not in predictor.mixed]
     found = Evaluation.from_rows(
         MIXTURE,

@@ -65,8 +65,8 @@ def _date_warnings(roles: Roles, plan: Plan) -> list[str]:
     if not dates or plan.time is not None or plan.split_column is not None:
         return []
     return [
-        f"Column {dates[0]} is a date, and rows are split at random: if the model is to predict later dates, the scores "
-        f"are too good. Then split by time, with --time {dates[0]}."
+        f"Column {dates[0]} is a date, and rows are split at random: if the model is to predict later dates, the "
+        f"scores are too good. Then split by time, with --time {dates[0]}."
     ]
 
 
