@@ -130,7 +130,8 @@ class Predictor:
 
     def state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
         """Files by name, and what the manifest says about them."""
-        files, about = {}, {}
+        files: dict[str, bytes] = {}
+        about: dict[str, Any] = {}
         for name, member in self.members.items():
             own = member.state()
             files |= {f"{name}/{file}": content for file, content in own.items()}

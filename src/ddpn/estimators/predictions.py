@@ -219,7 +219,7 @@ class CountPredictions(RegressorMixin):
             "class": type(self).__name__,
             "options": _plain_options(self, self._not_saved),
             "features": None if names is None else list(map(str, names)),
-            "n_features": int(self.n_features_in_),  # type: ignore[attr-defined]
+            "n_features": int(self.n_features_in_),
             "extra": extra,
         }
         return files | more, manifest
