@@ -146,9 +146,9 @@ class Predictor:
         return files | {_CALIBRATION: arrays_to_bytes(**arrays)}, manifest
 
     @classmethod
-    def from_state(cls, files: Mapping[str, bytes], manifest: Mapping[str, Any]) -> Self:
+    def from_state(cls, files: Mapping[str, bytes], manifest: Mapping[str, Any], mixed_only: bool = False) -> Self:
         """The inverse of `state`. Files are data: nothing in them is executed."""
-        about = manifest["members"]
+        about = {name: each for name, each in manifest["members"].items() if each["weight"] or not mixed_only}
         try:
             members = {name: MEMBERS.find(name).from_state(_files_of(name, files)) for name in about}
             arrays = arrays_from_bytes(files[_CALIBRATION])

@@ -151,7 +151,7 @@ class Networks(Member):
         model = self._build(rows.train.X.shape[1], config.members)
         start = None
         if self.options.start:
-            wide = rows.train.map(torch.Tensor.double)
+            wide = rows.train.replace(X=None).map(torch.Tensor.double)
             start = self.head.start(wide.y, wide.weight, wide.exposure)
         model.reset(config.seeds, start)
         runtime = self.runtime or Runtime(precision=config.precision)
