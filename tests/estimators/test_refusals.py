@@ -7,10 +7,10 @@ from ddpn import ConfigError, InputError
 
 OPTIONS = [
     ("likelihood", "poison", "likelihood must be one of double_poisson, .*, got 'poison'"),
-    ("beta", 1.5, r"beta must lie in \[0, 1\], got 1.5"),
-    ("objective", "exactly", 'objective must be "exact" or "paper", got \'exactly\''),
-    ("gamma", "row", 'gamma must be "per_row" or "shared"'),
-    ("initial_gamma", -1.0, "initial_gamma must be finite and positive, got -1"),
+    ("beta", 1.5, r"beta must be a number in \[0, 1\], got 1.5"),
+    ("objective", "exactly", "objective must be 'exact' or 'paper', got 'exactly'"),
+    ("gamma", "row", "gamma must be 'per_row' or 'shared'"),
+    ("initial_gamma", -1.0, "initial_gamma must be a finite, positive number, got -1"),
     ("members", 0, "members must be a whole number of at least 1, got 0"),
     ("members", 2.5, "members must be a whole number of at least 1, got 2.5"),
     ("members", True, "members must be a whole number of at least 1, got True"),

@@ -7,19 +7,18 @@ import pytest
 import torch
 from torch.distributions import Distribution
 
+from ddpn.distributions import CountDistribution
 from ddpn.heads import HEADS, Head
 
 #: Raw outputs far beyond any clamp, and where networks live.
 EXTREMES = (-50.0, -3.0, 0.0, 3.0, 50.0)
 COUNTS = (0.0, 1.0, 17.0, 1e7)
-#: The mean's squared error is no likelihood.
-NO_LIKELIHOOD = {"faithful_gaussian"}
 
 
 def is_likelihood(head: Head) -> bool:
     options = head.options
     weighted = options.get("beta", 0.0) > 0 or options.get("objective", "exact") != "exact"
-    return head.name not in NO_LIKELIHOOD and not weighted
+    return head.has_glm and not weighted
 
 
 def a_raw(head: Head, *shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
@@ -106,7 +105,7 @@ def test_loss_is_the_negative_log_likelihood_of_the_law(head):
 
 def test_gradient_is_that_of_the_loss(head):
     """By finite differences, at points inside the clamps; a stop-gradient is not what differences see."""
-    if head.name in NO_LIKELIHOOD or head.options.get("beta", 0.0):
+    if not head.has_glm or head.options.get("beta", 0.0):
         pytest.skip("stops gradients")
     raw = (0.5 * a_raw(head, 6) + 0.5).requires_grad_()
     y = torch.tensor([0, 1, 2, 3, 5, 8])
@@ -152,6 +151,19 @@ def test_start_minimises_the_loss(head, slopes, overdispersed):
                 assert head.loss(raw + torch.tensor(shift), y).mean() > best
 
 
+def test_the_default_start_finds_the_same_fit(head, overdispersed):
+    """The search that heads without a `start` of their own inherit."""
+    if head.options.get("initial_gamma") or head.options.get("beta", 0.0):
+        pytest.skip("starts elsewhere than at the minimum of its loss")
+    y = overdispersed
+    exposure = torch.linspace(0.3, 3.0, len(y))
+    own, found = head.start(y, None, exposure), Head.start(head, y, None, exposure)
+    assert found.shape == own.shape
+    assert found.dtype == torch.float64
+    best, searched = (head.loss(raw, y, exposure).mean().item() for raw in (own, found))
+    assert searched == pytest.approx(best, abs=1e-7)
+
+
 def test_start_minimises_the_loss_with_weights_and_exposure(head, overdispersed):
     if head.options.get("initial_gamma"):
         pytest.skip("gamma is given")
@@ -193,6 +205,7 @@ def test_start_of_degenerate_targets(head, slopes, name):
     assert torch.isfinite(law.mean)
     assert torch.isfinite(head.loss(raw, y)).all()
     assert torch.isfinite(slopes(head, raw.float().expand(len(y), -1), y)).all()
+    assert torch.isfinite(Head.start(head, y)).all()
     with_exposure = head.start(y, torch.ones(len(y)), torch.full((len(y),), 2.0))
     assert torch.isfinite(with_exposure).all()
 
@@ -207,8 +220,12 @@ def test_options_rebuild_the_head(head):
         type(head)(0.5)
 
 
-def test_registry_and_names_agree():
-    assert all(cls.name == name for name, cls in HEADS.items())
+def test_attributes(head):
+    assert head.name in HEADS
+    assert len(head.parameter_names) == head.n_raw
+    assert all(head.parameter_names)
+    assert head.is_count == isinstance(head(a_raw(head, 1)), CountDistribution)
+    assert 10 < len(head.description) < 100
 
 
 def test_nothing_looks_at_values(head):
@@ -227,4 +244,4 @@ def test_nan_stays_nan(head):
 
 
 def test_the_contract_is_small():
-    assert Head.__abstractmethods__ == {"forward", "loss", "start"}
+    assert Head.__abstractmethods__ == {"forward"}

@@ -13,9 +13,9 @@ from torch.distributions import Normal
 from ddpn.distributions import (
     CountDistribution,
     DoublePoisson,
+    Mixture,
     NegativeBinomial,
     Poisson,
-    UniformMixture,
     discretized,
 )
 
@@ -27,10 +27,10 @@ LAWS = {
     "Poisson": Poisson(MU),
     "NegativeBinomial": NegativeBinomial(MU, torch.full_like(MU, 0.6)),
     "Discretized": discretized(Normal(MU, MU.sqrt())),
-    "mixture of Poissons": UniformMixture(Poisson(MU.unsqueeze(-1) * SHIFTS)),
-    "mixture of Discretized": discretized(UniformMixture(Normal(MU.unsqueeze(-1) * SHIFTS, 2.0))),
+    "mixture of Poissons": Mixture(Poisson(MU.unsqueeze(-1) * SHIFTS)),
+    "mixture of Discretized": discretized(Mixture(Normal(MU.unsqueeze(-1) * SHIFTS, 2.0))),
     "Normal": Normal(MU, MU.sqrt()),
-    "mixture of Normals": UniformMixture(Normal(MU.unsqueeze(-1) * SHIFTS, 2.0)),
+    "mixture of Normals": Mixture(Normal(MU.unsqueeze(-1) * SHIFTS, 2.0)),
 }
 
 

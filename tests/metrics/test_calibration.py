@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 from torch.distributions import Laplace, Normal
 
-from ddpn.distributions import Poisson, UniformMixture
+from ddpn.distributions import Mixture, Poisson
 from ddpn.errors import ConfigError, InputError
 from ddpn.metrics import covered, expected_coverage, pit, pit_bounds, pit_cdf, precision, width
 
@@ -56,7 +56,7 @@ def test_expected_coverage_is_the_mean_of_covered_under_the_law(count_law, kind)
 
 
 def test_intervals_on_the_line_hold_their_level():
-    mixture = UniformMixture(Normal(torch.tensor([0.0, 6.0], dtype=torch.float64), 1.0))
+    mixture = Mixture(Normal(torch.tensor([0.0, 6.0], dtype=torch.float64), 1.0))
     for kind in KINDS:
         assert expected_coverage(mixture, 0.7, kind).item() == pytest.approx(0.7, abs=1e-9)
     # Two far peaks of mass 1/2: 15% are left out below the lower one's 0.3-quantile, as much above.
@@ -83,7 +83,7 @@ def test_pit_on_the_line_is_the_cdf():
     loc = torch.tensor([[0.0, 3.0], [5.0, 5.0]], dtype=torch.float64)
     y = torch.tensor([1.0, 9.5], dtype=torch.float64)
     expected = stats.norm.cdf(y.numpy()[:, None], loc.numpy(), 2.0).mean(-1)
-    mixture = UniformMixture(Normal(loc, 2.0))
+    mixture = Mixture(Normal(loc, 2.0))
     np.testing.assert_allclose(pit(mixture, y).numpy(), expected, rtol=1e-12)
     assert torch.equal(*pit_bounds(mixture, y))
     np.testing.assert_allclose(pit(Normal(0.0, 1.0), torch.tensor([-1.0])).numpy(), stats.norm.cdf(-1), rtol=1e-6)
@@ -131,7 +131,7 @@ def test_precision(law):
 
 
 def test_precision_of_an_ensemble_counts_its_disagreement():
-    mixture = UniformMixture(Poisson(torch.tensor([3.0, 5.0], dtype=torch.float64)))
+    mixture = Mixture(Poisson(torch.tensor([3.0, 5.0], dtype=torch.float64)))
     assert precision(mixture).item() == pytest.approx(1 / (4.0 + 1.0))
 
 
@@ -149,7 +149,7 @@ def test_bad_observations_are_refused(metric):
             metric(law, torch.tensor([1.0, 0.5, 2.0]))
 
 
-@pytest.mark.parametrize("dist", [Poisson(3.0), Normal(3.0, 1.0), UniformMixture(Normal(torch.zeros(2), 1.0))])
+@pytest.mark.parametrize("dist", [Poisson(3.0), Normal(3.0, 1.0), Mixture(Normal(torch.zeros(2), 1.0))])
 def test_bad_intervals_are_refused(dist):
     for metric in (width, expected_coverage, lambda d, *a: covered(d, torch.tensor(1), *a)):
         with pytest.raises(InputError, match="coverage must lie strictly between 0 and 1, got 90"):

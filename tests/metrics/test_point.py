@@ -6,7 +6,7 @@ import torch
 from scipy import stats
 from torch.distributions import Laplace, Normal
 
-from ddpn.distributions import NegativeBinomial, Poisson, UniformMixture
+from ddpn.distributions import Mixture, NegativeBinomial, Poisson
 from ddpn.errors import ConfigError, InputError
 from ddpn.metrics import absolute_error, point, squared_error
 
@@ -26,7 +26,7 @@ def test_points_of_a_skewed_law_against_scipy():
 def test_points_of_a_normal_and_of_a_lopsided_mixture_of_normals():
     assert [point(Normal(2.5, 3.0), s).item() for s in STATISTICS] == [2.5, 2.5, 2.5]
     loc, scale = np.array([0.0, 0.0, 9.0]), np.array([1.0, 0.5, 2.0])
-    mixture = UniformMixture(Normal(torch.from_numpy(loc), torch.from_numpy(scale)))
+    mixture = Mixture(Normal(torch.from_numpy(loc), torch.from_numpy(scale)))
     assert point(mixture, "mean").item() == pytest.approx(3.0)
     assert stats.norm.cdf(point(mixture, "median").item(), loc, scale).mean() == pytest.approx(0.5)
     z = np.linspace(-3, 12, 150_001)

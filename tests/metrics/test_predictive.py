@@ -5,7 +5,7 @@ import torch
 from scipy import stats
 from torch.distributions import Exponential, Laplace, Normal
 
-from ddpn.distributions import Poisson, UniformMixture
+from ddpn.distributions import Mixture, Poisson
 from ddpn.errors import InputError
 from ddpn.metrics.predictive import cdf_sides, interval, known, mass_between, observed, placed, quantile
 
@@ -20,7 +20,7 @@ def test_every_law_is_known_and_others_are_named(law):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_place_of_a_law(dtype):
     one = torch.ones(2, dtype=dtype)
-    for dist in (Poisson(one), Normal(one, one), UniformMixture(Normal(one, one)), UniformMixture(Poisson(one))):
+    for dist in (Poisson(one), Normal(one, one), Mixture(Normal(one, one)), Mixture(Poisson(one))):
         assert placed(dist) == {"device": torch.device("cpu"), "dtype": dtype}
         assert quantile(dist, 0.5).dtype == dtype
     assert placed(Exponential(one)) == {"device": torch.device("cpu"), "dtype": dtype}

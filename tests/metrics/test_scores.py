@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 from torch.distributions import Exponential, Laplace, MixtureSameFamily, Normal
 
-from ddpn.distributions import Conflation, Discretized, DoublePoisson, NegativeBinomial, Poisson, UniformMixture
+from ddpn.distributions import Conflation, Discretized, DoublePoisson, Mixture, NegativeBinomial, Poisson
 from ddpn.errors import DDPNError, InputError
 from ddpn.metrics import crps, dawid_sebastiani, nll, ranked_probability, register_crps, scores, squared_error
 
@@ -21,9 +21,9 @@ LAWS = {
     "Poisson": Poisson(MU),
     "NegativeBinomial": NegativeBinomial(MU, torch.full_like(MU, 0.6)),
     "Normal": Normal(MU, MU.sqrt()),
-    "mixture of DoublePoissons": UniformMixture(DoublePoisson(MU.unsqueeze(-1) * SHIFTS, 1.5)),
-    "mixture of Poissons": UniformMixture(Poisson(MU.unsqueeze(-1) * SHIFTS)),
-    "mixture of Normals": UniformMixture(Normal(MU.unsqueeze(-1) * SHIFTS, 2.0)),
+    "mixture of DoublePoissons": Mixture(DoublePoisson(MU.unsqueeze(-1) * SHIFTS, 1.5)),
+    "mixture of Poissons": Mixture(Poisson(MU.unsqueeze(-1) * SHIFTS)),
+    "mixture of Normals": Mixture(Normal(MU.unsqueeze(-1) * SHIFTS, 2.0)),
     "Conflation": Conflation([Poisson(MU), NegativeBinomial(MU, torch.full_like(MU, 0.6))]),
 }
 laws = pytest.mark.parametrize("name", LAWS)
@@ -75,7 +75,7 @@ def test_normals_against_scoringrules_and_scipy():
 
 def test_mixtures_of_normals_against_scoringrules_and_scipy():
     mixture = LAWS["mixture of Normals"]
-    loc, scale = mixture.members.loc.numpy(), mixture.members.scale.numpy()
+    loc, scale = mixture.components.loc.numpy(), mixture.components.scale.numpy()
     np.testing.assert_allclose(crps(mixture, Y).numpy(), scoringrules.crps_mixnorm(Y.numpy(), loc, scale), rtol=1e-10)
     density = stats.norm.pdf(Y.numpy()[:, None], loc, scale).mean(-1)
     np.testing.assert_allclose(nll(mixture, Y).numpy(), -np.log(density), rtol=1e-12)
@@ -106,8 +106,8 @@ def test_scalar_laws_give_scalars(name, score):
     if name == "Conflation":
         law = Conflation([Poisson(torch.tensor(3.0))])
     elif "mixture" in name:
-        members = LAWS[name].members
-        law = UniformMixture(type(members)(*(getattr(members, p)[0] for p in members.arg_constraints)))
+        members = LAWS[name].components
+        law = Mixture(type(members)(*(getattr(members, p)[0] for p in members.arg_constraints)))
     else:
         law = type(LAWS[name])(*(getattr(LAWS[name], p)[0] for p in LAWS[name].arg_constraints))
     assert score(law, torch.tensor(2.0)).shape == ()
@@ -247,7 +247,7 @@ def test_ranked_probability_of_counts_is_their_crps(name):
 @pytest.mark.parametrize("shifts", [[1.0], [0.8, 1.3]])
 def test_ranked_probability_of_normals_sums_over_the_counts_they_round_to(shifts):
     loc = MU.unsqueeze(-1) * torch.tensor(shifts, dtype=torch.float64)
-    law = UniformMixture(Normal(loc, 2.0)) if len(shifts) > 1 else Normal(MU, 2.0)
+    law = Mixture(Normal(loc, 2.0)) if len(shifts) > 1 else Normal(MU, 2.0)
     k = np.arange(400)
     cdf = stats.norm.cdf(k + 0.5, loc.numpy()[..., None], 2.0).mean(1)
     expected = ((cdf - (k >= Y.numpy()[:, None])) ** 2).sum(1)

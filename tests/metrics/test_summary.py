@@ -9,7 +9,7 @@ from scipy import stats
 from sklearn.metrics import mean_absolute_error, root_mean_squared_error
 from torch.distributions import Laplace, Normal
 
-from ddpn.distributions import NegativeBinomial, Poisson, UniformMixture
+from ddpn.distributions import Mixture, NegativeBinomial, Poisson
 from ddpn.errors import ConfigError, InputError
 from ddpn.metrics import evaluate
 
@@ -85,7 +85,7 @@ def test_every_law_in_any_shape(law, y):
 
 def test_no_gradient_is_kept():
     mu = torch.tensor([2.0, 3.0], requires_grad=True)
-    assert math.isfinite(evaluate(UniformMixture(Poisson(mu)), torch.tensor([1]))["crps"])
+    assert math.isfinite(evaluate(Mixture(Poisson(mu)), torch.tensor([1]))["crps"])
 
 
 def test_what_is_refused():

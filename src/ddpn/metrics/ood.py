@@ -13,17 +13,17 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.distributions import UniformMixture
+from ddpn.distributions import Mixture
 from ddpn.errors import ConfigError, InputError
 from ddpn.metrics.predictive import known
 from ddpn.validation import is_number
 
 
-def _ensemble(dist: Any, kind: str) -> UniformMixture:
+def _ensemble(dist: Any, kind: str) -> Mixture:
     """`dist`, if it has members that can disagree."""
-    if isinstance(dist, UniformMixture) and dist.size > 1:
+    if isinstance(dist, Mixture) and dist.size > 1:
         return dist
-    got = "one of a single member" if isinstance(dist, UniformMixture) else f"a single {type(dist).__name__}"
+    got = "one of a single member" if isinstance(dist, Mixture) else f"a single {type(dist).__name__}"
     raise InputError(
         f'dist must be a mixture of at least 2 members for kind="{kind}", got {got}: nothing can disagree. '
         'Use kind="variance" or "entropy", or train more members.'
@@ -48,7 +48,7 @@ def ood_score(dist: Distribution, kind: str = "variance") -> Tensor:
     Shape: dist.batch_shape.
 
     >>> from ddpn.distributions import Poisson
-    >>> ood_score(UniformMixture(Poisson(torch.tensor([[4.0, 4.0], [2.0, 6.0]]))), "epistemic")
+    >>> ood_score(Mixture(Poisson(torch.tensor([[4.0, 4.0], [2.0, 6.0]]))), "epistemic")
     tensor([0., 4.])
     """
     check_ood_kind(kind)
