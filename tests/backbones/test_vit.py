@@ -23,9 +23,9 @@ NO_PICTURES = {
     "four colours": (torch.cat([PICTURES, PICTURES[:, :1]], 1), rf"{SHAPES} shape \(2, 4, 8, 8\)\. Give each three"),
     "grey": (PICTURES[:, :1], rf"{SHAPES} shape \(2, 1, 8, 8\)\. Give each three colours"),
     "colours last": (PICTURES.movedim(1, -1), rf"{SHAPES} shape \(2, 8, 8, 3\)\. Use x\.movedim\(-1, -3\)"),
-    "one": (PICTURES[0], rf"{SHAPES} shape \(3, 8, 8\)\. Use ddpn\.data\.in_memory, or x\.unsqueeze\(0\) for one pic"),
+    "one": (PICTURES[0], rf"{SHAPES} shape \(3, 8, 8\)\. Use ddpn\.inputs\.decode_images, or x\.unsqueeze"),
     "array": (PICTURES.numpy(), rf"{SHAPES} ndarray\. Use torch\.as_tensor\(x\)"),
-    "list": ([PICTURES[0]], rf"{SHAPES} list\. Use ddpn\.data\.in_memory"),
+    "list": ([PICTURES[0]], rf"{SHAPES} list\. Use ddpn\.inputs\.decode_images"),
 }
 
 
@@ -39,9 +39,7 @@ def test_what_are_no_pictures_is_told(made, what):
 
 @pytest.mark.parametrize("made", ["whole vit", "cut vit", "frozen vit"])
 def test_pictures_of_another_size_and_none_at_all_are_told(made):
-    with pytest.raises(
-        InputError, match=r"^x must be pictures of 8 x 8, got shape \(2, 3, 16, 16\)\. Use Pictures\(.*8"
-    ):
+    with pytest.raises(InputError, match=r"^x must be pictures of 8 x 8, got shape \(2, 3, 16, 16\)\. Use Images\(.*8"):
         MADE[made](torch.zeros(2, 3, 16, 16, dtype=torch.uint8))
     with pytest.raises(
         InputError, match=r"^x must hold a picture at least, got shape \(0, 3, 8, 8\)\. Leave it out\.$"
