@@ -100,9 +100,9 @@ def test_what_is_refused():
         evaluate(law, torch.tensor([1, 2, 3]))
     with pytest.raises(InputError, match="y must hold non-negative integers"):
         evaluate(law, torch.tensor([1.5, 2.0]))
-    with pytest.raises(InputError, match="at least one example"):
+    with pytest.raises(InputError, match="at least one row"):
         evaluate(Poisson(torch.ones(0)), torch.ones(0))
-    with pytest.raises(InputError, match="dist must be a count law"):
+    with pytest.raises(InputError, match="dist must be a count distribution"):
         evaluate(Laplace(0.0, 1.0), y)
 
 
