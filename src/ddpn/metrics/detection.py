@@ -148,9 +148,9 @@ def detection(
 ) -> Detection:
     """Evaluate a score that should be higher for OOD inputs, as in Section 4.4 of the paper.
 
-    A random share `holdout` of the in-distribution scores gives the thresholds: tau_alpha is their (1 - alpha)-quantile,
-    so that about alpha of in-distribution inputs score above it. All OOD scores and the in-distribution scores that
-    were not held out are evaluated. That is repeated `resamplings` times, each with a new hold-out.
+    A random share `holdout` of the in-distribution scores gives the thresholds: tau_alpha is their quantile at level
+    1 - alpha, so that about alpha of in-distribution inputs score above it. All OOD scores and the in-distribution
+    scores that were not held out are evaluated. That is repeated `resamplings` times, each with a new hold-out.
 
     As alpha runs from 0 to 1, tau_alpha traces the ROC and the precision-recall curve. With `thresholds="all"` AUROC,
     AUPR (average precision) and FPR80 are those of the whole curves, over every threshold that changes a decision, as
@@ -178,9 +178,8 @@ def detection(
     means = [torch.from_numpy(np.mean(column, axis=0)) for column in zip(*trials, strict=True)][1:]
     areas = np.array([trial.areas for trial in trials]).T
     spreads = [Spread(float(x.mean()), float(x.std(ddof=1)) if len(x) > 1 else 0.0) for x in areas]
-    return Detection(
-        *spreads, torch.from_numpy(alpha), *means[:3], *_curves(*means[3:], outside), len(kept), len(outside)
-    )
+    roc, pr = _curves(*means[3:], outside)
+    return Detection(*spreads, torch.from_numpy(alpha), *means[:3], roc, pr, len(kept), len(outside))
 
 
 class _Trial(NamedTuple):

@@ -1,4 +1,4 @@
-"""Point predictions of a distribution and their errors. Each error has its own best point, so the point is an argument."""
+"""Point predictions of a distribution, and their errors: each error has its own best point."""
 
 from collections.abc import Callable
 from typing import Any

@@ -80,7 +80,9 @@ def ranked_probability(dist: Distribution, y: Tensor) -> Tensor:
     """Ranked probability score: the sum over k = 0, 1, 2, ... of (F(k) - 1[y <= k])^2.
 
     The `crps` of a count distribution. Normals and their mixtures are scored as the counts they round to
-    (`discretized`), so that all distributions are compared on the same integers. Shape: y broadcasts with dist.batch_shape.
+    (`discretized`), so that all distributions are compared on the same integers.
+
+    Shape: y broadcasts with dist.batch_shape.
 
     >>> ranked_probability(Normal(torch.tensor([2.0, 3.0]), 1.5), torch.tensor([2, 5]))
     tensor([0.3257, 1.2718])
