@@ -175,11 +175,13 @@ def detection(
         rows, others = order[:held], order[held:]
         kept = inside[others if complement == "right" else -1 - rows]
         trials.append(_trial(_quantiles(inside[rows], 1.0 - alpha), kept, outside, thresholds))
-    means = [torch.from_numpy(np.mean(column, axis=0)) for column in zip(*trials, strict=True)][1:]
     areas = np.array([trial.areas for trial in trials]).T
-    spreads = [Spread(float(x.mean()), float(x.std(ddof=1)) if len(x) > 1 else 0.0) for x in areas]
-    roc, pr = _curves(*means[3:], outside)
-    return Detection(*spreads, torch.from_numpy(alpha), *means[:3], roc, pr, len(kept), len(outside))
+    auc, average, at_80 = (Spread(float(x.mean()), float(x.std(ddof=1)) if len(x) > 1 else 0.0) for x in areas)
+    means = [torch.from_numpy(np.mean(column, axis=0)) for column in zip(*trials, strict=True)]
+    _, threshold, tpr, fpr, *shares = means
+    roc, pr = _curves(outside, *shares)
+    sizes = len(kept), len(outside)
+    return Detection(auc, average, at_80, torch.from_numpy(alpha), threshold, tpr, fpr, roc, pr, *sizes)
 
 
 class _Trial(NamedTuple):
@@ -214,7 +216,7 @@ def _above(scores: np.ndarray, thresholds: np.ndarray, side: Any = "right") -> n
     return len(scores) - np.searchsorted(np.sort(scores), thresholds, side)
 
 
-def _curves(fpr_above: Tensor, fpr_from: Tensor, precision: Tensor, outside: np.ndarray) -> tuple[Curve, Curve]:
+def _curves(outside: np.ndarray, fpr_above: Tensor, fpr_from: Tensor, precision: Tensor) -> tuple[Curve, Curve]:
     """ROC and precision-recall curve at the distinct OOD scores, which are the same in every resampling."""
     none, one = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
     tpr = torch.from_numpy(_above(outside, np.unique(outside)[::-1], "left") / len(outside))
