@@ -19,7 +19,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"errors"}),
     frozenset({"validation", "progress", "files", "threads"}),
     frozenset({"registry"}),
-    frozenset({"sample"}),
+    frozenset({"sample", "model_files"}),
     frozenset({"distributions"}),
     frozenset({"heads", "metrics", "backbones", "features", "inputs"}),
     frozenset({"datasets"}),

@@ -11,7 +11,7 @@ from torch.distributions import Distribution
 from ddpn.backbones import Identity, Members
 from ddpn.backbones.arguments import check_seeds
 from ddpn.backbones.members import Linear, generators
-from ddpn.distributions import UniformMixture
+from ddpn.distributions import Mixture
 from ddpn.errors import ConfigError
 from ddpn.heads import Head
 from ddpn.validation import check_integer
@@ -102,9 +102,9 @@ class CountModel(nn.Module):
     def forward(self, x: Tensor, exposure: Tensor | None = None) -> Distribution:
         return self.head(self.raw(x), None if exposure is None else exposure.unsqueeze(-1))
 
-    def mixture(self, x: Tensor, exposure: Tensor | None = None) -> UniformMixture:
+    def mixture(self, x: Tensor, exposure: Tensor | None = None) -> Mixture:
         """The ensemble's prediction: the uniform mixture of its members. Shape: batch (B,)."""
-        return UniformMixture(self(x, exposure))
+        return Mixture(self(x, exposure))
 
 
 def _check_backbone(backbone: nn.Module, members: int) -> None:

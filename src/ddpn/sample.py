@@ -48,7 +48,8 @@ class Sample:
     def map(self, change: Callable[[Any], Any]) -> Self:
         """Apply `change` to every part that is there, such as a move to another device."""
         parts = (None if part is None else change(part) for part in (self.X, self.y, self.weight, self.exposure))
-        return type(self)(*parts, labels=self.labels)
+        X, y, weight, exposure = parts
+        return type(self)(X, y, weight, exposure, self.labels)
 
     def replace(self, **parts: Any) -> Self:
         """A copy with some parts replaced."""
@@ -75,6 +76,8 @@ def take_rows(X: Any, index: Any) -> Any:
         return frame[positions].to_native()
     if sparse.issparse(X):
         return X.tocsr()[index]
+    if hasattr(X, "rows"):
+        return X.rows(index)
     return X[index] if hasattr(X, "shape") else np.asarray(X, dtype=_list_dtype(X))[index]
 
 
@@ -156,7 +159,7 @@ def check_counts(
     _check_all(values >= 0, name, "hold non-negative integers", values, labels)
     is_whole = values == np.floor(values)
     if fractional == "error":
-        remedy = ' Pass fractional="round" to round them.'
+        remedy = ' Set fractional="round" to round them.'
         _check_all(is_whole, name, "hold non-negative integers", values, labels, remedy)
     return values if is_whole.all() else np.rint(values)
 

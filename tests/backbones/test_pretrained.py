@@ -11,7 +11,7 @@ from ddpn.backbones.pretrained import tokenizer_of
 from ddpn.errors import ConfigError
 from ddpn.heads import make_head
 from ddpn.model import CountModel
-from ddpn.training import Rows, Runtime, TrainingConfig, fit
+from ddpn.training import Runtime, Sample, TrainingConfig, fit
 
 BERT = {
     "model_type": "bert", "vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2,
@@ -78,7 +78,7 @@ def test_frozen_weights_are_the_same_bits_after_training(kind):
     model = CountModel(network, make_head("double_poisson"), 2)
     model.reset((0, 1))
     before = {name: p.clone() for name, p in model.state_dict().items()}
-    rows = Rows(x, torch.tensor([1.0, 4.0, 2.0, 7.0]))
+    rows = Sample(x, torch.tensor([1.0, 4.0, 2.0, 7.0]))
     fit(model, rows, None, TrainingConfig(epochs=2, batch_size=4, lr=1e-2, seeds=(0, 1)), runtime=Runtime("cpu"))
     moved = {name for name, p in model.state_dict().items() if not torch.equal(p, before[name])}
     assert not [name for name in moved if ".trunk." in name]

@@ -14,7 +14,7 @@ from torch.distributions import Normal
 from ddpn import ConfigError, CountGLM, CountRegressor, InputError
 from ddpn.calibration.ood import OutsideDetection
 from ddpn.datasets import simulate
-from ddpn.distributions import UniformMixture
+from ddpn.distributions import Mixture
 from ddpn.estimators import saving
 from ddpn.metrics import OOD_SCORES
 
@@ -22,9 +22,9 @@ from ddpn.metrics import OOD_SCORES
 class Gaps(OutsideDetection):
     """Two members that predict -x and x: x^2 is what they disagree about."""
 
-    def _blocks(self, X: np.ndarray, exposure: None) -> Iterator[UniformMixture]:
+    def _blocks(self, X: np.ndarray, exposure: None) -> Iterator[Mixture]:
         x = torch.as_tensor(X, dtype=torch.float64)
-        yield UniformMixture(Normal(torch.stack([-x, x], 1), 1.0))
+        yield Mixture(Normal(torch.stack([-x, x], 1), 1.0))
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import torch
 from scipy import stats
 from torch.distributions import Laplace, Normal
 
-from ddpn.distributions import Poisson, UniformMixture
+from ddpn.distributions import Mixture, Poisson
 from ddpn.errors import ConfigError, InputError
 from ddpn.metrics import OOD_SCORES, ood_score
 
@@ -14,7 +14,7 @@ MEANS = torch.tensor([[4.0, 4.0, 4.0], [1.0, 4.0, 7.0]], dtype=torch.float64)
 
 
 def test_scores_of_an_ensemble_against_sums_over_its_pmf():
-    ensemble, y = UniformMixture(Poisson(MEANS)), np.arange(200)
+    ensemble, y = Mixture(Poisson(MEANS)), np.arange(200)
     each = stats.poisson.pmf(y, MEANS.numpy()[..., None])
     mixed = each.mean(1)
     mean = mixed @ y
@@ -34,7 +34,7 @@ def test_scores_of_single_distributions_and_of_normals():
     assert ood_score(Poisson(torch.tensor([2.0, 5.0]))).tolist() == [2.0, 5.0]
     normal = Normal(torch.tensor([0.0, 3.0]), torch.tensor([1.0, 2.0]))
     assert ood_score(normal, "entropy").numpy() == pytest.approx(stats.norm(0, [1.0, 2.0]).entropy(), rel=1e-6)
-    assert ood_score(UniformMixture(normal), "epistemic").item() == pytest.approx(2.25)
+    assert ood_score(Mixture(normal), "epistemic").item() == pytest.approx(2.25)
 
 
 @pytest.mark.parametrize("kind", ["epistemic", "mutual_information"])
@@ -42,7 +42,7 @@ def test_disagreement_needs_an_ensemble(kind):
     with pytest.raises(InputError, match=f"2 members for kind='{kind}', got a single Poisson.*kind='variance'"):
         ood_score(Poisson(torch.tensor([2.0])), kind)
     with pytest.raises(InputError, match=f"2 members for kind='{kind}', got one of a single member"):
-        ood_score(UniformMixture(Poisson(torch.tensor([[2.0]]))), kind)
+        ood_score(Mixture(Poisson(torch.tensor([[2.0]]))), kind)
 
 
 def test_unknown_kinds_and_distributions_are_refused():

@@ -5,7 +5,7 @@ import torch
 from scipy import stats
 from torch.distributions import Exponential, Normal
 
-from ddpn import Conflation, DoublePoisson, InputError, NegativeBinomial, Poisson, UniformMixture, discretized
+from ddpn import Conflation, DoublePoisson, InputError, Mixture, NegativeBinomial, Poisson, discretized
 from ddpn.report.distributions import count_law, rows_of
 
 MU = torch.tensor([[1.0, 2.0], [5.0, 9.0], [30.0, 31.0], [400.0, 380.0]], dtype=torch.float64)
@@ -13,8 +13,8 @@ LAWS = {
     "poisson": Poisson(MU[:, 0]),
     "double poisson, one gamma": DoublePoisson(MU[:, 0], 2.0),
     "negative binomial": NegativeBinomial(MU[:, 0], 0.5),
-    "mixture": UniformMixture(DoublePoisson(MU, 0.5)),
-    "normals": discretized(UniformMixture(Normal(MU, MU.sqrt()))),
+    "mixture": Mixture(DoublePoisson(MU, 0.5)),
+    "normals": discretized(Mixture(Normal(MU, MU.sqrt()))),
     "conflation": Conflation([Poisson(MU[:, 0]), DoublePoisson(torch.tensor(7.0).double(), 2.0)]),
 }
 

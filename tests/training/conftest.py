@@ -9,19 +9,19 @@ import torch
 from ddpn.backbones import MLP
 from ddpn.heads import make_head
 from ddpn.model import CountModel
-from ddpn.training import History, Rows, Runtime, TrainingConfig, fit
+from ddpn.training import History, Runtime, Sample, TrainingConfig, fit
 
 COLUMNS = 3
 
 
-def counts(rows: int, seed: int = 0, weight: bool = False, exposure: bool = False) -> Rows:
+def counts(rows: int, seed: int = 0, weight: bool = False, exposure: bool = False) -> Sample:
     """Poisson counts whose log mean follows the first column and, where there is one, the exposure."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(rows, COLUMNS, generator=generator)
     scale = torch.rand(rows, generator=generator) + 0.5 if exposure else None
     mean = torch.exp(1.0 + 0.6 * x[:, 0]) * (1.0 if scale is None else scale)
     weights = torch.rand(rows, generator=generator) + 0.5 if weight else None
-    return Rows(x, torch.poisson(mean, generator=generator), weights, scale)
+    return Sample(x, torch.poisson(mean, generator=generator), weights, scale)
 
 
 def ensemble(seeds: Sequence[int], head: str = "double_poisson", **options: Any) -> CountModel:
@@ -37,7 +37,7 @@ def weights_of(model: CountModel) -> torch.Tensor:
 
 
 @pytest.fixture
-def rows() -> Callable[..., Rows]:
+def rows() -> Callable[..., Sample]:
     return counts
 
 

@@ -14,17 +14,17 @@ from safetensors.torch import save_file
 from ddpn.backbones import MLP
 from ddpn.heads import make_head
 from ddpn.model import CountModel
-from ddpn.training import History, Rows, Runtime, TrainingConfig, fit
+from ddpn.training import History, Runtime, Sample, TrainingConfig, fit
 
 CONFIG = TrainingConfig(epochs=4, batch_size=16, lr=0.01, clip=0.5, ema=0.5, accumulate=2, patience=3, seeds=(3, 8))
 
 
-def simulated(rows: int, seed: int) -> Rows:
+def simulated(rows: int, seed: int) -> Sample:
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(rows, 3, generator=generator)
     exposure = torch.rand(rows, generator=generator) + 0.5
     y = torch.poisson(exposure * torch.exp(1.0 + 0.6 * x[:, 0]), generator=generator)
-    return Rows(x, y, torch.rand(rows, generator=generator) + 0.5, exposure)
+    return Sample(x, y, torch.rand(rows, generator=generator) + 0.5, exposure)
 
 
 def network() -> CountModel:
@@ -58,6 +58,8 @@ def main(weights: str, checkpoint: str = "", signal: str = "0", at: str = "0") -
     model = ending_itself(network(), int(signal), int(at))
     Runtime("cpu", "bf16").wait()  # a program may have runtimes of several precisions
     history = trained(model, Path(checkpoint) if checkpoint else None)
+    if history.interrupted:
+        sys.exit(130)
     tensors = {name: p.detach().contiguous() for name, p in model.named_parameters()}
     tensors["losses"] = torch.tensor([record["loss"] for record in history.epochs], dtype=torch.float64)
     tensors["scores"] = torch.tensor([record["score"] for record in history.epochs], dtype=torch.float64)

@@ -8,7 +8,7 @@ from ddpn.backbones import EfficientNet, Members, Text, ViT
 from ddpn.backbones.fine_tuning import Frozen
 from ddpn.heads import make_head
 from ddpn.model import CountModel
-from ddpn.training import Rows, Runtime, TrainingConfig
+from ddpn.training import Runtime, Sample, TrainingConfig
 from ddpn.training.capture import CapturedSteps, _is_foreign
 from ddpn.training.loop import Training
 
@@ -57,7 +57,7 @@ def training():
     model = CountModel(networks, make_head("poisson"), 2)
     model.reset((0, 1))
     config = TrainingConfig(epochs=2, batch_size=4, lr=0.01, seeds=(0, 1))
-    return Training(model, Rows(torch.ones(8, 3), torch.ones(8)), None, config, Runtime("cpu"))
+    return Training(model, Sample(torch.ones(8, 3), torch.ones(8)), None, config, Runtime("cpu"))
 
 
 def test_nothing_is_captured_on_a_cpu(training):

@@ -19,7 +19,8 @@ from ddpn.backbones.fine_tuning import Frozen, Tail
 from ddpn.errors import InputError
 from ddpn.heads import make_head
 from ddpn.model import CountModel
-from ddpn.training import Changing, Rows, Runtime, TrainingConfig, checkpoint, fit
+from ddpn.training import Augmented, Runtime, Sample, TrainingConfig, checkpoint, fit
+from ddpn.training.batches import named_parts
 
 SCRIPT = Path(__file__).with_name("one_training.py")
 #: Three steps and one validation an epoch.
@@ -65,8 +66,7 @@ def without_seconds(history):
 @pytest.mark.parametrize("at", [1, 3, 4, 5, 10, 12, 16])
 def test_an_interrupted_training_goes_on_to_the_same_bits(run, at):
     expected, history, _ = run(path="other")
-    with pytest.raises(KeyboardInterrupt):
-        run(interrupt_at=at)
+    assert run(interrupt_at=at)[1].interrupted
     got, resumed, uses = run()
     assert torch.equal(got, expected)
     assert without_seconds(resumed) == without_seconds(history)
@@ -77,18 +77,16 @@ def test_an_interrupted_training_goes_on_to_the_same_bits(run, at):
 def test_twice_interrupted(run):
     expected, history, _ = run(path="other")
     for at in (6, 7):
-        with pytest.raises(KeyboardInterrupt):
-            run(interrupt_at=at)
+        assert run(interrupt_at=at)[1].interrupted
     got, resumed, _ = run()
     assert torch.equal(got, expected)
     assert without_seconds(resumed) == without_seconds(history)
 
 
 def test_a_data_set_resumes_too(run, rows):
-    sets = {"data": TensorDataset(*rows(50, weight=True)[:3]), "validation": TensorDataset(*rows(40, seed=2)[:2])}
+    sets = {name: TensorDataset(*named_parts(rows(50, weight=True)).values()) for name in ("data", "validation")}
     expected, _, _ = run(path="other", **sets)
-    with pytest.raises(KeyboardInterrupt):
-        run(interrupt_at=10, **sets)
+    assert run(interrupt_at=10, **sets)[1].interrupted
     assert torch.equal(run(**sets)[0], expected)
 
 
@@ -97,11 +95,10 @@ def noisy(x: torch.Tensor) -> torch.Tensor:
 
 
 def test_inputs_that_change_are_the_same_when_it_goes_on(run, rows):
-    changing = Changing(rows(50, seed=1), noisy)
+    changing = Augmented(rows(50, seed=1), noisy)
     expected, history, _ = run(data=changing, path="other")
     assert not torch.equal(expected, run(path="unchanged")[0])
-    with pytest.raises(KeyboardInterrupt):
-        run(data=changing, interrupt_at=7)
+    assert run(data=changing, interrupt_at=7)[1].interrupted
     with pytest.raises(InputError, match="with another training data"):
         run()
     got, resumed, _ = run(data=changing)
@@ -112,12 +109,11 @@ def test_inputs_that_change_are_the_same_when_it_goes_on(run, rows):
 @pytest.mark.filterwarnings("ignore:non-finite loss:RuntimeWarning")
 def test_failures_of_an_interrupted_epoch_count_once(run, rows, tmp_path):
     data = rows(50, seed=1)
-    data.x[7] = torch.nan
+    data.X[7] = torch.nan
     given = {"data": data, "config": replace(CONFIG, epochs=2)}
     expected, history, uses = run(path="other", **given)
     assert sum("epoch 2" in story for story in history.rollbacks) == 2, "not both members failed in the last epoch"
-    with pytest.raises(KeyboardInterrupt):
-        run(interrupt_at=uses, **given)  # in the last validation, after those failures
+    assert run(interrupt_at=uses, **given)[1].interrupted  # in the last validation, after those failures
     before = [sum(f"epoch 1, member {member}" in story for story in history.rollbacks) for member in (0, 1)]
     assert checkpoint.read(tmp_path / "state")[1]["failures"] == before
     got, resumed, _ = run(**given)
@@ -141,8 +137,7 @@ def test_nothing_is_written_before_it_is_due(run, tmp_path):
 def test_without_a_checkpoint_the_best_so_far_is_kept(run, fresh, flat):
     model = fresh(CONFIG.seeds)
     config = replace(CONFIG, schedule="constant", warmup=0.0)
-    with pytest.raises(KeyboardInterrupt):
-        run(interrupt_at=7, model=model, config=config, path=None)
+    assert run(interrupt_at=7, model=model, config=config, path=None)[1].interrupted
     expected, history, _ = run(config=replace(config, epochs=1), path=None)
     assert history.best_epoch == [1, 1]
     assert torch.equal(flat(model), expected)
@@ -151,8 +146,7 @@ def test_without_a_checkpoint_the_best_so_far_is_kept(run, fresh, flat):
 
 def test_a_full_disk_keeps_the_old_checkpoint(run, monkeypatch):
     expected, _, _ = run(path="other")
-    with pytest.raises(KeyboardInterrupt):
-        run(interrupt_at=6)
+    assert run(interrupt_at=6)[1].interrupted
 
     def full(*args):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -173,7 +167,7 @@ def test_a_full_disk_keeps_the_old_checkpoint(run, monkeypatch):
 def others(rows, fresh):
     """Trainings that differ from the plain one, and the word for it."""
     y = rows(50, seed=1)
-    more = Rows(y.x, y.y + (torch.arange(50) == 49))
+    more = Sample(y.X, y.y + (torch.arange(50) == 49))
     moved = fresh(CONFIG.seeds)
     with torch.no_grad():
         moved.projection.bias[1] += 1e-6
@@ -193,8 +187,7 @@ def others(rows, fresh):
     "changed", ["config", "training data", "validation data", "head", "initial weights", "network"]
 )
 def test_the_checkpoint_of_another_training_is_refused(run, others, changed, tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        run(interrupt_at=6)
+    assert run(interrupt_at=6)[1].interrupted
     before = (tmp_path / "state").read_bytes()
     message = rf"^checkpoint must come from this training, got .*state with another {changed}\. Delete it"
     with pytest.raises(InputError, match=message):
@@ -203,8 +196,7 @@ def test_the_checkpoint_of_another_training_is_refused(run, others, changed, tmp
 
 
 def test_all_that_changed_is_listed(run, others):
-    with pytest.raises(KeyboardInterrupt):
-        run(interrupt_at=6)
+    assert run(interrupt_at=6)[1].interrupted
     with pytest.raises(InputError, match="with another config and training data"):
         run(**others["config"] | others["training data"])
 
@@ -216,8 +208,7 @@ def test_a_file_that_is_no_checkpoint_is_refused(run, tmp_path):
 
 
 def test_a_truncated_checkpoint_is_refused(run, tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        run(interrupt_at=6)
+    assert run(interrupt_at=6)[1].interrupted
     content = (tmp_path / "state").read_bytes()
     (tmp_path / "state").write_bytes(content[:-5])
     with pytest.raises(InputError, match="state must be a whole file, got a damaged one"):
@@ -233,7 +224,7 @@ def test_a_process_that_was_stopped_leaves_a_checkpoint_to_go_on_from(tmp_path, 
     at = 2 * CALLS_AN_EPOCH * 2 + 3  # accumulate=2 uses the network twice a step; in the third epoch
     command = [sys.executable, str(SCRIPT), str(tmp_path / "weights"), str(state), str(int(number)), str(at)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert ended.returncode == -number, ended.stderr
+    assert ended.returncode == (130 if number == signal.SIGINT else -number), ended.stderr
     assert not (tmp_path / "weights").exists()
     assert 1 <= checkpoint.read(state)[1]["epoch"] < 4
     program = runpy.run_path(str(SCRIPT))
@@ -256,8 +247,7 @@ def test_a_checkpoint_beside_other_frozen_weights_is_refused(rows, tmp_path):
     path = str(tmp_path / "state")
     stopped = model(0.0)
     Uses(stopped, interrupt_at=6)
-    with pytest.raises(KeyboardInterrupt):
-        fit(stopped, rows(50), None, CONFIG, runtime=Runtime("cpu"), checkpoint=path)
+    assert fit(stopped, rows(50), None, CONFIG, runtime=Runtime("cpu"), checkpoint=path).interrupted
     with pytest.raises(InputError, match=r"^checkpoint must come from this training, got .* another frozen weights\."):
         fit(model(0.5), rows(50), None, CONFIG, runtime=Runtime("cpu"), checkpoint=path)
     assert len(fit(model(0.0), rows(50), None, CONFIG, runtime=Runtime("cpu"), checkpoint=path).epochs) == CONFIG.epochs

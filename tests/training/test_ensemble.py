@@ -12,7 +12,8 @@ from ddpn.backbones.fine_tuning import Frozen, Tail
 from ddpn.errors import ConfigError, InputError
 from ddpn.heads import make_head
 from ddpn.model import CountModel
-from ddpn.training import Runtime, TrainingConfig, ensemble, fit, fit_ensemble
+from ddpn.training import Runtime, TrainingConfig, fit, fit_ensemble
+from ddpn.training.loop import Training
 
 CONFIG = TrainingConfig(epochs=2, batch_size=16, lr=1e-2, seeds=(3, 8, 5))
 OPTIONS = {"runtime": Runtime("cpu")}
@@ -28,27 +29,30 @@ def test_they_are_those_of_all_together(rows, tmp_path, at_once):
     together = make(3)
     together.reset(CONFIG.seeds)
     history = fit(together, rows(40), rows(20), CONFIG, **OPTIONS)
-    x = rows(9).x
+    x = rows(9).X
     torch.testing.assert_close(found.raw(x, batch=4), together.raw(x), rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(found.mixture(x).mean, together.mixture(x).mean, rtol=1e-5, atol=1e-6)
     assert [epoch for each in found.histories() for epoch in each.best_epoch] == history.best_epoch
 
 
 def test_what_is_finished_is_not_trained_again(rows, tmp_path, monkeypatch):
-    usual, trained, stops = ensemble.fit, [], [1]
+    usual, trained, stops = Training.run_epoch, [], [(8,)]
 
-    def stopped(model, train, validation, config, **options):
-        if len(trained) in stops:
+    def stopped(self):
+        if self.config.seeds in stops and self.epoch == 1:
             stops.clear()
             raise KeyboardInterrupt
-        trained.append(config.seeds)
-        return usual(model, train, validation, config, **options)
+        trained.append((self.config.seeds, self.epoch))
+        return usual(self)
 
-    monkeypatch.setattr(ensemble, "fit", stopped)
-    with pytest.raises(KeyboardInterrupt):
-        fit_ensemble(make, rows(40), None, CONFIG, tmp_path, **OPTIONS)
-    fit_ensemble(make, rows(40), None, CONFIG, tmp_path, **OPTIONS)
-    assert trained == [(3,), (8,), (5,)]
+    monkeypatch.setattr(Training, "run_epoch", stopped)
+    part = fit_ensemble(make, rows(40), None, CONFIG, tmp_path, **OPTIONS)
+    assert part.interrupted
+    assert part.groups == [(3,)], "the interrupted group is not finished, and the last was not to be begun"
+    assert part.raw(rows(3).X).shape == (3, 1, 2)
+    whole = fit_ensemble(make, rows(40), None, CONFIG, tmp_path, **OPTIONS)
+    assert not whole.interrupted
+    assert trained == [((seed,), epoch) for seed in CONFIG.seeds for epoch in (0, 1)]
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"members-{i}.safetensors" for i in range(3)]
 
 
@@ -81,21 +85,21 @@ def test_frozen_weights_must_be_those_of_the_training(rows, tmp_path):
 
     head = make_head("poisson")
     found = fit_ensemble(frozen_at(1), rows(40), None, CONFIG, tmp_path, **OPTIONS)
-    assert found.raw(rows(3).x).shape == (3, 3, 1)
+    assert found.raw(rows(3).X).shape == (3, 3, 1)
     found.make = frozen_at(2)
     with pytest.raises(InputError, match=r"must be used with the frozen weights it was trained beside, got others\."):
-        found.raw(rows(3).x)
+        found.raw(rows(3).X)
 
 
 def test_exposure_multiplies_the_mean(rows, tmp_path):
     poisson = lambda members: CountModel(MLP(n_in=3, hidden=(8,), members=members), make_head("poisson"), members)
-    found, x = fit_ensemble(poisson, rows(40), None, CONFIG, tmp_path, **OPTIONS), rows(5).x
+    found, x = fit_ensemble(poisson, rows(40), None, CONFIG, tmp_path, **OPTIONS), rows(5).X
     exposed = found.mixture(x, exposure=torch.full((5,), 3.0))
     torch.testing.assert_close(exposed.mean, 3.0 * found.mixture(x).mean)
 
 
 def test_exposure_is_asked_for_where_members_were_trained_with_it(rows, tmp_path):
-    found, x = fit_ensemble(make, rows(40, exposure=True), None, CONFIG, tmp_path, **OPTIONS), rows(5).x
+    found, x = fit_ensemble(make, rows(40, exposure=True), None, CONFIG, tmp_path, **OPTIONS), rows(5).X
     torch.testing.assert_close(
         found.mixture(x, exposure=2.0).mean, found.mixture(x, exposure=torch.full((5,), 2.0)).mean
     )
@@ -125,8 +129,8 @@ class Named(TensorDataset):
 @pytest.mark.parametrize("kind", [TensorDataset, Named])
 def test_another_data_set_is_not_mixed_in(rows, tmp_path, kind):
     data = rows(40)
-    fit_ensemble(make, kind(data.x, data.y), None, CONFIG, tmp_path, **OPTIONS)
-    other = kind(data.x, data.y.flip(0))
+    fit_ensemble(make, kind(data.X, data.y), None, CONFIG, tmp_path, **OPTIONS)
+    other = kind(data.X, data.y.flip(0))
     other.identity = "another"
     with pytest.raises(InputError, match=r"these settings, got another training data\."):
         fit_ensemble(make, other, None, CONFIG, tmp_path, **OPTIONS)
@@ -134,9 +138,9 @@ def test_another_data_set_is_not_mixed_in(rows, tmp_path, kind):
 
 def test_what_is_no_data_is_told_before_anything_is_written(rows, tmp_path):
     with pytest.raises(
-        InputError, match=r"^validation must be Rows, Changing or a data set with a length, got tuple\."
+        InputError, match=r"^validation must be a Sample, Augmented or a Dataset with a length, got tuple"
     ):
-        fit_ensemble(make, rows(40), tuple(rows(20)), CONFIG, tmp_path / "new", **OPTIONS)
+        fit_ensemble(make, rows(40), (rows(20).X, rows(20).y), CONFIG, tmp_path / "new", **OPTIONS)
     assert not (tmp_path / "new").exists()
 
 
@@ -146,7 +150,7 @@ def test_another_network_is_refused(rows, tmp_path):
     with pytest.raises(
         InputError, match=r"must fit the network, got other names or shapes\. Build it as it was trained"
     ):
-        found.raw(rows(3).x)
+        found.raw(rows(3).X)
 
 
 def test_statistics_of_a_users_norms_are_kept(rows, tmp_path):

@@ -25,7 +25,7 @@ def test_weights_decay_and_biases_do_not(fresh):
 
 
 def test_gradients_replace_or_add(fresh, rows):
-    model, x = fresh((0, 1)), rows(5).x
+    model, x = fresh((0, 1)), rows(5).X
     kept = Flat(model, 2)
     loss = lambda: model.raw(x).square().sum()
     model.zero_grad()

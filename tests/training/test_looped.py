@@ -8,7 +8,7 @@ from ddpn.backbones import Members
 from ddpn.errors import ConfigError
 from ddpn.heads import make_head
 from ddpn.model import CountModel
-from ddpn.training import Rows, Runtime, TrainingConfig, fit
+from ddpn.training import Runtime, Sample, TrainingConfig, fit
 from ddpn.training.flat import Flat
 
 
@@ -27,10 +27,10 @@ def _network() -> nn.Module:
     return network
 
 
-def pictures(n: int = 24) -> Rows:
+def pictures(n: int = 24) -> Sample:
     generator = torch.Generator().manual_seed(5)
     x = torch.randn(n, 4, 4, generator=generator)
-    return Rows(x, torch.poisson(x.mean((1, 2)).mul(3.0).exp(), generator=generator))
+    return Sample(x, torch.poisson(x.mean((1, 2)).mul(3.0).exp(), generator=generator))
 
 
 def trained(seeds: tuple[int, ...]) -> CountModel:
@@ -45,7 +45,7 @@ def test_members_in_a_loop_equal_separate_runs():
     together = trained((3, 8))
     for member, seed in enumerate((3, 8)):
         alone = trained((seed,))
-        x = pictures().x
+        x = pictures().X
         torch.testing.assert_close(together.raw(x)[:, member], alone.raw(x)[:, 0], rtol=1e-6, atol=1e-6)
     assert not torch.equal(together.backbone[0][1].weight, together.backbone[1][1].weight)
 
@@ -70,7 +70,7 @@ def test_an_idle_weight_gets_no_gradient():
     model = CountModel(Own(2), make_head("poisson"), 2)
     model.reset((0, 1))
     kept = Flat(model, 2)
-    kept.add_gradient_of(model.raw(pictures().x).square().sum(), fresh=True)
+    kept.add_gradient_of(model.raw(pictures().X).square().sum(), fresh=True)
     assert kept.grad.isfinite().all()
     assert (kept.grad != 0).any(1).all()
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from ddpn.errors import TrainingError
 from ddpn.heads import DoublePoissonHead
-from ddpn.training import Rows
+from ddpn.training import Sample
 
 #: At a constant rate a training is the beginning of a longer one.
 STEADY = {"schedule": "constant", "warmup": 0.0, "seeds": (1, 2)}
@@ -36,7 +36,7 @@ class Poisoned(DoublePoissonHead):
 def spoiled(rows):
     """48 rows of which some are SPOILED."""
 
-    def make(*at: int) -> Rows:
+    def make(*at: int) -> Sample:
         data = rows(48)
         data.y[list(at)] = SPOILED
         return data
@@ -65,7 +65,7 @@ def test_the_member_goes_back_and_the_other_does_not_notice(train, spoiled, pois
     one_epoch, _ = train(data, epochs=1, **settings)
     two_epochs, _ = train(data, epochs=2, **settings)
     # Three batches an epoch, so that step 6 is the last of the second.
-    with pytest.warns(RuntimeWarning, match="^non-finite loss in epoch 2, member 0, "):
+    with pytest.warns(RuntimeWarning, match=r"^non-finite loss in epoch 2, member 0, "):
         mended, history = train(data, epochs=2, model=poisoned(first=6, last=6, kind=kind), **settings)
     assert torch.equal(mended[0], one_epoch[0])
     assert torch.equal(mended[1], two_epochs[1])
@@ -101,7 +101,7 @@ def test_rows_that_break_only_the_weighted_loss_are_named(train, rows):
     weight = torch.ones(48)
     weight[11] = 3e38  # times its loss beyond what float32 can say
     with pytest.warns(RuntimeWarning, match="1 training rows: 11:"):
-        train(Rows(data.x, data.y, weight), epochs=1, batch_size=48)
+        train(Sample(data.X, data.y, weight), epochs=1, batch_size=48)
 
 
 def test_a_gradient_that_fails_alone_is_said(train, spoiled, poisoned):

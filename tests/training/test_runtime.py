@@ -63,7 +63,7 @@ def test_one_process_has_all_rows_and_adds_nothing_up():
 @pytest.mark.parametrize(("precision", "dtype"), [("float32", torch.float32), ("bf16", torch.bfloat16)])
 def test_the_precision_of_a_forward_pass(fresh, rows, precision, dtype):
     with Runtime("cpu", precision).autocast():
-        assert fresh((0,)).raw(rows(4).x).dtype == dtype
+        assert fresh((0,)).raw(rows(4).X).dtype == dtype
 
 
 def test_an_unknown_precision_is_refused():

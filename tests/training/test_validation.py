@@ -5,7 +5,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from ddpn.errors import ConfigError, InputError
-from ddpn.training import Changing, Rows
+from ddpn.training import Augmented, Sample
 
 ROWS = 24
 
@@ -39,8 +39,8 @@ WRONG = {
     "fractional": ({"y": at(2, 0.5)}, r"^y must hold non-negative integers, got 0\.5 at 2"),
     "nan": ({"y": at(5, torch.nan)}, r"^y must hold non-negative integers, got nan at .*5"),
     "infinite": ({"y": at(5, torch.inf)}, r"^y must hold non-negative integers, got inf at .*5"),
-    "weight": ({"weight": at(4, -2.0)}, r"^weight must be at least 0, got -2 at row 4\. Drop or mend such rows\.$"),
-    "weight nan": ({"weight": at(4, torch.nan)}, r"^weight must be finite, got nan at row 4\. "),
+    "weight": ({"weight": at(4, -2.0)}, "^weight must be at least 0, got -2 at row 4"),
+    "weight nan": ({"weight": at(4, torch.nan)}, "^weight must be finite, got nan at row 4"),
     "exposure": ({"exposure": at(7, 0.0)}, r"^exposure must be finite and positive, got 0 at 7\. Give the time or"),
 }
 
@@ -50,29 +50,29 @@ WRONG = {
 def test_rows_that_no_law_can_learn_from(train, rows, name, source):
     columns, message = WRONG[name]
     given = {"y": torch.ones(ROWS), "weight": torch.ones(ROWS), "exposure": torch.ones(ROWS)} | columns
-    data = Rows(rows(ROWS).x, **given)
+    data = Sample(rows(ROWS).X, **given)
     if source == "dataset":
-        data = TensorDataset(*data)
+        data = TensorDataset(data.X, data.y, data.weight, data.exposure)
     elif source == "changing":
-        data = Changing(data, lambda x: x)
+        data = Augmented(data, lambda x: x)
     with pytest.raises(InputError, match=message):
         train(data, batch_size=ROWS)
 
 
 def test_a_law_on_the_line_may_have_any_number(train, rows):
-    train(Rows(rows(ROWS).x, at(3, -1.5)), head="gaussian", epochs=1)
-    with pytest.raises(InputError, match=r"^y must be finite, got nan at row 3\. Drop or mend such rows\.$"):
-        train(Rows(rows(ROWS).x, at(3, torch.nan)), head="gaussian", epochs=1)
+    train(Sample(rows(ROWS).X, at(3, -1.5)), head="gaussian", epochs=1)
+    with pytest.raises(InputError, match=r"^y must be finite, got nan at row 3"):
+        train(Sample(rows(ROWS).X, at(3, torch.nan)), head="gaussian", epochs=1)
 
 
 def test_validation_rows_are_looked_at_too(train, rows):
     with pytest.raises(InputError, match=r"^y must hold non-negative integers, got -3 at 1"):
-        train(rows(ROWS), Rows(rows(ROWS).x, at(1, -3.0)))
+        train(rows(ROWS), Sample(rows(ROWS).X, at(1, -3.0)))
 
 
 def test_weights_that_leave_no_row(train, rows):
-    with pytest.raises(InputError, match=r"^weight must be above 0 in some row, got 0 in all\. Give the rows"):
-        train(Rows(rows(ROWS).x, torch.ones(ROWS), torch.zeros(ROWS)))
+    with pytest.raises(InputError, match=r"^weight must be above 0 in some row"):
+        train(Sample(rows(ROWS).X, torch.ones(ROWS), torch.zeros(ROWS)))
 
 
 @pytest.mark.parametrize("where", ["train", "validation"])
@@ -87,9 +87,7 @@ def test_exposure_of_one_side_alone(train, rows, where):
     ids=["tuple", "list", "None", "stream", "tensor"],
 )  # fmt: skip
 def test_what_holds_no_rows(train, source):
-    with pytest.raises(
-        InputError, match=r"^train must be Rows, Changing or a data set with a length, got \w+\. Use Ro"
-    ):
+    with pytest.raises(InputError, match=r"^train must be a Sample, Augmented or a Dataset"):
         train(source)
 
 

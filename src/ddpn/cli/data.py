@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ddpn.cli.console import EXIT_CODES, told
+from ddpn.cli.console import EXIT_CODES, friendly_errors
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -15,7 +15,7 @@ data = typer.Typer(help="Data sets: which there are, and getting them.", epilog=
 @data.command("list")
 def list_() -> None:
     """Show every data set: its rows, where it is from, its licence, and whether it is here, whole or damaged."""
-    with told("Nothing was changed."):
+    with friendly_errors("Nothing was changed."):
         from rich.console import Console
 
         Console().print(_holdings())
@@ -24,7 +24,7 @@ def list_() -> None:
 @data.command()
 def get(name: Annotated[str, typer.Argument(help="A data set of `ddpn data list`.")]) -> None:
     """Download a data set unless it is here, or say where to put it."""
-    with told("The same command goes on with the download."):
+    with friendly_errors("The same command goes on with the download."):
         from ddpn.datasets import DATASETS, obtain
         from ddpn.experiments.settings import known
 

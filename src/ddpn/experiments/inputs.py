@@ -29,7 +29,8 @@ from ddpn.errors import ConfigError, InputError
 from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.frozen_features import through_trunk
 from ddpn.experiments.machine import cores
-from ddpn.training import Changing, Rows, Runtime
+from ddpn.sample import Sample
+from ddpn.training import Augmented, Runtime
 from ddpn.training.checkpoint import fingerprint
 
 #: A simulation is scored on so many rows that no training saw: a hundred would move the true law's own score by 10%.
@@ -41,7 +42,7 @@ PARTS = ("train", "validation", "test")
 DRY_ROWS = 64
 #: Pictures to train on that are changed at random are decoded once up to so many bytes, else in every epoch.
 IN_MEMORY = 2**30
-Source = Rows | Changing | TorchDataset
+Source = Sample | Augmented | TorchDataset
 
 
 class Parts(NamedTuple):
@@ -53,8 +54,8 @@ class Parts(NamedTuple):
     """
 
     train: Source
-    validation: Rows | TorchDataset | None
-    test: Rows
+    validation: Sample | TorchDataset | None
+    test: Sample
     truth: CountDistribution | None
     note: str
     outside: Tensor | None = None
@@ -75,7 +76,8 @@ class Parts(NamedTuple):
 
 def _tensors(rows: Source) -> list[Tensor]:
     """Of pictures in files the counts alone: to read them all would take an epoch's time."""
-    return [rows.x, rows.y] if isinstance(rows, Rows | Changing) else [rows.y]  # type: ignore[attr-defined]
+    rows = rows.sample if isinstance(rows, Augmented) else rows
+    return [rows.X, rows.y] if isinstance(rows, Sample) else [rows.y]  # type: ignore[attr-defined]
 
 
 def rows_of(experiment: Experiment, device: str = "cpu", keep: Path | None = None, copies: int = 1) -> Parts:
@@ -107,9 +109,9 @@ def _shortened(parts: Parts, rows: int) -> Parts:
 
 
 def _first(rows: Any, n: int) -> Any:
-    if isinstance(rows, Changing):
-        return Changing(_first(rows.rows, n), rows.change)
-    return Rows(rows.x[:n], rows.y[:n]) if isinstance(rows, Rows) else rows.rows(range(min(n, len(rows))))
+    if isinstance(rows, Augmented):
+        return Augmented(_first(rows.sample, n), rows.augment)
+    return rows.rows(slice(n)) if isinstance(rows, Sample) else rows.rows(range(min(n, len(rows))))
 
 
 def _simulated(name: str) -> Parts:
@@ -124,8 +126,8 @@ def _simulated(name: str) -> Parts:
     )
 
 
-def _rows(x: np.ndarray, y: np.ndarray) -> Rows:
-    return Rows(torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32)), _counts(y))
+def _rows(x: np.ndarray, y: np.ndarray) -> Sample:
+    return Sample(torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32)), _counts(y))
 
 
 def _counts(y: np.ndarray) -> Tensor:
@@ -157,9 +159,9 @@ def _texts(experiment: Experiment, keep: Path | None) -> Parts:
     data = _with_rows(load(source["name"]))
     tokens, pad = _tokenizer(experiment, keep)
     parts = {name: data.part(name) for name in PARTS}
-    rows = {name: Rows(tokens(joined(table, source["text"])), _counts(y)) for name, (table, y) in parts.items()}
+    rows = {name: Sample(tokens(joined(table, source["text"])), _counts(y)) for name, (table, y) in parts.items()}
     outside = tokens(bible()) if experiment.outside == "bible" else None
-    sizes = None if outside is None else ((rows["test"].x != pad).sum(1), (outside != pad).sum(1))
+    sizes = None if outside is None else ((pad != rows["test"].X).sum(1), (outside != pad).sum(1))
     return Parts(rows["train"], rows["validation"], rows["test"], None, data.note, outside, sizes=sizes)
 
 
@@ -195,12 +197,12 @@ def _pictures(experiment: Experiment, keep: Path | None) -> Parts:
     data = _with_rows(load(source["name"]))
     files = {name: Pictures.of(data, name, size=source["size"]) for name in PARTS}
     decoded = partial(in_memory, workers=min(experiment.training.workers, cores()), progress=True)
-    rows: dict[str, Any] = {name: Rows(*decoded(files[name])) for name in PARTS if name != "train"}
+    rows: dict[str, Any] = {name: Sample(*decoded(files[name])) for name in PARTS if name != "train"}
     if source["augment"] and len(files["train"]) * 3 * source["size"] ** 2 > IN_MEMORY:
         rows["train"] = Pictures.of(data, "train", size=source["size"], augment=True)
     else:
-        known = Rows(*decoded(files["train"]))
-        rows["train"] = Changing(known, auto_augmented) if source["augment"] else known
+        known = Sample(*decoded(files["train"]))
+        rows["train"] = Augmented(known, auto_augmented) if source["augment"] else known
     return Parts(rows["train"], rows["validation"], rows["test"], None, data.note)
 
 
@@ -210,7 +212,7 @@ def _clouds(experiment: Experiment, keep: Path | None) -> Parts:
         clouds = simulate_shelves(source["beams"], max_points=source["points"], progress=False)
     else:
         clouds = _with_rows(inventory(max_points=source["points"]))
-    rows = {name: Rows(x, _counts(y)) for name in PARTS for x, y in [clouds.part(name)]}
+    rows = {name: Sample(x, _counts(y)) for name in PARTS for x, y in [clouds.part(name)]}
     return Parts(rows["train"], rows["validation"], rows["test"], None, clouds.note, classes=len(clouds.classes))
 
 

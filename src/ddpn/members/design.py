@@ -1,6 +1,6 @@
 """The columns of a generalised linear model: numbers as they are, categories as differences from a reference level."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,12 +23,22 @@ class Design(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """One a coefficient."""
+        """One per coefficient."""
         return [
             name if levels is None else f"{name} = {level}"
             for name, levels in zip(self.columns, self.levels, strict=True)
             for level in ((name,) if levels is None else levels[1:])
         ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"columns": list(map(str, self.columns)), "levels": self.levels}
+
+    @classmethod
+    def from_dict(cls, known: dict[str, Any]) -> "Design":
+        """The inverse of `as_dict`."""
+        levels = (None if each is None else tuple(each) for each in known["levels"])
+        return cls(tuple(known["columns"]), tuple(levels))
 
     def matrix(self, table: list[Column]) -> np.ndarray:
         """Shape: (rows, coefficients), float64."""

@@ -5,18 +5,18 @@ from typing import Any
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.distributions import UniformMixture
+from ddpn.distributions import Mixture
 from ddpn.errors import InputError
 from ddpn.metrics.predictive import known
 from ddpn.registry import Registry
 from ddpn.validation import check_choice
 
 
-def _ensemble(dist: Any, kind: str) -> UniformMixture:
+def _ensemble(dist: Any, kind: str) -> Mixture:
     """`dist`, if it has at least two members, which can disagree."""
-    if isinstance(dist, UniformMixture) and dist.size > 1:
+    if isinstance(dist, Mixture) and dist.size > 1:
         return dist
-    got = "one of a single member" if isinstance(dist, UniformMixture) else f"a single {type(dist).__name__}"
+    got = "one of a single member" if isinstance(dist, Mixture) else f"a single {type(dist).__name__}"
     raise InputError(
         f"dist must be a mixture of at least 2 members for kind={kind!r}, got {got}. "
         "Use kind='variance' or kind='entropy', or train more members."
@@ -45,7 +45,7 @@ def ood_score(dist: Distribution, kind: str = "variance") -> Tensor:
 
     >>> import torch
     >>> from ddpn.distributions import Poisson
-    >>> ood_score(UniformMixture(Poisson(torch.tensor([[4.0, 4.0], [2.0, 6.0]]))), "epistemic")
+    >>> ood_score(Mixture(Poisson(torch.tensor([[4.0, 4.0], [2.0, 6.0]]))), "epistemic")
     tensor([0., 4.])
     """
     return OOD_SCORES.find(kind)(known(dist))

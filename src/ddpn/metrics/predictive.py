@@ -6,16 +6,16 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, Normal
 
-from ddpn.distributions import CountDistribution, UniformMixture
+from ddpn.distributions import CountDistribution, Mixture
 from ddpn.distributions.arguments import check_coverage, check_interval_kind
 from ddpn.errors import InputError
 
 
 def known(dist: Distribution) -> Any:
     """`dist`, if it is a distribution that metrics beyond the likelihood support."""
-    if isinstance(dist, CountDistribution | UniformMixture | Normal):
+    if isinstance(dist, CountDistribution | Mixture | Normal):
         return dist
-    kinds = "a count distribution of ddpn.distributions, a Normal or a UniformMixture"
+    kinds = "a count distribution of ddpn.distributions, a Normal or a Mixture"
     raise InputError(f"dist must be {kinds}, got {type(dist).__name__}.")
 
 
@@ -23,8 +23,8 @@ def placed(dist: Distribution) -> dict[str, Any]:
     """Device and dtype of a distribution, as keywords of torch's constructors; empty if it has no parameters."""
     if isinstance(dist, CountDistribution):
         return {"device": dist._device, "dtype": dist._dtype}
-    if isinstance(dist, UniformMixture):
-        return placed(dist.members)
+    if isinstance(dist, Mixture):
+        return {"device": dist.mean.device, "dtype": dist.mean.dtype}
     parameters = (getattr(dist, name, None) for name in getattr(dist, "arg_constraints", ()))
     return next(({"device": p.device, "dtype": p.dtype} for p in parameters if isinstance(p, Tensor)), {})
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, Normal
 
-from ddpn.distributions import CountDistribution, UniformMixture, discretized
+from ddpn.distributions import CountDistribution, Mixture, discretized
 from ddpn.distributions.normal import normal_crps
 from ddpn.errors import InputError
 from ddpn.metrics.predictive import known, observed
@@ -36,7 +36,7 @@ def register_crps(kind: type) -> Callable[[Score], Score]:
 
 
 @register_crps(CountDistribution)
-@register_crps(UniformMixture)
+@register_crps(Mixture)
 def _own_crps(dist: Any, y: Tensor) -> Tensor:
     return dist.crps(y)
 

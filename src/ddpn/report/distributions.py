@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.distributions import Conflation, Discretized, UniformMixture, discretized
+from ddpn.distributions import CountDistribution, Mixture, discretized
 from ddpn.errors import InputError
 from ddpn.metrics.predictive import known
 
@@ -28,11 +28,7 @@ def rows_of(law: Any, index: Tensor) -> Any:
     >>> rows_of(Poisson(torch.tensor([1.0, 2.0, 3.0])), torch.tensor([2, 0])).mean
     tensor([3., 1.])
     """
-    if isinstance(law, UniformMixture):
-        return UniformMixture(rows_of(law.members, index), validate_args=False)
-    if isinstance(law, Discretized):
-        return Discretized(rows_of(law.base, index), validate_args=False)
-    if isinstance(law, Conflation):
-        return Conflation([rows_of(part.expand(law.batch_shape), index) for part in law.laws], validate_args=False)
+    if isinstance(law, CountDistribution | Mixture):
+        return law.rows(index)
     parameters = {name: getattr(law, name).expand(law.batch_shape)[index] for name in law.arg_constraints}
     return type(law)(**parameters, validate_args=False)

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from ddpn.backbones.fine_tuning import Frozen
 from ddpn.backbones.members import Members
+from ddpn.training.batches import MemoryBatches, pick
 
 if TYPE_CHECKING:
-    from ddpn.training.batches import MemoryBatches
     from ddpn.training.loop import Training
 
 #: Steps before the capture, as CUDA graphs ask for, so that libraries have set themselves up.
@@ -20,7 +20,7 @@ _WARM_UP = 3
 class CapturedSteps:
     """A step of a training on rows in the memory of one GPU, captured once and replayed."""
 
-    def __init__(self, training: "Training", batches: "MemoryBatches") -> None:
+    def __init__(self, training: "Training", batches: MemoryBatches) -> None:
         self._training, self._batches = training, batches
         device, members = training.runtime.device, training.config.members
         config, steps = training.config, training.steps
@@ -47,7 +47,7 @@ class CapturedSteps:
     def _once(self) -> None:
         training = self._training
         torch.index_select(self._lrs, 0, self._step, out=training.updates.lr.view(1))
-        self._total += training.train_step(self._batches.rows.pick(self._index))
+        self._total += training.train_step(pick(self._batches.sample, self._index))
         self._healthy &= training.updates.healthy
         self._step += 1
 

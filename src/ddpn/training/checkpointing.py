@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset
 
 from ddpn.errors import InputError
 from ddpn.model import CountModel
+from ddpn.sample import Sample
 from ddpn.training import checkpoint as files
-from ddpn.training.batches import Changing, DatasetBatches, MemoryBatches, Rows, as_rows
+from ddpn.training.batches import Augmented, Source, as_sample, named_parts
 from ddpn.training.history import History
 from ddpn.training.trainable import of_frozen
 
@@ -96,9 +96,7 @@ class Checkpoint:
 def _identity(training: "Training") -> dict[str, Any]:
     return {
         "config": training.config.as_dict(),
-        **data_identity(
-            _source(training.batches), None if training.validation is None else _source(training.validation)
-        ),
+        **data_identity(training.batches.source, None if training.validation is None else training.validation.source),
         **model_identity(training.model),
         "initial weights": files.fingerprint(training.flat.values),
         "frozen weights": of_frozen(training.model),
@@ -114,7 +112,7 @@ def model_identity(model: CountModel) -> dict[str, Any]:
     }
 
 
-def data_identity(train: Rows | Changing | Dataset, validation: Rows | Dataset | None) -> dict[str, Any]:
+def data_identity(train: Source, validation: Source | None) -> dict[str, Any]:
     """What other rows would not have."""
     return {
         "training data": _rows_identity(train),
@@ -122,24 +120,19 @@ def data_identity(train: Rows | Changing | Dataset, validation: Rows | Dataset |
     }
 
 
-def _source(batches: MemoryBatches | DatasetBatches) -> Any:
-    return batches.source if isinstance(batches, MemoryBatches) else batches.dataset
-
-
-def _rows_identity(rows: Rows | Changing | Dataset) -> dict[str, Any]:
+def _rows_identity(rows: Source) -> dict[str, Any]:
     """Of a data set that is not in memory what it says of itself, as `identity`, or some items' counts.
 
     To read all of it would take an epoch's time, and what its items are may change from one look to the next.
     """
-    if isinstance(rows, Changing):
-        return _rows_identity(rows.rows) | {"changed": True}
+    if isinstance(rows, Augmented):
+        return _rows_identity(rows.sample) | {"augmented": True}
     found: dict[str, Any] = {"rows": len(rows)}  # type: ignore[arg-type]
-    if isinstance(rows, Rows):
-        for name, tensor in zip(Rows._fields, rows, strict=True):
-            found[name] = None if tensor is None else files.fingerprint(tensor)
+    if isinstance(rows, Sample):
+        found |= {name: files.fingerprint(tensor) for name, tensor in named_parts(rows).items()}
     elif hasattr(rows, "identity"):
         found["itself"] = rows.identity
     else:
         some = torch.linspace(0, len(rows) - 1, min(_SOME, len(rows))).long().tolist()  # type: ignore[arg-type]
-        found["some counts"] = as_rows([rows[index] for index in some]).y.tolist()
+        found["some counts"] = as_sample([rows[index] for index in some]).y.tolist()
     return found

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from ddpn.distributions import UniformMixture
+from ddpn.distributions import Mixture
 from ddpn.errors import ConfigError, InputError
 from ddpn.heads import Head
 from ddpn.model import CountModel
-from ddpn.training.batches import Changing, Rows
+from ddpn.sample import Sample
+from ddpn.training.batches import Source
 from ddpn.training.checkpoint import fingerprint, read, write
 from ddpn.training.checkpointing import data_identity, model_identity
 from ddpn.training.config import TrainingConfig
@@ -26,13 +27,20 @@ from ddpn.training.validation import check_exposure, check_source
 
 
 class Ensemble:
-    """Members whose weights lie in a folder, a file a group, of which one group is in memory at a time.
+    """Members whose weights lie in a folder, one file per group, of which one group is in memory at a time.
 
-    `make` builds the model of so many members, `groups` says which seeds were trained together.
+    `make` builds a model with the given number of members; `groups` lists the seeds that were trained together.
+    `interrupted` is true if Ctrl-C ended `fit_ensemble` before all groups were trained: `groups` are the finished ones.
     """
 
-    def __init__(self, make: Callable[[int], CountModel], folder: Path, groups: Sequence[tuple[int, ...]]) -> None:
-        self.make, self.folder, self.groups = make, folder, list(groups)
+    def __init__(
+        self,
+        make: Callable[[int], CountModel],
+        folder: Path,
+        groups: Sequence[tuple[int, ...]],
+        interrupted: bool = False,
+    ) -> None:
+        self.make, self.folder, self.groups, self.interrupted = make, folder, list(groups), interrupted
 
     def path(self, number: int) -> Path:
         """The file of a group."""
@@ -60,11 +68,11 @@ class Ensemble:
 
     def mixture(
         self, x: Tensor, device: torch.device | str = "cpu", batch: int = 256, *, exposure: Tensor | float | None = None
-    ) -> UniformMixture:
+    ) -> Mixture:
         """The prediction: the uniform mixture of all members. Shape: batch (B,); exposure (B,) or one for all rows."""
         known = self._exposure(exposure, len(x))
         raw, head = self._raw(x, device, batch)
-        return UniformMixture(head(raw, None if known is None else known.unsqueeze(-1)))
+        return Mixture(head(raw, None if known is None else known.unsqueeze(-1)))
 
     @cached_property
     def _has_exposure(self) -> bool:
@@ -95,8 +103,8 @@ class Ensemble:
 
 def fit_ensemble(
     make: Callable[[int], CountModel],
-    train: Rows | Changing | Dataset,
-    validation: Rows | Dataset | None,
+    train: Source,
+    validation: Sample | Dataset | None,
     config: TrainingConfig,
     folder: Path,
     *,
@@ -111,7 +119,8 @@ def fit_ensemble(
     As members share nothing, they are the same as all of them trained together, but for what dropout draws. `start` and
     `prepare` are applied to fresh weights (see `CountModel.reset`); `options` go to `fit`. What was stopped goes on
     where it was: the group that was being trained has its own checkpoint. Files of another configuration, network, head
-    or data are refused, not mixed in.
+    or data are refused, not mixed in. Ctrl-C ends the training of this group and of those that would follow: the
+    ensemble of the finished groups is returned, with `interrupted` set.
     """
     if at_once < 1:
         raise ConfigError(f"at_once must be at least 1, got {at_once}. Use 1 where memory is short.")
@@ -131,6 +140,8 @@ def fit_ensemble(
                 prepare(model)
             state = ensemble.folder / f"members-{number}.state"
             history = fit(model, train, validation, part, runtime=runtime, checkpoint=state, **options)
+            if history.interrupted:
+                return Ensemble(make, ensemble.folder, groups[:number], interrupted=True)
             if runtime.is_main:
                 write(path, learned(model), {**about, "history": history.as_dict()})
                 state.unlink(missing_ok=True)

@@ -14,10 +14,11 @@ from torch.utils.data import Dataset
 from ddpn.backbones.members import generators
 from ddpn.errors import ConfigError
 from ddpn.model import CountModel
-from ddpn.training.batches import Changing, DatasetBatches, MemoryBatches, Rows
+from ddpn.sample import Sample
+from ddpn.training.batches import Augmented, DatasetBatches, MemoryBatches, Source, check_tensors, parts_of
 from ddpn.training.buffers import Buffers
 from ddpn.training.capture import CapturedSteps
-from ddpn.training.checkpointing import Checkpoint, snapshot
+from ddpn.training.checkpointing import Checkpoint, restore, snapshot
 from ddpn.training.config import TrainingConfig
 from ddpn.training.evaluation import mean_scores
 from ddpn.training.flat import Flat
@@ -26,7 +27,7 @@ from ddpn.training.progress import bar
 from ddpn.training.recovery import mend
 from ddpn.training.runtime import Runtime
 from ddpn.training.updates import Updates
-from ddpn.training.validation import check_alike, check_source, check_values, check_weighed
+from ddpn.training.validation import check_any_weight, check_exposure_in_both, check_source, check_values
 
 #: Batch orders come from another stream than initial weights.
 _ORDER_SEED = 2**31
@@ -34,8 +35,8 @@ _ORDER_SEED = 2**31
 
 def fit(
     model: CountModel,
-    train: Rows | Changing | Dataset,
-    validation: Rows | Dataset | None = None,
+    train: Source,
+    validation: Sample | Dataset | None = None,
     config: TrainingConfig = TrainingConfig(),  # noqa: B008
     *,
     runtime: Runtime | None = None,
@@ -44,14 +45,19 @@ def fit(
     verbose: bool = False,
     title: str = "Training",
     workers: int = 0,
-    tell: Callable[[str], object] | None = None,
+    on_epoch: Callable[[str], object] | None = None,
 ) -> History:
     """Train `model` in place; afterwards, however it ended, it holds each member's best weights.
 
     With `checkpoint`, the state is written there every `save_seconds` and when interrupted, and a training that finds
     its own checkpoint goes on from it, on a CPU to the same weights bit for bit. `title` names the bar of `verbose`;
-    `tell` is told after every epoch how far it is.
-    A KeyboardInterrupt carries the history until then, as `history`.
+    `on_epoch` is called after every epoch with a sentence on the progress.
+
+    Interruption: Ctrl-C (any KeyboardInterrupt) ends the training, not the program. The state returns to the end of
+    the last complete epoch, the checkpoint is written, the model gets each member's best weights until then, and the
+    history comes back with `interrupted` set, which callers look at before they go on. `history.epochs` is empty where
+    no epoch was complete: then the model has its initial weights. A second Ctrl-C, after the first was taken up, is
+    raised as usual.
     """
     runtime = runtime or Runtime(precision=config.precision)
     if runtime.precision != config.precision:
@@ -69,21 +75,19 @@ def fit(
             while training.epoch < config.epochs and not training.is_done:
                 text = training.run_epoch()
                 move(training.epoch, text)
-                if tell is not None and runtime.is_main:
-                    tell(f"epoch {training.epoch} of {config.epochs}, {text}")
+                if on_epoch is not None and runtime.is_main:
+                    on_epoch(f"epoch {training.epoch} of {config.epochs}, {text}")
                 if file is not None and time.monotonic() - saved > save_seconds:
                     file.save()
                     saved = time.monotonic()
-    except KeyboardInterrupt as stop:
+    except KeyboardInterrupt:
+        restore(training, training.before)
         if file is not None:
             file.save()
-        training.history.stopped = "interrupted"
-        # On the exception itself: a program that is stopped by a class of its own has another exit status.
-        stop.history = training.history  # type: ignore[attr-defined]
-        raise
+        training.history.interrupted, training.history.stopped = True, "interrupted"
     finally:
         training.keep_best()
-    if training.is_done:
+    if training.is_done and not training.history.interrupted:
         training.history.stopped = f"no member had a better {config.score} for {config.patience} epochs"
     return training.history
 
@@ -94,14 +98,14 @@ class Training:
     def __init__(
         self,
         model: CountModel,
-        train: Rows | Changing | Dataset,
-        validation: Rows | Dataset | None,
+        train: Source,
+        validation: Sample | Dataset | None,
         config: TrainingConfig,
         runtime: Runtime,
         workers: int = 0,
     ) -> None:
         self.model, self.config, self.runtime = model, config, runtime
-        check_alike(train, validation)
+        check_exposure_in_both(train, validation)
         self.flat = Flat(model, config.members)
         _check_drawn(model)
         self.buffers = Buffers(model, config.members)
@@ -140,7 +144,7 @@ class Training:
         """Train once over the rows, validate, keep what is best; says how it went."""
         started = time.perf_counter()
         if isinstance(self.batches, MemoryBatches):
-            self.batches.renew(self.epoch)
+            self.batches.augment(self.epoch)
         if self._captured is not None and not self._captured.is_ready():
             self._captured = None
         with self._drawing():
@@ -193,10 +197,10 @@ class Training:
         mend(self, healthy)
         return (total / self.batches.steps).tolist()
 
-    def train_step(self, batch: Rows) -> Tensor:
+    def train_step(self, batch: Sample) -> Tensor:
         """One update of every member; its mean loss. Shape: (M,)."""
         loss = None
-        for part in batch.parts(-(-len(batch) // self.config.accumulate)):
+        for part in parts_of(batch, -(-len(batch) // self.config.accumulate)):
             # Per member, so that the sum of all gives each the gradient of its own mean.
             mean = self.losses(part).sum(0) / self.batches.batch
             self.flat.add_gradient_of(mean.sum(), fresh=loss is None)
@@ -207,10 +211,10 @@ class Training:
         self.updates.apply(loss)
         return loss
 
-    def losses(self, part: Rows) -> Tensor:
+    def losses(self, part: Sample) -> Tensor:
         """The weighted objective of every row and member. Shape: (B, M)."""
         with self.runtime.autocast():
-            raw = self.model.raw(part.x)
+            raw = self.model.raw(part.X)
         each = self.model.head.loss(raw, part.y, part.exposure)
         return each if part.weight is None else each * part.weight
 
@@ -262,14 +266,16 @@ def _check_drawn(model: CountModel) -> None:
         raise ConfigError("weights must be drawn before a training, got zeros. Call model.reset(seeds=config.seeds).")
 
 
-def _batches(
-    name: str, source: Rows | Changing | Dataset, training: Training, workers: int
-) -> MemoryBatches | DatasetBatches:
+def _batches(name: str, source: Source, training: Training, workers: int) -> MemoryBatches | DatasetBatches:
     check_source(name, source)
     config, runtime, check = training.config, training.runtime, partial(check_values, head=training.model.head)
-    if isinstance(source, Rows | Changing):
-        batches = MemoryBatches(source.to(runtime.device), config.batch_size, runtime.share, config.accumulate)
-        check(batches.rows)
-        check_weighed(batches.rows.weight)
+    if isinstance(source, Sample | Augmented):
+        sample = source.sample if isinstance(source, Augmented) else source
+        check_tensors(sample)
+        sample = sample.map(lambda t: t.to(runtime.device))
+        here = Augmented(sample, source.augment) if isinstance(source, Augmented) else sample
+        batches = MemoryBatches(here, config.batch_size, runtime.share, config.accumulate)
+        check(sample)
+        check_any_weight(sample.weight)
         return batches
     return DatasetBatches(source, config.batch_size, runtime.device, workers, runtime.share, config.accumulate, check)

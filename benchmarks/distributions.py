@@ -14,7 +14,7 @@ import recording
 import torch
 from torch import Tensor
 
-from ddpn.distributions import DoublePoisson, UniformMixture
+from ddpn.distributions import DoublePoisson, Mixture
 
 TABLE = 2000
 #: Log-uniform ranges of mu and gamma: hospital days, rented bikes, everything, large counts.
@@ -114,7 +114,7 @@ def ours_of(name: str, mu: Tensor, gamma: Tensor, y: Tensor) -> Callable[[], obj
     if name == "log_prob + gradients":
         leaves = with_grad(mu, gamma)
         return lambda: gradients(*leaves, y)
-    law = UniformMixture(DoublePoisson(mu, gamma)) if mu.dim() == 2 else DoublePoisson(mu, gamma)
+    law = Mixture(DoublePoisson(mu, gamma)) if mu.dim() == 2 else DoublePoisson(mu, gamma)
     return lambda: (law.cdf if name == "cdf" else law.crps)(y)
 
 
@@ -142,7 +142,7 @@ def gpu_times(rows: int) -> list[dict]:
     for regime in REGIMES:
         mu, gamma, y = draw(rows, regime, "cuda")
         leaves = with_grad(mu, gamma)
-        mixture = UniformMixture(DoublePoisson(*draw(rows // 5, regime, "cuda", 5)[:2]))
+        mixture = Mixture(DoublePoisson(*draw(rows // 5, regime, "cuda", 5)[:2]))
         law, y_small = DoublePoisson(mu, gamma), y[: rows // 5]
         calls: dict[str, tuple[Callable[[], object], bool]] = {
             "log_prob": (lambda law=law, y=y: law.log_prob(y), True),

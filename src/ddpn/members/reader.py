@@ -1,0 +1,34 @@
+"""`TableReader`: reads later tables as the one it was fitted to, for members that need columns and not an encoder."""
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from ddpn.features.table import Column, read_table
+
+
+class TableReader(BaseEstimator):
+    """Knows the number and names of the columns, and checks those of every later table."""
+
+    def fit(self, X: Any) -> list[Column]:
+        """The columns of X, whose names are remembered."""
+        return read_table(self, X, reset=True)
+
+    def read(self, X: Any) -> list[Column]:
+        """The columns of X in the order of fit."""
+        return read_table(self, X, reset=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        names = getattr(self, "feature_names_in_", None)
+        return {"names": None if names is None else list(map(str, names)), "columns": int(self.n_features_in_)}
+
+    @classmethod
+    def from_dict(cls, known: dict[str, Any]) -> Self:
+        """The inverse of `as_dict`."""
+        reader = cls()
+        reader.n_features_in_ = known["columns"]
+        if known["names"] is not None:
+            reader.feature_names_in_ = np.array(known["names"], dtype=object)
+        return reader
