@@ -130,7 +130,7 @@ def test_members_that_are_not_the_backbones_are_told(backbone, members):
 
 @pytest.mark.parametrize("members", [0, -1, 2.0])
 def test_a_number_of_members_that_is_none_is_told(members):
-    with pytest.raises(ConfigError, match=rf"^members must be an integer of at least 1, got {members}\. Use 1 for a"):
+    with pytest.raises(ConfigError, match=rf"^members must be an integer of at least 1, got {members}"):
         CountModel(TWO["mlp"](), make_head("poisson"), members=members)
 
 
@@ -140,9 +140,7 @@ def test_seeds_that_are_not_one_a_member_are_told_before_any_is_drawn(backbone, 
     model = CountModel(TWO[backbone](), make_head("poisson"), members=2)
     model.reset((5, 6))
     before = {name: p.clone() for name, p in model.state_dict().items()}
-    with pytest.raises(
-        ConfigError, match=rf"^seeds must be 2, one a member, got {len(seeds)}\. Use range\(2\), say\.$"
-    ):
+    with pytest.raises(ConfigError, match=rf"^seeds must have one entry per member \(2\), got {len(seeds)}"):
         model.reset(seeds)
     assert all(torch.equal(p, before[name]) for name, p in model.state_dict().items())
 

@@ -9,11 +9,12 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from ddpn.backbones import Identity, Members
-from ddpn.backbones.arguments import check_members, check_seeds
+from ddpn.backbones.arguments import check_seeds
 from ddpn.backbones.members import Linear, generators
 from ddpn.distributions import Mixture
 from ddpn.errors import ConfigError
 from ddpn.heads import Head
+from ddpn.validation import check_integer
 
 
 class Backbone(Protocol):
@@ -66,7 +67,7 @@ class CountModel(nn.Module):
 
     def __init__(self, backbone: nn.Module, head: Head, members: int) -> None:
         super().__init__()
-        check_members(members)
+        check_integer("members", members, minimum=1)
         _check_backbone(backbone, members)
         if not isinstance(head, Head):
             raise ConfigError(f"head must be one of ddpn.heads, got {head!r}. Use ddpn.heads.make_head(name).")

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from ddpn.backbones import EfficientNet, Members, Text, ViT
-from ddpn.backbones.tuned import Frozen
+from ddpn.backbones.fine_tuning import Frozen
 from ddpn.heads import make_head
 from ddpn.model import CountModel
 from ddpn.training import Runtime, Sample, TrainingConfig

@@ -8,7 +8,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from ddpn.backbones import MLP, Members, Tuned
-from ddpn.backbones.tuned import Frozen, Tail
+from ddpn.backbones.fine_tuning import Frozen, Tail
 from ddpn.errors import ConfigError, InputError
 from ddpn.heads import make_head
 from ddpn.model import CountModel

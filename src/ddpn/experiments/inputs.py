@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 
-from ddpn.backbones.encoder import tokenizer_of
+from ddpn.backbones.pretrained import tokenizer_of
 from ddpn.datasets import (
     Pictures,
     auto_augmented,

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from ddpn.backbones.fine_tuning import Frozen
 from ddpn.backbones.members import Members
-from ddpn.backbones.tuned import Frozen
 
 
 class Buffers:

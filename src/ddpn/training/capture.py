@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Self
 import torch
 from torch import Tensor, nn
 
+from ddpn.backbones.fine_tuning import Frozen
 from ddpn.backbones.members import Members
-from ddpn.backbones.tuned import Frozen
 from ddpn.training.batches import MemoryBatches, pick
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from ddpn.backbones.tuned import Frozen
+from ddpn.backbones.fine_tuning import Frozen
 from ddpn.errors import InputError
 from ddpn.training.checkpoint import fingerprint
 
