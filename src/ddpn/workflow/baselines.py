@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from ddpn import tensor_files
 from ddpn.estimators import CountGLM
 from ddpn.features import FeatureEncoder, dump, load
 from ddpn.heads import make_head
-from ddpn.training import checkpoint
 from ddpn.workflow.boosting import BoostedTrees
 from ddpn.workflow.sample import Sample
 
@@ -59,13 +59,13 @@ class ConstantLaw:
         return make_head(self.likelihood)(self.raw.expand(rows or len(X), -1), scale)
 
     def save(self, folder: Path) -> None:
-        checkpoint.write(
+        tensor_files.write(
             folder / "constant.safetensors", {"raw": self.raw}, {"likelihood": self.likelihood, "unit": self.unit}
         )
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        tensors, info = checkpoint.read(folder / "constant.safetensors")
+        tensors, info = tensor_files.read(folder / "constant.safetensors")
         return cls(info["likelihood"], tensors["raw"], info["unit"])
 
 

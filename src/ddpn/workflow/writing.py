@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ddpn.errors import InputError
-from ddpn.training.checkpoint import write_bytes
+from ddpn.files import write_bytes
 from ddpn.workflow.reading import BINARY, STDIN, TEXT, ending
 
 
