@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from ddpn.backbones.tuned import Frozen, Tail
+from ddpn.backbones.fine_tuning import Frozen, Tail
 from torch import nn
 
 from ddpn.backbones import MLP, CountNet3D, Identity, Members, Tuned

@@ -195,14 +195,18 @@ def _plain(values: Any) -> np.ndarray:
 
 def _column(y: Any, name: str) -> np.ndarray:
     """`y` as a float64 vector."""
-    from sklearn.utils.validation import column_or_1d
-
     plain = _plain(y)
     if plain.dtype.kind not in "buifOUS":
         # The words in brackets are those scikit-learn's checks look for.
         words = " (Complex data not supported)" if plain.dtype.kind == "c" else ""
         raise InputError(f"{name} must hold numbers, got dtype {plain.dtype}{words}.")
-    plain = column_or_1d(plain, warn=True)
+    if plain.ndim == 2 and plain.shape[1] == 1:
+        from sklearn.utils.validation import column_or_1d
+
+        plain = column_or_1d(plain, warn=True)
+    if plain.ndim != 1:
+        # The last words are those scikit-learn uses.
+        raise InputError(f"{name} must have one dimension, got shape {plain.shape}: {name} should be a 1d array.")
     if plain.dtype.kind in "OUS":
         for row, value in enumerate(plain.tolist()):
             if isinstance(value, str | bytes) or not np.isscalar(value) or isinstance(value, complex):
