@@ -130,7 +130,8 @@ class Predictor:
 
     def state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
         """Files by name, and what the manifest says about them."""
-        files, about = {}, {}
+        files: dict[str, bytes] = {}
+        about: dict[str, Any] = {}
         for name, member in self.members.items():
             own = member.state()
             files |= {f"{name}/{file}": content for file, content in own.items()}
@@ -145,9 +146,9 @@ class Predictor:
         return files | {_CALIBRATION: arrays_to_bytes(**arrays)}, manifest
 
     @classmethod
-    def from_state(cls, files: Mapping[str, bytes], manifest: Mapping[str, Any]) -> Self:
+    def from_state(cls, files: Mapping[str, bytes], manifest: Mapping[str, Any], mixed_only: bool = False) -> Self:
         """The inverse of `state`. Files are data: nothing in them is executed."""
-        about = manifest["members"]
+        about = {name: each for name, each in manifest["members"].items() if each["weight"] or not mixed_only}
         try:
             members = {name: MEMBERS.find(name).from_state(_files_of(name, files)) for name in about}
             arrays = arrays_from_bytes(files[_CALIBRATION])

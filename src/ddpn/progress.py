@@ -7,7 +7,7 @@ from contextlib import contextmanager
 class ProgressBar:
     """What `progress_bar` yields: `advance` moves it on. This class itself shows nothing."""
 
-    def advance(self, steps: float = 1, text: str = "") -> None:
+    def advance(self, steps: int = 1, text: str = "") -> None:
         """Count `steps` more as done, and show `text` at the end of the line."""
 
 
@@ -15,13 +15,13 @@ class _Shown(ProgressBar):
     def __init__(self, progress: object, task: object) -> None:
         self._progress, self._task = progress, task
 
-    def advance(self, steps: float = 1, text: str = "") -> None:
+    def advance(self, steps: int = 1, text: str = "") -> None:
         self._progress.update(self._task, advance=steps, text=text)  # type: ignore[attr-defined]
 
 
 @contextmanager
 def progress_bar(
-    title: str, total: float, shown: bool = True, done: float = 0, keep: bool = False, in_bytes: bool = False
+    title: str, total: int, shown: bool = True, done: int = 0, keep: bool = False, in_bytes: bool = False
 ) -> Iterator[ProgressBar]:
     """A bar with the time left on standard error, where that is a terminal; elsewhere nothing.
 

@@ -47,7 +47,8 @@ class Sample:
     def map(self, change: Callable[[Any], Any]) -> Self:
         """Apply `change` to every part that is there, such as a move to another device."""
         parts = (None if part is None else change(part) for part in (self.X, self.y, self.weight, self.exposure))
-        return type(self)(*parts, labels=self.labels)
+        X, y, weight, exposure = parts
+        return type(self)(X, y, weight, exposure, self.labels)
 
     def replace(self, **parts: Any) -> Self:
         """A copy with some parts replaced."""

@@ -142,7 +142,7 @@ def predict(
         from ddpn.workflow.prediction import predict as predicted
 
         with progress_bar("Predicting", frame.height) as bar:
-            found = predicted(load(model), frame, request, bar.advance)
+            found = predicted(load(model, mixed_only=True), frame, request, bar.advance)
         write(found, out)
         typer.echo(f"{found.height:,} predictions written to {'standard output' if out == '-' else out}", err=True)
 

@@ -220,7 +220,7 @@ class CountPredictions(RegressorMixin):
             "class": type(self).__name__,
             "options": _plain_options(self, self._not_saved),
             "features": None if names is None else list(map(str, names)),
-            "n_features": int(self.n_features_in_),  # type: ignore[attr-defined]
+            "n_features": int(self.n_features_in_),
             "extra": extra,
         }
         return files | more, manifest
@@ -230,16 +230,20 @@ class CountPredictions(RegressorMixin):
         write_model(Path(path), *self.saved_state(), overwrite)
 
     @classmethod
-    def load(cls, path: str | PathLike[str]) -> Self:
-        """The model that `save` wrote; nothing in its files is executed, and a damaged file is refused."""
+    def load(cls, path: str | PathLike[str], mixed_only: bool = False) -> Self:
+        """The model that `save` wrote; nothing in its files is executed, and a damaged file is refused.
+
+        `mixed_only` leaves out the members that are kept for comparison, which predictions do not need.
+        """
         manifest = read_manifest(Path(path))
         known = manifest.get("estimator", {"class": "Predictor"})
         if known["class"] != cls.__name__:
             raise InputError(f"{path} holds a {known['class']}, not a {cls.__name__}. Use {known['class']}.load.")
-        files = read_files(Path(path), manifest)
+        needed = [name for name, each in manifest["members"].items() if each["weight"] or not mixed_only]
+        files = read_files(Path(path), manifest, needed)
         options = {name: tuple(v) if isinstance(v, list) else v for name, v in known["options"].items()}
         model: Any = cls(**options)
-        model.predictor_ = Predictor.from_state(files, manifest)
+        model.predictor_ = Predictor.from_state(files, manifest, mixed_only)
         model.n_features_in_ = known["n_features"]
         if known["features"] is not None:
             model.feature_names_in_ = np.array(known["features"], dtype=object)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ddpn.datasets.download import locked
-from ddpn.errors import ConfigError, DDPNError, InputError, of_the_machine
+from ddpn.errors import ConfigError, DDPNError, InputError, machine_error
 from ddpn.experiments import runner, settings
 from ddpn.experiments.experiment import Experiment, Run
 from ddpn.experiments.inputs import rows_of
@@ -131,7 +131,7 @@ def _alone(folder: Path, is_main: bool) -> Iterator[None]:
                 "Wait for it, or name another folder with --out."
             ) from None
         except OSError as error:
-            raise InputError(of_the_machine(error)) from None
+            raise InputError(machine_error(error)) from None
         yield
 
 

@@ -151,10 +151,8 @@ class Networks(Member):
         model = self._build(rows.train.X.shape[1], config.members)
         start = None
         if self.options.start:
-            y, weight, exposure = (
-                None if t is None else t.double() for t in (rows.train.y, rows.train.weight, rows.train.exposure)
-            )
-            start = self.head.start(y, weight, exposure)
+            wide = rows.train.replace(X=None).map(torch.Tensor.double)
+            start = self.head.start(wide.y, wide.weight, wide.exposure)
         model.reset(config.seeds, start)
         runtime = self.runtime or Runtime(precision=config.precision)
         options: dict[str, Any] = {"runtime": runtime, "verbose": self.verbose, "checkpoint": checkpoint}

@@ -51,12 +51,12 @@ def read_task(path: Path) -> dict[str, Any]:
     return task
 
 
-def load(path: Path) -> ModelFolder:
-    """The model again; nothing in the files is executed."""
+def load(path: Path, mixed_only: bool = False) -> ModelFolder:
+    """The model again, for predictions without what it is compared with; nothing in the files is executed."""
     task = read_task(path)
     from ddpn.estimators import CountRegressor
 
-    return ModelFolder(CountRegressor.load(path), task)
+    return ModelFolder(CountRegressor.load(path, mixed_only), task)
 
 
 def describe(path: Path) -> dict[str, Any]:
