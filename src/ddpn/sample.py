@@ -6,7 +6,6 @@ from typing import Any, Self
 
 import narwhals as nw
 import numpy as np
-from scipy import sparse
 
 from ddpn.errors import InputError
 from ddpn.validation import at_rows, check_choice
@@ -74,6 +73,8 @@ def take_rows(X: Any, index: Any) -> Any:
         if not isinstance(positions, slice) and positions.dtype == bool:
             positions = np.flatnonzero(positions)
         return frame[positions].to_native()
+    from scipy import sparse  # slow to import, and tables need it only here
+
     if sparse.issparse(X):
         return X.tocsr()[index]
     if hasattr(X, "rows"):

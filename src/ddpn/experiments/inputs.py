@@ -11,8 +11,24 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 
+<<<<<<< HEAD
 from ddpn.backbones.encoder import tokenizer_of
 from ddpn.datasets import bible, inventory, load, simulate, simulate_shelves
+=======
+from ddpn.backbones.pretrained import tokenizer_of
+from ddpn.datasets import (
+    Pictures,
+    auto_augmented,
+    bible,
+    in_memory,
+    inventory,
+    joined,
+    load,
+    simulate,
+    simulate_shelves,
+    tokenised,
+)
+>>>>>>> main
 from ddpn.distributions import CountDistribution
 from ddpn.errors import ConfigError, InputError
 from ddpn.experiments.experiment import Experiment
@@ -20,8 +36,8 @@ from ddpn.experiments.frozen_features import through_trunk
 from ddpn.experiments.machine import cores
 from ddpn.inputs import auto_augment, decode_images, join_texts, tokenize
 from ddpn.sample import Sample
+from ddpn.tensor_files import fingerprint
 from ddpn.training import Augmented, Runtime
-from ddpn.training.checkpoint import fingerprint
 
 #: A simulation is scored on so many rows that no training saw: a hundred would move the true law's own score by 10%.
 TEST_ROWS = 10_000

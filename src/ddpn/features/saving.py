@@ -8,8 +8,6 @@ import os
 from pathlib import Path
 from zipfile import BadZipFile
 
-import skops.io
-
 from ddpn.errors import InputError
 from ddpn.features.encoder import FeatureEncoder
 
@@ -25,6 +23,8 @@ _HEADER_BYTES = len(_MARK) + 64 + 1
 
 def encoder_bytes(encoder: FeatureEncoder) -> bytes:
     """The content of the file `dump` writes."""
+    import skops.io  # its import takes over a second
+
     archive = skops.io.dumps(encoder)
     return _MARK + hashlib.sha256(archive).hexdigest().encode() + b"\n" + archive
 
@@ -36,6 +36,8 @@ def encoder_from_bytes(content: bytes, source: str = "the content") -> FeatureEn
     archive = content[_HEADER_BYTES:]
     if hashlib.sha256(archive).hexdigest().encode() + b"\n" != content[len(_MARK) : _HEADER_BYTES]:
         raise InputError(f"{source} must be as it was saved, got a wrong checksum: cut off or altered. Save it again.")
+    import skops.io
+
     try:
         encoder = skops.io.loads(archive, trusted=TRUSTED)
     except (BadZipFile, AttributeError, ImportError, KeyError, TypeError, ValueError) as error:

