@@ -144,15 +144,8 @@ def test_no_beams_and_no_points_at_all(grad):
 
 
 @pytest.mark.parametrize("shape", [(3, 7), (3, 5, 3), (3, 1, 4)])
-<<<<<<< HEAD
-def test_what_is_no_packed_beam_is_refused(shape):
-    with pytest.raises(
-        InputError, match=r"^x must be packed beams \(B, 2 \+ N, 4\), got shape .* Use ddpn\.inputs\.pack"
-    ):
-=======
 def test_bad_shapes_of_beams(shape):
     with pytest.raises(InputError, match=r"x must be a tensor of packed beams \(B, 2 \+ N, 4\), .*, got shape"):
->>>>>>> main
         drawn()(torch.zeros(shape))
 
 
@@ -180,22 +173,11 @@ def test_no_value_is_looked_at_in_a_step_that_a_gpu_may_capture():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-<<<<<<< HEAD
-        (
-            lambda x: x.double(),
-            r"be torch\.float32 as the weights are, got torch\.float64\. Use x\.to\(torch\.float32\)",
-        ),
-        (lambda x: x.long(), r"be torch\.float32 as the weights are, got torch\.int64\. Use x\.to\(torch\.float32\)"),
-        (lambda x: x.numpy(), r"be packed beams \(B, 2 \+ N, 4\), got ndarray\. Use torch\.as_tensor\(x\)"),
-        (lambda x: [x[0]], r"be packed beams \(B, 2 \+ N, 4\), got list\. Use ddpn\.inputs\.pack"),
-        (lambda x: x.unsqueeze(1), r"hold rows of 3 members on its second axis, got shape \(2, 1, 22, 4\)\. Give each"),
-=======
         (lambda x: x.double(), "be torch.float32 like the weights, got torch.float64"),
         (lambda x: x.long(), "be torch.float32 like the weights, got torch.int64"),
         (lambda x: x.numpy(), r"be a tensor of packed beams \(B, 2 \+ N, 4\), .*, got ndarray"),
         (lambda x: [x[0]], "be a tensor of packed beams .*, got list"),
         (lambda x: x.unsqueeze(1), r"have 3 members on its second axis, got shape \(2, 1, 22, 4\)"),
->>>>>>> main
     ],
     ids=["float64", "integers", "array", "list", "other members"],
 )

@@ -57,21 +57,6 @@ def test_bad_pads(config, pad, got):
         built(config, pad=pad)
 
 
-<<<<<<< HEAD
-SHAPES = r"be token ids \(B, L\), or \(B, M, L\) with members' own, got"
-NO_TEXTS = {
-    "beyond the words": (torch.tensor([[5, 30]]), r"hold token ids from 0 to 29, got 30\. Use the tokenizer of this"),
-    "negative": (torch.tensor([[5, -1]]), r"hold token ids from 0 to 29, got -1\. Use the tokenizer of this model"),
-    "too long": (torch.ones(2, 11).long(), r"hold texts of at most 10 tokens, got 11\. Use tokenize\(.*max_length=10"),
-    "no rows": (IDS[:0], r"hold a text and a token at least, got shape \(0, 3\)\. Leave it out"),
-    "no columns": (IDS[:, :0], r"hold a text and a token at least, got shape \(2, 0\)\. Leave it out"),
-    "one text": (IDS[0], rf"{SHAPES} shape \(3,\)\. Use ddpn\.inputs\.tokenize, or x\.unsqueeze\(0\) for one text"),
-    "four axes": (torch.zeros(2, 1, 3, 4).long(), rf"{SHAPES} shape \(2, 1, 3, 4\)\. Use ddpn\.inputs\.tokenize"),
-    "array": (IDS.numpy(), rf"{SHAPES} ndarray\. Use torch\.as_tensor\(x\)"),
-    "texts": (["a text", "another"], rf"{SHAPES} list\. Use ddpn\.inputs\.tokenize"),
-    "floats": (IDS + 0.7, r"be integer token ids, got torch\.float32\. Use ddpn\.inputs\.tokenize"),
-    "yes or no": (IDS > 0, r"be integer token ids, got torch\.bool\. Use ddpn\.inputs\.tokenize"),
-=======
 SHAPES = r"be a tensor of token ids \(B, L\), or \(B, M, L\) .*, got"
 BAD_IDS = {
     "beyond the words": (torch.tensor([[5, 30]]), "hold token ids from 0 to 29, got 30. Use the tokenizer of this"),
@@ -85,7 +70,6 @@ BAD_IDS = {
     "texts": (["a text", "another"], rf"{SHAPES} list"),
     "floats": (IDS + 0.7, "hold at least one integer token id, got torch.float32"),
     "booleans": (IDS > 0, "hold at least one integer token id, got torch.bool"),
->>>>>>> main
 }
 
 

@@ -16,18 +16,6 @@ MADE = {
     "efficientnet": EfficientNet(pretrained=False, hidden=(4,)),
     "frozen efficientnet": EfficientNet(pretrained=False, hidden=(4,), frozen="all"),
 }
-<<<<<<< HEAD
-SHAPES = r"be uint8 pictures \(B, 3, S, S\), or \(B, M, 3, S, S\) with members' own, got"
-NO_PICTURES = {
-    "from 0 to 1": (PICTURES / 255, r"be uint8 pictures of 0 to 255, got torch\.float32\. Use \(255 \* x\)\.round\(\)"),
-    "integers": (PICTURES.long(), r"be uint8 pictures of 0 to 255, got torch\.int64\. Use"),
-    "four colours": (torch.cat([PICTURES, PICTURES[:, :1]], 1), rf"{SHAPES} shape \(2, 4, 8, 8\)\. Give each three"),
-    "grey": (PICTURES[:, :1], rf"{SHAPES} shape \(2, 1, 8, 8\)\. Give each three colours"),
-    "colours last": (PICTURES.movedim(1, -1), rf"{SHAPES} shape \(2, 8, 8, 3\)\. Use x\.movedim\(-1, -3\)"),
-    "one": (PICTURES[0], rf"{SHAPES} shape \(3, 8, 8\)\. Use ddpn\.inputs\.decode_images, or x\.unsqueeze"),
-    "array": (PICTURES.numpy(), rf"{SHAPES} ndarray\. Use torch\.as_tensor\(x\)"),
-    "list": ([PICTURES[0]], rf"{SHAPES} list\. Use ddpn\.inputs\.decode_images"),
-=======
 SHAPES = r"x must be a uint8 tensor of RGB images \(B, 3, S, S\), or \(B, M, 3, S, S\) .*, got"
 BAD_IMAGES = {
     "from 0 to 1": (IMAGES / 255, "torch.float32"),
@@ -38,7 +26,6 @@ BAD_IMAGES = {
     "one": (IMAGES[0], r"shape \(3, 8, 8\)"),
     "array": (IMAGES.numpy(), "ndarray"),
     "list": ([IMAGES[0]], "list"),
->>>>>>> main
 }
 
 
@@ -51,13 +38,8 @@ def test_bad_images(made, kind):
 
 
 @pytest.mark.parametrize("made", ["whole vit", "cut vit", "frozen vit"])
-<<<<<<< HEAD
-def test_pictures_of_another_size_and_none_at_all_are_told(made):
-    with pytest.raises(InputError, match=r"^x must be pictures of 8 x 8, got shape \(2, 3, 16, 16\)\. Use Images\(.*8"):
-=======
 def test_images_of_another_size_and_no_images(made):
     with pytest.raises(InputError, match=r"x must be images of 8 x 8, got shape \(2, 3, 16, 16\)"):
->>>>>>> main
         MADE[made](torch.zeros(2, 3, 16, 16, dtype=torch.uint8))
     with pytest.raises(InputError, match=r"x must hold at least one image, got shape \(0, 3, 8, 8\)"):
         MADE[made](IMAGES[:0])

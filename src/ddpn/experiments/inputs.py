@@ -11,24 +11,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 
-<<<<<<< HEAD
-from ddpn.backbones.encoder import tokenizer_of
-from ddpn.datasets import bible, inventory, load, simulate, simulate_shelves
-=======
 from ddpn.backbones.pretrained import tokenizer_of
-from ddpn.datasets import (
-    Pictures,
-    auto_augmented,
-    bible,
-    in_memory,
-    inventory,
-    joined,
-    load,
-    simulate,
-    simulate_shelves,
-    tokenised,
-)
->>>>>>> main
+from ddpn.datasets import bible, inventory, load, simulate, simulate_shelves
 from ddpn.distributions import CountDistribution
 from ddpn.errors import ConfigError, InputError
 from ddpn.experiments.experiment import Experiment
