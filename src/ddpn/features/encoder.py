@@ -141,12 +141,12 @@ def _as_fitted(column: Column, kind: str) -> Column:
         if not wrong.any():
             return column
         got = f"{values[wrong][0]:g} {labels_at(wrong, None)}"
-        raise InputError(f"Column {name!r} must hold booleans as in fit, got {got}.")
+        raise InputError(f"column {name!r} must hold booleans as in fit, got {got}.")
     missing = values == -1 if found == "category" else np.isnan(values)
     if missing.all():  # a column with no value has no kind
         return Column(name, kind, np.full(len(values), -1 if kind == "category" else np.nan))
     words = {"number": "numbers", "flag": "booleans", "category": "text"}
-    raise InputError(f"Column {name!r} must hold {words[kind]} as in fit, got {words[found]}.")
+    raise InputError(f"column {name!r} must hold {words[kind]} as in fit, got {words[found]}.")
 
 
 def _checked_target(y: Any, rows: int) -> np.ndarray:
