@@ -36,7 +36,7 @@ def calibrated(fitted) -> CountRegressor:
 @pytest.fixture(scope="module")
 def wave() -> tuple[CountRegressor, np.ndarray, np.ndarray, np.ndarray]:
     """A model of the wave, rows to calibrate with, others of the same kind, and rows on either side of the wave."""
-    data = simulate("wave", n=1600, parts=(0.5, 0.25, 0.25))
+    data = simulate("wave", n=1600, shares=(0.5, 0.25, 0.25))
     train, known, new = (data.X[rows] for rows in data.split)
     model = CountRegressor(members=3, hidden=(64, 64), numeric="standard", epochs=30, random_state=0)
     outside = np.r_[np.linspace(-6, -2, 100), np.linspace(2 * np.pi + 2, 2 * np.pi + 6, 100)][:, None]

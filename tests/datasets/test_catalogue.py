@@ -3,6 +3,7 @@ from dataclasses import replace
 from hashlib import sha256
 
 import pytest
+import requests
 
 from ddpn.datasets import DATASETS, catalogue, data_folder, dataset_status, download, load, tabular
 from ddpn.errors import ConfigError, InputError
@@ -14,7 +15,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("DDPN_DATA", str(tmp_path))
 
     def refuse(*arguments):
-        raise ConnectionError("no network")
+        raise requests.ConnectionError("no network")
 
     monkeypatch.setattr("ddpn.datasets.sources._download", refuse)
     return tmp_path
@@ -115,7 +116,7 @@ def test_a_download(tmp_path, server, monkeypatch):
 
 
 def test_errors_describe_what_to_put_where(folder):
-    with pytest.raises(InputError, match=r"no network"):
+    with pytest.raises(InputError, match=r"^Cannot download https://archive.*: no connection\. Download https"):
         download("bike_sharing")
     with pytest.raises(InputError, match=r"Download https://datarepo.* into that folder, set DDPN_DATA"):
         download("reviews")

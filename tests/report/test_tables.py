@@ -7,9 +7,8 @@ import pyarrow as pa
 import pytest
 from scipy import sparse
 
-from ddpn.datasets import Table
 from ddpn.features.table import Column
-from ddpn.report.tables import columns_of, fingerprint, in_fitted_order, native, shuffled, taken, value_of
+from ddpn.report.tables import fingerprint, in_fitted_order, native, shuffled, taken, value_of
 
 ROWS = {"a": [1.0, 2.0, 3.0, 4.0], "b": ["x", "y", None, "z"]}
 ORDER = np.array([2, 0, 1])
@@ -34,18 +33,12 @@ def test_a_frame_keeps_its_kind_and_all_other_columns(frame):
 @pytest.mark.parametrize(
     "given",
     [np.arange(8.0).reshape(4, 2), sparse.csc_matrix(np.arange(8.0).reshape(4, 2)),
-     np.arange(8.0).reshape(4, 2).tolist(), Table({"a": np.arange(0.0, 8, 2), "b": np.arange(1.0, 8, 2)})],
-    ids=["array", "sparse", "lists", "table"],
+     np.arange(8.0).reshape(4, 2).tolist()],
+    ids=["array", "sparse", "lists"],
 )  # fmt: skip
 def test_a_matrix_is_shuffled_in_one_column(given):
     part = taken(in_fitted_order(object(), given), np.array([1, 2, 3]))
     assert shuffled(part, 1, ORDER).tolist() == [[2.0, 7.0], [4.0, 3.0], [6.0, 5.0]]
-
-
-def test_a_table_keeps_its_names(quick):
-    table = Table({"age": np.linspace(0, 1, 40), "weight": np.linspace(1, 0, 40)})
-    model = quick(epochs=1).fit(table, np.arange(40) % 3)
-    assert [column.name for column in columns_of(model, table)] == ["age", "weight"]
 
 
 def test_mixed_lists_keep_their_numbers():

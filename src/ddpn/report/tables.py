@@ -6,14 +6,12 @@ import narwhals as nw
 import numpy as np
 from scipy import sparse
 
-from ddpn.datasets import Table
+from ddpn.datasets.dataset import fingerprint as column_fingerprint
 from ddpn.features.table import Column, read_table
 
 
 def in_fitted_order(model: Any, X: Any) -> Any:
     """X as a narwhals frame, a sparse matrix or an array, with its columns in the order of fit."""
-    if isinstance(X, Table):
-        return X.matrix
     frame = nw.from_native(X, pass_through=True)
     if isinstance(frame, nw.DataFrame):
         names = getattr(model, "feature_names_in_", None)
@@ -45,10 +43,8 @@ def shuffled(rows: Any, column: int, order: np.ndarray) -> Any:
 
 
 def columns_of(model: Any, X: Any) -> list[Column]:
-    """Every column as the model reads it; those of a `Table` keep their names."""
-    found = read_table(model, X, reset=False)
-    names = X.names if isinstance(X, Table) else [column.name for column in found]
-    return [column._replace(name=str(name)) for column, name in zip(found, names, strict=True)]
+    """Every column as the model reads it."""
+    return [column._replace(name=str(column.name)) for column in read_table(model, X, reset=False)]
 
 
 def value_of(column: Column, row: int) -> str:
@@ -63,7 +59,7 @@ def value_of(column: Column, row: int) -> str:
 
 def fingerprint(columns: list[Column], y: np.ndarray) -> str:
     """sha256 of names, kinds and values: the same for the same data on every machine."""
-    return Table({column.name: _values(column) for column in columns}).fingerprint(y)
+    return column_fingerprint({column.name: _values(column) for column in columns}, y)
 
 
 def _values(column: Column) -> np.ndarray:
