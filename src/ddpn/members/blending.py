@@ -29,10 +29,15 @@ def mix(distributions: Sequence[Distribution], weights: Sequence[float]) -> Mixt
     """
     if len(distributions) == 1:
         return Mixture(distributions[0])
-    counts = [isinstance(dist, CountDistribution) for dist in distributions]
-    parts: list[Any] = list(distributions) if all(counts) or not any(counts) else list(map(discretized, distributions))
+    parts = _of_one_kind(distributions)
     shares = [np.full(part.batch_shape[-1], w / part.batch_shape[-1]) for part, w in zip(parts, weights, strict=True)]
     return Mixture.concatenate(parts, torch.from_numpy(np.concatenate(shares)))
+
+
+def _of_one_kind(distributions: Sequence[Distribution]) -> list[Any]:
+    """All of counts or all on the real line; where there are both, all of counts."""
+    counts = [isinstance(dist, CountDistribution) for dist in distributions]
+    return list(distributions) if all(counts) or not any(counts) else list(map(discretized, distributions))
 
 
 class MixtureScores:
@@ -43,12 +48,12 @@ class MixtureScores:
     """
 
     def __init__(self, distributions: Sequence[Distribution], y: Tensor) -> None:
-        n = len(distributions)
-        self.each = np.stack([crps(mix([dist], [1.0]), y).double().numpy() for dist in distributions])
+        parts, n = _of_one_kind(distributions), len(distributions)
+        self.each = np.stack([crps(mix([part], [1.0]), y).double().numpy() for part in parts])
         self.gain = np.zeros((n, n, len(y)))
         for i in range(n):
             for j in range(i):
-                pair = crps(mix([distributions[i], distributions[j]], [0.5, 0.5]), y).double().numpy()
+                pair = crps(mix([parts[i], parts[j]], [0.5, 0.5]), y).double().numpy()
                 self.gain[i, j] = np.maximum(2.0 * (self.each[i] + self.each[j]) - 4.0 * pair, 0.0)
 
     def at(self, weights: np.ndarray) -> np.ndarray:
