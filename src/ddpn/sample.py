@@ -6,7 +6,6 @@ from typing import Any, Self
 
 import narwhals as nw
 import numpy as np
-from scipy import sparse
 
 from ddpn.errors import InputError
 from ddpn.validation import at_rows, check_choice
@@ -74,6 +73,8 @@ def take_rows(X: Any, index: Any) -> Any:
         if not isinstance(positions, slice) and positions.dtype == bool:
             positions = np.flatnonzero(positions)
         return frame[positions].to_native()
+    from scipy import sparse  # slow to import, and tables need it only here
+
     if sparse.issparse(X):
         return X.tocsr()[index]
     if hasattr(X, "rows"):
@@ -195,14 +196,18 @@ def _plain(values: Any) -> np.ndarray:
 
 def _column(y: Any, name: str) -> np.ndarray:
     """`y` as a float64 vector."""
-    from sklearn.utils.validation import column_or_1d
-
     plain = _plain(y)
     if plain.dtype.kind not in "buifOUS":
         # The words in brackets are those scikit-learn's checks look for.
         words = " (Complex data not supported)" if plain.dtype.kind == "c" else ""
         raise InputError(f"{name} must hold numbers, got dtype {plain.dtype}{words}.")
-    plain = column_or_1d(plain, warn=True)
+    if plain.ndim == 2 and plain.shape[1] == 1:
+        from sklearn.utils.validation import column_or_1d
+
+        plain = column_or_1d(plain, warn=True)
+    if plain.ndim != 1:
+        # The last words are those scikit-learn uses.
+        raise InputError(f"{name} must have one dimension, got shape {plain.shape}: {name} should be a 1d array.")
     if plain.dtype.kind in "OUS":
         for row, value in enumerate(plain.tolist()):
             if isinstance(value, str | bytes) or not np.isscalar(value) or isinstance(value, complex):

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from sklearn.base import RegressorMixin
-from sklearn.metrics import mean_poisson_deviance
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -100,6 +99,8 @@ class CountPredictions(RegressorMixin):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None) -> float:
         """D^2, the share of the Poisson deviance that the predicted means explain; 1 is best, 0 a constant's."""
+        from sklearn.metrics import mean_poisson_deviance  # slow to import
+
         sample = self._sample(X, y, sample_weight, exposure)
         mean = np.maximum(self.predict(X, exposure), np.finfo(np.float64).tiny)
         scale = np.ones_like(mean) if sample.exposure is None else sample.exposure

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from sklearn.model_selection import train_test_split
 from sklearn.utils import Tags, check_random_state
 
 from ddpn.errors import ConfigError, InputError
@@ -286,6 +285,8 @@ def _fit_mixture(members: Mapping[str, Member], train: Sample, validation: Sampl
 
 def _held_out(sample: Sample, share: float | str | None, seed: int) -> np.ndarray:
     """Mask of the rows that are kept for validation: by default a tenth, where there are enough rows."""
+    from sklearn.model_selection import train_test_split  # slow to import
+
     mask = np.zeros(len(sample), dtype=bool)
     usable = np.flatnonzero(sample.is_used)
     if share == "auto":

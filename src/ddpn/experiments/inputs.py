@@ -30,8 +30,8 @@ from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.frozen_features import through_trunk
 from ddpn.experiments.machine import cores
 from ddpn.sample import Sample
+from ddpn.tensor_files import fingerprint
 from ddpn.training import Augmented, Runtime
-from ddpn.training.checkpoint import fingerprint
 
 #: A simulation is scored on so many rows that no training saw: a hundred would move the true law's own score by 10%.
 TEST_ROWS = 10_000

@@ -1,7 +1,6 @@
 """Where a quick fit of boosted trees splits each column: thresholds at which the target changes."""
 
 import numpy as np
-from sklearn.ensemble import HistGradientBoostingRegressor
 
 from ddpn.features.weighted import Distinct, midpoints, quantiles
 
@@ -53,6 +52,8 @@ def distinct_rows(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tupl
 
 
 def _trees(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> list[np.ndarray]:
+    from sklearn.ensemble import HistGradientBoostingRegressor  # not needed by most encoders, and slow to import
+
     model = HistGradientBoostingRegressor(
         loss="poisson" if y.min() >= 0 else "squared_error",
         learning_rate=_RATE,

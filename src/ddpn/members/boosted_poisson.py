@@ -110,7 +110,7 @@ class BoostedNegativeBinomial(BoostedPoisson):
     alpha (variance = mean + alpha mean^2) by maximum likelihood; the boosters of all folds are averaged.
     """
 
-    label = "boosting + Negative Binomial"
+    label = "gradient boosting + Negative Binomial"
     alpha: float = 0.0
 
     def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:

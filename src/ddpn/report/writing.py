@@ -11,12 +11,12 @@ from torch.distributions import Distribution
 
 from ddpn.errors import InputError
 from ddpn.estimators import CountRegressor
+from ddpn.files import write_bytes
 from ddpn.report.evidence import gather
 from ddpn.report.importance import importances
 from ddpn.report.numbers import plural
 from ddpn.report.page import page
 from ddpn.report.sections import Findings, sections
-from ddpn.training.checkpoint import write_bytes
 
 
 def write_report(

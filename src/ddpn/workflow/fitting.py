@@ -17,7 +17,7 @@ from ddpn.members import MEMBERS
 from ddpn.members.member import NotApplicableError
 from ddpn.model_files import check_destination
 from ddpn.threads import single_thread
-from ddpn.workflow.leaderboard import leaderboard
+from ddpn.workflow.leaderboard import label_of, leaderboard
 from ddpn.workflow.model_folder import ModelFolder
 from ddpn.workflow.preparing import Prepared, checkpoint_of, fingerprint, identity
 
@@ -117,7 +117,7 @@ def _add_comparisons(model: CountRegressor, prepared: Prepared, on_step: Callabl
     wanted = [name for name in prepared.plan.compare_with if name not in model.predictor_.members]
     for name in wanted:
         member = MEMBERS.find(name).like(model.head_)
-        on_step(f"Fitting for comparison: {member.label or name}")
+        on_step(f"Fitting for comparison: {label_of(name, member)}")
         started = time.perf_counter()
         try:
             with single_thread(), warnings.catch_warnings():
@@ -125,7 +125,7 @@ def _add_comparisons(model: CountRegressor, prepared: Prepared, on_step: Callabl
                 warnings.simplefilter("ignore")
                 member.fit(prepared.train, validation, prepared.plan.seed)
         except NotApplicableError as error:
-            warnings.warn(f"Not compared with {member.label or name}: {error}.", UserWarning, stacklevel=2)
+            warnings.warn(f"Not compared with {label_of(name, member)}: {error}.", UserWarning, stacklevel=2)
             continue
         model.predictor_.add(name, member, time.perf_counter() - started)
 

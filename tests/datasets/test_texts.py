@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ddpn.datasets import reviews as text
-from ddpn.datasets.table import Table
+from ddpn.datasets import texts as text
 from ddpn.errors import InputError
 
 ROWS = [
@@ -42,14 +41,20 @@ def write(path, rows, names="plain"):
     return path
 
 
-@pytest.mark.parametrize("names", NAMES)
-@pytest.mark.parametrize("ending", ["csv", "json", "jsonl", "csv.gz", "jsonl.gz"])
+@pytest.mark.parametrize(
+    ("ending", "names"),
+    [
+        *(("csv", names) for names in NAMES),
+        *(("jsonl", names) for names in NAMES),
+        *((ending, "plain") for ending in ("json", "csv.gz", "jsonl.gz")),
+    ],
+)
 def test_every_form_gives_the_same_rows(tmp_path, ending, names):
     data = text.reviews(path=write(tmp_path / f"mine.{ending}", ROWS, names))
     kept = [row for row in ROWS if row["text"].strip()]
-    assert data.X.names == data.X.text == ("title", "text")
-    assert data.X["title"].tolist() == [row["title"] for row in kept]
-    assert data.X["text"].tolist() == [row["text"] for row in kept]
+    assert data.X.columns == ["title", "text"]
+    assert data.X["title"].to_list() == [row["title"] for row in kept]
+    assert data.X["text"].to_list() == [row["text"] for row in kept]
     assert data.y.tolist() == [row["rating"] for row in kept]
     assert data.note == "1 rows without text left out"
     # The rows that have text, numbered from 0: 70, 10 and 20 of 100.
@@ -60,7 +65,7 @@ def test_every_form_gives_the_same_rows(tmp_path, ending, names):
 def test_the_papers_file_comes_first_and_without_markup(tmp_path):
     write(tmp_path / text.WOMENS_CLOTHING, ROWS[:1], "clothing")
     assert len(text.reviews(tmp_path).y) == 1
-    assert text.reviews(tmp_path).licence == "CC0"
+    assert text.reviews(tmp_path).license == "CC0"
     write(tmp_path / "reviews" / "Patio_Lawn_and_Garden_5.json.gz", ROWS, "amazon")
     data = text.reviews(tmp_path)
     assert data.note == "1 rows without text left out, 1 rows with HTML left out"
@@ -87,43 +92,39 @@ def test_half_a_surrogate_is_no_text(tmp_path):
     path = tmp_path / "mine.jsonl"
     path.write_text('{"text": "so \\ud83d", "rating": 5}\n\n{"text": "\\ud83d\\ude00", "rating": 4}\n')
     data = text.reviews(path=path)
-    assert data.X["text"].tolist() == ["so ?", "😀"]
+    assert data.X["text"].to_list() == ["so ?", "😀"]
     assert len(data.fingerprint) == 64
 
 
 def test_no_file(tmp_path):
-    with pytest.raises(
-        InputError, match=r"reviews must lie in .*reviews, got neither Patio_Lawn_and_Garden_5\.json\.gz"
-    ):
-        text.reviews(tmp_path, may_download=False)
-    with pytest.raises(
-        InputError, match=r"Download https://datarepo\.eng\.ucsd\.edu/.*_5\.json\.gz .*\.csv, which has"
-    ):
-        text.reviews(tmp_path)
-    with pytest.raises(InputError, match="path must be a file, got none at "):
+    words = r"^No reviews found: .*neither Patio_Lawn_and_Garden_5\.json\.gz .*Download https://datarepo.*_5\.json\.gz"
+    for may_download in (True, False):
+        with pytest.raises(InputError, match=words):
+            text.reviews(tmp_path, may_download=may_download)
+    with pytest.raises(InputError, match=r"^File not found: .*none\.csv"):
         text.reviews(path=tmp_path / "none.csv")
 
 
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        ("a.parquet", "", r"path must end in \.csv, \.json, \.jsonl, or one of these and \.gz, got a\.parquet"),
-        ("a.csv", "B01,A2W,5.0,137\nB02,A2W,4.0,138\n", "one of the columns Review Text, .*, got B01, A2W, 5.0, 137"),
-        ("a.csv", "", "one of the columns Review Text, .*, got none"),
-        ("a.csv", "text,score\nx,1\n", "one of the columns Rating, overall, rating, got text, score"),
-        ("a.csv", "text,rating\nx,1\ny\n", "must have 2 fields in every row, got another number in row 2"),
-        ("a.csv", "text,rating\nx,1\ny,2,3\n", "must have 2 fields in every row, got another number in row 2"),
-        ("a.csv", "text,rating\nx,1\ny,5\nz,4.5\n", r"whole numbers from 1 to 5, got '4\.5' in row 3"),
-        ("a.csv", "text,rating\nx,nan\n", "whole numbers from 1 to 5, got 'nan' in row 1"),
-        ("a.csv", "text,rating\nx,\n", "whole numbers from 1 to 5, got '' in row 1"),
-        ("a.csv", "text,rating\n ,1\n", "must hold rows with text in one of .*, got none in 1 rows"),
-        ("a.json", '{"text": "x", "rating": 0}\n', "whole numbers from 1 to 5, got 0 in row 1"),
-        ("a.json", '{"text": "x", "rating": 5}\n{"text": "x"}\n', "whole numbers from 1 to 5, got None in row 2"),
-        ("a.json", '{"body": "x", "rating": 5}\n', "must hold rows with text in one of .*, got none in 1 rows"),
-        ("a.json", '{"body": "x", "score": 5}\n', "one of the columns Rating, overall, rating, got body, score"),
-        ("a.json", '[{"text": "x"}]\n', r"must have a json object in every line, got '\[\{.* in row 1"),
-        ("a.json", '{"text": "x", "rating": 5}\n{"te', "must have a json object in every line, got '{\"te' in row 2"),
-        ("a.csv.gz", "text,rating\nx,1\n", "must be a whole file of utf-8 text, got damage"),
+        ("a.parquet", "", r"path must end in \.csv, .*, got a\.parquet"),
+        ("a.csv", "B01,A2W,5.0,137\nB02,A2W,4.0,138\n", "must have a column Review Text, .*, got B01, A2W, 5.0, 137"),
+        ("a.csv", "", "must have a column Review Text, .*, got none"),
+        ("a.csv", "text,score\nx,1\n", "must have a column Rating, overall, rating, got text, score"),
+        ("a.csv", "text,rating\nx,1\ny\n", "integers from 1 to 5, got '' at row 2"),
+        ("a.csv", "text,rating\nx,1\ny,2,3\n", "must have 2 fields per row, got 3 at row 2"),
+        ("a.csv", "text,rating\nx,1\ny,5\nz,4.5\n", r"integers from 1 to 5, got '4\.5' at row 3"),
+        ("a.csv", "text,rating\nx,nan\n", "integers from 1 to 5, got 'nan' at row 1"),
+        ("a.csv", "text,rating\nx,\n", "integers from 1 to 5, got '' at row 1"),
+        ("a.csv", "text,rating\n ,1\n", "must have rows with text in a column .*, got none in 1"),
+        ("a.json", '{"text": "x", "rating": 0}\n', "integers from 1 to 5, got 0 at row 1"),
+        ("a.json", '{"text": "x", "rating": 5}\n{"text": "x"}\n', "integers from 1 to 5, got None at row 2"),
+        ("a.json", '{"body": "x", "rating": 5}\n', "must have rows with text in a column .*, got none in 1"),
+        ("a.json", '{"body": "x", "score": 5}\n', "must have a column Rating, overall, rating, got body, score"),
+        ("a.json", '[{"text": "x"}]\n', r"must have one JSON object per line, got '\[\{.* at row 1"),
+        ("a.json", '{"text": "x", "rating": 5}\n{"te', "must have one JSON object per line, got '{\"te' at row 2"),
+        ("a.csv.gz", "text,rating\nx,1\n", "must be a CSV file in UTF-8, got"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_one_sentence(tmp_path, name, content, sentence):
@@ -135,20 +136,22 @@ def test_what_is_wrong_with_a_file_is_one_sentence(tmp_path, name, content, sent
 def test_a_file_that_ends_too_soon(tmp_path):
     path = write(tmp_path / "a.csv.gz", ROWS)
     path.write_bytes(path.read_bytes()[:-12])
-    with pytest.raises(
-        InputError, match=r"a\.csv\.gz must be a whole file of utf-8 text, got damage .* Fetch it again"
-    ):
+    with pytest.raises(InputError, match=r"a\.csv\.gz must be a CSV file in UTF-8, got"):
+        text.reviews(path=path)
+    path = write(tmp_path / "a.jsonl.gz", ROWS)
+    path.write_bytes(path.read_bytes()[:-12])
+    with pytest.raises(InputError, match=r"a\.jsonl\.gz must be a complete file in UTF-8, got"):
         text.reviews(path=path)
 
 
 def test_bytes_that_are_no_utf8(tmp_path):
     (tmp_path / "a.csv").write_bytes("text,rating\ncafé,3\n".encode("latin-1"))
-    with pytest.raises(InputError, match="must be a whole file of utf-8 text, got damage"):
+    with pytest.raises(InputError, match="must be a CSV file in UTF-8, got"):
         text.reviews(path=tmp_path / "a.csv")
 
 
 def test_verses(tmp_path):
-    with pytest.raises(InputError, match=r"kjv_verses\.txt\.gz must lie in .*bible, got no such file"):
+    with pytest.raises(InputError, match=r"^File not found: .*kjv_verses\.txt\.gz"):
         text.bible(tmp_path)
     (tmp_path / "bible").mkdir()
     with gzip.open(tmp_path / text.BIBLE, "wt") as file:
@@ -156,27 +159,11 @@ def test_verses(tmp_path):
     assert text.bible(tmp_path) == ["In the beginning", "And the earth"]
 
 
-def test_columns_are_joined():
-    table = Table({"title": np.array(["a", "", "c"], dtype=object), "text": np.array(["x", "y", ""], dtype=object)})
-    assert text.joined(table) == ["a x", "y", "c"]
-    assert text.joined(table, ("text", "title"), sep=" | ") == ["x | a", "y", "c"]
-    assert text.joined(table, "text") == ["x", "y", ""]
-
-
-def test_missing_texts_are_left_out():
-    frame = pd.DataFrame({"title": ["a", np.nan, None], "text": [None, "y", "z"]}, dtype=object)
-    assert text.joined(frame) == ["a", "y", "z"]
-    with pytest.raises(
-        InputError, match=r'^column text must hold text, got 3 in row 1\. Use "" where there is none\.$'
-    ):
-        text.joined(Table({"text": np.array(["a", 3], dtype=object)}), ["text"])
-
-
 def test_nan_in_json_is_no_text(tmp_path):
     path = tmp_path / "mine.jsonl"
     path.write_text('{"text": NaN, "rating": 5}\n{"title": NaN, "text": "nan", "rating": 4}\n')
     data = text.reviews(path=path)
-    assert (data.X["title"].tolist(), data.X["text"].tolist(), data.y.tolist()) == ([""], ["nan"], [4])
+    assert (data.X["title"].to_list(), data.X["text"].to_list(), data.y.tolist()) == ([""], ["nan"], [4])
     assert data.note == "1 rows without text left out"
 
 

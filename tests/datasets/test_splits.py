@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from ddpn.datasets.split import Split, split
+from ddpn.datasets.splits import Split, split
 from ddpn.errors import InputError
 
 
@@ -14,34 +14,36 @@ def test_the_published_recipe(n):
     np.testing.assert_array_equal(test, order[int(0.9 * n) :])
 
 
-def test_every_row_once_whatever_the_shares():
-    parts = split(57, seed=3, parts=(0.5, 0.2, 0.3))
+def test_every_row_is_in_one_part():
+    parts = split(57, seed=3, shares=(0.5, 0.2, 0.3))
     assert sorted(np.concatenate(list(parts))) == list(range(57))
     assert [len(part) for part in parts] == [28, 11, 18]
     assert parts.n == 57
 
 
-def test_the_seed_decides():
+def test_the_seed_determines_the_split():
     assert not np.array_equal(split(50, seed=1).train, split(50, seed=2).train)
     np.testing.assert_array_equal(split(50, seed=1).train, split(50, seed=1).train)
 
 
 def test_empty_parts():
-    parts = split(5, parts=(1.0, 0.0, 0.0))
+    parts = split(5, shares=(1.0, 0.0, 0.0))
     assert [len(part) for part in parts] == [5, 0, 0]
 
 
-@pytest.mark.parametrize("parts", [(0.8, 0.1), (0.8, 0.1, 0.2), (1.2, -0.1, -0.1)])
-def test_shares_that_are_none(parts):
-    with pytest.raises(InputError, match=r"parts must be three shares .* sum to 1, got"):
-        split(10, parts=parts)
-
-
-def test_no_rows():
-    with pytest.raises(InputError, match="seed must be at least 0, got -1"):
-        split(5, seed=-1)
-    with pytest.raises(InputError, match="n must be at least 1, got 0"):
-        split(0)
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"shares": (0.8, 0.1)}, r"shares must be .* sum to 1, got \(0\.8, 0\.1\)"),
+        ({"shares": (0.8, 0.1, 0.2)}, "shares must be"),
+        ({"shares": (1.2, -0.1, -0.1)}, "shares must be"),
+        ({"seed": -1}, "seed must be an integer of at least 0, got -1"),
+        ({"n": 0}, "n must be an integer of at least 1, got 0"),
+    ],
+)
+def test_invalid_arguments(options, words):
+    with pytest.raises(InputError, match=words):
+        split(**{"n": 10} | options)
 
 
 def test_saved_and_loaded(tmp_path):
@@ -56,16 +58,18 @@ def test_saved_and_loaded(tmp_path):
 
 def test_a_split_of_other_data(tmp_path):
     split(40).save(tmp_path / "split.npz", "a" * 64)
-    with pytest.raises(InputError, match="must belong to the data, got rows of data with fingerprint aaaaaaaaaaaa"):
+    with pytest.raises(
+        InputError, match=r"must belong to this data, got the fingerprint aaaaaaaaaaaa where .* bbbbbbbbbbbb"
+    ):
         Split.load(tmp_path / "split.npz", "b" * 64)
 
 
 @pytest.mark.parametrize("content", [b"", b"no split at all", b"PK\x03\x04 broken", None])
-def test_what_is_no_split(tmp_path, content):
+def test_an_invalid_file(tmp_path, content):
     path = tmp_path / "split.npz"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(InputError, match=r"split\.npz must be a split that Split\.save wrote"):
+    with pytest.raises(InputError, match=r"split\.npz must be a file that Split\.save wrote"):
         Split.load(path, "a")
 
 
@@ -73,5 +77,5 @@ def test_a_truncated_split(tmp_path):
     path = tmp_path / "split.npz"
     split(400).save(path, "a")
     path.write_bytes(path.read_bytes()[:-200])
-    with pytest.raises(InputError, match=r"must be a split that Split\.save wrote"):
+    with pytest.raises(InputError, match=r"must be a file that Split\.save wrote"):
         Split.load(path, "a")

@@ -1,24 +1,24 @@
-"""One optimizer step for all members: clip each by its own norm, decay, AdamW, average."""
+"""`Optimizer`: one AdamW step for all members, with clipping per member and an average of the weights."""
 
 import torch
 from torch import Tensor
 from torch.optim.adamw import adamw
 
 from ddpn.training.config import TrainingConfig
-from ddpn.training.flat import Flat
+from ddpn.training.flat_weights import FlatWeights
 
 #: As many tensors as torch's fused AdamW takes in one launch.
 _PIECES = 36
 
 
-class Updates:
+class Optimizer:
     """AdamW on one flat tensor (decoupled decay on weights, none on biases), with an exponential average of the result.
 
-    `healthy` (M,) says whose loss and gradient were finite in the last step. The others learn nothing from it, and on
-    a CPU, where they are mended at once, their weights stay where they failed.
+    `healthy` (M,) shows whose loss and gradient were finite in the last step. The others learn nothing from it, and on
+    a CPU, where they are rolled back at once, their weights stay as they were.
     """
 
-    def __init__(self, flat: Flat, config: TrainingConfig) -> None:
+    def __init__(self, flat: FlatWeights, config: TrainingConfig) -> None:
         self.flat, self.config = flat, config
         device = flat.values.device
         self._on_host = device.type == "cpu"
@@ -36,14 +36,14 @@ class Updates:
         self._pieces = [list(t.view(-1).tensor_split(pieces)) for t in states]
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that a later `apply` depends on, besides lr."""
+        """Everything that a later `apply` depends on, except lr."""
         named = {"values": self.flat.values, "exp_avg": self.exp_avg, "exp_avg_sq": self.exp_avg_sq}
         named |= {"step": self.step, "adam_steps": self.adam_steps}
         return named | ({"average": self.average} if self.config.ema else {})
 
     @torch.no_grad()
     def apply(self, loss: Tensor) -> None:
-        """Use the gradient in `flat.grad`, which is that of `loss` (M,)."""
+        """Update the weights by the gradient in `flat.grad`, which is that of `loss` (M,)."""
         norms = self.flat.norms()
         self.healthy = (norms + loss).abs() < torch.inf
         if not self._on_host:
@@ -81,17 +81,17 @@ class Updates:
         )
         self.step += 1.0
         if self.config.ema:
-            # Early on the average is over fewer steps, or the initial weights would linger in it.
+            # Early on the average is over fewer steps, otherwise the initial weights would remain in it.
             keep = torch.clamp((1.0 + self.step) / (10.0 + self.step), max=self.config.ema)
             self.average.lerp_(self.flat.values, 1.0 - keep)
 
     def _clip(self, norms: Tensor) -> None:
-        """Where a look at the norms costs nothing and all of them are finite."""
+        """Clip where reading the norms costs nothing and all of them are finite."""
         if self.config.clip is not None and norms.max() > self.config.clip:
             self.flat.grad.mul_((self.config.clip / norms).clamp_(max=1.0).unsqueeze(1))
 
     def _clip_healthy(self, norms: Tensor) -> None:
-        """No gradient for those that failed."""
+        """Clip, and give members that failed no gradient."""
         self.flat.grad.masked_fill_(~self.healthy.unsqueeze(1), 0.0)
         if self.config.clip is not None:
             self.flat.grad.mul_((self.config.clip / norms).clamp_(max=1.0).nan_to_num_(nan=1.0).unsqueeze(1))

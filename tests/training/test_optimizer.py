@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from ddpn.training import TrainingConfig
-from ddpn.training.flat import Flat
-from ddpn.training.updates import Updates
+from ddpn.training.flat_weights import FlatWeights
+from ddpn.training.optimizer import Optimizer
 
 FINE = torch.zeros(2)
 
@@ -17,24 +17,24 @@ def gradients(shape: torch.Size, steps: int = 5, size: float = 1.0) -> list[Tens
 
 
 @pytest.fixture
-def updates(fresh):
+def optimizer(fresh):
     """Two members under the given settings, without average, decay or clipping where none is asked for."""
 
-    def make(**settings) -> Updates:
+    def make(**settings) -> Optimizer:
         plain = {"lr": 0.01, "ema": 0.0, "weight_decay": 0.0, "clip": None, "seeds": (0, 1)}
-        return Updates(Flat(fresh((0, 1)), 2), TrainingConfig(**plain | settings))
+        return Optimizer(FlatWeights(fresh((0, 1)), 2), TrainingConfig(**plain | settings))
 
     return make
 
 
-def apply(updates: Updates, gradient: Tensor, loss: Tensor = FINE) -> None:
-    updates.flat.grad.copy_(gradient)
-    updates.apply(loss)
+def apply(optimizer: Optimizer, gradient: Tensor, loss: Tensor = FINE) -> None:
+    optimizer.flat.grad.copy_(gradient)
+    optimizer.apply(loss)
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.3])
-def test_it_is_torchs_adamw(updates, decay):
-    ours = updates(weight_decay=decay)
+def test_it_is_torchs_adamw(optimizer, decay):
+    ours = optimizer(weight_decay=decay)
     decays = ours.flat.decayed.bool()
     weight, bias = (ours.flat.values[:, mask].clone().requires_grad_() for mask in (decays, ~decays))
     groups = [{"params": [weight], "weight_decay": decay}, {"params": [bias], "weight_decay": 0.0}]
@@ -50,8 +50,8 @@ def test_it_is_torchs_adamw(updates, decay):
     torch.testing.assert_close(ours.flat.values[:, ~decays], bias.detach(), rtol=0, atol=1e-6)
 
 
-def test_each_member_is_clipped_by_its_own_norm(updates):
-    ours = updates(clip=1.0)
+def test_each_member_is_clipped_by_its_own_norm(optimizer):
+    ours = optimizer(clip=1.0)
     gradient = gradients(ours.flat.values.shape)[0]
     gradient *= torch.tensor([[4.0], [0.25]]) / gradient.norm(dim=1, keepdim=True)
     apply(ours, gradient)
@@ -61,8 +61,8 @@ def test_each_member_is_clipped_by_its_own_norm(updates):
     torch.testing.assert_close(used[1], gradient[1])
 
 
-def test_the_average_follows_its_formula(updates):
-    ours = updates(ema=0.3)
+def test_the_average_follows_its_formula(optimizer):
+    ours = optimizer(ema=0.3)
     expected = ours.flat.values.clone()
     for number, gradient in enumerate(gradients(ours.flat.values.shape), start=1):
         apply(ours, gradient)
@@ -72,8 +72,8 @@ def test_the_average_follows_its_formula(updates):
     assert not torch.equal(ours.average, ours.flat.values)
 
 
-def test_without_ema_there_is_no_average(updates):
-    ours = updates()
+def test_without_ema_there_is_no_average(optimizer):
+    ours = optimizer()
     apply(ours, gradients(ours.flat.values.shape)[0])
     assert torch.equal(ours.average, ours.flat.values)
     assert "average" not in ours.tensors()
@@ -88,8 +88,8 @@ FAILURES = {
 
 @pytest.mark.parametrize("kind", FAILURES)
 @pytest.mark.parametrize("clip", [None, 0.1])
-def test_a_failed_member_stays_where_it_is_and_the_other_does_not_notice(updates, kind, clip):
-    ours, undisturbed = updates(clip=clip, weight_decay=0.1), updates(clip=clip, weight_decay=0.1)
+def test_a_failed_member_stays_where_it_is_and_the_other_does_not_notice(optimizer, kind, clip):
+    ours, undisturbed = optimizer(clip=clip, weight_decay=0.1), optimizer(clip=clip, weight_decay=0.1)
     first, second, third = gradients(ours.flat.values.shape, steps=3)
     for each in (ours, undisturbed):
         apply(each, first)
@@ -108,8 +108,8 @@ def test_a_failed_member_stays_where_it_is_and_the_other_does_not_notice(updates
     assert torch.equal(ours.flat.values[1], undisturbed.flat.values[1])
 
 
-def test_its_state_is_all_that_later_steps_depend_on(updates):
-    ours, copy = updates(ema=0.3, weight_decay=0.1), updates(ema=0.3, weight_decay=0.1)
+def test_its_state_is_all_that_later_steps_depend_on(optimizer):
+    ours, copy = optimizer(ema=0.3, weight_decay=0.1), optimizer(ema=0.3, weight_decay=0.1)
     first, second = gradients(ours.flat.values.shape, steps=2)
     apply(ours, first)
     for name, tensor in copy.tensors().items():
