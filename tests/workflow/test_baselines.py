@@ -5,12 +5,12 @@ import polars as pl
 import pytest
 import statsmodels.api as sm
 import torch
+from ddpn.workflow.baselines import BASELINES, ConstantLaw, PoissonGLM, fit_baselines, load_baselines
+from ddpn.workflow.sample import Sample
 from scipy import optimize, stats
 
 from ddpn.distributions import NegativeBinomial, Poisson
 from ddpn.errors import InputError
-from ddpn.workflow.baselines import BASELINES, ConstantLaw, PoissonGLM, fit_baselines, load_baselines
-from ddpn.workflow.sample import Sample
 
 RNG = np.random.default_rng(4)
 N = 400

@@ -9,10 +9,10 @@ import numpy as np
 import polars as pl
 import pytest
 import skops.io
+from ddpn.workflow.boosting import BoostedTrees
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from ddpn.errors import InputError
-from ddpn.workflow.boosting import BoostedTrees
 
 RNG = np.random.default_rng(2)
 N = 500

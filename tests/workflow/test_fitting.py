@@ -4,12 +4,12 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from ddpn.workflow.intervals import LAW_ROWS
 
 from ddpn.calibration.intervals import Levels, level_expected, level_needed
 from ddpn.errors import InputError
 from ddpn.training.loop import Training
 from ddpn.workflow.fitting import checkpoint_of, fit, fit_into, identity, judge, prepare
-from ddpn.workflow.intervals import LAW_ROWS
 from ddpn.workflow.model_folder import CHECKPOINT, load
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from ddpn.workflow.intervals import LAW_ROWS, levels_of, load_levels, save_levels
 
 from ddpn.errors import InputError
-from ddpn.workflow.intervals import LAW_ROWS, levels_of, load_levels, save_levels
 from ddpn.workflow.model_folder import load, save
 from ddpn.workflow.prediction import evaluate
 

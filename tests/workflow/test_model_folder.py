@@ -5,10 +5,10 @@ import os
 from pathlib import Path
 
 import pytest
+from ddpn.workflow.boosting import BoostedTrees
 
 from ddpn import CountRegressor
 from ddpn.errors import InputError
-from ddpn.workflow.boosting import BoostedTrees
 from ddpn.workflow.model_folder import CHECKPOINT, TASK, check_place, load, save, task_of
 
 

@@ -1,9 +1,9 @@
 """The nearest name is suggested, and rows are counted as a user counts them."""
 
 import pytest
+from ddpn.workflow.naming import check_column, check_keys, listed, nearest, row_numbers
 
 from ddpn.errors import ConfigError, InputError
-from ddpn.workflow.naming import check_column, check_keys, listed, nearest, row_numbers
 
 
 @pytest.mark.parametrize(

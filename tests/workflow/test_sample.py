@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import polars as pl
+from ddpn.workflow.sample import Sample
 
 from ddpn.workflow import sample as module
-from ddpn.workflow.sample import Sample
 
 ONE = Sample(pl.DataFrame({"a": [1, 2, 3], "b": ["x", None, "z"]}), np.arange(3.0), None, np.array([1.0, 0.0, 2.0]))
 

@@ -5,13 +5,13 @@ import re
 import numpy as np
 import pytest
 import torch
+from ddpn.workflow.sample import Sample
+from ddpn.workflow.scoring import Scores, comparison, gain, mean_scores, score_rows, verdict
 from scipy import stats
 from torch.distributions import Normal
 
 from ddpn.distributions import Poisson
 from ddpn.workflow import sample as module
-from ddpn.workflow.sample import Sample
-from ddpn.workflow.scoring import Scores, comparison, gain, mean_scores, score_rows, verdict
 
 MEAN = np.array([2.0, 5.5, 9.0, 0.3, 4.0])
 Y = np.array([3.0, 5.0, 20.0, 0.0, 1.0])
