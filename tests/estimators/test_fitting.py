@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from ddpn.estimators.fitting import auto_batch_size, auto_epochs, held_out, rows_of, used_rows
 from ddpn.estimators.inputs import Targets
 

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from ddpn.estimators.inputs import Targets, collapsed, counts, row_count, vector
 
 from ddpn import ConfigError, InputError
-from ddpn.estimators.inputs import Targets, collapsed, counts, row_count, vector
 
 
 @pytest.mark.parametrize(

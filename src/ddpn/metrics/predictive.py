@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, Normal
@@ -37,8 +38,8 @@ def observed(y: Any, dist: Distribution) -> Tensor:
         bad = (~torch.isfinite(y)).nonzero()[0].tolist()
         raise InputError(f"y must be finite, got {y[tuple(bad)]} at {bad}. Drop rows without an observation.")
     try:
-        torch.broadcast_shapes(y.shape, dist.batch_shape)
-    except RuntimeError:
+        np.broadcast_shapes(y.shape, dist.batch_shape)
+    except ValueError:
         shapes = f"y {tuple(y.shape)} and dist {tuple(dist.batch_shape)}"
         raise InputError(f"shapes must broadcast, got {shapes}. Give one y a row of dist.") from None
     return y.to(placed(dist).get("device", y.device))
