@@ -1,106 +1,113 @@
-"""What is predicted: against what was seen, how widely, and of single rows."""
+"""Is the model as sure as it should be? PIT histogram, coverage curve, expected against observed counts."""
+
+import math
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
+from ddpn.metrics import coverage_curve, pit_histogram
 from ddpn.report.distributions import rows_of
-from ddpn.report.evidence import LEVEL, Evidence
-from ddpn.report.figures.calibration import spread_rows
+from ddpn.report.evidence import Evidence
 from ddpn.report.figures.chart import Chart, Figure
-from ddpn.report.figures.scales import Axis, count_bins, wants_log
-from ddpn.report.numbers import fmt, mean, percent, plural, quantile
+from ddpn.report.figures.scales import Axis, Bins, count_bins
+from ddpn.report.numbers import Z, effective_rows, percent, plural
 
-#: Rows drawn one by one, and groups of rows whose means are drawn.
-_DRAWN, _TENTHS = 160, 10
-#: A pmf: bars at most, and the share of the law left out at each side.
-_BARS, _LEFT_OUT = 60, 1e-3
-#: And at least.
-_FEWEST = 5
+PIT_BINS = 10
+LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+#: Rows whose intervals are searched at every level, and rows whose whole laws are averaged.
+_CURVE_ROWS, _MIXED_ROWS = 4000, 1000
 
 
-def scatter_figure(evidence: Evidence, target: str) -> Figure:
-    """Predicted means against observed counts, each with its interval."""
-    y, model = evidence.y, evidence.model
-    rows = spread_rows(model.mean, _DRAWN)
-    reach = np.concatenate([y[rows], model.high[rows], model.mean[rows]])
-    log, top = wants_log(np.append(reach, y)), 1.04 * max(float(reach.max()), 1.0)
-    low = _floor(min(float(reach.min()), float(model.low[rows].min())), top, log)
-    chart = Chart(Axis(f"predicted mean of {target}", low, top, log), Axis("observed", low, top, log, whole=True))
-    chart.ranges(model.mean[rows], model.low[rows], model.high[rows])
-    chart.line([low, top], [low, top], "ref")
-    inside = model.inside(y)[rows] > 0
-    chart.points(model.mean[rows][inside], y[rows][inside])
-    chart.crosses(model.mean[rows][~inside], y[rows][~inside])
-    tenths = _tenths(evidence)
-    chart.line(*tenths, "line-2")
-    title = "Predicted against observed"
-    thinned = (
-        f"{plural(len(rows), 'row')} of {len(y):,}, evenly spread over the predictions. " if len(rows) < len(y) else ""
+def spread_rows(order_by: np.ndarray, most: int) -> np.ndarray:
+    """At most so many rows, evenly spread over the order of these values: all kinds of rows are among them."""
+    order = np.argsort(order_by, kind="stable")
+    if len(order) <= most:
+        return order
+    return order[np.round(np.linspace(0, len(order) - 1, most)).astype(int)]
+
+
+class Pit(NamedTuple):
+    """Heights of the PIT histogram, and how far chance alone moves one."""
+
+    heights: np.ndarray
+    chance: float
+
+
+def pit_of(evidence: Evidence) -> Pit:
+    """Non-randomised; the chance is that of a continuous law's bins, which bounds that of counts."""
+    heights = pit_histogram(evidence.model.law, torch.from_numpy(evidence.y), PIT_BINS, evidence.weight).numpy()
+    return Pit(heights, Z * math.sqrt((PIT_BINS - 1) / effective_rows(evidence.weight)))
+
+
+def pit_figure(pit: Pit, words: str) -> Figure:
+    """Flat where the model is calibrated."""
+    title = "PIT histogram"
+    top = max(1.6, 1.1 * float(pit.heights.max()), 1.05 * (1 + pit.chance))
+    chart = Chart(Axis("probability integral transform", 0.0, 1.0), Axis("height (1 = calibrated)", 0.0, top))
+    edges = np.linspace(0.0, 1.0, PIT_BINS + 1)
+    chart.band(max(0.0, 1 - pit.chance), 1 + pit.chance)
+    chart.bars(edges[:-1], edges[1:], pit.heights, "bar clear")
+    chart.across(1.0)
+    told = "Heights from left to right: " + ", ".join(f"{height:.2f}" for height in pit.heights) + "."
+    legend = (("bar clear", "rows"), ("band", "where chance keeps 95% of bars"), ("ref", "perfect"))
+    return Figure("pit", title, chart.svg("pit", title, told), words, legend)
+
+
+def coverage_figure(evidence: Evidence) -> Figure:
+    """Nominal against observed, beside what the laws themselves expect."""
+    rows = torch.from_numpy(np.sort(spread_rows(evidence.model.mean, _CURVE_ROWS)))
+    y, weight = torch.from_numpy(evidence.y)[rows], evidence.weight[rows.numpy()]
+    curve = coverage_curve(rows_of(evidence.model.law, rows), y, LEVELS, weight=weight)
+    seen, expected = curve.observed.numpy(), curve.expected.numpy()
+    chart = Chart(
+        Axis("nominal coverage", 0.0, 1.0, percent=True), Axis("share of rows inside", 0.0, 1.0, percent=True)
     )
-    told = f"{thinned}{int((~inside).sum())} of {len(rows)} drawn rows lie outside their {percent(LEVEL, 0)} interval."
-    words = f"{told} The dashed line joins the mean counts of tenths of all rows; it should follow the diagonal."
-    if log:
-        words += " Both axes are logarithmic, in 1 + count."
-    legend = (
-        ("range", f"{percent(LEVEL, 0)} interval"),
-        ("dot", "inside"),
-        ("cross", "outside"),
-        ("line-2", "mean of a tenth"),
+    chart.line([0.0, 1.0], [0.0, 1.0], "ref")
+    chart.line(LEVELS, expected, "line-2")
+    chart.line(LEVELS, seen, "line")
+    chart.points(LEVELS, seen, "dot own")
+    told = "; ".join(f"{percent(a, 0)} nominal: {percent(b)}" for a, b in zip(LEVELS, seen, strict=True)) + "."
+    title = "Coverage of the laws' own intervals"
+    thinned = "" if len(rows) == len(evidence.y) else f" From {plural(len(rows), 'row')}."
+    words = (
+        "A law's own intervals of whole counts hold at least their nominal share, most of all short ones. So the solid "
+        "line should follow the dashed one, not the diagonal: below it the model is too sure, above it too "
+        f"cautious.{_made_up(evidence)}{thinned}"
     )
-    return Figure("scatter", title, chart.svg("scatter", title, told), words, legend)
+    legend = (("line", "observed"), ("line-2", "what the model itself expects"), ("ref", "nominal"))
+    return Figure("coverage", title, chart.svg("coverage", title, told), words, legend)
 
 
-def _floor(least: float, top: float, log: bool) -> float:
-    """Where axes of counts start: at 0, unless that would leave much of the figure empty."""
-    if log:
-        return 0.8 * least if least > 10 else 0.0
-    return least - 0.05 * (top - least) if least > 0.4 * top else 0.0
+def _made_up(evidence: Evidence) -> str:
+    return " The intervals above are calibrated, which makes up for both." if evidence.calibrated else ""
 
 
-def _tenths(evidence: Evidence) -> tuple[np.ndarray, np.ndarray]:
-    """Mean prediction and mean count of rows in ten groups by prediction."""
-    parts = np.array_split(np.argsort(evidence.model.mean, kind="stable"), min(_TENTHS, len(evidence.y)))
-    x = [mean(evidence.model.mean[part], evidence.weight[part]) for part in parts]
-    return np.array(x), np.array([mean(evidence.y[part], evidence.weight[part]) for part in parts])
+def counts_figure(evidence: Evidence, target: str) -> Figure:
+    """How often each count was seen, and how often the model expects it: marginal calibration."""
+    bins = count_bins(evidence.y)
+    seen = bins.shares(evidence.y, evidence.weight)
+    rows = spread_rows(evidence.model.mean, _MIXED_ROWS)
+    expected = _expected_shares(evidence, rows, bins)
+    x = Axis(f"observed {target}", bins.edges[0] - 0.5, bins.edges[-1] - 0.5, whole=True, log=bins.log)
+    chart = Chart(x, Axis("share of rows", 0.0, 1.08 * float(max(seen.max(), expected.max())), percent=True))
+    left, right = bins.edges[:-1] - 0.5, bins.edges[1:] - 0.5
+    chart.bars(left, right, seen)
+    # On a log axis the middle of a wide bar is the geometric one; that of a single count is the count.
+    middle = np.where(np.diff(bins.edges) == 1, bins.edges[:-1], np.sqrt((left + 1) * (right + 1)) - 1)
+    chart.points(middle if bins.log else 0.5 * (left + right), expected, "dot big")
+    each = "count" if bins.unit else "range of counts"
+    title = "Observed counts and what the model expects"
+    top = int(np.argmax(seen))
+    told = f"The commonest {each} starts at {bins.edges[top]:,.0f}, with {percent(float(seen[top]))} of rows."
+    words = f"Each bar is a {each}. The dots are the model's probabilities, averaged over {plural(len(rows), 'row')}."
+    legend = (("bar", "observed"), ("dot big", "expected by the model"))
+    return Figure("counts", title, chart.svg("counts", title, told), words, legend)
 
 
-def sharpness_figure(evidence: Evidence, rival: str | None) -> Figure:
-    """How wide the intervals are, and those of the best baseline."""
-    widths = evidence.model.high - evidence.model.low
-    others = None if rival is None else evidence.baselines[rival].high - evidence.baselines[rival].low
-    bins = count_bins(widths if others is None else np.concatenate([widths, others]))
-    shares = bins.shares(widths, evidence.weight)
-    of_others = None if others is None else bins.shares(others, evidence.weight)
-    top = float(max(shares.max(), 0.0 if of_others is None else of_others.max()))
-    x = Axis(f"width of the {percent(LEVEL, 0)} interval", bins.edges[0] - 0.5, bins.edges[-1] - 0.5, bins.log, True)
-    chart = Chart(x, Axis("share of rows", 0.0, 1.08 * top, percent=True))
-    chart.bars(bins.edges[:-1] - 0.5, bins.edges[1:] - 0.5, shares)
-    legend: tuple[tuple[str, str], ...] = (("bar", "this model"),)
-    if of_others is not None:
-        chart.steps(bins.edges - 0.5, of_others, "line-2")
-        legend += (("line-2", str(rival)),)
-    half, most = (fmt(quantile(widths, evidence.weight, q)) for q in (0.5, 0.9))
-    told = f"Half of all intervals have a width of {half} or less, nine in ten {most} or less."
-    words = f"{told} A width of 0 is a single count. Narrow is good only where the coverage holds."
-    title = "Sharpness"
-    return Figure("sharpness", title, chart.svg("sharpness", title, told), words, legend)
-
-
-def pmf_svg(evidence: Evidence, row: int, name: str) -> str:
-    """The law of one row, with its observed count."""
-    law = rows_of(evidence.model.law, torch.tensor([row]))
-    y = float(evidence.y[row])
-    ends = [float(law.icdf(torch.tensor([q], dtype=torch.float64))) for q in (_LEFT_OUT, 1 - _LEFT_OUT)]
-    low, high = min(ends[0], y), max(ends[1], y) + 1.0
-    # A law on one or two counts is shown with its neighbours.
-    low, high = max(0.0, min(low, high - _FEWEST + 1)), max(high, low + _FEWEST - 1)
-    step = max(1.0, np.ceil((high - low) / _BARS))
-    edges = low + step * np.arange(int(np.ceil((high - low) / step)) + 1)
-    upto = torch.from_numpy(edges - 1.0).unsqueeze(1)
-    heights = np.diff(torch.where(upto < 0, 0.0, law.cdf(upto.clamp(min=0.0))).numpy()[:, 0])
-    x = Axis("count" if step == 1 else f"count, {step:,.0f} a bar", edges[0] - 0.5, edges[-1] - 0.5, whole=True)
-    chart = Chart(x, Axis("", 0.0, 1.1 * float(heights.max())), 300, 150, bare_y=True)
-    chart.bars(edges[:-1] - 0.5, edges[1:] - 0.5, heights)
-    chart.upright(y, "seen")
-    told = f"Most likely around {edges[int(np.argmax(heights))]:,.0f}; observed {y:,.0f}."
-    return chart.svg(name, f"Predicted probabilities of row {evidence.rows[row]:,}", told)
+def _expected_shares(evidence: Evidence, rows: np.ndarray, bins: Bins) -> np.ndarray:
+    law = rows_of(evidence.model.law, torch.from_numpy(rows))
+    # Below the first bin and beyond the last there is no bar: that mass is not shown.
+    upto = torch.from_numpy(bins.edges - 1.0).unsqueeze(1)
+    cdf = torch.where(upto < 0, 0.0, law.cdf(upto.clamp(min=0.0))).numpy()
+    return np.average(np.diff(cdf, axis=0), axis=1, weights=evidence.weight[rows])
