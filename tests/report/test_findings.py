@@ -1,4 +1,4 @@
-"""Sentences follow the numbers, also where they speak against the model."""
+"""Sentences follow the numbers, also where these are against the model."""
 
 import numpy as np
 import pytest
@@ -6,131 +6,176 @@ import torch
 from scipy import stats
 
 from ddpn import Poisson
-from ddpn.report.numbers import mean_interval
-from ddpn.report.verdict import Coverage, Rival, coverage_of, coverage_words, headline_of, rival_words, rivals, verdict
+from ddpn.report.figures.predictions import Pit
+from ddpn.report.findings import (
+    comparison_sentences,
+    comparisons,
+    coverage_sentences,
+    dispersion_sentences,
+    error_sentences,
+    evaluation,
+    pearson,
+    pit_sentence,
+)
+from ddpn.workflow.verdict import verdict
 
 RNG = np.random.default_rng(12)
 MU = RNG.uniform(3.0, 9.0, 400)
 Y = RNG.poisson(MU)
 
 
-def law(mu):
+def dist(mu):
     return Poisson(torch.as_tensor(np.broadcast_to(mu, MU.shape).copy()).double())
 
 
-HOLDS = Coverage(0.93, 0.91, 0.95, 0.93)
-NARROW = Coverage(0.8, 0.77, 0.83, 0.93)
-BEATEN = Rival("glm", 1.2, -0.2, -0.3, -0.1, 2.0, False)
-LEVEL = BEATEN._replace(name="boosting", low=-0.3, high=0.1)
-BETTER = BEATEN._replace(name="truth", difference=0.2, low=0.1, high=0.3)
+# Baselines -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("against", "coverage", "rows", "mood", "fragment"),
-    [
-        ([BEATEN], HOLDS, 500, "good", "Worth using: it predicts better than every baseline"),
-        ([BEATEN._replace(nearer=True)], HOLDS, 500, "good", "for a single number glm comes nearer"),
-        ([], HOLDS, 500, "good", "Nothing was given to compare"),
-        ([BEATEN, LEVEL], HOLDS, 500, "care", "No clear gain: boosting predicts about as well"),
-        ([BEATEN], NARROW, 500, "care", "It predicts better than every baseline, but its intervals are too narrow"),
-        ([LEVEL], NARROW, 500, "care", "Use with care. Its intervals are too narrow"),
-        ([BETTER, BEATEN], HOLDS, 500, "bad", "Not worth it here: truth predicts better."),
-        ([BETTER], NARROW, 500, "bad", "truth predicts better, and its intervals are too narrow"),
-        ([BEATEN], HOLDS, 49, "care", "Too few rows to judge: with 49 rows"),
-    ],
-)
-def test_headlines(against, coverage, rows, mood, fragment):
-    found = headline_of(against, coverage, rows)
-    assert found[0] == mood
-    assert fragment in found[1]
+def test_a_model_worse_than_a_baseline_loses(made):
+    evidence = made(dist(Y.mean()), Y, baselines={"mad": dist(60.0), "truth": dist(MU)})
+    pairs = comparisons(evidence)
+    own, other = evidence.model.crps, evidence.baselines["truth"].crps
+    assert list(pairs) == ["truth", "mad"]
+    assert [pair.outcome for pair in pairs.values()] == ["worse", "better"]
+    assert pairs["truth"].gain == pytest.approx((other - own).mean())
+    assert pairs["truth"].gain_error == pytest.approx((other - own).std(ddof=1) / 20)
+    found = verdict(evaluation(evidence, evidence.baselines))
+    assert found.level == "worse"
+    assert found.headline.startswith("Truth is better on these rows")
+    words = comparison_sentences(evidence, pairs)
+    assert f"{100 * (own.mean() / other.mean() - 1):.1f}% higher than that of the best baseline, truth" in words
+    assert "the median of truth is closer to the counts" in words
 
 
-def test_a_model_worse_than_a_baseline_is_told_to_be(made):
-    evidence = made(law(Y.mean()), Y, baselines={"truth": law(MU), "mad": law(60.0)})
-    found = rivals(evidence)
-    gap = evidence.model.crps - evidence.baselines["truth"].crps
-    assert [rival.name for rival in found] == ["truth", "mad"]
-    assert (found[0].low, found[0].high) == pytest.approx(mean_interval(gap, np.ones(400)))
-    assert [rival.outcome for rival in found] == ["worse", "better"]
-    told = verdict(evidence, "visits", "", [])
-    assert told.mood == "bad"
-    assert "use truth instead" in dict(told.words)["Against baselines"]
+def test_a_model_better_than_all_baselines_wins(made):
+    evidence = made(dist(MU), Y, baselines={"constant": dist(Y.mean()), "mad": dist(60.0)})
+    assert verdict(evaluation(evidence, evidence.baselines)).level == "better"
+    words = comparison_sentences(evidence, comparisons(evidence))
+    assert "lower than that of the best baseline, constant" in words
+    assert "better than the other baselines too" in words
+    assert "closer" not in words
 
 
-def test_the_same_predictions_are_no_gain(made):
-    evidence = made(law(MU), Y, baselines={"twin": law(MU)})
-    assert [rival.outcome for rival in rivals(evidence)] == ["no clear difference"]
-    assert "cannot tell it from the best baseline, twin" in rival_words(rivals(evidence), 1.0, 1.0)
+def test_equal_predictions_are_no_difference(made):
+    evidence = made(dist(MU), Y, baselines={"twin": dist(MU), "again": dist(MU)})
+    assert verdict(evaluation(evidence, evidence.baselines)).level == "unclear"
+    words = comparison_sentences(evidence, comparisons(evidence))
+    assert "best baseline, twin" in words
+    assert "no clear difference" in words
+    assert "not clearly better than again" in words
 
 
-def test_intervals_of_a_law_too_sure_of_itself_are_told_to_be_narrow(made):
+def test_without_baselines_that_is_reported(made):
+    assert "No baseline was given" in comparison_sentences(made(dist(MU), Y), {})
+
+
+def test_a_leak_reaches_the_verdict(made):
+    assert verdict(evaluation(made(dist(MU), Y), (), "Column a is a leak.")).level == "unusable"
+
+
+# Coverage and errors ---------------------------------------------------------------------------------------------
+
+
+def test_intervals_of_an_overconfident_distribution_are_too_narrow(made):
     noisy = RNG.negative_binomial(1.0, 1.0 / (1.0 + MU))
-    coverage = coverage_of(made(law(MU), noisy))
-    assert coverage.outcome == "too narrow"
     low, high = stats.poisson.ppf([[0.05], [0.95]], MU)
     inside = int(((low <= noisy) & (noisy <= high)).sum())
-    words = coverage_words(coverage, made(law(MU), noisy))
-    assert f"{inside} of 400 rows ({inside / 4:.1f}%" in words
-    assert "take the intervals as too narrow" in words
+    words = coverage_sentences(made(dist(MU), noisy))
+    assert f"{inside} of 400 rows ({inside / 4:.1f}%, 95% interval" in words
+    assert "the intervals are too narrow" in words
 
 
-def test_calibrated_intervals_are_as_expected(made):
-    coverage = coverage_of(made(law(MU), Y))
-    assert coverage.outcome == "as expected"
-    assert 0.9 < coverage.expected < 1.0
-
-
-def test_who_set_the_ends_is_told(made):
-    own, set_by_rows = made(law(MU), Y), made(law(MU), Y, calibrated=120)
-    words = coverage_words(coverage_of(own), own)
-    assert "as intervals of whole counts hold more than asked" in words
-    words = coverage_words(coverage_of(set_by_rows), set_by_rows)
-    assert "Its ends were set by 120 validation rows." in words
-    assert "whole counts" not in words
-    assert "its ends were to hold 90%" in words
-
-
-def test_calibrated_intervals_are_held_against_the_promise_alone(made):
-    mean = np.full(400, 0.3)
-    y = np.random.default_rng(5).poisson(mean)
-    wide = Poisson(torch.from_numpy(mean))
-    # Laws of mostly 0 and 1: 0 to 1 holds 96%, as they expect, which is more than 90%.
-    assert coverage_of(made(wide, y)).outcome == "as expected"
-    assert coverage_of(made(wide, y, calibrated=99)).outcome == "cautious"
+def covering(made, share, expected, **more):
+    """Evidence of 1,000 rows of which a share is inside the interval, and as many as `expected` should be."""
+    evidence = made(Poisson(torch.ones(1000).double()), np.ones(1000), **more)
+    inside = (np.arange(1000) < 1000 * share).astype(float)
+    return evidence._replace(model=evidence.model._replace(inside=inside, expected=np.full(1000, expected)))
 
 
 @pytest.mark.parametrize(
-    ("coverage", "outcome"),
+    ("share", "expected", "words"),
     [
-        (Coverage(0.85, 0.80, 0.899, 0.95), "too narrow"),
-        (Coverage(0.91, 0.89, 0.93, 0.95), "a little too sure"),
-        (Coverage(0.94, 0.92, 0.96, 0.95), "as expected"),
-        (Coverage(0.98, 0.97, 0.99, 0.95), "cautious"),
+        (0.85, 0.95, "too narrow"),
+        (0.91, 0.95, "slightly overconfident"),
+        (0.94, 0.95, "as expected"),
+        (0.98, 0.95, "wider than necessary"),
     ],
 )
-def test_coverage_is_held_against_the_promise_and_the_claim(coverage, outcome, evidence):
-    assert coverage.outcome == outcome
-    assert "95% interval" in coverage_words(coverage, evidence)
+def test_coverage_is_compared_with_the_level_and_with_what_is_expected(made, share, expected, words):
+    found = coverage_sentences(covering(made, share, expected))
+    assert words in found
+    assert "intervals of integers cover more than 90%" in found or share == 0.85
+
+
+def test_calibrated_intervals_are_compared_with_their_level_alone(made):
+    found = coverage_sentences(covering(made, 0.95, 0.95, calibrated=120))
+    assert "calibrated on 120 validation rows" in found
+    assert "wider than necessary" in found
+    assert "as expected" in coverage_sentences(covering(made, 0.95, 0.95))
 
 
 def test_with_weights_rows_are_not_counted(made):
-    evidence = made(law(MU), Y, weight=np.linspace(0.5, 1.5, 400))
-    words = coverage_words(coverage_of(evidence), evidence)
-    assert words.startswith("It held for ")
-    assert "% of rows (95% interval" in words
+    words = coverage_sentences(covering(made, 0.9, 0.9, weight=np.linspace(0.5, 1.5, 1000)))
+    assert "% of the weighted rows (95% interval" in words
 
 
-def test_a_typical_error_is_told_with_its_bias(made):
-    words = dict(verdict(made(law(1.3 * MU), Y), "visits", "", []).words)["Typical error"]
-    error = np.abs(made(law(1.3 * MU), Y).model.median - Y)
+def test_the_typical_error_and_a_bias_are_reported(made):
+    biased = made(dist(1.3 * MU), Y)
+    words, error = error_sentences(biased, "visits"), np.abs(biased.model.median - Y)
     assert f"off by {np.quantile(error, 0.5, method='inverted_cdf'):.0f} or less" in words
-    assert f"mean absolute error is {error.mean():.2f}, where visits is {Y.mean():.2f} on average" in words
-    assert f"{100 * abs((1.3 * MU - Y).mean()) / Y.mean():.1f}% above the observed ones" in words
-    unbiased = dict(verdict(made(law(MU), Y), "visits", "", []).words)["Typical error"]
-    assert "bias" not in unbiased
+    assert f"mean absolute error is {error.mean():.2f}, and the mean of visits is {Y.mean():.2f}" in words
+    assert f"{100 * abs((1.3 * MU - Y).mean()) / Y.mean():.1f}% above the counts" in words
+    assert "bias" not in error_sentences(made(dist(MU), Y), "visits")
 
 
-def test_a_baseline_that_comes_nearer_is_named():
-    words = rival_words([BEATEN, BETTER._replace(nearer=True)], 1.0, 2.5)
-    assert "Nor does it clearly beat truth" in words
-    assert "The mean absolute error of truth (2) is smaller than its 2.50" in words
+# Calibration and dispersion --------------------------------------------------------------------------------------
+
+FLAT = np.ones(10)
+SHAPES = {
+    "no evidence against": FLAT + 0.05 * np.array([1, -1] * 5),
+    "too narrow": FLAT + np.array([0.8, 0, -0.2, -0.2, -0.3, -0.3, -0.2, -0.2, 0, 0.6]),
+    "too wide": FLAT - np.array([0.8, 0, -0.2, -0.2, -0.3, -0.3, -0.2, -0.2, 0, 0.6]),
+    "counts are larger": np.linspace(0.5, 1.5, 10),
+    "counts are smaller": np.linspace(1.5, 0.5, 10),
+    "without a slope, a U or a hump": FLAT + np.array([0, 0.3, -0.3, 0, 0, 0, -0.3, 0.3, 0, 0]),
+}
+
+
+@pytest.mark.parametrize("fragment", SHAPES)
+def test_the_shape_of_a_pit_histogram_is_recognised(fragment):
+    assert fragment in pit_sentence(Pit(SHAPES[fragment], 0.12))
+
+
+M = RNG.uniform(2.0, 12.0, 1200)
+COUNTS = {
+    "equi-dispersed": RNG.poisson(M),
+    "over-dispersed": RNG.negative_binomial(2.0, 2.0 / (2.0 + M)),
+    "under-dispersed": RNG.binomial(np.ceil(2 * M).astype(int), M / np.ceil(2 * M)),
+}
+MEANING = {"equi-dispersed": "about as much", "over-dispersed": "too narrow", "under-dispersed": "cannot express that"}
+
+
+@pytest.mark.parametrize("finding", COUNTS)
+def test_the_dispersion_is_that_of_the_distribution_drawn_from(finding, made):
+    y = COUNTS[finding]
+    found = pearson(y.astype(float), M, np.ones(len(M)))
+    assert found.value == pytest.approx(np.mean((y - M) ** 2 / M))
+    assert found.low < found.value < found.high
+    assert found.finding == finding
+    marginal, conditional, _ = dispersion_sentences(made(Poisson(torch.from_numpy(M)), y))
+    assert f"around their mean, mean (y - m)² / m, is {y.var() / y.mean():.2f}" in marginal
+    assert f"they are {finding}: {found}" in conditional
+    assert MEANING[finding] in conditional
+
+
+def test_exposure_explains_part_of_the_variance(made):
+    evidence = made(Poisson(torch.from_numpy(M)), COUNTS["equi-dispersed"])
+    assert "over-dispersed" in dispersion_sentences(evidence)[0], "means differ between rows"
+    words = dispersion_sentences(evidence._replace(exposure=M))[0]
+    assert "equi-dispersed: the Pearson statistic around one common rate per unit of exposure" in words
+
+
+def test_the_share_of_under_dispersed_rows_is_of_predicted_variances(made):
+    evidence = made(Poisson(torch.full((4,), 3.0).double()), [1, 2, 3, 4], weight=[1, 1, 1, 5])
+    changed = evidence.model._replace(variance=np.array([2.0, 3.5, 3.1, 2.9]))
+    assert dispersion_sentences(evidence._replace(model=changed))[2].endswith("for 75.0% of the rows.")

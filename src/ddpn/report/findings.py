@@ -1,200 +1,170 @@
-"""The verdict in words. Sentences are chosen by the numbers, also where these speak against the model."""
+"""The numbers of the verdict, and the sentences below it: error, coverage, calibration, baselines, dispersion.
 
+The headline itself comes from `ddpn.workflow.verdict`, which every command shares.
+"""
+
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from ddpn.report.evidence import LEVEL, Evidence
-from ddpn.report.numbers import (
-    effective_rows,
-    fmt,
-    mean,
-    mean_interval,
-    percent,
-    plural,
-    quantile,
-    wilson,
-)
+from ddpn.report.evidence import LEVEL, SEED, Evidence
+from ddpn.report.figures.predictions import Pit
+from ddpn.report.numbers import bootstrap_mean, fmt, mean, percent, plural, quantile, wilson
+from ddpn.workflow.verdict import MIN_ROWS, Evaluation, Z, effective_rows, mean_and_error
 
-#: Fewer rows than this can neither praise nor condemn a model.
-_FEW = 50
+#: The evaluated model's name among the candidates.
+MODEL = "This model"
 #: A bias that is worth a sentence, as a share of the mean count.
 _BIAS = 0.02
 
 
-class Rival(NamedTuple):
-    """A baseline against the model: mean CRPS, and the model's minus its own with a 95% interval over paired rows.
-
-    `nearer`: whether its mean absolute error is clearly smaller than the model's.
-    """
-
-    name: str
-    crps: float
-    difference: float
-    low: float
-    high: float
-    mae: float
-    nearer: bool
-
-    @property
-    def outcome(self) -> str:
-        """The model is "better", "worse", or there is "no clear difference"."""
-        return "better" if self.high < 0 else "worse" if self.low > 0 else "no clear difference"
+def evaluation(evidence: Evidence, against: Iterable[str], leak: str = "") -> Evaluation:
+    """The model against these baselines, as the verdict takes it; `leak` is a sentence on a suspected target leak."""
+    crps = {MODEL: evidence.model.crps} | {name: evidence.baselines[name].crps for name in against}
+    return Evaluation.from_rows(MODEL, crps, evidence.model.inside, evidence.weight, target_coverage=LEVEL, leak=leak)
 
 
-class Coverage(NamedTuple):
-    """How often the interval held, with Wilson's 95% interval, and how often it is expected to.
-
-    Calibrated intervals are to hold what they promise; the laws' own hold more, as much as the laws themselves expect.
-    """
-
-    held: float
-    low: float
-    high: float
-    expected: float
-
-    @property
-    def outcome(self) -> str:
-        """Compared with the promise, and then with what is expected."""
-        if self.high < LEVEL:
-            return "too narrow"
-        if self.low > self.expected:
-            return "cautious"
-        return "a little too sure" if self.high < self.expected else "as expected"
+def comparisons(evidence: Evidence) -> dict[str, Evaluation]:
+    """The model against each baseline alone, the baseline with the smallest CRPS first."""
+    pairs = {name: evaluation(evidence, [name]) for name in evidence.baselines}
+    return dict(sorted(pairs.items(), key=lambda item: item[1].crps[item[0]]))
 
 
-class Verdict(NamedTuple):
-    """`mood` is "good", "care" or "bad"; `words` are (topic, sentences)."""
-
-    mood: str
-    headline: str
-    words: list[tuple[str, str]]
-
-
-def rivals(evidence: Evidence) -> list[Rival]:
-    """All baselines, the best first."""
-    found = []
-    for name, other in evidence.baselines.items():
-        gap = evidence.model.crps - other.crps
-        errors = [np.abs(judged.median - evidence.y) for judged in (evidence.model, other)]
-        nearer = mean_interval(errors[0] - errors[1], evidence.weight)[0] > 0
-        crps, difference, mae = (mean(values, evidence.weight) for values in (other.crps, gap, errors[1]))
-        found.append(Rival(name, crps, difference, *mean_interval(gap, evidence.weight), mae, nearer))
-    return sorted(found, key=lambda rival: rival.crps)
-
-
-def coverage_of(evidence: Evidence) -> Coverage:
-    """Of the model's intervals."""
-    held = mean(evidence.model.inside(evidence.y), evidence.weight)
-    low, high = wilson(held, effective_rows(evidence.weight))
-    expected = LEVEL if evidence.calibrated else mean(evidence.model.expected, evidence.weight)
-    return Coverage(held, low, high, expected)
-
-
-def verdict(evidence: Evidence, target: str, shape: str, unsure: list[tuple[str, str]]) -> Verdict:
-    """What to think of the model; `shape` says what its PIT does, `unsure` where it is not sure and why."""
-    against, coverage = rivals(evidence), coverage_of(evidence)
-    mood, headline = headline_of(against, coverage, len(evidence.y))
-    words = [
-        ("Typical error", _error_words(evidence, target)),
-        (f"{percent(LEVEL, 0)} interval", coverage_words(coverage, evidence)),
-        ("Probabilities", shape),
-        ("Against baselines", rival_words(against, *_own_scores(evidence))),
-        *unsure,
-    ]
-    return Verdict(mood, headline, words)
-
-
-def headline_of(against: list[Rival], coverage: Coverage, rows: int) -> tuple[str, str]:
-    """One sentence, and its mood."""
-    if rows < _FEW:
-        return "care", f"Too few rows to judge: with {plural(rows, 'row')} every number below may be chance."
-    worst = next((rival for rival in against if rival.outcome == "worse"), None)
-    narrow = coverage.outcome == "too narrow"
-    if worst is not None:
-        also = ", and its intervals are too narrow" if narrow else ""
-        return "bad", f"Not worth it here: {worst.name} predicts better{also}."
-    if narrow:
-        gain = "It predicts better than every baseline, but its" if _beats_all(against) else "Its"
-        return "care", f"Use with care. {gain} intervals are too narrow: they hold less often than they promise."
-    if not against:
-        return "good", "Its intervals hold what they promise. Nothing was given to compare its accuracy with."
-    if not _beats_all(against):
-        close = next(rival for rival in against if rival.outcome != "better")
-        return "care", f"No clear gain: {close.name} predicts about as well. The intervals hold what they promise."
-    if nearer := [rival.name for rival in against if rival.nearer]:
-        return "good", f"Worth using for its probabilities and intervals; for a single number {nearer[0]} comes nearer."
-    return "good", "Worth using: it predicts better than every baseline, and its intervals hold what they promise."
-
-
-def _beats_all(against: list[Rival]) -> bool:
-    return bool(against) and all(rival.outcome == "better" for rival in against)
-
-
-def _error_words(evidence: Evidence, target: str) -> str:
+def error_sentences(evidence: Evidence, target: str) -> str:
+    """The typical error of single predictions, and the bias if there is one."""
     y, weight, model = evidence.y, evidence.weight, evidence.model
-    error = np.abs(model.median - y)
-    half, most, mae = quantile(error, weight, 0.5), quantile(error, weight, 0.9), mean(error, weight)
-    middle = "exactly right" if half == 0 else f"off by {fmt(half)} or less"
+    level = mean(y, weight)
+    half, most = (quantile(model.error, weight, q) for q in (0.5, 0.9))
+    middle = "exact" if half == 0 else f"off by {fmt(half)} or less"
     words = (
-        f"Half of all predictions are {middle}, nine in ten off by {fmt(most)} or less. The mean absolute error is "
-        f"{fmt(mae)}, where {target} is {fmt(mean(y, weight))} on average."
+        f"Half of the predictions are {middle}, 90% are off by {fmt(most)} or less. The mean absolute error is "
+        f"{fmt(mean(model.error, weight))}, and the mean of {target} is {fmt(level)}."
     )
-    low, high = mean_interval(model.mean - y, weight)
-    bias, level = mean(model.mean - y, weight), mean(y, weight)
-    if len(y) >= _FEW and level > 0 and abs(bias) > _BIAS * level and (low > 0 or high < 0):
+    bias, bias_error = mean_and_error(model.mean - y, weight)
+    if len(y) >= MIN_ROWS and level > 0 and abs(bias) > _BIAS * level and abs(bias) > Z * bias_error:
         side = "above" if bias > 0 else "below"
-        words += f" Predicted means lie {percent(abs(bias) / level)} {side} the observed ones on average: a bias."
+        words += f" There is a bias: on average predicted means are {percent(abs(bias) / level)} {side} the counts."
     return words
 
 
-def coverage_words(coverage: Coverage, evidence: Evidence) -> str:
-    """How often the interval held, how surely that is known, and what to think of it."""
-    held = f"{percent(coverage.held)} of rows"
-    if not evidence.weighted:
-        inside = int(evidence.model.inside(evidence.y).sum())
-        held = f"{inside:,} of {plural(len(evidence.y), 'row')} ({percent(coverage.held)}"
-    sure = f"95% interval {percent(coverage.low)} to {percent(coverage.high)})"
-    joint = " (" if evidence.weighted else ", "
-    words = f"It held for {held}{joint}{sure}. "
-    expected = (
-        f"the model itself expects {percent(coverage.expected)}, as intervals of whole counts hold more than asked"
-    )
+def coverage_sentences(evidence: Evidence) -> str:
+    """The share of rows inside the interval, its uncertainty, and what it means.
+
+    Calibrated intervals should cover what they were calibrated to. Uncalibrated ones of integers cover more, and are
+    compared with what the predicted distributions expect.
+    """
+    found, level = evaluation(evidence, ()), percent(LEVEL, 0)
+    low, high = wilson(found.coverage, effective_rows(evidence.weight))
+    share, interval = percent(found.coverage), f"95% interval {percent(low)} to {percent(high)}"
+    if evidence.weighted:
+        words = f"It covers {share} of the weighted rows ({interval}). "
+    else:
+        inside = int(evidence.model.inside.sum())
+        words = f"It covers {inside:,} of {plural(found.rows, 'row')} ({share}, {interval}). "
     if evidence.calibrated:
-        words += f"Its ends were set by {plural(evidence.calibrated, 'validation row')}. "
-        expected = f"its ends were to hold {percent(LEVEL, 0)}"
-    judgement = {
-        "too narrow": f"That is less than the {percent(LEVEL, 0)} it promises: take the intervals as too narrow.",
-        "a little too sure": f"That keeps the promise, but {expected}: it is a little too sure.",
-        "as expected": f"That agrees with its claim: {expected}.",
-        "cautious": f"That is more than it claims, {expected}: it is rather too cautious.",
-    }
-    return words + judgement[coverage.outcome]
+        expected, reason = LEVEL, f"the calibration aimed at {level}"
+        words += f"It was calibrated on {plural(evidence.calibrated, 'validation row')}. "
+    else:
+        expected = mean(evidence.model.expected, evidence.weight)
+        reason = f"the distributions expect {percent(expected)}; intervals of integers cover more than {level}"
+    if found.too_narrow:
+        return words + f"That is clearly less than {level}: the intervals are too narrow."
+    if high < expected:
+        return words + f"That is a little less than expected ({reason}): the model is slightly overconfident."
+    if low > expected:
+        return words + f"That is more than expected ({reason}): the intervals are wider than necessary."
+    return words + f"That is as expected ({reason})."
 
 
-def _own_scores(evidence: Evidence) -> tuple[float, float]:
-    scores = evidence.model.scores(evidence.y, evidence.weight)
-    return scores["crps"], scores["mae"]
-
-
-def rival_words(against: list[Rival], crps: float, mae: float) -> str:
-    """Against the best baseline, and those that the model does not clearly beat."""
-    if not against:
-        return "No baseline was given, so nothing here says whether a simpler model would do as well."
-    best = against[0]
-    change = abs(best.difference) / best.crps if best.crps > 0 else 0.0
-    low, high = (best.low, best.high) if best.outcome != "better" else (-best.high, -best.low)
-    scores = f"{fmt(crps)} against {fmt(best.crps)}, a difference of {fmt(low)} to {fmt(high)} with 95% confidence"
-    words = {
-        "better": f"Its CRPS is {percent(change)} lower than that of the best baseline, {best.name} ({scores}).",
-        "worse": f"Its CRPS is {percent(change)} higher than that of {best.name} ({scores}): use {best.name} instead.",
-        "no clear difference": f"The rows cannot tell it from the best baseline, {best.name} ({scores}).",
-    }[best.outcome]
-    others = [rival.name for rival in against[1:] if rival.outcome != "better"]
-    if others:
-        words += f" Nor does it clearly beat {', '.join(others)}."
-    elif len(against) > 1 and best.outcome == "better":
-        words += " It beats the other baselines too."
-    if nearer := [f"{rival.name} ({fmt(rival.mae)})" for rival in against if rival.nearer]:
-        words += f" The mean absolute error of {', '.join(nearer)} is smaller than its {fmt(mae)}."
+def comparison_sentences(evidence: Evidence, pairs: Mapping[str, Evaluation]) -> str:
+    """The model against its best baseline, and the other baselines that it does not clearly beat."""
+    if not pairs:
+        return "No baseline was given, so it is unknown whether a simpler model would do as well."
+    (best, pair), *others = pairs.items()
+    own, theirs, sign = pair.crps[MODEL], pair.crps[best], 1 if pair.gain > 0 else -1
+    ends = (sign * pair.gain + side * Z * pair.gain_error for side in (0, -1, 1))
+    change, low, high = (percent(end / theirs if theirs > 0 else 0.0) for end in ends)
+    words = (
+        f"Its CRPS is {change} {'lower' if sign > 0 else 'higher'} than that of the best baseline, {best} "
+        f"({fmt(own)} and {fmt(theirs)}; 95% interval {low} to {high})"
+    )
+    words += ", which is no clear difference." if pair.outcome == "unclear" else "."
+    unclear = [name for name, other in others if other.outcome != "better"]
+    if unclear:
+        words += f" It is not clearly better than {', '.join(unclear)}."
+    elif others and pair.outcome == "better":
+        words += " It is better than the other baselines too."
+    for name in pairs:
+        other = evidence.baselines[name].error
+        excess, error = mean_and_error(evidence.model.error - other, evidence.weight)
+        if excess > Z * error:
+            maes = f"{fmt(mean(other, evidence.weight))} and {fmt(mean(evidence.model.error, evidence.weight))}"
+            words += f" As a single number, the median of {name} is closer to the counts (MAE {maes})."
     return words
+
+
+def pit_sentence(pit: Pit) -> str:
+    """What the shape of the PIT histogram means, where it is more than chance."""
+    h = pit.heights
+    half = len(h) // 2
+    ends, slope = 0.5 * (h[0] + h[-1]) - 1.0, float(h[half:].mean() - h[:half].mean())
+    if np.abs(h - 1.0).max() <= pit.chance:
+        return "The PIT histogram is flat up to chance: there is no evidence against the predicted distributions."
+    # Chance moves a difference of halves by sqrt(2 / 5) of what it moves one bar, the mean of two bars by sqrt(1 / 2).
+    if abs(slope) > 0.63 * pit.chance and abs(slope) > abs(ends):
+        side = "larger" if slope > 0 else "smaller"
+        return f"The PIT histogram is sloped: counts are {side} than predicted more often than they should be."
+    if ends > 0.71 * pit.chance:
+        return "The PIT histogram is U-shaped: too many counts are in the tails. The distributions are too narrow."
+    if ends < -0.71 * pit.chance:
+        return "The PIT histogram is hump-shaped: too few counts are in the tails. The distributions are too wide."
+    return "Some bars of the PIT histogram are outside the range of chance, but without a slope, a U or a hump."
+
+
+class Pearson(NamedTuple):
+    """mean((y - m)^2 / m), which is 1 for Poisson counts with means m, and its 95% bootstrap interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def finding(self) -> str:
+        """Over- or under-dispersed or, if the interval contains 1, equi-dispersed."""
+        return "over-dispersed" if self.low > 1 else "under-dispersed" if self.high < 1 else "equi-dispersed"
+
+    def __str__(self) -> str:
+        return f"{fmt(self.value)} (95% bootstrap interval {fmt(self.low)} to {fmt(self.high)})"
+
+
+def pearson(y: np.ndarray, m: np.ndarray, weight: np.ndarray) -> Pearson:
+    """The statistic and its interval. Rows with a mean and a count of 0 count as 0."""
+    each = np.square(y - m) / np.maximum(m, np.finfo(float).tiny)
+    return Pearson(mean(each, weight), *bootstrap_mean(each, weight, SEED))
+
+
+_CONDITIONAL = {
+    "over-dispersed": "Given the predicted mean, counts vary more than Poisson counts: intervals of a Poisson model "
+    "would be too narrow.",
+    "under-dispersed": "Given the predicted mean, counts vary less than Poisson counts. A Poisson or negative binomial "
+    "model cannot express that: its intervals would be too wide.",
+    "equi-dispersed": "Given the predicted mean, counts vary about as much as Poisson counts.",
+}
+
+
+def dispersion_sentences(evidence: Evidence) -> list[str]:
+    """Whether the counts are over-, equi- or under-dispersed, without a model and given its means."""
+    y, weight, model, exposure = evidence.y, evidence.weight, evidence.model, evidence.exposure
+    scale = np.ones_like(y) if exposure is None else exposure
+    marginal = pearson(y, scale * (weight @ y) / (weight @ scale), weight)
+    conditional = pearson(y, model.mean, weight)
+    below = mean((model.variance < model.mean).astype(float), weight)
+    around = "their mean" if exposure is None else "one common rate per unit of exposure"
+    return [
+        f"Without a model the counts are {marginal.finding}: the Pearson statistic around {around}, "
+        f"mean (y - m)² / m, is {marginal}; it is 1 for Poisson counts.",
+        f"Around the predicted means they are {conditional.finding}: {conditional}. "
+        f"{_CONDITIONAL[conditional.finding]}",
+        f"The model predicts a variance below the mean for {percent(below)} of the rows.",
+    ]
