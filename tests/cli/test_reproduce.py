@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+import requests
 
 from ddpn.experiments import catalogue, inputs, runner
 
@@ -41,7 +42,8 @@ def test_an_experiment_is_run_shown_skipped_when_done_and_repeated_when_changed_
     first = on_cpu(ddpn, "tiny")
     assert first.exit_code == 0, first.output
     for name in TINY["methods"]:
-        assert re.search(rf"^tiny {name} done \d+ s \d+\.\d{{3}} \d+\.\d{{3}}$", first.output, re.MULTILINE)
+        line = rf"^tiny {name} done in \d+ s, MAE \d+\.\d{{3}}, CRPS \d+\.\d{{3}}$"
+        assert re.search(line, first.output, re.MULTILINE)
     folder = tmp_path / "results" / "tiny"
     assert (folder / "table_paper.md").read_text() in first.output
     assert {path.suffix for path in folder.glob("table_*")} == {".md", ".csv", ".tex"}
@@ -94,11 +96,11 @@ def test_an_unknown_key_of_a_file_is_one_sentence_and_code_2(ddpn, monkeypatch, 
 
 def test_missing_data_is_reported_with_code_1(ddpn, monkeypatch, tmp_path):
     monkeypatch.setenv("DDPN_DATA", str(tmp_path))
-    refused = lambda *arguments, **options: (_ for _ in ()).throw(OSError("no network"))
-    monkeypatch.setattr("ddpn.datasets.source.download", refused)
+    refused = lambda *arguments, **options: (_ for _ in ()).throw(requests.ConnectionError())
+    monkeypatch.setattr("ddpn.datasets.sources._download", refused)
     found = on_cpu(ddpn, "bikes")
     assert found.exit_code == 1
-    assert "bikes: hour.csv must lie in" in found.output
+    assert "bikes: Cannot download https://" in found.output
     assert "Traceback" not in found.output
 
 

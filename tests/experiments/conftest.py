@@ -7,9 +7,9 @@ import torch
 
 from ddpn.backbones import MLP
 from ddpn.experiments.catalogue import parse
-from ddpn.experiments.runner import DONE, PREDICTIONS, RESULT, WEIGHTS
+from ddpn.experiments.results import DONE, PREDICTIONS, RESULT, WEIGHTS
 from ddpn.model import CountModel
-from ddpn.training.checkpoint import write
+from ddpn.tensor_files import write
 
 TRAINING = {"epochs": 1, "batch_size": 32, "lr": 1e-3, "weight_decay": 0.0, "hidden": [3], "members": 2}
 #: Declared but never built, as these runs are written by hand.

@@ -12,15 +12,16 @@ import torch
 from PIL import Image
 
 from ddpn.backbones import BACKBONES, text
-from ddpn.datasets import Pictures
 from ddpn.errors import ConfigError, DDPNError, InputError
 from ddpn.experiments import inputs, networks
 from ddpn.experiments.catalogue import KINDS, experiment, parse
 from ddpn.experiments.inputs import LOADERS, rows_of
 from ddpn.experiments.networks import fits
-from ddpn.experiments.runner import FEATURES, execute, folder_of, predictions_of
+from ddpn.experiments.results import FEATURES, folder_of, predictions_of
+from ddpn.experiments.runner import execute
 from ddpn.experiments.tables import write_tables
-from ddpn.training import Changing, Runtime
+from ddpn.inputs import Images
+from ddpn.training import Augmented, Runtime
 from ddpn.training import ensemble as training
 
 WORDS = [
@@ -99,10 +100,10 @@ def test_features_computed_once_give_the_same_results(model, data, tmp_path, mon
 def test_pooled_features_are_computed_once_for_all_runs(model, data, tmp_path, monkeypatch):
     found = replace(reviews(model), backbone={"name": "text", "pretrained": model, "frozen": "all"})
     first = rows_of(found, keep=tmp_path / FEATURES)
-    assert first.train.x.shape == (28, 8)
+    assert first.train.X.shape == (28, 8)
     monkeypatch.setattr(networks, "through", lambda *given: pytest.fail("computed again"))
     again = rows_of(found, keep=tmp_path / FEATURES)
-    assert torch.equal(again.test.x, first.test.x)
+    assert torch.equal(again.test.X, first.test.X)
     assert torch.equal(again.ood, first.ood)
 
 
@@ -111,10 +112,10 @@ def test_features_that_are_damaged_or_of_another_network_are_computed_again(mode
     first = rows_of(found, keep=tmp_path)
     for path in tmp_path.glob("features-*"):
         path.write_bytes(path.read_bytes()[:-8])
-    assert torch.equal(rows_of(found, keep=tmp_path).test.x, first.test.x)
+    assert torch.equal(rows_of(found, keep=tmp_path).test.X, first.test.X)
     usual = text.averaged
     monkeypatch.setattr(text, "averaged", lambda hidden, keep: 2 * usual(hidden, keep))
-    torch.testing.assert_close(rows_of(found, keep=tmp_path).test.x, 2 * first.test.x)
+    torch.testing.assert_close(rows_of(found, keep=tmp_path).test.X, 2 * first.test.X)
 
 
 def test_rounding_and_place_of_features_do_not_change_the_identity_of_rows(model, data, monkeypatch):
@@ -131,11 +132,11 @@ def test_rounding_and_place_of_features_do_not_change_the_identity_of_rows(model
 
 def test_hidden_states_are_kept_in_the_precision_they_are_trained_in(model, data):
     full, half = rows_of(reviews(model)), rows_of(reviews(model, precision="bf16"))
-    assert (full.train.x.dtype, half.train.x.dtype) == (torch.float32, torch.bfloat16)
-    assert torch.equal(half.test.x[..., -1].float(), full.test.x[..., -1]), "the mask is as it was"
-    torch.testing.assert_close(half.test.x.float(), full.test.x, rtol=0.05, atol=0.05)
+    assert (full.train.X.dtype, half.train.X.dtype) == (torch.float32, torch.bfloat16)
+    assert torch.equal(half.test.X[..., -1].float(), full.test.X[..., -1]), "the mask is as it was"
+    torch.testing.assert_close(half.test.X.float(), full.test.X, rtol=0.05, atol=0.05)
     pooled = replace(reviews(model, precision="bf16"), backbone={"name": "text", "pretrained": model, "frozen": "all"})
-    assert rows_of(pooled).train.x.dtype == torch.float32
+    assert rows_of(pooled).train.X.dtype == torch.float32
 
 
 def test_every_process_of_a_machine_needs_memory_for_features():
@@ -186,9 +187,9 @@ def test_images_are_trained_on(data, tmp_path, monkeypatch, augment):
     assert raw.shape == (6, 1, 2)
     assert raw.isfinite().all()
     if augment:
-        assert isinstance(rows_of(found).train, Changing)
+        assert isinstance(rows_of(found).train, Augmented)
         monkeypatch.setattr(inputs, "IN_MEMORY", 1000)
-        assert isinstance(rows_of(found).train, Pictures)
+        assert isinstance(rows_of(found).train, Images)
         assert done(found, tmp_path, "from files")["raw"].isfinite().all()
 
 
@@ -211,7 +212,8 @@ def test_the_papers_own_settings_in_a_dry_run(data, tmp_path, name):
     if "coco" in name:
         backbone["config"] |= {"image_size": 16, "patch_size": 8}
         found = replace(found, data=dict(found.data) | {"size": 16})
-    found = replace(found, backbone=backbone).with_methods(["ddpn"]).with_training(**changes).dry(3)
+    ddpn = tuple(method for method in found.methods if method.name == "ddpn")
+    found = replace(found, backbone=backbone, methods=ddpn).with_training(**changes).dry(3)
     (run,) = found.runs()
     execute(run, rows_of(found), folder_of(run, tmp_path), "cpu")
     assert predictions_of(folder_of(run, tmp_path))["raw"].isfinite().all()
@@ -270,5 +272,5 @@ def test_too_few_rows_to_split_are_reported(data):
 
 def test_missing_verses_are_reported(data, model):
     (data / "bible" / "kjv_verses.txt.gz").write_bytes(gzip.compress(b"\n\n"))
-    with pytest.raises(InputError, match=r"kjv_verses.txt.gz.* verses"):
+    with pytest.raises(InputError, match=r"kjv_verses.txt.gz.* verse"):
         rows_of(reviews(model))

@@ -7,9 +7,8 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 from ddpn.errors import InputError
-from ddpn.experiments.finished import finished_runs
-from ddpn.experiments.ood_tables import detection_tables, scored
-from ddpn.experiments.tables import write_tables
+from ddpn.experiments.results import finished_runs
+from ddpn.experiments.tables import detection_tables, scored, write_tables
 
 _RANDOM = torch.Generator().manual_seed(2)
 TEST, OOD = 200, 150

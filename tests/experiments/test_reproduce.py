@@ -2,8 +2,7 @@
 
 import io
 import os
-from contextlib import nullcontext
-from pathlib import Path
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -11,13 +10,11 @@ from rich.console import Console
 
 from ddpn.errors import ConfigError, InputError
 from ddpn.experiments import reproduce as module
-from ddpn.experiments.catalogue import Options, experiment, select
+from ddpn.experiments.catalogue import experiment, select
 from ddpn.experiments.reproduce import processes, reproduce
-from ddpn.experiments.runner import PROGRESS, folder_of
 from ddpn.experiments.workers import Event
 from ddpn.files import lock
 
-HERE = Options(Path("nowhere"), device="cpu")
 RESULT = {"seconds": 12.4, "scores": {"ours": {"ensemble": {"mae": [0.4567], "crps": [0.3214]}}}}
 
 
@@ -26,23 +23,23 @@ def console():
     return Console(file=io.StringIO(), force_terminal=False, width=100, color_system=None)
 
 
-def run(names, options, console):
+def run(names, out, console, **options):
     """Whether it succeeded, and what was printed."""
-    succeeded = reproduce(select(names, options), options, console)
+    succeeded = reproduce(select(names), out, console, device="cpu", **options)
     return succeeded, console.file.getvalue()
 
 
 def test_one_job_per_core_is_the_default(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2}, raising=False)
-    assert processes(HERE) == 3
-    assert processes(Options(Path("nowhere"), device="cpu", jobs=2)) == 2
+    assert processes(None, "cpu") == 3
+    assert processes(2, "cpu") == 2
 
 
 def test_processes_of_torchrun_do_not_start_others(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert processes(HERE) == 1
+    assert processes(None, "cpu") == 1
     with pytest.raises(ConfigError, match=r"^jobs must be 1 under torchrun, .*got 2"):
-        processes(Options(Path("nowhere"), device="cpu", jobs=2))
+        processes(2, "cpu")
 
 
 def test_an_experiment_that_cannot_be_read_is_reported_and_the_next_one_done(tmp_path, monkeypatch, console):
@@ -52,13 +49,13 @@ def test_an_experiment_that_cannot_be_read_is_reported_and_the_next_one_done(tmp
     monkeypatch.setattr(module, "write_tables", unreadable)
     monkeypatch.setattr(module, "_run", lambda *given: True)
     monkeypatch.setattr(module, "_states", lambda runs, out: {run.name: "done" for run in runs})
-    found = run(["wave", "bikes"], Options(tmp_path, device="cpu"), console)
+    found = run(["wave", "bikes"], tmp_path, console)
     assert found == (False, "wave: It is damaged.\nbikes: It is damaged.\n")
 
 
 def test_two_programs_do_not_run_the_same_experiment(tmp_path, console):
     with lock(tmp_path / "wave" / ".lock"):
-        succeeded, output = run(["wave"], Options(tmp_path, device="cpu"), console)
+        succeeded, output = run(["wave"], tmp_path, console)
     assert not succeeded
     assert output.startswith("wave: Another program is running this experiment")
     assert "--out" in output
@@ -66,7 +63,7 @@ def test_two_programs_do_not_run_the_same_experiment(tmp_path, console):
 
 def test_an_unusable_folder_is_reported(tmp_path, console):
     (tmp_path / "file").touch()
-    succeeded, output = run(["wave"], Options(tmp_path / "file" / "below", device="cpu"), console)
+    succeeded, output = run(["wave"], tmp_path / "file" / "below", console)
     assert not succeeded
     assert output.startswith("wave: ")
     assert "Not a directory" in output
@@ -82,8 +79,7 @@ def finished_bikes(tmp_path, monkeypatch):
         lambda runs, out, *identity: {run.name: "changed" if identity else "done" for run in runs},
     )
     monkeypatch.setattr(module, "rows_of", lambda *given: SimpleNamespace(identity=[1]))
-    monkeypatch.setattr(module, "execute_all", lambda runs, *given: iter(()))
-    monkeypatch.setattr(module, "closing", nullcontext)
+    monkeypatch.setattr(module, "execute_all", lambda *given: None)
     monkeypatch.setattr(module, "_show", lambda *given: True)
     done = tmp_path / "bikes" / "poisson" / "DONE"
     done.parent.mkdir(parents=True)
@@ -98,16 +94,16 @@ def finished_bikes(tmp_path, monkeypatch):
 
 
 def test_data_that_is_newer_than_finished_runs_is_read_again(finished_bikes, tmp_path, console):
-    options = Options(tmp_path, device="cpu", only=("poisson",), jobs=1)
-    assert run(["bikes"], options, console) == (True, "bikes: nothing to run, all 1 runs are done.\n")
+    options = {"only": ["poisson"], "jobs": 1}
+    assert run(["bikes"], tmp_path, console, **options) == (True, "bikes: nothing to run, all 1 runs are done.\n")
     os.utime(finished_bikes, (3000.0, 3000.0))
-    _, output = run(["bikes"], options, console)
+    _, output = run(["bikes"], tmp_path, console, **options)
     assert "poisson was done, but its settings or rows have changed; it is run again" in output
 
 
 def test_ood_data_may_be_newer_too(tmp_path, monkeypatch):
     monkeypatch.setenv("DDPN_DATA", str(tmp_path))
-    runs = experiment("reviews").with_methods(["poisson"]).runs()
+    runs = experiment("reviews").runs()[:1]
     for path in (tmp_path / "bible" / "verses", tmp_path / "out" / "reviews" / "poisson" / "DONE"):
         path.parent.mkdir(parents=True)
         path.touch()
@@ -118,27 +114,29 @@ def test_ood_data_may_be_newer_too(tmp_path, monkeypatch):
         assert module._may_be_stale(experiment("reviews"), runs, tmp_path / "out") == is_newer
 
 
-def test_a_table_shows_state_progress_seconds_and_scores(tmp_path):
+@pytest.mark.parametrize("terminal", [False, True])
+def test_the_state_of_every_run_is_shown(terminal):
     runs = experiment("wave").runs()[:4]
-    status = module._Status("A wave", runs, tmp_path, {run.name: "missing" for run in runs})
-    lines = [status.update(Event(runs[0], "running")), status.update(Event(runs[0], "done", RESULT))]
-    assert lines == [f"{runs[0].name} running", f"{runs[0].name} done 12 s 0.457 0.321"]
-    status.update(Event(runs[1], "running"))
-    status.update(Event(runs[2], "running"))
-    status.update(Event(runs[2], "failed", error="It broke."))
-    assert status.errors == {runs[2].name: "It broke."}
-    folder_of(runs[1], tmp_path).mkdir(parents=True)
-    rows = {}
-    for text in ("", "epoch 3 of 8, validation crps 0.4"):
-        (folder_of(runs[1], tmp_path) / PROGRESS).write_text(text)
-        screen = Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None)
-        screen.print(status.table())
-        cells = [line.split("│") for line in screen.file.getvalue().splitlines() if "│" in line]
-        rows[text] = {line[1].strip(): [cell.strip() for cell in line[2:6]] for line in cells}
-    assert rows[""] == {
-        runs[0].name: ["done", "12 s", "0.457", "0.321"],
-        runs[1].name: ["running", "0 s", "", ""],
-        runs[2].name: ["failed", "", "", ""],
-        runs[3].name: ["waiting", "", "", ""],
-    }
-    assert rows["epoch 3 of 8, validation crps 0.4"][runs[1].name][0] == "epoch 3 of 8, validation crps 0.4"
+    states = dict.fromkeys([run.name for run in runs], "missing") | {runs[3].name: "done"}
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=100, color_system=None)
+    with module._Status("wave", states, console) as status:
+        for event in (
+            Event(runs[0], "running"),
+            Event(runs[0], "running", text="epoch 3 of 8, validation crps 0.4"),
+            Event(runs[1], "running"),
+            Event(runs[1], "failed", text="It broke."),
+            Event(runs[0], "done", RESULT),
+        ):
+            status.report(event)
+            status.refresh()
+    assert status.failed == {runs[1].name: "It broke."}
+    output = console.file.getvalue()
+    done = f"{runs[0].name} done in 12 s, MAE 0.457, CRPS 0.321"
+    if terminal:
+        assert re.search("epoch 3 of 8, validation crps 0.4 +0:00:00", output)
+        shown = [re.sub(" +", " ", line) for line in output.splitlines()[-5:-1]]
+        starts = [done, f"{runs[1].name} failed", f"{runs[2].name} waiting", f"{runs[3].name} was done"]
+        assert all(start in line for line, start in zip(shown, starts, strict=True)), shown
+    else:
+        lines = [f"{runs[0].name} running", f"{runs[1].name} running", f"{runs[1].name} failed", done]
+        assert output.splitlines() == [f"wave {line}" for line in lines]

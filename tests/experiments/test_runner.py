@@ -7,12 +7,13 @@ import pytest
 import torch
 
 from ddpn.errors import InputError
-from ddpn.experiments import inputs, runner
+from ddpn.experiments import inputs
 from ddpn.experiments.catalogue import parse
 from ddpn.experiments.inputs import rows_of
-from ddpn.experiments.runner import execute, folder_of, predictions_of, result_of, state_of
-from ddpn.training import Rows
-from ddpn.training.checkpoint import read
+from ddpn.experiments.results import folder_of, predictions_of, result_of, state_of
+from ddpn.experiments.runner import execute
+from ddpn.sample import Sample
+from ddpn.tensor_files import read
 from ddpn.training.loop import Training
 
 CONTENT = {
@@ -82,7 +83,7 @@ def test_other_settings_change_networks_but_not_a_glm(done):
 
 
 def test_other_rows_are_noticed(glm, parts):
-    other = parts._replace(train=Rows(parts.train.x, parts.train.y + 1))
+    other = parts._replace(train=Sample(parts.train.X, parts.train.y + 1))
     assert state_of(*glm, parts.identity) == "done"
     assert state_of(*glm, other.identity) == "changed"
 
@@ -140,7 +141,7 @@ def test_a_damaged_result_is_reported(glm, content):
     path = folder / "run.json"
     path.unlink() if content is None else path.write_text(content)
     assert state_of(folder, run) == "damaged"
-    with pytest.raises(InputError, match=r"run.json is damaged: .* Delete .* and run it again\."):
+    with pytest.raises(InputError, match=r"run.json is damaged .* Delete .* and run it again\."):
         result_of(folder)
 
 
@@ -155,24 +156,17 @@ def test_lost_and_truncated_files_are_reported(glm):
     assert state_of(folder, run) == "damaged"
 
 
-def test_progress_is_in_a_file_until_the_run_is_done(parts, tmp_path, monkeypatch):
-    run, texts, write = TINY.runs()[0], [], runner.write_text
-
-    def noting(path, content):
-        texts.extend([content] if path.name == "progress.txt" else [])
-        write(path, content)
-
-    monkeypatch.setattr(runner, "write_text", noting)
-    execute(run, parts, tmp_path, "cpu")
-    assert texts[0].startswith(f"epoch 1 of {run.training.epochs}, validation crps ")
-    assert not (tmp_path / "progress.txt").exists()
+def test_progress_is_told_after_every_epoch(parts, tmp_path):
+    texts = []
+    execute(TINY.runs()[0], parts, tmp_path, "cpu", texts.append)
+    assert [text.split(", ")[0] for text in texts] == [f"epoch {epoch} of 3" for epoch in (1, 2, 3)]
 
 
 def test_test_rows_are_the_same_for_every_seed_and_no_training_rows(parts):
     assert inputs.TEST_ROWS > 100
     one, two = (rows_of(TINY.with_training(seed=seed)) for seed in (0, 1991))
     assert one.identity == two.identity
-    assert not torch.isin(one.test.x, one.train.x).any()
+    assert not torch.isin(one.test.X, one.train.X).any()
 
 
 def test_gamma_starts_where_the_grid_says(parts, monkeypatch, tmp_path):

@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from ddpn.errors import InputError
-from ddpn.experiments.finished import finished_runs
 from ddpn.experiments.formats import markdown
+from ddpn.experiments.results import finished_runs
 from ddpn.experiments.tables import accuracy, simulation, write_tables
 
 METHODS = ["ddpn", "poisson", "gaussian"]

@@ -2,24 +2,23 @@
 
 import importlib.util
 import json
+import multiprocessing
 import os
-import signal
 import socket
 import subprocess
 import sys
-import time
-from contextlib import closing
 
 import pytest
 import torch
 
 from ddpn.errors import TrainingError
 from ddpn.experiments import inputs, workers
-from ddpn.experiments.catalogue import Options, parse, select
+from ddpn.experiments.catalogue import parse, select
 from ddpn.experiments.inputs import rows_of
-from ddpn.experiments.runner import RESULT, execute, folder_of, state_of
+from ddpn.experiments.results import RESULT, folder_of, state_of
+from ddpn.experiments.runner import execute
 from ddpn.experiments.workers import execute_all
-from ddpn.training.checkpoint import read
+from ddpn.tensor_files import read
 
 CONTENT = {
     "title": "A test",
@@ -34,39 +33,45 @@ CONTENT = {
 LONG = 100_000
 
 
-def wait_for(condition, seconds=60.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
+class Scenario:
+    """Kills the worker of one long run as soon as both train, and interrupts the program when that is reported."""
+
+    def __init__(self, out):
+        self.out, self.events, self.killed, self.processes = out, [], None, []
+
+    def __call__(self, event):
+        self.events.append(event)
+        training = {e.run.name for e in self.events if e.text.startswith("epoch") and e.run.training.epochs == LONG}
+        if len(training) == 2 and self.killed is None:
+            self.processes = multiprocessing.active_children()
+            self.killed = self.processes[0]
+            self.killed.kill()
+        if event.state == "failed":
+            assert self.processes[1].is_alive()
+            raise KeyboardInterrupt
+
+    def of(self, run):
+        return [(e.state, e.text) for e in self.events if e.run == run and not e.text.startswith("epoch")]
 
 
-def test_processes_do_what_one_would_and_end_when_one_dies_or_all_are_closed(tmp_path):
-    """Two workers do two short runs, then two long ones; one worker is killed, and the iterator is closed."""
+def test_workers_do_what_one_process_does_survive_each_other_and_end_with_an_interrupt(tmp_path):
     experiment = parse("tiny", CONTENT | {"grid": {"epochs": [2, LONG]}})
     short, long = ([run for run in experiment.runs() if run.training.epochs == epochs] for epochs in (2, LONG))
     parts, out = rows_of(experiment), tmp_path / "two"
-    with closing(execute_all([*short, *long], parts, out, "cpu", jobs=2)) as events:
-        begun = [next(events), next(events)]
-        assert [(event.run, event.state) for event in begun] == [(run, "running") for run in short]
-        found = events.gi_yieldfrom.gi_frame.f_locals["workers"]
-        assert not any(worker.process.daemon for worker in found), "they start processes that read images"
-        after = [next(events) for _ in range(4)]
-        assert sorted(event.state for event in after) == ["done", "done", "running", "running"]
-        assert len(found) == 2, "workers are reused"
-        wait_for(lambda: all((folder_of(run, out) / "config.json").exists() for run in long))
-        time.sleep(0.5)  # until they train
-        busy = events.gi_yieldfrom.gi_frame.f_locals["busy"]
-        (killed, lost), (other, kept) = busy.values()
-        os.kill(killed.process.pid, signal.SIGKILL)
-        event = next(events)
-        assert (event.run, event.state) == (lost, "failed")
-        assert "exit code -9" in event.error
-        assert other.process.is_alive()
-    assert not any(worker.process.is_alive() for worker in found)
+    scenario = Scenario(out)
+    with pytest.raises(KeyboardInterrupt):
+        execute_all([*short, *long], parts, out, "cpu", 2, scenario)
+    assert len(scenario.processes) == 2, "workers are reused"
+    assert not any(process.daemon for process in scenario.processes), "they start processes that read images"
+    assert not any(process.is_alive() for process in scenario.processes)
+    (lost,) = (event.run for event in scenario.events if event.state == "failed")
+    (kept,) = (run for run in long if run != lost)
+    assert "exit code -9" in scenario.of(lost)[-1][1]
+    assert scenario.of(kept) == [("running", "")]
     assert (folder_of(kept, out) / "members-0.state").exists()
     assert state_of(folder_of(kept, out), kept) == "missing"
     for run in short:
+        assert scenario.of(run) == [("running", ""), ("done", "")]
         execute(run, parts, folder_of(run, tmp_path / "one"), "cpu")
         there, here = (read(folder_of(run, tmp_path / name) / "weights.safetensors")[0] for name in ("two", "one"))
         # A sum by several threads may differ in its last bit.
@@ -75,11 +80,13 @@ def test_processes_do_what_one_would_and_end_when_one_dies_or_all_are_closed(tmp
 
 def test_runs_are_done_one_after_the_other_in_this_process(tmp_path, monkeypatch):
     monkeypatch.setattr(inputs, "TEST_ROWS", 100)
-    experiment = parse("tiny", CONTENT)
-    events = list(execute_all(experiment.runs(), rows_of(experiment), tmp_path, "cpu"))
-    assert [(e.run.name, e.state) for e in events] == [
-        ("poisson", "running"), ("poisson", "done"), ("gaussian", "running"), ("gaussian", "done")
-    ]  # fmt: skip
+    experiment, events = parse("tiny", CONTENT), []
+    execute_all(experiment.runs(), rows_of(experiment), tmp_path, "cpu", 1, events.append)
+    assert [(e.run.name, e.state, e.text[:7]) for e in events] == [
+        (name, state, text)
+        for name in ("poisson", "gaussian")
+        for state, text in (("running", ""), ("running", "epoch 1"), ("running", "epoch 2"), ("done", ""))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +98,7 @@ def test_runs_are_done_one_after_the_other_in_this_process(tmp_path, monkeypatch
     ],
 )
 def test_the_other_runs_go_on_if_one_fails(tmp_path, monkeypatch, error, message):
-    experiment = parse("tiny", CONTENT)
+    experiment, events = parse("tiny", CONTENT), []
 
     def execute(run, *rest):
         if run.method.name == "poisson":
@@ -99,9 +106,9 @@ def test_the_other_runs_go_on_if_one_fails(tmp_path, monkeypatch, error, message
         return {}
 
     monkeypatch.setattr(workers, "execute", execute)
-    ended = [e for e in execute_all(experiment.runs(), None, tmp_path, "cpu") if e.state != "running"]
-    assert [e.state for e in ended] == ["failed", "done"]
-    assert message in ended[0].error
+    execute_all(experiment.runs(), None, tmp_path, "cpu", 1, events.append)
+    assert [e.state for e in events] == ["running", "failed", "running", "done"]
+    assert message in events[1].text
 
 
 @pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="needs ddpn[distributed]")
@@ -123,7 +130,7 @@ def test_two_processes_of_torchrun_write_what_one_does(tmp_path):
     outputs = [process.communicate(timeout=300) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], outputs
     assert [output.count("Tables and figures:") for output, _ in outputs] == [1, 0]
-    (experiment,) = select(["misspecified-poisson"], Options(tmp_path / "two", only=("ddpn",), max_steps=5))
+    (experiment,) = select(["misspecified-poisson"], max_steps=5)
     run = next(run for run in experiment.runs() if run.method.name == "ddpn")
     one = execute(run, rows_of(experiment), folder_of(run, tmp_path / "one"), "cpu")
     two = json.loads((folder_of(run, tmp_path / "two") / RESULT).read_text())

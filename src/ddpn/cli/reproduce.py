@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from ddpn.cli.console import friendly_errors
 from ddpn.cli.console import show as show_table
-from ddpn.cli.console import told
 
 
 def reproduce(
@@ -31,7 +31,7 @@ def reproduce(
 
     Finished runs are kept and skipped; interrupted runs are resumed.
     """
-    with told("Finished runs are kept: the same command resumes from here."):
+    with friendly_errors("Finished runs are kept: the same command resumes from here."):
         from ddpn.experiments import catalogue
         from ddpn.validation import check_integer
 

@@ -35,10 +35,11 @@ def broadcast_shapes(**shapes: tuple[int, ...]) -> torch.Size:
     """The common shape, or an error that names the arguments."""
     first, *others = shapes.values()
     if all(other == first for other in others):
-        return torch.Size(first)  # torch.broadcast_shapes takes longer than a small law's log_prob
+        return torch.Size(first)
     try:
-        return torch.broadcast_shapes(*shapes.values())
-    except RuntimeError:
+        # torch.broadcast_shapes takes longer than a small log_prob, and imports sympy (half a second) when first called.
+        return torch.Size(np.broadcast_shapes(*shapes.values()))
+    except ValueError:
         listed = " and ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
         raise InputError(f"shapes must broadcast, got {listed}. Reshape one of them.") from None
 
@@ -94,6 +95,19 @@ def check_probabilities(name: str, values: Tensor) -> None:
     if bad.any():
         value, position = _first_bad(bad, values)
         raise InputError(f"{name} must lie in [0, 1], got {value}{position}. Give it as a fraction, not in percent.")
+
+
+def check_weights(weights: Tensor) -> None:
+    """Every value finite and at least 0, with sum 1 along the last axis."""
+    bad = ~((weights >= 0) & (weights < torch.inf))
+    if bad.any():
+        value, position = _first_bad(bad, weights)
+        raise InputError(f"weights must be finite and at least 0, got {value}{position}.")
+    total = weights.detach().double().sum(-1)
+    bad = (total - 1.0).abs() > 1e-6
+    if bad.any():
+        value, position = _first_bad(bad, total)
+        raise InputError(f"weights must have sum 1, got {value}{position}. Divide them by their sum.")
 
 
 def check_coverage(coverage: float) -> float:

@@ -6,6 +6,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Self
 
 from ddpn.errors import ConfigError
+from ddpn.heads import HEADS, make_head
 from ddpn.validation import check_integer, check_number, is_integer
 
 if TYPE_CHECKING:
@@ -42,12 +43,10 @@ class Method:
     @property
     def is_continuous(self) -> bool:
         """Whether it predicts real numbers instead of counts."""
-        return not self.make_head().support.is_discrete
+        return not HEADS[self.head].is_count
 
     def make_head(self, **more: Any) -> "Head":
         """The head with its own options and those of one run."""
-        from ddpn.heads import make_head
-
         return make_head(self.head, **{**self.options, **more})
 
 

@@ -12,26 +12,17 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset as TorchDataset
 
 from ddpn.backbones import Tuned
-from ddpn.backbones.encoder import tokenizer_of
-from ddpn.datasets import (
-    Pictures,
-    auto_augmented,
-    bible,
-    in_memory,
-    inventory,
-    joined,
-    load,
-    simulate,
-    simulate_shelves,
-    tokenised,
-)
+from ddpn.backbones.pretrained import tokenizer_of
+from ddpn.datasets import bible, inventory, load, simulate, simulate_shelves
 from ddpn.distributions import CountDistribution
 from ddpn.errors import ConfigError, InputError
 from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.networks import features_of, network_of
+from ddpn.inputs import auto_augment, decode_images, join_texts, tokenize
+from ddpn.sample import Sample
+from ddpn.tensor_files import fingerprint
 from ddpn.threads import cores
-from ddpn.training import Changing, Rows, Runtime
-from ddpn.training.checkpoint import fingerprint
+from ddpn.training import Augmented, Runtime
 
 #: Test rows of a simulation: a hundred would change the score of the true distribution by 10%.
 TEST_ROWS = 10_000
@@ -42,7 +33,7 @@ PARTS = ("train", "validation", "test")
 DRY_ROWS = 64
 #: Training images with augmentation are decoded once up to this many bytes, else in every epoch.
 IN_MEMORY = 2**30
-Source = Rows | Changing | TorchDataset
+Source = Sample | Augmented | TorchDataset
 
 
 class Parts(NamedTuple):
@@ -54,8 +45,8 @@ class Parts(NamedTuple):
     """
 
     train: Source
-    validation: Rows | TorchDataset | None
-    test: Rows
+    validation: Sample | TorchDataset | None
+    test: Sample
     note: str
     truth: CountDistribution | None = None
     ood: Tensor | None = None
@@ -73,7 +64,8 @@ class Parts(NamedTuple):
         given: list[Any] = [rows for rows in (self.train, self.validation, self.test) if rows is not None]
         for rows in reversed(given):
             # Of images in files only the counts: reading all of them would take as long as an epoch.
-            found = ([rows.x, rows.y] if isinstance(rows, Rows | Changing) else [rows.y]) + found
+            rows = rows.sample if isinstance(rows, Augmented) else rows
+            found = ([rows.X, rows.y] if isinstance(rows, Sample) else [rows.y]) + found
         return [fingerprint(tensor) for tensor in found]
 
 
@@ -97,16 +89,16 @@ def rows_of(experiment: Experiment, device: str = "cpu", keep: Path | None = Non
 
 def _with_features(parts: Parts, trunk: nn.Module, runtime: Runtime, keep: Path | None, copies: int) -> Parts:
     """The features of the rows where these are in memory and the features fit there, too; else the rows."""
-    if not isinstance(parts.train, Rows) or not isinstance(parts.validation, Rows):
+    if not isinstance(parts.train, Sample) or not isinstance(parts.validation, Sample):
         return parts
-    given = [parts.train.x, parts.validation.x, parts.test.x] + ([] if parts.ood is None else [parts.ood])
+    given = [parts.train.X, parts.validation.X, parts.test.X] + ([] if parts.ood is None else [parts.ood])
     features = features_of(trunk, given, runtime, keep, copies)
     if features is None:
         return parts
     return parts._replace(
-        train=Rows(features[0], parts.train.y),
-        validation=Rows(features[1], parts.validation.y),
-        test=Rows(features[2], parts.test.y),
+        train=Sample(features[0], parts.train.y),
+        validation=Sample(features[1], parts.validation.y),
+        test=Sample(features[2], parts.test.y),
         ood=features[3] if len(features) > 3 else None,
         cached=True,
         source=tuple(parts.identity),
@@ -126,9 +118,9 @@ def _shortened(parts: Parts, rows: int) -> Parts:
 
 
 def _first(rows: Any, n: int) -> Any:
-    if isinstance(rows, Changing):
-        return Changing(_first(rows.rows, n), rows.change)
-    return Rows(rows.x[:n], rows.y[:n]) if isinstance(rows, Rows) else rows.rows(range(min(n, len(rows))))
+    if isinstance(rows, Augmented):
+        return Augmented(_first(rows.sample, n), rows.augment)
+    return rows.rows(slice(n)) if isinstance(rows, Sample) else rows.rows(range(min(n, len(rows))))
 
 
 def _simulated(name: str) -> Parts:
@@ -143,8 +135,8 @@ def _simulated(name: str) -> Parts:
     )
 
 
-def _rows(x: np.ndarray, y: np.ndarray) -> Rows:
-    return Rows(torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32)), _counts(y))
+def _rows(x: np.ndarray, y: np.ndarray) -> Sample:
+    return Sample(torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32)), _counts(y))
 
 
 def _counts(y: np.ndarray) -> Tensor:
@@ -163,7 +155,7 @@ def _table(experiment: Experiment, keep: Path | None) -> Parts:
     source: Any = experiment.data
     data = _with_rows(load(source["name"]))
     parts = {name: data.part(name, source["features"]) for name in PARTS}
-    rows: Any = {name: _rows(table.matrix, y) for name, (table, y) in parts.items()}
+    rows: Any = {name: _rows(table.to_numpy(), y) for name, (table, y) in parts.items()}
     return Parts(**rows, note=data.note)
 
 
@@ -180,11 +172,12 @@ def _texts(experiment: Experiment, keep: Path | None) -> Parts:
                 f"pad_token_id of the tokenizer must be that of its model, {pad}, got {tokenizer.pad_token_id}. "
                 f"Set it in {backbone['pretrained']}/config.json."
             )
-        tokens = partial(tokenised, tokenizer=tokenizer, max_length=length, cache=keep, progress=True)
+        tokens = partial(tokenize, tokenizer=tokenizer, max_length=length, cache=keep, progress=True)
     parts = {name: data.part(name) for name in PARTS}
-    rows: Any = {name: Rows(tokens(joined(table, source["text"])), _counts(y)) for name, (table, y) in parts.items()}
+    texts = {name: join_texts(table, source["text"]) for name, (table, _) in parts.items()}
+    rows: Any = {name: Sample(tokens(texts[name]), _counts(y)) for name, (_, y) in parts.items()}
     ood = tokens(bible()) if experiment.ood == "bible" else None
-    lengths = None if ood is None else ((rows["test"].x != pad).sum(1), (ood != pad).sum(1))
+    lengths = None if ood is None else ((pad != rows["test"].X).sum(1), (ood != pad).sum(1))
     return Parts(**rows, note=data.note, ood=ood, lengths=lengths)
 
 
@@ -201,14 +194,14 @@ def _images(experiment: Experiment, keep: Path | None) -> Parts:
     """Decoded once into memory; very many training images with augmentation are read again in every epoch."""
     source: Any = experiment.data
     data = _with_rows(load(source["name"]))
-    files = {name: Pictures.of(data, name, size=source["size"]) for name in PARTS}
-    decoded = partial(in_memory, workers=min(experiment.training.workers, cores()), progress=True)
-    rows: dict[str, Any] = {name: Rows(*decoded(files[name])) for name in PARTS if name != "train"}
+    files = {name: data.images(name, size=source["size"]) for name in PARTS}
+    decoded = partial(decode_images, workers=min(experiment.training.workers, cores()), progress=True)
+    rows: dict[str, Any] = {name: Sample(*decoded(files[name])) for name in PARTS if name != "train"}
     if source["augment"] and len(files["train"]) * 3 * source["size"] ** 2 > IN_MEMORY:
-        rows["train"] = Pictures.of(data, "train", size=source["size"], augment=True)
+        rows["train"] = data.images("train", size=source["size"], augment=True)
     else:
-        known = Rows(*decoded(files["train"]))
-        rows["train"] = Changing(known, auto_augmented) if source["augment"] else known
+        known = Sample(*decoded(files["train"]))
+        rows["train"] = Augmented(known, auto_augment) if source["augment"] else known
     return Parts(**rows, note=data.note)
 
 
@@ -218,7 +211,7 @@ def _clouds(experiment: Experiment, keep: Path | None) -> Parts:
         clouds = simulate_shelves(source["beams"], max_points=source["points"], progress=False)
     else:
         clouds = _with_rows(inventory(max_points=source["points"]))
-    rows: Any = {name: Rows(x, _counts(y)) for name in PARTS for x, y in [clouds.part(name)]}
+    rows: Any = {name: Sample(x, _counts(y)) for name in PARTS for x, y in [clouds.part(name)]}
     return Parts(**rows, note=clouds.note, classes=len(clouds.classes))
 
 

@@ -13,9 +13,9 @@ from ddpn.backbones import BACKBONES, MLP
 from ddpn.errors import ConfigError, InputError
 from ddpn.experiments.experiment import Experiment
 from ddpn.progress import progress_bar
+from ddpn.tensor_files import fingerprint, read, write
 from ddpn.training import Runtime
-from ddpn.training.checkpoint import fingerprint, read, write
-from ddpn.training.trainable import of_frozen
+from ddpn.training.trainable import frozen_fingerprint
 
 #: The share of the memory that features may fill.
 _SHARE = 0.4
@@ -96,7 +96,8 @@ def _kept(trunk: nn.Module, x: Tensor, runtime: Runtime, folder: Path | None) ->
     if folder is None or first.dim() > 2:
         return through(trunk, x, runtime)
     rounded = "" if runtime.precision == "float32" else f"-{runtime.precision}"
-    path = folder / f"features-{fingerprint(x):08x}-{of_frozen(trunk):08x}-{first.shape[1]}{rounded}.safetensors"
+    known = f"{fingerprint(x):08x}-{frozen_fingerprint(trunk):08x}-{first.shape[1]}{rounded}"
+    path = folder / f"features-{known}.safetensors"
     with suppress(InputError):
         features = read(path)[0]["features"]
         if len(features) == len(x) and torch.allclose(features[:1], first, rtol=1e-2, atol=1e-3):

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress, TimeElapsedColumn
 
-from ddpn.datasets.source import data_folder
+from ddpn.datasets import data_folder
 from ddpn.errors import ConfigError, DDPNError
 from ddpn.experiments import results
 from ddpn.experiments.experiment import Experiment, Run

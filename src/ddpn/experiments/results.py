@@ -14,7 +14,7 @@ from ddpn.backbones import MLP
 from ddpn.errors import InputError
 from ddpn.experiments.experiment import Experiment, Run
 from ddpn.model import CountModel
-from ddpn.training.checkpoint import is_complete, read
+from ddpn.tensor_files import is_complete, read
 
 #: The files of a run. `CONFIG` is written first and `DONE` last; files of members exist while it trains.
 CONFIG, RESULT, DONE = "config.json", "run.json", "DONE"

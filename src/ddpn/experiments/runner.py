@@ -17,8 +17,9 @@ from ddpn.experiments.inputs import PARTS, Parts
 from ddpn.experiments.results import CONFIG, DONE, PREDICTIONS, RESULT, WEIGHTS
 from ddpn.experiments.scoring import score
 from ddpn.files import write_text
-from ddpn.training import Rows, Runtime
-from ddpn.training.checkpoint import write
+from ddpn.sample import Sample
+from ddpn.tensor_files import write
+from ddpn.training import Runtime
 
 
 def execute(
@@ -64,7 +65,7 @@ def execute(
 
 def _write(folder: Path, run: Run, parts: Parts, trained: Trained, result: dict[str, Any]) -> None:
     tensors = {"raw": trained.raw, "y": parts.test.y}
-    tensors |= {"x": parts.test.x} if parts.test.x.dim() == 2 and not parts.cached else {}
+    tensors |= {"x": parts.test.X} if parts.test.X.dim() == 2 and not parts.cached else {}
     tensors |= {} if trained.ood is None else {"ood": trained.ood}
     tensors |= {} if parts.lengths is None else dict(zip(("length", "ood_length"), parts.lengths, strict=True))
     write(folder / PREDICTIONS, tensors, {})
@@ -76,13 +77,13 @@ def _write(folder: Path, run: Run, parts: Parts, trained: Trained, result: dict[
 
 def _exact(run: Run, parts: Parts) -> Trained:
     """Fit a GLM by maximum likelihood, without members and seeds."""
-    assert isinstance(parts.train, Rows)
-    x, y = parts.train.x.double().numpy(), parts.train.y.double().numpy()
+    assert isinstance(parts.train, Sample)
+    x, y = parts.train.X.double().numpy(), parts.train.y.double().numpy()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         glm = CountGLM(likelihood=run.method.head).fit(x, y)
     known = {"coef": torch.from_numpy(glm.coef_), "intercept": torch.from_numpy(glm.intercept_)}
-    raw = parts.test.x.double() @ known["coef"].T + known["intercept"]
+    raw = parts.test.X.double() @ known["coef"].T + known["intercept"]
     history = {"iterations": int(glm.n_iter_), "gradient_norm": float(glm.gradient_norm_)}
     warned = {"warnings": [str(each.message) for each in caught]}
     return Trained(raw.unsqueeze(1).float(), None, known, history | warned)

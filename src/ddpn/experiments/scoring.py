@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 from torch.distributions import Distribution, Normal
 
-from ddpn.distributions import CountDistribution, DoublePoisson, UniformMixture, discretized
+from ddpn.distributions import CountDistribution, DoublePoisson, Mixture, discretized
 from ddpn.metrics import absolute_error, covered, crps, nll
 
 Scores = dict[str, list[float]]
@@ -22,7 +22,7 @@ def score(dist: Distribution, y: Tensor, truth: CountDistribution | None = None)
 
     `truth` is the distribution that the counts of a simulation were drawn from.
     """
-    ensemble, column = UniformMixture(dist), y.unsqueeze(1)
+    ensemble, column = Mixture(dist), y.unsqueeze(1)
     whole = Normal(ensemble.mean, ensemble.stddev) if isinstance(dist, Normal) else ensemble
     found: dict[str, Any] = {
         "paper": {"single": _paper(dist, column), "ensemble": _paper(whole, y)},

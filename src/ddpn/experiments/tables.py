@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ddpn.distributions import UniformMixture
+from ddpn.distributions import Mixture
 from ddpn.errors import InputError
 from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.formats import FORMATS, Cell, Table, ranked
@@ -124,7 +124,7 @@ def scored(runs: Iterable[FinishedRun]) -> list[ScoredRun]:
         tensors = predictions_of(run.folder)
         if "ood" not in tensors:
             raise InputError(f"No predictions of OOD rows in {run.folder}. Delete it and run it again.")
-        mixtures = [UniformMixture(run.distribution(tensors[name])) for name in ("raw", "ood")]
+        mixtures = [Mixture(run.distribution(tensors[name])) for name in ("raw", "ood")]
         kinds = KINDS if tensors["raw"].shape[1] > 1 else (TOTAL,)
         scores: Any = {kind: tuple(ood_score(mixture, kind) for mixture in mixtures) for kind in kinds}
         lengths = (tensors["length"], tensors["ood_length"]) if "ood_length" in tensors else None

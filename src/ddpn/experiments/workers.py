@@ -12,13 +12,14 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from ddpn.errors import DDPNError, of_the_machine
+from ddpn.errors import DDPNError, machine_error
 from ddpn.experiments.experiment import Experiment, Run
 from ddpn.experiments.inputs import Parts, rows_of
 from ddpn.experiments.results import FEATURES, folder_of
@@ -50,7 +51,11 @@ def execute_all(runs: Sequence[Run], parts: Parts, out: Path, device: str, jobs:
         return
     for run in runs:
         report(Event(run, "running"))
-        report(_attempt(run, parts, out, device, lambda text, run=run: report(Event(run, "running", text=text))))
+        report(_attempt(run, parts, out, device, partial(_progress, report, run)))
+
+
+def _progress(report: Report, run: Run, text: str) -> None:
+    report(Event(run, "running", text=text))
 
 
 def copies_of(jobs: int) -> int:
@@ -60,7 +65,7 @@ def copies_of(jobs: int) -> int:
 
 def message_of(error: DDPNError | OSError) -> str:
     """The error as a sentence for the user."""
-    return of_the_machine(error) if isinstance(error, OSError) else str(error)
+    return machine_error(error) if isinstance(error, OSError) else str(error)
 
 
 def _attempt(run: Run, parts: Parts, out: Path, device: str, tell: Callable[[str], object]) -> Event:

@@ -6,13 +6,12 @@ import torch
 from scipy import stats
 
 from ddpn.datasets import split
-from ddpn.datasets.coco_people import PARTS
-from ddpn.datasets.split import SEED
+from ddpn.datasets.splits import LARGE_SHARES, SEED
 from ddpn.distributions import NegativeBinomial, Poisson
 from ddpn.errors import InputError
 from ddpn.experiments.figures.canvas import panels
 from ddpn.experiments.figures.predictions import at_quantiles, check_rows, draw_pmf, image_pmfs, pathologies, pmfs
-from ddpn.experiments.finished import finished_runs
+from ddpn.experiments.results import finished_runs
 
 pytest.importorskip("matplotlib")
 image = pytest.importorskip("PIL.Image")
@@ -146,7 +145,7 @@ def counts(tmp_path, monkeypatch):
 def people(declare, finish, counts):
     """Two members, gamma = 1, whose means are the count of the image and twice that."""
     experiment = declare("people", data=IMAGES, methods=["ddpn", "beta_ddpn_0.5"])
-    y = counts[split(N, SEED, PARTS).test]
+    y = counts[split(N, SEED, LARGE_SHARES).test]
     raw = np.stack([np.log([y, 2 * y]).T, np.zeros((len(y), 2))], -1)
     finish(experiment.runs()[1], np.zeros((2, 2)), raw=raw, y=y)
     return experiment
@@ -154,7 +153,7 @@ def people(declare, finish, counts):
 
 def test_each_image_is_above_its_own_pmf(people, counts, tmp_path):
     axes = np.reshape(image_pmfs(people, tmp_path).axes, (2, 3))
-    test = split(N, SEED, PARTS).test
+    test = split(N, SEED, LARGE_SHARES).test
     ordered = np.sort(counts[test])
     for (above, below), quantile in zip(axes.T, (0.1, 0.5, 0.95), strict=True):
         count = ordered[round(quantile * (len(ordered) - 1))]
@@ -172,7 +171,7 @@ def test_each_image_is_above_its_own_pmf(people, counts, tmp_path):
 
 def test_missing_images_are_reported(people, tmp_path):
     shutil.rmtree(tmp_path / "data" / "coco_people" / "images")
-    with pytest.raises(InputError, match=r"person_counts.csv.* 40 missing of 40"):
+    with pytest.raises(InputError, match=r"person_counts.csv.* 40 of 40"):
         image_pmfs(people, tmp_path)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ddpn.distributions import UniformMixture
+from ddpn.distributions import Mixture
 from ddpn.experiments.experiment import Experiment, Method
 from ddpn.experiments.figures.canvas import ACCENT, BAND, legend_below, panels
 from ddpn.experiments.results import finished_runs, predictions_of
@@ -123,7 +123,7 @@ def _distributions(ax: Any, one: ScoredRun) -> None:
     is_continuous, tensors = one.run.run.method.is_continuous, predictions_of(one.run.folder)
     rows = [int(scores.argsort(stable=True)[(len(scores) - 1) // 2]) for scores in one.scores[TOTAL]]
     raws = (tensors["raw"][rows[0]], tensors["ood"][rows[1]])
-    mixtures: list[Any] = [UniformMixture(one.run.distribution(raw)) for raw in raws]
+    mixtures: list[Any] = [Mixture(one.run.distribution(raw)) for raw in raws]
     ends = torch.cat([torch.stack(dist.interval(0.99)) for dist in mixtures])
     low, high = float(ends.min()), float(ends.max())
     x = np.linspace(low, high, 400) if is_continuous else np.arange(0.0, high + 2)

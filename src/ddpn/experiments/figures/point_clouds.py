@@ -8,14 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ddpn.datasets import Beam, Camera, inventory, pack, split, unpack
-from ddpn.datasets.shelves import GEOMETRIES, Scenes, chunks
-from ddpn.datasets.split import SEED
+from ddpn.datasets import Camera, inventory, split
+from ddpn.datasets.shelves import GEOMETRIES, Scenes, simulate_chunks
+from ddpn.datasets.splits import LARGE_SHARES, SEED
 from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.figures.canvas import ACCENT, BAND, GREY, legend_below, panels
 from ddpn.experiments.figures.predictions import PREFERRED, at_quantiles, check_rows, draw_pmf
 from ddpn.experiments.results import FinishedRun, predictions_of, runs_of
-from ddpn.inputs.point_clouds import PARTS
+from ddpn.inputs import Beam, pack, unpack
 
 #: The nearest point of a beam is black and the farthest as light as is still visible on white.
 _FARTHEST = 0.7
@@ -68,12 +68,12 @@ def _stored(source: Mapping[str, Any], run: FinishedRun, counts: Tensor) -> dict
 
 def _simulated(source: Mapping[str, Any], run: FinishedRun, counts: Tensor) -> dict[int, Example]:
     """Of the suitable rows those that are simulated first: simulating all beams takes much longer."""
-    test = split(source["beams"], SEED, PARTS).test[: len(counts)]
+    test = split(source["beams"], SEED, LARGE_SHARES).test[: len(counts)]
     order = np.argsort(test)
     rows = order[at_quantiles(counts[torch.from_numpy(order)])]
     places: list[tuple[Scenes, int]] = []
     clouds: list[Any] = []
-    for scenes, points in chunks(source["beams"], SEED, Camera()):
+    for scenes, points in simulate_chunks(source["beams"], SEED, Camera()):
         places += [(scenes, place) for place in range(len(points))]
         clouds += points
         if len(clouds) > test[rows].max():

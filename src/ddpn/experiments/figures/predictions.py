@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ddpn.datasets import Pictures, load
-from ddpn.distributions import UniformMixture
+from ddpn.datasets import load
+from ddpn.distributions import Mixture
 from ddpn.errors import InputError
 from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.figures.canvas import ACCENT, BAND, GREY, legend_below, panels
@@ -36,7 +36,7 @@ def check_rows(run: FinishedRun, counts: Tensor, known: np.ndarray) -> None:
 
 def draw_pmf(ax: Any, members: Any, observed: float) -> None:
     """The pmf of every member (M,) and of the ensemble, without the last thousandth of its mass."""
-    ensemble: Any = UniformMixture(members)
+    ensemble: Any = Mixture(members)
     low, high = (float(end) for end in ensemble.interval(0.999))
     y = torch.arange(max(0.0, low - 1), high + 2, dtype=torch.float64)
     heights = ensemble.log_prob(y).exp().numpy()
@@ -65,13 +65,13 @@ def image_pmfs(experiment: Experiment, out: Path) -> Any:
     run, *_ = runs_of(experiment, out, PREFERRED)
     source = experiment.data or {}
     raw, counts = (predictions_of(run.folder)[name] for name in ("raw", "y"))
-    images = Pictures.of(load(source["name"]), "test", size=source["size"])
+    images = load(source["name"]).images("test", size=source["size"])
     check_rows(run, counts, images.y.numpy())
     chosen = at_quantiles(counts)
     size = (0.6 + 2.5 * len(chosen), 5.2)
     figure, axes = panels(2, len(chosen), size, height_ratios=[1.2, 1.0])
     for (above, below), row in zip(axes.T, chosen, strict=True):
-        above.imshow(images.decoded(row).permute(1, 2, 0).numpy())
+        above.imshow(images.decode(row).permute(1, 2, 0).numpy())
         above.set_axis_off()
         count = int(counts[row])
         above.set_title(f"test row {row}: {count} {'person' if count == 1 else 'people'}")

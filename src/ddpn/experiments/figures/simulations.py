@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ddpn.datasets import SIMULATIONS, Simulation, simulate
-from ddpn.distributions import UniformMixture
+from ddpn.distributions import Mixture
 from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.figures.canvas import ACCENT, BAND, GREY, legend_below, panels
 from ddpn.experiments.results import FinishedRun, finished_runs, runs_of
@@ -38,14 +38,14 @@ def wave(experiment: Experiment, out: Path) -> Any:
     drawn, x = _drawn(experiment)
     figure, axes = panels(3, len(runs), (1.0 + 1.9 * len(runs), 6.0), sharex=True, sharey="row")
     for column, run in zip(axes.T, runs, strict=True):
-        ensemble, scores = UniformMixture(run.at(x)), run.result["scores"]["ours"]["ensemble"]
+        ensemble, scores = Mixture(run.at(x)), run.result["scores"]["ours"]["ensemble"]
         column[0].set_title(run.label)
         text = f"MAE {scores['mae'][0]:.2f}\nCRPS {scores['crps'][0]:.2f}"
         column[0].text(0.04, 0.97, text, transform=column[0].transAxes, va="top", fontsize=8)
         _band_and_rows(column[0], drawn, x, ensemble)
         column[0].plot(x, ensemble.mean.numpy(), **_MEAN, label="mean")
         column[1].plot(x, ensemble.aleatoric.numpy(), color=ACCENT, label="the ensemble's variance")
-        column[1].plot(x, drawn.law(x).variance.numpy(), color="black", ls="--", lw=1.2, label="true variance")
+        column[1].plot(x, drawn.distribution(x).variance.numpy(), color="black", ls="--", lw=1.2, label="true variance")
         column[2].plot(x, ensemble.epistemic.numpy(), color=ACCENT)
         column[2].set_xlabel("x")
     for ax, label in zip(axes[:, 0], ("y", "aleatoric variance", "epistemic variance"), strict=True):
@@ -62,11 +62,11 @@ def recovery(experiment: Experiment, out: Path) -> Any:
     well_specified = (experiment.simulation or {})["name"]
     runs = runs_of(experiment, out, (well_specified, "ddpn", "exact_ddpn"), needed=2)
     drawn, x = _drawn(experiment)
-    truth = drawn.law(x)
+    truth = drawn.distribution(x)
     figure, axes = panels(1, len(runs), (0.8 + 2.6 * len(runs), 3.4), sharex=True, sharey=True)
     for ax, run in zip(axes[0], runs, strict=True):
         ax.set_title(run.label)
-        ensemble = UniformMixture(run.at(x))
+        ensemble = Mixture(run.at(x))
         _band_and_rows(ax, drawn, x, ensemble)
         ax.plot(x, ensemble.mean.numpy(), **_MEAN, label="mean")
         ax.plot(x, truth.mean.numpy(), color=ACCENT, ls=":", lw=2, label="true mean")
@@ -113,7 +113,7 @@ def _isolated(experiment: Experiment, out: Path, key: str, title: str) -> Any:
 
 def _counts_and_gammas(counts: Any, gammas: Any, run: FinishedRun, drawn: Any) -> None:
     x, dist = _ISOLATED_X, run.at(_ISOLATED_X)
-    truth, ensemble = drawn.law(x), UniformMixture(dist)
+    truth, ensemble = drawn.distribution(x), Mixture(dist)
     _band_and_rows(counts, drawn, x, ensemble, " of the ensemble", color="0.45", ms=1.5)
     counts.plot(x, dist.mean.numpy(), color=GREY, lw=0.7)
     counts.plot(x, ensemble.mean.numpy(), **_MEAN, label="mean of the ensemble")
