@@ -20,8 +20,9 @@ import torch
 from ddpn.backbones import Text, ViT
 from ddpn.heads import make_head
 from ddpn.model import CountModel
-from ddpn.training import Rows, Runtime, TrainingConfig
-from ddpn.training.capture import CapturedSteps
+from ddpn.sample import Sample
+from ddpn.training import Runtime, TrainingConfig
+from ddpn.training.capture import CapturedSteps, can_capture
 from ddpn.training.loop import Training
 
 #: Pictures a second that the project asks for, on one H200.
@@ -31,20 +32,22 @@ SMALL = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "i
 SMALL_TEXT = {"dim": 48, "n_layers": 2, "n_heads": 4, "hidden_dim": 96}
 
 
-def steps_of(model: CountModel, rows: Rows, batch: int, device: str) -> dict:
+def steps_of(model: CountModel, rows: Sample, batch: int, device: str) -> dict:
     """Rows a second and milliseconds a step: whole updates of every member, after a few to warm up."""
     seeds = tuple(range(model.members))
     model.reset(seeds)
     config = TrainingConfig(batch_size=batch, precision="bf16", ema=0.0, seeds=seeds)
     training = Training(model.to(device), rows, None, config, Runtime(device, "bf16"))
     training.model.train()
-    batches = [part for _ in range(WARM_UP + STEPS) for part in training.batches.epoch(training.streams)]
+    batches = [part for _ in range(WARM_UP + STEPS) for part in training.batches.epoch(training.state.streams)]
     for part in batches[:WARM_UP]:
         training.train_step(part)
     taken = seconds(device, lambda: [training.train_step(part) for part in batches[WARM_UP : WARM_UP + STEPS]]) / STEPS
     found = {"rate": batch / taken, "batch": batch, "ms_a_step": 1e3 * taken}
-    captured = CapturedSteps.of(training)
-    if captured is None or not captured.is_ready():
+    if not can_capture(training.model, training.runtime):
+        return found
+    captured = CapturedSteps(training.train_step, training.state, training.batches)
+    if not captured.is_ready():
         return found
     # An epoch is one batch here.
     taken = seconds(device, lambda: [captured.epoch() for _ in range(STEPS)]) / STEPS
@@ -65,7 +68,7 @@ def pictures(device: str) -> dict:
     batch, size, config = (256, 224, {}) if device == "cuda" else (4, 32, {**SMALL, "image_size": 32})
     network = ViT(config={"model_type": "vit", **config})
     model = CountModel(network, make_head("double_poisson"), 1)
-    rows = Rows(torch.randint(256, (batch, 3, size, size), dtype=torch.uint8), torch.ones(batch))
+    rows = Sample(torch.randint(256, (batch, 3, size, size), dtype=torch.uint8), torch.ones(batch))
     found = {"what": "ViT, pictures a second"} | steps_of(model, rows, batch, device)
     return found | ({"asked": ASKED} if device == "cuda" else {})
 
@@ -78,7 +81,7 @@ def texts(device: str) -> dict:
         x = trunk(torch.randint(1, 28996, (batch, length), device=device))
     model = CountModel(network.tail, make_head("double_poisson"), 5)
     what = "last block of DistilBERT, texts a second and member"
-    return {"what": what} | steps_of(model, Rows(x.to("cpu"), torch.ones(batch)), batch, device)
+    return {"what": what} | steps_of(model, Sample(x.to("cpu"), torch.ones(batch)), batch, device)
 
 
 def main() -> None:

@@ -18,10 +18,11 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from ddpn.backbones import MLP
-from ddpn.distributions import UniformMixture
+from ddpn.distributions import Mixture
 from ddpn.heads import Head, make_head
 from ddpn.model import CountModel
-from ddpn.training import Rows, Runtime, TrainingConfig, fit
+from ddpn.sample import Sample
+from ddpn.training import Runtime, TrainingConfig, fit
 
 ROWS, COLUMNS, BATCH, MEMBERS, HIDDEN = 80_000, 35, 128, 5, (128, 128, 128, 64)
 #: What the project asks for.
@@ -33,21 +34,21 @@ TARGETS = {
 }
 
 
-def simulated(rows: int = ROWS) -> Rows:
+def simulated(rows: int = ROWS) -> Sample:
     generator = torch.Generator().manual_seed(7)
     x = torch.randn(rows, COLUMNS, generator=generator)
     mean = torch.exp(1.4 + 0.4 * torch.sin(2 * x[:, 0]) + 0.2 * x[:, 1] * x[:, 2])
-    return Rows(x, torch.poisson(mean, generator=generator))
+    return Sample(x, torch.poisson(mean, generator=generator))
 
 
-def stacked(data: Rows, objective: str, steps: int, device: str = "cpu") -> tuple[float, CountModel]:
+def stacked(data: Sample, objective: str, steps: int, device: str = "cpu") -> tuple[float, CountModel]:
     """Seconds for `steps` steps of all members, set-up and capture included."""
     head = make_head("double_poisson", objective=objective)
     model = CountModel(MLP(n_in=COLUMNS, hidden=HIDDEN, members=MEMBERS), head, MEMBERS)
     seeds = tuple(range(MEMBERS))
     model.reset(seeds, head.start(data.y.double()))
     per_epoch = len(data) // BATCH
-    whole = Rows(*(None if t is None else t[: min(steps, per_epoch) * BATCH] for t in data))
+    whole = data.rows(slice(min(steps, per_epoch) * BATCH))
     config = TrainingConfig(
         epochs=max(1, steps // per_epoch), batch_size=BATCH, lr=1e-3, ema=0.0, weight_decay=1e-3, seeds=seeds
     )
@@ -74,10 +75,10 @@ def plain_step(network: nn.Module, optimizer: torch.optim.Optimizer, head: Head,
 class FrameRows(Dataset):
     """Rows of a pandas frame, one at a time."""
 
-    def __init__(self, data: Rows) -> None:
+    def __init__(self, data: Sample) -> None:
         import pandas as pd
 
-        self.x, self.y = pd.DataFrame(data.x.numpy()), pd.Series(data.y.numpy())
+        self.x, self.y = pd.DataFrame(data.X.numpy()), pd.Series(data.y.numpy())
 
     def __len__(self) -> int:
         return len(self.y)
@@ -86,7 +87,7 @@ class FrameRows(Dataset):
         return torch.tensor(self.x.iloc[index].to_numpy()), torch.tensor(self.y.iloc[index])
 
 
-def plain_loop(data: Rows, objective: str, steps: int, source: str) -> float:
+def plain_loop(data: Sample, objective: str, steps: int, source: str) -> float:
     """Seconds for `steps` steps of one network."""
     torch.manual_seed(0)
     network, head = plain_network(), make_head("double_poisson", objective=objective)
@@ -95,9 +96,9 @@ def plain_loop(data: Rows, objective: str, steps: int, source: str) -> float:
     start = time.perf_counter()
     if source == "memory":
         order = torch.randperm(len(data))
-        batches = ((data.x[i], data.y[i]) for i in order.split(BATCH))
+        batches = ((data.X[i], data.y[i]) for i in order.split(BATCH))
     else:
-        rows = TensorDataset(data.x, data.y) if source == "tensors" else FrameRows(data)
+        rows = TensorDataset(data.X, data.y) if source == "tensors" else FrameRows(data)
         batches = iter(DataLoader(rows, BATCH, shuffle=True, drop_last=True))
     for _ in range(steps):
         plain_step(network, optimizer, head, *next(batches))
@@ -128,7 +129,7 @@ def cpu(steps: int, repeat: int) -> list[dict]:
     return results + prediction(data)
 
 
-def prediction(data: Rows, rows: int = 100_000) -> list[dict]:
+def prediction(data: Sample, rows: int = 100_000) -> list[dict]:
     """CRPS and 90% intervals of 100k rows x 5 members."""
     _, model = stacked(data, "exact", 300)
     test = simulated(rows)
@@ -136,8 +137,8 @@ def prediction(data: Rows, rows: int = 100_000) -> list[dict]:
     start = time.perf_counter()
     with torch.no_grad():
         parts = []
-        for part in test.parts(16384):
-            law = UniformMixture(model(part.x))
+        for part in test.blocks(16384):
+            law = Mixture(model(part.X))
             parts.append((law.crps(part.y), *law.interval(0.9)))
     took = time.perf_counter() - start
     crps, low, high = (torch.cat(column) for column in zip(*parts, strict=True))

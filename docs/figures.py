@@ -119,7 +119,7 @@ def ensemble(path: Path) -> None:
     low, high = law.interval(COVERAGE)
     figure, ((left, right),) = panels(1, 2, (9.6, 3.0))
     left.fill_between(grid, low, high, color=BAND, linewidth=0, label="90% interval")
-    left.plot(grid, law.members.mean.numpy(), color=GREY, linewidth=0.7)
+    left.plot(grid, law.components.mean.numpy(), color=GREY, linewidth=0.7)
     left.plot(grid, law.mean, color="black", label="mean of the ensemble")
     left.plot(x, y, ".", color="0.35", markersize=2.5, label="training rows")
     left.set(title="Five members (grey); no rows where it is shaded", xlabel="x", ylabel="count", ylim=(0, 32))

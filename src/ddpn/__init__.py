@@ -10,15 +10,15 @@ if TYPE_CHECKING:
         Conflation,
         Discretized,
         DoublePoisson,
+        Mixture,
         NegativeBinomial,
         Poisson,
-        UniformMixture,
         discretized,
     )
     from ddpn.estimators import CountGLM, CountRegressor
 
 _LAWS = (
-    "Conflation", "Discretized", "DoublePoisson", "NegativeBinomial", "Poisson", "UniformMixture", "discretized"
+    "Conflation", "Discretized", "DoublePoisson", "Mixture", "NegativeBinomial", "Poisson", "discretized"
 )  # fmt: skip
 #: Loaded on first use: `ddpn --help` should not wait for torch, nor laws for scikit-learn.
 _LATER = dict.fromkeys(_LAWS, "ddpn.distributions") | dict.fromkeys(("CountGLM", "CountRegressor"), "ddpn.estimators")
@@ -32,10 +32,10 @@ __all__ = [
     "Discretized",
     "DoublePoisson",
     "InputError",
+    "Mixture",
     "NegativeBinomial",
     "Poisson",
     "TrainingError",
-    "UniformMixture",
     "discretized",
 ]
 

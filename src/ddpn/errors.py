@@ -1,29 +1,26 @@
-"""What ddpn raises: every error a user can cause is a `DDPNError` with one sentence and its remedy."""
+"""The errors that ddpn raises: whatever a user can cause is a `DDPNError` with one plain sentence."""
 
 import errno
 
 
 class DDPNError(Exception):
-    """Anything ddpn raises on purpose."""
+    """The base of every error that ddpn raises on purpose."""
 
 
 class InputError(DDPNError, ValueError):
-    """Data or parameters that no law can take."""
+    """Invalid data, parameters or files."""
 
 
 class ConfigError(DDPNError, ValueError):
-    """An option or a combination of options that makes no sense."""
+    """An invalid option or combination of options."""
 
 
 class TrainingError(DDPNError, RuntimeError):
-    """A training that cannot go on."""
+    """A training that cannot continue."""
 
 
-def of_the_machine(error: OSError) -> str:
-    """The sentence for what a disk or a path would not do."""
+def machine_error(error: OSError) -> str:
+    """The sentence for a disk or path error."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return (
-            "the disk must have room for the output, got a full one. Nothing was written: free some space, try again."
-        )
-    where = f" {error.filename}" if error.filename else ""
-    return f"the file{where} must be usable, got: {error.strerror or error}. Check the path and its permissions."
+        return "The disk is full. Nothing was written."
+    return f"{error.filename or 'A file'}: {error.strerror or error}."

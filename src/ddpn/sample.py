@@ -6,7 +6,6 @@ from typing import Any, Self
 
 import narwhals as nw
 import numpy as np
-from scipy import sparse
 
 from ddpn.errors import InputError
 from ddpn.validation import at_rows, check_choice
@@ -48,7 +47,8 @@ class Sample:
     def map(self, change: Callable[[Any], Any]) -> Self:
         """Apply `change` to every part that is there, such as a move to another device."""
         parts = (None if part is None else change(part) for part in (self.X, self.y, self.weight, self.exposure))
-        return type(self)(*parts, labels=self.labels)
+        X, y, weight, exposure = parts
+        return type(self)(X, y, weight, exposure, self.labels)
 
     def replace(self, **parts: Any) -> Self:
         """A copy with some parts replaced."""
@@ -73,8 +73,12 @@ def take_rows(X: Any, index: Any) -> Any:
         if not isinstance(positions, slice) and positions.dtype == bool:
             positions = np.flatnonzero(positions)
         return frame[positions].to_native()
+    from scipy import sparse  # slow to import, and tables need it only here
+
     if sparse.issparse(X):
         return X.tocsr()[index]
+    if hasattr(X, "rows"):
+        return X.rows(index)
     return X[index] if hasattr(X, "shape") else np.asarray(X, dtype=_list_dtype(X))[index]
 
 
@@ -140,7 +144,7 @@ def check_counts(
     if y is None:
         # The middle part is the sentence scikit-learn's checks look for.
         raise InputError(f"{name} is missing: this estimator requires y to be passed, but the target y is None.")
-    values = _column(y, name)
+    values = _column(y, name, labels)
     if len(values) != n:
         # scikit-learn's checks look for the words after the colon.
         counts = f"Found input variables with inconsistent numbers of samples: [{n}, {len(values)}]"
@@ -156,7 +160,7 @@ def check_counts(
     _check_all(values >= 0, name, "hold non-negative integers", values, labels)
     is_whole = values == np.floor(values)
     if fractional == "error":
-        remedy = ' Pass fractional="round" to round them.'
+        remedy = ' Set fractional="round" to round them.'
         _check_all(is_whole, name, "hold non-negative integers", values, labels, remedy)
     return values if is_whole.all() else np.rint(values)
 
@@ -190,18 +194,23 @@ def _plain(values: Any) -> np.ndarray:
     return series.to_numpy() if isinstance(series, nw.Series) else np.asarray(values)
 
 
-def _column(y: Any, name: str) -> np.ndarray:
+def _column(y: Any, name: str, labels: Any) -> np.ndarray:
     """`y` as a float64 vector."""
-    from sklearn.utils.validation import column_or_1d
-
     plain = _plain(y)
     if plain.dtype.kind not in "buifOUS":
         # The words in brackets are those scikit-learn's checks look for.
         words = " (Complex data not supported)" if plain.dtype.kind == "c" else ""
         raise InputError(f"{name} must hold numbers, got dtype {plain.dtype}{words}.")
-    plain = column_or_1d(plain, warn=True)
+    if plain.ndim == 2 and plain.shape[1] == 1:
+        from sklearn.utils.validation import column_or_1d
+
+        plain = column_or_1d(plain, warn=True)
+    if plain.ndim != 1:
+        # The last words are those scikit-learn uses.
+        raise InputError(f"{name} must have one dimension, got shape {plain.shape}: {name} should be a 1d array.")
     if plain.dtype.kind in "OUS":
-        for row, value in enumerate(plain.tolist()):
-            if isinstance(value, str | bytes) or not np.isscalar(value) or isinstance(value, complex):
-                raise InputError(f"{name} must hold numbers, got {value!r} at row {row}.")
+        is_text = [isinstance(v, str | bytes | complex) or not np.isscalar(v) for v in plain.tolist()]
+        if any(is_text):
+            where = labels_at(np.array(is_text), labels if labels is not None and len(labels) == len(plain) else None)
+            raise InputError(f"{name} must hold numbers, got {plain.tolist()[is_text.index(True)]!r} {where}.")
     return plain.astype(np.float64)

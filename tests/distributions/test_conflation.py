@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy import stats
 
-from ddpn.distributions import Conflation, DoublePoisson, NegativeBinomial, Poisson, UniformMixture
+from ddpn.distributions import Conflation, DoublePoisson, Mixture, NegativeBinomial, Poisson
 from ddpn.errors import DDPNError, InputError
 
 LONG = np.longdouble
@@ -267,7 +267,7 @@ def test_order_and_grouping_do_not_matter():
 
 
 def test_mixtures_can_be_conflated():
-    mixture = UniformMixture(Poisson(torch.tensor([3.0, 8.0]).double()))
+    mixture = Mixture(Poisson(torch.tensor([3.0, 8.0]).double()))
     law = Conflation([mixture, Poisson(torch.tensor(6.0).double())])
     y = torch.arange(80.0, dtype=torch.float64)
     product = mixture.log_prob(y) + Poisson(torch.tensor(6.0).double()).log_prob(y)

@@ -10,7 +10,7 @@ import torch
 from scipy import integrate, optimize, stats
 from torch.distributions import Laplace, Normal
 
-from ddpn.distributions import UniformMixture
+from ddpn.distributions import Mixture
 from ddpn.distributions import continuous as line
 
 KINDS = {"normal": (Normal, stats.norm), "laplace": (Laplace, stats.laplace)}
@@ -29,10 +29,10 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 rows = pytest.mark.parametrize("row", ROWS)
 
 
-def mixture(kind: str, dtype: torch.dtype = torch.float64) -> UniformMixture:
+def mixture(kind: str, dtype: torch.dtype = torch.float64) -> Mixture:
     """One row a mixture."""
     loc, scale = torch.tensor(list(ROWS.values()), dtype=dtype).unbind(1)
-    return UniformMixture(KINDS[kind][0](loc, scale))
+    return Mixture(KINDS[kind][0](loc, scale))
 
 
 class Oracle:
@@ -159,7 +159,7 @@ def test_entropy(kind, row):
 @kinds
 def test_entropy_of_one_and_of_members_apart_in_closed_form(kind):
     law = mixture(kind)
-    each = law.members.entropy().mean(-1)
+    each = law.components.entropy().mean(-1)
     known = {"identical": each, "very far apart": each + math.log(3)}
     for row, expected in known.items():
         i = list(ROWS).index(row)
@@ -238,8 +238,8 @@ def test_float32_rows(kind):
 def test_mixtures_of_mixtures_of_normals_are_flat():
     loc = torch.tensor([[0.0, 1.0], [2.0, 7.0], [-3.0, 0.5]], dtype=torch.float64)
     scale = torch.tensor([[1.0, 0.5], [2.0, 1.0], [0.3, 3.0]], dtype=torch.float64)
-    nested = UniformMixture(UniformMixture(Normal(loc, scale)))
-    flat = UniformMixture(Normal(loc.flatten(), scale.flatten()))
+    nested = Mixture(Mixture(Normal(loc, scale)))
+    flat = Mixture(Normal(loc.flatten(), scale.flatten()))
     y = torch.tensor([-2.0, 0.4, 6.0], dtype=torch.float64)
     for method in ("log_prob", "cdf", "survival", "crps"):
         torch.testing.assert_close(getattr(nested, method)(y), getattr(flat, method)(y), rtol=1e-10, atol=0)

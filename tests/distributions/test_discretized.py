@@ -10,7 +10,7 @@ from scipy import stats
 from torch.distributions import Laplace, Normal
 
 import ddpn
-from ddpn.distributions import Discretized, Poisson, UniformMixture, discretized
+from ddpn.distributions import Discretized, Mixture, Poisson, discretized
 from ddpn.errors import ConfigError, DDPNError, InputError
 
 #: (loc, scale) of members: a needle, small, across 0, below 0, wide, far out, wide and across 0; then mixtures.
@@ -38,7 +38,7 @@ def double(*values: float) -> torch.Tensor:
 
 def law_of(name: str):
     loc, scale = (double(*column) for column in zip(*LAWS[name], strict=True))
-    dist = Normal(loc[0], scale[0]) if len(loc) == 1 else UniformMixture(Normal(loc, scale))
+    dist = Normal(loc[0], scale[0]) if len(loc) == 1 else Mixture(Normal(loc, scale))
     return discretized(dist)
 
 
@@ -176,7 +176,7 @@ def test_shapes_dtypes_and_expand():
     assert law.batch_shape == (4, 3)
     assert law.mean.dtype == torch.float32
     assert law.expand((2, 4, 3)).crps(torch.tensor(1)).shape == (2, 4, 3)
-    assert UniformMixture(law).crps(torch.tensor([1, 2, 3, 4])).shape == (4,)
+    assert Mixture(law).crps(torch.tensor([1, 2, 3, 4])).shape == (4,)
     half = Discretized(Normal(torch.ones(2, dtype=torch.bfloat16), torch.ones(2, dtype=torch.bfloat16)))
     assert half.log_prob(torch.tensor(1)).dtype == torch.float32
 
@@ -184,14 +184,14 @@ def test_shapes_dtypes_and_expand():
 def test_discretized_takes_what_can_be_counts():
     count = Poisson(3.0)
     assert discretized(count) is count
-    mixture = UniformMixture(count.expand((2,)))
+    mixture = Mixture(count.expand((2,)))
     assert discretized(mixture) is mixture
-    nested = discretized(UniformMixture(UniformMixture(Normal(torch.tensor([[1.0, 4.0], [2.0, 9.0]]), 1.0))))
-    flat = discretized(UniformMixture(Normal(torch.tensor([1.0, 4.0, 2.0, 9.0]), 1.0)))
+    nested = discretized(Mixture(Mixture(Normal(torch.tensor([[1.0, 4.0], [2.0, 9.0]]), 1.0))))
+    flat = discretized(Mixture(Normal(torch.tensor([1.0, 4.0, 2.0, 9.0]), 1.0)))
     y = torch.arange(12)
     torch.testing.assert_close(nested.cdf(y), flat.cdf(y))
     torch.testing.assert_close(nested.crps(y), flat.crps(y))
-    for law in (Laplace(0.0, 1.0), UniformMixture(Laplace(torch.zeros(2), 1.0))):
+    for law in (Laplace(0.0, 1.0), Mixture(Laplace(torch.zeros(2), 1.0))):
         with pytest.raises(InputError, match=r"a Normal, a mixture of Normals or a count law, got Laplace"):
             discretized(law)
     assert ddpn.discretized is discretized

@@ -13,7 +13,7 @@ import torch
 from scipy import stats
 from torch.distributions import Laplace, MultivariateNormal, Normal
 
-from ddpn.distributions import DoublePoisson, NegativeBinomial, Poisson, UniformMixture
+from ddpn.distributions import DoublePoisson, Mixture, NegativeBinomial, Poisson
 from ddpn.errors import ConfigError, DDPNError, InputError
 
 LONG = np.longdouble
@@ -162,16 +162,16 @@ names = pytest.mark.parametrize("name", CASES)
 QUANTILES = np.array([1e-6, 1e-3, 0.01, 0.07, 0.26, 0.48, 0.55, 0.71, 0.93, 0.99, 0.9995])
 
 
-def batch(rows: list[list[tuple]]) -> UniformMixture:
+def batch(rows: list[list[tuple]]) -> Mixture:
     """One mixture a row."""
     parameters = torch.tensor([[m[1:] for m in members] for members in rows], dtype=torch.float64)
-    return UniformMixture(KINDS[rows[0][0][0]](*parameters.unbind(-1)))
+    return Mixture(KINDS[rows[0][0][0]](*parameters.unbind(-1)))
 
 
-def stacked(members: list[tuple]) -> UniformMixture:
+def stacked(members: list[tuple]) -> Mixture:
     """One mixture, batch_shape ()."""
     parameters = torch.tensor([m[1:] for m in members], dtype=torch.float64)
-    return UniformMixture(KINDS[members[0][0]](*parameters.unbind(-1)))
+    return Mixture(KINDS[members[0][0]](*parameters.unbind(-1)))
 
 
 @cache
@@ -453,7 +453,7 @@ def extended(law, shape: tuple[int, ...], size: int):
 @pytest.mark.parametrize("size", [1, 5])
 def test_identical_members_make_the_member(kind, size):
     law = LAWS[kind]
-    mixture = UniformMixture(extended(law, (2, 3), size))
+    mixture = Mixture(extended(law, (2, 3), size))
     assert (mixture.size, mixture.batch_shape, mixture.event_shape) == (size, (2, 3), ())
     torch.testing.assert_close(mixture.epistemic, torch.zeros(2, 3).double(), rtol=0, atol=1e-9)
     torch.testing.assert_close(mixture.mutual_information, torch.zeros(2, 3).double(), rtol=0, atol=1e-6)
@@ -475,12 +475,12 @@ def test_batches_are_their_rows(kind):
     law = LAWS[kind]
     y = (law.mean.amax(-1) * 0.4).floor()
     parameters = [getattr(law, name) for name in law.arg_constraints]
-    whole = answers(UniformMixture(law), y)
-    square = UniformMixture(type(law)(*(p.expand(4, 2, 3) for p in parameters)))
+    whole = answers(Mixture(law), y)
+    square = Mixture(type(law)(*(p.expand(4, 2, 3) for p in parameters)))
     assert square.batch_shape == (4, 2)
     assert_same(answers(square, y.expand(4, 2)), {name: value.expand(4, 2) for name, value in whole.items()})
     for i in range(2):
-        one = UniformMixture(type(law)(*(p[i] for p in parameters)))
+        one = Mixture(type(law)(*(p[i] for p in parameters)))
         assert one.batch_shape == ()
         assert_same(answers(one, y[i]), {name: value[i] for name, value in whole.items()})
 
@@ -489,16 +489,16 @@ def test_batches_are_their_rows(kind):
 def test_shortest_intervals_of_a_batch_are_those_of_its_rows(kind):
     law = LAWS[kind]
     parameters = [getattr(law, name) for name in law.arg_constraints]
-    whole = torch.stack(UniformMixture(law).interval(0.83, kind="highest"))
-    each = [UniformMixture(type(law)(*(p[i] for p in parameters))).interval(0.83, kind="highest") for i in range(2)]
+    whole = torch.stack(Mixture(law).interval(0.83, kind="highest"))
+    each = [Mixture(type(law)(*(p[i] for p in parameters))).interval(0.83, kind="highest") for i in range(2)]
     torch.testing.assert_close(whole, torch.stack([torch.stack(ends) for ends in each], -1))
 
 
 @laws
 def test_expand(kind):
-    mixture = UniformMixture(LAWS[kind])
+    mixture = Mixture(LAWS[kind])
     wide = mixture.expand((3, 2))
-    assert isinstance(wide, UniformMixture)
+    assert isinstance(wide, Mixture)
     assert (wide.size, wide.batch_shape) == (3, (3, 2))
     y = mixture.mean.round()
     assert_same(answers(wide, y.expand(3, 2)), {k: v.expand(3, 2) for k, v in answers(mixture, y).items()})
@@ -506,7 +506,7 @@ def test_expand(kind):
 
 @laws
 def test_values_broadcast_with_the_batch(kind):
-    mixture = UniformMixture(LAWS[kind])
+    mixture = Mixture(LAWS[kind])
     y = torch.tensor([[0.0], [3.0], [40.0]], dtype=torch.float64)
     for method in (mixture.log_prob, mixture.cdf, mixture.survival, mixture.crps):
         torch.testing.assert_close(method(y), torch.stack([method(v.expand(2)) for v in y]), rtol=1e-12, atol=0)
@@ -520,8 +520,8 @@ def test_values_broadcast_with_the_batch(kind):
 def test_mixtures_of_mixtures_are_flat(kind):
     law = LAWS[kind]
     parameters = [getattr(law, name).reshape(3, 2) for name in law.arg_constraints]
-    nested = UniformMixture(UniformMixture(type(law)(*parameters)))
-    flat = UniformMixture(type(law)(*(p.reshape(6) for p in parameters)))
+    nested = Mixture(Mixture(type(law)(*parameters)))
+    flat = Mixture(type(law)(*(p.reshape(6) for p in parameters)))
     assert (nested.batch_shape, nested.size) == ((), 3)
     y = torch.tensor([0.0, 4.0, 40.0, 800.0], dtype=torch.float64)
     for method in ("log_prob", "cdf", "survival", "crps"):
@@ -533,9 +533,9 @@ def test_mixtures_of_mixtures_are_flat(kind):
 def test_float32_members_give_the_float64_answer(kind):
     law = LAWS[kind]
     parameters = [getattr(law, name).float() for name in law.arg_constraints]
-    y = UniformMixture(law).icdf(torch.tensor([0.37, 0.61]).double())
-    single = answers(UniformMixture(type(law)(*parameters)), y.float())
-    double = answers(UniformMixture(type(law)(*(p.double() for p in parameters))), y)
+    y = Mixture(law).icdf(torch.tensor([0.37, 0.61]).double())
+    single = answers(Mixture(type(law)(*parameters)), y.float())
+    double = answers(Mixture(type(law)(*(p.double() for p in parameters))), y)
     assert {value.dtype for value in single.values()} == {torch.float32}
     for name, value in double.items():
         torch.testing.assert_close(single[name].double(), value, rtol=1e-5, atol=1e-5, msg=name)
@@ -561,7 +561,7 @@ def test_sample_by_chi_square(name):
 
 
 def test_sample_shapes_and_seeds():
-    mixture = UniformMixture(LAWS["dp"])
+    mixture = Mixture(LAWS["dp"])
     assert mixture.sample().shape == (2,)
     draws = [mixture.sample((3, 4), generator=torch.Generator().manual_seed(s)) for s in (1, 1, 2)]
     assert draws[0].shape == (3, 4, 2)
@@ -571,7 +571,7 @@ def test_sample_shapes_and_seeds():
 
 def test_samples_of_a_row_mix_its_members():
     """A draw picks one member a draw, not one for all."""
-    mixture = UniformMixture(DoublePoisson(torch.tensor([2.0, 1e4]), torch.tensor(5.0)))
+    mixture = Mixture(DoublePoisson(torch.tensor([2.0, 1e4]), torch.tensor(5.0)))
     draws = mixture.sample((2000,), generator=torch.Generator().manual_seed(0))
     assert 0.45 < (draws > 100).double().mean() < 0.55
 
@@ -582,24 +582,24 @@ def test_gradcheck_of_log_prob(kind):
     parameters.append(torch.tensor([[0.5, 1.3, 2.0], [0.1, 0.6, 3.0]], dtype=torch.float64, requires_grad=True))
     law = type(LAWS[kind])
     y = torch.tensor([3.0, 20.0], dtype=torch.float64)
-    assert torch.autograd.gradcheck(lambda *p: UniformMixture(law(*p)).log_prob(y), parameters)
-    assert torch.autograd.gradcheck(lambda *p: UniformMixture(law(*p)).variance, parameters)
+    assert torch.autograd.gradcheck(lambda *p: Mixture(law(*p)).log_prob(y), parameters)
+    assert torch.autograd.gradcheck(lambda *p: Mixture(law(*p)).variance, parameters)
 
 
 def test_gradcheck_of_poisson_members():
     mu = torch.tensor([[1.5, 4.0, 9.0], [30.0, 45.0, 2.0]], dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda m: UniformMixture(Poisson(m)).log_prob(torch.tensor([0.0, 20.0])), (mu,))
+    assert torch.autograd.gradcheck(lambda m: Mixture(Poisson(m)).log_prob(torch.tensor([0.0, 20.0])), (mu,))
 
 
 def test_gradients_stay_finite_where_members_underflow():
     log_mu = torch.tensor([[0.0, 12.0, -10.0]], dtype=torch.float64, requires_grad=True)
-    mixture = UniformMixture(DoublePoisson(log_mu.exp(), torch.tensor(40.0).double()))
+    mixture = Mixture(DoublePoisson(log_mu.exp(), torch.tensor(40.0).double()))
     mixture.log_prob(torch.tensor([0.0, 1.0, 1e3, 1e7], dtype=torch.float64)).sum().backward()
     assert torch.isfinite(log_mu.grad).all()
 
 
 def test_scores_without_a_gradient_say_so():
-    mixture = UniformMixture(DoublePoisson(torch.tensor([2.0, 3.0], requires_grad=True), 1.0))
+    mixture = Mixture(DoublePoisson(torch.tensor([2.0, 3.0], requires_grad=True), 1.0))
     with pytest.raises(DDPNError, match="no gradient"):
         mixture.crps(torch.tensor(2.0)).backward()
 
@@ -608,25 +608,25 @@ def test_scores_without_a_gradient_say_so():
     "members", [DoublePoisson(2.0, 1.0), Poisson(2.0), NegativeBinomial(2.0, 1.0), Normal(0.0, 1.0)]
 )
 def test_members_without_an_axis_raise(members):
-    with pytest.raises(InputError, match="members must have a last axis"):
-        UniformMixture(members)
+    with pytest.raises(InputError, match="components must have a last axis"):
+        Mixture(members)
 
 
 def test_multivariate_members_raise():
-    with pytest.raises(InputError, match="members must be univariate"):
-        UniformMixture(MultivariateNormal(torch.zeros(3, 2), torch.eye(2)))
+    with pytest.raises(InputError, match="components must be univariate"):
+        Mixture(MultivariateNormal(torch.zeros(3, 2), torch.eye(2)))
 
 
 @pytest.mark.parametrize("bad", [-1.0, 0.5, math.nan, math.inf])
 @pytest.mark.parametrize("method", ["log_prob", "cdf", "survival", "crps"])
 def test_bad_counts_raise(method, bad):
     with pytest.raises(InputError, match="y must hold non-negative integers"):
-        getattr(UniformMixture(LAWS["dp"]), method)(torch.tensor([3.0, bad]))
+        getattr(Mixture(LAWS["dp"]), method)(torch.tensor([3.0, bad]))
 
 
 @pytest.mark.parametrize("kind", ["dp", "normal"])
 def test_bad_probabilities_coverages_and_kinds_raise(kind):
-    mixture = UniformMixture(LAWS[kind])
+    mixture = Mixture(LAWS[kind])
     with pytest.raises(InputError, match="q must lie in"):
         mixture.icdf(torch.tensor([0.5, 1.2]))
     with pytest.raises(InputError, match="coverage must lie strictly between"):
@@ -637,4 +637,4 @@ def test_bad_probabilities_coverages_and_kinds_raise(kind):
 
 def test_crps_of_other_members_raises():
     with pytest.raises(ConfigError, match="got Laplace"):
-        UniformMixture(Laplace(torch.zeros(2), 1.0)).crps(torch.tensor(0.0))
+        Mixture(Laplace(torch.zeros(2), 1.0)).crps(torch.tensor(0.0))

@@ -10,7 +10,7 @@ import torch
 from scipy import integrate, stats
 from torch.distributions import Normal
 
-from ddpn.distributions import UniformMixture
+from ddpn.distributions import Mixture
 from ddpn.distributions.normal import normal_crps, normal_mixture_crps
 
 #: Members as (loc, scale): alike, apart, a narrow one in a wide one, very unequal, one.
@@ -91,7 +91,7 @@ def test_normal_in_float32():
 def test_mixture_against_scoringrules_and_its_integral(name):
     loc, scale = MIXTURES[name]
     y = [loc[0], 0.37, -7.0, 55.0]
-    got = UniformMixture(Normal(double(*loc), double(*scale))).crps(double(*y))
+    got = Mixture(Normal(double(*loc), double(*scale))).crps(double(*y))
     peer = scoringrules.crps_mixnorm(np.array(y), np.array([loc] * 4), np.array([scale] * 4))
     np.testing.assert_allclose(got.numpy(), peer, rtol=1e-9)
     np.testing.assert_allclose(got.numpy(), [integral(loc, scale, v) for v in y], rtol=1e-9)
@@ -126,7 +126,7 @@ def test_mixture_of_members_very_far_apart():
 def test_mixture_shapes_and_gradients():
     loc, scale = double(0.3, -2.0, 4.0).requires_grad_(), double(1.0, 0.2, 7.0).requires_grad_()
     assert torch.autograd.gradcheck(lambda a, b: normal_mixture_crps(a, b, double(0.0, 3.0)), (loc, scale))
-    rows = UniformMixture(Normal(torch.zeros(4, 2, 3), torch.ones(4, 2, 3)))
+    rows = Mixture(Normal(torch.zeros(4, 2, 3), torch.ones(4, 2, 3)))
     assert rows.crps(torch.zeros(2)).shape == (4, 2)
     assert rows.crps(torch.zeros(5, 4, 2)).shape == (5, 4, 2)
 
@@ -135,11 +135,11 @@ def test_mixture_is_a_proper_score():
     """The mean score under the law itself is E|X - X'| / 2, its least."""
     loc, scale = double(0.0, 3.0), double(1.0, 0.5)
     y = torch.linspace(-9.0, 12.0, 20_001, dtype=torch.float64)
-    mixture = UniformMixture(Normal(loc, scale))
+    mixture = Mixture(Normal(loc, scale))
     density = mixture.log_prob(y).exp()
     own = torch.trapezoid(density * mixture.crps(y), y)
     gap = torch.hypot(scale[:, None], scale).numpy()
     spread = stats.foldnorm.mean((loc[:, None] - loc).abs().numpy() / gap, scale=gap).mean()
     assert own.item() == pytest.approx(0.5 * spread, rel=1e-8)
-    other = UniformMixture(Normal(loc + 0.1, scale))
+    other = Mixture(Normal(loc + 0.1, scale))
     assert torch.trapezoid(density * other.crps(y), y) > own

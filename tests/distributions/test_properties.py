@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from torch.distributions import kl_divergence
 
-from ddpn.distributions import CountDistribution, DoublePoisson, NegativeBinomial, Poisson, UniformMixture
+from ddpn.distributions import CountDistribution, DoublePoisson, Mixture, NegativeBinomial, Poisson
 
 examples = settings(
     derandomize=True, deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], print_blob=False
@@ -281,7 +281,7 @@ def test_scores_of_the_other_laws_have_mean_zero(mu, alpha):
 def test_mixture_variance_is_aleatoric_and_epistemic(parameters):
     mu, gamma = torch.tensor(parameters, dtype=torch.float64).exp().unbind(-1)
     members = DoublePoisson(mu, gamma)
-    mixture = UniformMixture(members)
+    mixture = Mixture(members)
     second = (members.variance + members.mean**2).mean() - members.mean.mean() ** 2
     torch.testing.assert_close(mixture.aleatoric + mixture.epistemic, mixture.variance, rtol=1e-14, atol=0)
     slack = 1e-14 * (members.mean**2).mean().item()
@@ -296,7 +296,7 @@ def test_mixture_crps_is_below_the_mean_of_its_members(parameters, y):
     """The score is convex in the law; the entropy concave, by at most log M."""
     mu, gamma = torch.tensor(parameters, dtype=torch.float64).exp().unbind(-1)
     members = DoublePoisson(mu, gamma)
-    mixture = UniformMixture(members)
+    mixture = Mixture(members)
     at = double(float(y))
     assert 0 <= mixture.crps(at) <= members.crps(at).mean() * (1 + 1e-9)
     gain = mixture.entropy() - members.entropy().mean()

@@ -129,7 +129,7 @@ def test_weights_are_repetitions_and_exposure_is_a_scale():
     np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-9)
     np.testing.assert_allclose(weighted.covariance_, repeated.covariance_, rtol=1e-7)
     assert weighted.bic_ == pytest.approx(repeated.bic_)
-    once, twice = (weighted.predict_distribution(X, scale * EXPOSURE).members.mu for scale in (1.0, 2.0))
+    once, twice = (weighted.predict_distribution(X, scale * EXPOSURE).components.mu for scale in (1.0, 2.0))
     np.testing.assert_allclose(twice, 2.0 * once, rtol=1e-12)
     with pytest.raises(InputError, match="exposure must be given as in fit, got None"):
         weighted.predict(X)
@@ -139,7 +139,7 @@ def test_constant_dispersion_is_an_intercept():
     model = CountGLM(dispersion="constant").fit(X, Y)
     assert (model.coef_[1] == 0.0).all()
     assert model.coefficient_table().parameter == ("log mu",) * 4 + ("log gamma",)
-    gamma = model.predict_distribution(X).members.gamma
+    gamma = model.predict_distribution(X).components.gamma
     assert gamma.unique().numel() == 1
     linear = CountGLM().fit(X, Y)
     assert linear.loglik_ > model.loglik_

@@ -6,7 +6,7 @@ import torch
 from scipy import stats
 from torch.distributions import Normal
 
-from ddpn import ConfigError, InputError, UniformMixture
+from ddpn import ConfigError, InputError, Mixture
 from ddpn.estimators import predictions
 
 
@@ -16,7 +16,7 @@ def model(request, quick, counts, exposures):
 
 
 @pytest.fixture
-def law(model, counts, exposures) -> UniformMixture:
+def law(model, counts, exposures) -> Mixture:
     return model.predict_distribution(counts[0], exposures)
 
 
@@ -38,7 +38,7 @@ def test_another_statistic_is_told(fitted, counts):
 
 def test_the_law_has_a_row_a_row_and_a_member_a_network(law):
     assert law.batch_shape == (90,)
-    assert law.members.batch_shape == (90, 2)
+    assert law.components.batch_shape == (90, 2)
     assert law.mean.dtype == torch.float64
 
 
@@ -60,7 +60,7 @@ def test_intervals_of_counts_are_those_of_the_law(fitted, counts):
 
 def test_intervals_of_normals_are_rounded_outward(quick, counts):
     model = quick(likelihood="gaussian", members=1, epochs=20).fit(*counts)
-    normal = model.predict_distribution(counts[0]).members
+    normal = model.predict_distribution(counts[0]).components
     assert isinstance(normal, Normal)
     ends = stats.norm(numpy(normal.loc), numpy(normal.scale))
     low, high = model.predict_interval(counts[0], 0.9).T
@@ -96,7 +96,7 @@ def test_levels_in_percent_are_told(fitted, counts):
 
 def test_variance_is_split(model, law, counts, exposures):
     parts = model.predict_uncertainty(counts[0], exposures)
-    means, variances = numpy(law.members.mean), numpy(law.members.variance)
+    means, variances = numpy(law.components.mean), numpy(law.components.variance)
     assert parts["aleatoric"] == pytest.approx(variances.mean(1), rel=1e-12)
     assert parts["epistemic"] == pytest.approx(means.var(1), rel=1e-9, abs=1e-12)
     assert parts["total"] == pytest.approx(numpy(law.variance), rel=1e-12)
@@ -119,7 +119,7 @@ def test_probabilities_sum_to_one(model, counts, exposures):
 
 def test_probabilities_of_normals_are_those_of_rounding(quick, counts):
     model = quick(likelihood="gaussian", members=1).fit(*counts)
-    normal = model.predict_distribution(counts[0]).members
+    normal = model.predict_distribution(counts[0]).components
     ends = stats.norm(numpy(normal.loc), numpy(normal.scale))
     found = model.predict_proba_of(counts[0], [0, 3])
     assert found[:, 0] == pytest.approx(ends.cdf(0.5).ravel(), rel=1e-9)
@@ -174,8 +174,8 @@ def test_an_unfitted_model_says_so(quick, counts, ask):
 # Exposure -------------------------------------------------------------------------------------------------------
 
 
-def locations(law: UniformMixture) -> np.ndarray:
-    return numpy(law.members.loc if isinstance(law.members, Normal) else law.members.mu)
+def locations(law: Mixture) -> np.ndarray:
+    return numpy(law.components.loc if isinstance(law.components, Normal) else law.components.mu)
 
 
 def test_doubling_the_exposure_doubles_every_location(likelihood, quick, counts, exposures):

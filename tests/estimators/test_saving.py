@@ -36,7 +36,7 @@ def test_predictions_are_equal_bit_for_bit(likelihood, quick, counts, exposures,
     model.save(tmp_path / "model")
     loaded = CountRegressor.load(tmp_path / "model")
     for exposure in (exposures, 2.0 * exposures):
-        ours, theirs = (m.predict_distribution(X, exposure).members for m in (model, loaded))
+        ours, theirs = (m.predict_distribution(X, exposure).components for m in (model, loaded))
         for name in ours.arg_constraints:
             assert (getattr(ours, name) == getattr(theirs, name)).all()
     assert (model.predict_interval(X, 0.9, exposures) == loaded.predict_interval(X, 0.9, exposures)).all()

@@ -14,10 +14,10 @@ from torch.distributions import Normal
 
 from ddpn import ConfigError, DoublePoisson, Poisson
 from ddpn.estimators import skpro as skpro_adapter
-from ddpn.estimators.skpro import CountLaw, CountRegressorSkpro
+from ddpn.estimators.skpro import CountRegressorSkpro, SkproDistribution
 
 
-@pytest.mark.parametrize("kind", [CountLaw, CountRegressorSkpro])
+@pytest.mark.parametrize("kind", [SkproDistribution, CountRegressorSkpro])
 def test_passes_the_checks_of_skpro(kind):
     """All of them: none is left out."""
     results = check_estimator(kind, verbose=False)
@@ -29,9 +29,9 @@ MEANS = np.array([[0.4, 1.5], [3.0, 5.0], [40.0, 55.0]])
 
 
 @pytest.fixture
-def law() -> CountLaw:
+def law() -> SkproDistribution:
     members = Poisson(torch.from_numpy(MEANS))
-    return CountLaw(members, index=pd.Index(["a", "b", "c"]), columns=pd.Index(["visits"]))
+    return SkproDistribution(members, index=pd.Index(["a", "b", "c"]), columns=pd.Index(["visits"]))
 
 
 def frame(values: list[float]) -> pd.DataFrame:
@@ -80,7 +80,7 @@ def test_rows_are_picked_by_label_and_place(law):
 
 def test_samples_follow_the_law():
     np.random.seed(0)  # skpro draws from numpy's global stream
-    law = CountLaw(Poisson(torch.tensor([3.0, 5.0]).expand(2000, 2)))
+    law = SkproDistribution(Poisson(torch.tensor([3.0, 5.0]).expand(2000, 2)))
     seen = np.bincount(law.sample()[0].astype(int), minlength=12)
     expected = 2000 * stats.poisson.pmf(np.arange(11)[:, None], [3.0, 5.0]).mean(1)
     tail = 2000 - expected.sum()
@@ -89,7 +89,7 @@ def test_samples_follow_the_law():
 
 
 def test_normals_are_taken_as_counts():
-    law = CountLaw(Normal(torch.tensor([[3.0]]), torch.tensor([[1.5]])))
+    law = SkproDistribution(Normal(torch.tensor([[3.0]]), torch.tensor([[1.5]])))
     assert law.pmf(2.0).to_numpy().item() == pytest.approx(np.diff(stats.norm(3, 1.5).cdf([1.5, 2.5])).item())
     assert law.ppf(0.001).to_numpy().item() == 0.0
 
@@ -121,6 +121,6 @@ def test_a_missing_skpro_is_told_with_its_extra(monkeypatch):
 
 
 def test_a_single_law_gives_numbers():
-    law = CountLaw(DoublePoisson(torch.tensor([2.0, 3.0]), torch.tensor([1.0, 1.0])))
+    law = SkproDistribution(DoublePoisson(torch.tensor([2.0, 3.0]), torch.tensor([1.0, 1.0])))
     assert law.shape == ()
     assert law.cdf(2) == pytest.approx(stats.poisson.cdf(2, [2.0, 3.0]).mean())

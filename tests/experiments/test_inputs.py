@@ -12,7 +12,6 @@ import torch
 from PIL import Image
 
 from ddpn.backbones import BACKBONES, text
-from ddpn.datasets import Pictures
 from ddpn.errors import ConfigError, InputError
 from ddpn.experiments import frozen_features as trunks
 from ddpn.experiments import inputs as material
@@ -21,7 +20,8 @@ from ddpn.experiments.networks import fits
 from ddpn.experiments.runner import FEATURES, dry, execute, folder_of, predictions_of
 from ddpn.experiments.settings import _DATA_KEYS, _NETWORKS, experiment, parse
 from ddpn.experiments.tables import write_tables
-from ddpn.training import Changing, Runtime
+from ddpn.inputs import Images
+from ddpn.training import Augmented, Runtime
 from ddpn.training import ensemble as training
 
 WORDS = [
@@ -100,10 +100,10 @@ def test_what_a_trunk_gave_once_gives_the_same_results(model, data, tmp_path, mo
 def test_pooled_features_are_computed_once_for_all_runs(model, data, tmp_path, monkeypatch):
     found = replace(reviews(model), backbone={"name": "text", "pretrained": model, "frozen": "all"})
     first = rows_of(found, keep=tmp_path / FEATURES)
-    assert first.train.x.shape == (28, 8)
+    assert first.train.X.shape == (28, 8)
     monkeypatch.setattr(trunks, "through", lambda *given: pytest.fail("computed again"))
     again = rows_of(found, keep=tmp_path / FEATURES)
-    assert torch.equal(again.test.x, first.test.x)
+    assert torch.equal(again.test.X, first.test.X)
     assert torch.equal(again.outside, first.outside)
 
 
@@ -112,10 +112,10 @@ def test_features_that_are_damaged_or_of_another_network_are_computed_again(mode
     first = rows_of(found, keep=tmp_path)
     for path in tmp_path.glob("features-*"):
         path.write_bytes(path.read_bytes()[:-8])
-    assert torch.equal(rows_of(found, keep=tmp_path).test.x, first.test.x)
+    assert torch.equal(rows_of(found, keep=tmp_path).test.X, first.test.X)
     usual = text.averaged
     monkeypatch.setattr(text, "averaged", lambda hidden, keep: 2 * usual(hidden, keep))
-    torch.testing.assert_close(rows_of(found, keep=tmp_path).test.x, 2 * first.test.x)
+    torch.testing.assert_close(rows_of(found, keep=tmp_path).test.X, 2 * first.test.X)
 
 
 def test_rounding_of_features_and_where_they_are_kept_make_no_other_rows(model, data, monkeypatch):
@@ -132,11 +132,11 @@ def test_rounding_of_features_and_where_they_are_kept_make_no_other_rows(model, 
 
 def test_hidden_states_are_kept_in_the_precision_they_are_trained_in(model, data):
     full, half = rows_of(reviews(model)), rows_of(reviews(model, precision="bf16"))
-    assert (full.train.x.dtype, half.train.x.dtype) == (torch.float32, torch.bfloat16)
-    assert torch.equal(half.test.x[..., -1].float(), full.test.x[..., -1]), "the mask is as it was"
-    torch.testing.assert_close(half.test.x.float(), full.test.x, rtol=0.05, atol=0.05)
+    assert (full.train.X.dtype, half.train.X.dtype) == (torch.float32, torch.bfloat16)
+    assert torch.equal(half.test.X[..., -1].float(), full.test.X[..., -1]), "the mask is as it was"
+    torch.testing.assert_close(half.test.X.float(), full.test.X, rtol=0.05, atol=0.05)
     pooled = replace(reviews(model, precision="bf16"), backbone={"name": "text", "pretrained": model, "frozen": "all"})
-    assert rows_of(pooled).train.x.dtype == torch.float32
+    assert rows_of(pooled).train.X.dtype == torch.float32
 
 
 def test_every_process_of_a_machine_needs_memory_for_features():
@@ -187,9 +187,9 @@ def test_pictures_are_trained_on(data, tmp_path, monkeypatch, augment):
     assert raw.shape == (6, 1, 2)
     assert raw.isfinite().all()
     if augment:
-        assert isinstance(rows_of(found).train, Changing)
+        assert isinstance(rows_of(found).train, Augmented)
         monkeypatch.setattr(material, "IN_MEMORY", 1000)
-        assert isinstance(rows_of(found).train, Pictures)
+        assert isinstance(rows_of(found).train, Images)
         assert done(found, tmp_path, "from files")["raw"].isfinite().all()
 
 
@@ -260,5 +260,5 @@ def test_too_few_rows_to_split_are_told(data):
 
 def test_no_verses_are_told(data, model):
     (data / "bible" / "kjv_verses.txt.gz").write_bytes(gzip.compress(b"\n\n"))
-    with pytest.raises(InputError, match=r"kjv_verses.txt.gz must hold verses, one a line, got none\."):
+    with pytest.raises(InputError, match=r"kjv_verses.txt.gz must hold one verse per line, got none\."):
         rows_of(reviews(model))

@@ -10,8 +10,8 @@ from ddpn.experiments import runner
 from ddpn.experiments.inputs import rows_of
 from ddpn.experiments.runner import execute, folder_of, predictions_of, quick, result_of, state_of
 from ddpn.experiments.settings import experiment, parse
-from ddpn.training import Rows
-from ddpn.training.checkpoint import read
+from ddpn.tensor_files import read
+from ddpn.training import Sample
 from ddpn.training.loop import Training
 
 CONTENT = {
@@ -85,7 +85,7 @@ def test_other_settings_are_run_again_and_a_glm_is_not(tiny, tmp_path):
 def test_other_rows_are_seen(tiny, tmp_path):
     run, parts = tiny.runs()[2], rows_of(tiny)
     execute(run, parts, tmp_path, "cpu")
-    other = parts._replace(train=Rows(parts.train.x, parts.train.y + 1))
+    other = parts._replace(train=Sample(parts.train.X, parts.train.y + 1))
     assert state_of(tmp_path, run, parts.identity) == "done"
     assert state_of(tmp_path, run, other.identity) == "changed"
 
@@ -193,7 +193,7 @@ def test_a_quick_look_shortens_the_epochs_of_a_grid_and_nothing_else_of_it():
 def test_test_rows_are_the_same_for_every_seed_and_no_training_row(tiny):
     one, two = (rows_of(tiny.with_training(seed=seed)) for seed in (0, 1991))
     assert one.identity == two.identity
-    assert not torch.isin(one.test.x, one.train.x).any()
+    assert not torch.isin(one.test.X, one.train.X).any()
 
 
 def test_gamma_starts_where_the_grid_says(monkeypatch, tmp_path):

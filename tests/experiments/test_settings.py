@@ -131,7 +131,7 @@ def test_an_unknown_experiment_is_told_with_the_nearest():
     [
         ({"label": "x"}, r"\[new\] in methods.toml must have the key head"),
         ({"label": "x", "head": "poisson", "opts": {}}, r"keys of \[new\] in methods.toml .*, got 'opts'"),
-        ({"label": "x", "head": "poison"}, "head must be one of"),
+        ({"label": "x", "head": "poison"}, "likelihood must be one of"),
         ({"label": "x", "head": "double_poisson", "exact": True, "options": {"beta": 1.0}}, "must have no options"),
     ],
 )

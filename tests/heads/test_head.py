@@ -7,19 +7,18 @@ import pytest
 import torch
 from torch.distributions import Distribution
 
+from ddpn.distributions import CountDistribution
 from ddpn.heads import HEADS, Head
 
 #: Raw outputs far beyond any clamp, and where networks live.
 EXTREMES = (-50.0, -3.0, 0.0, 3.0, 50.0)
 COUNTS = (0.0, 1.0, 17.0, 1e7)
-#: The mean's squared error is no likelihood.
-NO_LIKELIHOOD = {"faithful_gaussian"}
 
 
 def is_likelihood(head: Head) -> bool:
     options = head.options
     weighted = options.get("beta", 0.0) > 0 or options.get("objective", "exact") != "exact"
-    return head.name not in NO_LIKELIHOOD and not weighted
+    return head.has_glm and not weighted
 
 
 def a_raw(head: Head, *shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
@@ -43,16 +42,16 @@ def degenerate_targets() -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("y_shape", [(7, 1), (7, 5), (1,), ()])
 def test_shapes(head, y_shape):
     raw, y = a_raw(head, 7, 5), torch.full(y_shape, 2)
-    law = head(raw)
-    assert isinstance(law, Distribution)
-    assert law.batch_shape == (7, 5)
-    assert law.event_shape == ()
+    dist = head(raw)
+    assert isinstance(dist, Distribution)
+    assert dist.batch_shape == (7, 5)
+    assert dist.event_shape == ()
     assert head.loss(raw, y).shape == (7, 5)
     assert len(head.sees) == head.n_raw
     assert set(head.sees) <= {"features", "detached", "nothing"}
     assert head.sees[0] == "features"
-    assert type(law.support) is type(head.support)
-    assert law.sample().shape == (7, 5)
+    assert type(dist.support) is type(head.support)
+    assert dist.sample().shape == (7, 5)
 
 
 @pytest.mark.parametrize(
@@ -90,9 +89,9 @@ def test_loss_and_gradient_are_finite_everywhere(head, slopes, dtype):
     raw = raw.expand(-1, len(COUNTS), -1)
     assert torch.isfinite(head.loss(raw, y)).all()
     assert torch.isfinite(slopes(head, raw, y)).all()
-    law = head(raw)
-    assert torch.isfinite(law.mean).all()
-    assert (law.variance >= 0).all()
+    dist = head(raw)
+    assert torch.isfinite(dist.mean).all()
+    assert (dist.variance >= 0).all()
 
 
 def test_loss_is_the_negative_log_likelihood_of_the_law(head):
@@ -106,7 +105,7 @@ def test_loss_is_the_negative_log_likelihood_of_the_law(head):
 
 def test_gradient_is_that_of_the_loss(head):
     """By finite differences, at points inside the clamps; a stop-gradient is not what differences see."""
-    if head.name in NO_LIKELIHOOD or head.options.get("beta", 0.0):
+    if not head.has_glm or head.options.get("beta", 0.0):
         pytest.skip("stops gradients")
     raw = (0.5 * a_raw(head, 6) + 0.5).requires_grad_()
     y = torch.tensor([0, 1, 2, 3, 5, 8])
@@ -152,6 +151,19 @@ def test_start_minimises_the_loss(head, slopes, overdispersed):
                 assert head.loss(raw + torch.tensor(shift), y).mean() > best
 
 
+def test_the_default_start_finds_the_same_fit(head, overdispersed):
+    """The search that heads without a `start` of their own inherit."""
+    if head.options.get("initial_gamma") or head.options.get("beta", 0.0):
+        pytest.skip("starts elsewhere than at the minimum of its loss")
+    y = overdispersed
+    exposure = torch.linspace(0.3, 3.0, len(y))
+    own, found = head.start(y, None, exposure), Head.start(head, y, None, exposure)
+    assert found.shape == own.shape
+    assert found.dtype == torch.float64
+    best, searched = (head.loss(raw, y, exposure).mean().item() for raw in (own, found))
+    assert searched == pytest.approx(best, abs=1e-7)
+
+
 def test_start_minimises_the_loss_with_weights_and_exposure(head, overdispersed):
     if head.options.get("initial_gamma"):
         pytest.skip("gamma is given")
@@ -185,16 +197,19 @@ def test_start_does_not_see_the_unit_of_exposure(head, overdispersed):
 
 
 @pytest.mark.parametrize("name", degenerate_targets())
-def test_start_of_degenerate_targets(head, slopes, name):
+def test_start_of_degenerate_targets(starting_head, slopes, name):
+    head = starting_head
     y = torch.tensor(degenerate_targets()[name], dtype=torch.float64)
     raw = head.start(y)
     assert torch.isfinite(raw).all()
-    law = head(raw)
-    assert torch.isfinite(law.mean)
+    dist = head(raw)
+    assert torch.isfinite(dist.mean)
     assert torch.isfinite(head.loss(raw, y)).all()
     assert torch.isfinite(slopes(head, raw.float().expand(len(y), -1), y)).all()
     with_exposure = head.start(y, torch.ones(len(y)), torch.full((len(y),), 2.0))
     assert torch.isfinite(with_exposure).all()
+    if head.options == head.option_defaults():
+        assert torch.isfinite(Head.start(head, y)).all()
 
 
 def test_options_rebuild_the_head(head):
@@ -207,8 +222,12 @@ def test_options_rebuild_the_head(head):
         type(head)(0.5)
 
 
-def test_registry_and_names_agree():
-    assert all(cls.name == name for name, cls in HEADS.items())
+def test_attributes(head):
+    assert head.name in HEADS
+    assert len(head.parameter_names) == head.n_raw
+    assert all(head.parameter_names)
+    assert head.is_count == isinstance(head(a_raw(head, 1)), CountDistribution)
+    assert 10 < len(head.description) < 100
 
 
 def test_nothing_looks_at_values(head):
@@ -227,4 +246,4 @@ def test_nan_stays_nan(head):
 
 
 def test_the_contract_is_small():
-    assert Head.__abstractmethods__ == {"forward", "loss", "start"}
+    assert Head.__abstractmethods__ == {"forward"}

@@ -1,4 +1,4 @@
-"""Single files that Pillow writes, whole and damaged."""
+"""Single files that Pillow writes, valid and damaged."""
 
 import struct
 import sys
@@ -7,22 +7,22 @@ import numpy as np
 import pytest
 import torch
 
-from ddpn.datasets import Pictures
 from ddpn.errors import ConfigError, InputError
-from ddpn.inputs.image_files import read_picture
+from ddpn.inputs import Images
+from ddpn.inputs.image_files import read_image
 
 Image = pytest.importorskip("PIL.Image")
 features = pytest.importorskip("PIL.features")
-GREYS = np.array([[0, 0x4D02], [0x8000, 0xFFFF]], dtype=np.uint16)
+GRAYS = np.array([[0, 0x4D02], [0x8000, 0xFFFF]], dtype=np.uint16)
 
 
-def flat(mode, colour, path, **options):
-    image = Image.new(mode, (6, 4), colour)
+def flat(mode, color, path, **options):
+    image = Image.new(mode, (6, 4), color)
     image.save(path, **options)
 
 
 @pytest.mark.parametrize(
-    ("mode", "colour", "name", "rgb"),
+    ("mode", "color", "name", "rgb"),
     [
         ("L", 77, "a.png", (77, 77, 77)),
         ("1", 1, "a.png", (255, 255, 255)),
@@ -32,12 +32,12 @@ def flat(mode, colour, path, **options):
         ("I;16", 0x4D02, "a.png", (0x4D, 0x4D, 0x4D)),
     ],
 )
-def test_every_mode_becomes_rgb(tmp_path, mode, colour, name, rgb):
-    flat(mode, colour, tmp_path / name)
-    picture = read_picture(tmp_path / name, 5)
-    # A jpeg keeps colours to a step or two.
+def test_every_mode_becomes_rgb(tmp_path, mode, color, name, rgb):
+    flat(mode, color, tmp_path / name)
+    image = read_image(tmp_path / name, 5)
+    # A jpeg keeps colors to a step or two.
     near = torch.tensor(rgb)[:, None, None].expand(3, 5, 5)
-    torch.testing.assert_close(picture.int(), near.int(), rtol=0, atol=2 if name.endswith("jpg") else 0)
+    torch.testing.assert_close(image.int(), near.int(), rtol=0, atol=2 if name.endswith("jpg") else 0)
 
 
 @pytest.mark.parametrize("options", [{}, {"transparency": 0}, {"transparency": b"\x00\x80"}])
@@ -45,38 +45,35 @@ def test_palettes(tmp_path, options):
     image = Image.new("P", (6, 4), 1)
     image.putpalette([0, 0, 0, 200, 100, 50])
     image.save(tmp_path / "a.png", **options)
-    picture = read_picture(tmp_path / "a.png", 5)
-    assert picture[:, 2, 2].tolist() == [200, 100, 50]
+    image = read_image(tmp_path / "a.png", 5)
+    assert image[:, 2, 2].tolist() == [200, 100, 50]
 
 
-def test_a_turn_in_exif_is_ignored(tmp_path):
+def test_a_rotation_in_exif_is_ignored(tmp_path):
     image = Image.fromarray(np.arange(20 * 30 * 3, dtype=np.uint8).reshape(20, 30, 3))
     exif = image.getexif()
     exif[0x0112] = 6
     image.save(tmp_path / "a.png", exif=exif)
     expected = np.array(image.resize((8, 8), Image.Resampling.BILINEAR))
-    assert torch.equal(read_picture(tmp_path / "a.png", 8), torch.from_numpy(expected).permute(2, 0, 1))
+    assert torch.equal(read_image(tmp_path / "a.png", 8), torch.from_numpy(expected).permute(2, 0, 1))
 
 
 @pytest.mark.parametrize("name", ["a.png", "a.tif", "a.pgm"])
-def test_sixteen_bits_of_grey_keep_the_upper_eight(tmp_path, name):
-    Image.fromarray(GREYS).save(tmp_path / name)
-    found = read_picture(tmp_path / name, 2)
+def test_sixteen_bits_of_gray_keep_the_upper_eight(tmp_path, name):
+    Image.fromarray(GRAYS).save(tmp_path / name)
+    found = read_image(tmp_path / name, 2)
     assert found.dtype == torch.uint8
-    assert found.tolist() == [(GREYS // 256).tolist()] * 3
+    assert found.tolist() == [(GRAYS // 256).tolist()] * 3
 
 
-@pytest.mark.parametrize(("dtype", "kind"), [("int32", "whole numbers"), ("float32", "floats")])
+@pytest.mark.parametrize(("dtype", "kind"), [("int32", "integers"), ("float32", "floats")])
 @pytest.mark.parametrize("scale", [1.0, 1 / 65_535])
-def test_thirty_two_bits_are_refused_by_name(tmp_path, dtype, kind, scale):
-    Image.fromarray((GREYS * scale).astype(dtype)).save(tmp_path / "a.tif")
-    sentence = (
-        rf"a\.tif must have 8 or 16 bits a channel, got 32-bit {kind}\. Scale them to 0\.\.255 and save it as png\."
-    )
-    with pytest.raises(InputError, match=sentence):
-        read_picture(tmp_path / "a.tif", 8)
-    Image.fromarray(GREYS.astype(np.uint8)).save(tmp_path / "b.tif")
-    _, report = Pictures(tmp_path, ["a.tif", "b.tif"], [1, 2], on_error="skip").checked()
+def test_thirty_two_bits_are_an_error(tmp_path, dtype, kind, scale):
+    Image.fromarray((GRAYS * scale).astype(dtype)).save(tmp_path / "a.tif")
+    with pytest.raises(InputError, match=rf"a\.tif must have 8 or 16 bits per channel, got 32-bit {kind}"):
+        read_image(tmp_path / "a.tif", 8)
+    Image.fromarray(GRAYS.astype(np.uint8)).save(tmp_path / "b.tif")
+    _, report = Images(tmp_path, ["a.tif", "b.tif"], [1, 2], on_error="skip").check()
     assert report.files == ("a.tif",)
     assert kind in report.reasons[0]
 
@@ -100,18 +97,16 @@ def dds_of_an_unknown_kind(path):
 
 
 @pytest.mark.parametrize(("ending", "damage"), [("avif", damaged_avif), ("dds", dds_of_an_unknown_kind)])
-def test_whatever_a_format_raises_is_one_sentence(tmp_path, ending, damage):
+def test_errors_of_formats_become_one_sentence(tmp_path, ending, damage):
     path = tmp_path / f"a.{ending}"
     damage(path)
-    with pytest.raises(
-        InputError, match=rf"a\.{ending} must be a picture, got one that cannot be read \(.+\)\. Mend it\."
-    ):
-        read_picture(path, 8)
-    with pytest.raises(InputError, match="pictures must be readable, got none of 1"):
-        Pictures(tmp_path, [path.name], [1], on_error="skip").checked()
+    with pytest.raises(InputError, match=rf"a\.{ending} must be an image, got: .+"):
+        read_image(path, 8)
+    with pytest.raises(InputError, match="None of 1 images can be read"):
+        Images(tmp_path, [path.name], [1], on_error="skip").check()
 
 
 def test_without_pillow(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(ConfigError, match=r"pillow must be installed to read pictures, got none\. .*ddpn\[images\]"):
-        read_picture(tmp_path / "a.png", 8)
+    monkeypatch.setitem(sys.modules, "PIL.Image", None)
+    with pytest.raises(ConfigError, match=r"ddpn\[images\] is not installed"):
+        read_image(tmp_path / "a.png", 8)

@@ -9,23 +9,23 @@ import torch
 from ddpn.backbones import MLP
 from ddpn.heads import make_head
 from ddpn.model import CountModel
-from ddpn.training import History, Rows, Runtime, TrainingConfig, fit
+from ddpn.training import History, Runtime, Sample, TrainingConfig, fit
 
 COLUMNS = 3
 
 
-def counts(rows: int, seed: int = 0, weight: bool = False, exposure: bool = False) -> Rows:
+def counts(rows: int, seed: int = 0, weight: bool = False, exposure: bool = False) -> Sample:
     """Poisson counts whose log mean follows the first column and, where there is one, the exposure."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(rows, COLUMNS, generator=generator)
     scale = torch.rand(rows, generator=generator) + 0.5 if exposure else None
     mean = torch.exp(1.0 + 0.6 * x[:, 0]) * (1.0 if scale is None else scale)
     weights = torch.rand(rows, generator=generator) + 0.5 if weight else None
-    return Rows(x, torch.poisson(mean, generator=generator), weights, scale)
+    return Sample(x, torch.poisson(mean, generator=generator), weights, scale)
 
 
 def ensemble(seeds: Sequence[int], head: str = "double_poisson", **options: Any) -> CountModel:
-    """Fresh networks, one a seed."""
+    """Fresh networks, one per seed."""
     model = CountModel(MLP(n_in=COLUMNS, hidden=(8, 6), members=len(seeds)), make_head(head, **options), len(seeds))
     model.reset(seeds)
     return model
@@ -36,22 +36,22 @@ def weights_of(model: CountModel) -> torch.Tensor:
     return torch.cat([p.detach().reshape(model.members, -1) for p in model.parameters()], dim=1)
 
 
-@pytest.fixture
-def rows() -> Callable[..., Rows]:
+@pytest.fixture(scope="session")
+def rows() -> Callable[..., Sample]:
     return counts
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def fresh() -> Callable[..., CountModel]:
     return ensemble
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def flat() -> Callable[[CountModel], torch.Tensor]:
     return weights_of
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def train() -> Callable[..., tuple[torch.Tensor, History]]:
     """Weights and history after a training on the CPU from fresh networks."""
 

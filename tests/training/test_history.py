@@ -7,7 +7,9 @@ from ddpn.training import History
 
 def history() -> History:
     records = [{"epoch": n, "loss": [1.0 / n], "lr": 0.1, "seconds": 0.5 * n} for n in (1, 2, 3)]
-    return History(epochs=records, best_epoch=[2], best_score=[0.5], rollbacks=["once"], stopped="early")
+    return History(
+        epochs=records, best_epoch=[2], best_score=[0.5], rollbacks=["once"], stopped="early", interrupted=True
+    )
 
 
 def test_it_survives_json():

@@ -5,7 +5,7 @@ import torch
 
 from ddpn.distributions import DoublePoisson
 from ddpn.heads import make_head
-from ddpn.training import Rows
+from ddpn.training import Sample
 from ddpn.training import evaluation as judging
 
 SEEDS = (1, 2, 3)
@@ -74,7 +74,7 @@ def test_scores_are_those_of_the_law_whatever_the_objective(train, rows, fresh, 
     model = fresh((1, 2), "double_poisson", objective="paper", beta=1.0)
     _, history = train(data, validation, model=model, seeds=(1, 2), epochs=1, score=score, ema=0.5)
     with torch.no_grad():  # the model now holds what was judged, the average
-        raw = model.raw(validation.x).double()
+        raw = model.raw(validation.X).double()
     law = make_head("double_poisson")(raw, validation.exposure.unsqueeze(1))
     assert isinstance(law, DoublePoisson)
     y = validation.y.double().unsqueeze(1)
@@ -95,7 +95,7 @@ def test_validation_in_many_parts_is_validation_in_one(train, rows, monkeypatch,
 
 
 def test_a_score_that_is_not_a_number_never_wins(train, rows, fresh, flat):
-    broken = Rows(torch.full((5, 3), torch.nan), torch.ones(5))
+    broken = Sample(torch.full((5, 3), torch.nan), torch.ones(5))
     got, history = train(rows(32), broken, epochs=2, head="poisson")
     assert history.best_score == [float("inf")]
     assert history.best_epoch == [0]
@@ -121,7 +121,7 @@ def test_history_tells_every_epoch(train, rows):
 def test_the_loss_of_an_epoch_is_the_mean_over_its_rows(train, rows, fresh):
     data, model = rows(20), fresh((3,), "poisson")
     with torch.no_grad():
-        expected = model.head.loss(model.raw(data.x), data.y.unsqueeze(1)).mean()
+        expected = model.head.loss(model.raw(data.X), data.y.unsqueeze(1)).mean()
     # One batch of all rows: the loss before the only step.
     _, history = train(data, model=model, seeds=(3,), batch_size=20, epochs=1)
     assert history.epochs[0]["loss"] == pytest.approx([expected.item()], rel=1e-5)

@@ -1,4 +1,4 @@
-"""How the program speaks: errors and warnings as sentences, tables for people, JSON for machines."""
+"""How the program talks to people: errors and warnings as sentences, tables on a terminal, JSON for programs."""
 
 import errno
 import json
@@ -11,33 +11,33 @@ from typing import Any
 
 import typer
 
-from ddpn.errors import ConfigError, DDPNError, of_the_machine
+from ddpn.errors import ConfigError, DDPNError, machine_error
 
-#: As shells have it: misuse, and 128 + SIGINT.
-WRONG_INPUT, MISUSE, INTERRUPTED = 1, 2, 130
-#: Characters a line where no terminal says how many there are.
+#: As in shells: bad input, misuse of the command, and 128 + SIGINT.
+BAD_INPUT, MISUSE, INTERRUPTED = 1, 2, 130
+#: Characters per line where there is no terminal.
 _WIDE = 140
 EXIT_CODES = (
-    "Exit codes: 0 done; 1 the data, a file or the machine would not do; 2 the command or a setting is wrong; "
+    "Exit codes: 0 success; 1 a problem with the data, a file or the machine; 2 a wrong option or setting; "
     "130 stopped by Ctrl-C."
 )
 
 
 @contextmanager
-def told(how_to_go_on: str) -> Iterator[None]:
-    """Errors and warnings as one sentence each, without a traceback."""
+def friendly_errors(after_ctrl_c: str) -> Iterator[None]:
+    """Print errors and warnings as one sentence each, without a traceback; `after_ctrl_c` says what was kept."""
     try:
         with _warnings_as_sentences():
             yield
     except DDPNError as error:
-        _fail(str(error), MISUSE if isinstance(error, ConfigError) else WRONG_INPUT)
+        _fail(str(error), MISUSE if isinstance(error, ConfigError) else BAD_INPUT)
     except KeyboardInterrupt:
-        typer.echo(f"Stopped. {how_to_go_on}", err=True)
+        typer.echo(f"Stopped. {after_ctrl_c}", err=True)
         raise typer.Exit(INTERRUPTED) from None
     except OSError as error:
         if error.errno == errno.EPIPE:
-            raise  # a reader such as `head` has had enough, which typer knows
-        _fail(of_the_machine(error), WRONG_INPUT)
+            raise  # a reader such as `head` has closed the pipe, which typer handles
+        _fail(machine_error(error), BAD_INPUT)
 
 
 def _fail(sentence: str, code: int) -> None:
@@ -47,30 +47,30 @@ def _fail(sentence: str, code: int) -> None:
 
 @contextmanager
 def _warnings_as_sentences() -> Iterator[None]:
-    said = set()
+    printed = set()
 
-    def say(message: Warning | str, *_: Any, **__: Any) -> None:
-        if str(message) not in said:
-            said.add(str(message))
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        if str(message) not in printed:
+            printed.add(str(message))
             typer.echo(f"Warning: {message}", err=True)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         for kind in (DeprecationWarning, PendingDeprecationWarning, FutureWarning):
-            warnings.simplefilter("ignore", kind)  # for who writes programs, not for who runs them
-        warnings.showwarning = say
+            warnings.simplefilter("ignore", kind)  # for programmers, not for users of the program
+        warnings.showwarning = show
         yield
 
 
 @contextmanager
-def stdout_kept_free() -> Iterator[None]:
-    """Bars and whatever else libraries print go to standard error."""
+def output_to_stderr() -> Iterator[None]:
+    """Progress bars and whatever libraries print go to standard error."""
     with redirect_stdout(sys.stderr):
         yield
 
 
 def show(table: Any, to_stderr: bool = False) -> None:
-    """A table, as wide as the terminal; wide enough where there is none."""
+    """Print a table, as wide as the terminal, or wide enough where there is none."""
     from rich.console import Console
 
     console = Console(stderr=to_stderr)
@@ -80,5 +80,5 @@ def show(table: Any, to_stderr: bool = False) -> None:
 
 
 def print_json(document: Any) -> None:
-    """One document on standard output."""
+    """Print one JSON document to standard output."""
     typer.echo(json.dumps(document, indent=1, ensure_ascii=False))

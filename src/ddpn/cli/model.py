@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,8 @@ from typing import Any
 import typer
 
 from ddpn.cli import options as o
-from ddpn.cli.console import EXIT_CODES, INTERRUPTED, print_json, show, stdout_kept_free, told
-from ddpn.cli.tables import column_table, fact_table, model_facts, score_table
+from ddpn.cli.console import EXIT_CODES, INTERRUPTED, friendly_errors, output_to_stderr, print_json, show
+from ddpn.cli.tables import column_table, fact_table, leaderboard_table, model_facts
 
 
 def fit(
@@ -27,6 +27,8 @@ def fit(
     beta: o.Beta = None,
     members: o.Members = None,
     epochs: o.Epochs = None,
+    mix_with: o.MixWith = None,
+    compare_with: o.CompareWith = None,
     seed: o.Seed = None,
     split_column: o.SplitColumn = None,
     time: o.Time = None,
@@ -35,55 +37,63 @@ def fit(
     overwrite: o.Overwrite = False,
     as_json: o.Json = False,
 ) -> None:
-    """Fit a model to a table and compare it with three baselines.
+    """Fit a model to a table and compare it with simpler models.
 
-    Rows are split into 70% for training, 10% to choose the best epochs and 20% to judge by (below 250 rows: 80% and
-    20%), at random by the seed unless --split-column or --time says otherwise. Ctrl-C ends the training and saves the
-    best epochs so far; the same command with --overwrite then goes on.
+    Rows are split into 70% for training, 10% for validation (best epochs, mixture weights, calibration) and 20% for
+    testing; tables with fewer than 250 rows have no validation rows. The split is random unless --split-column or
+    --time is given. Ctrl-C ends the training and saves the best epochs so far; the same command with --overwrite then
+    continues.
 
     Example: ddpn fit bikes.csv --target rentals --drop casual,registered -o bikes.model
     """
     given = {
         "target": target, "exposure": exposure, "weight": weight, "drop": drop, "use": use, "category": category,
-        "likelihood": likelihood, "beta": beta, "members": members, "epochs": epochs, "seed": seed,
-        "split_column": split_column, "time": time, "device": device,
+        "likelihood": likelihood, "beta": beta, "members": members, "epochs": epochs, "mix_with": mix_with,
+        "compare_with": compare_with, "seed": seed, "split_column": split_column, "time": time, "device": device,
     }  # fmt: skip
-    with told("Nothing was saved."):
+    with friendly_errors("Nothing was saved."):
         _fit(data, out, given, config, overwrite, as_json)
 
 
 def _fit(data: str, out: Path, given: dict[str, Any], config: Path | None, overwrite: bool, as_json: bool) -> None:
-    from ddpn.workflow.fitting import fit_into, prepare
-    from ddpn.workflow.model_folder import check_place
+    from ddpn.model_files import check_destination
     from ddpn.workflow.plan import plan_of
+    from ddpn.workflow.preparing import prepare
     from ddpn.workflow.reading import read
 
     plan = plan_of(given, config)
-    check_place(out, overwrite)
+    check_destination(out, overwrite)
     prepared = prepare(read(data, plan.category), plan)
     _show_prepared(data, prepared, as_json)
     about = {"data": data, "command": shlex.join(["ddpn", *sys.argv[1:]])}
-    with stdout_kept_free():
-        fitted = fit_into(out, prepared, about, overwrite, verbose=True, tell=_say)
+    # Only now, as it imports torch: wrong options and tables are reported at once.
+    from ddpn.workflow.fitting import fit_into
+
+    with output_to_stderr():
+        fitted = fit_into(out, prepared, about, overwrite, verbose=True, on_step=_print_step)
     _show_fitted(out, fitted.folder.task, as_json)
     if fitted.interrupted:
-        rest = "goes on" if fitted.can_go_on else "starts anew"
+        rest = "continues" if fitted.can_continue else "starts again"
         kept = f"The best epochs so far are saved in {out}; the same command with --overwrite {rest}."
         typer.echo(f"Stopped. {kept}", err=True)
         raise typer.Exit(INTERRUPTED)
 
 
-def _say(step: str) -> None:
+def _print_step(step: str) -> None:
     typer.echo(f"{step} ...", err=True)
 
 
 def _show_prepared(data: str, prepared: Any, as_json: bool) -> None:
-    """What was made of the table, before training."""
+    """How the table is used, before training."""
     typer.echo(f"{data}: {len(prepared.sample):,} rows", err=as_json)
     show(column_table(prepared.roles), to_stderr=as_json)
     counts = ", ".join(f"{count:,} {part}" for part, count in prepared.counts.items())
-    typer.echo(f"Rows: {counts}; {prepared.divided.how}", err=as_json)
-    for sentence in prepared.warnings:
+    typer.echo(f"Rows: {counts}; split {prepared.split.how}", err=as_json)
+    _show_warnings([*prepared.leaks, *prepared.warnings])
+
+
+def _show_warnings(sentences: Sequence[str]) -> None:
+    for sentence in sentences:
         typer.echo(f"Warning: {sentence}", err=True)
 
 
@@ -96,8 +106,8 @@ def _show_fitted(out: Path, task: dict[str, Any], as_json: bool) -> None:
 
 
 def _show_scores(found: dict[str, Any]) -> None:
-    show(score_table(found["scores"], found["rows"]))
-    typer.echo(found["verdict"])
+    show(leaderboard_table(found))
+    typer.echo(" ".join(found["verdict"]["sentences"]))
 
 
 def predict(
@@ -113,93 +123,102 @@ def predict(
 ) -> None:
     """Predict every row of a table.
 
-    Columns: mean, median, mode, lower, upper, aleatoric (variance that more data would not remove), epistemic (that
-    which it would), stddev, and ood_pvalue (small where a row is unlike those the model knows).
+    Columns: mean, median, mode, lower, upper, aleatoric (variance that more data would not remove), epistemic (variance
+    that more data would remove), stddev, and ood_pvalue (small where a row is unlike the training data).
     """
-    with told("Nothing was written."):
-        from rich.console import Console
-        from rich.progress import Progress
-
-        from ddpn.workflow.model_folder import load
-        from ddpn.workflow.prediction import Wanted, levels
-        from ddpn.workflow.prediction import predict as predicted
+    with friendly_errors("Nothing was written."):
+        from ddpn.progress import progress_bar
+        from ddpn.workflow.model_folder import load, read_task
         from ddpn.workflow.reading import read
+        from ddpn.workflow.requests import Request, parse_levels
+        from ddpn.workflow.roles import Roles
         from ddpn.workflow.writing import check_output, write
 
-        wanted = Wanted(coverage=coverage, quantiles=levels(quantiles), pmf=pmf, keep=keep, ood=ood)
+        request = Request(coverage=coverage, quantiles=parse_levels(quantiles), pmf=pmf, keep=keep, ood=ood)
         check_output(out, overwrite)
-        folder = load(model)
-        frame = read(data, folder.roles.as_text)
-        with Progress(console=Console(stderr=True), transient=True) as progress:
-            bar = progress.add_task("Predicting", total=frame.height)
-            found = predicted(folder, frame, wanted, lambda rows: progress.update(bar, completed=rows))
+        roles = Roles.from_dict(read_task(model)["roles"])
+        frame = read(data, roles.as_text)
+        roles.features(frame)
+        from ddpn.workflow.prediction import predict as predicted
+
+        with progress_bar("Predicting", frame.height) as bar:
+            found = predicted(load(model, mixed_only=True), frame, request, bar.advance)
         write(found, out)
         typer.echo(f"{found.height:,} predictions written to {'standard output' if out == '-' else out}", err=True)
 
 
 def evaluate(model: o.Model, data: o.Data, as_json: o.Json = False) -> None:
-    """Score a model and its baselines on a table that has the target."""
-    with told("Nothing was changed."):
-        from ddpn.workflow.model_folder import load
-        from ddpn.workflow.prediction import evaluate as judged
-        from ddpn.workflow.reading import read
+    """Score a model, its members and what it is compared with on a table that has the target."""
+    with friendly_errors("Nothing was changed."):
+        folder, frame = _model_and_table(model, data)
+        from ddpn.workflow.prediction import evaluate as scored
 
-        folder = load(model)
-        found = judged(folder, read(data, folder.roles.as_text))
+        found = scored(folder, frame)
         if as_json:
             print_json({"model": str(model), "data": data, **found})
             return
         if found["note"]:
             typer.echo(found["note"])
+        _show_warnings(found["warnings"])
         _show_scores(found)
 
 
 def show_(model: o.Model, as_json: o.Json = False) -> None:
-    """Show what a model is, how it was trained, which columns it wants and how it did."""
-    with told("Nothing was changed."):
-        from ddpn.workflow.prediction import description
+    """Show what a model is, how it was fitted, which columns it needs and how it scored."""
+    with friendly_errors("Nothing was changed."):
+        from ddpn.workflow.model_folder import describe
 
-        about = description(model)
+        about = describe(model)
         if as_json:
             print_json({"model": str(model), **about})
             return
         show(fact_table(model_facts(about)))
+        _show_warnings([*about["task"]["leaks"], *about["task"]["warnings"]])
         _show_scores(about["task"]["test"])
 
 
 def report(model: o.Model, data: o.Data, out: o.Html, overwrite: o.Overwrite = False) -> None:
-    """Write a report on a model as one HTML file: its errors, its calibration, what drives it, where it is unsure."""
-    with told("Nothing was written."):
-        from ddpn.workflow.model_folder import load
-        from ddpn.workflow.prediction import report_parts
-        from ddpn.workflow.reading import read
+    """Write a report on a model as one HTML file: errors, calibration, what drives it, where it is uncertain."""
+    with friendly_errors("Nothing was written."):
         from ddpn.workflow.writing import check_free
 
         check_free(out, overwrite)
+        folder, frame = _model_and_table(model, data)
         from ddpn.report import write_report
+        from ddpn.workflow.prediction import report_parts
 
-        folder = load(model)
-        parts = report_parts(folder, read(data, folder.roles.as_text))
-        with stdout_kept_free(), _stages() as tell:
-            write_report(out, progress=tell, **parts)
+        with output_to_stderr(), _steps() as step:
+            write_report(out, progress=step, **report_parts(folder, frame))
         typer.echo(f"Report written to {out}", err=True)
 
 
+def _model_and_table(model: Path, data: str) -> tuple[Any, Any]:
+    """A loaded model, and a table that has its columns; errors in either are found before torch is imported."""
+    from ddpn.workflow.model_folder import load, read_task
+    from ddpn.workflow.reading import read
+    from ddpn.workflow.roles import Roles
+
+    roles = Roles.from_dict(read_task(model)["roles"])
+    frame = read(data, roles.as_text)
+    roles.sample(frame, "round")
+    return load(model), frame
+
+
 @contextmanager
-def _stages() -> Iterator[Callable[[str], None]]:
-    """Tell one step after the other: on one line of a terminal that is gone in the end, else a line each."""
+def _steps() -> Iterator[Callable[[str], None]]:
+    """Print one step after the other: on one line of a terminal that disappears in the end, else a line each."""
     from rich.console import Console
     from rich.markup import escape
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _say
+        yield _print_step
         return
     with console.status("Reading") as line:
         yield lambda step: line.update(escape(f"{step} ..."))
 
 
 def add_to(app: typer.Typer) -> None:
-    """Make them commands of the program."""
+    """Add the commands to the program."""
     for command in (fit, predict, evaluate, show_, report):
         app.command(command.__name__.strip("_"), epilog=EXIT_CODES)(command)

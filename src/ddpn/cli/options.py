@@ -1,12 +1,17 @@
-"""Arguments and options of the commands on models, with what --help says of them."""
+"""Arguments and options of the commands on models, with their help texts. Imports no torch."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-_FILES = "CSV, TSV, Parquet or Feather by its ending, text also .gz or .zst; - is CSV from standard input."
-_LAWS = "double_poisson (default), poisson, negative_binomial, gaussian, faithful_gaussian or natural_gaussian."
+from ddpn.heads import HEADS
+from ddpn.members import MEMBERS
+
+_FILES = (
+    "CSV, TSV, Parquet or Feather, by its ending; CSV and TSV also as .gz or .zst; - reads CSV from standard input."
+)
+_MEMBERS = ", ".join(name for name in MEMBERS if name != "networks")
 
 
 def _option(help_: str, *names: str, metavar: str | None = None) -> typer.models.OptionInfo:
@@ -14,50 +19,78 @@ def _option(help_: str, *names: str, metavar: str | None = None) -> typer.models
 
 
 Data = Annotated[str, typer.Argument(metavar="DATA", help=f"The table: {_FILES}")]
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder that `ddpn fit` wrote.")]
-Json = Annotated[bool, _option("One JSON document on standard output, nothing else there.", "--json")]
-Overwrite = Annotated[bool, _option("Replace what is there.", "--overwrite")]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder written by `ddpn fit`.")]
+Json = Annotated[bool, _option("Print one JSON document instead of tables.", "--json")]
+Overwrite = Annotated[bool, _option("Replace an existing output.", "--overwrite")]
 
-# Of fit: roles of columns, the model, the split.
-NewModel = Annotated[Path, _option("The folder to write the model to.", "-o", "--out", metavar="MODEL")]
-Target = Annotated[str | None, _option("The column of counts to predict.", metavar="COLUMN")]
+# Options of fit: roles of columns, the model, the split.
+NewModel = Annotated[Path, _option("The folder to save the model in.", "-o", "--out", metavar="MODEL")]
+Target = Annotated[str | None, _option("Column of counts to predict.", metavar="COLUMN")]
 Exposure = Annotated[
-    str | None, _option("The column with the known scale of a row: days observed, area, customers.", metavar="COLUMN")
+    str | None,
+    _option("Column of exposures, the known scale of each row: days observed, area, customers.", metavar="COLUMN"),
 ]
-Weight = Annotated[str | None, _option("The column that says how many times a row counts.", metavar="COLUMN")]
-Drop = Annotated[str | None, _option("Columns to leave out: one,two.", metavar="COLUMNS")]
+Weight = Annotated[str | None, _option("Column of sample weights.", metavar="COLUMN")]
+Drop = Annotated[str | None, _option("Columns to leave out, separated by commas.", metavar="COLUMNS")]
 Use = Annotated[str | None, _option("Columns to keep that would be left out, such as ids.", metavar="COLUMNS")]
-Category = Annotated[str | None, _option("Columns of numbers that are names: zip,station.", metavar="COLUMNS")]
-Likelihood = Annotated[str | None, _option(_LAWS, metavar="NAME")]
-Beta = Annotated[float | None, _option("0 (default) for the likelihood, up to 1 for the best mean.")]
-Members = Annotated[int | None, _option("Networks in the ensemble; 5 by default.")]
-Epochs = Annotated[int | None, _option("Looks at every row; by default as many as the rows suggest.")]
-Seed = Annotated[int | None, _option("Of the split and of all random numbers; 0 by default.")]
+Category = Annotated[
+    str | None, _option("Numeric columns to treat as categorical, such as zip,station.", metavar="COLUMNS")
+]
+Likelihood = Annotated[
+    str | None, _option(f"Distribution of the counts: {', '.join(HEADS)}. Default: double_poisson.", metavar="NAME")
+]
+Beta = Annotated[
+    float | None, _option("Weight of the mean against the likelihood, from 0 (likelihood, the default) to 1.")
+]
+Members = Annotated[int | None, _option("Networks in the ensemble. Default: 5.")]
+Epochs = Annotated[int | None, _option("Passes over the training rows. Default: chosen by the number of rows.")]
+MixWith = Annotated[
+    str | None,
+    _option(
+        f"Further models in the mixture, weighted on validation rows: any of {_MEMBERS}. Default: glm; '' for none.",
+        metavar="NAMES",
+    ),
+]
+CompareWith = Annotated[
+    str | None,
+    _option(
+        "Models to compare with, of the same names. Default: constant,poisson_glm,boosted_poisson,"
+        "boosted_negative_binomial.",
+        metavar="NAMES",
+    ),
+]
+Seed = Annotated[int | None, _option("Seed of the split and of all random numbers. Default: 0.")]
 SplitColumn = Annotated[
-    str | None, _option("The column that says train, validation or test in every row.", metavar="COLUMN")
+    str | None, _option("Column that says train, validation or test in every row.", metavar="COLUMN")
 ]
 Time = Annotated[
-    str | None, _option("The column of dates or numbers to split by: the last rows are the test.", metavar="COLUMN")
+    str | None, _option("Column of dates or numbers to split by: the last rows are the test rows.", metavar="COLUMN")
 ]
 Config = Annotated[
     Path | None,
     _option(
-        "A TOML file with any of these options (split_column for --split-column), shares, and any argument of "
-        "CountRegressor.",
+        "TOML file with any of these options (split_column for --split-column), shares, hidden, numeric, and the "
+        "tables [head_options] and [training_options].",
         metavar="FILE",
     ),
 ]
-Device = Annotated[str | None, _option("auto (default), cpu or cuda.")]
+Device = Annotated[str | None, _option("auto, cpu or cuda. Default: auto.")]
 
-# Of predict.
-Table = Annotated[str, _option("CSV, TSV, Parquet or Feather by its ending; - for CSV.", "-o", "--out", metavar="OUT")]
-Coverage = Annotated[float, _option("Of the interval from lower to upper.")]
-Quantiles = Annotated[str, _option("Levels of quantiles: 0.1,0.5,0.9 gives q0.1, q0.5, q0.9.", metavar="LEVELS")]
-Pmf = Annotated[int | None, _option("Probabilities p0, p1, ... up to this count.", metavar="COUNT")]
+# Options of predict.
+Table = Annotated[
+    str,
+    _option("The file to write: CSV, TSV, Parquet or Feather by its ending; - for CSV.", "-o", "--out", metavar="OUT"),
+]
+Coverage = Annotated[float, _option("Coverage of the interval from lower to upper.")]
+Quantiles = Annotated[str, _option("Further quantiles: 0.1,0.5,0.9 adds q0.1, q0.5, q0.9.", metavar="LEVELS")]
+Pmf = Annotated[int | None, _option("Add the probabilities p0, p1, ... up to this count.", metavar="COUNT")]
 Keep = Annotated[bool, _option("Keep the columns of DATA in front.", "--keep")]
 Ood = Annotated[
-    float | None, _option("Flag rows stranger than all but this share of usual ones, such as 0.01.", metavar="ALPHA")
+    float | None,
+    _option(
+        "Add a flag for out-of-distribution rows: those with ood_pvalue up to this, such as 0.01.", metavar="ALPHA"
+    ),
 ]
 
-# Of report.
-Html = Annotated[Path, _option("The report to write, one HTML file.", "-o", "--out", metavar="HTML")]
+# Options of report.
+Html = Annotated[Path, _option("The HTML file to write.", "-o", "--out", metavar="HTML")]

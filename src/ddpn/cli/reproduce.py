@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from ddpn.cli.console import friendly_errors
 from ddpn.cli.console import show as show_table
-from ddpn.cli.console import told
 
 
 def reproduce(
@@ -31,7 +31,7 @@ def reproduce(
 
     What is finished is kept and skipped; what was stopped goes on where it was.
     """
-    with told("What is finished is kept: the same command goes on from here."):
+    with friendly_errors("What is finished is kept: the same command goes on from here."):
         from rich.console import Console
 
         from ddpn.experiments.reproduce import Options, listing

@@ -1,10 +1,9 @@
-"""What commands on models show: columns, scores, a saved model."""
+"""Tables that commands print: columns, the leaderboard, a saved model. Imports no torch."""
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from rich.table import Table
 
     from ddpn.workflow.roles import Column, Roles
@@ -14,19 +13,19 @@ _SHOWN = 60
 
 
 def column_table(roles: "Roles") -> "Table":
-    """Every column: what it is for, its kind, its gaps, and why it is left out."""
+    """Every column: its role or kind, distinct values, missing values, and why it is left out."""
     from rich.table import Table
 
-    table = Table("column", "taken as", "values", "missing", "")
+    table = Table("column", "used as", "distinct", "missing", "")
     table.columns[2].justify = table.columns[3].justify = "right"
     for role in ("target", "exposure", "weight"):
         if getattr(roles, role) is not None:
             table.add_row(getattr(roles, role), role, "", "", "", style="bold")
     for column in roles.columns[:_SHOWN]:
         table.add_row(*_cells(column), style="dim" if column.left_out else None)
-    left = len(roles.columns) - _SHOWN
-    if left > 0:
-        table.add_row(f"and {left} more", "", "", "", "")
+    rest = len(roles.columns) - _SHOWN
+    if rest > 0:
+        table.add_row(f"and {rest} more", "", "", "", "")
     return table
 
 
@@ -37,22 +36,22 @@ def _cells(column: "Column") -> tuple[str, ...]:
     return column.name, column.kind, f"{column.distinct:,}", missing, note
 
 
-def score_table(scores: "Mapping[str, Mapping[str, float]]", rows: int) -> "Table":
-    """The model beside its baselines."""
+def leaderboard_table(found: Mapping[str, Any]) -> "Table":
+    """The mixture and every member, best first; members without a weight are there for comparison."""
     from rich.table import Table
 
-    from ddpn.workflow.scoring import MODEL, WORDS
-
-    table = Table(
-        "", "MAE", "CRPS", "90% coverage", "90% width", title=f"Scores on {rows:,} rows", title_justify="left"
-    )
+    share = f"{found['coverage']:.0%}"
+    title = f"Scores on {found['rows']:,} test rows (smaller CRPS, NLL and MAE are better)"
+    headings = ("", "weight", "CRPS", "NLL", "MAE", f"{share} coverage", f"{share} width", "fit, s")
+    table = Table(*headings, title=title, title_justify="left")
     for column in table.columns[1:]:
         column.justify = "right"
-    best = min(scores, key=lambda name: scores[name]["crps"])
-    for name, found in scores.items():
-        shown = (number(found["mae"]), number(found["crps"]), f"{found['coverage']:.1%}", number(found["width"]))
-        style = "bold" if name == best else None
-        table.add_row(WORDS.get(name, name) if name != MODEL else "this model (DDPN)", *shown, style=style)
+    for entry in found["entries"]:
+        weight = "" if entry["weight"] is None else f"{entry['weight']:.0%}" if entry["weight"] else "-"
+        scores = [number(entry[name]) for name in ("crps", "nll", "mae")]
+        seconds = "" if entry["seconds"] is None else f"{entry['seconds']:.1f}"
+        row = (entry["label"], weight, *scores, f"{entry['coverage']:.1%}", number(entry["width"]), seconds)
+        table.add_row(*row, style="bold" if entry["weight"] is None else None)
     return table
 
 
@@ -61,41 +60,46 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def fact_table(facts: "Sequence[tuple[str, str]]") -> "Table":
-    """Names and what is said of them."""
+def fact_table(facts: Sequence[tuple[str, str]]) -> "Table":
+    """Names and values side by side."""
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2))
     for name, value in facts:
-        table.add_row(f"[bold]{name}[/bold]", value)
+        table.add_row(f"[bold]{name}[/bold]", escape(value))
     return table
 
 
-def _linear(about: "Mapping[str, Any]") -> str:
-    copies = about["linear_members"]
-    return f"a GLM with {copies / (copies + about['members']):.0%} of the mixture" if copies else "none"
-
-
-def model_facts(about: "Mapping[str, Any]") -> list[tuple[str, str]]:
-    """What a saved model is and how it was trained, in words."""
+def model_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What a saved model is and how it was fitted, in words."""
     task, split = about["task"], about["task"]["split"]
     rows = ", ".join(f"{count:,} {part}" for part, count in split["rows"].items())
-    trained = f"{about['epochs']} epochs in {about['seconds']:.0f} s"
-    wanted = [c["name"] for c in task["roles"]["columns"] if not c["left_out"]]
-    facts = [
-        ("Model", f"{about['likelihood']}, {about['members']} members of widths {about['hidden'] or 'none (linear)'}"),
-        *([("Linear part", _linear(about))] if about["hidden"] else []),
-        ("Numbers as", about["numeric"]),
-        ("Trained", trained + (", then stopped by Ctrl-C" if task["interrupted"] else "")),
-        ("Rows", f"{rows}; {split['how']}"),
+    wanted = [column["name"] for column in task["roles"]["columns"] if not column["left_out"]]
+    mixed = {name: member for name, member in about["members"].items() if member["weight"]}
+    return [
+        *[(f"Member {name}", _member(member)) for name, member in mixed.items()],
+        ("Compared with", ", ".join(name for name in about["members"] if name not in mixed) or "nothing"),
+        ("Interrupted", "yes, by Ctrl-C" if task["interrupted"] else "no"),
+        ("Rows", f"{rows}; split {split['how']}"),
         ("Target", task["roles"]["target"]),
         ("Exposure", task["roles"]["exposure"] or "none"),
         ("Weight", task["roles"]["weight"] or "none"),
-        ("Columns it wants", ", ".join(wanted)),
+        ("Columns needed", ", ".join(wanted)),
         ("Seed", str(task["plan"]["seed"])),
         ("Data", str(task.get("data", "unknown"))),
         ("Command", str(task.get("command", "unknown"))),
         ("Date", task["date"]),
         ("Versions", ", ".join(f"{name} {version}" for name, version in task["versions"].items())),
     ]
-    return facts
+
+
+def _member(member: Mapping[str, Any]) -> str:
+    facts = "; ".join(f"{name} {_plain(value)}" for name, value in member["facts"].items() if name != "best_epochs")
+    return f"{member['weight']:.0%} of the mixture; {facts}"
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={each}" for name, each in value.items()) or "default"
+    return ", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)

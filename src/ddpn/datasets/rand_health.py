@@ -1,37 +1,29 @@
 """Visits to a doctor in the RAND health insurance experiment: real counts that need no download."""
 
-import numpy as np
-
 from ddpn.datasets.dataset import Dataset, as_counts
-from ddpn.datasets.split import SEED, split
-from ddpn.datasets.table import Table
-from ddpn.errors import ConfigError
+from ddpn.datasets.splits import SEED, split
+from ddpn.extras import import_extra
 
 
 def rand_health(*, seed: int = SEED) -> Dataset:
-    """Outpatient visits to a doctor in a year (0 to 77, mean 2.86), from insurance plan and health; 20,190 rows.
+    """Outpatient visits to a doctor per year (0 to 77, mean 2.86), from insurance plan and health; 20,190 rows.
 
-    The data comes inside statsmodels, the extra `data`.
+    The data is part of statsmodels, which the extra `data` installs.
 
     >>> data = rand_health()
     >>> data.X.shape, round(float(data.y.mean()), 2)
     ((20190, 9), 2.86)
     """
-    try:
-        from statsmodels.datasets import randhie
-    except ImportError:
-        raise ConfigError(
-            'statsmodels must be installed for the data set rand_health, got none. Run: pip install "ddpn[data]"'
-        ) from None
+    polars, randhie = import_extra("polars", "data"), import_extra("statsmodels.datasets.randhie", "data")
     frame = randhie.load_pandas().data
-    columns = {str(name): np.asarray(frame[name], dtype=np.float64) for name in frame.columns}
-    y = as_counts(columns.pop("mdvis"), "mdvis")
+    table = polars.DataFrame({str(name): frame[name].to_numpy(dtype=float) for name in frame.columns})
+    y = as_counts(table["mdvis"], "mdvis")
     return Dataset(
         name="rand_health",
-        X=Table(columns),
+        X=table.drop("mdvis"),
         y=y,
         split=split(len(y), seed),
-        licence="public domain",
+        license="public domain",
         citation="Cameron, A. C. and Trivedi, P. K. (2005). Microeconometrics: Methods and Applications. Cambridge.",
         note="rows are person-years: the years of one person may fall into different parts of the split",
     )

@@ -5,7 +5,7 @@ from ddpn.distributions.count import CountDistribution
 from ddpn.distributions.discretized import Discretized, discretized
 from ddpn.distributions.double_poisson import DoublePoisson
 from ddpn.distributions.efron import mean_deviation, variance_deviation
-from ddpn.distributions.mixture import UniformMixture
+from ddpn.distributions.mixture import Mixture
 from ddpn.distributions.moment_matching import variance_limits
 from ddpn.distributions.negative_binomial import NegativeBinomial
 from ddpn.distributions.poisson import Poisson
@@ -15,9 +15,9 @@ __all__ = [
     "CountDistribution",
     "Discretized",
     "DoublePoisson",
+    "Mixture",
     "NegativeBinomial",
     "Poisson",
-    "UniformMixture",
     "discretized",
     "mean_deviation",
     "variance_deviation",

@@ -96,6 +96,19 @@ def check_probabilities(name: str, values: Tensor) -> None:
         raise InputError(f"{name} must lie in [0, 1], got {value}{position}. Give it as a fraction, not in percent.")
 
 
+def check_weights(weights: Tensor) -> None:
+    """Every value finite and at least 0, with sum 1 along the last axis."""
+    bad = ~((weights >= 0) & (weights < torch.inf))
+    if bad.any():
+        value, position = _first_bad(bad, weights)
+        raise InputError(f"weights must be finite and at least 0, got {value}{position}.")
+    total = weights.detach().double().sum(-1)
+    bad = (total - 1.0).abs() > 1e-6
+    if bad.any():
+        value, position = _first_bad(bad, total)
+        raise InputError(f"weights must have sum 1, got {value}{position}. Divide them by their sum.")
+
+
 def check_coverage(coverage: float) -> float:
     """Coverage of an interval, strictly between 0 and 1."""
     if not isinstance(coverage, Real) or not 0.0 < coverage < 1.0:

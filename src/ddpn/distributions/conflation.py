@@ -1,6 +1,6 @@
 """The conflation of count laws: their normalised product."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -47,15 +47,24 @@ class Conflation(CountDistribution):
             self._fitted = _Rows.fitted(flat)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "Conflation":
-        new = self._get_checked_instance(Conflation, _instance)
-        shape = torch.Size(batch_shape)
-        new.laws = tuple(law.expand(shape) for law in self.laws)
-        # What was found for a row holds for all its copies.
-        rows = (
-            torch.arange(self.batch_shape.numel(), device=self._device).view(self.batch_shape).expand(shape).reshape(-1)
+        return self._changed(lambda x: x.expand(torch.Size(batch_shape)), lambda law: law.expand(batch_shape))
+
+    def rows(self, index: Any) -> "Conflation":
+        """The distributions of some rows along the first batch axis."""
+        return self._changed(lambda x: x[index], lambda law: law.expand(self.batch_shape).rows(index))
+
+    def _reshape(self, shape: Sequence[int]) -> "Conflation":
+        return self._changed(
+            lambda x: x.reshape(tuple(shape)), lambda law: law.expand(self.batch_shape)._reshape(shape)
         )
-        new._fitted = self._fitted._of(tuple(t[rows] for t in self._fitted._tensors()))
-        CountDistribution.__init__(new, shape, self._check)
+
+    def _changed(self, change: Callable[[Tensor], Tensor], of_law: Callable[[Any], Any]) -> "Conflation":
+        new = self.__new__(type(self))
+        new.laws = tuple(of_law(law) for law in self.laws)
+        # What was found for a row holds for all its copies.
+        index = change(torch.arange(self.batch_shape.numel(), device=self._device).view(self.batch_shape))
+        new._fitted = self._fitted._of(tuple(t[index.reshape(-1)] for t in self._fitted._tensors()))
+        CountDistribution.__init__(new, index.shape, self._check)
         return new
 
     @without_gradient

@@ -1,5 +1,6 @@
 """What every count law gets from a look at its pmf: cdf, quantiles, intervals, entropy, CRPS, samples."""
 
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import torch
@@ -38,6 +39,24 @@ class CountDistribution(Distribution):
     def __init__(self, batch_shape: torch.Size, validate_args: bool | None = None) -> None:
         super().__init__(batch_shape, validate_args=False)
         self._check = validate_args
+
+    def rows(self, index: Any) -> Self:
+        """The distributions of some rows along the first batch axis."""
+        return self._mapped(lambda x: x[index])
+
+    def _reshape(self, shape: Sequence[int]) -> Self:
+        return self._mapped(lambda x: x.reshape(tuple(shape)))
+
+    def _mapped(self, change: Callable[[Tensor], Tensor]) -> Self:
+        new = self.__new__(type(self))
+        for name in self._names:
+            setattr(new, name, change(getattr(self, name)))
+        CountDistribution.__init__(new, getattr(new, self._names[0]).shape, self._check)
+        return new
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(self.arg_constraints)
 
     # What a subclass says of itself -------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """Normals as count laws: rounded to the nearest integer, with what falls below 0 put on 0."""
 
 import math
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -11,7 +12,7 @@ from ddpn.distributions import grid
 from ddpn.distributions.arguments import as_parameters, check_positive, is_checked
 from ddpn.distributions.count import CountDistribution
 from ddpn.distributions.gradients import barrier, without_gradient
-from ddpn.distributions.mixture import UniformMixture
+from ddpn.distributions.mixture import Mixture
 from ddpn.distributions.normalizer import DEPTH
 from ddpn.distributions.quadrature import JOIN, gauss_legendre
 from ddpn.distributions.weights import HALF_LOG_TWO_PI
@@ -71,6 +72,12 @@ class Discretized(CountDistribution):
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "Discretized":
         return Discretized(self.base.expand(torch.Size(batch_shape)), validate_args=self._check)
+
+    def _mapped(self, change: Callable[[Tensor], Tensor]) -> "Discretized":
+        loc, scale = change(self.base.loc), change(self.base.scale)
+        new = Discretized(Normal(loc, scale, validate_args=False), validate_args=False)
+        new._check = self._check
+        return new
 
     @without_gradient
     def log_prob(self, value: Tensor) -> Tensor:
@@ -196,7 +203,7 @@ def discretized(dist: Distribution) -> Any:
 
     Mass of [k - 1/2, k + 1/2) goes to k, that of the left tail to 0.
 
-    >>> ensemble = UniformMixture(Normal(torch.tensor([1.0, 3.0]), torch.tensor([0.5, 1.0])))
+    >>> ensemble = Mixture(Normal(torch.tensor([1.0, 3.0]), torch.tensor([0.5, 1.0])))
     >>> law = discretized(ensemble)
     >>> law.interval(0.9)[1].item(), round(law.cdf(torch.tensor(0.0)).item(), 4)
     (4.0, 0.0824)
@@ -205,8 +212,8 @@ def discretized(dist: Distribution) -> Any:
         return dist
     if isinstance(dist, Normal):
         return Discretized(dist)
-    if isinstance(dist, UniformMixture):
-        return UniformMixture(discretized(dist.members), validate_args=dist._check)
+    if isinstance(dist, Mixture):
+        return Mixture.concatenate([discretized(stack) for stack in dist._stacks], dist._weights, dist._check)
     raise InputError(
         f"dist must be a Normal, a mixture of Normals or a count law, got {type(dist).__name__}. Sample it."
     )

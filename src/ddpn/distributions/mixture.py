@@ -1,115 +1,231 @@
-"""The uniform mixture of M laws: what an ensemble predicts."""
+"""Weighted mixtures of distributions: what an ensemble predicts."""
 
 import math
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, Normal, constraints
 
-from ddpn.distributions import continuous as line
+from ddpn.distributions import continuous
 from ddpn.distributions.arguments import (
     broadcast_shapes,
     check_coverage,
     check_interval_kind,
     check_probabilities,
+    check_weights,
     is_checked,
 )
 from ddpn.distributions.count import CountDistribution
 from ddpn.distributions.mixture_rows import MixtureRows
 from ddpn.distributions.normal import normal_mixture_crps
-from ddpn.distributions.quantiles import smallest_count
+from ddpn.distributions.stacking import concatenated, reshaped, rows_of
 from ddpn.errors import ConfigError, InputError
 
 
-class UniformMixture(Distribution):
-    """p(y) = 1/M sum_m p(y | member m), the members along the last axis of `members.batch_shape` (Section 3.4).
+class Mixture(Distribution):
+    """p(y) = sum_k w_k p_k(y), a weighted mixture of K distributions (Section 3.4).
 
-    For any count law of this package, and for torch's Normal and other laws on the line. The variance splits exactly
-    into `aleatoric` (mean of variances) and `epistemic` (variance of means, divided by M), the entropy into
-    `expected_entropy` and `mutual_information`.
+    For count distributions, of one or of several families, and for distributions on the real line such as torch's
+    Normal. The variance splits exactly into `aleatoric` (mean of variances) and `epistemic` (variance of means), the
+    entropy into `expected_entropy` and `mutual_information`.
 
-    Shape: members (..., M) -> batch_shape (...).
+    components: one distribution whose last batch axis enumerates the components, or a sequence of distributions, each
+        of them one component; their batch shapes broadcast. See `concatenate` for several stacks of components.
+    weights: K numbers per row, or for all rows; finite, at least 0, with sum 1. Default: 1/K.
+    validate_args: whether values are checked. Default: only on a CPU.
 
-    >>> from ddpn.distributions import DoublePoisson
-    >>> ensemble = UniformMixture(DoublePoisson(torch.tensor([4.0, 6.0]), torch.tensor([1.0, 2.0])))
+    After construction, `components` is one stacked distribution (..., K), or a tuple of such stacks if there are
+    several families. Shape: stacked components (..., K), weights (K,) or (..., K) -> batch_shape (...).
+
+    >>> from ddpn.distributions import DoublePoisson, Poisson
+    >>> ensemble = Mixture(DoublePoisson(torch.tensor([4.0, 6.0]), torch.tensor([1.0, 2.0])))
     >>> round(ensemble.mean.item(), 3), round((ensemble.aleatoric + ensemble.epistemic - ensemble.variance).item(), 6)
     (5.002, 0.0)
+    >>> blend = Mixture([Poisson(2.0), DoublePoisson(9.0, 3.0)], weights=[0.25, 0.75])
+    >>> round(blend.cdf(torch.tensor(3)).item(), 4)
+    0.2149
     """
 
     arg_constraints = {}
-    members: Any
+    components: Any
+    _stacks: tuple[Any, ...]
+    _weights: Tensor | None
     _check: bool | None
 
-    def __new__(cls, members: Distribution, validate_args: bool | None = None) -> "UniformMixture":
-        kind = _CountMixture if isinstance(members, CountDistribution) else _LineMixture
-        return super().__new__(kind if cls is UniformMixture else cls)
+    def __new__(cls, components: Any, weights: Any = None, validate_args: bool | None = None) -> "Mixture":
+        return super().__new__(_kind_of(components) if cls is Mixture else cls)
+
+    def __init__(
+        self,
+        components: Distribution | Sequence[Distribution],
+        weights: Tensor | Sequence[float] | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        if isinstance(components, Distribution):
+            self._set([components], weights, validate_args)
+        else:
+            self._set([reshaped(c, (*c.batch_shape, 1)) for c in components], weights, validate_args)
+
+    @classmethod
+    def concatenate(
+        cls,
+        stacks: Sequence[Distribution],
+        weights: Tensor | Sequence[float] | None = None,
+        validate_args: bool | None = None,
+    ) -> "Mixture":
+        """The mixture of all components of several stacks, in their order.
+
+        stacks: distributions of batch shape (..., k_i), of any families, each with k_i components.
+        weights: sum of all k_i numbers, as in `Mixture`.
+
+        >>> from ddpn.distributions import DoublePoisson, Poisson
+        >>> networks, tree = DoublePoisson(torch.tensor([2.0, 3.0, 4.0]), 1.5), Poisson(torch.tensor([3.5]))
+        >>> Mixture.concatenate([networks, tree], weights=[0.2, 0.2, 0.2, 0.4]).size
+        4
+        """
+        new = object.__new__(_kind_of(list(stacks)))
+        new._set(list(stacks), weights, validate_args)
+        return new
+
+    def _set(self, stacks: list[Any], weights: Any, validate_args: bool | None) -> None:
+        stacks = [_checked(stack) for stack in stacks]
+        size = sum(stack.batch_shape[-1] for stack in stacks)
+        if weights is not None:
+            weights = torch.as_tensor(weights, device=stacks[0].mean.device)
+            if weights.dim() == 0 or weights.shape[-1] != size:
+                raise InputError(f"weights must have a last axis of {size}, got shape {tuple(weights.shape)}.")
+            if is_checked(validate_args, weights):
+                check_weights(weights)
+            weights = weights.double()
+            weights = weights / weights.sum(-1, keepdim=True)
+        shapes = {f"stack {i}": tuple(stack.batch_shape[:-1]) for i, stack in enumerate(stacks)}
+        shape = broadcast_shapes(**shapes, weights=() if weights is None else tuple(weights.shape[:-1]))
+        stacks = [s if s.batch_shape[:-1] == shape else s.expand((*shape, s.batch_shape[-1])) for s in stacks]
+        self._stacks = tuple(concatenated(stacks))
+        self.components = self._stacks[0] if len(self._stacks) == 1 else self._stacks
+        super().__init__(shape, validate_args=False)
+        self._weights, self._check = weights, validate_args
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Pickling would call __new__ without the members it chooses a class by.
-        return UniformMixture, (self.members, self._check)
+        # Pickling would call __new__ without the components it chooses a class by.
+        return Mixture.concatenate, (self._stacks, self._weights, self._check)
 
     @property
     def size(self) -> int:
-        """M, the number of members."""
-        return self.members.batch_shape[-1]
+        """K, the number of components."""
+        return sum(stack.batch_shape[-1] for stack in self._stacks)
+
+    @property
+    def weights(self) -> Tensor:
+        """The weights, normalised. Shape: (K,), or (..., K) if they were given per row."""
+        mean = self._stacks[0].mean
+        if self._weights is None:
+            return torch.full((self.size,), 1.0 / self.size, dtype=mean.dtype, device=mean.device)
+        return self._weights.to(mean.dtype)
+
+    def _each(self, of: Callable[[Any], Tensor]) -> Tensor:
+        """What `of` returns per component. Shape: (..., K)."""
+        found = [of(stack) for stack in self._stacks]
+        return found[0] if len(found) == 1 else torch.cat(found, dim=-1)
+
+    def _average(self, each: Tensor) -> Tensor:
+        return each.mean(-1) if self._weights is None else (self._weights.to(each.dtype) * each).sum(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """log p(y), differentiable in the members' parameters."""
-        each = self.members.log_prob(torch.as_tensor(value).unsqueeze(-1))
-        return torch.logsumexp(each, dim=-1) - math.log(self.size)
+        """log p(y), differentiable in the components' parameters and in the weights."""
+        y = torch.as_tensor(value).unsqueeze(-1)
+        each = self._each(lambda stack: stack.log_prob(y))
+        if self._weights is None:
+            return torch.logsumexp(each, dim=-1) - math.log(self.size)
+        return weighted_logsumexp(each, self._weights.to(each.dtype))
 
     @property
     def mean(self) -> Tensor:
-        """Mean of the members' means."""
-        return self.members.mean.mean(-1)
+        """Weighted mean of the components' means."""
+        return self._average(self._each(lambda stack: stack.mean))
 
     @property
     def aleatoric(self) -> Tensor:
-        """Mean of the members' variances."""
-        return self.members.variance.mean(-1)
+        """Weighted mean of the components' variances."""
+        return self._average(self._each(lambda stack: stack.variance))
 
     @property
     def epistemic(self) -> Tensor:
-        """Variance of the members' means, divided by M."""
-        return self.members.mean.var(-1, correction=0)
+        """Weighted variance of the components' means."""
+        means = self._each(lambda stack: stack.mean)
+        return self._average((means - self._average(means).unsqueeze(-1)) ** 2)
 
     @property
     def variance(self) -> Tensor:
-        """Exact total variance."""
+        """Exact total variance, `aleatoric` + `epistemic`."""
         return self.aleatoric + self.epistemic
 
     @property
     def expected_entropy(self) -> Tensor:
-        """Mean of the members' entropies."""
-        return self.members.entropy().mean(-1)
+        """Weighted mean of the components' entropies."""
+        return self._average(self._each(lambda stack: stack.entropy()))
 
     @property
     def mutual_information(self) -> Tensor:
-        """Entropy of the mixture beyond its members': what they disagree about, in nats."""
+        """Entropy of the mixture beyond that of its components, in nats: how much they disagree."""
         return (self.entropy() - self.expected_entropy).clamp(min=0.0)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> "UniformMixture":
-        return UniformMixture(self.members.expand((*batch_shape, self.size)), self._check)
+    def expand(self, batch_shape: Any, _instance: Any = None) -> "Mixture":
+        return self._with([s.expand((*batch_shape, s.batch_shape[-1])) for s in self._stacks], self._weights)
+
+    def rows(self, index: Any) -> Self:
+        """The mixtures of some rows along the first batch axis."""
+        weights = self._weights
+        if weights is not None and weights.dim() > 1:
+            weights = weights.expand(*self.batch_shape, self.size)[index]
+        return self._with([rows_of(stack, index) for stack in self._stacks], weights)
+
+    def _reshape(self, shape: Sequence[int]) -> Self:
+        weights = self._weights
+        if weights is not None and weights.dim() > 1:
+            weights = weights.expand(*self.batch_shape, self.size).reshape(*shape, self.size)
+        return self._with([reshaped(s, (*shape, s.batch_shape[-1])) for s in self._stacks], weights)
+
+    def _with(self, stacks: Sequence[Any], weights: Tensor | None) -> Any:
+        new = object.__new__(type(self))
+        new._set(list(stacks), weights, False)
+        new._check = self._check
+        return new
 
 
-def _checked(members: Distribution) -> torch.Size:
-    if not members.batch_shape:
-        raise InputError(
-            "members must have a last axis, one entry a member, got batch_shape (). Stack their parameters."
-        )
-    if members.event_shape:
-        raise InputError(f"members must be univariate, got event_shape {tuple(members.event_shape)}. Mix each margin.")
-    return members.batch_shape[:-1]
+def _kind_of(components: Any) -> type:
+    parts = [components] if isinstance(components, Distribution) else list(components)
+    if not parts:
+        raise InputError("components must hold at least one distribution, got none.")
+    for part in parts:
+        if not isinstance(part, Distribution):
+            raise InputError(f"components must be distributions, got {type(part).__name__}.")
+    counts = [isinstance(part, CountDistribution) for part in parts]
+    return _CountMixture if all(counts) else _MixedMixture if any(counts) else _ContinuousMixture
 
 
-class _CountMixture(UniformMixture, CountDistribution):
-    """A mixture of count laws. Its rows hold each member's tensors as (rows, M)."""
+def _checked(stack: Distribution) -> Distribution:
+    if not stack.batch_shape:
+        raise InputError("components must have a last axis, one entry per component, got batch_shape ().")
+    if stack.event_shape:
+        raise InputError(f"components must be univariate, got event_shape {tuple(stack.event_shape)}. Mix each margin.")
+    return stack
 
-    def __init__(self, members: CountDistribution, validate_args: bool | None = None) -> None:
-        shape = _checked(members)
-        self.members: Any = members
-        CountDistribution.__init__(self, shape, validate_args)
+
+def weighted_logsumexp(each: Tensor, weights: Tensor) -> Tensor:
+    """log sum_k w_k exp(each_k) over the last axis, differentiable in both, also where a weight is 0."""
+    with torch.no_grad():
+        top = torch.where(weights > 0, each, -torch.inf).amax(-1, keepdim=True)
+        top = torch.where(torch.isfinite(top), top, 0.0)
+    # A component of weight 0 may exceed the others by any factor: only its gradient is cut.
+    scaled = (each - top).clamp(max=80.0).exp()
+    return (weights * scaled).sum(-1).log() + top.squeeze(-1)
+
+
+class _CountMixture(Mixture, CountDistribution):
+    """A mixture of count distributions. Its rows hold the weights, then each stack's tensors as (rows, k)."""
 
     def log_prob(self, value: Tensor) -> Tensor:
         y = self._counts(value)
@@ -118,50 +234,72 @@ class _CountMixture(UniformMixture, CountDistribution):
 
     @property
     def _dtype(self) -> torch.dtype:
-        return self.members._dtype
+        kinds = [stack._dtype for stack in self._stacks]
+        return kinds[0] if len(kinds) == 1 else torch.promote_types(kinds[0], kinds[1])
+
+    @property
+    def _device(self) -> torch.device:
+        return self._stacks[0]._device
+
+    def _leaves(self) -> tuple[Tensor, ...]:
+        own = () if self._weights is None else (self._weights,)
+        return tuple(t for stack in self._stacks for t in stack._leaves()) + own
 
     def _tensors(self) -> tuple[Tensor, ...]:
-        return tuple(t.reshape(-1, self.size, *t.shape[1:]) for t in self.members._tensors())
+        weights = self.weights if self._weights is None else self._weights
+        flat = weights.double().expand(*self.batch_shape, self.size).reshape(-1, self.size)
+        parts = [t.reshape(-1, s.batch_shape[-1], *t.shape[1:]) for s in self._stacks for t in s._tensors()]
+        return (flat / flat.sum(1, keepdim=True), *parts)
 
     def _of(self, tensors: tuple[Tensor, ...]) -> Any:
-        return MixtureRows(self.members, tensors)
+        return MixtureRows(self._stacks, tuple(len(s._tensors()) for s in self._stacks), tensors)
 
     def sample(self, sample_shape: Any = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
-        """A member at random, then a draw from it."""
+        """Draws of a component at random, then of a count from it."""
         shape = self._extended_shape(torch.Size(sample_shape))
         with torch.no_grad():
-            tensors: tuple[Tensor, ...] = self._flat(shape)._tensors()
-            rows = torch.arange(len(tensors[0]), device=self._device)
-            chosen = torch.randint(self.size, (len(rows),), device=self._device, generator=generator)
-            picked = self.members._of(tuple(t[rows, chosen] for t in tensors))
-            u = torch.rand(len(rows), dtype=torch.float64, device=self._device, generator=generator)
-            return smallest_count(picked, u).reshape(shape).to(self._dtype)
+            flat = self._flat(shape)
+            u = torch.rand(2, len(flat._tensors()[0]), dtype=torch.float64, device=self._device, generator=generator)
+            return flat.draw(*u).reshape(shape).to(self._dtype)
 
 
-def _simple_members(members: Distribution) -> Distribution:
-    """The members, those of a mixture among them side by side along one axis."""
-    if not isinstance(members, _LineMixture):
-        return members
-    inner = _simple_members(members.members)
-    parameters = {name: getattr(inner, name).flatten(-2) for name in inner.arg_constraints}
-    return type(inner)(**parameters, validate_args=False)
+def _flattened(mixture: "Mixture") -> tuple[list[Any], Tensor]:
+    """Stacks and weights of a mixture's components; those of a mixture among them take its place."""
+    weights = mixture.weights if mixture._weights is None else mixture._weights
+    stacks, parts = [], []
+    for stack, own in zip(
+        mixture._stacks, weights.split([s.batch_shape[-1] for s in mixture._stacks], -1), strict=True
+    ):
+        if isinstance(stack, Mixture):
+            inner, each = _flattened(stack)
+            k = stack.batch_shape[-1]
+            each = each.expand(*stack.batch_shape, stack.size)
+            start = 0
+            for s in inner:
+                n = s.batch_shape[-1]
+                stacks.append(reshaped(s, (*s.batch_shape[:-2], k * n)))
+                parts.append((own.unsqueeze(-1) * each[..., start : start + n]).flatten(-2))
+                start += n
+        else:
+            stacks.append(stack)
+            parts.append(own)
+    shape = torch.broadcast_shapes(*(p.shape[:-1] for p in parts))
+    return stacks, torch.cat([p.expand(*shape, -1) for p in parts], dim=-1)
 
 
-class _LineMixture(UniformMixture):
-    """A mixture of laws on the real line, such as Normals."""
+class _ContinuousMixture(Mixture):
+    """A mixture of distributions on the real line, such as Normals."""
 
     support = constraints.real
 
-    def __init__(self, members: Distribution, validate_args: bool | None = None) -> None:
-        shape = _checked(members)
-        self.members = members
-        self._simple = _simple_members(members)
-        self._check = validate_args
-        super().__init__(shape, validate_args=False)
+    def _set(self, stacks: list[Any], weights: Any, validate_args: bool | None) -> None:
+        super()._set(stacks, weights, validate_args)
+        stacks, weights = _flattened(self)
+        self._line = continuous.Parts(tuple(concatenated(stacks)), weights.to(self._stacks[0].mean.dtype))
 
     def cdf(self, value: Tensor) -> Tensor:
         """P(Z <= y)."""
-        return self.members.cdf(torch.as_tensor(value).unsqueeze(-1)).mean(-1)
+        return self._average(self._each(lambda stack: stack.cdf(torch.as_tensor(value).unsqueeze(-1))))
 
     def survival(self, value: Tensor) -> Tensor:
         """P(Z > y)."""
@@ -173,38 +311,55 @@ class _LineMixture(UniformMixture):
         if is_checked(self._check, q):
             check_probabilities("q", q)
         with torch.no_grad():
-            return line.quantile(self._simple, q)
+            return continuous.quantile(self._line, q)
 
     @property
     def mode(self) -> Tensor:
         """Where the density is highest."""
         with torch.no_grad():
-            return line.mode(self._simple)
+            return continuous.mode(self._line)
 
     def entropy(self) -> Tensor:
         """-E[log p(Z)] in nats."""
-        return line.entropy(self._simple)
+        return continuous.entropy(self._line)
 
     def crps(self, value: Tensor) -> Tensor:
-        """Continuous ranked probability score, in closed form for Normal members."""
-        if not isinstance(self._simple, Normal):
-            kind = type(self._simple).__name__
-            raise ConfigError(f"crps of a mixture must have Normal or count members, got {kind}. Use nll instead.")
-        return normal_mixture_crps(self._simple.loc, self._simple.scale, torch.as_tensor(value))
+        """Continuous ranked probability score, in closed form for Normal components."""
+        stacks, weights = self._line
+        if len(stacks) > 1 or not isinstance(stacks[0], Normal):
+            kinds = ", ".join(type(stack).__name__ for stack in stacks)
+            raise ConfigError(f"crps of a mixture must have Normal or count components, got {kinds}. Use nll instead.")
+        return normal_mixture_crps(stacks[0].loc, stacks[0].scale, weights, torch.as_tensor(value))
 
     def interval(self, coverage: float, kind: str = "central") -> tuple[Tensor, Tensor]:
         """Real (low, high) that hold `coverage`: between equal tails, or the shortest for `kind="highest"`."""
         coverage = check_coverage(coverage)
         check_interval_kind(kind)
+        search = continuous.shortest if kind == "highest" else continuous.central
         with torch.no_grad():
-            return line.shortest(self._simple, coverage) if kind == "highest" else line.central(self._simple, coverage)
+            return search(self._line, coverage)
 
     def sample(self, sample_shape: Any = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
-        """A member at random, then a draw from it by inversion."""
+        """Draws of a component at random, then of a value from it by inversion."""
         shape = self._extended_shape(torch.Size(sample_shape))
-        mean = self.members.mean
+        mean = self._stacks[0].mean
         with torch.no_grad():
-            chosen = torch.randint(self.size, shape, device=mean.device, generator=generator)
-            u = torch.rand(shape, dtype=torch.float64, device=mean.device, generator=generator)
-            draws = self.members.expand((*shape, self.size)).icdf(u.unsqueeze(-1).clamp(2**-53, 1 - 2**-53))
-            return draws.gather(-1, chosen.unsqueeze(-1)).squeeze(-1).to(mean.dtype)
+            u = torch.rand(2, *shape, dtype=torch.float64, device=mean.device, generator=generator)
+            upto = self._line.weights.double().cumsum(-1)
+            chosen = (upto.expand(*shape, -1) < u[0].unsqueeze(-1) * upto[..., -1:]).sum(-1, keepdim=True)
+            draws = self._line.each("icdf", u[1].clamp(2**-53, 1 - 2**-53))
+            return draws.expand(*shape, -1).gather(-1, chosen).squeeze(-1).to(mean.dtype)
+
+
+def _needs_rounding(self: Mixture, *args: Any, **options: Any) -> Any:
+    raise InputError(
+        "A mixture of count and continuous distributions has moments only. Use discretized() to get a count "
+        "distribution."
+    )
+
+
+class _MixedMixture(Mixture):
+    """A mixture of count and continuous components: its moments; `discretized` makes it one of counts."""
+
+    log_prob = cdf = survival = icdf = crps = interval = entropy = sample = _needs_rounding
+    mode = property(_needs_rounding)

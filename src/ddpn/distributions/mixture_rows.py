@@ -1,6 +1,5 @@
 """A uniform mixture of count laws, row by row: members' tensors (rows, M), flattened to call a member's own method."""
 
-import math
 from functools import partial
 from typing import Any
 
@@ -13,6 +12,7 @@ from ddpn.distributions.cuts import Cut
 from ddpn.distributions.dispatch import Case, by_case, in_blocks
 from ddpn.distributions.normalizer import DEPTH, MARGIN
 from ddpn.distributions.quadrature import PREFIX
+from ddpn.distributions.quantiles import smallest_count
 
 #: Members coincide where the union of their windows is at most so many times the shortest of them, and differ beyond
 #: the second number.
@@ -27,10 +27,16 @@ _BESIDE = 1.5
 
 
 class MixtureRows(CountDistribution):
-    """What `CountDistribution` needs to know of a uniform mixture; `kind` is a law of the members' class."""
+    """What `CountDistribution` needs to know of a mixture.
 
-    def __init__(self, kind: CountDistribution, tensors: tuple[Tensor, ...]) -> None:
-        self._kind, self._stacked = kind, tensors
+    Tensors are the weights (rows, K), then each stack's (rows, k); `counts` is the number of tensors per stack.
+    """
+
+    def __init__(
+        self, kinds: tuple[CountDistribution, ...], counts: tuple[int, ...], tensors: tuple[Tensor, ...]
+    ) -> None:
+        self._kinds, self._counts_of, self._stacked = kinds, counts, tensors
+        self._weights = tensors[0]
         self._rows, self._size = tensors[0].shape[:2]
         super().__init__(torch.Size([self._rows]), validate_args=False)
 
@@ -42,71 +48,132 @@ class MixtureRows(CountDistribution):
         return self._stacked
 
     def _of(self, tensors: tuple[Tensor, ...]) -> "MixtureRows":
-        return MixtureRows(self._kind, tensors)
+        return MixtureRows(self._kinds, self._counts_of, tensors)
 
-    def _each(self) -> CountDistribution:
-        return self._kind._of(tuple(t.flatten(0, 1) for t in self._stacked))
+    def _stack_tensors(self) -> list[tuple[Tensor, ...]]:
+        found, start = [], 1
+        for count in self._counts_of:
+            found.append(self._stacked[start : start + count])
+            start += count
+        return found
+
+    def _sizes(self) -> list[int]:
+        return [tensors[0].shape[1] for tensors in self._stack_tensors()]
+
+    def _each(self) -> list[CountDistribution]:
+        """Each stack with all its components as rows."""
+        parts = zip(self._kinds, self._stack_tensors(), strict=True)
+        return [kind._of(tuple(t.flatten(0, 1) for t in tensors)) for kind, tensors in parts]
 
     def _prepared(self, far: bool = False) -> "MixtureRows":
-        return self._of(tuple(self._fold(t) for t in self._each()._prepared()._tensors()))
+        ready = [each._prepared() for each in self._each()]
+        tensors = [
+            tuple(t.unflatten(0, (self._rows, k)) for t in each._tensors())
+            for each, k in zip(ready, self._sizes(), strict=True)
+        ]
+        return MixtureRows(
+            tuple(ready), tuple(len(t) for t in tensors), (self._weights, *(t for s in tensors for t in s))
+        )
 
-    def _repeat(self, y: Tensor) -> Tensor:
-        return y.unsqueeze(1).expand(-1, self._size, *y.shape[1:]).flatten(0, 1)
+    def _component(self, index: int) -> CountDistribution:
+        for kind, tensors in zip(self._kinds, self._stack_tensors(), strict=True):
+            k = tensors[0].shape[1]
+            if index < k:
+                return kind._of(tuple(t[:, index] for t in tensors))
+            index -= k
+        raise IndexError(index)
 
-    def _fold(self, x: Tensor) -> Tensor:
-        return x.unflatten(0, (self._rows, self._size))
+    def _all(self, method: str, *args: Any) -> Any:
+        """A method of each component; tensors among `args` are (rows, ...). Shape: (rows, K, ...)."""
+        found = []
+        for each, k in zip(self._each(), self._sizes(), strict=True):
+            own = [
+                a.unsqueeze(1).expand(-1, k, *a.shape[1:]).flatten(0, 1) if isinstance(a, Tensor) else a for a in args
+            ]
+            values = getattr(each, method)(*own)
+            several = values if isinstance(values, tuple) else (values,)
+            found.append([v.unflatten(0, (self._rows, k)) for v in several])
+        joined = tuple(c[0] if len(c) == 1 else torch.cat(c, dim=1) for c in zip(*found, strict=True))
+        return joined if isinstance(values, tuple) else joined[0]
+
+    def _average(self, each: Tensor) -> Tensor:
+        return (each * self._weights.view(*self._weights.shape, *[1] * (each.dim() - 2))).sum(1)
 
     def _log_mean(self, log_p: Tensor) -> Tensor:
-        return torch.logsumexp(self._fold(log_p), dim=1) - math.log(self._size)
+        log_w = self._weights.log()
+        return torch.logsumexp(log_p + log_w.view(*log_w.shape, *[1] * (log_p.dim() - 2)), dim=1)
 
     def _log_pmf(self, y: Tensor) -> Tensor:
-        return self._log_mean(self._each()._log_pmf(self._repeat(y)))
+        return self._log_mean(self._all("_log_pmf", y))
 
     def _smooth_log_pmf(self, y: Tensor) -> Tensor:
-        return self._log_mean(self._each()._smooth_log_pmf(self._repeat(y)))
+        return self._log_mean(self._all("_smooth_log_pmf", y))
 
     def _pmf(self, y: Tensor) -> Tensor:
-        return self._fold(self._each()._pmf(self._repeat(y))).mean(1)
+        return self._average(self._all("_pmf", y))
 
     def _pmf_near(self, y: Tensor) -> Tensor:
-        return self._fold(self._each()._pmf_near(self._repeat(y))).mean(1)
+        return self._average(self._all("_pmf_near", y))
 
     def _pmf_table(self, n: int) -> Tensor:
-        return self._fold(self._each()._pmf_table(n)).mean(1)
+        return self._average(self._all("_pmf_table", n))
 
     def _pmf_prefix(self) -> Tensor:
-        return self._fold(self._each()._pmf_prefix()).mean(1)
+        return self._average(self._all("_pmf_prefix"))
 
     def _mean_variance(self) -> tuple[Tensor, Tensor]:
-        mean, variance = (self._fold(x) for x in self._each()._mean_variance())
-        return mean.mean(1), variance.mean(1) + mean.var(1, correction=0)
+        each, variance = self._all("_mean_variance")
+        mean = self._average(each)
+        return mean, self._average(variance + (each - mean.unsqueeze(1)) ** 2)
 
     def _cut(self, y: Tensor) -> Cut:
-        return Cut(*(self._fold(x).mean(1) for x in self._each()._cut(self._repeat(y))))
+        return Cut(*(self._average(x) for x in self._all("_cut", y)))
 
     def _sides(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        cdf, survival = self._each()._sides(self._repeat(y))
-        return self._fold(cdf).mean(1), self._fold(survival).mean(1)
+        cdf, survival = self._all("_sides", y)
+        return self._average(cdf), self._average(survival)
+
+    def _windows(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor, Tensor]:
+        """First and last position per component, and which of them have weight."""
+        return *self._all("_window", depth), self._weights > 0
 
     def _window(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
-        first, last = (self._fold(x) for x in self._each()._window(depth))
-        return first.amin(1), last.amax(1)
+        first, last, used = self._windows(depth)
+        return torch.where(used, first, torch.inf).amin(1), torch.where(used, last, 0.0).amax(1)
 
     def _breaks(self) -> Tensor:
         return self._merged_breaks(1)
 
     def _merged_breaks(self, finer: int) -> Tensor:
-        each = self._each()._breaks()
-        # A member narrower than 1 lives on the counts beside its window.
-        ends = (each[:, :1] - _BESIDE).clamp(min=0.0), each[:, 1:-1], each[:, -1:] + _BESIDE
-        each = self._fold(torch.cat(ends, dim=1))
-        return grid.merge(each, finer * each.shape[1] * (each.shape[2] - 1))
+        used = (self._weights > 0).unsqueeze(2)
+        parts, count = [], 0
+        for each, k in zip(self._each(), self._sizes(), strict=True):
+            own = each._breaks()
+            # A component narrower than 1 lives on the counts beside its window.
+            own = torch.cat([(own[:, :1] - _BESIDE).clamp(min=0.0), own[:, 1:-1], own[:, -1:] + _BESIDE], dim=1)
+            parts.append(own.unflatten(0, (self._rows, k)))
+            count += k * (own.shape[1] - 1)
+        longest = max(p.shape[2] for p in parts)
+        padded = [torch.cat([p, p[:, :, -1:].expand(-1, -1, longest - p.shape[2])], dim=2) for p in parts]
+        each = torch.cat(padded, dim=1)
+        heaviest = self._weights.argmax(1).view(-1, 1, 1).expand(-1, 1, longest)
+        each = torch.where(used, each, each.gather(1, heaviest))
+        return grid.merge(each, finer * count)
 
-    def _member(self, index: int) -> CountDistribution:
-        return self._kind._of(tuple(t[:, index] for t in self._stacked))
+    def _reweighted(self, weights: Tensor) -> "MixtureRows":
+        return self._of((weights / weights.sum(1, keepdim=True), *self._stacked[1:]))
 
-    def _pair(self, i: int, j: int) -> "MixtureRows":
-        return self._of(tuple(t[:, [i, j]] for t in self._stacked))
+    def draw(self, choice: Tensor, u: Tensor) -> Tensor:
+        """Counts at the uniform u of components chosen by the uniform `choice`."""
+        upto = self._weights.cumsum(1)
+        chosen = (upto < choice.unsqueeze(1) * upto[:, -1:]).sum(1)
+        found = torch.empty_like(u)
+        for index in range(self._size):
+            rows = (chosen == index).nonzero().squeeze(1)
+            if len(rows):
+                part = self._component(index)
+                found[rows] = smallest_count(part._of(tuple(t[rows] for t in part._tensors())), u[rows])
+        return found
 
     def _half_mean_difference(self) -> Tensor:
         return self._by_resolution(grid.half_mean_difference, grid.spread_of, scattered.half_mean_difference, nodes=48)
@@ -115,13 +182,14 @@ class MixtureRows(CountDistribution):
         return (self._by_resolution(grid.entropy, entropy_on_integers, scattered.entropy, nodes=96),)
 
     def _by_resolution(self, on_panels: Any, on_integers: Any, exactly: Any, nodes: int) -> Tensor:
-        """`on_panels`, unless a member is narrow: then `on_integers` where they are few, and `exactly` elsewhere.
+        """`on_panels`, unless a component is narrow: then `on_integers` where they are few, `exactly` elsewhere.
 
         Finding such rows is the one wait for a GPU here.
         """
-        first, last = (self._fold(x) for x in self._each()._window())
+        first, last, used = self._windows()
         values = self._on_merged(on_panels, nodes)
-        narrow, union = (last - first < scattered.NARROW).any(1), last.amax(1) - first.amin(1)
+        narrow = ((last - first < scattered.NARROW) & used).any(1)
+        union = torch.where(used, last, 0.0).amax(1) - torch.where(used, first, torch.inf).amin(1)
         few = union < _NEAR - 2 * MARGIN
         for rows, method in ((narrow & few, partial(self._on_integers, on_integers)), (narrow & ~few, exactly)):
             index = rows.nonzero().squeeze(1)
@@ -130,7 +198,7 @@ class MixtureRows(CountDistribution):
         return values
 
     def _on_integers(self, reduce: Any, rows: "MixtureRows") -> Tensor:
-        """Every integer of the union of the members' windows."""
+        """Every integer of the union of the components' windows."""
 
         def method(*tensors: Tensor) -> tuple[Tensor]:
             law = self._of(tensors)
@@ -141,11 +209,12 @@ class MixtureRows(CountDistribution):
         return in_blocks(method, _NEAR * self._size, *rows._tensors())[0]
 
     def _on_merged(self, reduce: Any, nodes: int) -> Tensor:
-        """One panel where no member is narrow beside the union of all; panels that each member asks for elsewhere."""
+        """One panel where no component is narrow beside the union of all; panels that each asks for elsewhere."""
         law = self._prepared()
-        first, last = (self._fold(x).sqrt() for x in law._each()._window())
-        ends = torch.stack([first.amin(1), last.amax(1)], dim=1)
-        union, shortest = ends[:, 1] - ends[:, 0], (last - first).amin(1)
+        first, last, used = law._windows()
+        first, last = first.sqrt(), last.sqrt()
+        ends = torch.stack([torch.where(used, first, torch.inf).amin(1), torch.where(used, last, 0.0).amax(1)], dim=1)
+        union, shortest = ends[:, 1] - ends[:, 0], torch.where(used, last - first, torch.inf).amin(1)
         coincide, differ = union <= _STRETCH * shortest, union > _DIFFER * shortest
 
         def together(nodes: int, ends: Tensor, *tensors: Tensor) -> tuple[Tensor]:

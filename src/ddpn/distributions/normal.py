@@ -1,4 +1,4 @@
-"""CRPS of the Normal law and of uniform mixtures of Normals, in closed form, stable far into the tails."""
+"""CRPS of the Normal and of weighted mixtures of Normals, in closed form, stable far into the tails."""
 
 import math
 
@@ -20,9 +20,13 @@ def normal_crps(loc: Tensor, scale: Tensor, y: Tensor) -> Tensor:
     return _mean_absolute(loc - y, scale) - scale / math.sqrt(math.pi)
 
 
-def normal_mixture_crps(loc: Tensor, scale: Tensor, y: Tensor) -> Tensor:
-    """CRPS of the uniform mixture over the last axis (Grimit et al., 2006). Shape: y (...), loc and scale (..., M)."""
-    to_y = _mean_absolute(loc - y.unsqueeze(-1), scale).mean(-1)
+def normal_mixture_crps(loc: Tensor, scale: Tensor, weights: Tensor, y: Tensor) -> Tensor:
+    """CRPS of the weighted mixture over the last axis (Grimit et al., 2006).
+
+    Shape: y (...), loc and scale (..., K), weights (K,) or (..., K).
+    """
+    to_y = (weights * _mean_absolute(loc - y.unsqueeze(-1), scale)).sum(-1)
     gaps = loc.unsqueeze(-1) - loc.unsqueeze(-2)
     scales = torch.hypot(scale.unsqueeze(-1), scale.unsqueeze(-2))
-    return to_y - 0.5 * _mean_absolute(gaps, scales).mean((-1, -2))
+    pairs = weights.unsqueeze(-1) * weights.unsqueeze(-2)
+    return to_y - 0.5 * (pairs * _mean_absolute(gaps, scales)).sum((-1, -2))

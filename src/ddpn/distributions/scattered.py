@@ -1,16 +1,15 @@
-"""Mixtures whose members are too narrow for quadrature and too far apart for one table: member by member, exactly.
+"""Mixtures whose components are too narrow for quadrature and too far apart for one table, exactly.
 
-A narrow member is summed over its own integers; what the others contribute there is theirs to say.
+The narrow components are summed on their own integers (atoms), the smooth ones together by quadrature.
 """
 
-import math
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ddpn.distributions import grid
-from ddpn.distributions.count import CountDistribution, entropy_of
+from ddpn.distributions.count import entropy_of
 from ddpn.distributions.dispatch import in_blocks
 
 if TYPE_CHECKING:
@@ -20,94 +19,73 @@ if TYPE_CHECKING:
 NARROW = 96.0
 
 
-def _own_half_mean_difference(law: CountDistribution) -> Tensor:
-    return grid.by_window(law, grid.spread_of, lambda rows: (rows._half_mean_difference(),))[0]
+def _is_narrow(mixture: "MixtureRows") -> Tensor:
+    first, last, _ = mixture._windows()
+    return last - first < NARROW
 
 
-def _integers_of(law: CountDistribution) -> tuple[Tensor, Tensor]:
-    """The integers of a short window and the pmf there; 0 stands for those below, with pmf 0. Shape: (rows, SHORT)."""
-    first, _ = law._window()
-    z = (first.floor() - 1.0).unsqueeze(1) + torch.arange(float(grid.SHORT), dtype=first.dtype, device=first.device)
-    return z.clamp(min=0.0), law._log_pmf(z.clamp(min=0.0)).exp() * (z >= 0)
+def _atoms(mixture: "MixtureRows", narrow: Tensor) -> tuple[Tensor, Tensor]:
+    """Integers of the narrow components' windows and the weighted pmf of the component there. Shape: (rows, n)."""
+    positions, masses = [], []
+    for i in range(mixture._size):
+        law = mixture._component(i)
+        first, _ = law._window()
+        z = (first.floor() - 1.0).unsqueeze(1) + torch.arange(float(grid.SHORT), dtype=first.dtype, device=first.device)
+        weight = (mixture._weights[:, i] * narrow[:, i]).unsqueeze(1)
+        z, inside = z.clamp(min=0.0), z >= 0
+        positions.append(z)
+        masses.append(law._log_pmf(z).exp() * inside * weight)
+    return torch.cat(positions, dim=1), torch.cat(masses, dim=1)
 
 
-def _distance_to(law: CountDistribution, z: Tensor) -> Tensor:
-    """E|Z - z| at many z a row. Shape: (rows, n) -> (rows, n)."""
-    n = z.shape[1]
-    repeated = law._of(tuple(t.repeat_interleave(n, dim=0) for t in law._tensors()))
-    return repeated._cut(z.reshape(-1))[2].reshape(-1, n)
+def _blocks(mixture: "MixtureRows", method: object) -> Tensor:
+    width = grid.SHORT * mixture._size**2
+    return in_blocks(lambda *tensors: (method(mixture._of(tensors)),), width, *mixture._tensors())[0]
 
 
 def half_mean_difference(mixture: "MixtureRows") -> Tensor:
-    """E|Z - Z'| / 2 as a sum over pairs of members: E|Z_i - Z_j| = sum over z of p_i(z) E|Z_j - z|, i the narrower."""
-    mixture = _widest_first(mixture)
-    members = [mixture._member(i) for i in range(mixture._size)]
-    own = [_own_half_mean_difference(law) for law in members]
-    total = torch.stack(own).sum(0)
-    for i, narrower in enumerate(members):
-        for j in range(i):
-            total = total + _between(members[j], narrower, own[j], own[i], mixture._pair(j, i))
-    return total / mixture._size**2
+    """E|Z - Z'| / 2 from the atoms, from the smooth part, and between the two."""
+    return _blocks(mixture, _half_mean_difference)
 
 
-def _between(
-    wider: CountDistribution, narrower: CountDistribution, own_w: Tensor, own_n: Tensor, pair: "MixtureRows"
-) -> Tensor:
-    """E|Z_i - Z_j| of two members."""
-    first, last = narrower._window()
-    count = len(wider._tensors())
-    result = torch.empty_like(first)
-
-    def by_integers(*tensors: Tensor) -> tuple[Tensor]:
-        z, p = _integers_of(narrower._of(tensors[count:]))
-        return ((p * _distance_to(wider._of(tensors[:count]), z)).sum(1),)
-
-    rows = (last - first < NARROW).nonzero().squeeze(1)
+def _half_mean_difference(mixture: "MixtureRows") -> Tensor:
+    narrow = _is_narrow(mixture)
+    z, p = _atoms(mixture, narrow)
+    order = z.argsort(dim=1)
+    at, mass = z.gather(1, order), p.gather(1, order)
+    below, above = mass.cumsum(1), mass.flip(1).cumsum(1).flip(1)
+    total = (below[:, :-1] * above[:, 1:] * at.diff(dim=1)).sum(1)
+    smooth = mixture._weights * ~narrow
+    share = smooth.sum(1)
+    rows = (share > 0).nonzero().squeeze(1)
     if len(rows):
-        tensors = tuple(t[rows] for t in (*wider._tensors(), *narrower._tensors()))
-        result[rows] = in_blocks(by_integers, grid.SHORT, *tensors)[0]
-    # Two smooth laws: the half mean difference of their mixture is (own_w + own_n + E|Z_i - Z_j|) / 4.
-    rows = (last - first >= NARROW).nonzero().squeeze(1)
-    if len(rows):
-        both = pair._of(tuple(t[rows] for t in pair._tensors()))
-        result[rows] = 4.0 * _own_half_mean_difference(both) - own_w[rows] - own_n[rows]
-    return result
-
-
-def _widest_first(mixture: "MixtureRows") -> "MixtureRows":
-    first, last = (mixture._fold(x) for x in mixture._each()._window())
-    order = (last - first).argsort(dim=1, descending=True)
-    return mixture._of(
-        tuple(t.gather(1, order.view(*order.shape, *[1] * (t.dim() - 2)).expand_as(t)) for t in mixture._tensors())
-    )
+        part = mixture._of(tuple(t[rows] for t in mixture._tensors()))._reweighted(smooth[rows])
+        own = grid.by_window(part, grid.spread_of, lambda law: (law._half_mean_difference(),))[0]
+        row, column = (p[rows] > 0).nonzero(as_tuple=True)
+        repeated = part._of(tuple(t[row] for t in part._tensors()))
+        distance = p[rows][row, column] * repeated._cut(z[rows][row, column]).distance
+        between = torch.zeros_like(own).index_add(0, row, distance)
+        total[rows] = total[rows] + share[rows] ** 2 * own + share[rows] * between
+    return total
 
 
 def entropy(mixture: "MixtureRows") -> Tensor:
-    """The smooth members' entropy, then what each narrow member changes on its own integers."""
-    mixture = _widest_first(mixture)
-    first, last = (mixture._fold(x) for x in mixture._each()._window())
-    smooth_members = (last - first >= NARROW).sum(1)
-    result = torch.zeros_like(first[:, 0])
-    for count in range(mixture._size + 1):
-        rows = (smooth_members == count).nonzero().squeeze(1)
-        if len(rows):
-            result[rows] = _entropy_with(mixture._of(tuple(t[rows] for t in mixture._tensors())), count)
-    return result
+    """The smooth part's entropy, and what the narrow components change on their own integers."""
+    return _blocks(mixture, _entropy)
 
 
-def _entropy_with(mixture: "MixtureRows", smooth: int) -> Tensor:
-    """Entropy where the first `smooth` members are smooth and the others narrow."""
-    size = mixture._size
-    total = torch.zeros(len(mixture._tensors()[0]), dtype=torch.float64, device=mixture._tensors()[0].device)
-    if smooth:
-        share = smooth / size
-        part = mixture._of(tuple(t[:, :smooth] for t in mixture._tensors()))
-        total = share * (entropy_of(part) - math.log(share))
-    for i in range(smooth, size):
-        z, own = _integers_of(mixture._member(i))
-        before = torch.zeros_like(own)
-        for j in range(i):
-            before = before + mixture._member(j)._log_pmf(z).exp()
-        change = torch.special.entr((before + own) / size) - torch.special.entr(before / size)
-        total = total + change.sum(1)
+def _entropy(mixture: "MixtureRows") -> Tensor:
+    narrow = _is_narrow(mixture)
+    z = _atoms(mixture, narrow)[0].sort(dim=1).values
+    first_of_equals = torch.nn.functional.pad(z.diff(dim=1) > 0, (1, 0), value=True)
+    each = mixture._all("_log_pmf", z).exp() * mixture._weights.unsqueeze(2)
+    before = (each * ~narrow.unsqueeze(2)).sum(1)
+    change = torch.special.entr(each.sum(1)) - torch.special.entr(before)
+    total = (change * first_of_equals).sum(1)
+    smooth = mixture._weights * ~narrow
+    share = smooth.sum(1)
+    rows = (share > 0).nonzero().squeeze(1)
+    if len(rows):
+        part = mixture._of(tuple(t[rows] for t in mixture._tensors()))._reweighted(smooth[rows])
+        total[rows] = total[rows] + share[rows] * (entropy_of(part) - share[rows].log())
     return total

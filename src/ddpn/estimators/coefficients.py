@@ -9,7 +9,7 @@ from ddpn.errors import ConfigError
 
 
 class CoefficientTable(NamedTuple):
-    """One row a coefficient: estimate, standard error, z, two-sided p and a Wald interval (`low`, `high`).
+    """One row per coefficient: estimate, standard error, z, two-sided p and a Wald interval (`low`, `high`).
 
     >>> print(coefficient_table(["log mu"], ["age"], np.array([0.5]), np.array([0.1])))
     parameter  feature  estimate  std. error     z         p   95% low  95% high
@@ -38,7 +38,7 @@ class CoefficientTable(NamedTuple):
         try:
             import pandas as pd
         except ImportError:
-            raise ConfigError("pandas must be installed for to_pandas, got none. Run: pip install pandas") from None
+            raise ConfigError("pandas is not installed: pip install pandas") from None
         return pd.DataFrame(self.columns)
 
     def __str__(self) -> str:

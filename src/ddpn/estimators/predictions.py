@@ -1,165 +1,290 @@
-"""What every fitted estimator of counts can say: laws, points, intervals, probabilities, scores."""
+"""What every fitted estimator offers: distributions, points, intervals, probabilities, scores, calibration, saving."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from sklearn.base import RegressorMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from ddpn.calibration.intervals import CalibratedIntervals
-from ddpn.calibration.ood import OutsideDetection
-from ddpn.distributions import CountDistribution, UniformMixture, discretized
-from ddpn.errors import InputError
-from ddpn.estimators import saving
-from ddpn.estimators.inputs import Targets, counts, row_count, targets, vector
-from ddpn.heads import Head
+from ddpn.calibration.intervals import IntervalLevels
+from ddpn.distributions import CountDistribution, Mixture, discretized
+from ddpn.errors import ConfigError, InputError
 from ddpn.metrics import crps, nll, point
+from ddpn.model_files import read_files, read_manifest, write_model
+from ddpn.predictor import MIXTURE, Predictor
+from ddpn.sample import Sample, check_counts, checked_sample, row_count
+from ddpn.threads import single_thread
+from ddpn.validation import is_number
 
-#: Rows predicted at a time: bounds memory, whatever the table's length.
-BLOCK = 65536
 
+class CountPredictions(RegressorMixin):
+    """Predictions, scores, calibration and saving of an estimator that keeps a `Predictor` as `predictor_`."""
 
-class CountPredictions(OutsideDetection, CalibratedIntervals, RegressorMixin):
-    """The predictions of an estimator that says what its raw outputs are (`_outputs`) and which head reads them."""
-
-    head_: Head
-    needs_exposure_: bool
-    #: What a head's location is the rate of: near the usual exposure, so that rates stay where clamps do not reach.
-    exposure_unit_: float = 1.0
+    predictor_: Predictor
     fractional: str
-    _kind: str  # what a saved model is called
+    #: Arguments that a saved model does not keep.
+    _not_saved: ClassVar[tuple[str, ...]] = ()
 
-    def _outputs(self, X: Any) -> Tensor:
-        """Raw outputs of every member. Shape: (rows, M, P)."""
-        raise NotImplementedError
+    @property
+    def _fitted(self) -> Predictor:
+        check_is_fitted(self)
+        return self.predictor_
+
+    def _over_blocks(self, f: Callable[[Mixture], Tensor], X: Any, exposure: Any) -> np.ndarray:
+        """f of the predicted distributions, a block of rows at a time."""
+        with single_thread(), torch.no_grad():
+            parts = [f(block).double() for block in self._fitted.blocks(X, exposure)]
+            return torch.cat(parts).numpy()
 
     # Predicting --------------------------------------------------------------------------------------------------
 
-    def _raw(self, X: Any, exposure: Any) -> tuple[Tensor, Tensor | None]:
-        """Every member's raw outputs (rows, M, P), and exposures (rows, 1)."""
-        check_is_fitted(self)
-        raw = self._outputs(X)
-        known = vector("exposure", exposure, len(raw), zero=False)
-        if self.needs_exposure_ and known is None:
-            raise InputError("exposure must be given as in fit, got None. Pass exposure=1 for the rate per unit.")
-        return raw, None if known is None else torch.from_numpy(known / self.exposure_unit_).unsqueeze(1)
-
-    def _blocks(self, X: Any, exposure: Any) -> Iterator[UniformMixture]:
-        """The laws of `BLOCK` rows at a time."""
-        raw, scale = self._raw(X, exposure)
-        for first in range(0, len(raw), BLOCK):
-            part = slice(first, first + BLOCK)
-            yield UniformMixture(self.head_(raw[part], None if scale is None else scale[part]))
-
-    def predict_distribution(self, X: Any, exposure: Any = None) -> UniformMixture:
-        """The whole predictive law of every row, with its `aleatoric` and `epistemic` variance."""
-        raw, scale = self._raw(X, exposure)
-        return UniformMixture(self.head_(raw, scale))
+    def predict_distribution(self, X: Any, exposure: Any = None) -> Mixture:
+        """The whole predicted distribution of every row, with its `aleatoric` and `epistemic` variance."""
+        with single_thread():
+            return self._fitted.distribution(X, exposure)
 
     def predict(self, X: Any, exposure: Any = None, statistic: str = "mean") -> np.ndarray:
-        """A single number a row: the predictive "mean", "median" or "mode"."""
-        return _joined([point(block, statistic) for block in self._blocks(X, exposure)])
+        """One number per row: the "mean", "median" or "mode" of the predicted distribution."""
+        return self._over_blocks(lambda dist: point(dist, statistic), X, exposure)
 
     def predict_interval(
         self, X: Any, coverage: float = 0.9, exposure: Any = None, kind: str = "central"
     ) -> np.ndarray:
         """Counts (low, high), both included. Shape: (rows, 2).
 
-        By each row's law they hold at least `coverage`: "central" leaves at most half of the rest on either side,
-        "highest" is the shortest. "calibrated" ones hold it over all rows together: see `fit_intervals`.
+        By each row's distribution they cover at least `coverage`: "central" leaves at most half of the rest on either
+        side, "highest" is the shortest. "calibrated" intervals cover it over all rows together: see `fit_intervals`.
         """
+        level = coverage
         if kind == "calibrated":
-            found = [self._calibrated_interval(block, coverage) for block in self._blocks(X, exposure)]
-            return _joined([torch.stack(ends, dim=1) for ends in found]).astype(np.int64)
-        return _joined([_interval(block, coverage, kind) for block in self._blocks(X, exposure)]).astype(np.int64)
+            if MIXTURE not in self._fitted.intervals:
+                raise InputError('kind="calibrated" needs fit_intervals with rows that fit was not trained on.')
+            level, kind = self.interval_level(coverage), "central of counts"
+        return self._over_blocks(lambda dist: _interval(dist, level, kind), X, exposure).astype(np.int64)
 
     def predict_quantiles(self, X: Any, q: Any, exposure: Any = None) -> np.ndarray:
         """Quantiles at every level of `q`. Shape: (rows, len(q))."""
         levels = torch.as_tensor(np.atleast_1d(np.asarray(q, dtype=np.float64)))
-        return _joined([torch.stack([b.icdf(level) for level in levels], dim=1) for b in self._blocks(X, exposure)])
+        return self._over_blocks(lambda d: torch.stack([d.icdf(level) for level in levels], dim=1), X, exposure)
 
     def predict_uncertainty(self, X: Any, exposure: Any = None) -> dict[str, np.ndarray]:
-        """Variance of every row, and its parts: what more data would not remove, and what it would."""
-        blocks = [(b.aleatoric, b.epistemic) for b in self._blocks(X, exposure)]
-        aleatoric, epistemic = (_joined(list(column)) for column in zip(*blocks, strict=True))
-        return {"aleatoric": aleatoric, "epistemic": epistemic, "total": aleatoric + epistemic}
+        """The variance of every row ("total") and its parts.
+
+        "aleatoric" is what more data would not remove; "epistemic" is the disagreement of the mixture's components.
+        """
+        parts = self._over_blocks(lambda dist: torch.stack([dist.aleatoric, dist.epistemic], dim=1), X, exposure)
+        return {"aleatoric": parts[:, 0], "epistemic": parts[:, 1], "total": parts.sum(1)}
 
     def predict_proba_of(self, X: Any, counts: Any, exposure: Any = None) -> np.ndarray:
-        """Probability of each of `counts`; for Gaussians that of rounding to it. Shape: (rows, counts)."""
-        values = torch.from_numpy(_listed_counts(counts))
-        laws = (_as_counts(block) for block in self._blocks(X, exposure))
-        return _joined([torch.stack([law.log_prob(v) for v in values], dim=1).exp() for law in laws])
+        """The probability of each of `counts`; for Gaussians that of rounding to it. Shape: (rows, counts)."""
+        plain = np.atleast_1d(np.asarray(counts))
+        values = torch.from_numpy(check_counts(plain, row_count(plain), name="counts"))
 
-    # Judging -----------------------------------------------------------------------------------------------------
+        def probabilities(dist: Mixture) -> Tensor:
+            of_counts = dist if isinstance(dist, CountDistribution) else discretized(dist)
+            return torch.stack([of_counts.log_prob(value) for value in values], dim=1).exp()
+
+        return self._over_blocks(probabilities, X, exposure)
+
+    # Scores ------------------------------------------------------------------------------------------------------
+
+    def _sample(self, X: Any, y: Any, sample_weight: Any, exposure: Any) -> Sample:
+        return checked_sample(X, y, sample_weight, exposure, self.fractional)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None) -> float:
         """D^2, the share of the Poisson deviance that the predicted means explain; 1 is best, 0 a constant's."""
-        found = targets(X, y, sample_weight, exposure, self.fractional)
+        from sklearn.metrics import mean_poisson_deviance  # slow to import
+
+        sample = self._sample(X, y, sample_weight, exposure)
         mean = np.maximum(self.predict(X, exposure), np.finfo(np.float64).tiny)
-        scale = np.ones_like(mean) if found.exposure is None else found.exposure
-        weight = np.ones_like(mean) if found.weight is None else found.weight
-        constant = (weight @ found.y) / (weight @ scale) * scale
-        null = weight @ _deviance(found.y, constant)
-        explained = weight @ _deviance(found.y, mean)
-        return float(1.0 - explained / null) if null > 0 else float(explained < 1e-6)
+        scale = np.ones_like(mean) if sample.exposure is None else sample.exposure
+        # Of rates weighted by exposure, which is the deviance of the counts.
+        rate, weight = sample.y / scale, sample.weight_or_ones * scale
+        constant = np.full_like(rate, np.average(rate, weights=weight))
+        null = mean_poisson_deviance(rate, constant, sample_weight=weight) if constant[0] > 0 else 0.0
+        left = mean_poisson_deviance(rate, mean / scale, sample_weight=weight)
+        return float(1.0 - left / null) if null > 0 else float(left < 1e-6)
 
     def crps(self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None) -> float:
         """Mean continuous ranked probability score; smaller is better."""
-        return self._mean_of(crps, X, y, sample_weight, exposure)
+        return self._mean_score(crps, X, y, sample_weight, exposure)
 
     def nll(self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None) -> float:
         """Mean negative log-likelihood; smaller is better."""
-        return self._mean_of(nll, X, y, sample_weight, exposure)
+        return self._mean_score(nll, X, y, sample_weight, exposure)
 
-    def _mean_of(self, score: Any, X: Any, y: Any, sample_weight: Any, exposure: Any) -> float:
-        found: Targets = targets(X, y, sample_weight, exposure, self.fractional)
-        observed = torch.from_numpy(found.y).split(BLOCK)
-        each = _joined([score(b, part) for b, part in zip(self._blocks(X, exposure), observed, strict=True)])
-        return float(np.average(each, weights=found.weight))
+    def _mean_score(self, score: Any, X: Any, y: Any, sample_weight: Any, exposure: Any) -> float:
+        sample = self._sample(X, y, sample_weight, exposure)
+        y, done = torch.from_numpy(sample.y), 0
 
-    # Keeping -----------------------------------------------------------------------------------------------------
+        def of_block(dist: Mixture) -> Tensor:
+            nonlocal done
+            done += dist.batch_shape[0]
+            return score(dist, y[done - dist.batch_shape[0] : done])
 
-    def _forget_calibration(self) -> None:
-        """What was learnt of another fit's laws."""
-        self._forget_ood()
-        self._forget_intervals()
+        each = self._over_blocks(of_block, X, exposure)
+        return float(np.average(each, weights=sample.weight))
+
+    # Calibration -------------------------------------------------------------------------------------------------
+
+    def fit_intervals(
+        self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None, prior_rows: float = 0.0
+    ) -> Self:
+        """Calibrate intervals with rows that `fit` was not trained on.
+
+        `predict_interval(..., kind="calibrated")` then takes each row's central interval at the level that covers what
+        is asked. That holds for all rows together: where few counts have all the mass, some intervals cover more and
+        some less. It is exact with `prior_rows` 0. Few rows say little: `prior_rows` shrinks the level towards that of
+        the predicted distributions themselves, which then count as so many rows.
+
+        >>> from ddpn import CountRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(-2, 2, (2300, 1))
+        >>> y = rng.poisson(np.exp(X[:, 0] - 1))
+        >>> model = CountRegressor(members=2, hidden=(16,), epochs=30, random_state=0).fit(X[:300], y[:300])
+        >>> model = model.fit_intervals(X[300:1300], y[300:1300])
+        >>> for kind in ("central", "calibrated"):
+        ...     low, high = model.predict_interval(X[1300:], coverage=0.9, kind=kind).T
+        ...     print(kind, round(float(((low <= y[1300:]) & (y[1300:] <= high)).mean()), 2))
+        central 0.99
+        calibrated 0.89
+        """
+        if not is_number(prior_rows) or not 0.0 <= prior_rows < np.inf:
+            raise ConfigError(f"prior_rows must be a finite number of at least 0, got {prior_rows!r}.")
+        with single_thread():
+            self._fitted.calibrate_intervals(self._sample(X, y, sample_weight, exposure), prior_rows)
+        return self
+
+    def interval_level(self, coverage: float = 0.9) -> float:
+        """The level of the predicted intervals that cover `coverage`; the coverage itself before `fit_intervals`."""
+        return self._fitted.interval_level(coverage)
+
+    @property
+    def interval_levels_(self) -> IntervalLevels:
+        """The levels that the calibration rows of `fit_intervals` need."""
+        if MIXTURE not in self._fitted.intervals:
+            raise AttributeError("interval_levels_ exists after fit_intervals")
+        return self._fitted.intervals[MIXTURE]
+
+    def fit_ood(self, X: Any, exposure: Any = None, kind: str = "mutual_information", alpha: float = 0.05) -> Self:
+        """Calibrate out-of-distribution flags with rows like those to come that `fit` has not seen.
+
+        Training rows would not do: the model is surer of them than of any other, and too many later rows would be
+        flagged. `kind` is a score of `ddpn.metrics.ood_score`, `alpha` the share of ordinary rows that `is_ood` flags.
+
+        The default, "mutual_information", is what the members disagree about, in nats. Unlike the other three it hardly
+        follows the predicted mean, and in simulations whose inputs leave the training region it was mostly the best,
+        with "epistemic", which costs least, the second. "variance" is the paper's score and, with "entropy", the one
+        for a single member. Disagreement does not show where all members go astray alike, say to a mean near 0.
+
+        >>> from ddpn import CountRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(-2, 2, (400, 1))
+        >>> y = rng.poisson(np.exp(1 + X[:, 0]))
+        >>> model = CountRegressor(members=3, hidden=(16,), epochs=30, random_state=0).fit(X[:300], y[:300])
+        >>> model.fit_ood(X[300:]).is_ood([[0.0], [9.0]]).tolist()
+        [False, True]
+        """
+        with single_thread():
+            self._fitted.calibrate_ood(X, exposure, kind, alpha)
+        return self
+
+    def ood_pvalue(self, X: Any, exposure: Any = None) -> np.ndarray:
+        """Conformal p-value of "this row is like the calibration rows": (1 + how many of n score as high) / (n + 1).
+
+        Of rows that are exchangeable with the calibration rows at most a share alpha, on average over calibration
+        sets, has a p-value of alpha or less: for any model, score and n. Shape: (rows,).
+        """
+        with single_thread():
+            return self._fitted.ood_pvalue(X, exposure)
+
+    def is_ood(self, X: Any, alpha: float | None = None, exposure: Any = None) -> np.ndarray:
+        """Rows with a p-value of at most `alpha`, by default that of `fit_ood`. Shape: (rows,)."""
+        return self._fitted.calibrated_ood.is_ood(self.ood_pvalue(X, exposure), alpha)
+
+    # Saving ------------------------------------------------------------------------------------------------------
+
+    def _extra_state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
+        """Files and JSON values that the estimator keeps besides its predictor."""
+        return {}, {}
+
+    def _restore_extra(self, files: dict[str, bytes], extra: dict[str, Any]) -> None:
+        """The inverse of `_extra_state`."""
+
+    def saved_state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
+        """Everything that `save` writes: files by name and the manifest."""
+        files, manifest = self._fitted.state()
+        more, extra = self._extra_state()
+        names = getattr(self, "feature_names_in_", None)
+        manifest["estimator"] = {
+            "class": type(self).__name__,
+            "options": _plain_options(self, self._not_saved),
+            "features": None if names is None else list(map(str, names)),
+            "n_features": int(self.n_features_in_),
+            "extra": extra,
+        }
+        return files | more, manifest
 
     def save(self, path: str | PathLike[str], overwrite: bool = False) -> None:
-        """Write the fitted model to a folder: weights, encoder and a manifest; whole or not at all."""
-        check_is_fitted(self)
-        saving.save(self, Path(path), overwrite)
+        """Write the fitted model to a folder, whole or not at all. No pickle is written."""
+        write_model(Path(path), *self.saved_state(), overwrite)
 
     @classmethod
-    def load(cls, path: str | PathLike[str]) -> Self:
-        """The model that `save` wrote; nothing in its files is executed, and a damaged one is refused."""
-        return saving.load(cls, Path(path))
+    def load(cls, path: str | PathLike[str], mixed_only: bool = False) -> Self:
+        """The model that `save` wrote; nothing in its files is executed, and a damaged file is refused.
+
+        `mixed_only` leaves out the members that are kept for comparison, which predictions do not need.
+        """
+        manifest = read_manifest(Path(path))
+        known = manifest.get("estimator", {"class": "Predictor"})
+        if known["class"] != cls.__name__:
+            raise InputError(f"{path} holds a {known['class']}, not a {cls.__name__}. Use {known['class']}.load.")
+        needed = [name for name, each in manifest["members"].items() if each["weight"] or not mixed_only]
+        files = read_files(Path(path), manifest, needed)
+        options = {name: tuple(v) if isinstance(v, list) else v for name, v in known["options"].items()}
+        model: Any = cls(**options)
+        model.predictor_ = Predictor.from_state(files, manifest, mixed_only)
+        model.n_features_in_ = known["n_features"]
+        if known["features"] is not None:
+            model.feature_names_in_ = np.array(known["features"], dtype=object)
+        model._restore_extra(files, known["extra"])
+        return model
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "predictor_")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.string = True
+        tags.target_tags.positive_only = True
+        return tags
 
 
-def _as_counts(law: UniformMixture) -> UniformMixture:
-    return law if isinstance(law.members, CountDistribution) else discretized(law)
+def _plain_options(model: Any, without: tuple[str, ...]) -> dict[str, Any]:
+    """Constructor arguments that JSON can hold; a random stream or a path cannot be kept."""
+    options = {name: _plain(value) for name, value in model.get_params(deep=False).items() if name not in without}
+    return {name: value for name, value in options.items() if isinstance(value, str | float | list | dict | int | None)}
 
 
-def _joined(parts: list[Tensor]) -> np.ndarray:
-    return torch.cat(parts).double().numpy()
+def _plain(value: Any) -> Any:
+    """Numbers of numpy, sequences and dictionaries as JSON has them; anything else as it is."""
+    if isinstance(value, Mapping):
+        return {name: _plain(option) for name, option in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(option) for option in value]
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
-def _interval(law: Any, coverage: float, kind: str) -> Tensor:
-    """Counts; the ends of a law on the line are rounded outward, and none lies below 0."""
-    low, high = law.interval(coverage, kind=kind)
+def _interval(dist: Any, level: float, kind: str) -> Tensor:
+    """Counts; the ends of an interval on the real line are rounded outward, and none lies below 0."""
+    if kind == "central of counts":
+        return torch.stack(discretized(dist).interval(level), dim=1)
+    low, high = dist.interval(level, kind=kind)
     return torch.stack([low.floor().clamp(min=0.0), high.ceil().clamp(min=0.0)], dim=1)
-
-
-def _deviance(y: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """Poisson deviance; a count of 0 has no logarithm, and neither has the mean of counts that are all 0."""
-    log_mean = np.log(np.maximum(mean, np.finfo(np.float64).tiny))
-    return 2.0 * (mean - y + np.where(y > 0, y * (np.log(np.maximum(y, 1.0)) - log_mean), 0.0))
-
-
-def _listed_counts(values: Any) -> np.ndarray:
-    plain = np.atleast_1d(np.asarray(values))
-    return counts(plain, row_count(plain), name="counts")

@@ -1,53 +1,84 @@
-"""CountRegressor: the scikit-learn face."""
+"""`CountRegressor`: an ensemble of networks, and further members if asked for, with scikit-learn's interface."""
 
-from collections.abc import Sequence
+import time
+import warnings
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load as load_tensors
-from safetensors.torch import save as save_tensors
-from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
-from torch import Tensor
 
-from ddpn.errors import InputError
-from ddpn.estimators import saving
-from ddpn.estimators.fitting import (
-    FULL_BATCH_ROWS,
-    Fitted,
-    Job,
-    Stopped,
-    build,
-    fit_ensemble,
-    held_out,
-    used_rows,
-)
-from ddpn.estimators.inputs import Targets, collapsed, exposure_unit, in_units, targets
-from ddpn.estimators.linear import LinearMembers, check_linear, copies_allowed, fit_linear, restored
-from ddpn.estimators.options import check_numeric, checkpoint_of, config_of, head_of, validation_share, widths_of
-from ddpn.estimators.predictions import BLOCK, CountPredictions
-from ddpn.features import FeatureEncoder, encoder_bytes, encoder_from_bytes
-from ddpn.heads import Head
-from ddpn.training import History, Runtime, TrainingConfig
+from ddpn.errors import ConfigError, InputError
+from ddpn.estimators.nested import NestedOptions
+from ddpn.estimators.predictions import CountPredictions
+from ddpn.features import FeatureEncoder
+from ddpn.features.table import read_table
+from ddpn.heads import HEADS, Head, make_head
+from ddpn.members import MEMBERS, choose_weights
+from ddpn.members.member import Member, NotApplicableError
+from ddpn.members.network_options import FULL_BATCH_ROWS, NetworkOptions, check_training_options, plain
+from ddpn.members.networks import Networks
+from ddpn.model import CountModel
+from ddpn.predictor import Predictor
+from ddpn.sample import Sample, checked_sample
+from ddpn.threads import single_thread
+from ddpn.training import History, Runtime
+from ddpn.validation import check_choice, check_keys, is_integer, is_number
+
+NETWORKS = "networks"
+#: With fewer rows none are held out: they are needed for fitting, and would score too noisily.
+MIN_SPLIT_ROWS = 200
 
 
-class CountRegressor(CountPredictions, BaseEstimator):
-    """Counts with honest uncertainty: an ensemble of networks, each predicting a whole distribution.
+class CountRegressor(CountPredictions, NestedOptions):
+    """Predict counts with honest uncertainty: an ensemble of networks, each predicting a whole distribution.
 
-    `likelihood` names a head of `ddpn.heads` ("double_poisson", "poisson", "negative_binomial", "gaussian",
-    "faithful_gaussian", "natural_gaussian"); `beta`, `objective`, `gamma` and `initial_gamma` are its options.
-    `members` networks of the `hidden` widths (() for a generalised linear model) are trained together and mixed.
-    `numeric` says how numbers are encoded ("standard", "piecewise", "steps"; "auto" tries all three on validation
-    rows). `validation` is the share of rows held out to choose each member's best epoch ("auto": a tenth from 200 rows
-    on; None: no row), unless `fit` is given rows for it. `epochs` and `batch_size` follow the number of rows where they
-    are "auto". `with_glm` mixes the exact GLM of the same likelihood in, as further members, as many as are not clearly
-    worse than none on validation rows: up to half of the mixture. `fractional="round"` takes the nearest count where y
-    is not one. With `checkpoint`, a file, and a number as `random_state`, an interrupted fit goes on where it stopped.
+    Parameters
+    ----------
+    likelihood : str
+        A name in `ddpn.heads.HEADS`: "double_poisson", "poisson", "negative_binomial", "gaussian", ...
+    head_options : dict, optional
+        Options of the likelihood; those of "double_poisson" are `beta`, `objective`, `gamma` and `initial_gamma`.
+    members : int
+        Networks in the ensemble. They are trained together and mixed.
+    hidden : sequence of int
+        Widths of the hidden layers; () for a linear model.
+    numeric : {"auto", "standard", "piecewise", "steps"}
+        Encoding of numbers, see `FeatureEncoder`; "auto" tries all three on validation rows.
+    epochs : int or "auto"
+        Passes over the training rows; "auto" follows the number of rows.
+    validation : float, "auto" or None
+        Share of rows held out to choose each network's best epoch, unless `fit` is given validation rows; "auto" is a
+        tenth from 200 rows on.
+    mix_with : sequence of str
+        Further kinds of members (names in `ddpn.members.MEMBERS`, such as "glm") whose weights in the mixture are
+        chosen on validation rows. Without validation rows they are left out.
+    training_options : dict, optional
+        How networks are built and trained: `lr`, `batch_size`, `weight_decay`, `warmup`, `schedule`, `clip`, `ema`,
+        `score`, `patience`, `precision`, `activation`, `bins`, `start` (see `NetworkOptions`).
+    fractional : {"error", "round"}
+        What to do where y is not an integer.
+    checkpoint : path, optional
+        A file from which an interrupted fit with the same integer `random_state` continues.
+    random_state : int, RandomState or None
+    device : str
+        "auto", "cpu" or "cuda".
+    verbose : bool
+        Show progress.
 
+    Attributes
+    ----------
+    predictor_ : Predictor
+        The fitted members with their weights and calibration.
+    history_ : History
+        How the training of the networks went.
+    interrupted_ : bool
+        Whether Ctrl-C ended the training early; the best networks so far are kept.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> X = np.linspace(-2, 2, 200).reshape(-1, 1)
     >>> y = np.random.default_rng(0).poisson(np.exp(1 + X[:, 0]))
@@ -57,69 +88,40 @@ class CountRegressor(CountPredictions, BaseEstimator):
     True
     """
 
-    _kind = "CountRegressor"
-    linear_: LinearMembers | None = None
+    _not_saved = ("checkpoint", "verbose")
 
     def __init__(
         self,
         *,
         likelihood: str = "double_poisson",
-        beta: float = 0.0,
-        objective: str = "exact",
-        gamma: str = "per_row",
-        initial_gamma: float | None = None,
+        head_options: Mapping[str, Any] | None = None,
         members: int = 5,
         hidden: Sequence[int] = (128, 128, 128, 64),
-        activation: str = "relu",
         numeric: str = "auto",
-        bins: int | None = None,
         epochs: int | str = "auto",
-        batch_size: int | str = "auto",
-        lr: float = 4e-3,
-        weight_decay: float = 1.0,
-        warmup: float = 0.05,
-        schedule: str = "cosine",
-        clip: float | None = 5.0,
-        ema: float = 0.998,
-        score_on: str = "crps",
-        patience: int | None = None,
         validation: float | str | None = "auto",
-        start: bool = True,
-        with_glm: bool = False,
+        mix_with: Sequence[str] = (),
+        training_options: Mapping[str, Any] | None = None,
         fractional: str = "error",
-        precision: str = "float32",
         checkpoint: str | PathLike[str] | None = None,
         random_state: Any = None,
         device: str = "auto",
         verbose: bool = False,
     ) -> None:
         self.likelihood = likelihood
-        self.beta = beta
-        self.objective = objective
-        self.gamma = gamma
-        self.initial_gamma = initial_gamma
+        self.head_options = head_options
         self.members = members
         self.hidden = hidden
-        self.activation = activation
         self.numeric = numeric
-        self.bins = bins
         self.epochs = epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.weight_decay = weight_decay
-        self.warmup = warmup
-        self.schedule = schedule
-        self.clip = clip
-        self.ema = ema
-        self.score_on = score_on
-        self.patience = patience
         self.validation = validation
-        self.start, self.with_glm = start, with_glm
+        self.mix_with = mix_with
+        self.training_options = training_options
         self.fractional = fractional
-        self.precision = precision
         self.checkpoint = checkpoint
         self.random_state = random_state
-        self.device, self.verbose = device, verbose
+        self.device = device
+        self.verbose = verbose
 
     # Fitting -----------------------------------------------------------------------------------------------------
 
@@ -132,6 +134,7 @@ class CountRegressor(CountPredictions, BaseEstimator):
         X_val: Any = None,
         y_val: Any = None,
         exposure_val: Any = None,
+        sample_weight_val: Any = None,
     ) -> Self:
         """Train the ensemble.
 
@@ -139,140 +142,175 @@ class CountRegressor(CountPredictions, BaseEstimator):
         of customers), multiplies its predicted location; pass it to the predictions too. A fit that is interrupted
         (KeyboardInterrupt) after an epoch or more leaves the best ensemble so far.
         """
-        head, runtime = head_of(self), Runtime(self.device, self.precision)
-        found = targets(X, y, sample_weight, exposure, self.fractional)
-        if used_rows(found).sum() <= FULL_BATCH_ROWS:
-            X, found = collapsed(X, found)
+        head, options, runtime = self._head(), self._network_options(), self._runtime()
+        others = self._other_members(head, options)
+        sample = checked_sample(X, y, sample_weight, exposure, self.fractional)
+        read_table(self, X, reset=True)
+        if sample.is_used.sum() <= FULL_BATCH_ROWS:
+            sample = merge_equal_rows(sample)
         random = check_random_state(self.random_state)
-        if (X_val is None) != (y_val is None):
-            raise InputError("X_val and y_val must be given together, got only one of them. Pass both or none.")
-        if X_val is None:
-            validation: Any = held_out(found, validation_share(self), random.randint(2**31 - 1))
-            rows = int((used_rows(found) & ~validation).sum())
-        else:
-            validation = X_val, targets(X_val, y_val, None, exposure_val, self.fractional, "_val")
-            rows = int(used_rows(found).sum())
-            if (exposure is None) != (exposure_val is None):
-                raise InputError("exposure_val must be given if exposure is, got only one of them. Pass both or none.")
-        unit = exposure_unit(found)
-        found, validation = in_units(found, unit), _each_in_units(validation, unit)
-        job = Job(
-            head=head,
-            hidden=widths_of(self),
-            activation=self.activation,
-            config=config_of(self, rows, random),
-            runtime=runtime,
-            verbose=bool(self.verbose),
-            start=self.start,
-            checkpoint=checkpoint_of(self),
+        train, validation = self._split(sample, random, X_val, y_val, exposure_val, sample_weight_val)
+        seeds = tuple(int(seed) for seed in random.randint(2**31 - 1, size=options.members))
+        checkpoint = self._checkpoint()
+        networks = Networks(
+            head, options, seeds=seeds, runtime=runtime, checkpoint=checkpoint, verbose=bool(self.verbose)
         )
-        check_numeric(self)
-        if self.with_glm:
-            check_linear(job.head.name, job.hidden)
-        known = rows, exposure is not None, unit
-        try:
-            self._take(fit_ensemble(X, found, validation, self.numeric, self._encoder, job), job, known)
-        except Stopped as stop:
-            self._take(stop.fitted, job, known)
-            raise KeyboardInterrupt from None
-        if self.with_glm:
-            self._add_linear(X, found, validation)
+        with single_thread():
+            self.predictor_ = _fit_mixture({NETWORKS: networks, **others}, train, validation, seeds[0])
+        if self.interrupted_:
+            raise KeyboardInterrupt
         return self
 
-    def _take(self, fitted: Fitted, job: Job, known: tuple[int, bool, float]) -> None:
-        self._keep(fitted.encoder, fitted.model.double().cpu(), job.head)
-        self.history_, self.numeric_, self.trials_ = fitted.history, fitted.numeric, fitted.trials
-        self.n_rows_, self.needs_exposure_, self.exposure_unit_ = known
-        self.hidden_, self.activation_ = job.hidden, job.activation
+    def _head(self) -> Head:
+        check_choice("likelihood", self.likelihood, HEADS)
+        if self.head_options is not None and not isinstance(self.head_options, Mapping):
+            raise ConfigError(f'head_options must be a dictionary such as {{"beta": 0.5}}, got {self.head_options!r}.')
+        return make_head(self.likelihood, **{name: plain(v) for name, v in dict(self.head_options or {}).items()})
 
-    def _add_linear(self, X: Any, found: Targets, validation: Any) -> None:
-        """Linear members, where there are validation rows to choose their number by and these want any."""
-        apart = isinstance(validation, tuple)
-        judged = validation[1] if apart else found.rows(validation)
-        used = used_rows(found) if apart else used_rows(found) & ~validation
-        linear = fit_linear(X, found, used, self.head_, self._encoder("standard")) if len(judged.y) else None
-        if linear is None:
-            return
+    def _network_options(self) -> NetworkOptions:
+        own = {name: getattr(self, name) for name in ("members", "hidden", "numeric", "epochs")}
+        return NetworkOptions(**own, **check_training_options(self.training_options))
 
-        def inputs(encoder: FeatureEncoder) -> Any:
-            return encoder.transform(validation[0]) if apart else encoder.transform(X)[validation]
+    def _runtime(self) -> Runtime:
+        return Runtime(self.device, (self.training_options or {}).get("precision", "float32"))
 
-        networks = self._networks(inputs(self.encoder_))
-        copies = copies_allowed(networks, linear.one(inputs(linear.encoder)), self.head_, judged)
-        self.linear_ = linear._replace(copies=copies) if copies else None
-
-    def _keep(self, encoder: FeatureEncoder, model: Any, head: Head) -> None:
-        self._forget_calibration()
-        # Predictions are made in float64: the same for a row alone and among others.
-        self.encoder_, self.model_, self.head_ = encoder, model.eval(), head
-        self.linear_ = None
-        self.n_features_in_ = encoder.n_features_in_
-        if hasattr(encoder, "feature_names_in_"):
-            self.feature_names_in_ = encoder.feature_names_in_
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
-
-    def _encoder(self, numeric: str) -> FeatureEncoder:
-        return FeatureEncoder(numeric=numeric, bins=self.bins)
-
-    # Predicting --------------------------------------------------------------------------------------------------
-
-    def _outputs(self, X: Any) -> Tensor:
-        networks = self._networks(self.encoder_.transform(X))
-        return networks if self.linear_ is None else torch.cat([networks, self.linear_.raw(X)], dim=1)
-
-    def _networks(self, inputs: np.ndarray) -> Tensor:
-        with torch.no_grad():
-            return torch.cat([self.model_.raw(part.double()) for part in torch.from_numpy(inputs).split(BLOCK)])
-
-    # Keeping -----------------------------------------------------------------------------------------------------
-
-    def _saved(self) -> tuple[dict[str, bytes], dict[str, Any]]:
-        # Trained in float32, so nothing is lost.
-        weights = {name: tensor.float().contiguous() for name, tensor in self.model_.state_dict().items()}
-        training = {
-            "rows": self.n_rows_,
-            "numeric": self.numeric_,
-            "trials": self.trials_,
-            "history": self.history_.as_dict(),
-        }
-        about = {
-            "members": self.model_.members,
-            "hidden": list(self.hidden_),
-            "activation": self.activation_,
-            "n_inputs": len(self.encoder_.get_feature_names_out()),
-            "training": training,
-        }
-        files = {saving.WEIGHTS: save_tensors(weights), saving.ENCODER: encoder_bytes(self.encoder_)}
-        return files | ({} if self.linear_ is None else self.linear_.files()), about
-
-    def _restore(self, files: dict[str, bytes], manifest: dict[str, Any], path: Path) -> None:
-        self.hidden_, self.activation_ = tuple(manifest["hidden"]), manifest["activation"]
-        job = Job(self.head_, self.hidden_, self.activation_, TrainingConfig(), Runtime("cpu"), False, False)
-        network = build(manifest["n_inputs"], job, manifest["members"])
+    def _other_members(self, head: Head, options: NetworkOptions) -> dict[str, Member]:
+        """Unfitted members to mix the networks with."""
+        if isinstance(self.mix_with, str) or not isinstance(self.mix_with, Sequence):
+            raise ConfigError(f'mix_with must be a list of names such as ["glm"], got {self.mix_with!r}.')
+        check_keys(self.mix_with, [name for name in MEMBERS if name != NETWORKS], "mix_with")
+        if "glm" in self.mix_with and not options.hidden:
+            raise ConfigError('mix_with must not contain "glm" without hidden layers: the networks are a GLM already.')
         try:
-            network.load_state_dict(load_tensors(files[saving.WEIGHTS]))
-        except (RuntimeError, SafetensorError) as error:
-            got = f"{path / saving.WEIGHTS} must fit the manifest, got other names or shapes"
-            raise InputError(f"{got}. Save the model again.") from error
-        self._keep(encoder_from_bytes(files[saving.ENCODER], str(path / saving.ENCODER)), network.double(), self.head_)
-        self.linear_ = restored(files, path)
-        training = manifest["training"]
-        self.history_ = History(**training["history"])
-        self.numeric_, self.trials_, self.n_rows_ = training["numeric"], training["trials"], training["rows"]
+            return {name: MEMBERS[name].like(head) for name in self.mix_with}
+        except NotApplicableError as error:
+            raise ConfigError(f"mix_with contains a member that cannot be used: {error}.") from None
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "model_")
+    def _split(
+        self, sample: Sample, random: np.random.RandomState, X_val: Any, y_val: Any, exposure_val: Any, weight_val: Any
+    ) -> tuple[Sample, Sample | None]:
+        """Training and validation rows."""
+        if (X_val is None) != (y_val is None):
+            raise InputError("X_val and y_val must be given together.")
+        if X_val is not None:
+            if (sample.exposure is None) != (exposure_val is None):
+                raise InputError("exposure and exposure_val must be given together.")
+            return sample, checked_sample(X_val, y_val, weight_val, exposure_val, self.fractional, "_val")
+        held_out = _held_out(sample, self._validation_share(), random.randint(2**31 - 1))
+        return sample.rows(~held_out), sample.rows(held_out) if held_out.any() else None
+
+    def _validation_share(self) -> float | str | None:
+        share = self.validation
+        if share is None or share == "auto":
+            return share
+        if not is_number(share) or not 0.0 <= share < 1.0:
+            raise ConfigError(f'validation must be "auto", None or a share in [0, 1), got {share!r}.')
+        return share
+
+    def _checkpoint(self) -> Path | None:
+        if self.checkpoint is not None and not is_integer(self.random_state):
+            raise ConfigError(f"random_state must be an integer to use a checkpoint, got {self.random_state!r}.")
+        return None if self.checkpoint is None else Path(self.checkpoint)
+
+    # What was fitted ---------------------------------------------------------------------------------------------
+
+    @property
+    def _networks(self) -> Networks:
+        member = self._fitted.members[NETWORKS]
+        assert isinstance(member, Networks)
+        return member
+
+    @property
+    def history_(self) -> History:
+        """How the training of the networks went."""
+        return self._networks.history
+
+    @property
+    def interrupted_(self) -> bool:
+        """Whether Ctrl-C ended the training early."""
+        return self._networks.interrupted
+
+    @property
+    def encoder_(self) -> FeatureEncoder:
+        """The encoder of the networks' inputs."""
+        return self._networks.encoder
+
+    @property
+    def model_(self) -> CountModel:
+        """The networks themselves."""
+        return self._networks.model
+
+    @property
+    def head_(self) -> Head:
+        """The likelihood of the networks."""
+        return self._networks.head
+
+    @property
+    def trials_(self) -> dict[str, float]:
+        """Validation CRPS of each encoding that numeric="auto" tried."""
+        return self._networks.trials
+
+    @property
+    def numeric_(self) -> str:
+        """The encoding of numbers that is used."""
+        return self._networks.encoder.numeric
+
+    @property
+    def n_rows_(self) -> int:
+        """Training rows with a weight above 0."""
+        return self._networks.n_rows
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.input_tags.allow_nan = True
-        tags.input_tags.string = True
-        tags.target_tags.positive_only = True
         return tags
 
 
-def _each_in_units(validation: Any, unit: float) -> Any:
-    """The validation set with its exposures in `unit`; a mask of rows has none of its own."""
-    return (validation[0], in_units(validation[1], unit)) if isinstance(validation, tuple) else validation
+def _fit_mixture(members: Mapping[str, Member], train: Sample, validation: Sample | None, seed: int) -> Predictor:
+    """Fit every member; weights are chosen on validation rows. An interruption leaves what is there so far."""
+    fitted: dict[str, Member] = {}
+    seconds: dict[str, float] = {}
+    for name, member in members.items():
+        if name != NETWORKS and (validation is None or any(m.interrupted for m in fitted.values())):
+            continue
+        started = time.perf_counter()
+        try:
+            fitted[name] = member.fit(train, validation, seed)
+        except NotApplicableError as error:
+            warnings.warn(f"{member.label or name} is left out of the mixture: {error}.", UserWarning, stacklevel=3)
+        else:
+            seconds[name] = time.perf_counter() - started
+    weights = {NETWORKS: 1.0} if len(fitted) == 1 or validation is None else choose_weights(fitted, validation)
+    return Predictor(fitted, weights, train.exposure is not None, seconds)
+
+
+def _held_out(sample: Sample, share: float | str | None, seed: int) -> np.ndarray:
+    """Mask of the rows that are kept for validation: by default a tenth, where there are enough rows."""
+    from sklearn.model_selection import train_test_split  # slow to import
+
+    mask = np.zeros(len(sample), dtype=bool)
+    usable = np.flatnonzero(sample.is_used)
+    if share == "auto":
+        share = 0.1 if len(usable) >= MIN_SPLIT_ROWS else 0.0
+    if share and len(usable) >= 2:
+        size = min(len(usable) - 1, max(1, round(float(share) * len(usable))))
+        mask[train_test_split(usable, test_size=size, random_state=seed)[1]] = True
+    return mask
+
+
+def merge_equal_rows(sample: Sample) -> Sample:
+    """Merge equal rows into one with the sum of their weights, drop rows of weight 0, and sort the rest.
+
+    For small numeric arrays only, others stay as they are: a fit with integer weights and one with repeated rows are
+    then the same computation, not merely the same expectation.
+    """
+    X = sample.X
+    if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "buif" or not np.isfinite(X).all():
+        return sample
+    kept, weight = sample.is_used, sample.weight_or_ones
+    extra = [sample.y] if sample.exposure is None else [sample.y, sample.exposure]
+    unique, inverse = np.unique(np.column_stack([X, *extra])[kept], axis=0, return_inverse=True)
+    first = np.full(len(unique), len(X))
+    np.minimum.at(first, inverse.ravel(), np.flatnonzero(kept))
+    total = np.bincount(inverse.ravel(), weights=weight[kept], minlength=len(unique))
+    return sample.rows(first).replace(weight=total)

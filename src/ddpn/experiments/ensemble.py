@@ -13,9 +13,10 @@ from ddpn.experiments.inputs import Parts
 from ddpn.experiments.machine import cores
 from ddpn.experiments.networks import network_of
 from ddpn.model import CountModel
-from ddpn.training import Rows, Runtime, TrainingConfig, fit_ensemble
+from ddpn.sample import Sample
+from ddpn.training import Runtime, TrainingConfig, fit_ensemble
 from ddpn.training.batches import WITHOUT_GRADIENTS
-from ddpn.training.trainable import learned
+from ddpn.training.trainable import trained_tensors
 
 #: Rows of a table that are predicted together.
 _BLOCK = 16_384
@@ -40,22 +41,24 @@ def train(run: Run, parts: Parts, folder: Path, device: str, tell: Callable[[str
     runtime = Runtime(device, config.precision)
 
     def make(members: int) -> CountModel:
-        width = parts.train.x.shape[1] if isinstance(parts.train, Rows) else 0
+        width = parts.train.X.shape[1] if isinstance(parts.train, Sample) else 0
         network = network_of(run.experiment, width, members, classes=parts.classes)
         return CountModel(network.tail if parts.cached else network, run.head, members)
 
     ensemble = fit_ensemble(
         make, parts.train, parts.validation, config, folder,
         at_once=settings.at_once or settings.members, runtime=runtime, prepare=_start_gamma,
-        workers=min(settings.workers, cores()), tell=tell,
+        workers=min(settings.workers, cores()), on_epoch=tell,
     )  # fmt: skip
+    if ensemble.interrupted:
+        raise KeyboardInterrupt  # no run has a part of its members; what is finished is kept for the next time
     found: list[list[Tensor]] = []
     weights: dict[str, Tensor] = {}
     for number, model in enumerate(ensemble.models()):
-        given = (parts.test.x, *(() if parts.outside is None else (parts.outside,)))
+        given = (parts.test.X, *(() if parts.outside is None else (parts.outside,)))
         found.append([predicted(model, x, runtime, _at_once(run)) for x in given])
         prefix = f"{number}/" if len(ensemble.groups) > 1 else ""
-        weights |= {f"{prefix}{name}": tensor.float().cpu() for name, tensor in learned(model).items()}
+        weights |= {f"{prefix}{name}": tensor.float().cpu() for name, tensor in trained_tensors(model).items()}
     raw, *outside = (torch.cat(each, dim=1) for each in zip(*found, strict=True))
     histories = [history.as_dict() for history in ensemble.histories()]
     history = histories[0] if len(histories) == 1 else {"groups": histories}

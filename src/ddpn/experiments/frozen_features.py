@@ -9,9 +9,10 @@ from torch import Tensor
 from ddpn.errors import InputError
 from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.networks import fits, given_by, network_of, through, trunk_of
-from ddpn.training import Rows, Runtime
-from ddpn.training.checkpoint import fingerprint, read, write
-from ddpn.training.trainable import of_frozen
+from ddpn.sample import Sample
+from ddpn.tensor_files import fingerprint, read, write
+from ddpn.training import Runtime
+from ddpn.training.trainable import frozen_fingerprint
 
 if TYPE_CHECKING:
     from ddpn.experiments.inputs import Parts
@@ -20,21 +21,21 @@ if TYPE_CHECKING:
 def through_trunk(experiment: Experiment, parts: "Parts", runtime: Runtime, keep: Path | None, copies: int) -> "Parts":
     """What a frozen trunk gives is the same for every method, member and epoch: computed once, where it fits."""
     trunk = trunk_of(network_of(experiment, 0, 1, classes=parts.classes)) if experiment.backbone is not None else None
-    if trunk is None or not isinstance(parts.train, Rows) or not isinstance(parts.validation, Rows):
+    if trunk is None or not isinstance(parts.train, Sample) or not isinstance(parts.validation, Sample):
         return parts
     trunk = trunk.to(runtime.device)
-    given = [parts.train.x, parts.validation.x, parts.test.x] + ([] if parts.outside is None else [parts.outside])
+    given = [parts.train.X, parts.validation.X, parts.test.X] + ([] if parts.outside is None else [parts.outside])
     # Processes that share a training must be of one mind.
     too_large = torch.zeros(1, device=runtime.device)
-    too_large += not fits(parts.test.x[:1], trunk, sum(map(len, given)), runtime, copies)
+    too_large += not fits(parts.test.X[:1], trunk, sum(map(len, given)), runtime, copies)
     runtime.add_up(too_large)
     if too_large > 0:
         return parts
     features = [_kept(trunk, x, runtime, keep) for x in given]
     return parts._replace(
-        train=Rows(features[0], parts.train.y),
-        validation=Rows(features[1], parts.validation.y),
-        test=Rows(features[2], parts.test.y),
+        train=Sample(features[0], parts.train.y),
+        validation=Sample(features[1], parts.validation.y),
+        test=Sample(features[2], parts.test.y),
         outside=features[3] if len(features) > 3 else None,
         cached=True,
         source=tuple(parts.identity),
@@ -47,7 +48,7 @@ def _kept(trunk: torch.nn.Module, x: Tensor, runtime: Runtime, keep: Path | None
     if keep is None or first.dim() > 2:
         return through(trunk, x, runtime)
     rounded = "" if runtime.precision == "float32" else f"-{runtime.precision}"
-    path = keep / f"features-{fingerprint(x):08x}-{of_frozen(trunk):08x}-{first.shape[1]}{rounded}.safetensors"
+    path = keep / f"features-{fingerprint(x):08x}-{frozen_fingerprint(trunk):08x}-{first.shape[1]}{rounded}.safetensors"
     if (found := _stored(path, len(x), first)) is not None:
         return found
     features = through(trunk, x, runtime)

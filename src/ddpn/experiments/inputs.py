@@ -11,26 +11,17 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 
-from ddpn.backbones.encoder import tokenizer_of
-from ddpn.datasets import (
-    Pictures,
-    auto_augmented,
-    bible,
-    in_memory,
-    inventory,
-    joined,
-    load,
-    simulate,
-    simulate_shelves,
-    tokenised,
-)
+from ddpn.backbones.pretrained import tokenizer_of
+from ddpn.datasets import bible, inventory, load, simulate, simulate_shelves
 from ddpn.distributions import CountDistribution
 from ddpn.errors import ConfigError, InputError
 from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.frozen_features import through_trunk
 from ddpn.experiments.machine import cores
-from ddpn.training import Changing, Rows, Runtime
-from ddpn.training.checkpoint import fingerprint
+from ddpn.inputs import auto_augment, decode_images, join_texts, tokenize
+from ddpn.sample import Sample
+from ddpn.tensor_files import fingerprint
+from ddpn.training import Augmented, Runtime
 
 #: A simulation is scored on so many rows that no training saw: a hundred would move the true law's own score by 10%.
 TEST_ROWS = 10_000
@@ -41,7 +32,7 @@ PARTS = ("train", "validation", "test")
 DRY_ROWS = 64
 #: Pictures to train on that are changed at random are decoded once up to so many bytes, else in every epoch.
 IN_MEMORY = 2**30
-Source = Rows | Changing | TorchDataset
+Source = Sample | Augmented | TorchDataset
 
 
 class Parts(NamedTuple):
@@ -53,8 +44,8 @@ class Parts(NamedTuple):
     """
 
     train: Source
-    validation: Rows | TorchDataset | None
-    test: Rows
+    validation: Sample | TorchDataset | None
+    test: Sample
     truth: CountDistribution | None
     note: str
     outside: Tensor | None = None
@@ -75,7 +66,8 @@ class Parts(NamedTuple):
 
 def _tensors(rows: Source) -> list[Tensor]:
     """Of pictures in files the counts alone: to read them all would take an epoch's time."""
-    return [rows.x, rows.y] if isinstance(rows, Rows | Changing) else [rows.y]  # type: ignore[attr-defined]
+    rows = rows.sample if isinstance(rows, Augmented) else rows
+    return [rows.X, rows.y] if isinstance(rows, Sample) else [rows.y]  # type: ignore[attr-defined]
 
 
 def rows_of(experiment: Experiment, device: str = "cpu", keep: Path | None = None, copies: int = 1) -> Parts:
@@ -107,9 +99,9 @@ def _shortened(parts: Parts, rows: int) -> Parts:
 
 
 def _first(rows: Any, n: int) -> Any:
-    if isinstance(rows, Changing):
-        return Changing(_first(rows.rows, n), rows.change)
-    return Rows(rows.x[:n], rows.y[:n]) if isinstance(rows, Rows) else rows.rows(range(min(n, len(rows))))
+    if isinstance(rows, Augmented):
+        return Augmented(_first(rows.sample, n), rows.augment)
+    return rows.rows(slice(n)) if isinstance(rows, Sample) else rows.rows(range(min(n, len(rows))))
 
 
 def _simulated(name: str) -> Parts:
@@ -124,8 +116,8 @@ def _simulated(name: str) -> Parts:
     )
 
 
-def _rows(x: np.ndarray, y: np.ndarray) -> Rows:
-    return Rows(torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32)), _counts(y))
+def _rows(x: np.ndarray, y: np.ndarray) -> Sample:
+    return Sample(torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32)), _counts(y))
 
 
 def _counts(y: np.ndarray) -> Tensor:
@@ -148,7 +140,7 @@ def _table(experiment: Experiment, keep: Path | None) -> Parts:
     source: Any = experiment.data
     data = _with_rows(load(source["name"]))
     parts = {name: data.part(name, source["features"]) for name in PARTS}
-    rows = {name: _rows(table.matrix, y) for name, (table, y) in parts.items()}
+    rows = {name: _rows(table.to_numpy(), y) for name, (table, y) in parts.items()}
     return Parts(rows["train"], rows["validation"], rows["test"], None, data.note)
 
 
@@ -157,9 +149,9 @@ def _texts(experiment: Experiment, keep: Path | None) -> Parts:
     data = _with_rows(load(source["name"]))
     tokens, pad = _tokenizer(experiment, keep)
     parts = {name: data.part(name) for name in PARTS}
-    rows = {name: Rows(tokens(joined(table, source["text"])), _counts(y)) for name, (table, y) in parts.items()}
+    rows = {name: Sample(tokens(join_texts(table, source["text"])), _counts(y)) for name, (table, y) in parts.items()}
     outside = tokens(bible()) if experiment.outside == "bible" else None
-    sizes = None if outside is None else ((rows["test"].x != pad).sum(1), (outside != pad).sum(1))
+    sizes = None if outside is None else ((pad != rows["test"].X).sum(1), (outside != pad).sum(1))
     return Parts(rows["train"], rows["validation"], rows["test"], None, data.note, outside, sizes=sizes)
 
 
@@ -175,7 +167,7 @@ def _tokenizer(experiment: Experiment, keep: Path | None) -> tuple[Callable[[lis
             f"a tokenizer must pad with what its model takes for padding, {pad}, got {tokenizer.pad_token_id}. "
             f"Set pad_token_id in {backbone['pretrained']}/config.json."
         )
-    return lambda texts: tokenised(
+    return lambda texts: tokenize(
         texts, tokenizer, max_length=length, cache=keep, progress=True
     ), tokenizer.pad_token_id
 
@@ -193,14 +185,14 @@ def _pictures(experiment: Experiment, keep: Path | None) -> Parts:
     """Decoded once into memory; very many to train on, changed at random, are read again in every epoch."""
     source: Any = experiment.data
     data = _with_rows(load(source["name"]))
-    files = {name: Pictures.of(data, name, size=source["size"]) for name in PARTS}
-    decoded = partial(in_memory, workers=min(experiment.training.workers, cores()), progress=True)
-    rows: dict[str, Any] = {name: Rows(*decoded(files[name])) for name in PARTS if name != "train"}
+    files = {name: data.images(name, size=source["size"]) for name in PARTS}
+    decoded = partial(decode_images, workers=min(experiment.training.workers, cores()), progress=True)
+    rows: dict[str, Any] = {name: Sample(*decoded(files[name])) for name in PARTS if name != "train"}
     if source["augment"] and len(files["train"]) * 3 * source["size"] ** 2 > IN_MEMORY:
-        rows["train"] = Pictures.of(data, "train", size=source["size"], augment=True)
+        rows["train"] = data.images("train", size=source["size"], augment=True)
     else:
-        known = Rows(*decoded(files["train"]))
-        rows["train"] = Changing(known, auto_augmented) if source["augment"] else known
+        known = Sample(*decoded(files["train"]))
+        rows["train"] = Augmented(known, auto_augment) if source["augment"] else known
     return Parts(rows["train"], rows["validation"], rows["test"], None, data.note)
 
 
@@ -210,7 +202,7 @@ def _clouds(experiment: Experiment, keep: Path | None) -> Parts:
         clouds = simulate_shelves(source["beams"], max_points=source["points"], progress=False)
     else:
         clouds = _with_rows(inventory(max_points=source["points"]))
-    rows = {name: Rows(x, _counts(y)) for name in PARTS for x, y in [clouds.part(name)]}
+    rows = {name: Sample(x, _counts(y)) for name in PARTS for x, y in [clouds.part(name)]}
     return Parts(rows["train"], rows["validation"], rows["test"], None, clouds.note, classes=len(clouds.classes))
 
 

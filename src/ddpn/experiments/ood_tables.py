@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ddpn.distributions import UniformMixture
+from ddpn.distributions import Mixture
 from ddpn.errors import InputError
 from ddpn.experiments.experiment import Experiment, Run
 from ddpn.experiments.formats import Cell, TableOf, ranked
@@ -42,7 +42,7 @@ def scored(experiment: Experiment, out: Path) -> list[Scored]:
         tensors = predictions_of(folder)
         if "outside" not in tensors:
             raise InputError(f"{folder} must hold predictions of rows outside, got none. Delete it and run it again.")
-        laws = [UniformMixture(run.head(tensors[name].double())) for name in ("raw", "outside")]
+        laws = [Mixture(run.head(tensors[name].double())) for name in ("raw", "outside")]
         kinds = KINDS if tensors["raw"].shape[1] > 1 else (TOTAL,)
         inside, outside = ({kind: ood_score(law, kind) for kind in kinds} for law in laws)
         found.append(Scored(run, inside, outside, tensors.get("size"), tensors.get("outside_size")))

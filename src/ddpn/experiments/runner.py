@@ -18,8 +18,10 @@ from ddpn.experiments.ensemble import Trained, forget_members, train
 from ddpn.experiments.experiment import Experiment, Run
 from ddpn.experiments.inputs import PARTS, Parts
 from ddpn.experiments.scoring import score
-from ddpn.training import Rows, Runtime
-from ddpn.training.checkpoint import is_complete, read, write, write_bytes
+from ddpn.files import write_bytes
+from ddpn.sample import Sample
+from ddpn.tensor_files import is_complete, read, write
+from ddpn.training import Runtime
 
 #: A quick look: a tenth of the steps, two members.
 _QUICK_SHARE, _QUICK_MEMBERS = 0.1, 2
@@ -131,7 +133,7 @@ class _Progress:
 def _write_predictions(folder: Path, trained: Trained, parts: Parts) -> None:
     """Raw outputs and counts; inputs where they are a table, as those of simulations are."""
     tensors = {"raw": trained.raw, "y": parts.test.y}
-    tensors |= {"x": parts.test.x} if parts.test.x.dim() == 2 and not parts.cached else {}
+    tensors |= {"x": parts.test.X} if parts.test.X.dim() == 2 and not parts.cached else {}
     tensors |= {} if trained.outside is None else {"outside": trained.outside}
     tensors |= {} if parts.sizes is None else dict(zip(("size", "outside_size"), parts.sizes, strict=True))
     write(folder / PREDICTIONS, tensors, {})
@@ -148,13 +150,13 @@ def _begin(folder: Path, config: dict[str, Any]) -> None:
 
 def _exact(run: Run, parts: Parts) -> Trained:
     """A GLM has one maximum: no members, no seeds."""
-    assert isinstance(parts.train, Rows)
-    x, y = parts.train.x.double().numpy(), parts.train.y.double().numpy()
+    assert isinstance(parts.train, Sample)
+    x, y = parts.train.X.double().numpy(), parts.train.y.double().numpy()
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         glm = CountGLM(likelihood=run.method.head).fit(x, y)
     known = {"coef": torch.from_numpy(glm.coef_), "intercept": torch.from_numpy(glm.intercept_)}
-    raw = parts.test.x.double() @ known["coef"].T + known["intercept"]
+    raw = parts.test.X.double() @ known["coef"].T + known["intercept"]
     history = {"iterations": int(glm.n_iter_), "gradient_norm": float(glm.gradient_norm_)}
     warned = {"warnings": [str(each.message) for each in told]}
     return Trained(raw.unsqueeze(1).float(), None, known, history | warned)

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 from torch.distributions import Distribution, Normal
 
-from ddpn.distributions import CountDistribution, DoublePoisson, UniformMixture, discretized
+from ddpn.distributions import CountDistribution, DoublePoisson, Mixture, discretized
 from ddpn.metrics import absolute_error, covered, crps, nll
 
 Scores = dict[str, list[float]]
@@ -20,7 +20,7 @@ Scores = dict[str, list[float]]
 
 def score(law: Distribution, y: Tensor, truth: CountDistribution | None = None) -> dict[str, Any]:
     """All protocols, of each member and of the ensemble, from the members' laws (rows, M) and counts (rows,)."""
-    ensemble = UniformMixture(law)
+    ensemble = Mixture(law)
     found: dict[str, Any] = {
         "paper": {"single": _paper_single(law, y), "ensemble": _paper_ensemble(law, y)},
         "ours": _ours(law, ensemble, y),
@@ -62,7 +62,7 @@ def _paper_single(law: Any, y: Tensor) -> Scores:
 
 
 def _paper_ensemble(law: Any, y: Tensor) -> Scores:
-    mixture: Any = UniformMixture(law)
+    mixture: Any = Mixture(law)
     precision = (1.0 / mixture.variance).median().reshape(1).tolist()
     whole = Normal(mixture.mean, mixture.stddev) if isinstance(law, Normal) else mixture
     return {

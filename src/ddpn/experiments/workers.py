@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ddpn.errors import DDPNError, of_the_machine
+from ddpn.errors import DDPNError, machine_error
 from ddpn.experiments.experiment import Run
 from ddpn.experiments.inputs import Parts, rows_of
 from ddpn.experiments.runner import FEATURES, execute, folder_of
@@ -58,7 +58,7 @@ def _attempt(run: Run, parts: Parts, out: Path, device: str) -> Event:
     except DDPNError as error:
         return Event(run, "failed", error=str(error))
     except OSError as error:
-        return Event(run, "failed", error=of_the_machine(error))
+        return Event(run, "failed", error=machine_error(error))
     except Exception:
         return Event(run, "failed", error=traceback.format_exc())
 

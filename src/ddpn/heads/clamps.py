@@ -1,8 +1,8 @@
-"""Smooth bounds on what a network emits, so that no law leaves the range where it is exact.
+"""Smooth bounds on a network's raw outputs, so that no distribution leaves the range where it is exact.
 
 Between its bounds a clamp is the identity, to the bit; beyond them it bends like an arctangent and ends pi/2 further
-out, which no value passes. Value, slope and curvature are continuous, and the slope 1 / (1 + e^2), at a distance e
-outside, is never 0: a network that strays finds its way back. A hard clamp would leave it there.
+out. Value, slope and curvature are continuous, and the slope 1 / (1 + e^2), at a distance e outside, is never 0: a
+network whose outputs drift away gets a gradient that brings them back. A hard clamp has none there.
 """
 
 import math
@@ -15,20 +15,20 @@ from torch import Tensor
 LOG_MU = (-14.0, 16.0)
 #: log gamma: 1e-4 to 1e4, likewise.
 LOG_GAMMA = (-9.2, 9.2)
-#: log alpha of a Negative Binomial: below, a mean of e^16 cannot tell it from a Poisson.
+#: log alpha of a Negative Binomial: below, it is a Poisson even at a mean of e^16.
 LOG_ALPHA = (-23.0, 9.2)
 #: log variance of a Gaussian: a standard deviation from a thousandth of a count to 2e7.
 LOG_VARIANCE = (-14.0, 34.0)
-#: mu / gamma >= 1 / 100: a law with a standard deviation of 0.1 already sits on one or two integers.
+#: mu / gamma >= 1 / 100: a distribution with a standard deviation of 0.1 already sits on one or two integers.
 _LOG_NARROWEST = math.log(100.0)
-#: Below mu = 0.1 that bound would shut out small means (mu = 1e-6, gamma = 1e-4 has mean 244): gamma <= 10 there.
+#: Below mu = 0.1 that bound would exclude small means (mu = 1e-6, gamma = 1e-4 has mean 244): gamma <= 10 there.
 _LOG_SMALL = math.log(0.1)
-#: How far beyond a bound `unbend` goes: what would take an infinite raw value stops here.
+#: How far beyond a bound `unbend` goes, where the exact inverse would be infinite.
 _REACH = 1.0
 
 
 def bend(x: Tensor, low: float, high: float | Tensor) -> Tensor:
-    """x itself within [low, high], bent to stay within pi/2 of that range."""
+    """x itself within [low, high], bent outside to stay within pi/2 of that range."""
     if _is_inside(x, low, high):
         return x
     return _Bend.apply(x, low, high)
@@ -55,9 +55,15 @@ class _Bend(torch.autograd.Function):
 
 
 def unbend(value: Tensor, low: float, high: float | Tensor) -> Tensor:
-    """The x with bend(x) = value; for values that are out of reach, infinite ones too, a finite x on their side."""
+    """The x with bend(x) = value; for a value that `bend` does not reach (even infinite), a finite x on its side."""
     inside = _cut(value, low, high)
     return inside + (value - inside).clamp(-_REACH, _REACH).tan()
+
+
+def log_mean(raw: Tensor, exposure: Tensor | None) -> Tensor:
+    """log of exposure times e^raw, raw bent to the range of `LOG_MU`."""
+    log_mu = bend(raw, *LOG_MU)
+    return log_mu if exposure is None else log_mu + exposure.to(raw.dtype).log()
 
 
 def highest_log_gamma(log_mu: Tensor) -> Tensor:
@@ -70,7 +76,7 @@ def _cut(x: Tensor, low: float, high: float | Tensor) -> Tensor:
 
 
 def _is_inside(x: Tensor, low: float, high: float | Tensor) -> bool:
-    """Whether there is nothing to bend. A look on a CPU costs a fifth of bending; a GPU's host would have to wait."""
+    """Whether there is nothing to bend. The check costs a fifth of bending on a CPU; on a GPU the host would wait."""
     if x.device.type != "cpu" or torch.compiler.is_compiling():
         return False
     with torch.no_grad():

@@ -8,19 +8,19 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from ddpn.distributions import DoublePoisson
-from ddpn.errors import ConfigError
-from ddpn.heads.clamps import LOG_GAMMA, LOG_MU, bend, highest_log_gamma, unbend
+from ddpn.heads.clamps import LOG_GAMMA, LOG_MU, bend, highest_log_gamma, log_mean, unbend
 from ddpn.heads.head import Head, check_beta, promoted
 from ddpn.heads.intercept import Rows, fit
+from ddpn.validation import check_choice, check_number, is_number
 
 
 class DoublePoissonHead(Head):
-    """raw = (log mu, log gamma): over-, equi- and under-dispersed, variance about mu / gamma.
+    """Double Poisson: over-, equi- and under-dispersed counts, variance about mu / gamma.
 
-    `beta` in [0, 1] multiplies the loss by gamma^-beta without gradient (Eq. 3): at 1 the mean is fitted regardless of
-    gamma. `objective="exact"` is the normalised likelihood; `"paper"` drops the normaliser (Eq. 2), which agrees for
-    means above 10 or so and fits another law below. `gamma="shared"` has one gamma for all rows. `initial_gamma` is
-    what `start` takes for gamma instead of fitting it (Appendix A.4).
+    raw = (log mu, log gamma). `beta` in [0, 1] multiplies the loss by gamma^-beta without gradient (Eq. 3): at 1 the
+    mean is fitted regardless of gamma. `objective="exact"` is the normalised likelihood; `"paper"` drops the normaliser
+    (Eq. 2), which agrees for means above 10 or so and fits another distribution below. `gamma="shared"` has one gamma
+    for all rows. `initial_gamma` is what `start` takes for gamma instead of fitting it (Appendix A.4).
 
     >>> head = DoublePoissonHead(objective="paper")
     >>> head(torch.tensor([2.0, 0.0])).mean
@@ -32,6 +32,7 @@ class DoublePoissonHead(Head):
     name = "double_poisson"
     n_raw = 2
     support = constraints.nonnegative_integer
+    parameter_names = ("log mu", "log gamma")
 
     def __init__(
         self,
@@ -42,15 +43,16 @@ class DoublePoissonHead(Head):
         initial_gamma: float | None = None,
     ) -> None:
         check_beta(beta)
-        _check_choice("objective", objective, "exact", "paper")
-        _check_choice("gamma", gamma, "per_row", "shared")
-        if initial_gamma is not None and not 0.0 < initial_gamma < math.inf:
-            raise ConfigError(f"initial_gamma must be finite and positive, got {initial_gamma}. Use 1 for a Poisson.")
+        check_choice("objective", objective, ("exact", "paper"))
+        check_choice("gamma", gamma, ("per_row", "shared"))
+        if initial_gamma is not None:
+            finite = is_number(initial_gamma) and 0.0 < initial_gamma < math.inf
+            check_number("initial_gamma", initial_gamma, "a finite, positive number", finite)
         self.beta, self.objective, self.gamma, self.initial_gamma = beta, objective, gamma, initial_gamma
 
     @property
     def sees(self) -> tuple[str, ...]:
-        """A shared gamma is a bias and nothing else."""
+        """A shared gamma is a bias: it sees no features."""
         return ("features", "nothing" if self.gamma == "shared" else "features")
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> DoublePoisson:
@@ -82,7 +84,7 @@ class DoublePoissonHead(Head):
     def _exact_start(self, rows: Rows, guess: Tensor) -> Tensor:
         bounds = [(low - 1.0, high + 1.0) for low, high in (LOG_MU, LOG_GAMMA)]
         if self.initial_gamma is None:
-            # Eq. 2 overrates gamma for small counts; from a wide law the search does not end on a plateau.
+            # Eq. 2 overrates gamma for small counts; from a wide distribution the search does not end on a plateau.
             guess[1].clamp_(max=0.0)
         else:
             bounds[1] = (guess[1].item(),) * 2
@@ -91,12 +93,9 @@ class DoublePoissonHead(Head):
 
 
 def _links(raw: Tensor, exposure: Tensor | None) -> tuple[Tensor, Tensor]:
-    """log mu and log gamma. The bound on mu / gamma is on the mu that the law gets, with its exposure."""
-    first, second = raw.unbind(-1)
-    log_mu = bend(first, *LOG_MU)
-    if exposure is not None:
-        log_mu = log_mu + exposure.to(raw.dtype).log()
-    return log_mu, bend(second, LOG_GAMMA[0], highest_log_gamma(log_mu))
+    """log mu and log gamma. The bound on mu / gamma is on the mu of the distribution, exposure included."""
+    log_mu = log_mean(raw[..., 0], exposure)
+    return log_mu, bend(raw[..., 1], LOG_GAMMA[0], highest_log_gamma(log_mu))
 
 
 def _exact(log_mu: Tensor, log_gamma: Tensor, y: Tensor) -> Tensor:
@@ -111,9 +110,3 @@ def _paper(log_mu: Tensor, log_gamma: Tensor, y: Tensor) -> Tensor:
 def _deviance(log_mu: Tensor, y: Tensor) -> Tensor:
     """D(y; mu) = mu - y + y log(y / mu), with y log y = 0 at 0."""
     return log_mu.exp() + y * (y.clamp(min=1.0).log() - 1.0 - log_mu)
-
-
-def _check_choice(name: str, value: str, *choices: str) -> None:
-    if value not in choices:
-        listed = " or ".join(f'"{choice}"' for choice in choices)
-        raise ConfigError(f"{name} must be {listed}, got {value!r}. Choose one of the two.")

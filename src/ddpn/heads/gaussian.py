@@ -17,49 +17,56 @@ from ddpn.heads.intercept import Rows
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
-class GaussianHead(Head):
-    """raw = (mean, log variance), trained on -log p times variance^beta without gradient (Seitzer et al., 2022).
+class NormalHead(Head):
+    """A normal distribution; a subclass may have other raw outputs than (mean, log variance), or another loss."""
 
-    >>> GaussianHead(beta=0.5)(torch.tensor([3.0, 0.0])).stddev
-    tensor(1.)
-    """
-
-    name = "gaussian"
     n_raw = 2
     support = constraints.real
+    parameter_names = ("mean", "log variance")
 
-    def __init__(self, *, beta: float = 0.0) -> None:
-        check_beta(beta)
-        self.beta = beta
+    def links(self, raw: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and log variance at an exposure of 1."""
+        raw = promoted(raw)
+        return raw[..., 0], bend(raw[..., 1], *LOG_VARIANCE)
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Normal:
-        """Normal(exposure * raw0, exposure * e^(raw1 / 2))."""
-        return normal(*mean_and_log_variance(raw), exposure)
+        """Normal with `exposure` times the mean and the standard deviation of `links`."""
+        mean, log_variance = self.links(raw)
+        scale = (0.5 * log_variance).exp()
+        if exposure is not None:
+            exposure = exposure.to(mean.dtype)
+            mean, scale = mean * exposure, scale * exposure
+        return Normal(mean, scale, validate_args=False)
 
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
-        """-log p(y), times variance^beta."""
-        mean, log_variance = mean_and_log_variance(raw)
-        value = nll(mean, log_variance, y, exposure)
-        return value * (self.beta * log_variance.detach()).exp() if self.beta else value
+        """-log p(y)."""
+        return nll(*self.links(raw), y, exposure)
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
         """Weighted mean and log variance of y / exposure."""
         return torch.stack(moments(y, weight, exposure))
 
 
-def mean_and_log_variance(raw: Tensor) -> tuple[Tensor, Tensor]:
-    """Both at an exposure of 1."""
-    raw = promoted(raw)
-    return raw[..., 0], bend(raw[..., 1], *LOG_VARIANCE)
+class GaussianHead(NormalHead):
+    """Gaussian baseline: mean and variance of the counts.
 
+    raw = (mean, log variance), trained on -log p times variance^beta without gradient (Seitzer et al., 2022).
 
-def normal(mean: Tensor, log_variance: Tensor, exposure: Tensor | None) -> Normal:
-    """The law, scaled."""
-    scale = (0.5 * log_variance).exp()
-    if exposure is not None:
-        exposure = exposure.to(mean.dtype)
-        mean, scale = mean * exposure, scale * exposure
-    return Normal(mean, scale, validate_args=False)
+    >>> GaussianHead(beta=0.5)(torch.tensor([3.0, 0.0])).stddev
+    tensor(1.)
+    """
+
+    name = "gaussian"
+
+    def __init__(self, *, beta: float = 0.0) -> None:
+        check_beta(beta)
+        self.beta = beta
+
+    def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
+        """-log p(y), times variance^beta."""
+        mean, log_variance = self.links(raw)
+        value = nll(mean, log_variance, y, exposure)
+        return value * (self.beta * log_variance.detach()).exp() if self.beta else value
 
 
 def rate(y: Tensor, exposure: Tensor | None, dtype: torch.dtype) -> Tensor:

@@ -1,6 +1,7 @@
-"""The contract every head keeps: raw numbers -> law, and the objective a network is trained on."""
+"""The contract of every head: raw outputs -> distribution, and the objective a network is trained on."""
 
 import inspect
+import itertools
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
@@ -8,16 +9,28 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.errors import ConfigError
+from ddpn.heads.intercept import Rows, fit
+from ddpn.validation import check_number, is_number
 
 _LOW_PRECISION = (torch.float16, torch.bfloat16)
+#: How far from its first guess, beyond the guess's own size, `Head.start` searches: e^20 on a log scale.
+_REACH = 20.0
 
 
 class Head(ABC):
-    """A likelihood as a network sees it. It has options but no parameters; each option is kept under its own name.
+    """A likelihood as a network sees it: options but no parameters.
 
-    `n_raw` is the number of raw outputs a row, `support` the values the law lives on, `name` the head's name in
-    `HEADS`. `exposure`, the known scale of a row, multiplies the location of the law.
+    A subclass sets `name` (its name in `HEADS`), `n_raw` (raw outputs per row) and `support` (a torch constraint), and
+    writes `forward`. Everything else has a default:
+
+    - `parameter_names`, what each raw output is, in tables of coefficients: ("raw 0", "raw 1", ...);
+    - `description`, one line for help texts: the first line of the class's docstring;
+    - `is_count`, whether the distribution is one of counts: whether `support` is discrete;
+    - `has_glm`, whether `loss` is a negative log-likelihood in all raw outputs, so that a generalised linear model has
+      standard errors: True.
+
+    Options are keyword-only arguments of the constructor, each kept under its own name. `exposure`, the known scale of
+    a row, multiplies the location of the distribution.
 
     Shape: raw (..., P) with P = n_raw; y and exposure broadcast with raw.shape[:-1], typically (B, 1) or (B, M).
     """
@@ -25,22 +38,53 @@ class Head(ABC):
     name: ClassVar[str]
     n_raw: ClassVar[int]
     support: ClassVar[Any]
+    parameter_names: ClassVar[tuple[str, ...]]
+    description: ClassVar[str]
+    is_count: ClassVar[bool]
+    has_glm: ClassVar[bool] = True
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        own = vars(cls)
+        if "n_raw" in own and "parameter_names" not in own:
+            cls.parameter_names = tuple(f"raw {i}" for i in range(cls.n_raw))
+        if "support" in own and "is_count" not in own:
+            cls.is_count = bool(cls.support.is_discrete)
+        if "description" not in own:
+            cls.description = (cls.__doc__ or cls.__name__).strip().splitlines()[0]
 
     @abstractmethod
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Distribution:
-        """The law of every row: the one place where a link lives. Never looks at values, so a GPU need not wait."""
+        """The distribution of every row: the only place for links. Never reads values, so that a GPU need not wait."""
 
-    @abstractmethod
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
-        """The training objective, one value an element."""
+        """The training objective, one value per element: -log p(y), computed in float64."""
+        return -self.forward(raw.double(), exposure).log_prob(y).to(promoted(raw).dtype)
 
-    @abstractmethod
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """The raw numbers that fit y best when nothing else is known. Shape: (N,) -> (P,), in float64.
+        """The raw outputs that fit y best without features. Shape: (N,) -> (P,), in float64.
 
-        They minimise the weighted loss; where its minimum lies at infinity they stop at, or a little beyond, the bounds
-        of `clamps`.
+        They minimise the weighted mean loss, found by a search from several guesses: zeros, or the mean of
+        y / exposure or its logarithm with zeros or the logarithm of the variance. A minimum at infinity is cut off.
         """
+        rows = Rows(y, weight, exposure)
+
+        def loss(raw: Tensor) -> Tensor:
+            return rows.mean(self.loss(raw, rows.y, rows.exposure))
+
+        with torch.no_grad():
+            losses = [(loss(guess).item(), guess) for guess in self._guesses(rows)]
+        _, best = min((pair for pair in losses if pair[0] < float("inf")), key=lambda pair: pair[0], default=losses[0])
+        return fit(loss, best, [(x - _REACH - abs(x), x + _REACH + abs(x)) for x in best.tolist()])
+
+    def _guesses(self, rows: Rows) -> list[Tensor]:
+        rate = rows.y / rows.scale
+        mean = rows.mean(rate)
+        spread = rows.mean((rate - mean).square())
+        logs = [x.clamp(min=1e-6).log() for x in (mean, spread)]
+        zero = torch.zeros_like(mean)
+        pairs = itertools.product((zero, logs[0], mean), (zero, logs[1]))
+        return [torch.stack([first, *[other] * (self.n_raw - 1)]) for first, other in pairs]
 
     def __call__(self, raw: Tensor, exposure: Tensor | None = None) -> Distribution:
         return self.forward(raw, exposure)
@@ -50,19 +94,24 @@ class Head(ABC):
         """What each raw output is computed from: "features", "detached" (features without gradient) or "nothing"."""
         return ("features",) * self.n_raw
 
+    @classmethod
+    def option_defaults(cls) -> dict[str, Any]:
+        """Every option of this likelihood with its default.
+
+        >>> from ddpn.heads import GaussianHead
+        >>> GaussianHead.option_defaults()
+        {'beta': 0.0}
+        """
+        parameters = inspect.signature(cls).parameters.values()
+        return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+
     @property
     def options(self) -> dict[str, Any]:
-        """What rebuilds this head: `HEADS[head.name](**head.options)`."""
-        return {name: getattr(self, name) for name in option_names(type(self))}
+        """What rebuilds this head: `make_head(head.name, **head.options)`."""
+        return {name: getattr(self, name) for name in self.option_defaults()}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.options.items())})"
-
-
-def option_names(head: type[Head]) -> tuple[str, ...]:
-    """The keyword-only arguments of a head's constructor."""
-    parameters = inspect.signature(head).parameters.values()
-    return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
 
 
 def promoted(raw: Tensor) -> Tensor:
@@ -71,6 +120,5 @@ def promoted(raw: Tensor) -> Tensor:
 
 
 def check_beta(beta: float) -> None:
-    """A share between likelihood (0) and plain mean fit (1)."""
-    if not 0.0 <= beta <= 1.0:
-        raise ConfigError(f"beta must lie in [0, 1], got {beta}. Use 0 for the likelihood, 0.5 for a compromise.")
+    """Raise a `ConfigError` if `beta` is not between 0 (the likelihood) and 1 (a plain fit of the mean)."""
+    check_number("beta", beta, "a number in [0, 1]", is_number(beta) and 0.0 <= beta <= 1.0)

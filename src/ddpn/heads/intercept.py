@@ -1,4 +1,4 @@
-"""Fits without features: the raw numbers that suit all rows best."""
+"""Fits without features: the raw outputs that fit all rows best."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 #: Slopes of the mean loss below this end the search: no network starts that close.
 _SLOPE = 1e-7
-#: So does a relative gain below this: on the ridges that 0/1 data have, nothing is to be had.
+#: So does a relative gain below this: 0/1 data have a ridge along which the loss hardly changes.
 _GAIN = 1e-12
 
 
@@ -21,7 +21,7 @@ class Rows:
         self.weight = torch.ones_like(self.y) if weight is None else weight.double().expand_as(self.y)
         self.exposure = None if exposure is None else exposure.double().expand_as(self.y)
         if exposure is None:
-            # Equal counts as one row: a likelihood is then looked at a few hundred times, not once a row.
+            # Equal counts as one row: the likelihood is then evaluated a few hundred times, not once per row.
             self.y, place = self.y.unique(return_inverse=True)
             self.weight = torch.zeros_like(self.y).index_add_(0, place, self.weight)
 
@@ -36,7 +36,7 @@ class Rows:
 
 
 def fit(loss: Callable[[Tensor], Tensor], guess: Tensor, bounds: Sequence[tuple[float, float]]) -> Tensor:
-    """The raw numbers (P,) within `bounds` where the scalar `loss` is least, sought from `guess`."""
+    """The raw outputs (P,) within `bounds` that minimise the scalar `loss`, searched from `guess`."""
 
     def value_and_slope(x: np.ndarray) -> tuple[float, np.ndarray]:
         raw = torch.tensor(x, dtype=torch.float64, device=guess.device, requires_grad=True)

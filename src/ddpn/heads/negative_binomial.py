@@ -11,7 +11,9 @@ from ddpn.heads.intercept import Rows, fit
 
 
 class NegativeBinomialHead(Head):
-    """raw = (log mu, log alpha): over-dispersed only, variance mu + alpha mu^2.
+    """Negative Binomial: over-dispersed counts, variance mu + alpha mu^2.
+
+    raw = (log mu, log alpha).
 
     >>> NegativeBinomialHead()(torch.tensor([2.0, 0.0])).variance
     tensor(61.9872)
@@ -20,6 +22,7 @@ class NegativeBinomialHead(Head):
     name = "negative_binomial"
     n_raw = 2
     support = constraints.nonnegative_integer
+    parameter_names = ("log mu", "log alpha")
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> NegativeBinomial:
         """NegativeBinomial(exposure * e^raw0, e^raw1)."""
@@ -28,12 +31,8 @@ class NegativeBinomialHead(Head):
         mu = mu if exposure is None else mu * exposure.to(raw.dtype)
         return NegativeBinomial(mu, bend(raw[..., 1], *LOG_ALPHA).exp(), validate_args=False)
 
-    def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
-        """-log p(y)."""
-        return -self.forward(raw.double(), exposure).log_prob(y).to(promoted(raw).dtype)
-
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """Maximum likelihood, sought from the moments; alpha at its lower bound where y is under-dispersed."""
+        """Maximum likelihood, searched from the moments; alpha at its lower bound where y is under-dispersed."""
         rows = Rows(y, weight, exposure)
         mean, scale = rows.mean(rows.y), rows.mean(rows.scale)
         excess = rows.mean((rows.y - rows.scale * mean / scale).square()) - mean

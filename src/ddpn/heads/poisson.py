@@ -5,13 +5,15 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from ddpn.distributions import Poisson
-from ddpn.heads.clamps import LOG_MU, bend, unbend
+from ddpn.heads.clamps import LOG_MU, log_mean, unbend
 from ddpn.heads.head import Head, promoted
 from ddpn.heads.intercept import Rows
 
 
 class PoissonHead(Head):
-    """raw = (log mu): equi-dispersed, variance mu.
+    """Poisson: equi-dispersed counts, variance mu.
+
+    raw = (log mu).
 
     >>> PoissonHead()(torch.tensor([1.0])).mean
     tensor(2.7183)
@@ -20,22 +22,18 @@ class PoissonHead(Head):
     name = "poisson"
     n_raw = 1
     support = constraints.nonnegative_integer
+    parameter_names = ("log mu",)
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Poisson:
         """Poisson(exposure * e^raw)."""
-        return Poisson(_log_mu(promoted(raw), exposure).exp(), validate_args=False)
+        return Poisson(log_mean(promoted(raw)[..., 0], exposure).exp(), validate_args=False)
 
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
         """-log p(y) = mu - y log mu + log y!, in float64: for large counts its terms nearly cancel."""
-        log_mu, y = _log_mu(raw.double(), exposure), y.double()
+        log_mu, y = log_mean(raw.double()[..., 0], exposure), y.double()
         return (log_mu.exp() - y * log_mu + torch.lgamma(y + 1.0)).to(promoted(raw).dtype)
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
         """log of sum w y / sum w exposure."""
         rows = Rows(y, weight, exposure)
         return unbend((rows.mean(rows.y) / rows.mean(rows.scale)).log(), *LOG_MU).reshape(1)
-
-
-def _log_mu(raw: Tensor, exposure: Tensor | None) -> Tensor:
-    log_mu = bend(raw[..., 0], *LOG_MU)
-    return log_mu if exposure is None else log_mu + exposure.to(raw.dtype).log()

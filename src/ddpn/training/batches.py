@@ -1,87 +1,56 @@
 """Where batches come from: tensors in memory, or any torch Dataset."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, cast
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 from ddpn.errors import DDPNError, InputError
+from ddpn.sample import Sample
 
-#: Rows of a table looked at together where nothing is learned from them.
+#: Rows of a table that go through a network together where no gradients are kept.
 _IN_ORDER = 8192
-#: So many times the rows of a training's batch fit where no gradients are kept, in a network of a few layers or more.
+#: So many times the rows of a training batch fit where no gradients are kept, in a network of a few layers or more.
 WITHOUT_GRADIENTS = 4
 
 
-class Rows(NamedTuple):
-    """Inputs, counts, and where given a weight and an exposure a row.
+@dataclass(frozen=True, eq=False)
+class Augmented:
+    """Rows in memory whose inputs are changed at random before every epoch, in the same way for all members.
 
-    A weight multiplies its row's loss, so weights should have mean 1: else they change what `lr` and `clip` mean.
-
-    Shape: x (N, ...), the others (N,); in a batch with each member's own rows (B, M, ...) and (B, M).
+    `augment` takes all inputs and returns as many of the same shape and dtype; it draws from torch's global generator,
+    which is seeded by the epoch.
     """
 
-    x: Tensor
-    y: Tensor
-    weight: Tensor | None = None
-    exposure: Tensor | None = None
+    sample: Sample
+    augment: Callable[[Tensor], Tensor]
 
-    def __len__(self) -> int:  # a NamedTuple's own length would be 4
-        return len(self.y)
-
-    def to(self, device: torch.device) -> "Rows":
-        """The same rows on another device."""
-        for name, given in zip(self._fields, self, strict=True):
-            if given is not None and not isinstance(given, Tensor):
-                raise InputError(f"{name} must be a tensor, got {type(given).__name__}. Use torch.as_tensor.")
-        return self._each(lambda t: t.to(device))
-
-    def pick(self, index: Tensor) -> "Rows":
-        """Rows by index. Shape: index (M, B) gives (B, M, ...)."""
-        flat = index.reshape(-1)
-        return self._each(lambda t: t.index_select(0, flat).view(*index.shape, *t.shape[1:]).transpose(0, 1))
-
-    def parts(self, size: int) -> Iterator["Rows"]:
-        """One after the other, `size` rows at a time."""
-        for first in range(0, len(self), size):
-            yield self._each(lambda t, part=slice(first, first + size): t[part])  # type: ignore[misc]
-
-    def shared(self) -> "Rows":
-        """The same rows for every member. Shape: x as it is, the others (N, 1)."""
-        y, weight, exposure = (None if t is None else t.unsqueeze(1) for t in self[1:])
-        return Rows(self.x, cast(Tensor, y), weight, exposure)
-
-    def _each(self, change: Callable[[Tensor], Tensor]) -> "Rows":
-        weight, exposure = (None if t is None else change(t) for t in (self.weight, self.exposure))
-        return Rows(change(self.x), change(self.y), weight, exposure)
+    def __len__(self) -> int:
+        return len(self.sample)
 
 
-class Changing(NamedTuple):
-    """Rows in memory whose inputs are changed at random before every epoch, the same way for all members.
+#: What a training takes its rows from.
+Source = Sample | Augmented | Dataset
 
-    `change` takes all inputs and gives as many of the same shape; it draws from torch's own stream.
-    """
 
-    rows: Rows
-    change: Callable[[Tensor], Tensor]
+def pick(sample: Sample, index: Tensor) -> Sample:
+    """Rows by position, for each member its own. Shape: index (M, B) gives (B, M, ...)."""
+    flat = index.reshape(-1)
+    return sample.map(lambda t: t.index_select(0, flat).view(*index.shape, *t.shape[1:]).transpose(0, 1))
 
-    @property
-    def x(self) -> Tensor:
-        """As they are, before any change."""
-        return self.rows.x
 
-    @property
-    def y(self) -> Tensor:
-        return self.rows.y
+def parts_of(sample: Sample, size: int) -> Iterator[Sample]:
+    """The rows of tensors, `size` at a time; faster than `Sample.blocks`, as nothing but a tensor can be there."""
+    for start in range(0, len(sample), size):
+        yield sample.map(lambda t, part=slice(start, start + size): t[part])  # type: ignore[misc]
 
-    def __len__(self) -> int:  # a NamedTuple's own length would be 2
-        return len(self.rows)
 
-    def to(self, device: torch.device) -> "Changing":
-        """The same rows on another device, where they are changed too."""
-        return Changing(self.rows.to(device), self.change)
+def shared(sample: Sample) -> Sample:
+    """The same rows for every member. Shape: X as it is, the others (N, 1)."""
+    return sample.map(lambda t: t.unsqueeze(1)).replace(X=sample.X)
 
 
 class Share(NamedTuple):
@@ -102,59 +71,58 @@ def orders(rows: int, batch: int, streams: Sequence[torch.Generator]) -> Tensor:
 class MemoryBatches:
     """Batches of tensors in memory, each member's rows in its own order; no DataLoader.
 
-    Where all rows fit one batch, every member gets all of them in the order they came in. `accumulate` is how many
-    parts a batch is computed in.
+    Where all rows fit one batch, every member gets all of them in the given order. `accumulate` is the number of parts
+    that a batch is computed in.
     """
 
     def __init__(
         self,
-        source: Rows | Changing,
+        source: Sample | Augmented,
         batch_size: int,
         share: Share = Share(),  # noqa: B008
         accumulate: int = 1,
     ) -> None:
-        rows = source.rows if isinstance(source, Changing) else source
-        _check_lengths(rows)
+        sample = source.sample if isinstance(source, Augmented) else source
         self.source, self.share, self._part = source, share, -(-batch_size // accumulate)
-        self.rows = Rows(rows.x.clone(), *rows[1:]) if isinstance(source, Changing) else rows
-        self.n, self.batch = len(rows), min(batch_size, len(rows))
-        # What is left over after whole batches waits for another epoch: orders are drawn anew each time.
+        self.sample = sample.replace(X=sample.X.clone()) if isinstance(source, Augmented) else sample
+        self.n, self.batch = len(sample), min(batch_size, len(sample))
+        # Rows left over after whole batches wait for another epoch: orders are drawn anew each time.
         self.steps = self.n // self.batch
 
-    def renew(self, seed: int) -> None:
-        """Change inputs at random, where they are to be; in place, as a captured step reads them where they are."""
-        if isinstance(self.source, Changing):
-            device = self.rows.x.device
-            with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+    def augment(self, seed: int) -> None:
+        """Change augmented inputs at random; in place, because a captured step reads them where they are."""
+        if isinstance(self.source, Augmented):
+            X = self.sample.X
+            with torch.random.fork_rng(devices=[X.device] if X.device.type == "cuda" else []):
                 torch.manual_seed(seed)
-                changed = self.source.change(self.source.x)
-            if (changed.shape, changed.dtype) != (self.rows.x.shape, self.rows.x.dtype):
+                changed = self.source.augment(self.source.sample.X)
+            if (changed.shape, changed.dtype) != (X.shape, X.dtype):
                 raise InputError(
-                    f"change must give inputs of shape {tuple(self.rows.x.shape)} and {self.rows.x.dtype} as it takes "
-                    f"them, got {tuple(changed.shape)} and {changed.dtype}. Convert them at its end."
+                    f"augment must return inputs of shape {tuple(X.shape)} and {X.dtype} as it takes them, "
+                    f"got {tuple(changed.shape)} and {changed.dtype}."
                 )
-            self.rows.x.copy_(changed)
+            X.copy_(changed)
 
     def orders(self, streams: Sequence[torch.Generator]) -> Tensor:
-        """This epoch's rows. Shape: (M, steps * batch)."""
+        """The row positions of this epoch. Shape: (M, steps * batch)."""
         return orders(self.n, self.batch, streams)
 
-    def epoch(self, streams: Sequence[torch.Generator]) -> Iterator[Rows]:
+    def epoch(self, streams: Sequence[torch.Generator]) -> Iterator[Sample]:
         """All batches of one epoch."""
-        orders = self.orders(streams).to(self.rows.y.device)
+        orders = self.orders(streams).to(self.sample.y.device)
         for index in orders.split(self.batch, dim=1):
-            yield self.rows.pick(index[:, self.share.rank :: self.share.world])
+            yield pick(self.sample, index[:, self.share.rank :: self.share.world])
 
-    def in_order(self) -> Iterator[Rows]:
+    def in_order(self) -> Iterator[Sample]:
         """Every row once, the same for all members."""
-        return (part.shared() for part in self.rows.parts(_at_once(self.rows.x, self._part)))
+        return (shared(part) for part in parts_of(self.sample, _rows_at_once(self.sample.X, self._part)))
 
 
 class DatasetBatches:
     """Batches of a torch Dataset whose items are (x, y), (x, y, weight) or (x, y, weight, exposure).
 
-    Items are loaded once for every member that wants them, in `workers` processes. `accumulate` is how many parts a
-    batch is computed in; `check` looks at what was loaded.
+    Items are loaded once for every member that needs them, in `workers` processes. `accumulate` is the number of parts
+    that a batch is computed in; `check` validates what was loaded.
     """
 
     def __init__(
@@ -165,40 +133,40 @@ class DatasetBatches:
         workers: int = 0,
         share: Share = Share(),  # noqa: B008
         accumulate: int = 1,
-        check: Callable[[Rows], object] = lambda rows: None,
+        check: Callable[[Sample], object] = lambda sample: None,
     ) -> None:
-        self.dataset, self.device, self.workers, self.share, self._check = dataset, device, workers, share, check
+        self.source, self.device, self.workers, self.share, self._check = dataset, device, workers, share, check
         self._part = -(-batch_size // accumulate)
         self.n = len(dataset)  # type: ignore[arg-type]
-        _check_any(self.n)
+        check_any_row(self.n)
         self.batch = min(batch_size, self.n)
         self.steps = self.n // self.batch
 
-    def epoch(self, streams: Sequence[torch.Generator]) -> Iterator[Rows]:
+    def epoch(self, streams: Sequence[torch.Generator]) -> Iterator[Sample]:
         """All batches of one epoch."""
         members = len(streams)
-        shared = [
-            i[:, self.share.rank :: self.share.world]
-            for i in orders(self.n, self.batch, streams).split(self.batch, dim=1)
+        own = [
+            index[:, self.share.rank :: self.share.world]
+            for index in orders(self.n, self.batch, streams).split(self.batch, dim=1)
         ]
-        for batch in self._loaded(batch_sampler=[index.reshape(-1).tolist() for index in shared]):
-            yield batch.pick(torch.arange(len(batch), device=self.device).view(members, -1))
+        for batch in self._loaded(batch_sampler=[index.reshape(-1).tolist() for index in own]):
+            yield pick(batch, torch.arange(len(batch), device=self.device).view(members, -1))
 
-    def in_order(self) -> Iterator[Rows]:
+    def in_order(self) -> Iterator[Sample]:
         """Every item once, the same for all members."""
-        size = _at_once(as_rows([self.dataset[0]]).x, self._part)
-        return (rows.shared() for rows in self._loaded(batch_size=size))
+        size = _rows_at_once(as_sample([self.source[0]]).X, self._part)
+        return (shared(part) for part in self._loaded(batch_size=size))
 
-    def _loaded(self, **batches: Any) -> Iterator[Rows]:
-        for loaded in DataLoader(_Told(self.dataset), num_workers=self.workers, collate_fn=_as_told, **batches):
+    def _loaded(self, **batches: Any) -> Iterator[Sample]:
+        for loaded in DataLoader(_Items(self.source), num_workers=self.workers, collate_fn=_collated, **batches):
             if isinstance(loaded, DDPNError):
                 raise loaded
             self._check(loaded)
-            yield loaded.to(self.device)
+            yield loaded.map(lambda t: t.to(self.device))
 
 
-class _Told(Dataset):
-    """Items, or the error that says why not: one that is raised in a worker comes with its traceback for a message."""
+class _Items(Dataset):
+    """Items, or the error of reading one: raised in a worker process it comes with a traceback in its message."""
 
     def __init__(self, dataset: Dataset) -> None:
         self.dataset = dataset
@@ -213,40 +181,39 @@ class _Told(Dataset):
         return len(self.dataset)  # type: ignore[arg-type]
 
 
-def _as_told(items: list[Any]) -> Rows | DDPNError:
+def _collated(items: list[Any]) -> Sample | DDPNError:
     try:
-        return next((item for item in items if isinstance(item, DDPNError)), None) or as_rows(items)
+        return next((item for item in items if isinstance(item, DDPNError)), None) or as_sample(items)
     except DDPNError as error:
         return error
 
 
-def _at_once(x: Tensor, part: int) -> int:
-    """Rows to look at together: of texts (whole numbers), pictures and clouds what a training has room for."""
-    return _IN_ORDER if x.dim() == 2 and x.is_floating_point() else WITHOUT_GRADIENTS * part
+def _rows_at_once(X: Tensor, part: int) -> int:
+    """Rows that go through a network together: of texts, images and clouds as many as a training has room for."""
+    return _IN_ORDER if X.dim() == 2 and X.is_floating_point() else WITHOUT_GRADIENTS * part
 
 
-def _check_any(rows: int) -> None:
+def named_parts(sample: Sample) -> dict[str, Any]:
+    """The parts that are there, by name."""
+    parts = {"X": sample.X, "y": sample.y, "weight": sample.weight, "exposure": sample.exposure}
+    return {name: part for name, part in parts.items() if part is not None}
+
+
+def check_any_row(rows: int) -> None:
+    """Raise an `InputError` if there is no row."""
     if rows == 0:
-        raise InputError("data must hold at least one row, got 0. Give rows to train and to validate on.")
+        raise InputError("data must hold at least one row, got 0.")
 
 
-def _check_lengths(rows: Rows) -> None:
-    _check_any(len(rows))
-    lengths = {name: len(t) for name, t in zip(Rows._fields, rows, strict=True) if t is not None}
-    if len(set(lengths.values())) > 1:
-        listed = ", ".join(f"{name} of {length}" for name, length in lengths.items())
-        raise InputError(f"x, y, weight and exposure must have as many rows each, got {listed}. Align them.")
-    _check_one_a_row(rows)
+def check_vectors(sample: Sample) -> None:
+    """Raise an `InputError` if counts, weights or exposures are not one number per row."""
+    for name, part in named_parts(sample).items():
+        if name != "X" and part.dim() != 1:
+            raise InputError(f"{name} must have one number per row, got shape {tuple(part.shape)}. Use reshape(-1).")
 
 
-def _check_one_a_row(rows: Rows) -> None:
-    for name, given in zip(Rows._fields[1:], rows[1:], strict=True):
-        if given is not None and given.dim() != 1:
-            raise InputError(f"{name} must have one number a row, got shape {tuple(given.shape)}. Use reshape(-1).")
-
-
-def as_rows(items: list[Any]) -> Rows:
-    """Items of a data set as a batch."""
+def as_sample(items: list[Any]) -> Sample:
+    """Items of a Dataset as a batch."""
     try:
         collated = default_collate(items)
     except (TypeError, RuntimeError) as error:
@@ -259,6 +226,6 @@ def as_rows(items: list[Any]) -> Rows:
             f"items of the data set must be (x, y[, weight[, exposure]]), got {type(items[0]).__name__}. "
             "Return a tuple from __getitem__."
         )
-    rows = Rows(*collated)
-    _check_one_a_row(rows)
-    return rows
+    sample = Sample(*collated)
+    check_vectors(sample)
+    return sample

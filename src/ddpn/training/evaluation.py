@@ -1,4 +1,4 @@
-"""How good the members of an ensemble are on rows they do not learn from."""
+"""Scores of each member of an ensemble on validation rows."""
 
 from collections.abc import Iterator
 
@@ -7,10 +7,12 @@ from torch import Tensor
 
 from ddpn.metrics import crps
 from ddpn.model import CountModel
-from ddpn.training.batches import DatasetBatches, MemoryBatches, Rows
+from ddpn.sample import Sample
+from ddpn.threads import single_thread, threads_for
+from ddpn.training.batches import DatasetBatches, MemoryBatches
 from ddpn.training.runtime import Runtime
 
-#: Rows that are scored together at least, if there are as many: a score is many small operations however few there are.
+#: Rows scored together at least, if there are as many: a score is many small operations however few rows there are.
 _TOGETHER = 8192
 
 
@@ -18,30 +20,31 @@ _TOGETHER = 8192
 def mean_scores(
     model: CountModel, batches: MemoryBatches | DatasetBatches, score: str, runtime: Runtime
 ) -> list[float]:
-    """Mean proper score a member; never the training objective, which a weight on it can bend."""
+    """Mean proper score per member; never the training objective, which may be a weighted one."""
     model.eval()
     sums = torch.zeros(model.members + 1, dtype=torch.float64, device=runtime.device)
     for part in _gathered(_outputs(model, batches, runtime)):
         weight = torch.ones_like(part.y) if part.weight is None else part.weight
-        sums[:-1] += (_scores(model, part, score).double() * weight).sum(0)
+        with single_thread():
+            sums[:-1] += (_scores(model, part, score).double() * weight).sum(0)
         sums[-1] += weight.sum()
     runtime.add_up(sums)
     scores = (sums[:-1] / sums[-1]).tolist()
     return [found if found == found else float("inf") for found in scores]
 
 
-def _outputs(model: CountModel, batches: MemoryBatches | DatasetBatches, runtime: Runtime) -> Iterator[Rows]:
-    """This process's share of the rows, raw outputs in place of inputs."""
+def _outputs(model: CountModel, batches: MemoryBatches | DatasetBatches, runtime: Runtime) -> Iterator[Sample]:
+    """The rows of this process, with raw outputs in place of inputs."""
     for number, part in enumerate(batches.in_order()):
         if number % runtime.share.world == runtime.share.rank:
-            with runtime.autocast():
-                raw = model.raw(part.x)
-            yield Rows(raw, *part[1:])
+            with runtime.autocast(), threads_for(model.multiply_adds(part.X)):
+                raw = model.raw(part.X)
+            yield part.replace(X=raw)
 
 
-def _gathered(parts: Iterator[Rows]) -> Iterator[Rows]:
+def _gathered(parts: Iterator[Sample]) -> Iterator[Sample]:
     """The same rows in few parts."""
-    kept: list[Rows] = []
+    kept: list[Sample] = []
     for part in parts:
         kept.append(part)
         if sum(map(len, kept)) >= _TOGETHER:
@@ -51,11 +54,11 @@ def _gathered(parts: Iterator[Rows]) -> Iterator[Rows]:
         yield _joined(kept)
 
 
-def _joined(parts: list[Rows]) -> Rows:
-    columns = zip(*parts, strict=True)
-    return Rows(*(None if column[0] is None else torch.cat(column) for column in columns))  # type: ignore[arg-type]
+def _joined(parts: list[Sample]) -> Sample:
+    columns = zip(*((part.X, part.y, part.weight, part.exposure) for part in parts), strict=True)
+    return Sample(*(None if column[0] is None else torch.cat(column) for column in columns))
 
 
-def _scores(model: CountModel, part: Rows, score: str) -> Tensor:
-    law = model.head(part.x, part.exposure)
-    return -law.log_prob(part.y) if score == "nll" else crps(law, part.y)
+def _scores(model: CountModel, part: Sample, score: str) -> Tensor:
+    dist = model.head(part.X, part.exposure)
+    return -dist.log_prob(part.y) if score == "nll" else crps(dist, part.y)

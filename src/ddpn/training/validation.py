@@ -1,4 +1,4 @@
-"""What a training is given, looked at before its first step: a law would answer nonsense to it, or learn from it."""
+"""Checks of the rows a training is given, before its first step."""
 
 from typing import Any
 
@@ -7,60 +7,69 @@ from torch import Tensor
 from ddpn.distributions.arguments import check_counts, check_positive
 from ddpn.errors import InputError
 from ddpn.heads import Head
-from ddpn.training.batches import Changing, Rows
+from ddpn.sample import Sample
+from ddpn.training.batches import Augmented, check_any_row, check_vectors, named_parts
+from ddpn.validation import listed
 
 
 def check_source(name: str, source: Any, needed: bool = True) -> None:
-    """Rows, or something with a length whose items can be asked for; nothing at all where it is not `needed`."""
-    is_known = isinstance(source, Rows | Changing) or (source is None and not needed)
+    """Raise an `InputError` if `source` is not a Sample, Augmented or map-style Dataset (or None, if not `needed`)."""
+    is_known = isinstance(source, Sample | Augmented) or (source is None and not needed)
     is_dataset = hasattr(source, "__getitem__") and hasattr(source, "__len__")
     if not is_known and (not is_dataset or isinstance(source, tuple | list | dict | str | Tensor)):
         raise InputError(
-            f"{name} must be Rows, Changing or a data set with a length, got {type(source).__name__}. Use Rows(x, y)."
+            f"{name} must be a Sample, Augmented or a Dataset with a length, got {type(source).__name__}. "
+            "Use Sample(X, y)."
         )
 
 
-def check_values(rows: Rows, head: Head) -> None:
-    """Counts where the law has no others, weights of at least 0, exposures above 0."""
+def check_sample(sample: Sample, head: Head) -> None:
+    """Raise an `InputError` if the parts are not tensors of one length, or hold values that `head` cannot take."""
+    parts = named_parts(sample)
+    for name, part in parts.items():
+        if not isinstance(part, Tensor):
+            raise InputError(f"{name} must be a tensor, got {type(part).__name__}. Use torch.as_tensor.")
+    check_any_row(len(sample))
+    if len({len(part) for part in parts.values()}) > 1:
+        found = listed([f"{name} of {len(part)}" for name, part in parts.items()])
+        raise InputError(f"X, y, weight and exposure must have the same number of rows, got {found}.")
+    check_vectors(sample)
+    check_values(sample, head)
+    if sample.weight is not None and not sample.weight.any():
+        raise InputError("weight must be above 0 in some row, got 0 in all rows.")
+
+
+def check_values(sample: Sample, head: Head) -> None:
+    """Raise an `InputError` for counts outside the support, negative weights, and exposures that are not positive."""
     if head.support.is_discrete:
-        check_counts("y", rows.y)
-    _check("y", rows.y, rows.y.isfinite(), "finite")
-    if rows.exposure is not None:
-        check_exposure(rows.exposure)
-    if rows.weight is not None:
-        _check("weight", rows.weight, rows.weight.isfinite(), "finite")
-        if (rows.weight < 0).any():
-            row = int((rows.weight < 0).nonzero()[0])
-            raise InputError(
-                f"weight must be at least 0, got {rows.weight[row]:g} at row {row}. Drop or mend such rows."
-            )
+        check_counts("y", sample.y)
+    _check("y", sample.y, sample.y.isfinite(), "finite")
+    if sample.exposure is not None:
+        check_exposure(sample.exposure)
+    if sample.weight is not None:
+        _check("weight", sample.weight, sample.weight.isfinite(), "finite")
+        _check("weight", sample.weight, sample.weight >= 0, "at least 0")
 
 
 def check_exposure(exposure: Tensor) -> None:
-    """Above 0: it multiplies what is expected of a row."""
+    """Raise an `InputError` for an exposure that is not positive: it multiplies the predicted location."""
     check_positive("exposure", exposure, "Give the time or size that each count was counted over.")
 
 
-def check_weighed(weight: Tensor | None) -> None:
-    """Some row counts."""
-    if weight is not None and not weight.any():
-        raise InputError("weight must be above 0 in some row, got 0 in all. Give the rows that should count a 1.")
-
-
-def check_alike(train: Any, validation: Any) -> None:
-    """A rate is judged by rates, a count by counts."""
-    has = [rows.exposure is not None for rows in (_rows(train), _rows(validation)) if rows is not None]
+def check_exposure_in_both(train: Any, validation: Any) -> None:
+    """Raise an `InputError` if one of training and validation rows has exposures and the other has none."""
+    has = [sample.exposure is not None for sample in (_sample(train), _sample(validation)) if sample is not None]
     if len(set(has)) > 1:
         with_, without = ("train", "validation") if has[0] else ("validation", "train")
-        raise InputError(f"exposure must be in both or in none, got one in {with_}, none in {without}. Add it there.")
+        raise InputError(f"exposure must be in both or in none, got one in {with_}, none in {without}.")
 
 
-def _rows(source: Any) -> Rows | None:
-    source = source.rows if isinstance(source, Changing) else source
-    return source if isinstance(source, Rows) else None
+def _sample(source: Any) -> Sample | None:
+    source = source.sample if isinstance(source, Augmented) else source
+    return source if isinstance(source, Sample) else None
 
 
 def _check(name: str, values: Tensor, good: Tensor, condition: str) -> None:
     if not good.all():
         row = int((~good).nonzero()[0])
-        raise InputError(f"{name} must be {condition}, got {values[row]:g} at row {row}. Drop or mend such rows.")
+        raise InputError(f"{name} must be {condition}, got {values[row]:g} at row {row}.")

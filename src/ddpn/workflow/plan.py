@@ -1,34 +1,37 @@
-"""What a user wants of a fit: roles of columns, the split, and how the model is built."""
+"""What a user wants of a fit: roles of columns, the split, and how the model is built. Imports no torch."""
 
-import inspect
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from numbers import Real
 from pathlib import Path
 from typing import Any
 
 from ddpn.errors import ConfigError, InputError
-from ddpn.estimators import CountRegressor
-from ddpn.workflow.naming import check_keys
+from ddpn.heads import HEADS
+from ddpn.members import MEMBERS
+from ddpn.members.network_options import TRAINING_OPTIONS, NetworkOptions, check_training_options
+from ddpn.validation import check_choice, check_keys, is_integer, is_number
 
 #: Shares of training, validation and test rows.
 SHARES = (0.7, 0.1, 0.2)
+#: What a model is compared with by default.
+BASELINES = ("constant", "poisson_glm", "boosted_poisson", "boosted_negative_binomial")
+#: Arguments of `CountRegressor` that a plan may set; the others are decided by its seed and its split.
+MODEL_OPTIONS = (
+    "likelihood", "head_options", "members", "hidden", "numeric", "epochs", "mix_with", "training_options",
+    "fractional", "device",
+)  # fmt: skip
 _NAMES = ("target", "exposure", "weight", "split_column", "time")
-_LISTS = ("drop", "use", "category")
-#: Likelihoods over counts of which there is an exact GLM.
-_LINEAR = ("double_poisson", "poisson", "negative_binomial")
-#: Arguments of a CountRegressor that a fit from a file decides itself: by its seed and by its split.
-_OURS = ("checkpoint", "random_state", "validation", "verbose")
+_LISTS = ("drop", "use", "category", "compare_with", "mix_with")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """All of it, checked as far as it can be without the table.
+    """All of it, validated as far as that is possible without the table.
 
-    `drop` leaves columns out, `use` keeps those that would be left out, `category` takes numbers as names. Rows are
-    split at random by `seed`, by `split_column` (train, validation, test) or by `time` (the last rows are the test).
-    `model` holds arguments of `CountRegressor`.
+    `drop` leaves columns out, `use` keeps those that would be left out, `category` takes numbers as categories. Rows
+    are split at random by `seed`, by `split_column` (train, validation, test) or by `time` (the last rows are the test
+    rows). `compare_with` names members that the model is compared with; `model` has arguments of `CountRegressor`.
 
     >>> Plan(target="visits", model={"members": 3}).shares
     (0.7, 0.1, 0.2)
@@ -44,28 +47,46 @@ class Plan:
     time: str | None = None
     shares: tuple[float, ...] = SHARES
     seed: int = 0
+    compare_with: tuple[str, ...] = BASELINES
     model: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.split_column is not None and self.time is not None:
-            raise ConfigError("split_column and time must not both be given, got both. Keep one of them.")
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**32:
-            raise ConfigError(f"seed must be a whole number from 0 to 2^32 - 1, got {self.seed!r}. Use 0.")
-        good = len(self.shares) == 3 and all(isinstance(s, Real) and s >= 0 for s in self.shares)
-        if not good or abs(sum(self.shares) - 1) > 1e-9 or not (self.shares[0] > 0 and self.shares[2] > 0):
-            what = "shares must be those of training, validation and test rows, sum to 1, first and last above 0"
-            raise ConfigError(f"{what}, got {list(self.shares)}. Use [0.7, 0.1, 0.2].")
+            raise ConfigError("Give either split_column or time, not both.")
+        if not is_integer(self.seed) or not 0 <= self.seed < 2**32:
+            raise ConfigError(f"seed must be an integer from 0 to 2^32 - 1, got {self.seed!r}.")
+        shares = tuple(self.shares)
+        good = len(shares) == 3 and all(is_number(share) and share >= 0 for share in shares)
+        if not good or abs(sum(shares) - 1) > 1e-9 or not (shares[0] > 0 and shares[2] > 0):
+            what = "shares must be three numbers that sum to 1 (training, validation, test), the first and last above 0"
+            raise ConfigError(f"{what}, got {list(shares)}.")
+        self._check_roles()
+        check_keys(self.compare_with, MEMBERS, "compare_with")
+        self._check_model()
+
+    def _check_roles(self) -> None:
         roles = [name for name in (self.target, self.exposure, self.weight, self.split_column) if name is not None]
         for name in roles:
             if roles.count(name) > 1:
-                raise ConfigError(f"a column must have one role, got {name!r} with several. Name another column.")
+                raise ConfigError(f"Column {name!r} has more than one role.")
             if name in (*self.drop, *self.use):
-                raise ConfigError(f"drop and use must leave columns with a role alone, got {name!r}. Take it out.")
+                raise ConfigError(f"Column {name!r} has a role, so it cannot be in drop or use.")
 
-    def regressor(self, **more: Any) -> CountRegressor:
-        """The model, not fitted: with the exact GLM among its members where its likelihood has one over counts."""
-        linear = self.model.get("likelihood", "double_poisson") in _LINEAR and self.model.get("hidden") != ()
-        return CountRegressor(**{"with_glm": linear, **self.model, "random_state": self.seed, **more})
+    def _check_model(self) -> None:
+        """What is known to be wrong without torch; the rest is validated by `CountRegressor.fit`."""
+        check_choice("likelihood", self.model.get("likelihood", "double_poisson"), HEADS)
+        check_keys(self.model.get("mix_with", ()), MEMBERS, "mix_with")
+        own = {name: self.model[name] for name in ("members", "hidden", "numeric", "epochs") if name in self.model}
+        NetworkOptions(**own, **check_training_options(self.model.get("training_options")))
+
+    def regressor(self, **more: Any) -> Any:
+        """The unfitted `CountRegressor`; by default mixed with the exact GLM where its likelihood has one of counts."""
+        from ddpn.estimators import CountRegressor
+
+        head = HEADS[self.model.get("likelihood", "double_poisson")]
+        has_line = head.has_glm and head.is_count and tuple(self.model.get("hidden", (1,))) != ()
+        options = {"mix_with": ("glm",) if has_line else (), **self.model, "random_state": self.seed}
+        return CountRegressor(**options, **more)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -74,21 +95,24 @@ class Plan:
 
 def keys() -> list[str]:
     """All keys that a settings file may have."""
-    own = [f.name for f in fields(Plan) if f.name != "model"]
-    return own + [name for name in inspect.signature(CountRegressor).parameters if name not in _OURS]
+    return [f.name for f in fields(Plan) if f.name != "model"] + list(MODEL_OPTIONS)
 
 
 def plan_of(given: Mapping[str, Any], file: Path | None = None) -> Plan:
-    """The plan of a settings file (TOML), with what else was `given` in place of it; None counts as not given."""
+    """The plan of a settings file (TOML); what else is `given` takes precedence, and None counts as not given."""
     settings = {} if file is None else _read(file)
-    settings |= {name: value for name, value in given.items() if value is not None}
-    check_keys(settings, keys(), "the settings" if file is None else str(file))
+    _check_settings(settings, "the settings" if file is None else str(file))
+    given = {name: value for name, value in given.items() if value is not None}
+    beta = given.pop("beta", None)
+    settings |= given
+    if beta is not None:
+        settings["head_options"] = {**settings.get("head_options", {}), "beta": beta}
     if "target" not in settings:
-        raise ConfigError("target must be given, got none. Name the column of counts with --target.")
+        raise ConfigError("target is missing: name the column of counts with --target.")
     own = {f.name for f in fields(Plan)}
-    model = {name: _tuple(value) for name, value in settings.items() if name not in own}
-    plain = {name: _checked(name, value) for name, value in settings.items() if name in own}
-    return Plan(**plain, model=model)
+    plain = {name: _checked(name, value) for name, value in settings.items()}
+    model = {name: value for name, value in plain.items() if name not in own}
+    return Plan(**{name: value for name, value in plain.items() if name in own}, model=model)
 
 
 def plan_from(plain: Mapping[str, Any]) -> Plan:
@@ -96,24 +120,31 @@ def plan_from(plain: Mapping[str, Any]) -> Plan:
     return Plan(**{name: _tuple(value) for name, value in plain.items()})
 
 
+def _check_settings(settings: Mapping[str, Any], where: str) -> None:
+    for key in settings:
+        if key in TRAINING_OPTIONS:
+            raise ConfigError(f"Unknown key {key!r} in {where}. Put it into the table [training_options].")
+    check_keys(settings, keys(), where)
+
+
 def _read(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InputError(f"config must be a file, got {file}, which is not there. Check the spelling.") from None
+        raise InputError(f"File not found: {file}") from None
     except (OSError, UnicodeDecodeError):
-        raise InputError(f"config must be a text file, got {file}, which cannot be read. Name another.") from None
+        raise InputError(f"{file} cannot be read as text.") from None
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{file} must be TOML, got: {error}. Write lines such as: members = 5") from None
+        raise ConfigError(f"{file} is not valid TOML: {error}") from None
 
 
 def _checked(name: str, value: Any) -> Any:
     if name in _NAMES and not isinstance(value, str):
-        raise ConfigError(f"{name} must be the name of a column, got {value!r}. Put it in quotes.")
+        raise ConfigError(f"{name} must be the name of a column, got {value!r}.")
     if name in _LISTS:
         words = value.split(",") if isinstance(value, str) else value
         if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
-            raise ConfigError(f'{name} must list names of columns, got {value!r}. Write ["one", "two"].')
+            raise ConfigError(f'{name} must be a list of names such as ["one", "two"], got {value!r}.')
         return tuple(word.strip() for word in words if word.strip())
     return _tuple(value)
 

@@ -1,36 +1,36 @@
-"""A first look at a table: what each column is, which are of no use, and which give the target away."""
+"""Profile a table before fitting: what each column is, which are useless, and which leak the target."""
 
 from typing import Any
 
 import numpy as np
 
 from ddpn.errors import InputError
-from ddpn.workflow.naming import check_column, listed
+from ddpn.validation import check_column, listed
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.reading import polars
 from ddpn.workflow.roles import DAY, HOUR, MONTH, WEEKDAY, Column, Roles
 
-#: A text of which so large a share of values is different names rows; in fewer rows that may be chance.
+#: A categorical column with so large a share of distinct values identifies rows; in fewer rows that may be chance.
 _ID_SHARE, _ID_ROWS = 0.9, 20
-#: From this correlation on a column is suspected to know the target; so many columns together from that R^2 on.
+#: A column above this correlation is suspected to leak the target; so many columns together above that R^2.
 LEAK, _LEAK_TOGETHER, _LEAK_COLUMNS = 0.95, 0.999, 4
 
 
 def roles_of(frame: Any, plan: Plan) -> Roles:
-    """What each column is for; `drop` and `use` have the last word."""
+    """What each column is for; `drop` and `use` override what is found."""
     for role, names in (("drop", plan.drop), ("use", plan.use), ("category", plan.category)):
         for name in names:
-            check_column(name, frame.columns, role)
+            check_column(name, frame.columns, role, InputError)
     for role in ("target", "exposure", "weight", "split_column", "time"):
         name = getattr(plan, role)
         if name is not None:
-            check_column(name, frame.columns, role)
+            check_column(name, frame.columns, role, InputError)
     special = {plan.target, plan.exposure, plan.weight, plan.split_column}
     columns = tuple(_column(frame[name], plan) for name in frame.columns if name not in special)
     roles = Roles(plan.target, plan.exposure, plan.weight, columns)
     if not roles.used:
         why = "; ".join(f"{c.name}: {c.left_out}" for c in columns[:5]) or "there are no others"
-        raise InputError(f"the table must have a column to predict from, got none ({why}). Keep some with --use.")
+        raise InputError(f"No column is left to predict from ({why}). Keep some with --use.")
     return roles
 
 
@@ -42,12 +42,12 @@ def _column(series: Any, plan: Plan) -> Column:
     if series.name in plan.use:
         why = "" if kind else why
     if series.name in plan.drop:
-        why = "as asked"
+        why = "dropped as asked"
     return Column(series.name, kind or str(series.dtype), missing, distinct, parts, why)
 
 
 def _kind(series: Any, plan: Plan) -> tuple[str, tuple[str, ...]]:
-    """The kind as the model sees it, "" for none, and what a date becomes."""
+    """The kind as the model sees it ("" if unsupported), and what a date becomes."""
     library, dtype = polars(), series.dtype
     if dtype in (library.Date, library.Datetime):
         # Beyond all training rows a day has to be extrapolated; months and weekdays come again.
@@ -68,31 +68,31 @@ def _missing(series: Any) -> int:
 
 def _why_useless(library: Any, series: Any, kind: str, distinct: int, plan: Plan) -> str:
     if distinct == 0:
-        return "it has no value"
+        return "no values"
     if distinct == 1 and series.null_count() == 0:
-        return "it is the same in every row"
+        return "the same value in every row"
     if not kind:
-        return f"a column of {series.dtype} is no input"
+        return f"unsupported type {series.dtype}"
     if series.name == plan.time and kind != "date":
-        return "it gives the order of time"
+        return "used for the split by time"
     present = len(series) - series.null_count()
     if kind == "category" and present >= _ID_ROWS and distinct > _ID_SHARE * present:
-        return f"nearly every value is different ({distinct:,} of {present:,}), as in names or ids"
+        return f"nearly every value is different ({distinct:,} of {present:,}), like names or ids"
     if series.dtype.is_integer() and kind == "number" and _counts_rows(series):
-        return "it numbers the rows"
+        return "row numbers"
     return ""
 
 
 def _counts_rows(series: Any) -> bool:
-    """Whether it is 1, 2, 3, ... in any order: never where a row has none."""
+    """Whether it is 1, 2, 3, ... in any order, without gaps."""
     rows = len(series)
     if rows < _ID_ROWS or series.null_count() or series.max() - series.min() != rows - 1:
         return False
     return series.n_unique() == rows
 
 
-def suspicions(X: Any, y: np.ndarray) -> list[str]:
-    """Sentences on columns that know the target already: they are not there when a prediction is needed."""
+def leak_warnings(X: Any, y: np.ndarray) -> list[str]:
+    """Warnings about columns that determine the target: they are unknown when a prediction is needed."""
     library = polars()
     numbers = {
         name: np.nan_to_num(X[name].cast(library.Float64).to_numpy().astype(np.float64), nan=0.0)
@@ -101,25 +101,25 @@ def suspicions(X: Any, y: np.ndarray) -> list[str]:
     }
     centred = {name: _unit(values) for name, values in numbers.items()}
     goal = _unit(y)
-    remedy = "If it is known only afterwards, leave it out with --drop"
+    remedy = "If it is known only after the count, leave it out with --drop"
     found = {name: float(values @ goal) for name, values in centred.items()}
-    told = [
-        f"column {name} nearly gives the target away (correlation {r:.2f}). {remedy} {name}."
+    found_leaks = [
+        f"Column {name} nearly determines the target (correlation {r:.2f}). {remedy} {name}."
         for name, r in found.items()
         if abs(r) > LEAK
     ]
     together = _together(centred, goal)
     if len(together) > 1:
         names = ",".join(together)
-        told.append(
-            f"columns {listed(together)} together give the target away: a weighted sum of them is the target. "
-            f"If they are known only afterwards, leave them out with --drop {names}."
+        found_leaks.append(
+            f"Columns {listed(together)} together determine the target: a weighted sum of them equals it. "
+            f"If they are known only after the count, leave them out with --drop {names}."
         )
-    return told
+    return found_leaks
 
 
 def _together(centred: dict[str, np.ndarray], goal: np.ndarray) -> list[str]:
-    """A few columns of which a weighted sum is the target, found one by one; none where there are no such."""
+    """A few columns whose weighted sum is the target, found greedily; empty if there are none."""
     chosen: list[str] = []
     rest = goal
     for _ in range(min(_LEAK_COLUMNS, len(centred)) if goal.any() else 0):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ddpn.errors import ConfigError, InputError
-from ddpn.workflow.naming import listed
+from ddpn.validation import listed
 
 STDIN = "-"
 #: Separators that a file of text may have, by its ending; None: found in the header.
@@ -23,26 +23,26 @@ _DECIMAL_COMMA = r"^[+-]?\d+(,\d+)?$"
 
 
 def polars() -> Any:
-    """The library, which an extra brings."""
+    """The polars library, which an extra installs."""
     try:
         return import_module("polars")
     except ImportError:
-        raise ConfigError("polars must be installed for files, got none. Run: pip install ddpn[files]") from None
+        raise ConfigError("ddpn[files] is not installed: pip install 'ddpn[files]'") from None
 
 
 def endings() -> str:
-    """All endings there are, for a sentence."""
+    """The supported file endings, for a message."""
     return f"{', '.join([*TEXT, *BINARY])}, those of text also with {' or '.join(COMPRESSED)}"
 
 
 def ending(path: str) -> str:
-    """The ending that tells the format, without that of the compression."""
+    """The ending that determines the format, without that of the compression."""
     suffixes = [suffix.lower() for suffix in Path(path).suffixes]
     if suffixes and suffixes[-1] in COMPRESSED and suffixes[-2:-1] and suffixes[-2] in TEXT:
         return suffixes[-2]
     if suffixes and suffixes[-1] in (*TEXT, *BINARY):
         return suffixes[-1]
-    raise InputError(f"a table must be a file with an ending of {endings()}, got {path}. Convert or rename it.")
+    raise InputError(f"Unsupported file type: {path}. Supported: {endings()}.")
 
 
 def read(source: str, as_text: Iterable[str] = ()) -> Any:
@@ -61,15 +61,14 @@ def read(source: str, as_text: Iterable[str] = ()) -> Any:
             else getattr(library, BINARY[kind])(content)
         )
     except (library.exceptions.PolarsError, library.exceptions.PanicException, OSError) as error:
-        told = str(error).split("\n")[0]
-        if "more fields" in told:
-            told = "a row with more fields than the header"
-        if "utf-8" in told:
-            told = "text that is not in UTF-8"
-        raise InputError(f"{name} must be a whole {kind[1:]} file, got {told}. Save or export it again.") from None
+        reason = str(error).split("\n")[0]
+        if "more fields" in reason:
+            reason = "a row has more fields than the header"
+        if "utf-8" in reason:
+            reason = "it is not UTF-8 text"
+        raise InputError(f"{name} cannot be read as a {kind[1:]} file: {reason}.") from None
     if frame.height == 0 or frame.width == 0:
-        got = f"got {frame.height} rows and {frame.width} columns"
-        raise InputError(f"{name} must hold rows and columns, {got}. Check what was exported.")
+        raise InputError(f"{name} is an empty table: {frame.height} rows and {frame.width} columns.")
     return frame
 
 
@@ -77,13 +76,13 @@ def _content(path: Path) -> bytes:
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        raise InputError(f"a table must be a file, got {path}, which is not there. Check the spelling.") from None
+        raise InputError(f"File not found: {path}") from None
     except IsADirectoryError:
-        raise InputError(f"a table must be a file, got {path}, which is a folder. Name a file in it.") from None
+        raise InputError(f"{path} is a folder, not a file.") from None
     except OSError as error:
-        raise InputError(f"{path} must be readable, got: {error.strerror}. Check its permissions.") from None
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from None
     if not content:
-        raise InputError(f"{path} must hold a table, got an empty file. Check what was exported.")
+        raise InputError(f"{path} is an empty file.")
     return content
 
 
@@ -93,7 +92,7 @@ def _read_text(library: Any, content: bytes, separator: str | None, as_text: set
     names = next(csv.reader([header], delimiter=separator))
     twice = sorted({column for column in names if names.count(column) > 1})
     if twice:
-        raise InputError(f"{name} must have each column once, got {listed(twice)} more than once. Rename them.")
+        raise InputError(f"{name} has columns of the same name: {listed(twice)}.")
     options: dict[str, Any] = {
         "separator": separator,
         "null_values": MISSING,
@@ -115,13 +114,13 @@ def _header(library: Any, content: bytes) -> str:
 
 
 def _found_separator(header: str) -> str:
-    """That which the header has most of, outside quotes; a comma where it has none."""
+    """The separator that occurs most in the header, outside quotes; a comma if none does."""
     outside = "".join(header.split('"')[::2])
     return max(_SEPARATORS, key=outside.count)
 
 
 def _has_decimal_commas(library: Any, frame: Any, as_text: set[str]) -> bool:
-    """Whether a column of text is one of numbers such as 3,14."""
+    """Whether a column of text holds numbers such as 3,14."""
     for series in frame.iter_columns():
         if series.dtype == library.String and series.name not in as_text:
             values = series.drop_nulls()

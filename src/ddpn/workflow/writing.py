@@ -1,4 +1,4 @@
-"""Tables to files, whole or not at all."""
+"""Write tables to files, whole or not at all."""
 
 import gzip
 import io
@@ -7,32 +7,32 @@ from pathlib import Path
 from typing import Any
 
 from ddpn.errors import InputError
-from ddpn.training.checkpoint import write_bytes
+from ddpn.files import write_bytes
 from ddpn.workflow.reading import BINARY, STDIN, TEXT, ending
 
 
-def check_free(path: Path, overwrite: bool, what: str = "output") -> None:
-    """Told before the work, not after it."""
+def check_free(path: Path, overwrite: bool) -> None:
+    """Raise an `InputError` if a file cannot be written to `path`; called before the work."""
     if path.exists() and not overwrite:
-        raise InputError(f"{what} must be free, got {path}, which exists. Add --overwrite or name another.")
+        raise InputError(f"{path} already exists. Add --overwrite, or choose another name.")
     if path.parent.exists() and not path.parent.is_dir():
-        raise InputError(f"{what} must lie in a folder, got {path.parent}, which is a file. Name another.")
+        raise InputError(f"{path.parent} is a file, not a folder. Choose another name.")
 
 
 def check_output(target: str, overwrite: bool) -> None:
-    """Whether a table can be written there."""
+    """Raise an `InputError` if a table cannot be written there."""
     if target == STDIN:
         return
     if ending(target) in TEXT and target.lower().endswith(".zst"):
-        raise InputError(f"an output must be plain or .gz, got {target}. Leave .zst to another program.")
+        raise InputError(f"Output cannot be compressed as .zst: {target}. Use .gz or no compression.")
     path = Path(target)
     if path.is_dir():
-        raise InputError(f"output must be a file, got {path}, which is a folder. Name a file in it.")
+        raise InputError(f"{path} is a folder, not a file.")
     check_free(path, overwrite)
 
 
 def write(frame: Any, target: str) -> None:
-    """A polars frame, in the format of the ending; "-" is CSV on standard output."""
+    """Write a polars frame in the format of the ending; "-" is CSV on standard output."""
     if target == STDIN:
         sys.stdout.write(frame.write_csv())
         return

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ddpn.datasets import SIMULATIONS, Simulation, simulate
-from ddpn.distributions import UniformMixture
+from ddpn.distributions import Mixture
 from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.figures.canvas import ACCENT, BAND, GREY, legend_below, panels
 from ddpn.experiments.figures.predictions import Finished, finished
@@ -58,8 +58,8 @@ def _grid(experiment: Experiment, out: Path, figure_name: str, key: str, title: 
 
 def _draw(counts: Any, gammas: Any, run: Finished, drawn: Simulation) -> None:
     law: Any = run.at(_X)
-    truth: Any = drawn.law(_X)
-    ensemble: Any = UniformMixture(law)
+    truth: Any = drawn.distribution(_X)
+    ensemble: Any = Mixture(law)
     low, high = (end.numpy() for end in ensemble.interval(COVERAGE))
     counts.fill_between(_X, low, high, step="mid", color=BAND, lw=0, label="95% band of the ensemble")
     counts.plot(drawn.x, drawn.y, ".", color="0.45", ms=1.5, label="training rows", rasterized=True)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ddpn.distributions import UniformMixture
+from ddpn.distributions import Mixture
 from ddpn.errors import InputError
 from ddpn.experiments.experiment import Experiment, Method
 from ddpn.experiments.figures.canvas import ACCENT, BAND, legend_below, panels
@@ -50,7 +50,7 @@ def _judged(experiment: Experiment, out: Path, figure: str) -> list[Judged]:
     for run in finished(experiment, out, figure):
         kept = run.predictions()
         if "outside" in kept:
-            inside, outside = (ood_score(UniformMixture(run.law(kept[name]))) for name in ("raw", "outside"))
+            inside, outside = (ood_score(Mixture(run.law(kept[name]))) for name in ("raw", "outside"))
             sizes = (kept["size"], kept["outside_size"]) if "outside_size" in kept else None
             found.append(Judged(run, inside, outside, sizes))
     if not found:
@@ -173,7 +173,7 @@ def _laws(ax: Any, one: Judged) -> None:
     """Of the row in the middle by total variance, inside and outside."""
     kept = one.run.predictions()
     rows = {"raw": _middle(one.inside), "outside": _middle(one.outside)}
-    laws: list[Any] = [UniformMixture(one.run.law(kept[name][row])) for name, row in rows.items()]
+    laws: list[Any] = [Mixture(one.run.law(kept[name][row])) for name, row in rows.items()]
     low, high = (torch.stack(ends) for ends in zip(*(law.interval(0.99) for law in laws), strict=True))
     labels = ("a test row with the median variance", "a row outside with the median variance")
     if one.run.run.method.is_gaussian:

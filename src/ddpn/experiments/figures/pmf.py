@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ddpn.distributions import UniformMixture
+from ddpn.distributions import Mixture
 from ddpn.experiments.figures.canvas import ACCENT, BAND
 
 #: A row with few, one with a middling number and one with many.
@@ -20,7 +20,7 @@ def at_quantiles(counts: Tensor) -> list[int]:
 
 def draw_pmf(ax: Any, members: Any, observed: float) -> None:
     """The pmf of every member (M,) of a count law and of the ensemble, up to a thousandth of its mass."""
-    ensemble: Any = UniformMixture(members)
+    ensemble: Any = Mixture(members)
     low, high = (float(end) for end in ensemble.interval(0.999))
     y = torch.arange(max(0.0, low - 1), high + 2, dtype=torch.float64)
     heights = ensemble.log_prob(y).exp().numpy()

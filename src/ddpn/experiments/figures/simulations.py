@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ddpn.datasets import SIMULATIONS, Simulation, simulate
-from ddpn.distributions import UniformMixture
+from ddpn.distributions import Mixture
 from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.figures.canvas import ACCENT, BAND, GREY, legend_below, panels
 from ddpn.experiments.figures.predictions import Finished, finished, of_methods
@@ -28,12 +28,12 @@ def wave(experiment: Experiment, out: Path) -> Any:
     drawn, x = _drawn(experiment)
     figure, axes = panels(3, len(runs), (1.0 + 1.9 * len(runs), 6.0), sharex=True, sharey="row")
     for column, run in zip(axes.T, runs, strict=True):
-        ensemble = UniformMixture(run.at(x))
+        ensemble = Mixture(run.at(x))
         column[0].set_title(run.label)
         column[0].text(0.04, 0.97, _told(run), transform=column[0].transAxes, va="top", fontsize=8)
         _rows_and_band(column[0], drawn, x, ensemble)
         column[1].plot(x, ensemble.aleatoric.numpy(), color=ACCENT, label="the ensemble's variance")
-        column[1].plot(x, drawn.law(x).variance.numpy(), color="black", ls="--", lw=1.2, label="true variance")
+        column[1].plot(x, drawn.distribution(x).variance.numpy(), color="black", ls="--", lw=1.2, label="true variance")
         column[2].plot(x, ensemble.epistemic.numpy(), color=ACCENT)
         column[2].set_xlabel("x")
     for ax, label in zip(axes[:, 0], ("y", "aleatoric variance", "epistemic variance"), strict=True):
@@ -65,11 +65,11 @@ def recovery(experiment: Experiment, out: Path) -> Any:
     methods = (matched, "ddpn", *(["exact_ddpn"] if "exact_ddpn" in done else []))
     runs = of_methods(experiment, out, "recovery", methods)
     drawn, x = _drawn(experiment)
-    truth = drawn.law(x)
+    truth = drawn.distribution(x)
     figure, axes = panels(1, len(runs), (0.8 + 2.6 * len(runs), 3.4), sharex=True, sharey=True)
     for ax, run in zip(axes[0], runs, strict=True):
         ax.set_title(run.label)
-        _rows_and_band(ax, drawn, x, UniformMixture(run.at(x)))
+        _rows_and_band(ax, drawn, x, Mixture(run.at(x)))
         ax.plot(x, truth.mean.numpy(), color=ACCENT, ls=":", lw=2, label="true mean")
         for edge in truth.interval(COVERAGE):
             ax.step(x, edge.numpy(), where="mid", color=ACCENT, ls="--", lw=1, label="true 95% band")

@@ -1,0 +1,92 @@
+"""Exact maximum likelihood of a model whose every raw output is linear in the columns."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from scipy.linalg import block_diag
+
+from ddpn.heads import Head
+from ddpn.sample import Sample
+from ddpn.training.coordinates import Coordinates, standardize
+from ddpn.training.maximum_likelihood import LinearObjective, Optimum, inverse_information, maximize
+
+
+class Linear(NamedTuple):
+    """Raw outputs from columns, by way of standardised ones: with columns far from 0 no digits are lost."""
+
+    center: np.ndarray
+    scale: np.ndarray
+    slopes: np.ndarray
+    base: np.ndarray
+
+    def raw(self, X: np.ndarray) -> np.ndarray:
+        """Shape: (rows, columns) -> (rows, raw outputs)."""
+        return ((X - self.center) / self.scale) @ self.slopes.T + self.base
+
+
+class LinearFit(NamedTuple):
+    """The coefficients of the columns as they were given, their covariance, and how the search ended.
+
+    `follows` says which raw outputs depend on the columns; the others are intercepts. `standard_deviations` are those
+    of the coefficients of standardised columns, one array per raw output. `identified` says which coefficients, the
+    intercept first, the rows determine.
+    """
+
+    linear: Linear
+    coef: np.ndarray
+    intercept: np.ndarray
+    covariance: np.ndarray
+    loglik: float
+    n_parameters: int
+    optimum: Optimum
+    follows: tuple[bool, ...]
+    standard_deviations: list[np.ndarray]
+    identified: np.ndarray
+
+
+def fit_linear(
+    head: Head, X: np.ndarray, sample: Sample, dispersion: str, alpha: float, tol: float = 1e-6, max_iter: int = 200
+) -> LinearFit:
+    """Maximise the weighted likelihood of `sample.y`, with alpha / 2 times the sum of squared slopes as penalty.
+
+    `dispersion="linear"` lets all raw outputs follow the columns, "constant" only the first. Shape: X (rows, columns).
+    """
+    follows = (True, *[dispersion == "linear"] * (head.n_raw - 1))
+    weight = sample.weight_or_ones
+    coordinates = standardize(X, weight, reduce=alpha == 0.0)
+    x, y, w = (torch.from_numpy(part) for part in (coordinates.reduced(X), sample.y, weight))
+    exposure = None if sample.exposure is None else torch.from_numpy(sample.exposure)
+    objective = LinearObjective(head, x, y, w, exposure, follows, float(alpha))
+    best = maximize(objective, objective.start(), tol, max_iter)
+    covariance = inverse_information(objective.hessian(best.theta), weight.sum())
+    deviations = np.sqrt(np.diag(covariance))
+    return LinearFit(
+        *_in_columns(objective.blocks, best.theta, covariance, coordinates, follows),
+        loglik=-float(weight @ objective.losses(best.theta)),
+        n_parameters=len(best.theta),
+        optimum=best,
+        follows=follows,
+        standard_deviations=[deviations[block] for block in objective.blocks],
+        identified=coordinates.told,
+    )
+
+
+def _in_columns(
+    blocks: list[slice], theta: np.ndarray, covariance: np.ndarray, coordinates: Coordinates, follows: tuple[bool, ...]
+) -> tuple[Linear, np.ndarray, np.ndarray, np.ndarray]:
+    """Coefficients and covariance of the columns as they were given."""
+    P, K = len(blocks), len(coordinates.center)
+    coef, intercepts, slopes = np.zeros((P, K)), np.zeros(P), np.zeros((P, K))
+    back = [coordinates.to_columns(linear) for linear in follows]
+    for p, (block, matrix) in enumerate(zip(blocks, back, strict=True)):
+        intercepts[p], *coefficients = matrix @ theta[block]
+        if coefficients:
+            coef[p], slopes[p] = coefficients, coordinates.basis @ theta[block][1:]
+    linear = Linear(coordinates.center, coordinates.scale, slopes, theta[[block.start for block in blocks]])
+    whole = block_diag(*back)
+    covariance = whole @ covariance @ whole.T
+    if not coordinates.is_full:
+        unknown = ~np.concatenate([coordinates.told if linear_ else [True] for linear_ in follows])
+        covariance[unknown], covariance[:, unknown] = np.nan, np.nan
+    return linear, coef, intercepts, covariance

@@ -1,0 +1,88 @@
+"""The contract of everything that can be part of a predictor."""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from safetensors.numpy import load as load_arrays
+from safetensors.numpy import save as save_arrays
+from torch import Tensor
+from torch.distributions import Distribution
+
+from ddpn.errors import DDPNError
+from ddpn.heads import Head
+from ddpn.sample import Sample
+
+
+class NotApplicableError(DDPNError):
+    """Raised by `like` or `fit` where a kind of member cannot be used; the mixture goes on without it and says why."""
+
+
+class Member(ABC):
+    """Fits rows, predicts a distribution per row, and can be saved as files. One subclass per kind, see `MEMBERS`.
+
+    `label` is what tables and reports call it. A subclass needs `fit`, `distribution`, `state` and `from_state`.
+    """
+
+    label: ClassVar[str] = ""
+    #: Whether the fit was stopped early, with the best result so far kept.
+    interrupted: bool = False
+
+    @classmethod
+    def like(cls, head: Head) -> Self:
+        """An unfitted member to be mixed with networks that have this head; by default it does not depend on it."""
+        return cls()
+
+    @abstractmethod
+    def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:
+        """Fit the rows of `train`; `validation` rows may choose settings, and are None where there are too few."""
+
+    @abstractmethod
+    def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
+        """The predicted distributions. Shape: batch (rows, k), k distributions per row that are mixed equally."""
+
+    @abstractmethod
+    def state(self) -> dict[str, bytes]:
+        """Everything `from_state` needs, as files by name. No pickle: JSON, safetensors and skops."""
+
+    @classmethod
+    @abstractmethod
+    def from_state(cls, files: Mapping[str, bytes]) -> Self:
+        """The fitted member that `state` described."""
+
+    def facts(self) -> dict[str, Any]:
+        """What `ddpn show` and the report tell about it: values that JSON can hold, by name."""
+        return {}
+
+
+def arrays_to_bytes(**arrays: Any) -> bytes:
+    """Named arrays as the content of a safetensors file."""
+    return save_arrays({name: np.ascontiguousarray(values) for name, values in arrays.items()})
+
+
+def arrays_from_bytes(content: bytes) -> dict[str, np.ndarray]:
+    """The inverse of `arrays_to_bytes`."""
+    return load_arrays(content)
+
+
+def json_to_bytes(value: Any) -> bytes:
+    """A JSON document as the content of a file."""
+    return json.dumps(value).encode()
+
+
+def exposure_unit(sample: Sample) -> float:
+    """The power of two nearest to the mean exposure; 1 without exposures.
+
+    Members divide exposures by it, which loses no digit, so that rates stay where heads do not clamp them.
+    """
+    if sample.exposure is None:
+        return 1.0
+    return float(2.0 ** np.round(np.log2(np.average(sample.exposure, weights=sample.weight))))
+
+
+def as_tensor(values: np.ndarray | None, unit: float = 1.0) -> Tensor | None:
+    """A float64 vector as a tensor, divided by `unit`; None stays None."""
+    return None if values is None else torch.from_numpy(np.asarray(values, dtype=np.float64) / unit)

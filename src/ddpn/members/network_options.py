@@ -1,0 +1,105 @@
+"""Options of networks, validated before anything is trained. Imports no torch."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ddpn.errors import ConfigError
+from ddpn.validation import check_choice, check_integer, check_keys, is_integer
+
+if TYPE_CHECKING:
+    from ddpn.training import TrainingConfig
+
+#: Encodings that numeric="auto" tries, in the order a tie is decided.
+ENCODINGS = ("standard", "piecewise", "steps")
+#: Up to so many rows, all rows are one batch.
+FULL_BATCH_ROWS = 128
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkOptions:
+    """How networks are built and trained.
+
+    `members` networks with layers of the `hidden` widths (() for a linear model) and this `activation`; `numeric` and
+    `bins` encode numbers (see `FeatureEncoder`); with `start`, networks start at the fit without features. The others
+    are those of `TrainingConfig`, where "auto" follows the number of rows.
+    """
+
+    members: int = 5
+    hidden: Sequence[int] = (128, 128, 128, 64)
+    activation: str = "relu"
+    numeric: str = "auto"
+    bins: int | None = None
+    start: bool = True
+    epochs: int | str = "auto"
+    batch_size: int | str = "auto"
+    lr: float = 4e-3
+    weight_decay: float = 1.0
+    warmup: float = 0.05
+    schedule: str = "cosine"
+    clip: float | None = 5.0
+    ema: float = 0.998
+    score: str = "crps"
+    patience: int | None = None
+    precision: str = "float32"
+
+    def __post_init__(self) -> None:
+        for name in (field.name for field in fields(self)):
+            object.__setattr__(self, name, plain(getattr(self, name)))
+        check_integer("members", self.members, 1)
+        if not isinstance(self.hidden, Sequence | np.ndarray) or isinstance(self.hidden, str):
+            raise ConfigError(f"hidden must list the widths of layers, such as (128, 64), got {self.hidden!r}.")
+        widths = tuple(check_integer("a width in hidden", width, 1) for width in self.hidden)
+        object.__setattr__(self, "hidden", widths)
+        check_choice("numeric", self.numeric, ("auto", *ENCODINGS))
+        check_choice("score", self.score, ("nll", "crps"))
+        for name in ("epochs", "batch_size"):
+            value = getattr(self, name)
+            if value != "auto" and not (is_integer(value) and value >= 1):
+                raise ConfigError(f'{name} must be "auto" or an integer of at least 1, got {value!r}.')
+
+    def config(self, rows: int, seeds: tuple[int, ...]) -> "TrainingConfig":
+        """The settings of a training on so many rows."""
+        from ddpn.training.config import TrainingConfig
+
+        known = {field.name for field in fields(TrainingConfig)}
+        given = {name: value for name, value in asdict(self).items() if name in known}
+        given["batch_size"] = auto_batch_size(rows) if self.batch_size == "auto" else self.batch_size
+        config = TrainingConfig(**(given | {"epochs": 1 if self.epochs == "auto" else self.epochs, "seeds": seeds}))
+        return replace(config, epochs=auto_epochs(rows, config.batch_size)) if self.epochs == "auto" else config
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self) | {"hidden": list(self.hidden)}
+
+
+#: What `training_options` of an estimator may hold: all but its own arguments.
+TRAINING_OPTIONS = tuple(
+    field.name for field in fields(NetworkOptions) if field.name not in ("members", "hidden", "numeric", "epochs")
+)
+
+
+def check_training_options(options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The options as a dictionary, or an error that names the unknown one."""
+    if options is not None and not isinstance(options, Mapping):
+        raise ConfigError(f'training_options must be a dictionary such as {{"lr": 0.002}}, got {options!r:.60}.')
+    check_keys(options or {}, TRAINING_OPTIONS, "training_options")
+    return dict(options or {})
+
+
+def auto_batch_size(rows: int) -> int:
+    """All rows where they are few; else a power of two that leaves at least 16 steps per epoch, at most 256."""
+    return rows if rows <= FULL_BATCH_ROWS else min(256, 2 ** int(math.log2(rows / 16)))
+
+
+def auto_epochs(rows: int, batch_size: int) -> int:
+    """About 3,000 steps, but at least 40 and at most 300 epochs."""
+    return int(np.clip(3000 // max(1, rows // batch_size), 40, 300))
+
+
+def plain(value: Any) -> Any:
+    """A number of numpy's, as a grid of options holds them, as Python's."""
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,229 @@
+"""Networks as a member: an encoder of the table, M networks that are trained together, and a head."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import Tensor
+from torch.distributions import Distribution
+
+from ddpn.backbones import MLP, Identity
+from ddpn.errors import InputError
+from ddpn.features import FeatureEncoder, encoder_bytes, encoder_from_bytes
+from ddpn.heads import Head, make_head
+from ddpn.members.member import Member, as_tensor, exposure_unit, json_to_bytes
+from ddpn.members.network_options import ENCODINGS, NetworkOptions
+from ddpn.model import CountModel
+from ddpn.sample import BLOCK, Sample
+from ddpn.training import History, Runtime, TrainingConfig, fit
+
+_FACTS, _WEIGHTS, _ENCODER = "networks.json", "networks.safetensors", "features.skops"
+#: A trial of an encoding takes this share of the epochs and so many networks.
+_TRIAL_SHARE, _TRIAL_NETWORKS = 0.25, 2
+
+
+class Trained(NamedTuple):
+    """Networks after a training, and the encoder of their inputs."""
+
+    encoder: FeatureEncoder
+    model: CountModel
+    history: History
+
+    @property
+    def score(self) -> float:
+        """Mean over the networks of each one's best validation score."""
+        return float(np.mean(self.history.best_score))
+
+
+class Encoded(NamedTuple):
+    """Training and validation rows as tensors, and the encoder that was fitted to the former."""
+
+    encoder: FeatureEncoder
+    train: Sample
+    validation: Sample | None
+
+
+class Networks(Member):
+    """M networks of one architecture with one head, trained together and mixed equally.
+
+    For `numeric="auto"` each encoding of numbers is first tried in a short training, if there are validation rows.
+    """
+
+    label = "networks"
+    encoder: FeatureEncoder
+    model: CountModel
+    history: History
+    trials: dict[str, float]
+
+    def __init__(
+        self,
+        head: Head | None = None,
+        options: NetworkOptions = NetworkOptions(),  # noqa: B008
+        *,
+        seeds: tuple[int, ...] | None = None,
+        runtime: Runtime | None = None,
+        checkpoint: Path | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.head = make_head("double_poisson") if head is None else head
+        self.options, self.seeds = options, seeds
+        self.runtime, self.checkpoint, self.verbose = runtime, checkpoint, verbose
+
+    @classmethod
+    def like(cls, head: Head) -> Self:
+        return cls(head)
+
+    # Fitting -----------------------------------------------------------------------------------------------------
+
+    def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:
+        """Train; an interrupted training leaves the best networks so far, and `interrupted` is true."""
+        self.unit, self.n_rows = exposure_unit(train), int(train.is_used.sum())
+        seeds = self.seeds or tuple(np.random.RandomState(seed).randint(2**31 - 1, size=self.options.members).tolist())
+        config = self.options.config(self.n_rows, seeds)
+        encoded = {name: self._encode(name, train, validation) for name in self._encodings(validation)}
+        tried = self._trials(encoded, config) if len(encoded) > 1 else {}
+        self.trials = {name: trained.score for name, trained in tried.items()}
+        best = min(self.trials, key=lambda name: self.trials[name]) if tried else next(iter(encoded))
+        if any(trained.history.interrupted for trained in tried.values()):
+            return self._keep(tried[best])
+        trained = self._train(encoded[best], config, "Training", self.checkpoint)
+        # After its first epochs an interrupted ensemble may still be worse than the trial was.
+        if trained.history.interrupted and tried and config.score == "crps" and trained.score > self.trials[best]:
+            trained = tried[best]._replace(history=_interrupted(tried[best].history))
+        return self._keep(trained)
+
+    def _keep(self, trained: Trained) -> Self:
+        # Predictions are made in float64: the same for a row alone and among others.
+        self.encoder, self.history = trained.encoder, trained.history
+        self.model = trained.model.double().cpu().eval()
+        return self
+
+    @property
+    def interrupted(self) -> bool:  # type: ignore[override]
+        return self.history.interrupted
+
+    def _encodings(self, validation: Sample | None) -> tuple[str, ...]:
+        """Encodings of numbers to choose from; without validation rows there is no choice."""
+        if self.options.numeric != "auto":
+            return (self.options.numeric,)
+        return ENCODINGS[:1] if validation is None else ENCODINGS
+
+    def _trials(self, encoded: dict[str, Encoded], config: TrainingConfig) -> dict[str, Trained]:
+        """A short training with each encoding, scored by validation CRPS."""
+        epochs = max(5, round(_TRIAL_SHARE * config.epochs))
+        short = replace(config, epochs=epochs, seeds=config.seeds[:_TRIAL_NETWORKS], score="crps")
+        done: dict[str, Trained] = {}
+        for name, rows in encoded.items():
+            done[name] = self._train(rows, short, f"Trying {name}")
+            if done[name].history.interrupted:
+                break
+        return done
+
+    def _encode(self, numeric: str, train: Sample, validation: Sample | None) -> Encoded:
+        encoder = FeatureEncoder(numeric=numeric, bins=self.options.bins).fit(train.X, train.y, train.weight)
+        parts = [
+            None if part is None else self._tensors(encoder, part) for part in (train.rows(train.is_used), validation)
+        ]
+        assert parts[0] is not None
+        return Encoded(encoder, parts[0], parts[1])
+
+    def _tensors(self, encoder: FeatureEncoder, sample: Sample) -> Sample:
+        """Float32 tensors (counts in float64 where they need it), weights with mean 1, exposures in units."""
+        dtype = torch.float32 if sample.y.max(initial=0.0) < 2**24 else torch.float64
+        weight = None if sample.weight is None else torch.from_numpy(sample.weight / sample.weight.mean()).float()
+        exposure = as_tensor(sample.exposure, self.unit)
+        return Sample(
+            torch.from_numpy(encoder.transform(sample.X)),
+            torch.from_numpy(sample.y).to(dtype),
+            weight,
+            None if exposure is None else exposure.float(),
+        )
+
+    def _train(self, rows: Encoded, config: TrainingConfig, title: str, checkpoint: Path | None = None) -> Trained:
+        """Networks from fresh weights."""
+        model = self._build(rows.train.X.shape[1], config.members)
+        start = None
+        if self.options.start:
+            wide = rows.train.replace(X=None).map(torch.Tensor.double)
+            start = self.head.start(wide.y, wide.weight, wide.exposure)
+        model.reset(config.seeds, start)
+        runtime = self.runtime or Runtime(precision=config.precision)
+        options: dict[str, Any] = {"runtime": runtime, "verbose": self.verbose, "checkpoint": checkpoint}
+        history = fit(model, rows.train, rows.validation, config, title=title, **options)
+        if history.interrupted and not history.epochs:
+            raise KeyboardInterrupt  # nothing was learned that could be kept
+        return Trained(rows.encoder, model, history)
+
+    def _build(self, n_in: int, members: int) -> CountModel:
+        widths, activation = self.options.hidden, self.options.activation
+        options = {"n_in": n_in, "members": members}
+        backbone = MLP(hidden=widths, activation=activation, **options) if widths else Identity(**options)
+        return CountModel(backbone, self.head, members)
+
+    # Predicting --------------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def raw(self, X: Any) -> Tensor:
+        """Raw outputs of every network. Shape: (rows, M, P)."""
+        inputs = torch.from_numpy(self.encoder.transform(X))
+        return torch.cat([self.model.raw(part.double()) for part in inputs.split(BLOCK)])
+
+    def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
+        scale = as_tensor(exposure, self.unit)
+        return self.head(self.raw(X), None if scale is None else scale.unsqueeze(1))
+
+    # Saving ------------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, bytes]:
+        # Trained in float32, so nothing is lost.
+        weights = {name: tensor.float().contiguous() for name, tensor in self.model.state_dict().items()}
+        facts = {
+            "head": {"name": self.head.name, "options": self.head.options},
+            "options": self.options.as_dict(),
+            "members": self.model.members,
+            "inputs": len(self.encoder.get_feature_names_out()),
+            "unit": self.unit,
+            "rows": self.n_rows,
+            "trials": self.trials,
+            "history": self.history.as_dict(),
+        }
+        files = {_WEIGHTS: save_tensors(weights), _ENCODER: encoder_bytes(self.encoder)}
+        return files | {_FACTS: json_to_bytes(facts)}
+
+    @classmethod
+    def from_state(cls, files: Mapping[str, bytes]) -> Self:
+        known = json.loads(files[_FACTS])
+        member = cls(make_head(known["head"]["name"], **known["head"]["options"]), NetworkOptions(**known["options"]))
+        member.unit, member.n_rows, member.trials = known["unit"], known["rows"], known["trials"]
+        member.history = History(**known["history"])
+        model = member._build(known["inputs"], known["members"])
+        try:
+            model.load_state_dict(load_tensors(files[_WEIGHTS]))
+        except (RuntimeError, SafetensorError) as error:
+            raise InputError(f"{_WEIGHTS} does not fit the network that was saved with it.") from error
+        member.encoder = encoder_from_bytes(files[_ENCODER], _ENCODER)
+        member.model = model.double().eval()
+        return member
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "likelihood": self.head.name,
+            "head_options": self.head.options,
+            "networks": self.model.members,
+            "hidden": list(self.options.hidden),
+            "numeric": self.encoder.numeric,
+            "epochs": len(self.history.epochs),
+            "best_epochs": self.history.best_epoch,
+        }
+
+
+def _interrupted(history: History) -> History:
+    """The history of a trial that stands in for an interrupted training."""
+    return replace(history, interrupted=True, stopped="interrupted")

@@ -1,0 +1,189 @@
+"""`Predictor`: fitted members, their weights in the mixture, and the calibration of their predictions."""
+
+import json
+from collections.abc import Iterator, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from safetensors import SafetensorError
+
+from ddpn.calibration.intervals import IntervalLevels
+from ddpn.calibration.ood import OODScores
+from ddpn.distributions import Mixture
+from ddpn.distributions.arguments import check_coverage
+from ddpn.errors import ConfigError, InputError
+from ddpn.members import MEMBERS
+from ddpn.members.blending import mix
+from ddpn.members.member import Member, arrays_from_bytes, arrays_to_bytes
+from ddpn.model_files import read_files, read_manifest, write_model
+from ddpn.sample import BLOCK, Sample, check_vector, row_count, row_labels, take_rows
+from ddpn.validation import check_choice
+
+#: How the mixture is called beside its members.
+MIXTURE = "mixture"
+_CALIBRATION = "calibration.safetensors"
+
+
+class Predictor:
+    """A weighted mixture of fitted members.
+
+    `weights` (by name) sum to 1; a member of weight 0 is kept for comparison only. `intervals` has calibrated levels
+    for the mixture and every member, `ood` the out-of-distribution scores; both are empty before calibration.
+    `seconds` are the times that the fits took, where known.
+
+    >>> from ddpn.members.constant import Constant
+    >>> sample = Sample(np.zeros((4, 1)), np.array([1.0, 2.0, 2.0, 4.0]))
+    >>> predictor = Predictor({"constant": Constant().fit(sample, None, seed=0)})
+    >>> predictor.distribution(np.zeros((1, 1))).mean.round(decimals=2)
+    tensor([2.2500], dtype=torch.float64)
+    """
+
+    def __init__(
+        self,
+        members: Mapping[str, Member],
+        weights: Mapping[str, float] | None = None,
+        needs_exposure: bool = False,
+        seconds: Mapping[str, float] | None = None,
+    ) -> None:
+        self.members, self.needs_exposure = dict(members), needs_exposure
+        self.weights = dict.fromkeys(members, 1.0 / len(members)) if weights is None else dict(weights)
+        self.seconds = dict(seconds or {})
+        self.intervals: dict[str, IntervalLevels] = {}
+        self.ood: OODScores | None = None
+
+    @property
+    def mixed(self) -> dict[str, Member]:
+        """The members with a weight above 0."""
+        return {name: member for name, member in self.members.items() if self.weights.get(name, 0.0) > 0.0}
+
+    def add(self, name: str, member: Member, seconds: float | None = None) -> None:
+        """Keep one more member, for comparison: it has no weight in the mixture."""
+        if name == MIXTURE or name in self.members:
+            raise ConfigError(f"A member to add must have a name of its own, got {name!r}, which exists.")
+        self.members[name], self.weights[name] = member, 0.0
+        if seconds is not None:
+            self.seconds[name] = seconds
+
+    # Predicting --------------------------------------------------------------------------------------------------
+
+    def distribution(self, X: Any, exposure: Any = None, of: str = MIXTURE) -> Mixture:
+        """The predicted distribution of every row: of the mixture, or `of` one member. Shape: batch (rows,)."""
+        scale = self._exposure(X, exposure)
+        members = self.mixed if of == MIXTURE else {of: self.members[check_choice("of", of, (MIXTURE, *self.members))]}
+        parts = [member.distribution(X, scale) for member in members.values()]
+        return mix(parts, [self.weights[name] for name in members] if of == MIXTURE else [1.0])
+
+    def blocks(self, X: Any, exposure: Any = None, of: str = MIXTURE) -> Iterator[Mixture]:
+        """The same, a block of rows at a time, which bounds memory."""
+        n = row_count(X)
+        if n <= BLOCK:
+            yield self.distribution(X, exposure, of)
+            return
+        scale = self._exposure(X, exposure)
+        for start in range(0, n, BLOCK):
+            part = slice(start, start + BLOCK)
+            yield self.distribution(take_rows(X, part), None if scale is None else scale[part], of)
+
+    def _exposure(self, X: Any, exposure: Any) -> np.ndarray | None:
+        scale = check_vector("exposure", exposure, row_count(X), zero=False, labels=row_labels(X))
+        if self.needs_exposure and scale is None:
+            raise InputError("exposure is missing: the model was fitted with it. Pass exposure=1 for rates per unit.")
+        return scale
+
+    # Calibration -------------------------------------------------------------------------------------------------
+
+    def calibrate_intervals(self, sample: Sample, prior_rows: float = 0.0) -> None:
+        """Find for the mixture and every member the levels at which intervals cover what is asked.
+
+        The rows must not have been trained on. `prior_rows` shrinks the levels of few rows towards those that the
+        predictions themselves expect, as if these were so many rows more.
+        """
+        for name in (MIXTURE, *self.members):
+            blocks = self.blocks(sample.X, sample.exposure, of=name)
+            self.intervals[name] = IntervalLevels.fit(blocks, sample.y, sample.weight, prior_rows)
+
+    def interval_level(self, coverage: float, of: str = MIXTURE) -> float:
+        """The level of the predicted intervals that cover `coverage`; the coverage itself before calibration."""
+        return self.intervals[of].at(coverage) if of in self.intervals else check_coverage(coverage)
+
+    def calibrate_ood(self, X: Any, exposure: Any = None, kind: str | None = None, alpha: float = 0.05) -> None:
+        """Learn which out-of-distribution scores are ordinary, from rows that no member was trained on.
+
+        `kind` is a score of `ddpn.metrics.ood_score`; by default what the components disagree about, or the variance
+        where there is only one.
+        """
+        if kind is None:
+            scale = self._exposure(X, exposure)
+            size = self.distribution(take_rows(X, slice(0, 1)), None if scale is None else scale[:1]).size
+            kind = "mutual_information" if size > 1 else "variance"
+        self.ood = OODScores.fit(self.blocks(X, exposure), kind, alpha)
+
+    def ood_pvalue(self, X: Any, exposure: Any = None) -> np.ndarray:
+        """Conformal p-value of "this row is like the calibration rows", small for unusual rows. Shape: (rows,)."""
+        return self.calibrated_ood.pvalue(self.blocks(X, exposure))
+
+    @property
+    def calibrated_ood(self) -> OODScores:
+        """The out-of-distribution scores, or an error where there was no calibration."""
+        if self.ood is None:
+            raise InputError("Out-of-distribution scores are not calibrated: call fit_ood with rows not used by fit.")
+        return self.ood
+
+    # Saving ------------------------------------------------------------------------------------------------------
+
+    def state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
+        """Files by name, and what the manifest says about them."""
+        files: dict[str, bytes] = {}
+        about: dict[str, Any] = {}
+        for name, member in self.members.items():
+            own = member.state()
+            files |= {f"{name}/{file}": content for file, content in own.items()}
+            about[name] = {"weight": self.weights[name], "seconds": self.seconds.get(name), "facts": member.facts()}
+        arrays = {
+            f"intervals.{n}.{part}": v for n, each in self.intervals.items() for part, v in each._asdict().items()
+        }
+        manifest: dict[str, Any] = {"members": about, "needs_exposure": self.needs_exposure}
+        manifest["intervals"] = list(self.intervals)
+        if self.ood is not None:
+            arrays["ood"] = self.ood.scores
+            manifest["ood"] = {"kind": self.ood.kind, "alpha": self.ood.alpha}
+        return files | {_CALIBRATION: arrays_to_bytes(**arrays)}, manifest
+
+    @classmethod
+    def from_state(cls, files: Mapping[str, bytes], manifest: Mapping[str, Any], mixed_only: bool = False) -> Self:
+        """The inverse of `state`. Files are data: nothing in them is executed."""
+        about = {name: each for name, each in manifest["members"].items() if each["weight"] or not mixed_only}
+        try:
+            members = {name: MEMBERS.find(name).from_state(_files_of(name, files)) for name in about}
+            arrays = arrays_from_bytes(files[_CALIBRATION])
+            levels = {
+                name: IntervalLevels(*(arrays[f"intervals.{name}.{part}"] for part in IntervalLevels._fields))
+                for name in manifest["intervals"]
+            }
+            ood = OODScores(arrays["ood"], **manifest["ood"]) if "ood" in manifest else None
+        except (KeyError, TypeError, json.JSONDecodeError, SafetensorError) as error:
+            raise InputError(
+                f"The files of the saved model do not fit its manifest ({error}). Fit it again."
+            ) from error
+        seconds = {name: each["seconds"] for name, each in about.items() if each["seconds"] is not None}
+        weights = {name: each["weight"] for name, each in about.items()}
+        predictor = cls(members, weights, manifest["needs_exposure"], seconds)
+        predictor.intervals, predictor.ood = levels, ood
+        return predictor
+
+    def save(self, path: str | PathLike[str], overwrite: bool = False) -> None:
+        """Write everything to a folder, whole or not at all."""
+        files, manifest = self.state()
+        write_model(Path(path), files, manifest, overwrite)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """The predictor that `save` wrote; a damaged or changed file is refused."""
+        manifest = read_manifest(Path(path))
+        return cls.from_state(read_files(Path(path), manifest), manifest)
+
+
+def _files_of(name: str, files: Mapping[str, bytes]) -> dict[str, bytes]:
+    return {file.removeprefix(f"{name}/"): content for file, content in files.items() if file.startswith(f"{name}/")}

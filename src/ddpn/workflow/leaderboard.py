@@ -1,0 +1,89 @@
+"""Scores of the mixture and of every member on the same rows, and the verdict on them."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ddpn.distributions import discretized
+from ddpn.members import Member
+from ddpn.metrics import absolute_error, covered, crps, nll, width
+from ddpn.predictor import MIXTURE, Predictor
+from ddpn.sample import Sample
+from ddpn.threads import single_thread
+from ddpn.workflow.verdict import Evaluation, verdict
+
+#: The coverage of the intervals that are scored.
+COVERAGE = 0.9
+
+
+class RowScores(NamedTuple):
+    """One value per row: distance of the median, CRPS, NLL, whether the interval covers the count, its width."""
+
+    mae: np.ndarray
+    crps: np.ndarray
+    nll: np.ndarray
+    coverage: np.ndarray
+    width: np.ndarray
+
+    def means(self, weight: np.ndarray | None) -> dict[str, float]:
+        """Means over rows, by name."""
+        return {name: float(np.average(values, weights=weight)) for name, values in self._asdict().items()}
+
+
+def score_rows(predictor: Predictor, sample: Sample, of: str = MIXTURE) -> RowScores:
+    """Scores per row of the mixture or `of` one member, with its calibrated interval. Normals count as rounded."""
+    level = predictor.interval_level(COVERAGE, of)
+    parts = []
+    with single_thread(), torch.no_grad():
+        for block in sample.blocks():
+            dist: Any = discretized(predictor.distribution(block.X, block.exposure, of))
+            y = torch.from_numpy(block.y)
+            scores = absolute_error(dist, y), crps(dist, y), nll(dist, y), covered(dist, y, level), width(dist, level)
+            parts.append([values.double().numpy() for values in scores])
+    return RowScores(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def label_of(name: str, member: Member) -> str:
+    """What tables and reports call a member."""
+    return member.label or name.replace("_", " ")
+
+
+def leaderboard(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Mean scores of the mixture and every member, best first, and the verdict on the mixture; ready for JSON.
+
+    The verdict compares the mixture with the members that are not part of it. `leaks` are sentences about suspected
+    target leaks, which forbid a positive verdict.
+    """
+    rows = {name: score_rows(predictor, sample, name) for name in (MIXTURE, *predictor.members)}
+    labels = {name: label_of(name, member) for name, member in predictor.members.items()}
+    seconds = sum(predictor.seconds.get(name, 0.0) for name in predictor.mixed)
+    entries = [
+        {
+            "name": name,
+            "label": labels.get(name, name),
+            "weight": None if name == MIXTURE else predictor.weights[name],
+            **scores.means(sample.weight),
+            "seconds": seconds if name == MIXTURE else predictor.seconds.get(name),
+        }
+        for name, scores in rows.items()
+    ]
+    others = [name for name in predictor.members if name not in predictor.mixed]
+    found = Evaluation.from_rows(
+        MIXTURE,
+        {name: rows[name].crps for name in (MIXTURE, *others)},
+        rows[MIXTURE].coverage > 0,
+        sample.weight,
+        labels=labels,
+        leak=" ".join(leaks),
+        target_coverage=COVERAGE,
+    )
+    decision = verdict(found)
+    return {
+        "rows": len(sample),
+        "coverage": COVERAGE,
+        "entries": sorted(entries, key=lambda entry: entry["crps"]),
+        "crps_gain": found.gain,
+        "crps_gain_error": found.gain_error,
+        "verdict": {"level": decision.level, "sentences": list(decision.sentences)},
+    }

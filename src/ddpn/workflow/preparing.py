@@ -1,0 +1,93 @@
+"""From a table and a plan to training, validation and test samples. Imports no torch."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ddpn.errors import InputError
+from ddpn.sample import Sample
+from ddpn.workflow.model_folder import CHECKPOINT, read_task
+from ddpn.workflow.plan import Plan
+from ddpn.workflow.profiling import leak_warnings, roles_of
+from ddpn.workflow.roles import Roles
+from ddpn.workflow.splitting import Split, split_rows
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A table ready for fitting; `leaks` and `warnings` are sentences about it that stay with the model."""
+
+    plan: Plan
+    roles: Roles
+    sample: Sample
+    split: Split
+    leaks: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def train(self) -> Sample:
+        return self.sample.rows(self.split.rows.train)
+
+    @property
+    def validation(self) -> Sample:
+        return self.sample.rows(self.split.rows.validation)
+
+    @property
+    def test(self) -> Sample:
+        return self.sample.rows(self.split.rows.test)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Number of rows of each part."""
+        return {name: len(rows) for name, rows in self.split.rows._asdict().items()}
+
+
+def prepare(frame: Any, plan: Plan) -> Prepared:
+    """Validate the table, and decide on every column and row."""
+    roles = roles_of(frame, plan)
+    sample = roles.sample(frame, str(plan.model.get("fractional", "error")))
+    warnings = []
+    kept = sample.is_used
+    if not kept.all():
+        warnings.append(f"{int((~kept).sum()):,} rows of weight 0 are left out.")
+        frame, sample = frame.filter(kept), sample.rows(kept)
+    split = split_rows(frame, plan)
+    if not sample.y[split.rows.train].any():
+        raise InputError(f"target {plan.target!r} must be above 0 in some training row, got zeros only.")
+    leaks = leak_warnings(sample.X, sample.y)
+    return Prepared(plan, roles, sample, split, tuple(leaks), (*warnings, *_date_warnings(roles, plan)))
+
+
+def _date_warnings(roles: Roles, plan: Plan) -> list[str]:
+    dates = [column.name for column in roles.used if column.kind == "date"]
+    if not dates or plan.time is not None or plan.split_column is not None:
+        return []
+    return [
+        f"Column {dates[0]} is a date, and rows are split at random: if the model is to predict later dates, the "
+        f"scores are too good. Then split by time, with --time {dates[0]}."
+    ]
+
+
+def fingerprint(sample: Sample) -> str:
+    """A digest of names and values: the same table has the same again."""
+    digest = hashlib.sha256(sample.X.write_csv().encode())
+    for values in (sample.y, sample.exposure, sample.weight):
+        digest.update(b"none" if values is None else values.astype("<f8").tobytes())
+    return digest.hexdigest()
+
+
+def identity(prepared: Prepared) -> str:
+    """A digest of all that a fit depends on: the same fit continues from its checkpoint, another does not."""
+    plan = json.dumps(prepared.plan.as_dict(), sort_keys=True, default=str)
+    return hashlib.sha256((plan + fingerprint(prepared.sample)).encode()).hexdigest()[:16]
+
+
+def checkpoint_of(path: Path, prepared: Prepared) -> Path:
+    """Where the state of this fit is kept while it runs; that of an interrupted one is continued."""
+    known = identity(prepared)
+    here = path.parent / f".{path.name}.{known}.checkpoint"
+    if not here.exists() and (path / CHECKPOINT).is_file() and read_task(path).get("identity") == known:
+        here.write_bytes((path / CHECKPOINT).read_bytes())
+    return here

@@ -1,0 +1,42 @@
+"""What a prediction table should have. Imports no torch."""
+
+from dataclasses import dataclass
+
+from ddpn.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """Columns of a prediction besides mean, median, mode and both parts of the variance.
+
+    `coverage` of the interval, calibrated on the validation rows if there were any; `quantiles` at these levels; `pmf`,
+    the probabilities of 0 to this count; `keep` the columns of the table; `ood`, a flag for rows whose
+    out-of-distribution p-value is at most this.
+    """
+
+    coverage: float = 0.9
+    quantiles: tuple[float, ...] = ()
+    pmf: int | None = None
+    keep: bool = False
+    ood: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.coverage < 1.0:
+            raise ConfigError(f"coverage must lie between 0 and 1, got {self.coverage:g}.")
+        for level in self.quantiles:
+            if not 0.0 < level < 1.0:
+                raise ConfigError(f"quantiles must lie between 0 and 1, got {level:g}.")
+        if self.pmf is not None and not 0 <= self.pmf <= 10_000:
+            raise ConfigError(f"pmf must be a count from 0 to 10000, got {self.pmf}.")
+
+
+def parse_levels(text: str) -> tuple[float, ...]:
+    """Numbers separated by commas.
+
+    >>> parse_levels("0.1, 0.9")
+    (0.1, 0.9)
+    """
+    try:
+        return tuple(float(word) for word in text.split(",") if word.strip())
+    except ValueError:
+        raise ConfigError(f"quantiles must be numbers separated by commas such as 0.1,0.5,0.9, got {text!r}.") from None
