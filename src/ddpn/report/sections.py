@@ -55,8 +55,8 @@ def _leaderboard(rows: Sequence[Mapping[str, Any]]) -> str:
     if not rows:
         return ""
     words = (
-        "The weight is the share of a member in the mixture, seconds are the time to fit. Bold: the smallest CRPS and "
-        f"NLL, and the coverage nearest to {percent(LEVEL, 0)}."
+        "The weight is the share of a member in the mixture, seconds are the time to fit. Bold: the smallest MAE, CRPS "
+        f"and NLL, and the coverage nearest to {percent(LEVEL, 0)}."
     )
     caption = "All members and their mixture, on the same rows"
     return page.grid_html(grids.score_grid(rows), caption) + page.paragraphs(words)

@@ -12,7 +12,7 @@ from torch.distributions import Distribution
 from ddpn.errors import InputError
 from ddpn.estimators import CountRegressor
 from ddpn.files import write_text
-from ddpn.report.evidence import gather
+from ddpn.report.evidence import Evidence, gather
 from ddpn.report.importance import importances
 from ddpn.report.numbers import plural
 from ddpn.report.page import page
@@ -67,17 +67,22 @@ def write_report(
     found = importances(model, evidence, step, str(known.get("exposure") or "exposure"))
     step("Drawing figures")
     parts = sections(model, evidence, found, target, known, leaderboard or (), leak)
-    members = [label_of(name, member) for name, member in model.predictor_.mixed.items()]
-    likelihood = str(getattr(model, "likelihood", "")).replace("_", " ")
-    under = [
-        f"{type(model).__name__}, {likelihood} likelihood",
-        f"{plural(evidence.components, 'component')} ({', '.join(members)})",
-        f"evaluated on {plural(len(evidence.y), 'row')}",
-        date.today().isoformat(),
-    ]
-    text = page(f"How well the model predicts {target}", under, parts, [*filter(None, [leak]), *warnings])
+    above = [*filter(None, [leak]), *warnings]
+    text = page(f"How well the model predicts {target}", _summary(model, evidence), parts, above)
     try:
         write_text(place, text)
     except OSError as error:
         raise InputError(f"Cannot write {place}: {error.strerror or error}.") from error
     return place
+
+
+def _summary(model: CountRegressor, evidence: Evidence) -> list[str]:
+    """What was evaluated, on how many rows and when."""
+    members = ", ".join(label_of(name, member) for name, member in model.predictor_.mixed.items())
+    likelihood = str(getattr(model, "likelihood", "")).replace("_", " ")
+    return [
+        f"{type(model).__name__}, {likelihood} likelihood",
+        f"{plural(evidence.components, 'component')} ({members})",
+        f"evaluated on {plural(len(evidence.y), 'row')}",
+        date.today().isoformat(),
+    ]

@@ -166,9 +166,9 @@ def _coverage(found: Evaluation) -> str:
 
 
 def _share(difference: float, base: float) -> str:
-    """A difference as percent of a score, with a digit where it is small."""
+    """A difference as percent of a score, with two digits."""
     share = 100.0 * abs(difference) / base if base > 0 else 0.0
-    return f"{share:.0f}%" if share >= 1.5 else f"{share:.1f}%" if share >= 0.05 else "under 0.1%"
+    return f"{share:.0f}%" if share >= 9.95 else f"{share:.2g}%" if share >= 0.1 else "under 0.1%"
 
 
 def _capital(words: str) -> str:

@@ -113,7 +113,7 @@ def scatter_figure(evidence: Evidence, target: str) -> Figure:
     rows = spread_rows(model.mean, _DRAWN)
     at, low, high, seen, inside = (v[rows] for v in (model.mean, model.low, model.high, y, model.inside > 0))
     log = wants_log(np.concatenate([at, high, seen, y]))
-    up = Axis("observed", *_range(np.concatenate([at, low, high, seen]), log), log, whole=True)
+    up = Axis("observed", *_range(np.concatenate([at, low, high, seen]), log), log, integers=True)
     chart = Chart(Axis(f"predicted mean of {target}", *_range(at, log), log), up)
     chart.draw(RANGE, "range", at, low, high)
     diagonal = [max(up.low, chart.x.low), min(up.high, chart.x.high)]
