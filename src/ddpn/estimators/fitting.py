@@ -16,6 +16,7 @@ from ddpn.features import FeatureEncoder
 from ddpn.heads import Head
 from ddpn.model import CountModel
 from ddpn.sample import Sample
+from ddpn.threads import single_thread
 from ddpn.training import History, Runtime, TrainingConfig, fit
 
 #: Encodings that numeric="auto" tries, in the order a tie is decided.
@@ -108,7 +109,8 @@ def train(
     """One ensemble, from fresh weights."""
     model = build(train_rows.X.shape[1], job, job.config.members)
     exact = train_rows.map(torch.Tensor.double)
-    start = job.head.start(exact.y, exact.weight, exact.exposure) if job.start else None
+    with single_thread():
+        start = job.head.start(exact.y, exact.weight, exact.exposure) if job.start else None
     model.reset(job.config.seeds, start)
     options: dict[str, Any] = {"runtime": job.runtime, "verbose": job.verbose, "checkpoint": job.checkpoint}
     history = fit(model, train_rows, validation, job.config, title=title, **options)
