@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ddpn.estimators.regressor import NETWORKS
 from ddpn.report import findings, grids, page
 from ddpn.report.evidence import LEVEL, MAX_ROWS, Evidence
 from ddpn.report.figures import predictions, uncertainty
@@ -139,5 +140,5 @@ def _training(model: Any) -> str:
     history = getattr(model, "history_", None)
     if history is None or not history.epochs:
         return ""
-    figures = page.figures_html(*training_figures(history, model.score_on))
+    figures = page.figures_html(*training_figures(history, model.predictor_.members[NETWORKS].options.score))
     return page.paragraphs(training_sentences(model, history)) + figures

@@ -17,6 +17,7 @@ from ddpn.report.importance import importances
 from ddpn.report.numbers import plural
 from ddpn.report.page import page
 from ddpn.report.sections import sections
+from ddpn.workflow.leaderboard import label_of
 
 
 def write_report(
@@ -39,9 +40,9 @@ def write_report(
 
     `X`, `y`, `exposure` and `weight` are the test set, as for `fit`. `baselines` are the distributions that other
     models predict for the same rows, by name; a Normal is rounded to counts. `levels` are, by name, the calibrated
-    levels of the baselines' 90% intervals (default 0.9); the model has its own from `fit_intervals`. `task` is
-    what is known about the fit ("target", "command", "split", ...; "note" says which rows are evaluated): all of it is
-    shown, none of it is required. `leaderboard` has a row per candidate with the keys name, weight, crps, nll,
+    levels of the baselines' 90% intervals (default 0.9); the model has its own from `fit_intervals`. `task` is what is
+    known about the fit ("target", "command", "split", ...; "note" says which rows are evaluated): all of it is shown,
+    none of it is required. `leaderboard` has a row per candidate with the keys label or name, weight, crps, nll,
     coverage, width and seconds, each of which may be missing. `warnings` are sentences shown at the top. `leak` is a
     sentence about a suspected target leak: it is shown there, too, and forbids a positive verdict. `progress` is called
     with the name of each step.
@@ -66,10 +67,11 @@ def write_report(
     found = importances(model, evidence, step, str(known.get("exposure") or "exposure"))
     step("Drawing figures")
     parts = sections(model, evidence, found, target, known, leaderboard or (), leak)
+    members = [label_of(name, member) for name, member in model.predictor_.mixed.items()]
     likelihood = str(getattr(model, "likelihood", "")).replace("_", " ")
     under = [
         f"{type(model).__name__}, {likelihood} likelihood",
-        plural(evidence.members - evidence.linear, "network") + (" and a GLM" if evidence.linear else ""),
+        f"{plural(evidence.components, 'component')} ({', '.join(members)})",
         f"evaluated on {plural(len(evidence.y), 'row')}",
         date.today().isoformat(),
     ]
