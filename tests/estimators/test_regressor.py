@@ -227,13 +227,15 @@ def test_no_hidden_layer_is_a_linear_model(quick, counts):
     assert b - base == pytest.approx(2.0 * (a - base), rel=1e-6)
 
 
-def test_progress_is_shown_on_request(quick, counts, capsys):
+def test_progress_is_shown_on_request(quick, counts, capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes any stream for a terminal then
+    monkeypatch.setenv("NO_COLOR", "1")
     quick(verbose=True).fit(*counts)
-    shown = capsys.readouterr().out
+    shown = capsys.readouterr().err
     assert "Training" in shown
     assert "5/5" in shown
     quick().fit(*counts)
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr() == ("", "")
 
 
 # Going on ------------------------------------------------------------------------------------------------------
