@@ -22,7 +22,7 @@ from ddpn.heads import make_head
 from ddpn.model import CountModel
 from ddpn.sample import Sample
 from ddpn.training import Runtime, TrainingConfig
-from ddpn.training.capture import CapturedSteps
+from ddpn.training.capture import CapturedSteps, can_capture
 from ddpn.training.loop import Training
 
 #: Pictures a second that the project asks for, on one H200.
@@ -39,13 +39,15 @@ def steps_of(model: CountModel, rows: Sample, batch: int, device: str) -> dict:
     config = TrainingConfig(batch_size=batch, precision="bf16", ema=0.0, seeds=seeds)
     training = Training(model.to(device), rows, None, config, Runtime(device, "bf16"))
     training.model.train()
-    batches = [part for _ in range(WARM_UP + STEPS) for part in training.batches.epoch(training.streams)]
+    batches = [part for _ in range(WARM_UP + STEPS) for part in training.batches.epoch(training.state.streams)]
     for part in batches[:WARM_UP]:
         training.train_step(part)
     taken = seconds(device, lambda: [training.train_step(part) for part in batches[WARM_UP : WARM_UP + STEPS]]) / STEPS
     found = {"rate": batch / taken, "batch": batch, "ms_a_step": 1e3 * taken}
-    captured = CapturedSteps.of(training)
-    if captured is None or not captured.is_ready():
+    if not can_capture(training.model, training.runtime):
+        return found
+    captured = CapturedSteps(training.train_step, training.state, training.batches)
+    if not captured.is_ready():
         return found
     # An epoch is one batch here.
     taken = seconds(device, lambda: [captured.epoch() for _ in range(STEPS)]) / STEPS

@@ -145,7 +145,7 @@ def against_truth(path: Path, places: int = PLACES) -> dict[str, tuple[float, fl
 
     wave, folder = SIMULATIONS["wave"], load(path)
     x = torch.linspace(wave.low, wave.high, places, dtype=torch.float64)
-    frame, truth = polars.DataFrame({"x": x.numpy()}), wave.law(x)
+    frame, truth = polars.DataFrame({"x": x.numpy()}), wave.distribution(x)
     laws = {"truth": truth, "ddpn": folder.model.predict_distribution(frame)}
     laws |= {name: baseline.law(frame, None) for name, baseline in folder.baselines.items()}
     counts = torch.arange(float(LAST_COUNT), dtype=torch.float64).unsqueeze(1)

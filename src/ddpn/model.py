@@ -9,11 +9,12 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from ddpn.backbones import Identity, Members
-from ddpn.backbones.arguments import check_members, check_seeds
+from ddpn.backbones.arguments import check_seeds
 from ddpn.backbones.members import Linear, generators
 from ddpn.distributions import Mixture
 from ddpn.errors import ConfigError
 from ddpn.heads import Head
+from ddpn.validation import check_integer
 
 
 class Backbone(Protocol):
@@ -66,12 +67,13 @@ class CountModel(nn.Module):
 
     def __init__(self, backbone: nn.Module, head: Head, members: int) -> None:
         super().__init__()
-        check_members(members)
+        check_integer("members", members, minimum=1)
         _check_backbone(backbone, members)
         if not isinstance(head, Head):
             raise ConfigError(f"head must be one of ddpn.heads, got {head!r}. Use ddpn.heads.make_head(name).")
         self.backbone, self.head, self.members = backbone, head, members
         self.projection = Projection(cast(Backbone, backbone).output_dim, head.sees, members)
+        self._largest_weight = max(weight.numel() for weight in self.parameters())
 
     def reset(self, seeds: Sequence[int], start: Tensor | None = None) -> None:
         """Fresh weights, one seed a member; `start` (P,) becomes the projection's bias, the head's intercept-only fit.
@@ -97,6 +99,14 @@ class CountModel(nn.Module):
                 f"output_dim, got shape {tuple(features.shape)}. Mend its forward or its output_dim."
             )
         return self.projection(features)
+
+    def multiply_adds(self, x: Tensor) -> float:
+        """An estimate of the largest operation on these rows, for `ddpn.threads.threads_for`. Shape: x (B, ...).
+
+        Each row of a table meets each weight once; networks for other inputs apply theirs at many places: infinity.
+        """
+        is_table = x.dim() == 2 and x.is_floating_point()
+        return len(x) * self._largest_weight if is_table else float("inf")
 
     def forward(self, x: Tensor, exposure: Tensor | None = None) -> Distribution:
         return self.head(self.raw(x), None if exposure is None else exposure.unsqueeze(-1))

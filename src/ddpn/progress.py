@@ -23,7 +23,7 @@ class _Shown(ProgressBar):
 def progress_bar(
     title: str, total: int, shown: bool = True, done: int = 0, keep: bool = False, in_bytes: bool = False
 ) -> Iterator[ProgressBar]:
-    """A bar with the time left on standard error, where that is a terminal; elsewhere nothing.
+    """A bar with the time left on standard error, where that is a terminal or a notebook; elsewhere nothing.
 
     `keep` leaves the finished bar on the screen. `in_bytes` shows amounts and speed as for a download.
     """
@@ -37,5 +37,6 @@ def progress_bar(
     amounts = [rich.DownloadColumn(), rich.TransferSpeedColumn()] if in_bytes else [rich.MofNCompleteColumn()]
     columns = [rich.TextColumn("{task.description}"), rich.BarColumn(), *amounts, rich.TimeElapsedColumn()]
     columns += [rich.TextColumn("left"), rich.TimeRemainingColumn(), rich.TextColumn("{task.fields[text]}")]
-    with rich.Progress(*columns, console=console, transient=not keep, disable=not console.is_terminal) as bar:
+    disabled = not (console.is_terminal or console.is_jupyter)
+    with rich.Progress(*columns, console=console, transient=not keep, disable=disabled) as bar:
         yield _Shown(bar, bar.add_task(title, total=total, completed=done, text=""))

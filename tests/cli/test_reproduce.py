@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+import requests
 
 from ddpn.experiments import inputs as material
 from ddpn.experiments import runner, settings
@@ -97,11 +98,11 @@ def test_an_unknown_key_of_a_file_is_one_sentence_and_code_2(ddpn, monkeypatch, 
 
 def test_data_that_is_not_there_is_told_and_code_1(ddpn, monkeypatch, tmp_path):
     monkeypatch.setenv("DDPN_DATA", str(tmp_path))
-    refused = lambda *arguments, **options: (_ for _ in ()).throw(OSError("no network"))
-    monkeypatch.setattr("ddpn.datasets.source.download", refused)
+    refused = lambda *arguments, **options: (_ for _ in ()).throw(requests.ConnectionError())
+    monkeypatch.setattr("ddpn.datasets.sources._download", refused)
     found = on_cpu(ddpn, "bikes")
     assert found.exit_code == 1
-    assert "bikes: hour.csv must lie in" in found.output
+    assert "bikes: Cannot download https://" in found.output
     assert "Traceback" not in found.output
 
 

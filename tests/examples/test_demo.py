@@ -40,7 +40,7 @@ def test_against_the_truth(demo, folder):
     found = demo.against_truth(folder / "wave.model", places=40)
     assert list(found) == ["truth", "ddpn", "constant", "poisson_glm", "poisson_boosting"]
     x = torch.linspace(0.0, 2 * torch.pi, 40, dtype=torch.float64)
-    truth, glm = simulate("wave").law(x), load(folder / "wave.model").baselines["poisson_glm"]
+    truth, glm = simulate("wave").distribution(x), load(folder / "wave.model").baselines["poisson_glm"]
     law = glm.law(polars.DataFrame({"x": x.numpy()}), None)
     y = torch.arange(31.0, dtype=torch.float64).unsqueeze(1)
     expected = (truth.log_prob(y).exp() * law.crps(y)).sum(0).mean().item()

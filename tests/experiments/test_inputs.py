@@ -12,7 +12,6 @@ import torch
 from PIL import Image
 
 from ddpn.backbones import BACKBONES, text
-from ddpn.datasets import Pictures
 from ddpn.errors import ConfigError, InputError
 from ddpn.experiments import frozen_features as trunks
 from ddpn.experiments import inputs as material
@@ -21,6 +20,7 @@ from ddpn.experiments.networks import fits
 from ddpn.experiments.runner import FEATURES, dry, execute, folder_of, predictions_of
 from ddpn.experiments.settings import _DATA_KEYS, _NETWORKS, experiment, parse
 from ddpn.experiments.tables import write_tables
+from ddpn.inputs import Images
 from ddpn.training import Augmented, Runtime
 from ddpn.training import ensemble as training
 
@@ -189,7 +189,7 @@ def test_pictures_are_trained_on(data, tmp_path, monkeypatch, augment):
     if augment:
         assert isinstance(rows_of(found).train, Augmented)
         monkeypatch.setattr(material, "IN_MEMORY", 1000)
-        assert isinstance(rows_of(found).train, Pictures)
+        assert isinstance(rows_of(found).train, Images)
         assert done(found, tmp_path, "from files")["raw"].isfinite().all()
 
 
@@ -260,5 +260,5 @@ def test_too_few_rows_to_split_are_told(data):
 
 def test_no_verses_are_told(data, model):
     (data / "bible" / "kjv_verses.txt.gz").write_bytes(gzip.compress(b"\n\n"))
-    with pytest.raises(InputError, match=r"kjv_verses.txt.gz must hold verses, one a line, got none\."):
+    with pytest.raises(InputError, match=r"kjv_verses.txt.gz must hold one verse per line, got none\."):
         rows_of(reviews(model))

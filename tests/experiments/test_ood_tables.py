@@ -12,7 +12,7 @@ from ddpn.experiments.ood_tables import detections, scored
 from ddpn.experiments.runner import DONE, PREDICTIONS, RESULT, WEIGHTS
 from ddpn.experiments.settings import parse
 from ddpn.experiments.tables import write_tables
-from ddpn.training.checkpoint import write
+from ddpn.tensor_files import write
 
 CONTENT = {
     "title": "A test", "paper": "none", "simulation": {"name": "wave"}, "methods": ["ddpn"], "minutes": 1,

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from ddpn.datasets.download import locked
 from ddpn.errors import ConfigError, InputError
 from ddpn.experiments import reproduce as reproducing
 from ddpn.experiments.reproduce import Options, chosen, reproduce
 from ddpn.experiments.settings import names
+from ddpn.files import lock
 
 HERE = Options(Path("nowhere"), device="cpu")
 
@@ -79,7 +79,7 @@ def screen(terminal):
 def test_two_programs_do_not_work_on_the_same_runs(tmp_path):
     console = screen(False)
     (tmp_path / "moments").mkdir()
-    with locked(tmp_path / "moments" / ".lock"):
+    with lock(tmp_path / "moments" / ".lock"):
         assert not reproduce(["moments"], Options(tmp_path, device="cpu"), console)
     assert f"{tmp_path / 'moments'} must be worked on by one program at a time, got another" in console.file.getvalue()
     assert "Wait for it, or name another folder with --out." in console.file.getvalue()
@@ -117,10 +117,10 @@ def test_data_that_changed_since_are_noticed_where_all_is_done(tmp_path, monkeyp
 
 
 def test_a_folder_that_cannot_be_locked_is_told_as_it_is(tmp_path, monkeypatch):
-    def refused(path, wait):
+    def refused(path, **options):
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(reproducing, "locked", refused)
+    monkeypatch.setattr(reproducing, "lock", refused)
     console = screen(False)
     assert not reproduce(["moments"], Options(tmp_path, device="cpu"), console)
     assert "must be usable, got: Permission denied. Check the path" in console.file.getvalue()

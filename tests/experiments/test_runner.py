@@ -10,8 +10,8 @@ from ddpn.experiments import runner
 from ddpn.experiments.inputs import rows_of
 from ddpn.experiments.runner import execute, folder_of, predictions_of, quick, result_of, state_of
 from ddpn.experiments.settings import experiment, parse
+from ddpn.tensor_files import read
 from ddpn.training import Sample
-from ddpn.training.checkpoint import read
 from ddpn.training.loop import Training
 
 CONTENT = {

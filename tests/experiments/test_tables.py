@@ -2,11 +2,11 @@ import json
 
 import pytest
 
+from ddpn import tensor_files
 from ddpn.errors import InputError
 from ddpn.experiments.formats import markdown
 from ddpn.experiments.settings import parse
 from ddpn.experiments.tables import accuracy, simulation, write_tables
-from ddpn.training import checkpoint
 
 CONTENT = {
     "title": "A test",
@@ -42,7 +42,7 @@ def written(tmp_path):
         }  # fmt: skip
         (folder / "run.json").write_text(json.dumps(result | more))
         for name in ("weights.safetensors", "predictions.safetensors"):
-            checkpoint.write(folder / name, {}, {})
+            tensor_files.write(folder / name, {}, {})
         (folder / "DONE").touch()
 
     return write

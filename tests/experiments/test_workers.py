@@ -13,7 +13,7 @@ from ddpn.experiments.inputs import rows_of
 from ddpn.experiments.runner import folder_of, state_of
 from ddpn.experiments.settings import parse
 from ddpn.experiments.workers import execute_all
-from ddpn.training.checkpoint import read
+from ddpn.tensor_files import read
 
 CONTENT = {
     "title": "A test",

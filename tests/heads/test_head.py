@@ -42,16 +42,16 @@ def degenerate_targets() -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("y_shape", [(7, 1), (7, 5), (1,), ()])
 def test_shapes(head, y_shape):
     raw, y = a_raw(head, 7, 5), torch.full(y_shape, 2)
-    law = head(raw)
-    assert isinstance(law, Distribution)
-    assert law.batch_shape == (7, 5)
-    assert law.event_shape == ()
+    dist = head(raw)
+    assert isinstance(dist, Distribution)
+    assert dist.batch_shape == (7, 5)
+    assert dist.event_shape == ()
     assert head.loss(raw, y).shape == (7, 5)
     assert len(head.sees) == head.n_raw
     assert set(head.sees) <= {"features", "detached", "nothing"}
     assert head.sees[0] == "features"
-    assert type(law.support) is type(head.support)
-    assert law.sample().shape == (7, 5)
+    assert type(dist.support) is type(head.support)
+    assert dist.sample().shape == (7, 5)
 
 
 @pytest.mark.parametrize(
@@ -89,9 +89,9 @@ def test_loss_and_gradient_are_finite_everywhere(head, slopes, dtype):
     raw = raw.expand(-1, len(COUNTS), -1)
     assert torch.isfinite(head.loss(raw, y)).all()
     assert torch.isfinite(slopes(head, raw, y)).all()
-    law = head(raw)
-    assert torch.isfinite(law.mean).all()
-    assert (law.variance >= 0).all()
+    dist = head(raw)
+    assert torch.isfinite(dist.mean).all()
+    assert (dist.variance >= 0).all()
 
 
 def test_loss_is_the_negative_log_likelihood_of_the_law(head):
@@ -197,17 +197,19 @@ def test_start_does_not_see_the_unit_of_exposure(head, overdispersed):
 
 
 @pytest.mark.parametrize("name", degenerate_targets())
-def test_start_of_degenerate_targets(head, slopes, name):
+def test_start_of_degenerate_targets(starting_head, slopes, name):
+    head = starting_head
     y = torch.tensor(degenerate_targets()[name], dtype=torch.float64)
     raw = head.start(y)
     assert torch.isfinite(raw).all()
-    law = head(raw)
-    assert torch.isfinite(law.mean)
+    dist = head(raw)
+    assert torch.isfinite(dist.mean)
     assert torch.isfinite(head.loss(raw, y)).all()
     assert torch.isfinite(slopes(head, raw.float().expand(len(y), -1), y)).all()
-    assert torch.isfinite(Head.start(head, y)).all()
     with_exposure = head.start(y, torch.ones(len(y)), torch.full((len(y),), 2.0))
     assert torch.isfinite(with_exposure).all()
+    if head.options == head.option_defaults():
+        assert torch.isfinite(Head.start(head, y)).all()
 
 
 def test_options_rebuild_the_head(head):

@@ -7,10 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, TensorDataset
 
-from ddpn.backbones import MLP
 from ddpn.errors import ConfigError
 from ddpn.heads import make_head
-from ddpn.model import CountModel
 from ddpn.training import Augmented, Sample, TrainingConfig
 from ddpn.training.batches import named_parts
 
@@ -44,13 +42,12 @@ class Recorded(Dataset):
 # Members ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("head", HEADS)
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize(("recipe", "head"), [("plain", "exact"), *(("all of it", head) for head in HEADS)])
 def test_stacked_members_equal_separate_runs(train, rows, head, recipe):
     # 50 rows in batches of 16: two rows are left over in every epoch.
     data, validation = rows(50, seed=1, weight=True, exposure=True), rows(40, seed=2, exposure=True)
     name, options = HEADS[head]
-    settings = {"epochs": 6, "patience": 2, "head": name, "head_options": options} | RECIPES[recipe]
+    settings = {"epochs": 4, "patience": 2, "head": name, "head_options": options} | RECIPES[recipe]
     together, history = train(data, validation, seeds=SEEDS, **settings)
     for member, seed in enumerate(SEEDS):
         alone, its_history = train(data, validation, seeds=(seed,), **settings)
@@ -148,7 +145,7 @@ def test_it_is_what_plain_torch_computes(train, rows, fresh, flat, recipe):
 # Batches, weights, exposures, precisions ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("parts", [2, 3, 16, 100])
+@pytest.mark.parametrize("parts", [3, 100])
 def test_accumulating_parts_equals_one_batch(train, rows, parts):
     data = rows(50, weight=True, exposure=True)
     whole, _ = train(data, accumulate=1, seeds=(1, 2))
@@ -205,14 +202,6 @@ def test_a_data_set_gives_the_same_bits_as_tensors(train, rows, workers):
     loaded, loaded_history = train(*sets, fit_options={"workers": workers}, **settings)
     assert torch.equal(in_memory, loaded)
     assert history.best_score == loaded_history.best_score
-
-
-def test_weights_that_were_never_drawn_are_told(train, rows):
-    """From zeros nothing but biases would learn, in silence."""
-    model = CountModel(MLP(n_in=3, hidden=(8,)), make_head("poisson"), 1)
-    message = r"^weights must be drawn before a training, got zeros\. Call model\.reset\(seeds=config\.seeds\)\.$"
-    with pytest.raises(ConfigError, match=message):
-        train(rows(16), model=model)
 
 
 def test_bf16_stays_close(train, rows):

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from ddpn.workflow.boosting import BoostedTrees
 
 from ddpn import CountRegressor
 from ddpn.errors import InputError

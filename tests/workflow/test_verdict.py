@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from statsmodels.stats.proportion import proportion_confint
-from statsmodels.stats.weightstats import DescrStatsW
+from scipy import stats
 
 from ddpn.workflow.verdict import Evaluation, effective_rows, mean_and_error, verdict
 
@@ -60,7 +59,7 @@ def test_a_leak_forbids_every_positive_verdict():
 
 def test_the_threshold_of_coverage_is_wilsons_interval():
     for inside in range(400, 450):
-        high = proportion_confint(inside, 500, method="wilson")[1]
+        high = stats.binomtest(inside, 500).proportion_ci(method="wilson").high
         assert evaluation(coverage=inside / 500).too_narrow == (high < 0.9 and inside / 500 < 0.88), inside
 
 
@@ -76,7 +75,7 @@ def test_rows_give_their_means_and_the_error_of_the_paired_difference(weight):
     assert found.gain == pytest.approx(np.average(difference, weights=weight))
     assert found.coverage == pytest.approx(np.average(inside, weights=weight))
     if weight is None:
-        assert found.gain_error == pytest.approx(DescrStatsW(difference).std_mean)
+        assert found.gain_error == pytest.approx(stats.sem(difference))
         assert found.effective_rows == pytest.approx(200)
 
 

@@ -106,7 +106,7 @@ class CountGLM(CountPredictions, BaseEstimator):
         head = self._checked_head()
         sample = checked_sample(X, y, sample_weight, exposure, self.fractional)
         reader = TableReader()
-        table = check_complete(reader.fit(X))
+        table = check_complete(reader.fit(X), sample.labels)
         read_table(self, X, reset=True)
         used = sample.is_used
         table = [column._replace(values=column.values[used]) for column in table]

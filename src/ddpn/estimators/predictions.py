@@ -1,6 +1,6 @@
 """What every fitted estimator offers: distributions, points, intervals, probabilities, scores, calibration, saving."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -121,8 +121,14 @@ class CountPredictions(RegressorMixin):
 
     def _mean_score(self, score: Any, X: Any, y: Any, sample_weight: Any, exposure: Any) -> float:
         sample = self._sample(X, y, sample_weight, exposure)
-        rest = iter(torch.from_numpy(part.y) for part in sample.replace(X=None).blocks())
-        each = self._over_blocks(lambda dist: score(dist, next(rest)), X, exposure)
+        y, done = torch.from_numpy(sample.y), 0
+
+        def of_block(dist: Mixture) -> Tensor:
+            nonlocal done
+            done += dist.batch_shape[0]
+            return score(dist, y[done - dist.batch_shape[0] : done])
+
+        each = self._over_blocks(of_block, X, exposure)
         return float(np.average(each, weights=sample.weight))
 
     # Calibration -------------------------------------------------------------------------------------------------
@@ -263,12 +269,17 @@ class CountPredictions(RegressorMixin):
 
 def _plain_options(model: Any, without: tuple[str, ...]) -> dict[str, Any]:
     """Constructor arguments that JSON can hold; a random stream or a path cannot be kept."""
-    options = {}
-    for name, value in model.get_params(deep=False).items():
-        plain = np.asarray(value).tolist() if isinstance(value, np.generic | np.ndarray | tuple | list) else value
-        if name not in without and isinstance(plain, str | int | float | bool | list | dict | None):
-            options[name] = plain
-    return options
+    options = {name: _plain(value) for name, value in model.get_params(deep=False).items() if name not in without}
+    return {name: value for name, value in options.items() if isinstance(value, str | float | list | dict | int | None)}
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of numpy, sequences and dictionaries as JSON has them; anything else as it is."""
+    if isinstance(value, Mapping):
+        return {name: _plain(option) for name, option in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(option) for option in value]
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
 def _interval(dist: Any, level: float, kind: str) -> Tensor:

@@ -277,8 +277,9 @@ def _fit_mixture(members: Mapping[str, Member], train: Sample, validation: Sampl
         try:
             fitted[name] = member.fit(train, validation, seed)
         except NotApplicableError as error:
-            warnings.warn(f"{member.label or name} is left out of the mixture: {error}.", UserWarning, stacklevel=4)
-        seconds[name] = time.perf_counter() - started
+            warnings.warn(f"{member.label or name} is left out of the mixture: {error}.", UserWarning, stacklevel=3)
+        else:
+            seconds[name] = time.perf_counter() - started
     weights = {NETWORKS: 1.0} if len(fitted) == 1 or validation is None else choose_weights(fitted, validation)
     return Predictor(fitted, weights, train.exposure is not None, seconds)
 

@@ -16,7 +16,7 @@ from ddpn.model import CountModel
 from ddpn.sample import Sample
 from ddpn.training import Runtime, TrainingConfig, fit_ensemble
 from ddpn.training.batches import WITHOUT_GRADIENTS
-from ddpn.training.trainable import learned
+from ddpn.training.trainable import trained_tensors
 
 #: Rows of a table that are predicted together.
 _BLOCK = 16_384
@@ -58,7 +58,7 @@ def train(run: Run, parts: Parts, folder: Path, device: str, tell: Callable[[str
         given = (parts.test.X, *(() if parts.outside is None else (parts.outside,)))
         found.append([predicted(model, x, runtime, _at_once(run)) for x in given])
         prefix = f"{number}/" if len(ensemble.groups) > 1 else ""
-        weights |= {f"{prefix}{name}": tensor.float().cpu() for name, tensor in learned(model).items()}
+        weights |= {f"{prefix}{name}": tensor.float().cpu() for name, tensor in trained_tensors(model).items()}
     raw, *outside = (torch.cat(each, dim=1) for each in zip(*found, strict=True))
     histories = [history.as_dict() for history in ensemble.histories()]
     history = histories[0] if len(histories) == 1 else {"groups": histories}

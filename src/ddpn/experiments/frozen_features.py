@@ -10,9 +10,9 @@ from ddpn.errors import InputError
 from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.networks import fits, given_by, network_of, through, trunk_of
 from ddpn.sample import Sample
+from ddpn.tensor_files import fingerprint, read, write
 from ddpn.training import Runtime
-from ddpn.training.checkpoint import fingerprint, read, write
-from ddpn.training.trainable import of_frozen
+from ddpn.training.trainable import frozen_fingerprint
 
 if TYPE_CHECKING:
     from ddpn.experiments.inputs import Parts
@@ -48,7 +48,7 @@ def _kept(trunk: torch.nn.Module, x: Tensor, runtime: Runtime, keep: Path | None
     if keep is None or first.dim() > 2:
         return through(trunk, x, runtime)
     rounded = "" if runtime.precision == "float32" else f"-{runtime.precision}"
-    path = keep / f"features-{fingerprint(x):08x}-{of_frozen(trunk):08x}-{first.shape[1]}{rounded}.safetensors"
+    path = keep / f"features-{fingerprint(x):08x}-{frozen_fingerprint(trunk):08x}-{first.shape[1]}{rounded}.safetensors"
     if (found := _stored(path, len(x), first)) is not None:
         return found
     features = through(trunk, x, runtime)

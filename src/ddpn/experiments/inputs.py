@@ -11,27 +11,17 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 
-from ddpn.backbones.encoder import tokenizer_of
-from ddpn.datasets import (
-    Pictures,
-    auto_augmented,
-    bible,
-    in_memory,
-    inventory,
-    joined,
-    load,
-    simulate,
-    simulate_shelves,
-    tokenised,
-)
+from ddpn.backbones.pretrained import tokenizer_of
+from ddpn.datasets import bible, inventory, load, simulate, simulate_shelves
 from ddpn.distributions import CountDistribution
 from ddpn.errors import ConfigError, InputError
 from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.frozen_features import through_trunk
 from ddpn.experiments.machine import cores
+from ddpn.inputs import auto_augment, decode_images, join_texts, tokenize
 from ddpn.sample import Sample
+from ddpn.tensor_files import fingerprint
 from ddpn.training import Augmented, Runtime
-from ddpn.training.checkpoint import fingerprint
 
 #: A simulation is scored on so many rows that no training saw: a hundred would move the true law's own score by 10%.
 TEST_ROWS = 10_000
@@ -150,7 +140,7 @@ def _table(experiment: Experiment, keep: Path | None) -> Parts:
     source: Any = experiment.data
     data = _with_rows(load(source["name"]))
     parts = {name: data.part(name, source["features"]) for name in PARTS}
-    rows = {name: _rows(table.matrix, y) for name, (table, y) in parts.items()}
+    rows = {name: _rows(table.to_numpy(), y) for name, (table, y) in parts.items()}
     return Parts(rows["train"], rows["validation"], rows["test"], None, data.note)
 
 
@@ -159,7 +149,7 @@ def _texts(experiment: Experiment, keep: Path | None) -> Parts:
     data = _with_rows(load(source["name"]))
     tokens, pad = _tokenizer(experiment, keep)
     parts = {name: data.part(name) for name in PARTS}
-    rows = {name: Sample(tokens(joined(table, source["text"])), _counts(y)) for name, (table, y) in parts.items()}
+    rows = {name: Sample(tokens(join_texts(table, source["text"])), _counts(y)) for name, (table, y) in parts.items()}
     outside = tokens(bible()) if experiment.outside == "bible" else None
     sizes = None if outside is None else ((pad != rows["test"].X).sum(1), (outside != pad).sum(1))
     return Parts(rows["train"], rows["validation"], rows["test"], None, data.note, outside, sizes=sizes)
@@ -177,7 +167,7 @@ def _tokenizer(experiment: Experiment, keep: Path | None) -> tuple[Callable[[lis
             f"a tokenizer must pad with what its model takes for padding, {pad}, got {tokenizer.pad_token_id}. "
             f"Set pad_token_id in {backbone['pretrained']}/config.json."
         )
-    return lambda texts: tokenised(
+    return lambda texts: tokenize(
         texts, tokenizer, max_length=length, cache=keep, progress=True
     ), tokenizer.pad_token_id
 
@@ -195,14 +185,14 @@ def _pictures(experiment: Experiment, keep: Path | None) -> Parts:
     """Decoded once into memory; very many to train on, changed at random, are read again in every epoch."""
     source: Any = experiment.data
     data = _with_rows(load(source["name"]))
-    files = {name: Pictures.of(data, name, size=source["size"]) for name in PARTS}
-    decoded = partial(in_memory, workers=min(experiment.training.workers, cores()), progress=True)
+    files = {name: data.images(name, size=source["size"]) for name in PARTS}
+    decoded = partial(decode_images, workers=min(experiment.training.workers, cores()), progress=True)
     rows: dict[str, Any] = {name: Sample(*decoded(files[name])) for name in PARTS if name != "train"}
     if source["augment"] and len(files["train"]) * 3 * source["size"] ** 2 > IN_MEMORY:
-        rows["train"] = Pictures.of(data, "train", size=source["size"], augment=True)
+        rows["train"] = data.images("train", size=source["size"], augment=True)
     else:
         known = Sample(*decoded(files["train"]))
-        rows["train"] = Augmented(known, auto_augmented) if source["augment"] else known
+        rows["train"] = Augmented(known, auto_augment) if source["augment"] else known
     return Parts(rows["train"], rows["validation"], rows["test"], None, data.note)
 
 

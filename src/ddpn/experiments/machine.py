@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from ddpn.datasets.source import data_folder
+from ddpn.datasets.sources import data_folder
 from ddpn.experiments.experiment import Experiment
 
 

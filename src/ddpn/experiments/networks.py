@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from ddpn.backbones import BACKBONES, MLP, Tuned
-from ddpn.datasets.progress import bar
 from ddpn.errors import ConfigError
 from ddpn.experiments.experiment import Experiment
+from ddpn.progress import progress_bar
 from ddpn.training import Runtime
 
 #: Of the memory there is, so much may be filled with what a frozen trunk gave.
@@ -61,13 +61,13 @@ def through(trunk: nn.Module, x: Tensor, runtime: Runtime) -> Tensor:
     """What the trunk gives for all rows of `x`, on the CPU; short texts go together, so that little is padding."""
     order = (x != 0).sum(1).argsort() if not x.is_floating_point() and x.dim() == 2 else torch.arange(len(x))
     found: Tensor | None = None
-    with bar("Features", len(x), progress=True) as move:
+    with progress_bar("Features", len(x)) as bar:
         for index in order.split(_BLOCK.get(runtime.device.type, 256)):
             given = given_by(trunk, x[index], runtime).cpu()
             if found is None:
                 found = torch.zeros(len(x), *given.shape[1:], dtype=given.dtype)
             found[index] = given
-            move(len(index))
+            bar.advance(len(index))
     assert found is not None
     return found
 

@@ -10,7 +10,6 @@ from typing import Literal
 from rich.console import Console
 from rich.table import Table
 
-from ddpn.datasets.download import locked
 from ddpn.errors import ConfigError, DDPNError, InputError, machine_error
 from ddpn.experiments import runner, settings
 from ddpn.experiments.experiment import Experiment, Run
@@ -20,6 +19,7 @@ from ddpn.experiments.naming import known
 from ddpn.experiments.status import Board
 from ddpn.experiments.tables import write_tables
 from ddpn.experiments.workers import copies_of, execute_all
+from ddpn.files import lock
 from ddpn.training.runtime import pick_device
 
 EVERY = "all"
@@ -123,13 +123,11 @@ def _alone(folder: Path, is_main: bool) -> Iterator[None]:
         return
     with ExitStack() as held:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            held.enter_context(locked(folder / _LOCK, wait=False))
-        except BlockingIOError:
-            raise InputError(
+            busy = (
                 f"{folder} must be worked on by one program at a time, got another that is running. "
                 "Wait for it, or name another folder with --out."
-            ) from None
+            )
+            held.enter_context(lock(folder / _LOCK, wait=False, busy=busy))
         except OSError as error:
             raise InputError(machine_error(error)) from None
         yield

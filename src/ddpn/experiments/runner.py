@@ -18,9 +18,10 @@ from ddpn.experiments.ensemble import Trained, forget_members, train
 from ddpn.experiments.experiment import Experiment, Run
 from ddpn.experiments.inputs import PARTS, Parts
 from ddpn.experiments.scoring import score
+from ddpn.files import write_bytes
 from ddpn.sample import Sample
+from ddpn.tensor_files import is_complete, read, write
 from ddpn.training import Runtime
-from ddpn.training.checkpoint import is_complete, read, write, write_bytes
 
 #: A quick look: a tenth of the steps, two members.
 _QUICK_SHARE, _QUICK_MEMBERS = 0.1, 2

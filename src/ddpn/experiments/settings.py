@@ -156,7 +156,7 @@ def _are_tables(content: Mapping[str, Any], names: Iterable[str], where: str) ->
 
 
 def _check_data(data: Mapping[str, Any], where: str) -> None:
-    known("data sets", [str(data.get("name"))], {**DATASETS, **_DATA_KEYS}, where)
+    known("data sets", [str(data.get("name"))], [*DATASETS, *_DATA_KEYS], where)
     needed = ("name", *_DATA_KEYS.get(data["name"], ("features",)))
     _with_keys("data", data, needed, where, needed)
 

@@ -10,7 +10,7 @@ from ddpn.experiments.formats import FORMATS, Cell, TableOf, ranked
 from ddpn.experiments.ood_tables import detections
 from ddpn.experiments.published import reference
 from ddpn.experiments.runner import folder_of, result_of, state_of
-from ddpn.training.checkpoint import write_bytes
+from ddpn.files import write_bytes
 
 PROTOCOLS = ("paper", "ours")
 METRICS = {"mae": "MAE", "crps": "CRPS", "median_precision": "MP"}

@@ -16,7 +16,7 @@ Encoded = NumericColumn | CategoricalColumn
 def fit_columns(
     table: list[Column], weights: np.ndarray, min_weight: float, max_levels: int
 ) -> tuple[list[Encoded], dict[int, Distinct]]:
-    """Each column's plain encoding, and by position the different values of those that hold numbers."""
+    """Each column's plain encoding, and by position the distinct values of those that hold numbers."""
     columns: list[Encoded] = []
     numbers: dict[int, Distinct] = {}
     for j, (_, kind, x, levels) in enumerate(table):
@@ -31,7 +31,7 @@ def fit_columns(
 
 
 def add_bins(columns: list[Encoded], numbers: dict[int, Distinct], bins: int) -> list[Encoded]:
-    """With quantile bins and integer codes on every column of numbers."""
+    """The columns with quantile bins and integer codes for every column of numbers."""
     added = {j: (bin_edges(column, bins), np.empty(0)) for j, column in numbers.items()}
     return _extended(columns, numbers, added)
 
@@ -44,7 +44,7 @@ def add_steps(
     weights: np.ndarray,
     count: int,
 ) -> list[Encoded]:
-    """With the best `count` steps, all where there are few values, and integer codes on every column of numbers."""
+    """The columns with the best `count` steps (all, if there are few values) and integer codes for numbers."""
     thresholds = {j: candidates(column) for j, column in numbers.items()}
     codes = np.empty((len(y), len(table)), dtype=np.uint8)
     for j, (column, fitted) in enumerate(zip(table, columns, strict=True)):
@@ -58,7 +58,7 @@ def add_steps(
 
 
 def _tree_codes(column: Column, fitted: Encoded, thresholds: np.ndarray | None) -> np.ndarray:
-    """What the trees see: the interval between thresholds, a flag, or a level's rank by frequency."""
+    """Codes for the trees: the interval between thresholds, a flag, or a level's rank by frequency."""
     if isinstance(fitted, CategoricalColumn):
         rank = {level: j for j, level in enumerate(fitted.levels)}
         ranks = [*(rank.get(level, len(rank)) for level in column.levels), len(rank) + 1]

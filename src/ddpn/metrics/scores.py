@@ -1,4 +1,4 @@
-"""Proper scores: f(dist, y) -> one value an example; smaller is better."""
+"""Proper scores: f(dist, y) -> one value per row; smaller is better."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ _CRPS: dict[type, Score] = {}
 
 
 def register_crps(kind: type) -> Callable[[Score], Score]:
-    """Teach `crps` a law: decorate a function (dist, y) -> one value an example.
+    """Register the CRPS of another distribution: decorates a function (dist, y) -> one value per row.
 
     >>> from torch.distributions import Laplace
     >>> @register_crps(Laplace)
@@ -59,7 +59,7 @@ def crps(dist: Distribution, y: Tensor) -> Tensor:
         if kind in _CRPS:
             return _CRPS[kind](dist, observed(y, dist))
     name = type(dist).__name__
-    raise InputError(f"crps must be given a law it knows, got {name}. Teach it yours with @register_crps({name}).")
+    raise InputError(f"dist must be a distribution with a registered CRPS, got {name}. Use @register_crps({name}).")
 
 
 def nll(dist: Distribution, y: Tensor) -> Tensor:
@@ -72,15 +72,17 @@ def nll(dist: Distribution, y: Tensor) -> Tensor:
     tensor(2.)
     """
     if not isinstance(dist, Distribution):
-        raise InputError(f"dist must be a torch distribution, got {type(dist).__name__}. Build one of its parameters.")
+        raise InputError(f"dist must be a torch distribution, got {type(dist).__name__}.")
     return -dist.log_prob(observed(y, dist))
 
 
 def ranked_probability(dist: Distribution, y: Tensor) -> Tensor:
     """Ranked probability score: the sum over k = 0, 1, 2, ... of (F(k) - 1[y <= k])^2.
 
-    The `crps` of a count law. Normals and their mixtures are scored as the counts they round to (`discretized`), so
-    that all laws are measured on the same integers. Shape: y broadcasts with dist.batch_shape.
+    The `crps` of a count distribution. Normals and their mixtures are scored as the counts they round to
+    (`discretized`), so that all distributions are compared on the same integers.
+
+    Shape: y broadcasts with dist.batch_shape.
 
     >>> ranked_probability(Normal(torch.tensor([2.0, 3.0]), 1.5), torch.tensor([2, 5]))
     tensor([0.3257, 1.2718])
@@ -89,7 +91,7 @@ def ranked_probability(dist: Distribution, y: Tensor) -> Tensor:
 
 
 def dawid_sebastiani(dist: Distribution, y: Tensor) -> Tensor:
-    """Dawid and Sebastiani's score, (y - mean)^2 / variance + log variance: of the first two moments only.
+    """Dawid and Sebastiani's score, (y - mean)^2 / variance + log variance: uses the first two moments only.
 
     Shape: y broadcasts with dist.batch_shape.
 
@@ -99,6 +101,6 @@ def dawid_sebastiani(dist: Distribution, y: Tensor) -> Tensor:
     """
     y = observed(y, known(dist))
     mean, variance = dist.mean, dist.variance
-    # All mass on one count: the score is as low as the dtype has it there, as high elsewhere, NaN nowhere.
+    # If all mass is on one count, the score is very low there and very high elsewhere, but never NaN.
     variance = variance.clamp(min=torch.finfo(variance.dtype).tiny)
     return (y - mean).square() / variance + variance.log()

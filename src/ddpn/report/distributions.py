@@ -1,7 +1,9 @@
-"""Laws of some rows, and any law as one over counts."""
+"""Distributions of some rows, over counts, and of ranges of counts."""
 
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
@@ -10,18 +12,16 @@ from ddpn.errors import InputError
 from ddpn.metrics.predictive import known
 
 
-def count_law(name: str, law: Distribution, rows: int) -> Any:
-    """`law` over counts, one a row: Normals as the counts they round to, a single law for all rows."""
-    shape = tuple(known(law).batch_shape)
+def count_distribution(name: str, dist: Distribution, rows: int) -> Any:
+    """A baseline as a count distribution per row: a Normal is rounded, a single distribution serves every row."""
+    shape = tuple(known(dist).batch_shape)
     if shape not in ((), (1,), (rows,)):
-        raise InputError(
-            f"baseline '{name}' must hold one law a row of X, got batch_shape {shape} for {rows} rows. Align the two."
-        )
-    return discretized(law if shape == (rows,) else law.expand((rows,)))
+        raise InputError(f"baseline '{name}' must have one distribution per row of X ({rows}), got batch {shape}.")
+    return discretized(dist if shape == (rows,) else dist.expand((rows,)))
 
 
 def rows_of(law: Any, index: Tensor) -> Any:
-    """The laws of these rows, the first axis of `law`'s batch.
+    """The distributions of these rows, the first axis of the batch.
 
     >>> import torch
     >>> from ddpn.distributions import Poisson
@@ -32,3 +32,9 @@ def rows_of(law: Any, index: Tensor) -> Any:
         return law.rows(index)
     parameters = {name: getattr(law, name).expand(law.batch_shape)[index] for name in law.arg_constraints}
     return type(law)(**parameters, validate_args=False)
+
+
+def bin_probabilities(dist: Any, edges: np.ndarray) -> np.ndarray:
+    """Probability of the counts from edges[i] to edges[i + 1] - 1. Shape: (bins, rows)."""
+    upto = torch.from_numpy(edges - 1.0).unsqueeze(1)
+    return np.diff(torch.where(upto < 0, 0.0, dist.cdf(upto.clamp(min=0.0))).numpy(), axis=0)

@@ -17,7 +17,7 @@ from ddpn.members import MEMBERS
 from ddpn.members.member import NotApplicableError
 from ddpn.model_files import check_destination
 from ddpn.threads import single_thread
-from ddpn.workflow.leaderboard import leaderboard
+from ddpn.workflow.leaderboard import label_of, leaderboard
 from ddpn.workflow.model_folder import ModelFolder
 from ddpn.workflow.preparing import Prepared, checkpoint_of, fingerprint, identity
 
@@ -117,7 +117,7 @@ def _add_comparisons(model: CountRegressor, prepared: Prepared, on_step: Callabl
     wanted = [name for name in prepared.plan.compare_with if name not in model.predictor_.members]
     for name in wanted:
         kind = MEMBERS.find(name)
-        label = kind.label or name
+        label = label_of(name, kind)
         on_step(f"Fitting for comparison: {label}")
         started = time.perf_counter()
         try:

@@ -12,7 +12,7 @@ from ddpn.metrics import point
 from ddpn.predictor import Predictor
 from ddpn.sample import BLOCK, Sample
 from ddpn.threads import single_thread
-from ddpn.workflow.leaderboard import leaderboard
+from ddpn.workflow.leaderboard import COVERAGE, label_of, leaderboard
 from ddpn.workflow.model_folder import ModelFolder
 from ddpn.workflow.plan import plan_from
 from ddpn.workflow.preparing import fingerprint
@@ -105,11 +105,18 @@ def report_parts(folder: ModelFolder, frame: Any) -> dict[str, Any]:
     (sample, note), task, predictor = rows_to_score(folder, frame), folder.task, folder.model.predictor_
     shown = {"target": folder.roles.target, "command": task.get("command"), "data": task.get("data")}
     shown |= {"split": task["split"], "seed": task["plan"]["seed"], "fitted": task["date"]}
-    found = leaderboard(predictor, sample, tuple(task["leaks"]))
+    others = {name: label_of(name, member) for name, member in predictor.members.items() if name not in predictor.mixed}
+    distributions = {label: predictor.distribution(sample.X, sample.exposure, name) for name, label in others.items()}
     return {
         "model": folder.model,
-        "sample": sample,
-        "leaderboard": found,
-        "warnings": [*task["leaks"], *task["warnings"]],
+        "X": sample.X,
+        "y": sample.y,
+        "exposure": sample.exposure,
+        "weight": sample.weight,
+        "baselines": distributions,
+        "levels": {label: predictor.interval_level(COVERAGE, name) for name, label in others.items()},
+        "leaderboard": leaderboard(predictor, sample, tuple(task["leaks"]))["entries"],
+        "leak": " ".join(task["leaks"]),
+        "warnings": task["warnings"],
         "task": shown | ({"note": note} if note else {}),
     }

@@ -9,7 +9,7 @@ from ddpn.backbones import MLP
 from ddpn.experiments.runner import DONE, PREDICTIONS, RESULT, WEIGHTS
 from ddpn.experiments.settings import parse
 from ddpn.model import CountModel
-from ddpn.training.checkpoint import write
+from ddpn.tensor_files import write
 
 TRAINING = {"epochs": 1, "batch_size": 32, "lr": 1e-3, "weight_decay": 0.0, "hidden": [3], "members": 2}
 #: Declared, never built: these runs are written by hand.

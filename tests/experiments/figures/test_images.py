@@ -7,8 +7,7 @@ import pytest
 from scipy import stats
 
 from ddpn.datasets import split
-from ddpn.datasets.coco_people import PARTS
-from ddpn.datasets.split import SEED
+from ddpn.datasets.splits import LARGE_SHARES, SEED
 from ddpn.errors import InputError
 from ddpn.experiments.figures.images import picture_pmfs
 
@@ -36,7 +35,7 @@ def counts(tmp_path, monkeypatch):
 def people(declare, finish, counts):
     """Two members, gamma = 1, whose means are the count of the picture and twice that."""
     experiment = declare("people", data=DATA, methods=["ddpn", "beta_ddpn_0.5"])
-    y = counts[split(N, SEED, PARTS).test]
+    y = counts[split(N, SEED, LARGE_SHARES).test]
     raw = np.stack([np.log([y, 2 * y]).T, np.zeros((len(y), 2))], -1)
     finish(experiment.runs()[1], np.zeros((2, 2)), raw=raw, y=y)
     return experiment
@@ -44,7 +43,7 @@ def people(declare, finish, counts):
 
 def test_each_picture_stands_above_its_own_law(people, counts, tmp_path):
     axes = np.reshape(picture_pmfs(people, tmp_path).axes, (2, 3))
-    test = split(N, SEED, PARTS).test
+    test = split(N, SEED, LARGE_SHARES).test
     ordered = np.sort(counts[test])
     for (above, below), quantile in zip(axes.T, (0.1, 0.5, 0.95), strict=True):
         count = ordered[round(quantile * (len(ordered) - 1))]
@@ -62,7 +61,7 @@ def test_each_picture_stands_above_its_own_law(people, counts, tmp_path):
 
 def test_missing_pictures_are_told_in_a_sentence(people, tmp_path):
     shutil.rmtree(tmp_path / "data" / "coco_people" / "images")
-    with pytest.raises(InputError, match=r"the pictures of .*person_counts.csv must lie in .*, got 40 missing of 40"):
+    with pytest.raises(InputError, match=r"Images of .*person_counts.csv not found in .*: 40 of 40"):
         picture_pmfs(people, tmp_path)
 
 

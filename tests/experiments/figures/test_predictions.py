@@ -27,7 +27,7 @@ def test_a_law_is_that_of_the_kept_weights_and_of_the_kept_outputs(waves, finish
 def test_weights_are_used_at_the_input_they_are_asked_for(waves, finish, tmp_path):
     """One hidden unit passes x on, so that log mu = x for x > 0."""
     from ddpn.experiments.runner import WEIGHTS
-    from ddpn.training.checkpoint import read, write
+    from ddpn.tensor_files import read, write
 
     folder = finish(waves.runs()[0], [[0.0]])
     weights, _ = read(folder / WEIGHTS)

@@ -8,15 +8,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ddpn.datasets import Beam, Camera, inventory, pack, split, unpack
-from ddpn.datasets.shelves import GEOMETRIES, Scenes, chunks
-from ddpn.datasets.split import SEED
+from ddpn.datasets import Camera, inventory, split
+from ddpn.datasets.shelves import GEOMETRIES, Scenes, simulate_chunks
+from ddpn.datasets.splits import LARGE_SHARES, SEED
 from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.figures.canvas import ACCENT, BAND, GREY, legend_below, panels
 from ddpn.experiments.figures.images import PREFERRED
 from ddpn.experiments.figures.pmf import at_quantiles, draw_pmf
 from ddpn.experiments.figures.predictions import Finished, check_rows, first_of
-from ddpn.inputs.point_clouds import PARTS
+from ddpn.inputs import Beam, pack, unpack
 
 #: Points near the camera are black and the farthest of a beam as light as can be seen on white.
 _FARTHEST = 0.7
@@ -68,7 +68,7 @@ def _stored(source: Mapping[str, Any], run: Finished, counts: Tensor) -> dict[in
 
 def _simulated(source: Mapping[str, Any], run: Finished, counts: Tensor) -> dict[int, Example]:
     """Of the rows that would do those which are simulated first: to simulate all beams takes much longer."""
-    test = split(source["beams"], SEED, PARTS).test[: len(counts)]
+    test = split(source["beams"], SEED, LARGE_SHARES).test[: len(counts)]
     order = np.argsort(test)
     rows = order[at_quantiles(counts[torch.from_numpy(order)])]
     scenes, packed = _first_beams(source, int(test[rows].max()) + 1)
@@ -87,7 +87,7 @@ def _first_beams(source: Mapping[str, Any], wanted: int) -> tuple[list[Scenes], 
     """The scenes of at least `wanted` beams, and these packed as `simulate_shelves` does it."""
     scenes: list[Scenes] = []
     clouds: list[Any] = []
-    for some, points in chunks(source["beams"], SEED, Camera()):
+    for some, points in simulate_chunks(source["beams"], SEED, Camera()):
         scenes.append(some)
         clouds += points
         if len(clouds) >= wanted:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from ddpn.datasets import Pictures, load
+from ddpn.datasets import load
 from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.figures.canvas import legend_below, panels
 from ddpn.experiments.figures.pmf import at_quantiles, draw_pmf
@@ -18,13 +18,13 @@ def picture_pmfs(experiment: Experiment, out: Path) -> Any:
     run = first_of(experiment, out, "picture_pmfs", PREFERRED)
     source = experiment.data or {}
     raw, counts = (run.predictions()[name] for name in ("raw", "y"))
-    pictures = Pictures.of(load(source["name"]), "test", size=source["size"])
+    pictures = load(source["name"]).images("test", size=source["size"])
     check_rows(run, counts, pictures.y.numpy())
     chosen = at_quantiles(counts)
     size = (0.6 + 2.5 * len(chosen), 5.2)
     figure, axes = panels(2, len(chosen), size, height_ratios=[1.2, 1.0])
     for (above, below), row in zip(axes.T, chosen, strict=True):
-        above.imshow(pictures.decoded(row).permute(1, 2, 0).numpy())
+        above.imshow(pictures.decode(row).permute(1, 2, 0).numpy())
         above.set_axis_off()
         above.set_title(f"test row {row}: {_people(int(counts[row]))}")
         draw_pmf(below, run.law(raw[row]), counts[row].item())

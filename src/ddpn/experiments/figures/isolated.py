@@ -58,7 +58,7 @@ def _grid(experiment: Experiment, out: Path, figure_name: str, key: str, title: 
 
 def _draw(counts: Any, gammas: Any, run: Finished, drawn: Simulation) -> None:
     law: Any = run.at(_X)
-    truth: Any = drawn.law(_X)
+    truth: Any = drawn.distribution(_X)
     ensemble: Any = Mixture(law)
     low, high = (end.numpy() for end in ensemble.interval(COVERAGE))
     counts.fill_between(_X, low, high, step="mid", color=BAND, lw=0, label="95% band of the ensemble")

@@ -15,7 +15,7 @@ from ddpn.errors import InputError
 from ddpn.experiments.experiment import Experiment, Run
 from ddpn.experiments.runner import WEIGHTS, folder_of, predictions_of, result_of, state_of
 from ddpn.model import CountModel
-from ddpn.training.checkpoint import read
+from ddpn.tensor_files import read
 
 
 @dataclass(frozen=True)

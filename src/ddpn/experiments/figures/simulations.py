@@ -33,7 +33,7 @@ def wave(experiment: Experiment, out: Path) -> Any:
         column[0].text(0.04, 0.97, _told(run), transform=column[0].transAxes, va="top", fontsize=8)
         _rows_and_band(column[0], drawn, x, ensemble)
         column[1].plot(x, ensemble.aleatoric.numpy(), color=ACCENT, label="the ensemble's variance")
-        column[1].plot(x, drawn.law(x).variance.numpy(), color="black", ls="--", lw=1.2, label="true variance")
+        column[1].plot(x, drawn.distribution(x).variance.numpy(), color="black", ls="--", lw=1.2, label="true variance")
         column[2].plot(x, ensemble.epistemic.numpy(), color=ACCENT)
         column[2].set_xlabel("x")
     for ax, label in zip(axes[:, 0], ("y", "aleatoric variance", "epistemic variance"), strict=True):
@@ -65,7 +65,7 @@ def recovery(experiment: Experiment, out: Path) -> Any:
     methods = (matched, "ddpn", *(["exact_ddpn"] if "exact_ddpn" in done else []))
     runs = of_methods(experiment, out, "recovery", methods)
     drawn, x = _drawn(experiment)
-    truth = drawn.law(x)
+    truth = drawn.distribution(x)
     figure, axes = panels(1, len(runs), (0.8 + 2.6 * len(runs), 3.4), sharex=True, sharey=True)
     for ax, run in zip(axes[0], runs, strict=True):
         ax.set_title(run.label)
