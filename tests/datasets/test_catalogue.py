@@ -109,7 +109,9 @@ def test_a_download(tmp_path, server, monkeypatch):
     server.body = (",".join(header) + "\n" + ",".join("1" for _ in header) + "\n").encode()
     small = replace(tabular.BIKE_SHARING, url=server.url, archive=None, sha256=sha256(server.body).hexdigest())
     monkeypatch.setattr(tabular, "BIKE_SHARING", small)
-    monkeypatch.setitem(catalogue.ORIGINS, "bike_sharing", catalogue._downloadable(small))
+    monkeypatch.setitem(
+        catalogue.ORIGINS, "bike_sharing", catalogue.Origin(small.url, small.license, (small.path,), small)
+    )
     assert download("bike_sharing") == f"bike_sharing: 1 rows, {data_folder() / small.path}"
     assert status("bike_sharing").state == "available"
     assert server.requests == 1

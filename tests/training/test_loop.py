@@ -214,3 +214,22 @@ def test_bf16_stays_close(train, rows):
     assert last < first - 0.05, "nothing was learned"
     # bfloat16 has three digits.
     assert last == pytest.approx(history.best_score[0], abs=0.02)
+
+
+# Threads ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("large", "used"), [(2**60, {1}), (1, {2})], ids=["small", "large"])
+def test_steps_and_validation_choose_their_threads(train, rows, fresh, monkeypatch, large, used):
+    monkeypatch.setattr("ddpn.threads.LARGE", large)
+    model, seen, before = fresh((1,)), set(), torch.get_num_threads()
+    compute = model.raw
+    model.raw = lambda x: seen.add(torch.get_num_threads()) or compute(x)
+    torch.set_num_threads(2)
+    try:
+        for data in (rows(32), TensorDataset(rows(32).X, rows(32).y)):
+            train(data, rows(10), model=model, seeds=(1,), epochs=1)
+            assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert seen == used

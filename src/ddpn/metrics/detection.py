@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 from torch import Tensor
 
 from ddpn.errors import ConfigError, InputError
@@ -34,6 +33,8 @@ def auroc(score_in: Any, score_out: Any) -> float:
     >>> auroc([0.1, 0.2, 0.3], [0.3, 0.9])
     0.9166666666666667
     """
+    from sklearn.metrics import roc_auc_score  # on first use: it takes a second to import
+
     return float(roc_auc_score(*_labels_and_ranks(score_in, score_out)))
 
 
@@ -45,6 +46,8 @@ def aupr(score_in: Any, score_out: Any) -> float:
     >>> aupr([0.1, 0.2, 0.3], [0.3, 0.9])
     0.8333333333333333
     """
+    from sklearn.metrics import average_precision_score
+
     return float(average_precision_score(*_labels_and_ranks(score_in, score_out)))
 
 
@@ -54,6 +57,8 @@ def fpr_at(score_in: Any, score_out: Any, tpr: float = 0.8) -> float:
     >>> fpr_at([0.1, 0.2, 0.3, 0.4], [0.3, 0.9, 0.8], tpr=0.9)
     0.5
     """
+    from sklearn.metrics import roc_curve
+
     check_number("tpr", tpr, "a number in (0, 1]", is_number(tpr) and 0.0 < tpr <= 1.0)
     fpr, reached, _ = roc_curve(*_labels_and_ranks(score_in, score_out), drop_intermediate=False)
     return float(fpr[np.argmax(reached >= tpr * (1 - _ROUNDING))])

@@ -14,6 +14,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from ddpn.heads import Head
+from ddpn.threads import threads_for
 
 #: A step is taken where the loss falls by this share of what its slope promises (Armijo's usual constant).
 _ARMIJO = 1e-4
@@ -143,11 +144,12 @@ def maximize(objective: LinearObjective, theta: np.ndarray, tol: float = 1e-6, m
     `converged` tells that the gradient norm of the objective is at most `tol` and that a Newton step is not worth
     taking; the search goes on beyond that, as far as rounding lets it.
     """
-    point, n_iter = _newton(objective, _point(objective, theta), tol, min(max_iter, _NEWTON))
-    converged = _is_maximum(objective, point, tol)
-    if not converged and n_iter < max_iter:
-        point, more = _trust_region(objective, point, tol, max_iter - n_iter)
-        n_iter, converged = n_iter + more, _is_maximum(objective, point, tol)
+    with threads_for(objective.design.numel() * objective.design.shape[1]):
+        point, n_iter = _newton(objective, _point(objective, theta), tol, min(max_iter, _NEWTON))
+        converged = _is_maximum(objective, point, tol)
+        if not converged and n_iter < max_iter:
+            point, more = _trust_region(objective, point, tol, max_iter - n_iter)
+            n_iter, converged = n_iter + more, _is_maximum(objective, point, tol)
     return Optimum(point.theta, point.norm, n_iter, converged)
 
 

@@ -161,7 +161,7 @@ def _no_difference(found: Evaluation, name: str, best: float) -> str:
 
 def _coverage(found: Evaluation) -> str:
     target, coverage = f"{100 * found.target_coverage:g}%", f"{100 * found.coverage:.1f}%"
-    words = f"Its {target} intervals cover {coverage} of the test rows"
+    words = f"The model's {target} intervals cover {coverage} of the test rows"
     return f"{words}: they are too narrow." if found.too_narrow else f"{words}."
 
 
