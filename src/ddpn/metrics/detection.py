@@ -209,11 +209,15 @@ def _trial(tau: np.ndarray, inside: np.ndarray, outside: np.ndarray, thresholds:
     else:
         precision = np.where(hits + alarms > 0, hits / np.maximum(hits + alarms, 1), 1.0)
         near = fpr[np.abs(tpr - 0.8).argmin()]
-        areas = float(np.trapezoid(tpr, fpr)), float(np.trapezoid(precision, tpr)), float(near)
+        areas = _area(fpr, tpr), _area(tpr, precision), float(near)
     at = np.unique(outside)[::-1]
     above, from_there, caught = _above(inside, at), _above(inside, at, "left"), _above(outside, at, "left")
     shares = above / len(inside), from_there / len(inside), caught / (caught + from_there)
     return _Trial(areas, tau, tpr, fpr, *shares)
+
+
+def _area(x: np.ndarray, y: np.ndarray) -> float:
+    return torch.trapezoid(torch.from_numpy(y), torch.from_numpy(x)).item()
 
 
 def _above(scores: np.ndarray, thresholds: np.ndarray, side: Any = "right") -> np.ndarray:
