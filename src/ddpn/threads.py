@@ -5,6 +5,7 @@ them, that thread waits for a time slice of some milliseconds, and the others sp
 of small operations, and hardly matters for those that take longer than a time slice.
 """
 
+import os
 import platform
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -20,6 +21,11 @@ LARGE = 2**28
 LARGE_TABLE = 2**21
 #: oneDNN on ARM keeps to the number of threads that the process began with, whatever torch is set to.
 _ONEDNN_IS_APART = platform.machine() in ("aarch64", "arm64")
+
+
+def cores() -> int:
+    """The number of CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager
