@@ -176,7 +176,7 @@ class CountGLM(CountPredictions, BaseEstimator):
         whole = block_diag(*back)
         self.covariance_ = whole @ covariance @ whole.T
         if not coordinates.is_full:
-            unknown = ~np.concatenate([coordinates.told if follows else [True] for follows in self._follows])
+            unknown = ~np.concatenate([coordinates.determined if follows else [True] for follows in self._follows])
             self.covariance_[unknown], self.covariance_[:, unknown] = np.nan, np.nan
         self.standard_errors_ = np.sqrt(np.diag(self.covariance_))
 
@@ -189,7 +189,8 @@ class CountGLM(CountPredictions, BaseEstimator):
                 stacklevel=4,
             )
         if not coordinates.is_full:
-            names = [name for name, told in zip(self.design_.names, coordinates.told[1:], strict=True) if not told]
+            known = zip(self.design_.names, coordinates.determined[1:], strict=True)
+            names = [name for name, is_determined in known if not is_determined]
             warnings.warn(
                 f"columns must not be constant or combinations of others, got {_listed(names)}: of all coefficients "
                 "that fit as well the smallest were taken. Drop columns, or pass alpha.",
