@@ -10,7 +10,7 @@ import platform
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 #: Multiply-adds from which an operation is worth several threads. By benchmarks/threads.py (two cores that other
 #: programs use too), two threads need 2.9 times as long as one at 2^24 multiply-adds (1 ms), 1.5 times at 2^26, 1.1
@@ -39,7 +39,7 @@ def single_thread() -> Iterator[None]:
         return
     enabled = onednn.enabled
     torch.set_num_threads(1)
-    onednn.enabled = enabled and not _ONEDNN_IS_APART
+    onednn.enabled = enabled and not _ONEDNN_IS_APART  # type: ignore[assignment]
     try:
         yield
     finally:
