@@ -38,7 +38,10 @@ def test_entries_are_added_and_removed(registry):
 
 @pytest.mark.parametrize(
     ("name", "argument", "words"),
-    [("orderd", None, "container must be 'ordered' or 'late'.*Did you mean 'ordered'"), (3, "kind", "kind must.*got 3")],
+    [
+        ("orderd", None, "must be 'ordered' or 'late'.*Did you mean 'ordered'"),
+        (3, "kind", "kind must.*got 3"),
+    ],
 )
 def test_unknown_names_are_reported(registry, name, argument, words):
     with pytest.raises(ConfigError, match=words):

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 from torch import Tensor
 
 from ddpn.errors import ConfigError, InputError
@@ -34,6 +33,8 @@ def auroc(score_in: Any, score_out: Any) -> float:
     >>> auroc([0.1, 0.2, 0.3], [0.3, 0.9])
     0.9166666666666667
     """
+    from sklearn.metrics import roc_auc_score  # on first use: it takes a second to import
+
     return float(roc_auc_score(*_labels_and_ranks(score_in, score_out)))
 
 
@@ -45,6 +46,8 @@ def aupr(score_in: Any, score_out: Any) -> float:
     >>> aupr([0.1, 0.2, 0.3], [0.3, 0.9])
     0.8333333333333333
     """
+    from sklearn.metrics import average_precision_score
+
     return float(average_precision_score(*_labels_and_ranks(score_in, score_out)))
 
 
@@ -54,6 +57,8 @@ def fpr_at(score_in: Any, score_out: Any, tpr: float = 0.8) -> float:
     >>> fpr_at([0.1, 0.2, 0.3, 0.4], [0.3, 0.9, 0.8], tpr=0.9)
     0.5
     """
+    from sklearn.metrics import roc_curve
+
     check_number("tpr", tpr, "a number in (0, 1]", is_number(tpr) and 0.0 < tpr <= 1.0)
     fpr, reached, _ = roc_curve(*_labels_and_ranks(score_in, score_out), drop_intermediate=False)
     return float(fpr[np.argmax(reached >= tpr * (1 - _ROUNDING))])
@@ -204,11 +209,15 @@ def _trial(tau: np.ndarray, inside: np.ndarray, outside: np.ndarray, thresholds:
     else:
         precision = np.where(hits + alarms > 0, hits / np.maximum(hits + alarms, 1), 1.0)
         near = fpr[np.abs(tpr - 0.8).argmin()]
-        areas = float(np.trapezoid(tpr, fpr)), float(np.trapezoid(precision, tpr)), float(near)
+        areas = _area(fpr, tpr), _area(tpr, precision), float(near)
     at = np.unique(outside)[::-1]
     above, from_there, caught = _above(inside, at), _above(inside, at, "left"), _above(outside, at, "left")
     shares = above / len(inside), from_there / len(inside), caught / (caught + from_there)
     return _Trial(areas, tau, tpr, fpr, *shares)
+
+
+def _area(x: np.ndarray, y: np.ndarray) -> float:
+    return torch.trapezoid(torch.from_numpy(y), torch.from_numpy(x)).item()
 
 
 def _above(scores: np.ndarray, thresholds: np.ndarray, side: Any = "right") -> np.ndarray:
