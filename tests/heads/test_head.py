@@ -87,7 +87,7 @@ def test_loss_and_gradient_are_finite_everywhere(head, slopes, dtype):
     assert (dist.variance >= 0).all()
 
 
-def test_loss_is_the_negative_log_likelihood_of_the_law(head):
+def test_loss_is_the_negative_log_likelihood_of_the_distribution(head):
     if not is_likelihood(head):
         pytest.skip("an objective of its own")
     raw, y = 2.0 * a_raw(head, 200, 4), torch.arange(200.0, dtype=torch.float64).unsqueeze(1)
