@@ -79,9 +79,9 @@ def intervals(model: Any, known: Any, test: Any) -> dict[str, float]:
     choice of epochs by validation rows has made these look too sure.
     """
     import torch
+    from ddpn.workflow.intervals import LAW_ROWS
 
     from ddpn.calibration.intervals import Levels, level_needed
-    from ddpn.workflow.intervals import LAW_ROWS
 
     law, y = model.predict_distribution(test.X), torch.from_numpy(test.y)
     found, needed = {}, level_needed(law, y).numpy()

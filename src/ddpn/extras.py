@@ -1,6 +1,8 @@
-"""Optional dependencies: imported on use, with an error that names the extra to install. Imports no torch."""
+"""Optional dependencies: imported on use, with an error that names what to install. Imports no torch."""
 
+import os
 from importlib import import_module
+from importlib.resources import files
 from typing import Any
 
 from ddpn.errors import ConfigError
@@ -17,3 +19,20 @@ def import_extra(module: str, extra: str) -> Any:
         return import_module(module)
     except ImportError as error:
         raise ConfigError(f"ddpn[{extra}] is not installed: pip install 'ddpn[{extra}]'") from error
+
+
+def locate(name: str | os.PathLike[str], argument: str) -> str:
+    """The folder of "package:NAME/FOLDER", which is in an installed package; other names and paths unchanged.
+
+    >>> locate("distilbert-base-cased", "pretrained")
+    'distilbert-base-cased'
+    """
+    if not (path := os.fspath(name)).startswith("package:"):
+        return path
+    package, _, folder = path.removeprefix("package:").partition("/")
+    if not all(part.isidentifier() for part in package.split(".")):
+        raise ConfigError(f'{argument} must be "package:NAME/FOLDER", got "{path}".')
+    try:
+        return str(files(package) / folder)
+    except ModuleNotFoundError:
+        raise ConfigError(f"{package} is not installed: pip install {package.replace('_', '-')}") from None

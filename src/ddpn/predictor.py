@@ -13,12 +13,14 @@ from ddpn.calibration.intervals import IntervalLevels
 from ddpn.calibration.ood import OODScores
 from ddpn.distributions import Mixture
 from ddpn.distributions.arguments import check_coverage
-from ddpn.errors import InputError
+from ddpn.errors import ConfigError, InputError
 from ddpn.members import MEMBERS
 from ddpn.members.blending import mix
 from ddpn.members.member import Member, arrays_from_bytes, arrays_to_bytes
 from ddpn.model_files import read_files, read_manifest, write_model
 from ddpn.sample import BLOCK, Sample, check_vector, row_count, row_labels, take_rows
+from ddpn.threads import single_thread
+from ddpn.validation import check_choice
 
 #: How the mixture is called beside its members.
 MIXTURE = "mixture"
@@ -59,6 +61,8 @@ class Predictor:
 
     def add(self, name: str, member: Member, seconds: float | None = None) -> None:
         """Keep one more member, for comparison: it has no weight in the mixture."""
+        if name == MIXTURE or name in self.members:
+            raise ConfigError(f"A member to add must have a name of its own, got {name!r}, which exists.")
         self.members[name], self.weights[name] = member, 0.0
         if seconds is not None:
             self.seconds[name] = seconds
@@ -68,9 +72,10 @@ class Predictor:
     def distribution(self, X: Any, exposure: Any = None, of: str = MIXTURE) -> Mixture:
         """The predicted distribution of every row: of the mixture, or `of` one member. Shape: batch (rows,)."""
         scale = self._exposure(X, exposure)
-        members = self.mixed if of == MIXTURE else {of: self.members[of]}
+        members = self.mixed if of == MIXTURE else {of: self.members[check_choice("of", of, (MIXTURE, *self.members))]}
         parts = [member.distribution(X, scale) for member in members.values()]
-        return mix(parts, [self.weights[name] for name in members] if of == MIXTURE else [1.0])
+        with single_thread():
+            return mix(parts, [self.weights[name] for name in members] if of == MIXTURE else [1.0])
 
     def blocks(self, X: Any, exposure: Any = None, of: str = MIXTURE) -> Iterator[Mixture]:
         """The same, a block of rows at a time, which bounds memory."""
@@ -111,8 +116,10 @@ class Predictor:
         `kind` is a score of `ddpn.metrics.ood_score`; by default what the components disagree about, or the variance
         where there is only one.
         """
-        size = self.distribution(take_rows(X, slice(0, 1)), None if exposure is None else exposure[:1]).size
-        kind = ("mutual_information" if size > 1 else "variance") if kind is None else kind
+        if kind is None:
+            scale = self._exposure(X, exposure)
+            size = self.distribution(take_rows(X, slice(0, 1)), None if scale is None else scale[:1]).size
+            kind = "mutual_information" if size > 1 else "variance"
         self.ood = OODScores.fit(self.blocks(X, exposure), kind, alpha)
 
     def ood_pvalue(self, X: Any, exposure: Any = None) -> np.ndarray:
@@ -140,6 +147,7 @@ class Predictor:
             f"intervals.{n}.{part}": v for n, each in self.intervals.items() for part, v in each._asdict().items()
         }
         manifest: dict[str, Any] = {"members": about, "needs_exposure": self.needs_exposure}
+        manifest["intervals"] = list(self.intervals)
         if self.ood is not None:
             arrays["ood"] = self.ood.scores
             manifest["ood"] = {"kind": self.ood.kind, "alpha": self.ood.alpha}
@@ -152,8 +160,11 @@ class Predictor:
         try:
             members = {name: MEMBERS.find(name).from_state(_files_of(name, files)) for name in about}
             arrays = arrays_from_bytes(files[_CALIBRATION])
-            names = sorted({key.split(".")[1] for key in arrays if key.startswith("intervals.")})
-            levels = {n: [np.array(arrays[f"intervals.{n}.{p}"]) for p in IntervalLevels._fields] for n in names}
+            levels = {
+                name: IntervalLevels(*(arrays[f"intervals.{name}.{part}"] for part in IntervalLevels._fields))
+                for name in manifest["intervals"]
+            }
+            ood = OODScores(arrays["ood"], **manifest["ood"]) if "ood" in manifest else None
         except (KeyError, TypeError, json.JSONDecodeError, SafetensorError) as error:
             raise InputError(
                 f"The files of the saved model do not fit its manifest ({error}). Fit it again."
@@ -161,9 +172,7 @@ class Predictor:
         seconds = {name: each["seconds"] for name, each in about.items() if each["seconds"] is not None}
         weights = {name: each["weight"] for name, each in about.items()}
         predictor = cls(members, weights, manifest["needs_exposure"], seconds)
-        predictor.intervals = {name: IntervalLevels(*parts) for name, parts in levels.items()}
-        if "ood" in manifest:
-            predictor.ood = OODScores(arrays["ood"], manifest["ood"]["kind"], manifest["ood"]["alpha"])
+        predictor.intervals, predictor.ood = levels, ood
         return predictor
 
     def save(self, path: str | PathLike[str], overwrite: bool = False) -> None:

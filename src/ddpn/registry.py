@@ -37,6 +37,9 @@ class Registry(MutableMapping[str, Any]):
     def __delitem__(self, name: str) -> None:
         del self._entries[name]
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries  # the inherited method would import the class
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
 

@@ -144,7 +144,7 @@ def check_counts(
     if y is None:
         # The middle part is the sentence scikit-learn's checks look for.
         raise InputError(f"{name} is missing: this estimator requires y to be passed, but the target y is None.")
-    values = _column(y, name)
+    values = _column(y, name, labels)
     if len(values) != n:
         # scikit-learn's checks look for the words after the colon.
         counts = f"Found input variables with inconsistent numbers of samples: [{n}, {len(values)}]"
@@ -194,7 +194,7 @@ def _plain(values: Any) -> np.ndarray:
     return series.to_numpy() if isinstance(series, nw.Series) else np.asarray(values)
 
 
-def _column(y: Any, name: str) -> np.ndarray:
+def _column(y: Any, name: str, labels: Any) -> np.ndarray:
     """`y` as a float64 vector."""
     plain = _plain(y)
     if plain.dtype.kind not in "buifOUS":
@@ -209,7 +209,8 @@ def _column(y: Any, name: str) -> np.ndarray:
         # The last words are those scikit-learn uses.
         raise InputError(f"{name} must have one dimension, got shape {plain.shape}: {name} should be a 1d array.")
     if plain.dtype.kind in "OUS":
-        for row, value in enumerate(plain.tolist()):
-            if isinstance(value, str | bytes) or not np.isscalar(value) or isinstance(value, complex):
-                raise InputError(f"{name} must hold numbers, got {value!r} at row {row}.")
+        is_text = [isinstance(v, str | bytes | complex) or not np.isscalar(v) for v in plain.tolist()]
+        if any(is_text):
+            where = labels_at(np.array(is_text), labels if labels is not None and len(labels) == len(plain) else None)
+            raise InputError(f"{name} must hold numbers, got {plain.tolist()[is_text.index(True)]!r} {where}.")
     return plain.astype(np.float64)

@@ -3,6 +3,7 @@ from dataclasses import replace
 from hashlib import sha256
 
 import pytest
+import requests
 
 from ddpn.datasets import DATASETS, catalogue, data_folder, dataset_status, download, load, tabular
 from ddpn.errors import ConfigError, InputError
@@ -14,7 +15,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("DDPN_DATA", str(tmp_path))
 
     def refuse(*arguments):
-        raise ConnectionError("no network")
+        raise requests.ConnectionError("no network")
 
     monkeypatch.setattr("ddpn.datasets.sources._download", refuse)
     return tmp_path
@@ -108,14 +109,16 @@ def test_a_download(tmp_path, server, monkeypatch):
     server.body = (",".join(header) + "\n" + ",".join("1" for _ in header) + "\n").encode()
     small = replace(tabular.BIKE_SHARING, url=server.url, archive=None, sha256=sha256(server.body).hexdigest())
     monkeypatch.setattr(tabular, "BIKE_SHARING", small)
-    monkeypatch.setitem(catalogue.ORIGINS, "bike_sharing", catalogue._downloadable(small))
+    monkeypatch.setitem(
+        catalogue.ORIGINS, "bike_sharing", catalogue.Origin(small.url, small.license, (small.path,), small)
+    )
     assert download("bike_sharing") == f"bike_sharing: 1 rows, {data_folder() / small.path}"
     assert status("bike_sharing").state == "available"
     assert server.requests == 1
 
 
 def test_errors_describe_what_to_put_where(folder):
-    with pytest.raises(InputError, match=r"no network"):
+    with pytest.raises(InputError, match=r"^Cannot download https://archive.*: no connection\. Download https"):
         download("bike_sharing")
     with pytest.raises(InputError, match=r"Download https://datarepo.* into that folder, set DDPN_DATA"):
         download("reviews")

@@ -1,5 +1,6 @@
-"""Both loaders, on made-up files of the public files' form, and on the real ones where they are."""
+"""The loaders, on made-up files in the form of the public ones, and on the real ones where they are."""
 
+import sys
 from dataclasses import replace
 from hashlib import sha256
 
@@ -7,9 +8,10 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from statsmodels.datasets import randhie
 
 from ddpn.datasets import tabular
-from ddpn.errors import InputError
+from ddpn.errors import ConfigError, InputError
 
 STAY_COLUMNS = [
     *("rcount", "gender", "dialysisrenalendstage", "asthma", "irondef", "pneum", "substancedependence"),
@@ -176,3 +178,61 @@ def authors_bikes(raw: pd.DataFrame) -> np.ndarray:
         angle = 2 * np.pi * (raw[name] - raw[name].min()) / (values - 1)
         frame[f"{name}_sin"], frame[f"{name}_cos"] = np.sin(angle), np.cos(angle)
     return frame.to_numpy(dtype=float)
+
+
+def test_rand_health_is_that_of_statsmodels():
+    data, frame = tabular.rand_health(), randhie.load_pandas()
+    np.testing.assert_array_equal(data.y, frame.endog)
+    np.testing.assert_array_equal(data.X.to_numpy(), frame.exog)
+    assert data.X.columns == list(frame.exog.columns)
+    assert data.split.n == 20_190
+
+
+def test_without_statsmodels(monkeypatch):
+    monkeypatch.setitem(sys.modules, "statsmodels.datasets.randhie", None)
+    with pytest.raises(ConfigError, match=r"ddpn\[data\] is not installed"):
+        tabular.rand_health()
+
+
+TABLE = pl.DataFrame(
+    {
+        "n": [3.0, -1.0, 8.0, 8.0, 2.5],
+        "same": [2.0] * 5,
+        "level": [1.0, 3.0, 2.0, 1.0, 1.0],
+        "letter": ["b", "a", "b", "b", "a"],
+    }
+)
+
+
+def test_one_hot_is_that_of_polars():
+    expected = TABLE.select("letter").to_dummies().select("letter_a", "letter_b").cast(pl.Float64)
+    assert pl.DataFrame(tabular.one_hot(TABLE, "letter", ("a", "b"))).equals(expected)
+    assert list(tabular.one_hot(TABLE, "level", (1.0, 2.0, 3.0, 4.0))) == ["level_1", "level_2", "level_3", "level_4"]
+
+
+def test_an_unknown_level():
+    with pytest.raises(InputError, match=r"level must be one of 1\.0, 2\.0, got 3\.0 at row 2"):
+        tabular.one_hot(TABLE, "level", (1.0, 2.0))
+    with pytest.raises(InputError, match="letter must be one of a, got b at rows 1, 3, 4"):
+        tabular.one_hot(TABLE, "letter", ("a",))
+
+
+@pytest.mark.parametrize("ddof", [0, 1])
+def test_standardized_is_that_of_polars(ddof):
+    n, rows = TABLE["n"], np.array([0, 2, 4])
+    for seen, index in ((n, slice(None)), (n[rows], rows)):
+        expected = (n - seen.mean()) / seen.std(ddof=ddof)
+        got = tabular.standardized({"n": n.to_numpy()}, index, ddof)["n"]
+        np.testing.assert_allclose(got, expected, rtol=1e-14)
+
+
+def test_a_constant_column_becomes_zero():
+    assert tabular.standardized(tabular.unchanged(TABLE, ["same"]))["same"].tolist() == [0.0] * 5
+
+
+def test_a_cyclic_encoding_joins_the_ends():
+    hours = tabular.cyclic(pl.DataFrame({"hr": np.arange(24.0)}), "hr")
+    sine, cosine = hours["hr_sin"], hours["hr_cos"]
+    np.testing.assert_allclose(sine**2 + cosine**2, 1.0)
+    np.testing.assert_allclose([sine[0], cosine[0]], [sine[23], cosine[23]], atol=1e-12)
+    assert np.arctan2(sine[1], cosine[1]) == pytest.approx(2 * np.pi / 23)

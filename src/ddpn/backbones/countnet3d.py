@@ -1,7 +1,7 @@
 """Point clouds: a PointNet for every beam, with its class and bounding box (CountNet3D, Appendix B).
 
-Packed beams: x (B, 2 + N, 4) float32. Row 0 is [geometry class, centre x, y, z], row 1 is [0, extent x, y, z], the
-others are [1, x, y, z] for a point and zeros for padding. Centre and extent are of the box around all visible points.
+Packed beams: x (B, 2 + N, 4) float32. Row 0 is [geometry class, center x, y, z], row 1 is [0, extent x, y, z], the
+others are [1, x, y, z] for a point and zeros for padding. Center and extent are of the box around all visible points.
 """
 
 from collections.abc import Sequence

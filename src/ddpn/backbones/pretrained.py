@@ -5,7 +5,6 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from importlib.resources import files
 from typing import Any
 
 from safetensors import SafetensorError
@@ -14,11 +13,10 @@ from torch import nn
 from ddpn.backbones.arguments import check_rate
 from ddpn.backbones.members import Copies
 from ddpn.errors import ConfigError
+from ddpn.extras import locate
 
 #: What transformers raises if a model is missing or damaged.
 _UNREADABLE = (OSError, ValueError, SafetensorError)
-#: A model inside an installed package: "package:NAME/FOLDER".
-_PACKAGE = "package:"
 
 
 def library() -> Any:
@@ -34,16 +32,7 @@ def located(pretrained: str | os.PathLike[str]) -> str:
     """A hub name or a path unchanged; the folder of "package:NAME/FOLDER"."""
     if not isinstance(pretrained, str | os.PathLike):
         raise ConfigError(f"pretrained must be a name of the hub, a folder or package:NAME/FOLDER, got {pretrained!r}.")
-    name = os.fspath(pretrained)
-    if not name.startswith(_PACKAGE):
-        return name
-    package, _, folder = name.removeprefix(_PACKAGE).partition("/")
-    if not all(part.isidentifier() for part in package.split(".")):
-        raise ConfigError(f'pretrained must be "package:NAME/FOLDER", got "{name}".')
-    try:
-        return str(files(package) / folder)
-    except ModuleNotFoundError:
-        raise ConfigError(f"{package} is not installed: pip install {package.replace('_', '-')}") from None
+    return locate(pretrained, "pretrained")
 
 
 def loader(pretrained: str | os.PathLike[str] | None, config: Any, dropout: float) -> Callable[[], nn.Module]:

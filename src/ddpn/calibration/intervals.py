@@ -44,7 +44,8 @@ def level_expected(dist: Distribution, rows: int, first: int = 0) -> Tensor:
     counts: Any = discretized(dist)
     each = max(1, _EXPECTED // rows)
     start = (first + torch.arange(counts.batch_shape[0], dtype=torch.float64) + 0.5) * _GOLDEN % 1.0
-    return torch.stack([level_needed(counts, counts.icdf((start + k) / each)) for k in range(each)], dim=1)
+    levels = (start + torch.arange(each, dtype=torch.float64).unsqueeze(1)) / each
+    return level_needed(counts, counts.icdf(levels)).T
 
 
 class IntervalLevels(NamedTuple):

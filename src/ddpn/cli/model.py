@@ -136,7 +136,9 @@ def predict(
 
         request = Request(coverage=coverage, quantiles=parse_levels(quantiles), pmf=pmf, keep=keep, ood=ood)
         check_output(out, overwrite)
-        roles = Roles.from_dict(read_task(model)["roles"])
+        task = read_task(model)
+        request.check_model(task)
+        roles = Roles.from_dict(task["roles"])
         frame = read(data, roles.as_text)
         roles.features(frame)
         from ddpn.workflow.prediction import predict as predicted

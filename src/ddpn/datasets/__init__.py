@@ -7,7 +7,7 @@ from ddpn.datasets.catalogue import DATASETS, DatasetStatus, dataset_status, dow
 from ddpn.datasets.coco import coco_people
 from ddpn.datasets.dataset import Dataset
 from ddpn.datasets.depth_camera import Camera
-from ddpn.datasets.sources import Source, data_folder, fetch
+from ddpn.datasets.sources import data_folder
 from ddpn.datasets.splits import Split, split
 from ddpn.datasets.texts import bible, reviews
 
@@ -18,13 +18,9 @@ if TYPE_CHECKING:
 
 #: Imported on first use, since they import torch.
 _LAZY = {
-    "inventory": "beams",
-    "write_beams": "beams",
-    "simulate_shelves": "shelves",
-    "write_shelves": "shelves",
-    "SIMULATIONS": "simulations",
-    "Simulation": "simulations",
-    "simulate": "simulations",
+    "beams": ("inventory", "write_beams"),
+    "shelves": ("simulate_shelves", "write_shelves"),
+    "simulations": ("SIMULATIONS", "Simulation", "simulate"),
 }
 
 __all__ = [
@@ -34,14 +30,12 @@ __all__ = [
     "Dataset",
     "DatasetStatus",
     "Simulation",
-    "Source",
     "Split",
     "bible",
     "coco_people",
     "data_folder",
     "dataset_status",
     "download",
-    "fetch",
     "inventory",
     "load",
     "reviews",
@@ -54,6 +48,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+    for module, names in _LAZY.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

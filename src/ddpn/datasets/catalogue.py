@@ -15,7 +15,7 @@ from ddpn.registry import Registry
 DATASETS = Registry(
     "data set",
     {
-        "rand_health": "ddpn.datasets.rand_health:rand_health",
+        "rand_health": "ddpn.datasets.tabular:rand_health",
         "length_of_stay": "ddpn.datasets.tabular:length_of_stay",
         "bike_sharing": "ddpn.datasets.tabular:bike_sharing",
         "reviews": "ddpn.datasets.texts:reviews",
@@ -37,14 +37,12 @@ class Origin:
     source: Source | None = None
 
 
-def _downloadable(source: Source, *others: str) -> Origin:
-    return Origin(source.url, source.license, (source.path, *others), source)
-
-
 ORIGINS: dict[str, Origin] = {
     "rand_health": Origin("statsmodels, the extra data", "public domain"),
-    "length_of_stay": _downloadable(LENGTH_OF_STAY, LENGTH_OF_STAY_SAMPLE),
-    "bike_sharing": _downloadable(BIKE_SHARING),
+    "length_of_stay": Origin(
+        LENGTH_OF_STAY.url, LENGTH_OF_STAY.license, (LENGTH_OF_STAY.path, LENGTH_OF_STAY_SAMPLE), LENGTH_OF_STAY
+    ),
+    "bike_sharing": Origin(BIKE_SHARING.url, BIKE_SHARING.license, (BIKE_SHARING.path,), BIKE_SHARING),
     "reviews": Origin(
         f"{texts.AMAZON_TEXTS} (or women's clothing)", "none given", (*texts.AMAZON_FILES, texts.WOMENS_CLOTHING)
     ),

@@ -5,7 +5,6 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -90,10 +89,9 @@ def _find(home: Path) -> list[Path]:
 
 def _check_files(annotations: Path | Sequence[Path]) -> list[Path]:
     paths = [Path(annotations)] if isinstance(annotations, str | os.PathLike) else [Path(path) for path in annotations]
-    if not paths:
-        raise InputError("annotations must be one file or more, got none.")
-    if missing := [path for path in paths if not path.is_file()]:
-        raise InputError(f"File not found: {missing[0]} ({len(missing)} of {len(paths)} annotations are missing).")
+    missing = [path for path in paths if not path.is_file()]
+    if missing or not paths:
+        raise InputError(f"annotations must be one file or more, got {len(paths)} of which {missing} are missing.")
     return paths
 
 
@@ -111,12 +109,12 @@ def _counted(path: Path, crowds: bool) -> tuple[list[str], list[float]]:
     """Files and counts of all images with a person."""
     try:
         with path.open("rb") as file:
-            content = json.load(file, object_hook=_without_outlines)
-        people = [category["id"] for category in content["categories"] if category["name"] == _CATEGORY]
-        files = {image["id"]: image["file_name"] for image in content["images"]}
+            kept = json.load(file, object_hook=lambda found: {k: v for k, v in found.items() if k in _KEPT})
+        people = [category["id"] for category in kept["categories"] if category["name"] == _CATEGORY]
+        files = {image["id"]: image["file_name"] for image in kept["images"]}
         counts = Counter(
             each["image_id"]
-            for each in content["annotations"]
+            for each in kept["annotations"]
             if each["category_id"] in people and (crowds or not each.get("iscrowd"))
         )
         ids = sorted(counts)
@@ -130,10 +128,6 @@ def _counted(path: Path, crowds: bool) -> tuple[list[str], list[float]]:
     if unknown := [image for image in ids if image not in files]:
         raise InputError(f"{path} must list the image of every annotation, got {len(unknown)} others: {unknown[0]}.")
     return [files[image] for image in ids], [float(counts[image]) for image in ids]
-
-
-def _without_outlines(found: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in found.items() if name in _KEPT}
 
 
 def _locate(path: Path, root: Path, names: list[str]) -> list[str]:

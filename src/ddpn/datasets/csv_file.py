@@ -4,10 +4,9 @@ import csv
 import gzip
 import zlib
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
 from itertools import dropwhile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from ddpn.errors import InputError
 from ddpn.extras import import_extra
@@ -45,8 +44,8 @@ def read_strings(path: Path) -> tuple[list[str], Any]:
     """
     pl = import_extra("polars", "data")
     try:
-        with _open(path) as rows:
-            header = next(rows, [])
+        with open_text(path) as file:
+            header = next(_rows(file), [])
         frame = pl.read_csv(path, infer_schema=False, new_columns=[str(i) for i in range(len(header))])
     except pl.exceptions.NoDataError:
         return [], pl.DataFrame()
@@ -59,18 +58,20 @@ def read_strings(path: Path) -> tuple[list[str], Any]:
     return header, frame
 
 
-@contextmanager
-def _open(path: Path) -> Iterator[Iterator[list[str]]]:
-    opener: Any = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", newline="", encoding="utf-8-sig") as file:
-        # As polars does it: blank lines above the header are skipped.
-        yield dropwhile(lambda row: not row, csv.reader(file))
+def open_text(path: Path) -> IO[str]:
+    """Open a text file in UTF-8, plain or with gzip."""
+    return (gzip.open if path.suffix == ".gz" else open)(path, "rt", newline="", encoding="utf-8-sig")
+
+
+def _rows(file: IO[str]) -> Iterator[list[str]]:
+    # As polars does it: blank lines above the header are skipped.
+    return dropwhile(lambda row: not row, csv.reader(file))
 
 
 def _longer_row(path: Path, width: int) -> tuple[int, int]:
     """The number of the first row with more than `width` fields, and its fields: polars does not name it."""
-    with _open(path) as rows:
-        return next((row, len(fields)) for row, fields in enumerate(rows) if len(fields) > width)
+    with open_text(path) as file:
+        return next((row, len(fields)) for row, fields in enumerate(_rows(file)) if len(fields) > width)
 
 
 def _numbers(path: Path, column: Any) -> Any:

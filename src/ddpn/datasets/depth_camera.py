@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from ddpn.validation import check_integer, check_number, is_number
 #: float32 in all simulations, for speed.
 Floats = NDArray[np.floating[Any]]
 Range = tuple[float, float]
+T = TypeVar("T", "Rays", "Solids")
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,6 @@ class Rays(NamedTuple):
     origin: Floats
     direction: Floats
 
-    def rows(self, mask: NDArray[np.bool_]) -> "Rays":
-        """The rays of some of the beams."""
-        return Rays._make(column[mask] for column in self)
-
 
 class Solids(NamedTuple):
     """One upright solid per beam, a cylinder where `is_round` and a box elsewhere. Shape: all (B,).
@@ -74,9 +71,10 @@ class Solids(NamedTuple):
     low: Floats
     high: Floats
 
-    def rows(self, mask: NDArray[np.bool_]) -> "Solids":
-        """The solids of some of the beams."""
-        return Solids._make(column[mask] for column in self)
+
+def of_beams(parts: T, mask: NDArray[np.bool_]) -> T:
+    """The rays or solids of some of the beams."""
+    return type(parts)._make(column[mask] for column in parts)
 
 
 def through(eye: Floats, width: Floats, height: Floats, camera: Camera) -> Rays:
@@ -97,7 +95,7 @@ def entrance(rays: Rays, solids: Solids) -> Floats:
     t = np.empty(rays.direction.shape[:2], dtype=np.float32)
     for chosen, footprint in ((solids.is_round, _disc), (~solids.is_round, _rectangle)):
         if chosen.any():
-            some, these = rays.rows(chosen), solids.rows(chosen)
+            some, these = of_beams(rays, chosen), of_beams(solids, chosen)
             inside, outside = footprint(some, these)
             low, high = _slab(some, 1, these.low, these.high)
             first, last = np.maximum(inside, low), np.minimum(outside, high)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ddpn.datasets.beams import packed_dataset, write_beams
 from ddpn.datasets.dataset import Dataset
-from ddpn.datasets.depth_camera import Camera, Floats, Range, Rays, Solids, entrance, through
+from ddpn.datasets.depth_camera import Camera, Floats, Range, Rays, Solids, entrance, of_beams, through
 from ddpn.datasets.splits import SEED
 from ddpn.errors import ConfigError, InputError
 from ddpn.inputs.point_clouds import MAX_POINTS, pack
@@ -128,7 +128,7 @@ def render(scenes: Scenes, camera: Camera) -> tuple[Rays, Floats, NDArray[np.int
     for item in range(scenes.count.max()):
         for there, solids in scenes.solids(item):
             t = np.full_like(nearest, np.inf)
-            t[there] = entrance(rays.rows(there), solids.rows(there))
+            t[there] = entrance(of_beams(rays, there), of_beams(solids, there))
             is_nearer = t < nearest
             nearest[is_nearer], which[is_nearer] = t[is_nearer], item
     return rays, nearest, which

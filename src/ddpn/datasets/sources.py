@@ -2,7 +2,6 @@
 
 import errno
 import os
-import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,13 +40,7 @@ def data_folder() -> Path:
     """The folder of all data sets: `DDPN_DATA`, or `ddpn` in the platform's cache folder."""
     if folder := os.environ.get("DDPN_DATA"):
         return Path(folder).expanduser()
-    if sys.platform == "win32":
-        cache = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
-    elif sys.platform == "darwin":
-        cache = Path.home() / "Library" / "Caches"
-    else:
-        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "ddpn"
+    return import_extra("platformdirs", "data").user_cache_path("ddpn", appauthor=False, opinion=False)
 
 
 def fetch(source: Source, folder: Path | None = None, *, may_download: bool = True, progress: bool = True) -> Path:

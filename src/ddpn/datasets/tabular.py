@@ -1,5 +1,6 @@
-"""The tabular data sets of the paper: days in hospital, and bikes rented per hour."""
+"""Tables: visits to a doctor and, as in the paper, days in hospital and bikes rented per hour."""
 
+from collections.abc import Iterable, Sequence
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -8,12 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ddpn.datasets import encodings as enc
 from ddpn.datasets.csv_file import read_csv
 from ddpn.datasets.dataset import Dataset, as_counts
 from ddpn.datasets.sources import Source, data_folder, fetch
 from ddpn.datasets.splits import SEED, split
 from ddpn.errors import InputError
+from ddpn.extras import import_extra
+from ddpn.validation import at_rows, listed
+
+#: Numeric inputs by name.
+Columns = dict[str, NDArray[np.float64]]
 
 LENGTH_OF_STAY = Source(
     path="length_of_stay/LengthOfStay.csv",
@@ -39,12 +44,29 @@ BIKE_SHARING = Source(
 )
 
 _CONDITIONS = (
-    "dialysisrenalendstage", "asthma", "irondef", "pneum", "substancedependence", "psychologicaldisordermajor",
-    "depress", "psychother", "fibrosisandother", "malnutrition", "hemo",
-)  # fmt: skip
+    "dialysisrenalendstage",
+    "asthma",
+    "irondef",
+    "pneum",
+    "substancedependence",
+    "psychologicaldisordermajor",
+    "depress",
+    "psychother",
+    "fibrosisandother",
+    "malnutrition",
+    "hemo",
+)
 _LABS = (
-    "hematocrit", "neutrophils", "sodium", "glucose", "bloodureanitro", "creatinine", "bmi", "pulse", "respiration"
-)  # fmt: skip
+    "hematocrit",
+    "neutrophils",
+    "sodium",
+    "glucose",
+    "bloodureanitro",
+    "creatinine",
+    "bmi",
+    "pulse",
+    "respiration",
+)
 _DIAGNOSES = "secondarydiagnosisnonicd9"
 _READMISSIONS = ("0", "1", "2", "3", "4", "5+")
 _FACILITIES = ("A", "B", "C", "D", "E")
@@ -54,6 +76,30 @@ _STAY_TEXTS = ("rcount", "gender", "facid")
 _WEATHER = ("temp", "atemp", "hum", "windspeed")
 _RENTAL = ("season", "yr", "mnth", "hr", "holiday", "weekday", "workingday", "weathersit", *_WEATHER)
 _FLAGS = ("yr", "holiday", "workingday")
+
+
+def rand_health(*, seed: int = SEED) -> Dataset:
+    """Outpatient visits to a doctor per year (0 to 77, mean 2.86), from insurance plan and health; 20,190 rows.
+
+    The data is part of statsmodels, which the extra `data` installs.
+
+    >>> data = rand_health()
+    >>> data.X.shape, round(float(data.y.mean()), 2)
+    ((20190, 9), 2.86)
+    """
+    polars, randhie = import_extra("polars", "data"), import_extra("statsmodels.datasets.randhie", "data")
+    frame = randhie.load_pandas().data
+    table = polars.DataFrame({str(name): frame[name].to_numpy(dtype=float) for name in frame.columns})
+    y = as_counts(table["mdvis"], "mdvis")
+    return Dataset(
+        name="rand_health",
+        X=table.drop("mdvis"),
+        y=y,
+        split=split(len(y), seed),
+        license="public domain",
+        citation="Cameron, A. C. and Trivedi, P. K. (2005). Microeconometrics: Methods and Applications. Cambridge.",
+        note="rows are person-years: the years of one person may fall into different parts of the split",
+    )
 
 
 def length_of_stay(
@@ -107,30 +153,32 @@ def _weekday(text: str) -> str:
         raise InputError(f"vdate must hold dates written month/day/year, got {text!r}.") from None
 
 
-def _standard_stays(table: Any, train: NDArray[np.int64]) -> enc.Columns:
-    numbers = enc.unchanged(table, (*_LABS, _DIAGNOSES)) | {"number_of_issues": enc.total(table, _CONDITIONS)}
+def _standard_stays(table: Any, train: NDArray[np.int64]) -> Columns:
+    numbers = unchanged(table, (*_LABS, _DIAGNOSES)) | {
+        "number_of_issues": table.select(_CONDITIONS).sum_horizontal().to_numpy()
+    }
     return (
-        enc.one_hot(table, "rcount", _READMISSIONS)
-        | enc.one_hot(table, "gender", ("F", "M"))
-        | enc.one_hot(table, "facid", _FACILITIES)
-        | enc.unchanged(table, _CONDITIONS)
-        | enc.standardized(numbers, train)
+        one_hot(table, "rcount", _READMISSIONS)
+        | one_hot(table, "gender", ("F", "M"))
+        | one_hot(table, "facid", _FACILITIES)
+        | unchanged(table, _CONDITIONS)
+        | standardized(numbers, train)
     )
 
 
-def _authors_stays(table: Any, train: NDArray[np.int64]) -> enc.Columns:
+def _authors_stays(table: Any, train: NDArray[np.int64]) -> Columns:
     """As the paper's code prepares them; levels in the order of their text, the first left out."""
     readmissions = np.array([float(text.rstrip("+")) for text in table["rcount"]])
     diagnoses = [float(level) for level in sorted(map(str, range(11)))]
     levels = (
-        enc.one_hot(table, "gender", ("F", "M"))
-        | enc.unchanged(table, [name for name in _CONDITIONS if name != "pneum"])
-        | enc.one_hot(table, _DIAGNOSES, diagnoses)
-        | enc.one_hot(table, "facid", _FACILITIES)
+        one_hot(table, "gender", ("F", "M"))
+        | unchanged(table, [name for name in _CONDITIONS if name != "pneum"])
+        | one_hot(table, _DIAGNOSES, diagnoses)
+        | one_hot(table, "facid", _FACILITIES)
     )
     for first in ("gender_F", f"{_DIAGNOSES}_0", "facid_A"):
         del levels[first]
-    return {"rcount": readmissions} | enc.standardized(enc.unchanged(table, _LABS), ddof=1) | levels
+    return {"rcount": readmissions} | standardized(unchanged(table, _LABS), ddof=1) | levels
 
 
 def bike_sharing(folder: Path | None = None, *, seed: int = SEED, may_download: bool = True) -> Dataset:
@@ -154,19 +202,54 @@ def bike_sharing(folder: Path | None = None, *, seed: int = SEED, may_download: 
     )
 
 
-def _one_hot_rentals(table: Any, train: NDArray[np.int64]) -> enc.Columns:
+def _one_hot_rentals(table: Any, train: NDArray[np.int64]) -> Columns:
     levels = {"season": (1, 5), "mnth": (1, 13), "hr": (0, 24), "weekday": (0, 7), "weathersit": (1, 5)}
-    columns = enc.unchanged(table, _FLAGS)
+    columns = unchanged(table, _FLAGS)
     for name, (first, end) in levels.items():
-        columns |= enc.one_hot(table, name, [float(level) for level in range(first, end)])
-    return columns | enc.standardized(enc.unchanged(table, _WEATHER), train)
+        columns |= one_hot(table, name, [float(level) for level in range(first, end)])
+    return columns | standardized(unchanged(table, _WEATHER), train)
 
 
-def _authors_rentals(table: Any, train: NDArray[np.int64]) -> enc.Columns:
+def _authors_rentals(table: Any, train: NDArray[np.int64]) -> Columns:
     """As the paper's code prepares them, in its order."""
-    scaled = enc.standardized(enc.unchanged(table, ("weekday", "weathersit", *_WEATHER)), ddof=1)
-    found = enc.unchanged(table, _FLAGS) | scaled
+    scaled = standardized(unchanged(table, ("weekday", "weathersit", *_WEATHER)), ddof=1)
+    found = unchanged(table, _FLAGS) | scaled
     columns = {name: found[name] for name in ("yr", "holiday", "weekday", "workingday", "weathersit", *_WEATHER)}
     for name in ("season", "mnth", "hr"):
-        columns |= enc.cyclic(table, name)
+        columns |= cyclic(table, name)
     return columns
+
+
+# Encodings -----------------------------------------------------------------------------------------------------------
+
+
+def one_hot(table: Any, name: str, levels: Sequence[str | float]) -> Columns:
+    """One column per level, 1 in its rows; an error for a level that is not listed."""
+    column = table[name].to_numpy()
+    unknown = np.flatnonzero(~np.isin(column, np.array(levels, dtype=column.dtype)))
+    if len(unknown):
+        raise InputError(
+            f"{name} must be one of {listed(levels, 40)}, got {column[unknown[0]]} {at_rows((unknown + 1).tolist())}."
+        )
+    return {
+        f"{name}_{level:g}" if isinstance(level, float) else f"{name}_{level}": (column == level).astype(float)
+        for level in levels
+    }
+
+
+def unchanged(table: Any, names: Iterable[str]) -> Columns:
+    """Columns of numbers as they are."""
+    return {name: table[name].to_numpy() for name in names}
+
+
+def standardized(columns: Columns, rows: NDArray[np.int64] | slice = slice(None), ddof: int = 0) -> Columns:
+    """Columns less their mean over `rows`, divided by their standard deviation there."""
+    deviations = {name: column[rows].std(ddof=ddof) or 1.0 for name, column in columns.items()}
+    return {name: (column - column[rows].mean()) / deviations[name] for name, column in columns.items()}
+
+
+def cyclic(table: Any, name: str) -> Columns:
+    """Sine and cosine of an angle that makes one turn between the column's smallest and largest value."""
+    column = table[name].to_numpy()
+    angle = 2 * np.pi * (column - column.min()) / max(np.ptp(column), 1e-300)
+    return {f"{name}_sin": np.sin(angle), f"{name}_cos": np.cos(angle)}

@@ -1,6 +1,5 @@
 """Texts: reviews with one to five stars, and the verses of the King James Bible."""
 
-import gzip
 import json
 import re
 import zlib
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.datasets.csv_file import read_strings
+from ddpn.datasets.csv_file import open_text, read_strings
 from ddpn.datasets.dataset import Dataset
 from ddpn.datasets.sources import data_folder
 from ddpn.datasets.splits import LARGE_SHARES, SEED, split
@@ -58,10 +57,10 @@ def reviews(
     Rows without text are left out, and with `without_markup` those with HTML tags, as in the paper (None: only for the
     paper's file); `note` counts them. The remaining rows are numbered in the file's order and split 70/10/20.
     """
-    home = data_folder() if folder is None else Path(folder)
-    paper = _paper(home) if path is None else None
-    found = Path(path) if path is not None else paper or _stand_in(home)
-    titles, texts, stars, note = _read(found, paper is not None if without_markup is None else without_markup)
+    found = _find(data_folder() if folder is None else Path(folder)) if path is None else Path(path)
+    if without_markup is None:
+        without_markup = path is None and found.name.startswith(_PATIO)
+    titles, texts, stars, note = _read(found, without_markup)
     license, citation = _terms(found)
     return Dataset(
         name="reviews",
@@ -88,19 +87,16 @@ def bible(folder: Path | None = None) -> list[str]:
     return verses
 
 
-def _paper(folder: Path) -> Path | None:
-    return next((folder / name for name in AMAZON_FILES if (folder / name).is_file()), None)
-
-
-def _stand_in(folder: Path) -> Path:
-    path = folder / WOMENS_CLOTHING
-    if not path.is_file():
-        raise InputError(
-            f"No reviews found: {path.parent} has neither {_PATIO}_5.json.gz nor {path.name}. Download {AMAZON_TEXTS} "
-            f"(the paper names {AMAZON_RATINGS}, which has no texts) into that folder, set DDPN_DATA to the folder "
-            f"above it, or pass the path of your own file."
-        )
-    return path
+def _find(folder: Path) -> Path:
+    """The paper's file, or that of women's clothing."""
+    for name in (*AMAZON_FILES, WOMENS_CLOTHING):
+        if (folder / name).is_file():
+            return folder / name
+    raise InputError(
+        f"No reviews found: {folder / 'reviews'} has neither {_PATIO}_5.json.gz nor {Path(WOMENS_CLOTHING).name}. "
+        f"Download {AMAZON_TEXTS} (the paper names {AMAZON_RATINGS}, which has no texts) into that folder, set "
+        f"DDPN_DATA to the folder above it, or pass the path of your own file."
+    )
 
 
 def _terms(path: Path) -> tuple[str, str]:
@@ -173,20 +169,16 @@ def _field(record: Mapping[str, Any], names: Sequence[str]) -> str:
 
 
 def _stars(path: Path, row: int, rating: Any) -> int:
-    try:
-        stars = float(rating)
-    except (TypeError, ValueError):
-        stars = 0.0
-    if stars not in (1, 2, 3, 4, 5):
+    stars = str(rating).strip().removesuffix(".0")
+    if stars not in ("1", "2", "3", "4", "5"):
         raise InputError(f"Ratings of {path} must be integers from 1 to 5, got {rating!r} at row {row}.")
     return int(stars)
 
 
 def _lines(path: Path) -> Iterable[str]:
     """The lines of a text file, plain or with gzip."""
-    opener: Any = gzip.open if path.suffix == ".gz" else open
     try:
-        with opener(path, "rt", encoding="utf-8-sig") as file:
+        with open_text(path) as file:
             yield from file
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise InputError(f"{path} must be a complete file in UTF-8, got: {error}.") from error

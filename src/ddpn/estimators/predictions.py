@@ -1,6 +1,6 @@
 """What every fitted estimator offers: distributions, points, intervals, probabilities, scores, calibration, saving."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -38,16 +38,18 @@ class CountPredictions(RegressorMixin):
 
     def _over_blocks(self, f: Callable[[Mixture], Tensor], X: Any, exposure: Any) -> np.ndarray:
         """f of the predicted distributions, a block of rows at a time."""
-        with single_thread(), torch.no_grad():
-            parts = [f(block).double() for block in self._fitted.blocks(X, exposure)]
-            return torch.cat(parts).numpy()
+        parts = []
+        with torch.no_grad():
+            for block in self._fitted.blocks(X, exposure):  # members choose their threads themselves
+                with single_thread():
+                    parts.append(f(block).double())
+        return torch.cat(parts).numpy()
 
     # Predicting --------------------------------------------------------------------------------------------------
 
     def predict_distribution(self, X: Any, exposure: Any = None) -> Mixture:
         """The whole predicted distribution of every row, with its `aleatoric` and `epistemic` variance."""
-        with single_thread():
-            return self._fitted.distribution(X, exposure)
+        return self._fitted.distribution(X, exposure)
 
     def predict(self, X: Any, exposure: Any = None, statistic: str = "mean") -> np.ndarray:
         """One number per row: the "mean", "median" or "mode" of the predicted distribution."""
@@ -121,8 +123,14 @@ class CountPredictions(RegressorMixin):
 
     def _mean_score(self, score: Any, X: Any, y: Any, sample_weight: Any, exposure: Any) -> float:
         sample = self._sample(X, y, sample_weight, exposure)
-        rest = iter(torch.from_numpy(part.y) for part in sample.replace(X=None).blocks())
-        each = self._over_blocks(lambda dist: score(dist, next(rest)), X, exposure)
+        y, done = torch.from_numpy(sample.y), 0
+
+        def of_block(dist: Mixture) -> Tensor:
+            nonlocal done
+            done += dist.batch_shape[0]
+            return score(dist, y[done - dist.batch_shape[0] : done])
+
+        each = self._over_blocks(of_block, X, exposure)
         return float(np.average(each, weights=sample.weight))
 
     # Calibration -------------------------------------------------------------------------------------------------
@@ -263,12 +271,17 @@ class CountPredictions(RegressorMixin):
 
 def _plain_options(model: Any, without: tuple[str, ...]) -> dict[str, Any]:
     """Constructor arguments that JSON can hold; a random stream or a path cannot be kept."""
-    options = {}
-    for name, value in model.get_params(deep=False).items():
-        plain = np.asarray(value).tolist() if isinstance(value, np.generic | np.ndarray | tuple | list) else value
-        if name not in without and isinstance(plain, str | int | float | bool | list | dict | None):
-            options[name] = plain
-    return options
+    options = {name: _plain(value) for name, value in model.get_params(deep=False).items() if name not in without}
+    return {name: value for name, value in options.items() if isinstance(value, str | float | list | dict | int | None)}
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of numpy, sequences and dictionaries as JSON has them; anything else as it is."""
+    if isinstance(value, Mapping):
+        return {name: _plain(option) for name, option in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(option) for option in value]
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
 def _interval(dist: Any, level: float, kind: str) -> Tensor:

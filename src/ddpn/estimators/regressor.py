@@ -23,7 +23,6 @@ from ddpn.members.networks import Networks
 from ddpn.model import CountModel
 from ddpn.predictor import Predictor
 from ddpn.sample import Sample, checked_sample
-from ddpn.threads import single_thread
 from ddpn.training import History, Runtime
 from ddpn.validation import check_choice, check_keys, is_integer, is_number
 
@@ -155,8 +154,7 @@ class CountRegressor(CountPredictions, NestedOptions):
         networks = Networks(
             head, options, seeds=seeds, runtime=runtime, checkpoint=checkpoint, verbose=bool(self.verbose)
         )
-        with single_thread():
-            self.predictor_ = _fit_mixture({NETWORKS: networks, **others}, train, validation, seeds[0])
+        self.predictor_ = _fit_mixture({NETWORKS: networks, **others}, train, validation, seeds[0])
         if self.interrupted_:
             raise KeyboardInterrupt
         return self
@@ -277,8 +275,9 @@ def _fit_mixture(members: Mapping[str, Member], train: Sample, validation: Sampl
         try:
             fitted[name] = member.fit(train, validation, seed)
         except NotApplicableError as error:
-            warnings.warn(f"{member.label or name} is left out of the mixture: {error}.", UserWarning, stacklevel=4)
-        seconds[name] = time.perf_counter() - started
+            warnings.warn(f"{member.label or name} is left out of the mixture: {error}.", UserWarning, stacklevel=3)
+        else:
+            seconds[name] = time.perf_counter() - started
     weights = {NETWORKS: 1.0} if len(fitted) == 1 or validation is None else choose_weights(fitted, validation)
     return Predictor(fitted, weights, train.exposure is not None, seconds)
 

@@ -90,7 +90,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         """The inputs of every row: finite, float32, C-contiguous."""
         check_is_fitted(self)
         table = [
-            _as_fitted(column, kind) for column, kind in zip(read_table(self, X, reset=False), self.kinds_, strict=True)
+            as_fitted(column, kind) for column, kind in zip(read_table(self, X, reset=False), self.kinds_, strict=True)
         ]
         rows = len(table[0].values)
         ends = np.cumsum([column.width for column in self.columns_])
@@ -131,8 +131,8 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         return tags
 
 
-def _as_fitted(column: Column, kind: str) -> Column:
-    """The column as the kind it had in fit, if that needs no guessing."""
+def as_fitted(column: Column, kind: str) -> Column:
+    """The column as the kind it had in fit, where that can be done without guessing."""
     name, found, values, _ = column
     if found == kind or (found, kind) == ("flag", "number"):
         return column

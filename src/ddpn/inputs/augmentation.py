@@ -26,7 +26,17 @@ def make_auto_augment(library: str) -> Callable[[Tensor], Tensor]:
 
     It is drawn from torch's generator. Shape: (N, 3, height, width), uint8, in and out.
     """
-    return _with_torchvision() if library == "torchvision" else _with_kornia()
+    change: Any
+    if library == "torchvision":
+        from torchvision.transforms.v2 import AutoAugment, AutoAugmentPolicy
+
+        change = AutoAugment(AutoAugmentPolicy.IMAGENET)
+        return lambda images: change(images)
+    from kornia.augmentation.auto import AutoAugment
+
+    change = AutoAugment(policy="imagenet")
+    # kornia works on floats between 0 and 1.
+    return lambda images: (change(images.to(torch.float32) / 255) * 255).round().clamp(0, 255).to(torch.uint8)
 
 
 def auto_augment(images: Tensor) -> Tensor:
@@ -43,23 +53,3 @@ def auto_augment(images: Tensor) -> Tensor:
         index = index.to(images.device)
         changed[index] = change(images[index])
     return changed
-
-
-def _with_torchvision() -> Callable[[Tensor], Tensor]:
-    from torchvision.transforms.v2 import AutoAugment, AutoAugmentPolicy
-
-    change: Any = AutoAugment(AutoAugmentPolicy.IMAGENET)
-    return lambda images: change(images)
-
-
-def _with_kornia() -> Callable[[Tensor], Tensor]:
-    from kornia.augmentation.auto import AutoAugment
-
-    change: Any = AutoAugment(policy="imagenet")
-
-    def augment(images: Tensor) -> Tensor:
-        # kornia works on floats between 0 and 1.
-        changed = change(images.to(torch.float32) / 255)
-        return (changed * 255).round().clamp(0, 255).to(torch.uint8)
-
-    return augment

@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,32 +13,16 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from ddpn.errors import ConfigError, InputError
+from ddpn.extras import import_extra
 from ddpn.inputs.augmentation import augmentation_library, make_auto_augment
-from ddpn.inputs.image_files import import_pillow, read_image
 from ddpn.progress import progress_bar
 from ddpn.sample import check_counts
-from ddpn.validation import check_choice, check_integer, listed
+from ddpn.validation import check_integer
 
 #: Images that a worker returns at once.
 _BATCH = 32
-
-
-@dataclass(frozen=True)
-class UnreadableImages:
-    """The files that `Images.check` left out with the reasons, and the rows of the others (`kept`)."""
-
-    files: tuple[str, ...]
-    reasons: tuple[str, ...]
-    kept: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.files)
-
-    def __str__(self) -> str:
-        total = len(self) + len(self.kept)
-        if not self.files:
-            return f"all {total:,} images can be read"
-        return f"{len(self):,} of {total:,} images cannot be read and are left out: {listed(self.files, 5)}"
+#: Formats whose 16-bit gray values Pillow returns in mode I, as integers up to 65,535.
+_SIXTEEN_BITS = ("PNG", "PPM")
 
 
 class Images(Dataset[tuple[Tensor, Tensor]]):
@@ -51,8 +35,8 @@ class Images(Dataset[tuple[Tensor, Tensor]]):
     `augment` changes each image at random by AutoAugment's policy for ImageNet, with the library that
     `augmentation_library` names; `transform` is a function of your own instead. Both draw from torch's generator, which
     a DataLoader seeds in each worker: the same seed and number of workers give the same images.
-    An image that cannot be read raises an InputError with its name. With on_error="skip", `check` leaves such images
-    out: before training, since rows and batches are fixed in it.
+    An image that cannot be read raises an InputError with its name. `check` leaves such images out: before training,
+    since rows and batches are fixed in it.
     """
 
     def __init__(
@@ -62,7 +46,6 @@ class Images(Dataset[tuple[Tensor, Tensor]]):
         y: Sequence[float] | NDArray[Any],
         size: int = 224,
         augment: bool = False,
-        on_error: str = "raise",
         transform: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         for name, values in (("files", files), ("y", y)):
@@ -70,12 +53,11 @@ class Images(Dataset[tuple[Tensor, Tensor]]):
                 raise InputError(f"{name} must be a list with one item per image, got {values!r:.40}.")
         counts = check_counts(y, len(files))
         check_integer("size", size, 1)
-        check_choice("on_error", on_error, ("raise", "skip"))
         if augment and transform is not None:
             raise ConfigError("augment must be False with a transform, got both. Augment inside the transform.")
-        import_pillow()
+        import_extra("PIL.Image", "images")
         self.files, self.y = [str(file) for file in files], torch.from_numpy(counts).to(torch.float32)
-        self.root, self.size, self.on_error, self.transform = Path(root), int(size), on_error, transform
+        self.root, self.size, self.transform = Path(root), int(size), transform
         self.library = augmentation_library() if augment else None
         self._augment: Callable[[Tensor], Tensor] | None = None
 
@@ -89,32 +71,18 @@ class Images(Dataset[tuple[Tensor, Tensor]]):
         return len(self.files)
 
     def __getitem__(self, row: int) -> tuple[Tensor, Tensor]:
-        try:
-            image = self.decode(row)
-        except InputError as error:
-            hint = " Leave such images out with check()." if self.on_error == "skip" else ""
-            raise InputError(f"{error}{hint}") from error
-        return self._changed(image), self.y[row]
+        return self._changed(self.decode(row)), self.y[row]
 
     def decode(self, row: int) -> Tensor:
         """The image of a row, before any random change. Shape: (3, size, size), uint8."""
         return read_image(self.root / self.files[row], self.size)
 
-    def check(self, workers: int = 0, progress: bool = False) -> tuple["Images", UnreadableImages]:
-        """Decode every image once; return those that can be read, and a report on the others.
-
-        With on_error="raise" the first unreadable image is an error.
-        """
-        reasons: dict[int, str] = {}
-        for row, reason in _decode_all(self, False, workers, progress):
-            if reason and self.on_error == "raise":
-                raise InputError(reason)
-            reasons |= {row: reason} if reason else {}
-        kept = np.array([row for row in range(len(self)) if row not in reasons], dtype=np.int64)
-        if not len(kept):
+    def check(self, workers: int = 0, progress: bool = False) -> tuple["Images", dict[int, str]]:
+        """Decode every image once; return those that can be read, and for each other row the reason."""
+        reasons = {row: reason for row, reason in _decode_all(self, False, workers, progress) if reason}
+        if len(reasons) == len(self):
             raise InputError(f"None of {len(self)} images can be read: {reasons[0]}")
-        report = UnreadableImages(tuple(self.files[row] for row in reasons), tuple(reasons.values()), kept)
-        return self.rows(kept), report
+        return self.rows([row for row in range(len(self)) if row not in reasons]), reasons
 
     def rows(self, index: Sequence[int] | NDArray[Any] | slice) -> "Images":
         """Some of the images, by a mask, a slice or positions."""
@@ -125,7 +93,7 @@ class Images(Dataset[tuple[Tensor, Tensor]]):
         if chosen.ndim != 1 or not len(chosen):
             raise InputError(f"index must select rows of {len(self)} images, got {index!r:.60}.")
         files, y = [self.files[row] for row in chosen], self.y.numpy()[chosen]
-        return Images(self.root, files, y, self.size, self.library is not None, self.on_error, self.transform)
+        return Images(self.root, files, y, self.size, self.library is not None, self.transform)
 
     def _changed(self, image: Tensor) -> Tensor:
         if self.library is None:
@@ -152,31 +120,61 @@ def decode_images(images: Images, workers: int = 0, progress: bool = False) -> t
     return pixels, images.y.clone()
 
 
-class _Decoded(Dataset[Tensor | str]):
-    """Each image, or the message of its error: an error raised in a worker would come with its traceback.
-
-    Without `keep` "" takes the place of an image: it need not be copied between processes.
-    """
-
-    def __init__(self, images: Images, keep: bool) -> None:
-        self.images, self.keep = images, keep
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def __getitem__(self, row: int) -> Tensor | str:
-        try:
-            image = self.images.decode(row)
-        except InputError as error:
-            return str(error)
-        return image if self.keep else ""
-
-
 def _decode_all(images: Images, keep: bool, workers: int, progress: bool) -> Iterator[tuple[int, Any]]:
-    """Rows with their images or messages, in order."""
+    """Rows with their images or the messages of their errors, in order."""
     check_integer("workers", workers)
-    loader = DataLoader(_Decoded(images, keep), batch_size=_BATCH, num_workers=workers, collate_fn=list)
+    decode = partial(_decode_rows, images, keep)
+    loader: Any = DataLoader(range(len(images)), batch_size=_BATCH, num_workers=workers, collate_fn=decode)  # type: ignore
     with progress_bar("Images", len(images), progress) as bar:
         for number, found in enumerate(loader):
             yield from enumerate(found, start=number * _BATCH)
             bar.advance(len(found))
+
+
+def _decode_rows(images: Images, keep: bool, rows: list[int]) -> list[Tensor | str]:
+    """Each image, or the message of its error: an error raised in a worker would come with its traceback.
+
+    Without `keep` "" takes the place of an image: it need not be copied between processes.
+    """
+    found: list[Tensor | str] = []
+    for row in rows:
+        try:
+            image = images.decode(row)
+            found.append(image if keep else "")
+        except InputError as error:
+            found.append(str(error))
+    return found
+
+
+def read_image(path: Path, size: int) -> Tensor:
+    """Read one image; an error names its file. Shape: (3, size, size), uint8."""
+    pillow = import_extra("PIL.Image", "images")
+    try:
+        with pillow.open(path) as image:
+            _check_depth(path, image)
+            rgb = _rgb(pillow, image).resize((size, size), pillow.Resampling.BILINEAR)
+    except (InputError, MemoryError):
+        raise
+    except FileNotFoundError as error:
+        raise InputError(f"File not found: {path}") from error
+    except Exception as error:
+        # Each of Pillow's formats raises its own errors on damaged bytes, RuntimeError and CalledProcessError included.
+        raise InputError(f"{path} must be an image, got: {str(error) or type(error).__name__}.") from error
+    return torch.from_numpy(np.array(rgb)).permute(2, 0, 1).contiguous()
+
+
+def _check_depth(path: Path, image: Any) -> None:
+    """Reject 32 bits per channel: the values of black and white are unknown, and Pillow clips at 255."""
+    if image.mode == "F" or (image.mode == "I" and image.format not in _SIXTEEN_BITS):
+        kind = "floats" if image.mode == "F" else "integers"
+        raise InputError(f"{path} must have 8 or 16 bits per channel, got 32-bit {kind}. Scale them to 0..255.")
+
+
+def _rgb(pillow: Any, image: Any) -> Any:
+    if image.mode.startswith("I"):
+        # 16 bits of gray, which Pillow would clip at 255.
+        image = pillow.fromarray((np.asarray(image).astype(np.int64).clip(0, 65_535) >> 8).astype(np.uint8))
+    if image.mode == "P" and "transparency" in image.info:
+        # Pillow warns about a direct conversion to RGB.
+        image = image.convert("RGBA")
+    return image.convert("RGB")

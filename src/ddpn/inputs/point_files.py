@@ -52,7 +52,7 @@ def _read_text(path: Path) -> NDArray[np.number]:
         return np.empty((0, 3))
     separator = next((mark for mark in ";," if mark in lines[0]), None)
     names = [name.strip("\"' /").lower() for name in lines[0].split(separator)]
-    if _is_number(names[0]):
+    if not {"x", "y", "z"} & set(names):
         return _parse(path, lines, (0, 1, 2), separator)
     if any(names.count(axis) != 1 for axis in "xyz"):
         raise InputError(f"The header of {path} must name x, y and z once each, got {lines[0][:60]!r}.")
@@ -93,14 +93,6 @@ def _parse(path: Path, lines: list[str], columns: Sequence[int], separator: str 
         return np.loadtxt(lines, usecols=columns, delimiter=separator, ndmin=2)
     except ValueError as error:
         raise _invalid(path, str(error).split("\n")[0].rstrip(".")) from error
-
-
-def _is_number(field: str) -> bool:
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True
 
 
 def _invalid(path: Path, found: str) -> InputError:

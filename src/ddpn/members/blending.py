@@ -13,6 +13,7 @@ from ddpn.distributions import CountDistribution, Mixture, discretized
 from ddpn.members.member import Member
 from ddpn.metrics import crps
 from ddpn.sample import Sample
+from ddpn.threads import single_thread
 
 #: Steps on the way from the best weights to equal ones.
 _STEPS = 100
@@ -29,10 +30,15 @@ def mix(distributions: Sequence[Distribution], weights: Sequence[float]) -> Mixt
     """
     if len(distributions) == 1:
         return Mixture(distributions[0])
-    counts = [isinstance(dist, CountDistribution) for dist in distributions]
-    parts: list[Any] = list(distributions) if all(counts) or not any(counts) else list(map(discretized, distributions))
+    parts = _of_one_kind(distributions)
     shares = [np.full(part.batch_shape[-1], w / part.batch_shape[-1]) for part, w in zip(parts, weights, strict=True)]
     return Mixture.concatenate(parts, torch.from_numpy(np.concatenate(shares)))
+
+
+def _of_one_kind(distributions: Sequence[Distribution]) -> list[Any]:
+    """All of counts or all on the real line; where there are both, all of counts."""
+    counts = [isinstance(dist, CountDistribution) for dist in distributions]
+    return list(distributions) if all(counts) or not any(counts) else list(map(discretized, distributions))
 
 
 class MixtureScores:
@@ -43,12 +49,12 @@ class MixtureScores:
     """
 
     def __init__(self, distributions: Sequence[Distribution], y: Tensor) -> None:
-        n = len(distributions)
-        self.each = np.stack([crps(mix([dist], [1.0]), y).double().numpy() for dist in distributions])
+        parts, n = _of_one_kind(distributions), len(distributions)
+        self.each = np.stack([crps(mix([part], [1.0]), y).double().numpy() for part in parts])
         self.gain = np.zeros((n, n, len(y)))
         for i in range(n):
             for j in range(i):
-                pair = crps(mix([distributions[i], distributions[j]], [0.5, 0.5]), y).double().numpy()
+                pair = crps(mix([parts[i], parts[j]], [0.5, 0.5]), y).double().numpy()
                 self.gain[i, j] = np.maximum(2.0 * (self.each[i] + self.each[j]) - 4.0 * pair, 0.0)
 
     def at(self, weights: np.ndarray) -> np.ndarray:
@@ -99,6 +105,7 @@ def shrunk_weights(scores: MixtureScores, weight: np.ndarray) -> np.ndarray:
 def choose_weights(members: Mapping[str, Member], validation: Sample) -> dict[str, float]:
     """Mixture weights of fitted members, by name, from rows that none of them was trained on."""
     parts = [member.distribution(validation.X, validation.exposure) for member in members.values()]
-    scores = MixtureScores(parts, torch.from_numpy(validation.y))
+    with single_thread():
+        scores = MixtureScores(parts, torch.from_numpy(validation.y))
     weights = shrunk_weights(scores, validation.weight_or_ones)
     return dict(zip(members, weights.tolist(), strict=True))

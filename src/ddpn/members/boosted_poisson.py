@@ -11,15 +11,15 @@ from scipy.optimize import minimize_scalar
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.metrics import mean_poisson_deviance
 from sklearn.model_selection import KFold
-from threadpoolctl import threadpool_limits
 from torch.distributions import Distribution
 
 from ddpn.distributions import NegativeBinomial, Poisson
 from ddpn.errors import InputError
 from ddpn.features.table import Column
-from ddpn.members.member import Member, json_to_bytes
+from ddpn.members.member import Member, NotApplicableError, json_to_bytes
 from ddpn.members.reader import TableReader
 from ddpn.sample import Sample
+from ddpn.threads import tree_threads_for
 
 #: Levels of a category that get a code of their own: scikit-learn's trees have 255 bins.
 _LEVELS = 254
@@ -47,13 +47,15 @@ class BoostedPoisson(Member):
     label = "Poisson gradient boosting"
 
     def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:
-        matrix, rate, weight = self._prepare(train)
-        with threadpool_limits(1, user_api="openmp"):
+        matrix, rate, weight = self._prepare(train.rows(train.is_used))
+        with tree_threads_for(matrix.size):
             self.trees = [self._booster(random_state=seed).fit(matrix, rate, sample_weight=weight)]
         return self
 
     def _prepare(self, train: Sample) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Inputs, counts per exposure, and weights times exposure."""
+        if not train.y.any():
+            raise NotApplicableError("it has no count above 0 to fit")
         self.reader = TableReader()
         columns = self.reader.fit(train.X)
         self.levels = [_frequent(column) if column.kind == "category" else None for column in columns]
@@ -67,7 +69,7 @@ class BoostedPoisson(Member):
     def mean(self, X: Any, exposure: np.ndarray | None = None) -> np.ndarray:
         """The predicted mean of every row."""
         matrix = _matrix(self.reader.read(X), self.levels)
-        with threadpool_limits(1, user_api="openmp"):
+        with tree_threads_for(matrix.size):
             rate = np.mean([trees.predict(matrix) for trees in self.trees], axis=0)
         return np.maximum(rate if exposure is None else rate * exposure, _TINY)
 
@@ -114,23 +116,22 @@ class BoostedNegativeBinomial(BoostedPoisson):
     alpha: float = 0.0
 
     def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:
+        train = train.rows(train.is_used)
         matrix, rate, weight = self._prepare(train)
-        used = np.flatnonzero(weight > 0)
-        folds = list(KFold(min(_FOLDS, len(used)), shuffle=True, random_state=seed).split(used))
+        folds = _folds(train.y, seed)
         found = []
-        with threadpool_limits(1, user_api="openmp"):
+        with tree_threads_for(matrix.size):
             for leaves in _LEAVES:
-                trees, out_of_fold = [], np.zeros(len(used))
+                trees, out_of_fold = [], np.zeros(len(train))
                 for number, (inner, outer) in enumerate(folds):
-                    fitted = self._early_stopped(matrix, rate, weight, used[inner], used[outer], leaves, seed + number)
-                    out_of_fold[outer] = np.maximum(fitted.predict(matrix[used[outer]]), _TINY)
+                    fitted = self._early_stopped(matrix, rate, weight, inner, outer, leaves, seed + number)
+                    out_of_fold[outer] = np.maximum(fitted.predict(matrix[outer]), _TINY)
                     trees.append(fitted)
-                score = mean_poisson_deviance(rate[used], out_of_fold, sample_weight=weight[used])
+                score = mean_poisson_deviance(rate, out_of_fold, sample_weight=weight)
                 found.append((score, leaves, trees, out_of_fold))
         _, _, self.trees, out_of_fold = min(found, key=lambda each: each[:2])
-        part = train.rows(used)
-        mean = out_of_fold if part.exposure is None else out_of_fold * part.exposure
-        self.alpha = _overdispersion(part.y, mean, part.weight_or_ones)
+        mean = out_of_fold if train.exposure is None else out_of_fold * train.exposure
+        self.alpha = _overdispersion(train.y, mean, train.weight_or_ones)
         return self
 
     def _early_stopped(
@@ -155,6 +156,16 @@ class BoostedNegativeBinomial(BoostedPoisson):
 
     def _numbers(self) -> dict[str, Any]:
         return {"alpha": self.alpha}
+
+
+def _folds(y: np.ndarray, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Rows to fit and rows to predict, of which the former must have a count above 0."""
+    if len(y) < 2:
+        raise NotApplicableError("it needs 2 rows or more")
+    folds = list(KFold(min(_FOLDS, len(y)), shuffle=True, random_state=seed).split(y))
+    if not all(y[inner].any() for inner, _ in folds):
+        raise NotApplicableError("it has too few counts above 0 to leave some of them out")
+    return folds
 
 
 def _overdispersion(y: np.ndarray, mean: np.ndarray, weight: np.ndarray) -> float:

@@ -6,6 +6,7 @@ import numpy as np
 
 from ddpn.errors import InputError
 from ddpn.features.table import Column
+from ddpn.sample import labels_at
 
 
 class Design(NamedTuple):
@@ -40,10 +41,10 @@ class Design(NamedTuple):
         levels = (None if each is None else tuple(each) for each in known["levels"])
         return cls(tuple(known["columns"]), tuple(levels))
 
-    def matrix(self, table: list[Column]) -> np.ndarray:
-        """Shape: (rows, coefficients), float64."""
+    def matrix(self, table: list[Column], labels: Any = None) -> np.ndarray:
+        """Columns of numbers; `labels` are what messages call the rows. Shape: (rows, coefficients), float64."""
         parts = [
-            _number(column) if levels is None else _dummies(column, levels)
+            column.values.astype(np.float64)[:, None] if levels is None else _dummies(column, levels, labels)
             for column, levels in zip(table, self.levels, strict=True)
         ]
         return np.concatenate(parts, axis=1)
@@ -55,16 +56,14 @@ def design_of(table: list[Column]) -> Design:
     return Design(tuple(column.name for column in table), levels)
 
 
-def check_complete(table: list[Column]) -> list[Column]:
-    """The same columns; an error where a cell is empty, as no coefficient can speak for it."""
+def check_complete(table: list[Column], labels: Any = None) -> list[Column]:
+    """The same columns; raises an `InputError` where a value is missing, for which there is no coefficient."""
     for column in table:
-        is_category = column.kind == "category"
-        missing = np.flatnonzero(column.values < 0 if is_category else np.isnan(column.values))
-        if len(missing):
-            what = "none" if is_category else "NaN"
+        missing = column.values < 0 if column.kind == "category" else np.isnan(column.values)
+        if missing.any():
             raise InputError(
-                f"X must hold a value in every cell, got {what} in column '{column.name}' at row {missing[0]}. "
-                "Fill or drop such rows, or use CountRegressor, which takes them."
+                f"X must have no missing values, got NaN in column '{column.name}' {labels_at(missing, labels)}. "
+                "Fill or drop such rows, or use CountRegressor, which accepts them."
             )
     return table
 
@@ -73,22 +72,14 @@ def _levels(column: Column) -> tuple[str, ...]:
     return tuple(sorted({column.levels[code] for code in np.unique(column.values).tolist()}))
 
 
-def _number(column: Column) -> np.ndarray:
-    if column.kind == "category":
-        raise InputError(f"X must hold numbers in column '{column.name}' as in fit, got text. Convert it.")
-    return column.values.astype(np.float64)[:, None]
-
-
-def _dummies(column: Column, levels: tuple[str, ...]) -> np.ndarray:
-    if column.kind != "category":
-        raise InputError(f"X must hold text in column '{column.name}' as in fit, got numbers. Convert it.")
+def _dummies(column: Column, levels: tuple[str, ...], labels: Any) -> np.ndarray:
     place = {level: j for j, level in enumerate(levels)}
     target = np.array([place.get(level, -1) for level in column.levels])[column.values]
-    unseen = np.flatnonzero(target < 0)
-    if len(unseen):
-        row = int(unseen[0])
+    unseen = target < 0
+    if unseen.any():
+        level = column.levels[column.values[unseen][0]]
         raise InputError(
-            f"X must hold levels that fit has seen in column '{column.name}', got "
-            f"{column.levels[column.values[row]]!r} at row {row}. Recode or drop such rows."
+            f"X must hold levels that fit has seen in column '{column.name}', got {level!r} "
+            f"{labels_at(unseen, labels)}. Recode or drop such rows."
         )
     return np.eye(len(levels))[target][:, 1:]

@@ -24,7 +24,7 @@ from ddpn.members.member import (
     json_to_bytes,
 )
 from ddpn.members.reader import TableReader
-from ddpn.sample import Sample
+from ddpn.sample import Sample, row_labels
 
 _FACTS, _ARRAYS, _ENCODER = "glm.json", "glm.safetensors", "glm.skops"
 
@@ -69,11 +69,11 @@ class GLM(Member):
         columns = len(self.encoder.get_feature_names_out())
         if columns > self.max_columns:
             raise NotApplicableError(f"{columns} inputs, more than the {self.max_columns:g} that a GLM is fitted to")
-        if not train.y[train.is_used].any():
-            raise NotApplicableError("no count above 0 to fit")
         if len(train) > self.max_rows:
             chosen = np.random.default_rng(0).choice(len(train), int(self.max_rows), replace=False)
             train = train.rows(np.sort(chosen))
+        if not train.y[train.is_used].any():
+            raise NotApplicableError("it has no count above 0 to fit")
         self.unit = exposure_unit(train)
         scaled = train if train.exposure is None else train.replace(exposure=train.exposure / self.unit)
         inputs = self.encoder.transform(train.X).astype(np.float64)
@@ -97,7 +97,8 @@ class GLM(Member):
 
     def _matrix(self, X: Any) -> np.ndarray:
         if self.design is not None:
-            return self.design.matrix(check_complete(self.reader.read(X)))
+            labels = row_labels(X)
+            return self.design.matrix(check_complete(self.reader.read(X), labels), labels)
         assert self.encoder is not None
         return self.encoder.transform(X).astype(np.float64)
 

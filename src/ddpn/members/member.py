@@ -42,7 +42,10 @@ class Member(ABC):
 
     @abstractmethod
     def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
-        """The predicted distributions. Shape: batch (rows, k), k distributions per row that are mixed equally."""
+        """The predicted distributions. Shape: batch (rows, k), k distributions per row that are mixed equally.
+
+        `exposure` multiplies their location. It is given wherever `fit` had exposures.
+        """
 
     @abstractmethod
     def state(self) -> dict[str, bytes]:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, Normal
@@ -38,8 +39,8 @@ def observed(y: Any, dist: Distribution) -> Tensor:
         row = bad[0] if len(bad) == 1 else bad
         raise InputError(f"y must be finite, got {y[tuple(bad)]} at row {row}. Drop rows without an observation.")
     try:
-        torch.broadcast_shapes(y.shape, dist.batch_shape)
-    except RuntimeError:
+        np.broadcast_shapes(y.shape, dist.batch_shape)
+    except ValueError:
         shapes = f"y {tuple(y.shape)} and dist {tuple(dist.batch_shape)}"
         raise InputError(f"shapes must broadcast, got {shapes}.") from None
     return y.to(placed(dist).get("device", y.device))

@@ -44,7 +44,7 @@ def score_rows(predictor: Predictor, sample: Sample, of: str = MIXTURE) -> RowSc
     return RowScores(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def label_of(name: str, member: Member) -> str:
+def label_of(name: str, member: Member | type[Member]) -> str:
     """What tables and reports call a member."""
     return member.label or name.replace("_", " ")
 

@@ -26,7 +26,8 @@ def predict(folder: ModelFolder, frame: Any, request: Request, done: Callable[[i
     roles, predictor = folder.roles, folder.model.predictor_
     X, exposure = roles.features(frame), roles.exposures(frame)
     if request.ood is not None:
-        # Refuses a level that too few calibration rows can tell, before the work.
+        request.check_model(folder.task)
+        # Raises for a level that is too small for the number of calibration rows, before the work.
         predictor.calibrated_ood.is_ood(np.ones(1), request.ood)
     parts = []
     for start in range(0, frame.height, BLOCK):
@@ -88,7 +89,7 @@ def rows_to_score(folder: ModelFolder, frame: Any) -> Scored:
     frame, sample = frame.filter(sample.is_used), sample.rows(sample.is_used)
     if fingerprint(sample) != folder.task["fingerprint"]:
         return Scored(sample, "")
-    test = sample.rows(split_rows(frame, plan).rows.test)
+    test = sample.rows(split_rows(frame, plan, sample.labels).rows.test)
     return Scored(test, f"The model was fitted to this table: only its {len(test):,} test rows are scored.")
 
 

@@ -1,0 +1,188 @@
+"""Mixture weights against brute force: direct CRPS of mixtures over a grid of weights."""
+
+from itertools import product
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch.distributions import Distribution, Normal
+
+from ddpn.distributions import CountDistribution, DoublePoisson, Mixture, NegativeBinomial, Poisson
+from ddpn.members import choose_weights
+from ddpn.members.blending import MixtureScores, mix, shrunk_weights
+from ddpn.sample import Sample
+
+RNG = np.random.default_rng(1)
+
+
+def tensor(values) -> torch.Tensor:
+    return torch.as_tensor(np.asarray(values, dtype=np.float64))
+
+
+def rows(n: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Means, and counts that are a little overdispersed."""
+    rng = np.random.default_rng(seed)
+    mean = rng.gamma(3.0, 1.5, n)
+    return mean, rng.poisson(mean * rng.gamma(4.0, 0.25, n)).astype(float)
+
+
+def three(mean: np.ndarray, worse: float = 1.0) -> list[Distribution]:
+    """Two Poissons (`worse` by this factor), a Negative Binomial and three Double Poissons, each wrong in its way."""
+    m = tensor(mean)[:, None]
+    return [
+        Poisson(worse * m * tensor([0.6, 1.1])),
+        NegativeBinomial(1.3 * m, torch.full_like(m, 0.2)),
+        DoublePoisson(m * tensor([0.9, 1.0, 1.2]), torch.full((len(m), 3), 0.5, dtype=torch.float64)),
+    ]
+
+
+def direct(parts: list[Distribution], weights, y: np.ndarray) -> np.ndarray:
+    """CRPS of the mixture itself. Components of a member share its weight."""
+    each = [np.full(part.batch_shape[-1], w / part.batch_shape[-1]) for part, w in zip(parts, weights, strict=True)]
+    return Mixture.concatenate(parts, tensor(np.concatenate(each))).crps(tensor(y)).numpy()
+
+
+# Mixing ----------------------------------------------------------------------------------------------------------
+
+
+def test_components_of_a_member_share_its_weight():
+    parts = three(np.array([1.0, 5.0]))
+    mixture = mix(parts, [0.2, 0.3, 0.5])
+    assert mixture.batch_shape == (2,)
+    assert mixture.size == 6
+    assert mixture.weights.tolist() == pytest.approx([0.1, 0.1, 0.3, 0.5 / 3, 0.5 / 3, 0.5 / 3])
+    means = np.stack([part.mean.numpy().mean(1) for part in parts])
+    assert mixture.mean.numpy() == pytest.approx(np.array([0.2, 0.3, 0.5]) @ means)
+    assert mix(parts[:1], [1.0]).size == 2
+
+
+def test_normals_are_rounded_beside_counts_only():
+    normal, poisson = Normal(tensor([[3.0]]), tensor([[1.5]])), Poisson(tensor([[2.0]]))
+    assert not isinstance(mix([normal, normal], [0.5, 0.5]), CountDistribution)
+    both = mix([normal, poisson], [0.25, 0.75])
+    assert isinstance(both, CountDistribution)
+    rounded = np.diff(stats.norm(3.0, 1.5).cdf([1.5, 2.5])).item()
+    assert both.log_prob(tensor(2.0)).exp().item() == pytest.approx(0.25 * rounded + 0.75 * stats.poisson.pmf(2, 2.0))
+
+
+# Scores of all mixtures ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("with_normals", [False, True], ids=["counts", "with Normals"])
+def test_scores_are_those_of_the_mixtures(with_normals):
+    mean, y = rows(30)
+    parts = three(mean)
+    if with_normals:
+        parts[1] = Normal(tensor(mean)[:, None], torch.ones(30, 1, dtype=torch.float64))
+    scores = MixtureScores(parts, tensor(y))
+    for weights in (*np.eye(3), *RNG.dirichlet(np.ones(3), 4)):
+        found = mix(parts, weights).crps(tensor(y)).numpy()
+        assert scores.at(weights) == pytest.approx(found, rel=1e-7, abs=1e-9)
+
+
+def test_normals_alone_are_scored_as_normals():
+    parts = [Normal(tensor([[1.0], [4.0]]), tensor([[s], [s]])) for s in (1.0, 2.0)]
+    y = tensor([2.0, 3.0])
+    scores = MixtureScores(parts, y)
+    assert scores.at(np.array([0.3, 0.7])) == pytest.approx(mix(parts, [0.3, 0.7]).crps(y).numpy(), rel=1e-9)
+
+
+def test_the_best_weights_by_brute_force():
+    mean, y = rows(40)
+    parts, share = three(mean), RNG.uniform(0.0, 1.0, 40)
+    share /= share.sum()
+    found = MixtureScores(parts, tensor(y)).best(share)
+    assert found.sum() == pytest.approx(1.0)
+    assert (found >= 0).all()
+    grid = [(a / 8, b / 8, 1 - (a + b) / 8) for a, b in product(range(9), range(9)) if a + b <= 8]
+    means = [share @ direct(parts, weights, y) for weights in grid]
+    assert share @ direct(parts, found, y) <= min(means) + 1e-9
+    assert found == pytest.approx(grid[int(np.argmin(means))], abs=0.13)
+    # None of the small steps away from them is better.
+    for step in (0.02 * (a - b) for a in np.eye(3) for b in np.eye(3) if (a != b).any()):
+        if ((found + step) >= 0).all():
+            assert share @ direct(parts, found + step, y) >= share @ direct(parts, found, y) - 1e-12
+
+
+# Shrinking towards equal weights ---------------------------------------------------------------------------------
+
+
+def weights_for(n: int, *wrong: float, seed: int = 1) -> np.ndarray:
+    """Weights of Poissons whose means are wrong by these factors, on n rows."""
+    mean = np.random.default_rng(seed).uniform(1.0, 9.0, n)
+    y = np.random.default_rng(seed + 100).poisson(mean).astype(float)
+    parts = [Poisson(factor * tensor(mean)[:, None]) for factor in wrong]
+    return shrunk_weights(MixtureScores(parts, tensor(y)), np.ones(n))
+
+
+@pytest.mark.parametrize("n", [20, 2000])
+def test_equally_good_members_get_equal_weights(n):
+    assert weights_for(n, 1.0, 1.0, 1.0) == pytest.approx([1 / 3] * 3)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_few_rows_keep_equal_weights_unless_one_is_clearly_worse(seed):
+    assert weights_for(25, 1.0, 1.15, seed=seed) == pytest.approx([0.5, 0.5], abs=0.25)
+    assert weights_for(25, 1.0, 8.0, seed=seed)[1] < 0.15
+
+
+def test_with_many_rows_a_useless_member_gets_nothing():
+    found = weights_for(5000, 1.0, 4.0, 1.0)
+    assert found[1] == 0.0
+    assert found[[0, 2]] == pytest.approx([0.5, 0.5], abs=0.02)
+
+
+@pytest.mark.parametrize(("n", "worse"), [(40, 4.0), (400, 2.5)])
+def test_they_are_the_nearest_to_equal_within_one_standard_error(n, worse):
+    mean, y = rows(n, seed=3)
+    parts = three(mean, worse)
+    weight = np.random.default_rng(4).uniform(0.5, 2.0, n)
+    share = weight / weight.sum()
+    scores = MixtureScores(parts, tensor(y))
+    best, found = scores.best(share), shrunk_weights(scores, weight)
+    lowest, equal = direct(parts, best, y), np.full(3, 1 / 3)
+
+    def is_allowed(weights: np.ndarray) -> bool:
+        worse = direct(parts, weights, y) - lowest
+        gap = share @ worse
+        return gap <= np.sqrt(share**2 @ (worse - gap) ** 2)
+
+    assert found.sum() == pytest.approx(1.0)
+    assert is_allowed(found)
+    position = np.linalg.norm(found - best) / np.linalg.norm(equal - best)
+    assert 0.02 < position < 0.98, "the case should not be at either end"
+    assert found == pytest.approx(best + position * (equal - best), abs=1e-9)
+    assert not is_allowed(best + (position + 0.011) * (equal - best))
+
+
+def test_weights_of_rows_decide():
+    """One member is right on some rows, another on the others."""
+    mean, y = rows(400)
+    is_first = np.arange(400) < 200
+    parts = [Poisson(tensor(np.where(mask, mean, 6.0 * mean))[:, None]) for mask in (is_first, ~is_first)]
+    scores = MixtureScores(parts, tensor(y))
+    assert shrunk_weights(scores, np.where(is_first, 1.0, 1e-6))[0] > 0.9
+    assert shrunk_weights(scores, np.where(is_first, 1e-6, 1.0))[0] < 0.1
+
+
+def test_weights_of_members_by_name():
+    mean, y = rows(500)
+    exposure = RNG.uniform(1.0, 2.0, 500)
+    seen = []
+
+    def member(factor: float) -> SimpleNamespace:
+        def distribution(X, scale):
+            seen.append(scale is exposure)
+            return Poisson(tensor(factor * X * scale)[:, None])
+
+        return SimpleNamespace(distribution=distribution)
+
+    members = {"good": member(1.0), "bad": member(5.0)}
+    found = choose_weights(members, Sample(mean / exposure, y, None, exposure))
+    assert list(found) == ["good", "bad"]
+    assert sum(found.values()) == pytest.approx(1.0)
+    assert found["good"] > 0.95
+    assert all(seen)
+    assert choose_weights({"alone": member(2.0)}, Sample(mean, y, None, exposure)) == {"alone": 1.0}

@@ -1,0 +1,87 @@
+"""Networks as a member: encodings of numbers are tried, tensors keep what counts need, files must fit together."""
+
+import json
+
+import numpy as np
+import pytest
+
+from ddpn.errors import InputError
+from ddpn.features import FeatureEncoder
+from ddpn.heads import make_head
+from ddpn.members.network_options import NetworkOptions
+from ddpn.members.networks import Networks
+from ddpn.sample import Sample
+
+POISSON = make_head("poisson")
+
+
+def networks(**options) -> Networks:
+    small = {"members": 2, "hidden": (8,), "numeric": "standard", "epochs": 1}
+    return Networks(POISSON, NetworkOptions(**small | options))
+
+
+@pytest.fixture(scope="module")
+def steps() -> tuple[Sample, Sample]:
+    """Counts that jump where a number passes a threshold, which no line follows; the last rows are for validation."""
+    X = np.random.default_rng(3).uniform(size=(400, 2))
+    whole = Sample(X, 1.0 + 12.0 * ((X[:, 0] * 10) % 2 < 1))
+    return whole.rows(slice(0, 300)), whole.rows(slice(300, 400))
+
+
+def test_auto_takes_the_encoding_with_the_lowest_crps(steps):
+    member = networks(numeric="auto", epochs=20, lr=1e-2).fit(*steps, seed=0)
+    assert set(member.trials) == {"standard", "piecewise", "steps"}
+    assert member.encoder.numeric == min(member.trials, key=member.trials.get)
+    assert member.encoder.numeric != "standard"
+    assert member.n_rows == 300
+
+
+@pytest.mark.parametrize("numeric", ["standard", "piecewise", "steps"])
+def test_a_named_encoding_is_taken_without_trials(steps, numeric):
+    member = networks(numeric=numeric).fit(*steps, seed=0)
+    assert (member.encoder.numeric, member.trials) == (numeric, {})
+    inputs = member.encoder.get_feature_names_out()
+    assert len(inputs) == 2 if numeric == "standard" else len(inputs) > 4
+
+
+def test_auto_without_validation_rows_is_standard(steps):
+    member = networks(numeric="auto").fit(steps[0], None, seed=0)
+    assert (member.encoder.numeric, member.trials) == ("standard", {})
+
+
+def test_bins_are_passed_on(steps):
+    few, many = (
+        len(networks(numeric="steps", bins=bins).fit(steps[0], None, seed=0).encoder.columns_[0].steps)
+        for bins in (2, 9)
+    )
+    assert (few, many) == (2, 9)
+
+
+def test_a_seed_determines_all_networks(steps):
+    one, same, other = (networks().fit(steps[0], None, seed=s).raw(steps[1].X).numpy() for s in (1, 1, 2))
+    assert one.shape == (100, 2, 1)
+    assert (one == same).all()
+    assert (one != other).any()
+    assert (one[:, 0] != one[:, 1]).any()
+
+
+@pytest.mark.parametrize(("largest", "dtype"), [(2.0**24 - 1, "torch.float32"), (2.0**24 + 1, "torch.float64")])
+def test_tensors_hold_every_count_and_weights_of_mean_one(largest, dtype):
+    X = np.arange(3.0)[:, None]
+    sample = Sample(X, np.array([0.0, 1.0, largest]), np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 8.0]))
+    member = networks()
+    member.unit = 4.0
+    found = member._tensors(FeatureEncoder().fit(X), sample)
+    assert str(found.y.dtype) == dtype
+    assert found.y[2].item() == largest
+    assert found.weight.tolist() == [0.5, 1.0, 1.5]
+    assert found.exposure.tolist() == [0.5, 1.0, 2.0]
+
+
+def test_weights_of_another_network_are_refused(steps):
+    files = networks().fit(steps[0], None, seed=0).state()
+    known = json.loads(files["networks.json"])
+    known["options"]["hidden"] = [9]
+    for change in ({"networks.json": json.dumps(known).encode()}, {"networks.safetensors": b"\0" * 40}):
+        with pytest.raises(InputError, match=r"networks.safetensors does not fit"):
+            Networks.from_state(files | change)
