@@ -81,20 +81,18 @@ def _labels_and_ranks(score_in: Any, score_out: Any) -> tuple[np.ndarray, np.nda
 
 
 def checked_scores(**scores: Any) -> list[np.ndarray]:
-    """Each of `scores` as a flat float64 array, none empty, none NaN."""
-    return [_checked_scores(name, values) for name, values in scores.items()]
-
-
-def _checked_scores(name: str, values: Any) -> np.ndarray:
-    values = values.detach().cpu() if isinstance(values, Tensor) else values
-    try:
-        found = np.asarray(values, dtype=np.float64).reshape(-1)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} must hold numbers, got {type(values).__name__}.") from None
-    if not len(found):
-        raise InputError(f"{name} must hold at least one score, got none.")
-    if np.isnan(found).any():
-        raise InputError(f"{name} must hold numbers, got nan at row {np.flatnonzero(np.isnan(found))[0]}.")
+    """Each of `scores` as a flat float64 array; raises an `InputError` if one is empty or holds NaN."""
+    found = []
+    for name, values in scores.items():
+        try:
+            plain = values.detach().cpu() if isinstance(values, Tensor) else values
+            found.append(np.asarray(plain, dtype=np.float64).reshape(-1))
+        except (TypeError, ValueError):
+            raise InputError(f"{name} must hold numbers, got {type(values).__name__}.") from None
+        if not len(found[-1]):
+            raise InputError(f"{name} must hold at least one score, got none.")
+        if np.isnan(found[-1]).any():
+            raise InputError(f"{name} must hold numbers, got nan at row {np.isnan(found[-1]).argmax()}.")
     return found
 
 
