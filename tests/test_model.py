@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from ddpn.backbones import MLP, CountNet3D, Identity, Members, Tuned
-from ddpn.backbones.members import Linear, generators
 from ddpn.backbones.fine_tuning import Frozen, Tail
+from ddpn.backbones.members import Linear, generators
 from ddpn.errors import ConfigError
 from ddpn.heads import HEADS, make_head
 from ddpn.model import CountModel, Projection
