@@ -266,7 +266,7 @@ def test_an_interrupted_fit_goes_on_where_it_stopped(quick, larger, tmp_path, mo
     resumed = quick(checkpoint=tmp_path / "state", **options).fit(X, y)
     assert done == [4, 5, 6, 7]
     assert (resumed.predict(X) == wanted.predict(X)).all()
-    with pytest.raises(InputError, match="checkpoint must come from this training"):
+    with pytest.raises(InputError, match="comes from a training with another training data"):
         quick(checkpoint=tmp_path / "state", **options).fit(X, y + 1)
 
 
