@@ -33,11 +33,8 @@ def single_thread() -> Iterator[None]:
     """Run torch's operations on the CPU in one thread, and restore the user's setting afterwards."""
     import torch  # not above: trees and encodings do without it
 
-    threads, onednn = torch.get_num_threads(), torch.backends.mkldnn
-    if threads == 1:
-        yield
-        return
-    enabled = onednn.enabled
+    onednn = torch.backends.mkldnn
+    threads, enabled = torch.get_num_threads(), onednn.enabled
     torch.set_num_threads(1)
     onednn.enabled = enabled and not _ONEDNN_IS_APART  # type: ignore[assignment]
     try:
