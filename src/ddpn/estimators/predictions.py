@@ -101,7 +101,8 @@ class CountPredictions(RegressorMixin):
     def score(self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None) -> float:
         """D^2, the share of the Poisson deviance that the predicted means explain; 1 is best, 0 a constant's."""
         sample = self._sample(X, y, sample_weight, exposure)
-        mean = np.maximum(self.predict(X, exposure), np.finfo(np.float64).tiny)
+        # A Gaussian's mean may be negative; no count divided by this bound overflows.
+        mean = np.maximum(self.predict(X, exposure), 1e-290)
         scale = np.ones_like(mean) if sample.exposure is None else sample.exposure
         # Of rates weighted by exposure, which is the deviance of the counts.
         rate, weight = sample.y / scale, sample.weight_or_ones * scale
