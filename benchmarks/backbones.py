@@ -2,8 +2,8 @@
 
     python benchmarks/backbones.py --device cuda --out benchmarks/results
 
-ViT-B/16 from a configuration with random weights, all of it trained, 224 x 224 pictures in batches of 256, bf16, one
-member with the paper's perceptron and a Double Poisson head: pictures a second over whole steps (forward, backward,
+ViT-B/16 from a configuration with random weights, all of it trained, 224 x 224 images in batches of 256, bf16, one
+member with the paper's perceptron and a Double Poisson head: images a second over whole steps (forward, backward,
 AdamW). The last block of a DistilBERT over features that its frozen trunk gave, five members, texts of 128 tokens.
 On a GPU the same
 steps once more as a graph that was captured, as `fit` does them. On a CPU both are small ones that show that the
@@ -22,10 +22,10 @@ from ddpn.heads import make_head
 from ddpn.model import CountModel
 from ddpn.sample import Sample
 from ddpn.training import Runtime, TrainingConfig
-from ddpn.training.capture import CapturedSteps
+from ddpn.training.capture import CapturedSteps, can_capture
 from ddpn.training.loop import Training
 
-#: Pictures a second that the project asks for, on one H200.
+#: Images a second that the project asks for, on one H200.
 ASKED = 2000.0
 WARM_UP, STEPS = 3, 20
 SMALL = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 96}
@@ -39,13 +39,15 @@ def steps_of(model: CountModel, rows: Sample, batch: int, device: str) -> dict:
     config = TrainingConfig(batch_size=batch, precision="bf16", ema=0.0, seeds=seeds)
     training = Training(model.to(device), rows, None, config, Runtime(device, "bf16"))
     training.model.train()
-    batches = [part for _ in range(WARM_UP + STEPS) for part in training.batches.epoch(training.streams)]
+    batches = [part for _ in range(WARM_UP + STEPS) for part in training.batches.epoch(training.state.streams)]
     for part in batches[:WARM_UP]:
         training.train_step(part)
     taken = seconds(device, lambda: [training.train_step(part) for part in batches[WARM_UP : WARM_UP + STEPS]]) / STEPS
     found = {"rate": batch / taken, "batch": batch, "ms_a_step": 1e3 * taken}
-    captured = CapturedSteps.of(training)
-    if captured is None or not captured.is_ready():
+    if not can_capture(training.model, training.runtime):
+        return found
+    captured = CapturedSteps(training.train_step, training.state, training.batches)
+    if not captured.is_ready():
         return found
     # An epoch is one batch here.
     taken = seconds(device, lambda: [captured.epoch() for _ in range(STEPS)]) / STEPS
@@ -62,12 +64,12 @@ def seconds(device: str, work: Callable[[], Any]) -> float:
     return time.perf_counter() - started
 
 
-def pictures(device: str) -> dict:
+def images(device: str) -> dict:
     batch, size, config = (256, 224, {}) if device == "cuda" else (4, 32, {**SMALL, "image_size": 32})
     network = ViT(config={"model_type": "vit", **config})
     model = CountModel(network, make_head("double_poisson"), 1)
     rows = Sample(torch.randint(256, (batch, 3, size, size), dtype=torch.uint8), torch.ones(batch))
-    found = {"what": "ViT, pictures a second"} | steps_of(model, rows, batch, device)
+    found = {"what": "ViT, images a second"} | steps_of(model, rows, batch, device)
     return found | ({"asked": ASKED} if device == "cuda" else {})
 
 
@@ -84,7 +86,7 @@ def texts(device: str) -> dict:
 
 def main() -> None:
     args = recording.parser(__doc__).parse_args()
-    recording.record("backbones", args, lambda device: [pictures(device), texts(device)], {})
+    recording.record("backbones", args, lambda device: [images(device), texts(device)], {})
 
 
 if __name__ == "__main__":

@@ -18,10 +18,10 @@ import torch
 from ddpn import CountRegressor
 from ddpn.datasets import split
 from ddpn.datasets.depth_camera import Camera
-from ddpn.datasets.shelves import SEED, chunks, seen
+from ddpn.datasets.shelves import render, simulate_chunks
+from ddpn.datasets.splits import LARGE_SHARES, SEED
 from ddpn.distributions import DoublePoisson
 from ddpn.heads import make_head
-from ddpn.inputs.point_clouds import PARTS
 from ddpn.metrics import absolute_error, crps
 
 BEAMS = 20_000
@@ -30,9 +30,9 @@ BEAMS = 20_000
 def known(camera: Camera) -> dict[str, np.ndarray]:
     """Of every beam its count, class and depth extent, and what a perfect reader would know."""
     rows = []
-    for scenes, clouds in chunks(BEAMS, SEED, camera):
+    for scenes, clouds in simulate_chunks(BEAMS, SEED, camera):
         deep = np.array([np.ptp(points[:, 2]) if len(points) else 0.0 for points in clouds])
-        _, _, which = seen(scenes, camera)
+        _, _, which = render(scenes, camera)
         last = which.max(1)
         place = scenes.z[np.arange(len(last)), last]
         exact = [scenes.width, scenes.depth, scenes.height, scenes.slot, scenes.opening, *scenes.eye.T, last + 1, place]
@@ -48,7 +48,7 @@ def scored(law, y: np.ndarray) -> dict[str, float]:
 
 
 def measured(device: str) -> list[dict]:
-    found, parts = known(Camera()), split(BEAMS, SEED, PARTS)
+    found, parts = known(Camera()), split(BEAMS, SEED, LARGE_SHARES)
     y, kind = found["y"], np.eye(4)[found["class"]]
     train, test = np.concatenate([parts.train, parts.validation]), parts.test
     mu, gamma = make_head("double_poisson").start(torch.from_numpy(y[train]).double()).exp()

@@ -1,8 +1,9 @@
-"""A likelihood of one's own, in one file: the zero-inflated Poisson.
+"""Your own likelihood in one file: the zero-inflated Poisson.
 
 Run `python examples/custom_likelihood.py`. Some anglers in a park never fish, the others catch a Poisson number of
-fish; who fishes and how many they catch depend on different things. A law says what is known of it in closed form, a
-head turns a network's raw numbers into the law, one line registers it, and a `CountRegressor` takes it by its name.
+fish; who fishes and how many they catch depend on different things. A distribution has what is known in closed form, a
+head turns a network's raw outputs into the distribution, one line registers it, and it is a likelihood by name in
+`CountRegressor`, `CountGLM`, the command line and the report.
 """
 
 import argparse
@@ -12,17 +13,15 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import constraints
-from torch.nn.functional import logsigmoid
 
 from ddpn import CountRegressor, Poisson
 from ddpn.distributions.count import CountDistribution
 from ddpn.distributions.cuts import Cut
 from ddpn.heads import HEADS, Head
-from ddpn.heads.clamps import LOG_MU, bend
+from ddpn.heads.clamps import bend, log_mean
 from ddpn.heads.head import promoted
-from ddpn.heads.intercept import Rows, fit
 
-#: Bounds on the log-odds of a zero that is no Poisson's: beyond, no data could tell.
+#: Bounds on the log-odds of a row that is always 0; beyond them no data could tell the difference.
 LOG_ODDS = (-12.0, 12.0)
 
 
@@ -96,42 +95,25 @@ class ZeroInflatedPoisson(CountDistribution):
 
 
 class ZeroInflatedHead(Head):
-    """raw = (log mu, log-odds of never). An exposure multiplies mu."""
+    """Zero-inflated Poisson: some rows are always 0, the others Poisson.
+
+    raw = (log mu, log-odds of never). An exposure multiplies mu. The loss, -log p(y), and the first fit without
+    features come with the class.
+    """
 
     name = "zero_inflated_poisson"
     n_raw = 2
     support = constraints.nonnegative_integer
+    parameter_names = ("log mu", "log-odds of never")
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> ZeroInflatedPoisson:
         """ZeroInflatedPoisson(exposure * e^raw0, sigmoid(raw1))."""
-        log_mu, log_odds = _links(promoted(raw), exposure)
-        return ZeroInflatedPoisson(log_mu.exp(), log_odds.sigmoid(), validate_args=False)
-
-    def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
-        """-log p(y), in float64, from logarithms alone: nothing overflows."""
-        log_mu, log_odds = _links(raw.double(), exposure)
-        y = y.double()
-        others = logsigmoid(-log_odds) + y * log_mu - log_mu.exp() - torch.lgamma(y + 1.0)
-        log_p = torch.where(y > 0, others, torch.logaddexp(logsigmoid(log_odds), others))
-        return -log_p.to(promoted(raw).dtype)
-
-    def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """Maximum likelihood, from the mean of the positive counts and the share of zeros."""
-        rows = Rows(y, weight, exposure)
-        some = (rows.y > 0).double()
-        share = rows.mean(some).clamp(1e-6, 1.0 - 1e-6)
-        log_mu = (rows.mean(rows.y) / (rows.mean(some * rows.scale) + 1e-12)).log().clamp(*LOG_MU)
-        bounds = [(LOG_MU[0] - 1.0, LOG_MU[1] + 1.0), LOG_ODDS]
-        guess = torch.stack([log_mu, -torch.logit(share)])
-        return fit(lambda raw: rows.mean(self.loss(raw, rows.y, rows.exposure)), guess, bounds)
+        raw = promoted(raw)
+        mu, never = log_mean(raw[..., 0], exposure).exp(), bend(raw[..., 1], *LOG_ODDS).sigmoid()
+        return ZeroInflatedPoisson(mu, never, validate_args=False)
 
 
-def _links(raw: Tensor, exposure: Tensor | None) -> tuple[Tensor, Tensor]:
-    log_mu, log_odds = bend(raw[..., 0], *LOG_MU), bend(raw[..., 1], *LOG_ODDS)
-    return log_mu if exposure is None else log_mu + exposure.to(raw.dtype).log(), log_odds
-
-
-# The one line; before loading a saved model with this likelihood, too.
+# Register it; also before loading a saved model with this likelihood.
 HEADS[ZeroInflatedHead.name] = ZeroInflatedHead
 
 
@@ -155,8 +137,8 @@ def run(rows: int = 3000, **options: Any) -> dict[str, float]:
         found[name] = model.crps(X[test], y[test])
         print(f"{name:>22}: CRPS {found[name]:.4f}")
         if name == ZeroInflatedHead.name:
-            laws = model.predict_distribution(X[test]).components
-            error = laws.never.mean(-1).numpy() - never[test]
+            members = model.predict_distribution(X[test]).components
+            error = members.never.mean(-1).numpy() - never[test]
             found["never"] = float(np.abs(error).mean())
     print(f"\nThe probability of not fishing at all is off by {found['never']:.3f} on average.")
     return found

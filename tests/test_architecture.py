@@ -17,7 +17,8 @@ ROOT = Path(__file__).resolve().parents[1] / "src" / "ddpn"
 #: Rooms from the bottom up. A room imports itself and the layers below; those in one layer do not know each other.
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"errors"}),
-    frozenset({"validation", "progress", "files", "threads"}),
+    frozenset({"validation", "progress", "files", "threads", "extras"}),
+    frozenset({"tensor_files"}),
     frozenset({"registry"}),
     frozenset({"sample", "model_files"}),
     frozenset({"distributions"}),

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -54,9 +54,14 @@ def read_manifest(path: Path) -> dict[str, Any]:
     return manifest
 
 
-def read_files(path: Path, manifest: Mapping[str, Any]) -> dict[str, bytes]:
-    """The content of every file that the manifest lists, verified by its hash."""
-    return {name: _verified(path / name, digest) for name, digest in manifest["files"].items()}
+def read_files(path: Path, manifest: Mapping[str, Any], folders: Collection[str] | None = None) -> dict[str, bytes]:
+    """The content of the files that the manifest lists, verified by their hashes: all, or those in some folders."""
+    wanted = {
+        name: digest
+        for name, digest in manifest["files"].items()
+        if folders is None or "/" not in name or name.partition("/")[0] in folders
+    }
+    return {name: _verified(path / name, digest) for name, digest in wanted.items()}
 
 
 def _verified(path: Path, digest: str) -> bytes:

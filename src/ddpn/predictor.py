@@ -19,6 +19,7 @@ from ddpn.members.blending import mix
 from ddpn.members.member import Member, arrays_from_bytes, arrays_to_bytes
 from ddpn.model_files import read_files, read_manifest, write_model
 from ddpn.sample import BLOCK, Sample, check_vector, row_count, row_labels, take_rows
+from ddpn.threads import single_thread
 from ddpn.validation import check_choice
 
 #: How the mixture is called beside its members.
@@ -73,7 +74,8 @@ class Predictor:
         scale = self._exposure(X, exposure)
         members = self.mixed if of == MIXTURE else {of: self.members[check_choice("of", of, (MIXTURE, *self.members))]}
         parts = [member.distribution(X, scale) for member in members.values()]
-        return mix(parts, [self.weights[name] for name in members] if of == MIXTURE else [1.0])
+        with single_thread():
+            return mix(parts, [self.weights[name] for name in members] if of == MIXTURE else [1.0])
 
     def blocks(self, X: Any, exposure: Any = None, of: str = MIXTURE) -> Iterator[Mixture]:
         """The same, a block of rows at a time, which bounds memory."""
@@ -135,7 +137,8 @@ class Predictor:
 
     def state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
         """Files by name, and what the manifest says about them."""
-        files, about = {}, {}
+        files: dict[str, bytes] = {}
+        about: dict[str, Any] = {}
         for name, member in self.members.items():
             own = member.state()
             files |= {f"{name}/{file}": content for file, content in own.items()}
@@ -151,9 +154,9 @@ class Predictor:
         return files | {_CALIBRATION: arrays_to_bytes(**arrays)}, manifest
 
     @classmethod
-    def from_state(cls, files: Mapping[str, bytes], manifest: Mapping[str, Any]) -> Self:
+    def from_state(cls, files: Mapping[str, bytes], manifest: Mapping[str, Any], mixed_only: bool = False) -> Self:
         """The inverse of `state`. Files are data: nothing in them is executed."""
-        about = manifest["members"]
+        about = {name: each for name, each in manifest["members"].items() if each["weight"] or not mixed_only}
         try:
             members = {name: MEMBERS.find(name).from_state(_files_of(name, files)) for name in about}
             arrays = arrays_from_bytes(files[_CALIBRATION])

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 class ProgressBar:
     """What `progress_bar` yields: `advance` moves it on. This class itself shows nothing."""
 
-    def advance(self, steps: float = 1, text: str = "") -> None:
+    def advance(self, steps: int = 1, text: str = "") -> None:
         """Count `steps` more as done, and show `text` at the end of the line."""
 
 
@@ -15,15 +15,15 @@ class _Shown(ProgressBar):
     def __init__(self, progress: object, task: object) -> None:
         self._progress, self._task = progress, task
 
-    def advance(self, steps: float = 1, text: str = "") -> None:
+    def advance(self, steps: int = 1, text: str = "") -> None:
         self._progress.update(self._task, advance=steps, text=text)  # type: ignore[attr-defined]
 
 
 @contextmanager
 def progress_bar(
-    title: str, total: float, shown: bool = True, done: float = 0, keep: bool = False, in_bytes: bool = False
+    title: str, total: int, shown: bool = True, done: int = 0, keep: bool = False, in_bytes: bool = False
 ) -> Iterator[ProgressBar]:
-    """A bar with the time left on standard error, where that is a terminal; elsewhere nothing.
+    """A bar with the time left on standard error, where that is a terminal or a notebook; elsewhere nothing.
 
     `keep` leaves the finished bar on the screen. `in_bytes` shows amounts and speed as for a download.
     """
@@ -37,5 +37,6 @@ def progress_bar(
     amounts = [rich.DownloadColumn(), rich.TransferSpeedColumn()] if in_bytes else [rich.MofNCompleteColumn()]
     columns = [rich.TextColumn("{task.description}"), rich.BarColumn(), *amounts, rich.TimeElapsedColumn()]
     columns += [rich.TextColumn("left"), rich.TimeRemainingColumn(), rich.TextColumn("{task.fields[text]}")]
-    with rich.Progress(*columns, console=console, transient=not keep, disable=not console.is_terminal) as bar:
+    disabled = not (console.is_terminal or console.is_jupyter)
+    with rich.Progress(*columns, console=console, transient=not keep, disable=disabled) as bar:
         yield _Shown(bar, bar.add_task(title, total=total, completed=done, text=""))

@@ -6,7 +6,6 @@ from typing import Any, Self
 
 import narwhals as nw
 import numpy as np
-from scipy import sparse
 
 from ddpn.errors import InputError
 from ddpn.validation import at_rows, check_choice
@@ -48,7 +47,8 @@ class Sample:
     def map(self, change: Callable[[Any], Any]) -> Self:
         """Apply `change` to every part that is there, such as a move to another device."""
         parts = (None if part is None else change(part) for part in (self.X, self.y, self.weight, self.exposure))
-        return type(self)(*parts, labels=self.labels)
+        X, y, weight, exposure = parts
+        return type(self)(X, y, weight, exposure, self.labels)
 
     def replace(self, **parts: Any) -> Self:
         """A copy with some parts replaced."""
@@ -73,6 +73,8 @@ def take_rows(X: Any, index: Any) -> Any:
         if not isinstance(positions, slice) and positions.dtype == bool:
             positions = np.flatnonzero(positions)
         return frame[positions].to_native()
+    from scipy import sparse  # slow to import, and tables need it only here
+
     if sparse.issparse(X):
         return X.tocsr()[index]
     if hasattr(X, "rows"):
@@ -194,14 +196,18 @@ def _plain(values: Any) -> np.ndarray:
 
 def _column(y: Any, name: str, labels: Any) -> np.ndarray:
     """`y` as a float64 vector."""
-    from sklearn.utils.validation import column_or_1d
-
     plain = _plain(y)
     if plain.dtype.kind not in "buifOUS":
         # The words in brackets are those scikit-learn's checks look for.
         words = " (Complex data not supported)" if plain.dtype.kind == "c" else ""
         raise InputError(f"{name} must hold numbers, got dtype {plain.dtype}{words}.")
-    plain = column_or_1d(plain, warn=True)
+    if plain.ndim == 2 and plain.shape[1] == 1:
+        from sklearn.utils.validation import column_or_1d
+
+        plain = column_or_1d(plain, warn=True)
+    if plain.ndim != 1:
+        # The last words are those scikit-learn uses.
+        raise InputError(f"{name} must have one dimension, got shape {plain.shape}: {name} should be a 1d array.")
     if plain.dtype.kind in "OUS":
         is_text = [isinstance(v, str | bytes | complex) or not np.isscalar(v) for v in plain.tolist()]
         if any(is_text):

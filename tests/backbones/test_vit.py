@@ -1,4 +1,4 @@
-"""Pictures for transformers: bytes of the size and colours that they take."""
+"""Images for transformers: bytes of the size and channels that they take."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from ddpn.errors import ConfigError, InputError
 
 TINY = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 8}
 VIT = {"model_type": "vit", "image_size": 8, "patch_size": 4, **TINY}
-PICTURES = torch.randint(256, (2, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+IMAGES = torch.randint(256, (2, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
 MADE = {
     "whole vit": ViT(config=VIT, hidden=(4,)),
     "cut vit": ViT(config=VIT, hidden=(4,), frozen=1),
@@ -16,37 +16,33 @@ MADE = {
     "efficientnet": EfficientNet(pretrained=False, hidden=(4,)),
     "frozen efficientnet": EfficientNet(pretrained=False, hidden=(4,), frozen="all"),
 }
-SHAPES = r"be uint8 pictures \(B, 3, S, S\), or \(B, M, 3, S, S\) with members' own, got"
-NO_PICTURES = {
-    "from 0 to 1": (PICTURES / 255, r"be uint8 pictures of 0 to 255, got torch\.float32\. Use \(255 \* x\)\.round\(\)"),
-    "integers": (PICTURES.long(), r"be uint8 pictures of 0 to 255, got torch\.int64\. Use"),
-    "four colours": (torch.cat([PICTURES, PICTURES[:, :1]], 1), rf"{SHAPES} shape \(2, 4, 8, 8\)\. Give each three"),
-    "grey": (PICTURES[:, :1], rf"{SHAPES} shape \(2, 1, 8, 8\)\. Give each three colours"),
-    "colours last": (PICTURES.movedim(1, -1), rf"{SHAPES} shape \(2, 8, 8, 3\)\. Use x\.movedim\(-1, -3\)"),
-    "one": (PICTURES[0], rf"{SHAPES} shape \(3, 8, 8\)\. Use ddpn\.data\.in_memory, or x\.unsqueeze\(0\) for one pic"),
-    "array": (PICTURES.numpy(), rf"{SHAPES} ndarray\. Use torch\.as_tensor\(x\)"),
-    "list": ([PICTURES[0]], rf"{SHAPES} list\. Use ddpn\.data\.in_memory"),
+SHAPES = r"x must be a uint8 tensor of RGB images \(B, 3, S, S\), or \(B, M, 3, S, S\) .*, got"
+BAD_IMAGES = {
+    "from 0 to 1": (IMAGES / 255, "torch.float32"),
+    "integers": (IMAGES.long(), "torch.int64"),
+    "four channels": (torch.cat([IMAGES, IMAGES[:, :1]], 1), r".*shape \(2, 4, 8, 8\)"),
+    "grey": (IMAGES[:, :1], r".*shape \(2, 1, 8, 8\)"),
+    "channels last": (IMAGES.movedim(1, -1), r".*shape \(2, 8, 8, 3\)"),
+    "one": (IMAGES[0], r"shape \(3, 8, 8\)"),
+    "array": (IMAGES.numpy(), "ndarray"),
+    "list": ([IMAGES[0]], "list"),
 }
 
 
 @pytest.mark.parametrize("made", MADE)
-@pytest.mark.parametrize("what", NO_PICTURES)
-def test_what_are_no_pictures_is_told(made, what):
-    x, told = NO_PICTURES[what]
-    with pytest.raises(InputError, match=rf"^x must {told}"):
+@pytest.mark.parametrize("kind", BAD_IMAGES)
+def test_bad_images(made, kind):
+    x, got = BAD_IMAGES[kind]
+    with pytest.raises(InputError, match=f"{SHAPES} {got}"):
         MADE[made](x)
 
 
 @pytest.mark.parametrize("made", ["whole vit", "cut vit", "frozen vit"])
-def test_pictures_of_another_size_and_none_at_all_are_told(made):
-    with pytest.raises(
-        InputError, match=r"^x must be pictures of 8 x 8, got shape \(2, 3, 16, 16\)\. Use Pictures\(.*8"
-    ):
+def test_images_of_another_size_and_no_images(made):
+    with pytest.raises(InputError, match=r"x must be images of 8 x 8, got shape \(2, 3, 16, 16\)"):
         MADE[made](torch.zeros(2, 3, 16, 16, dtype=torch.uint8))
-    with pytest.raises(
-        InputError, match=r"^x must hold a picture at least, got shape \(0, 3, 8, 8\)\. Leave it out\.$"
-    ):
-        MADE[made](PICTURES[:0])
+    with pytest.raises(InputError, match=r"x must hold at least one image, got shape \(0, 3, 8, 8\)"):
+        MADE[made](IMAGES[:0])
 
 
 def test_a_family_that_takes_other_sizes_does():
@@ -57,36 +53,24 @@ def test_a_family_that_takes_other_sizes_does():
 def test_a_size_may_have_both_sides():
     network = ViT(config=VIT | {"image_size": [8, 8]}, hidden=(4,))
     assert network.size == 8
-    assert network(PICTURES).shape == (2, 1, 4)
+    assert network(IMAGES).shape == (2, 1, 4)
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "message"),
     [
-        (
-            VIT | {"image_size": [8, 12]},
-            r"take pictures as high as wide, got image_size \[8, 12\] of ViTModel\. Use a v",
-        ),
-        (
-            {"model_type": "bert", **TINY},
-            r"take pictures as high as wide, got image_size None of BertModel\. Use a vis",
-        ),
-        ({"model_type": "resnet", "hidden_sizes": [8], "depths": [1]}, r"take pictures .* got image_size None of ResN"),
-        (
-            VIT | {"num_channels": 1},
-            r"give hidden states for its inputs alone, got ValueError from ViTModel \(.*\)\. Use",
-        ),
+        (VIT | {"image_size": [8, 12]}, r"take square images, got image_size \[8, 12\] of ViTModel. Use a vision"),
+        ({"model_type": "bert", **TINY}, "take square images, got image_size None of BertModel"),
+        ({"model_type": "resnet", "hidden_sizes": [8], "depths": [1]}, "take square images, got image_size None"),
+        (VIT | {"num_channels": 1}, "return hidden states for its inputs alone, got ValueError from ViTModel"),
     ],
-    ids=["two sides", "bert", "resnet", "one colour"],
+    ids=["two sides", "bert", "resnet", "one channel"],
 )
-@pytest.mark.parametrize("frozen", ["none", -1, "all"])
-def test_a_model_for_other_inputs_is_told(config, told, frozen):
-    with pytest.raises(ConfigError, match=rf"^the model must {told}"):
-        ViT(config=config, frozen=frozen)
+def test_models_for_other_inputs_are_refused(config, message):
+    with pytest.raises(ConfigError, match=f"the model must {message}"):
+        ViT(config=config)
 
 
-def test_hidden_states_are_what_a_tail_takes():
-    with pytest.raises(
-        InputError, match=r"^x must be hidden states \(B, L, H\), or .*, got shape \(2, 8\)\. Use backbone"
-    ):
+def test_a_tail_takes_hidden_states():
+    with pytest.raises(InputError, match=r"x must be hidden states \(B, L, H\), or .*, got shape \(2, 8\)"):
         MADE["cut vit"].tail(torch.zeros(2, 8))

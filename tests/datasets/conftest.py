@@ -1,4 +1,4 @@
-"""A small web server that can be told to misbehave, and the folder of real data where there is one."""
+"""A small web server that can misbehave, and the folder of real data where there is one."""
 
 import os
 import threading
@@ -10,7 +10,7 @@ import pytest
 
 
 class Server(ThreadingHTTPServer):
-    """Sends `body` from any address, except for what `script` (one entry a request, then none) tells it to do.
+    """Sends `body` from any address, except for what `script` (one entry per request, then none) orders.
 
     An entry is a number of bytes after which the connection ends, or a status, given as "status 503".
     """
@@ -20,10 +20,8 @@ class Server(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.body = b""
-        self.knows_ranges = True
-        self.shift = 0
         self.script: list[int | str] = []
-        self.asked: list[str | None] = []
+        self.requests = 0
 
     @property
     def url(self) -> str:
@@ -34,24 +32,16 @@ class _Handler(BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
-        server, ask = self.server, self.headers.get("Range")
-        server.asked.append(ask)
+        server = self.server
+        server.requests += 1
         order = server.script.pop(0) if server.script else None
-        start = int(ask.removeprefix("bytes=").removesuffix("-")) if ask and server.knows_ranges else 0
         if isinstance(order, str):
             self.send_error(int(order.removeprefix("status ")))
             return
-        if start and start >= len(server.body):
-            self.send_error(416)
-            return
-        start += server.shift if start else 0
-        body = server.body[start:]
-        self.send_response(206 if start else 200)
-        if start:
-            self.send_header("Content-Range", f"bytes {start}-{len(server.body) - 1}/{len(server.body)}")
-        self.send_header("Content-Length", str(len(body)))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(server.body)))
         self.end_headers()
-        self.wfile.write(body if order is None else body[:order])
+        self.wfile.write(server.body[:order])
 
     def log_message(self, format: str, *args: object) -> None:
         pass
@@ -59,8 +49,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """A server on this machine alone."""
+    """A server on this machine; retries do not wait."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr("pooch.core.time.sleep", lambda seconds: None)
     with Server() as running:
         thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -71,7 +62,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def real_data() -> Callable[[str], Path]:
-    """The folder of real data, if it holds the file; else the test is skipped."""
+    """The folder of real data, if it has the file; else the test is skipped."""
     beside = Path(__file__).resolve().parents[3] / "shared" / "data"
     folder = Path(os.environ.get("DDPN_DATA", beside))
 

@@ -1,22 +1,23 @@
 import numpy as np
+import polars as pl
 import pytest
+import torch
 
-from ddpn.datasets.dataset import Dataset, as_counts
-from ddpn.datasets.split import split
-from ddpn.datasets.table import Table
+from ddpn.datasets.dataset import Dataset, as_counts, fingerprint
+from ddpn.datasets.splits import split
 from ddpn.errors import InputError
 
 
-def dataset(n=20, shift=0.0):
-    x = np.arange(n) + shift
+def dataset(n=20, shift=0.0, **options):
     return Dataset(
-        name="made_up",
-        X=Table({"x": x}),
-        y=np.arange(n),
-        split=split(n),
-        licence="none",
+        "made_up",
+        pl.DataFrame({"x": np.arange(n) + shift}),
+        np.arange(n),
+        split(n),
+        license="none",
         citation="nobody",
-        encodings={"centred": lambda table, train: Table({"x": table["x"] - table["x"][train].mean()})},
+        encodings={"centered": lambda table, train: {"x": (table["x"] - table["x"][train].mean()).to_numpy()}},
+        **options,
     )
 
 
@@ -28,50 +29,74 @@ def test_parts_are_rows_of_the_split():
         np.testing.assert_array_equal(X["x"], y)
 
 
-def test_encodings_see_the_training_rows():
+def test_parts_of_tensors():
+    data = Dataset("clouds", torch.arange(10), np.arange(10), split(10), "none", "nobody")
+    X, y = data.part("train")
+    assert X.tolist() == y.tolist() == data.split.train.tolist()
+
+
+def test_encodings_use_the_training_rows():
     data = dataset()
-    assert data.part("train", "centred")[0]["x"].mean() == pytest.approx(0.0)
-    expected = np.arange(20) - data.split.train.mean()
-    np.testing.assert_allclose(data.features("centred")["x"], expected)
+    assert data.part("train", "centered")[0]["x"].mean() == pytest.approx(0.0)
+    np.testing.assert_allclose(data.features("centered")["x"], np.arange(20) - data.split.train.mean())
     np.testing.assert_array_equal(data.features()["x"], np.arange(20))
 
 
-def test_a_split_is_kept_and_found_again(tmp_path):
+def test_a_split_is_saved_and_loaded(tmp_path):
     data = dataset()
     other = Dataset("made_up", data.X, data.y, split(20, seed=5), "none", "nobody")
     other.save_split(tmp_path / "split.npz")
     again = data.with_split(tmp_path / "split.npz")
     np.testing.assert_array_equal(again.split.train, split(20, seed=5).train)
     assert again.fingerprint == data.fingerprint
-    with pytest.raises(InputError, match="must belong to the data"):
+    with pytest.raises(InputError, match="must belong to this data"):
         dataset(shift=1e-9).with_split(tmp_path / "split.npz")
 
 
-def test_rows_that_do_not_match():
-    with pytest.raises(InputError, match="must have the same rows, got 3, 4 and 5"):
-        Dataset("bad", Table({"x": np.ones(3)}), np.ones(4, dtype=int), split(5), "none", "nobody")
-
-
-def test_names_that_are_not_there():
-    with pytest.raises(InputError, match="features of made_up must be one of raw, centred, got 'cooked'"):
+def test_invalid_arguments():
+    with pytest.raises(InputError, match="must have the same number of rows, got 3, 4 and 5"):
+        Dataset("bad", pl.DataFrame({"x": np.ones(3)}), np.ones(4, dtype=int), split(5), "none", "nobody")
+    with pytest.raises(InputError, match="features of made_up must be 'raw' or 'centered', got 'cooked'"):
         dataset().features("cooked")
-    with pytest.raises(InputError, match="part must be train, validation or test, got 'dev'"):
+    with pytest.raises(InputError, match="part must be one of train, validation, test, got 'dev'"):
         dataset().part("dev")
+    with pytest.raises(InputError, match="made_up has no folder of images"):
+        dataset().images("train")
 
 
-@pytest.mark.parametrize(("bad", "shown"), [(-1.0, "-1"), (0.5, "0.5")])
-def test_counts_that_are_none(bad, shown):
-    with pytest.raises(InputError, match=f"visits must hold non-negative integers, got {shown} in row 3"):
-        as_counts(np.array([1.0, 0.0, bad]), "visits")
-
-
-@pytest.mark.parametrize("bad", [1e300, np.inf, 2.0**53 + 2])
-def test_counts_too_large_for_an_integer(bad):
-    with pytest.raises(InputError, match=r"visits must hold counts up to 2\^53, got .* in row 2\. Mend that row"):
-        as_counts(np.array([2.0**53, bad]), "visits")
-
-
-def test_counts():
+def test_counts_are_integers():
     counts = as_counts(np.array([1.0, 0.0, 1e7]), "visits")
     assert counts.dtype == np.int64
     assert counts.tolist() == [1, 0, 10_000_000]
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (-1.0, "non-negative integers, got -1 at row 3"),
+        (0.5, "non-negative integers, got 0.5 at row 3"),
+        (np.inf, "visits must be finite, got inf at row 3"),
+        (1e300, r"visits must hold counts up to 2\^53, got 1e\+300 at row 3"),
+        (2.0**53 + 2, r"counts up to 2\^53, got .* at row 3"),
+    ],
+)
+def test_invalid_counts(bad, words):
+    with pytest.raises(InputError, match=words):
+        as_counts(np.array([2.0**53, 0.0, bad]), "visits")
+
+
+def test_the_fingerprint_changes_with_names_kinds_and_values():
+    a, b, y = np.array([1.0, 2.0, 4.0]), np.array([0.5, -1.0, 3.0]), np.array([1, 2, 3])
+    text = {"c": np.array(["x", "y", "z"], dtype=object)}
+    tables = [
+        ({"a": a, "b": b} | text, y),
+        ({"a": a, "b": b} | text, np.array([1, 2, 4])),
+        ({"a": a, "B": b} | text, y),
+        ({"a": b, "b": a} | text, y),
+        ({"a": np.nextafter(a, 9), "b": b} | text, y),
+        ({"a": a, "b": b, "c": np.array(["x", "y", "zz"], dtype=object)}, y),
+        ({"a": a, "b": b}, y),
+    ]
+    prints = [fingerprint(columns, counts) for columns, counts in tables]
+    assert len(set(prints)) == len(tables)
+    assert fingerprint({"a": a, "b": b} | text, y.astype(float)) == prints[0]

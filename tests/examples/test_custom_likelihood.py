@@ -1,4 +1,4 @@
-"""The example's head against the contract that every head keeps, and its law against scipy."""
+"""The example's head against the contract of every head, and its distribution against scipy."""
 
 import inspect
 import runpy
@@ -17,7 +17,7 @@ globals().update(
     {
         name: check
         for name, check in runpy.run_path(str(_HEADS / "test_head.py")).items()
-        if name.startswith("test_") and "head" in inspect.signature(check).parameters
+        if name.startswith("test_") and {"head", "starting_head"} & set(inspect.signature(check).parameters)
     }
 )
 
@@ -30,6 +30,11 @@ def custom(example):
 @pytest.fixture
 def head(custom):
     return custom.ZeroInflatedHead()
+
+
+@pytest.fixture
+def starting_head(head):
+    return head
 
 
 @pytest.mark.parametrize(("mu", "never"), [(0.3, 0.9), (4.0, 0.2), (90.0, 0.5), (2e4, 0.1)])

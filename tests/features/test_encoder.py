@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from ddpn.errors import ConfigError, InputError
-from ddpn.features import FeatureEncoder
+from ddpn.features import FeatureEncoder, splits
 
 MODES = ["standard", "piecewise", "steps"]
 RNG = np.random.default_rng(5)
@@ -37,7 +38,8 @@ FRAME = pd.DataFrame(ROWS)
 
 
 @pytest.mark.parametrize("numeric", MODES)
-def test_every_sort_of_table_gives_the_same_matrix(numeric):
+def test_every_sort_of_table_gives_the_same_matrix(numeric, monkeypatch):
+    monkeypatch.setattr(splits, "_ROUNDS", 5)
     tables = {
         "pandas": FRAME,
         "pandas category": FRAME.astype({"ward": "category", "hour": "Int64"}),
@@ -128,11 +130,11 @@ def test_min_frequency_is_a_share_or_a_count(min_frequency, kept):
 
 def test_kinds_are_held_to_those_of_fit():
     encoder = FeatureEncoder().fit(FRAME)
-    with pytest.raises(InputError, match=r"column 'ward' must hold text as in fit, got numbers. Convert"):
+    with pytest.raises(InputError, match="'ward' must hold text as in fit, got numbers"):
         encoder.transform(FRAME.assign(ward=1.0))
-    with pytest.raises(InputError, match=r"column 'age' must hold numbers as in fit, got text. Convert"):
+    with pytest.raises(InputError, match="'age' must hold numbers as in fit, got text"):
         encoder.transform(FRAME.assign(age="old"))
-    with pytest.raises(InputError, match=r"column 'flag' must hold booleans as in fit, got 7 at row 0. Give True"):
+    with pytest.raises(InputError, match="'flag' must hold booleans as in fit, got 7 at row"):
         encoder.transform(FRAME.assign(flag=7))
     assert np.array_equal(encoder.transform(FRAME.assign(flag=FRAME["flag"] * 1.0)), encoder.transform(FRAME))
     for name in ("ward", "age", "flag"):
@@ -142,14 +144,14 @@ def test_kinds_are_held_to_those_of_fit():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"numeric": "bins"}, 'numeric must be one of "standard", "piecewise", "steps", got \'bins\''),
-        ({"bins": 0}, "bins must be a positive integer or None, got 0"),
+        ({"numeric": "bins"}, "numeric must be one of standard, piecewise, steps, got 'bins'"),
+        ({"bins": 0}, "bins must be an integer of at least 1, got 0"),
         ({"min_frequency": -1}, "min_frequency must be a number of at least 0, got -1"),
-        ({"max_categories": 2.5}, "max_categories must be a positive integer, got 2.5"),
+        ({"max_categories": 2.5}, "max_categories must be an integer of at least 1, got 2.5"),
         ({"limit": 0}, "limit must be a positive number, got 0"),
     ],
 )
-def test_options_that_make_no_sense(options, message):
+def test_bad_options(options, message):
     with pytest.raises(ConfigError, match=message):
         FeatureEncoder(**options).fit(FRAME, Y)
 
@@ -157,15 +159,18 @@ def test_options_that_make_no_sense(options, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"sample_weight": np.ones(3)}, r"sample_weight must have shape \(400,\), got \(3,\)"),
-        ({"sample_weight": -np.ones(N)}, "sample_weight must be finite and not negative, got -1 at row 0"),
-        ({"sample_weight": np.zeros(N)}, "sample_weight must be positive for some row, got zero weights only"),
-        ({"y": None}, 'y must be given with numeric="steps"'),
-        ({"y": Y[1:]}, r"y must have shape \(400,\), got \(399,\)"),
+        (
+            {"sample_weight": np.ones(3)},
+            r"sample_weight must have one value per row of X, got shape \(3,\)",
+        ),
+        ({"sample_weight": -np.ones(N)}, "sample_weight must be finite and not negative, got -1 at rows 0, 1"),
+        ({"sample_weight": np.zeros(N)}, "sample_weight must be positive in some row, got zero weights only"),
+        ({"y": None}, 'y is missing: numeric="steps" requires y to be passed'),
+        ({"y": Y[1:]}, r"y must have one value per row of X, got shape \(399,\)"),
         ({"y": np.where(np.arange(N) == 9, np.nan, Y)}, "y must be finite, got nan at row 9"),
     ],
 )
-def test_arguments_that_cannot_be_used(arguments, message):
+def test_bad_arguments(arguments, message):
     with pytest.raises(InputError, match=message):
         FeatureEncoder(numeric="steps").fit(FRAME, **{"y": Y, **arguments})
 
@@ -185,7 +190,7 @@ CELLS = st.one_of(
 
 
 @pytest.mark.parametrize("numeric", MODES)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_the_output_is_always_finite(numeric, data):
     rows, columns = data.draw(st.integers(1, 30)), data.draw(st.integers(1, 3))
@@ -193,7 +198,8 @@ def test_the_output_is_always_finite(numeric, data):
     later = data.draw(hnp.arrays(np.float64, (4, columns), elements=CELLS))
     y = data.draw(hnp.arrays(np.int64, rows, elements=st.integers(0, 1000)))
     weights = data.draw(hnp.arrays(np.float64, rows, elements=st.sampled_from([1.0, 1e-300, 1e9])))
-    encoder = FeatureEncoder(numeric=numeric, bins=4).fit(X, y, sample_weight=weights)
+    with mock.patch.object(splits, "_ROUNDS", 5):
+        encoder = FeatureEncoder(numeric=numeric, bins=4).fit(X, y, sample_weight=weights)
     assert np.isfinite(encoder.transform(X)).all()
     assert np.isfinite(encoder.transform(later)).all()
 
@@ -224,10 +230,12 @@ class RidgeOfFeatures(RegressorMixin, BaseEstimator):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("numeric", MODES)
-@pytest.mark.parametrize("make", [FeatureEncoder, RidgeOfFeatures])
-def test_scikit_learns_own_checks(make, numeric):
-    results = check_estimator(make(numeric=numeric), on_skip=None, on_fail=None)
+@pytest.mark.parametrize(
+    "estimator", [*(FeatureEncoder(numeric=numeric) for numeric in MODES), RidgeOfFeatures("piecewise")], ids=repr
+)
+def test_scikit_learns_own_checks(estimator, monkeypatch):
+    monkeypatch.setattr(splits, "_ROUNDS", 5)
+    results = check_estimator(estimator, on_skip=None, on_fail=None)
     assert len(results) > 40
     assert [(r["check_name"], str(r["exception"])) for r in results if r["status"] == "failed"] == []
 
@@ -241,7 +249,7 @@ def test_scikit_learns_own_checks(make, numeric):
     ],
 )
 def test_steps_help_a_linear_model_on_real_data(file, target, dropped):
-    frame = pd.read_csv(Path(os.environ["DDPN_DATA"]) / file).drop(columns=dropped)
+    frame = pd.read_csv(Path(os.environ["DDPN_DATA"]) / file)[::2].drop(columns=dropped)
     y = np.sqrt(frame.pop(target))
     errors = {}
     for numeric in MODES:

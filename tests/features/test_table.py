@@ -104,7 +104,7 @@ def test_frames_of_sparse_columns():
 
 def test_a_sparse_matrix_too_large_to_spread_out(monkeypatch):
     monkeypatch.setattr(table, "MAX_DENSE_CELLS", 5)
-    with pytest.raises(InputError, match=r"a sparse X must have at most 5 cells, .* got shape 2 x 3. Reduce"):
+    with pytest.raises(InputError, match=r"sparse X must have at most 5 cells, .* got shape 2 x 3"):
         Reader().read(sparse.eye_array(2, 3))
 
 
@@ -136,7 +136,7 @@ def test_nested_columns_are_refused():
     "X", [pd.DataFrame({"a": [1.0, -np.inf]}), np.array([[1.0], [-np.inf]], dtype=object)], ids=["frame", "objects"]
 )
 def test_infinity_is_named_with_its_place(X):
-    with pytest.raises(InputError, match=r"got -inf in column '(a|x0)' at row 1. Replace infinity"):
+    with pytest.raises(InputError, match=r"got -inf in column '(a|x0)' at row 1"):
         Reader().read(X)
 
 
@@ -188,10 +188,10 @@ def test_columns_in_another_order_are_put_right(fitted):
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (["n", "t"], "got no 'b'. Add or drop"),
-        (["n", "b", "t", "u", "v"], "got also 'u', 'v'. Add or drop"),
-        (["n", "T"], "got no 'b', 't' and also 'T'. Add or drop"),
-        ([f"c{j}" for j in range(12)], "got no 'n', 'b', 't' and also 'c0', .*, 'c7' and 4 more. Add or drop"),
+        (["n", "t"], "got no 'b'"),
+        (["n", "b", "t", "u", "v"], "got also 'u', 'v'"),
+        (["n", "T"], "got no 'b', 't' and also 'T'"),
+        ([f"c{j}" for j in range(12)], "got no 'n', 'b', 't' and also 'c0', .*, 'c7' and 4 more"),
     ],
 )
 def test_missing_and_extra_columns_are_named(fitted, names, message):

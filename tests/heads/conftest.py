@@ -23,8 +23,22 @@ VARIANTS = {
 CASES = [(name, options) for name in HEADS for options in [{}, *VARIANTS.get(name, [])]]
 
 
-@pytest.fixture(params=CASES, ids=lambda case: "-".join([case[0], *(f"{k}={v}" for k, v in case[1].items())]))
+#: Those whose `start` differs: beta and a shared gamma have no part in it.
+STARTS = [(name, options) for name, options in CASES if not {"beta", "gamma"} & set(options)]
+
+
+def _identity(case: tuple[str, dict]) -> str:
+    return "-".join([case[0], *(f"{key}={value}" for key, value in case[1].items())])
+
+
+@pytest.fixture(params=CASES, ids=_identity)
 def head(request) -> Head:
+    name, options = request.param
+    return HEADS[name](**options)
+
+
+@pytest.fixture(params=STARTS, ids=_identity)
+def starting_head(request) -> Head:
     name, options = request.param
     return HEADS[name](**options)
 

@@ -29,5 +29,5 @@ def test_exposure_makes_the_error_one_of_rates(slopes):
     torch.testing.assert_close(slope[:, 1], slopes(GaussianHead(), RAW, Y, exposure)[:, 1], rtol=1e-14, atol=0)
 
 
-def test_the_variance_is_told_to_look_without_pulling():
+def test_the_variance_sees_features_without_gradient():
     assert FaithfulGaussianHead().sees == ("features", "detached")

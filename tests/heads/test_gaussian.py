@@ -27,9 +27,9 @@ def test_gradients_of_beta_nll(slopes, beta):
 
 def test_exposure_scales_mean_and_deviation():
     exposure = torch.full_like(Y, 2.5)
-    law = GaussianHead()(RAW, exposure)
-    torch.testing.assert_close(law.mean, 2.5 * MEAN)
-    torch.testing.assert_close(law.variance, 2.5**2 * LOG_VARIANCE.exp())
+    dist = GaussianHead()(RAW, exposure)
+    torch.testing.assert_close(dist.mean, 2.5 * MEAN)
+    torch.testing.assert_close(dist.variance, 2.5**2 * LOG_VARIANCE.exp())
     expected = -stats.norm.logpdf(Y, 2.5 * MEAN, 2.5 * np.exp(LOG_VARIANCE.numpy() / 2))
     np.testing.assert_allclose(GaussianHead().loss(RAW, Y, exposure), expected, rtol=1e-12)
 

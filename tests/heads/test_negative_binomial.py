@@ -38,6 +38,6 @@ def test_start_is_statsmodels_fit():
 
 def test_start_of_underdispersed_counts_is_nearly_poisson():
     y = torch.tensor(np.random.default_rng(1).binomial(20, 0.9, 300))
-    law = NegativeBinomialHead()(NegativeBinomialHead().start(y))
-    assert law.mean.item() == pytest.approx(y.double().mean().item(), rel=1e-5)
-    assert law.variance.item() == pytest.approx(law.mean.item(), rel=1e-3)
+    dist = NegativeBinomialHead()(NegativeBinomialHead().start(y))
+    assert dist.mean.item() == pytest.approx(y.double().mean().item(), rel=1e-5)
+    assert dist.variance.item() == pytest.approx(dist.mean.item(), rel=1e-3)

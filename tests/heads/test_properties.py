@@ -32,34 +32,34 @@ def f64(*values: float) -> torch.Tensor:
 def test_gaussians_reach_every_variance(mean, log_variance):
     """Proposition 2.3."""
     for name in ("gaussian", "faithful_gaussian"):
-        law = make_head(name)(f64(mean, log_variance))
-        assert law.mean.item() == mean
-        assert law.variance.item() == pytest.approx(math.exp(log_variance), rel=1e-12)
-    law = NaturalGaussianHead()(f64(mean * math.exp(-log_variance), -log_variance))
-    assert law.mean.item() == pytest.approx(mean, rel=1e-12, abs=1e-12)
-    assert law.variance.item() == pytest.approx(math.exp(log_variance), rel=1e-12)
+        dist = make_head(name)(f64(mean, log_variance))
+        assert dist.mean.item() == mean
+        assert dist.variance.item() == pytest.approx(math.exp(log_variance), rel=1e-12)
+    dist = NaturalGaussianHead()(f64(mean * math.exp(-log_variance), -log_variance))
+    assert dist.mean.item() == pytest.approx(mean, rel=1e-12, abs=1e-12)
+    assert dist.variance.item() == pytest.approx(math.exp(log_variance), rel=1e-12)
 
 
 @given(raw=real(-60.0, 60.0))
 def test_poisson_goes_neither_way(raw):
     """Proposition 2.3: whatever the network emits, variance and mean are one number."""
-    law = PoissonHead()(f64(raw))
-    assert law.variance.item() == law.mean.item()
+    dist = PoissonHead()(f64(raw))
+    assert dist.variance.item() == dist.mean.item()
 
 
 @given(first=real(-60.0, 60.0), second=real(-60.0, 60.0))
 def test_negative_binomial_never_goes_below_the_mean(first, second):
     """Proposition 2.3."""
-    law = NegativeBinomialHead()(f64(first, second))
-    assert law.variance.item() >= law.mean.item()
+    dist = NegativeBinomialHead()(f64(first, second))
+    assert dist.variance.item() >= dist.mean.item()
 
 
 @given(log_mean=real(-5.0, 10.0), log_excess=real(-5.0, 8.0))
 def test_negative_binomial_reaches_what_is_above(log_mean, log_excess):
-    law = NegativeBinomialHead()(f64(log_mean, log_excess))
+    dist = NegativeBinomialHead()(f64(log_mean, log_excess))
     mean = math.exp(log_mean)
-    assert law.mean.item() == pytest.approx(mean, rel=1e-12)
-    assert law.variance.item() == pytest.approx(mean + math.exp(log_excess) * mean**2, rel=1e-12)
+    assert dist.mean.item() == pytest.approx(mean, rel=1e-12)
+    assert dist.variance.item() == pytest.approx(mean + math.exp(log_excess) * mean**2, rel=1e-12)
 
 
 @given(log_mean=real(-2.0, 14.0), log_variance=real(-6.0, 22.0))
@@ -67,26 +67,26 @@ def test_double_poisson_reaches_every_variance_by_efrons_moments(log_mean, log_v
     """Proposition 3.1, as its proof goes: gamma = mu / variance, from 1e-4 to 1e4 and variances down to 0.01."""
     log_gamma = log_mean - log_variance
     assume(abs(log_gamma) < 9.2 and log_variance > math.log(0.01))
-    law = DoublePoissonHead()(f64(log_mean, log_gamma))
-    assert law.efron_mean.item() == pytest.approx(math.exp(log_mean), rel=1e-10)
-    assert law.efron_variance.item() == pytest.approx(math.exp(log_variance), rel=1e-10)
+    dist = DoublePoissonHead()(f64(log_mean, log_gamma))
+    assert dist.efron_mean.item() == pytest.approx(math.exp(log_mean), rel=1e-10)
+    assert dist.efron_variance.item() == pytest.approx(math.exp(log_variance), rel=1e-10)
 
 
 @pytest.mark.parametrize("mean", [1.4, 5.0, 10.0, 300.0])
 @pytest.mark.parametrize("ratio", [0.25, 0.6, 1.0, 1.5, 3.0])
 def test_double_poisson_goes_both_ways_by_exact_moments(mean, ratio):
-    """The law with this mean and variance, found by matching moments, is one the head can emit."""
+    """The dist with this mean and variance, found by matching moments, is one the head can emit."""
     target = DoublePoisson.from_moments(f64(mean), f64(ratio * mean))
-    law = DoublePoissonHead()(torch.cat([target.mu, target.gamma]).log())
-    assert law.mean.item() == pytest.approx(mean, rel=1e-7)
-    assert law.variance.item() == pytest.approx(ratio * mean, rel=1e-6)
+    dist = DoublePoissonHead()(torch.cat([target.mu, target.gamma]).log())
+    assert dist.mean.item() == pytest.approx(mean, rel=1e-7)
+    assert dist.variance.item() == pytest.approx(ratio * mean, rel=1e-6)
 
 
 def test_variance_depends_on_the_input():
     """Definition 2.2: two rows of equal mean parameter, different variances; a shared gamma denies that."""
-    law = DoublePoissonHead()(f64(3.0, -1.0, 3.0, 1.0).view(2, 2))
-    assert law.efron_mean[0] == law.efron_mean[1]
-    assert law.variance[0] > 5.0 * law.variance[1]
+    dist = DoublePoissonHead()(f64(3.0, -1.0, 3.0, 1.0).view(2, 2))
+    assert dist.efron_mean[0] == dist.efron_mean[1]
+    assert dist.variance[0] > 5.0 * dist.variance[1]
     assert DoublePoissonHead().sees[1] == "features"
     assert DoublePoissonHead(gamma="shared").sees[1] == "nothing"
 

@@ -1,4 +1,4 @@
-"""AutoAugment by whichever library is there; the one that is not is stood in for."""
+"""AutoAugment by the library that is installed; a stub stands in for the other one."""
 
 import importlib.util
 import sys
@@ -9,32 +9,32 @@ import torch
 
 from ddpn.errors import ConfigError, InputError
 from ddpn.inputs import augmentation
-from ddpn.inputs.augmentation import augmenter, auto_augment, auto_augmented
+from ddpn.inputs.augmentation import augmentation_library, auto_augment, make_auto_augment
 
-PICTURES = torch.arange(2 * 3 * 16 * 16).reshape(2, 3, 16, 16).remainder(256).to(torch.uint8)
+IMAGES = torch.arange(2 * 3 * 16 * 16).reshape(2, 3, 16, 16).remainder(256).to(torch.uint8)
 
 
 @pytest.mark.parametrize(("there", "chosen"), [(("torchvision", "kornia"), "torchvision"), (("kornia",), "kornia")])
 def test_torchvision_comes_first(monkeypatch, there, chosen):
     monkeypatch.setattr(augmentation, "find_spec", lambda name: SimpleNamespace() if name in there else None)
-    assert augmenter() == chosen
+    assert augmentation_library() == chosen
 
 
 def test_neither_is_there(monkeypatch):
     monkeypatch.setattr(augmentation, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r'torchvision or kornia must be installed .* pip install "ddpn\[images\]"'):
-        augmenter()
+    with pytest.raises(ConfigError, match=r"ddpn\[images\] is not installed"):
+        augmentation_library()
 
 
 def test_by_kornia():
     pytest.importorskip("kornia")
-    change = auto_augment("kornia")
+    change = make_auto_augment("kornia")
     torch.manual_seed(1)
-    first = [change(PICTURES) for _ in range(8)]
-    assert {(p.dtype, p.shape) for p in first} == {(torch.uint8, PICTURES.shape)}
+    first = [change(IMAGES) for _ in range(8)]
+    assert {(p.dtype, p.shape) for p in first} == {(torch.uint8, IMAGES.shape)}
     assert len({p.numpy().tobytes() for p in first}) > 2
     torch.manual_seed(1)
-    assert all(torch.equal(change(PICTURES), p) for p in first)
+    assert all(torch.equal(change(IMAGES), p) for p in first)
 
 
 def test_by_torchvision(monkeypatch):
@@ -45,41 +45,40 @@ def test_by_torchvision(monkeypatch):
         for name in ("torchvision", "torchvision.transforms"):
             monkeypatch.setitem(sys.modules, name, ModuleType(name))
         monkeypatch.setitem(sys.modules, v2.__name__, v2)
-    change = auto_augment("torchvision")
+    change = make_auto_augment("torchvision")
     torch.manual_seed(1)
-    first = [change(PICTURES) for _ in range(8)]
-    assert {(p.dtype, p.shape) for p in first} == {(torch.uint8, PICTURES.shape)}
+    first = [change(IMAGES) for _ in range(8)]
+    assert {(p.dtype, p.shape) for p in first} == {(torch.uint8, IMAGES.shape)}
     torch.manual_seed(1)
-    assert all(torch.equal(change(PICTURES), p) for p in first)
+    assert all(torch.equal(change(IMAGES), p) for p in first)
 
 
 @pytest.mark.parametrize(
-    ("pictures", "what"),
+    ("images", "words"),
     [
-        (PICTURES / 255, r"torch\.float32 of shape \(2, 3, 16, 16\)"),
-        (PICTURES[:, :1], r"torch\.uint8 of shape \(2, 1, 16, 16\)"),
-        (PICTURES[0], r"torch\.uint8 of shape \(3, 16, 16\)"),
-        (PICTURES.numpy(), "ndarray"),
+        (IMAGES / 255, r"torch\.float32 of shape \(2, 3, 16, 16\)"),
+        (IMAGES[:, :1], r"torch\.uint8 of shape \(2, 1, 16, 16\)"),
+        (IMAGES[0], r"torch\.uint8 of shape \(3, 16, 16\)"),
+        (IMAGES.numpy(), "ndarray"),
         (None, "NoneType"),
     ],
 )
-def test_what_is_no_tensor_of_pictures(pictures, what):
-    sentence = rf"^pictures must be a tensor of uint8 \(N, 3, height, width\), got {what}\. Make them with in_memory\.$"
-    with pytest.raises(InputError, match=sentence):
-        auto_augmented(pictures)
+def test_invalid_images(images, words):
+    with pytest.raises(InputError, match=rf"^images must be a uint8 tensor \(N, 3, height, width\), got {words}"):
+        auto_augment(images)
 
 
-def test_many_pictures_are_changed_each_its_own_way_and_stay_where_they_are():
+def test_images_are_changed_in_groups_and_keep_their_places():
     pytest.importorskip("kornia")
-    pictures = torch.stack([torch.full((3, 8, 8), 5 * n, dtype=torch.uint8) for n in range(40)])
-    pictures[:, :, 2:6, 2:6] += 40
+    images = torch.stack([torch.full((3, 8, 8), 5 * n, dtype=torch.uint8) for n in range(40)])
+    images[:, :, 2:6, 2:6] += 40
     torch.manual_seed(3)
-    first = auto_augmented(pictures)
-    assert (first.dtype, first.shape) == (torch.uint8, pictures.shape)
-    changed = (first != pictures).flatten(1).any(1)
+    first = auto_augment(images)
+    assert (first.dtype, first.shape) == (torch.uint8, images.shape)
+    changed = (first != images).flatten(1).any(1)
     assert 0.3 < changed.float().mean() < 1.0
     # One that was not changed is still in its own place, and few are changed alike.
-    assert torch.equal(first[~changed], pictures[~changed])
-    assert not torch.equal(auto_augmented(pictures), first)
+    assert torch.equal(first[~changed], images[~changed])
+    assert not torch.equal(auto_augment(images), first)
     torch.manual_seed(3)
-    assert torch.equal(auto_augmented(pictures), first)
+    assert torch.equal(auto_augment(images), first)

@@ -2,10 +2,9 @@ import numpy as np
 import pytest
 import torch
 
-from ddpn.datasets.split import split
 from ddpn.errors import InputError
 from ddpn.inputs import point_clouds
-from ddpn.inputs.point_clouds import Clouds, pack, unpack
+from ddpn.inputs.point_clouds import pack, unpack
 
 
 def cloud(n, seed=0):
@@ -47,7 +46,7 @@ def test_a_beam_comes_out_as_it_went_in():
     assert beam.geometry == 2
     np.testing.assert_array_equal(beam.points, cloud(5))
     np.testing.assert_array_equal(beam.extent, cloud(5).max(0) - cloud(5).min(0))
-    np.testing.assert_array_equal(beam.centre, (cloud(5).max(0) + cloud(5).min(0)) / 2)
+    np.testing.assert_array_equal(beam.center, (cloud(5).max(0) + cloud(5).min(0)) / 2)
 
 
 @pytest.mark.parametrize("kind", [torch.from_numpy, np.ndarray.tolist, lambda points: points.astype(np.float64)])
@@ -59,31 +58,31 @@ def test_clouds_and_classes_of_every_kind(kind):
 
 
 TWO = [cloud(4), cloud(4)]
-NO_BEAMS = {
-    "one axis": ([cloud(1)[0]], [0], {}, r"cloud 0 of clouds must be points \(n, 3\), got .* shape \(3,\)\."),
-    "one column": ([cloud(4)[:, :1]], [0], {}, r"cloud 0 of clouds must be points \(n, 3\), got .* shape \(4, 1\)"),
-    "two columns": ([cloud(4), cloud(4)[:, :2]], [0, 0], {}, r"cloud 1 of clouds must be .* shape \(4, 2\)"),
-    "four columns": ([np.zeros((4, 4))], [0], {}, r"cloud 0 of clouds must be .*float64 of shape \(4, 4\)"),
-    "ragged": ([[[1, 2, 3], [1, 2]]], [0], {}, r"cloud 0 of clouds must be points \(n, 3\), got list\. Give x, y"),
-    "no clouds": (None, [0], {}, r"clouds must be a list of points \(n, 3\), got NoneType\. Put them in a list"),
-    "no cloud": ([None], [0], {}, r"cloud 0 of clouds must be points \(n, 3\), got NoneType"),
-    "words": ([[["a", "b", "c"]]], [0], {}, r"cloud 0 of clouds must be points \(n, 3\), got <U1"),
-    "nan": ([[[1, 2, 3], [1, np.nan, 3]]], [0], {}, r"finite coordinates, got \[1.0, nan, 3.0\] as point 2\. Drop"),
-    "too large": ([[[1, 2, 1e60]]], [0], {}, r"cloud 0 of clouds must hold finite coordinates, got \[1.0, 2.0, 1e\+60"),
-    "one class": (TWO, [1], {}, r"geometry must be a class for each of 2 clouds, got shape \(1,\)\. Pair them\."),
-    "no class": (TWO, None, {}, r"geometry must be a class for each of 2 clouds, got shape \(\)"),
-    "a name": (TWO, ["box", "can"], {}, "geometry must hold numbers of classes, got box for cloud 0. Number them from"),
-    "a class below": (TWO, [0, -1], {}, "geometry must hold numbers of classes, got -1 for cloud 1"),
-    "half a class": (TWO, [0, 0.5], {}, "geometry must hold numbers of classes, got 0.5 for cloud 1"),
-    "no number": (TWO, [0, np.nan], {}, "geometry must hold numbers of classes, got nan for cloud 1"),
-    "half a point": (TWO, [0, 1], {"max_points": 2.5}, "max_points must be a whole number, got 2.5"),
-    "a seed below": (TWO, [0, 1], {"seed": -1}, "seed must be at least 0, got -1"),
+INVALID = {
+    "one axis": ([cloud(1)[0]], [0], {}, r"cloud 0 must be points \(n, 3\), got .* shape \(3,\)\."),
+    "one column": ([cloud(4)[:, :1]], [0], {}, r"cloud 0 must be points \(n, 3\), got .* shape \(4, 1\)"),
+    "two columns": ([cloud(4), cloud(4)[:, :2]], [0, 0], {}, r"cloud 1 must be .* shape \(4, 2\)"),
+    "four columns": ([np.zeros((4, 4))], [0], {}, r"cloud 0 must be .*float64 of shape \(4, 4\)"),
+    "ragged": ([[[1, 2, 3], [1, 2]]], [0], {}, r"cloud 0 must be points \(n, 3\), got list"),
+    "no clouds": (None, [0], {}, r"clouds must be a list of points \(n, 3\), got NoneType"),
+    "no cloud": ([None], [0], {}, r"cloud 0 must be points \(n, 3\), got NoneType"),
+    "words": ([[["a", "b", "c"]]], [0], {}, r"cloud 0 must be points \(n, 3\), got <U1"),
+    "nan": ([[[1, 2, 3], [1, np.nan, 3]]], [0], {}, r"finite coordinates, got \[1.0, nan, 3.0\] at point 2"),
+    "too large": ([[[1, 2, 1e60]]], [0], {}, r"cloud 0 must hold finite coordinates, got \[1.0, 2.0, 1e\+60"),
+    "one class": (TWO, [1], {}, "geometry must have one count per row of X, got 1 for 2 rows"),
+    "no class": (TWO, None, {}, r"geometry must have one dimension, got shape \(\)"),
+    "a name": (TWO, ["box", "can"], {}, "geometry must hold numbers, got 'box' at rows 0, 1"),
+    "a class below": (TWO, [0, -1], {}, "geometry must hold non-negative integers, got -1 at row 1"),
+    "half a class": (TWO, [0, 0.5], {}, "geometry must hold non-negative integers, got 0.5 at row 1"),
+    "no number": (TWO, [0, np.nan], {}, "geometry must be finite, got nan at row 1"),
+    "half a point": (TWO, [0, 1], {"max_points": 2.5}, "max_points must be an integer of at least 1, got 2.5"),
+    "a seed below": (TWO, [0, 1], {"seed": -1}, "seed must be an integer of at least 0, got -1"),
 }
 
 
-@pytest.mark.parametrize("name", NO_BEAMS)
-def test_what_cannot_be_packed(name):
-    clouds, geometry, options, fault = NO_BEAMS[name]
+@pytest.mark.parametrize("name", INVALID)
+def test_invalid_clouds(name):
+    clouds, geometry, options, fault = INVALID[name]
     with pytest.raises(InputError, match=fault):
         pack(clouds, geometry, **options)
 
@@ -97,17 +96,8 @@ def test_one_beam_is_unpacked_and_not_many():
 
 
 def test_no_points_to_keep():
-    with pytest.raises(InputError, match=r"^max_points must be at least 1, got 0\. Keep a point a beam or more\.$"):
+    with pytest.raises(InputError, match="max_points must be an integer of at least 1, got 0"):
         pack([], np.zeros(0, dtype=int), max_points=0)
-
-
-def test_what_does_not_match_is_refused():
-    x = torch.zeros(3, 4, 4)
-    with pytest.raises(InputError, match="x, y and split must have the same beams, got 3, 4 and 5"):
-        Clouds("bad", x, np.ones(4, dtype=int), ("can",), split(5), "none")
-    data = Clouds("good", x, np.ones(3, dtype=int), ("can",), split(3), "none")
-    with pytest.raises(InputError, match="part must be train, validation or test, got 'dev'"):
-        data.part("dev")
 
 
 def test_the_contract_is_written_in_the_words_of_the_network():

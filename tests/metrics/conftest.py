@@ -1,4 +1,4 @@
-"""Laws that every metric must take, and their scipy twins."""
+"""Distributions that every metric must take, and their scipy twins."""
 
 import csv
 from collections.abc import Callable
@@ -19,10 +19,10 @@ from ddpn.distributions import (
     discretized,
 )
 
-MU = torch.tensor([0.4, 6.0, 90.0], dtype=torch.float64)
+MU = torch.tensor([0.4, 6.0, 30.0], dtype=torch.float64)
 SHIFTS = torch.tensor([0.8, 1.3], dtype=torch.float64)
 #: Of every kind a head or an ensemble predicts, three rows each.
-LAWS = {
+DISTS = {
     "DoublePoisson": DoublePoisson(MU, torch.full_like(MU, 1.8)),
     "Poisson": Poisson(MU),
     "NegativeBinomial": NegativeBinomial(MU, torch.full_like(MU, 0.6)),
@@ -34,21 +34,21 @@ LAWS = {
 }
 
 
-@pytest.fixture(params=LAWS)
-def law(request):
-    """Each kind of law, of three rows."""
-    return LAWS[request.param]
+@pytest.fixture(params=DISTS)
+def dist(request):
+    """Each kind of dist, of three rows."""
+    return DISTS[request.param]
 
 
-@pytest.fixture(params=[name for name, law in LAWS.items() if isinstance(law, CountDistribution)])
-def count_law(request):
-    """Each kind of count law, of three rows."""
-    return LAWS[request.param]
+@pytest.fixture(params=[name for name, dist in DISTS.items() if isinstance(dist, CountDistribution)])
+def count_dist(request):
+    """Each kind of count dist, of three rows."""
+    return DISTS[request.param]
 
 
 @pytest.fixture
 def y() -> torch.Tensor:
-    return torch.tensor([1, 4, 101])
+    return torch.tensor([1, 4, 41])
 
 
 def _set(n: int, seed: int = 0, excess: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
@@ -69,13 +69,13 @@ def poisson_bounds() -> Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.
     return lambda mu, y: (stats.poisson.cdf(y - 1, mu), stats.poisson.cdf(y, mu))
 
 
-def _rows_by_law(name: str) -> dict[str, list[dict[str, str]]]:
+def _rows_by_distribution(name: str) -> dict[str, list[dict[str, str]]]:
     with (Path(__file__).resolve().parents[1] / "reference" / name).open(newline="") as file:
         rows = list(csv.DictReader(file))
-    return {law: [row for row in rows if row["law"] == law] for law in ("poisson", "negative_binomial")}
+    return {name: [row for row in rows if row["law"] == name] for name in ("poisson", "negative_binomial")}
 
 
 @pytest.fixture
 def reference_rows() -> Callable[[str], dict[str, list[dict[str, str]]]]:
-    """Rows of a table in tests/reference, by law."""
-    return _rows_by_law
+    """Rows of a table in tests/reference, by dist."""
+    return _rows_by_distribution

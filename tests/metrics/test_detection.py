@@ -1,14 +1,99 @@
-"""The study of detection: hold-outs, thresholds and areas, against scikit-learn and numpy."""
+"""Areas against their definitions; the study of detection against scikit-learn and numpy; matched subsets."""
 
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.metrics import auc, average_precision_score, precision_recall_curve, roc_auc_score, roc_curve
 
 from ddpn.errors import ConfigError, InputError
-from ddpn.metrics import detection
+from ddpn.metrics import aupr, auroc, detection, fpr80, fpr_at, matched
+
+METRICS = (auroc, aupr, fpr_at, fpr80)
+
+# Areas ----------------------------------------------------------------------------------------------------------
+
+
+def two_sets(n_in: int, n_out: int, digits: int | None, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """OOD scores are a bit higher; rounded, they tie."""
+    rng = np.random.default_rng(seed)
+    pair = rng.normal(0, 1, n_in), rng.normal(0.8, 1.3, n_out)
+    return pair if digits is None else tuple(x.round(digits) for x in pair)
+
+
+def average_precision(inside: np.ndarray, outside: np.ndarray) -> float:
+    """Mean over the OOD scores of the precision at the threshold that each of them is."""
+    return float(np.mean([(outside >= t).sum() / ((outside >= t).sum() + (inside >= t).sum()) for t in outside]))
+
+
+@pytest.mark.parametrize("digits", [None, 1, 0])
+@pytest.mark.parametrize("sizes", [(500, 120), (1, 1), (7, 400), (3, 2)])
+def test_areas_by_their_definitions(sizes, digits):
+    for seed in range(3):
+        inside, outside = two_sets(*sizes, digits, seed)
+        higher, equal = outside[:, None] > inside, outside[:, None] == inside
+        assert auroc(inside, outside) == pytest.approx((higher + 0.5 * equal).mean(), rel=1e-12)
+        assert aupr(inside, outside) == pytest.approx(average_precision(inside, outside), rel=1e-12)
+        for rate in (0.05, 0.5, 0.8, 1.0):
+            threshold = max(t for t in outside if (outside >= t).mean() >= rate - 1e-12)
+            assert fpr_at(inside, outside, tpr=rate) == pytest.approx((inside >= threshold).mean(), abs=1e-15)
+        assert fpr80(inside, outside) == fpr_at(inside, outside, tpr=0.8)
+
+
+def test_known_corners():
+    assert (auroc([1, 2], [3, 4]), aupr([1, 2], [3, 4]), fpr80([1, 2], [3, 4])) == (1.0, 1.0, 0.0)
+    assert (auroc([3, 4], [1, 2]), fpr80([3, 4], [1, 2])) == (0.0, 1.0)
+    assert (auroc([1] * 30, [1] * 10), aupr([1] * 30, [1] * 10), fpr80([1] * 30, [1] * 10)) == (0.5, 0.25, 1.0)
+
+
+def test_the_order_of_rows_and_the_scale_of_scores_do_not_matter():
+    inside, outside = two_sets(200, 90, 1)
+    rng = np.random.default_rng(9)
+    for metric in METRICS:
+        shuffled = metric(rng.permutation(inside), rng.permutation(outside))
+        assert shuffled == pytest.approx(metric(inside, outside), rel=1e-14)
+        assert metric(np.exp(inside), np.exp(outside)) == pytest.approx(metric(inside, outside), rel=1e-14)
+
+
+def test_tensors_of_any_shape_and_infinite_scores():
+    inside, outside = torch.tensor([[0.1, 0.2], [0.4, -math.inf]]), torch.tensor([0.3, math.inf], requires_grad=True)
+    assert auroc(inside, outside) == pytest.approx(7 / 8)
+    assert isinstance(aupr(inside, outside), float)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_columns_of_data_frames_are_read_by_position(metric):
+    inside, outside = pd.Series([0.1, 0.2, 0.4], index=[7, 9, 8]), pd.Series([0.3, 0.9], index=["b", "a"])
+    assert metric(inside, outside) == metric([0.1, 0.2, 0.4], [0.3, 0.9])
+
+
+@pytest.mark.parametrize(
+    ("pair", "message"),
+    [
+        (([], [1.0]), "score_in must hold at least one score, got none"),
+        (([1.0], torch.tensor([])), "score_out must hold at least one score, got none"),
+        (([1.0, math.nan], [1.0]), "score_in must hold numbers, got nan at row 1"),
+        (([1.0], [math.nan]), "score_out must hold numbers, got nan at row 0"),
+        ((["a", "b"], [1.0]), "score_in must hold numbers, got list"),
+        (({"a": 1}, [1.0]), "score_in must hold numbers, got dict"),
+        (([[1.0], [1.0, 2.0]], [1.0]), "score_in must hold numbers, got list"),
+    ],
+)
+def test_bad_scores_are_refused(pair, message):
+    for metric in (*METRICS, detection):
+        with pytest.raises(InputError, match=message):
+            metric(*pair)
+
+
+@pytest.mark.parametrize("tpr", [0.0, -0.1, 1.01, 80, "0.8", None])
+def test_rates_outside_zero_one_are_refused(tpr):
+    with pytest.raises(ConfigError, match=r"tpr must be a number in \(0, 1\], got"):
+        fpr_at([1.0], [2.0], tpr=tpr)
+
+
+# The study ------------------------------------------------------------------------------------------------------
 
 
 def scores(n_in: int = 400, n_out: int = 150, digits: int | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -28,11 +113,11 @@ def labelled(inside: np.ndarray, outside: np.ndarray) -> tuple[np.ndarray, np.nd
     return np.r_[np.zeros(len(inside)), np.ones(len(outside))], np.r_[inside, outside]
 
 
-def of_the_script(held: np.ndarray, judged: np.ndarray, outside: np.ndarray, alphas: np.ndarray) -> tuple[float, ...]:
+def of_the_script(held: np.ndarray, kept: np.ndarray, outside: np.ndarray, alphas: np.ndarray) -> tuple[float, ...]:
     """AUROC, AUPR and FPR80 of points at thresholds, joined by straight lines."""
     tau = np.quantile(held, 1 - alphas)
-    hits, alarms = ((x[:, None] > tau).sum(0) for x in (outside, judged))
-    tpr, fpr = hits / len(outside), alarms / len(judged)
+    hits, alarms = ((x[:, None] > tau).sum(0) for x in (outside, kept))
+    tpr, fpr = hits / len(outside), alarms / len(kept)
     precision = np.where(hits + alarms == 0, 1.0, hits / np.maximum(hits + alarms, 1))
     return auc(fpr, tpr), auc(tpr, precision), fpr[np.abs(tpr - 0.8).argmin()]
 
@@ -43,8 +128,8 @@ def test_areas_are_those_of_every_threshold(digits, complement):
     inside, outside = scores(digits=digits)
     wanted = []
     for rows, others in draws(400, 80, 4):
-        judged = inside[others] if complement == "right" else inside[~rows]
-        label, both = labelled(judged, outside)
+        kept = inside[others] if complement == "right" else inside[~rows]
+        label, both = labelled(kept, outside)
         fpr, tpr, _ = roc_curve(label, both, drop_intermediate=False)
         found = roc_auc_score(label, both), average_precision_score(label, both), fpr[tpr >= 0.8 - 1e-12].min()
         wanted.append(found)
@@ -80,7 +165,7 @@ def test_thresholds_are_quantiles_of_the_hold_out():
     assert ours.fpr.numpy() == pytest.approx(np.mean(fpr, axis=0), rel=1e-12)
 
 
-def test_about_alpha_of_the_other_inside_rows_is_flagged():
+def test_about_alpha_of_the_other_in_distribution_rows_is_flagged():
     inside, outside = scores(20_000, 100)
     ours = detection(inside, outside)
     assert len(ours.alpha) == 101
@@ -128,38 +213,99 @@ def test_infinite_scores_have_thresholds():
     assert ours.fpr.tolist() == [0.0] * 3
 
 
-def test_what_is_refused():
-    with pytest.raises(InputError, match="score_out must hold at least one score"):
-        detection([1.0], [])
-    with pytest.raises(InputError, match=r"score_in must hold enough scores to hold out 0\.2 of them .*, got 4\. Give"):
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"holdout": 1.0}, "holdout must be a number between 0 and 1, got 1.0"),
+        ({"holdout": None}, "holdout must be a number"),
+        ({"holdout": "0.2"}, "holdout must be a number"),
+        ({"resamplings": 0}, "resamplings must be an integer of at least 1, got 0"),
+        ({"resamplings": True}, "resamplings must be an integer"),
+        ({"resamplings": 2.0}, "resamplings must be an integer"),
+        ({"seed": None}, "seed must be an integer"),
+        ({"seed": -1}, "seed must be an integer of at least 0"),
+        ({"alphas": [5.0, 0.1]}, r"alphas must be numbers in \[0, 1\], got \[0.1, 5.0\]"),
+        ({"alphas": [math.nan]}, "alphas must be numbers .*nan"),
+        ({"alphas": []}, "alphas must be numbers"),
+        ({"alphas": None}, "alphas must be numbers"),
+        ({"alphas": "all"}, "alphas must be numbers .*'all'"),
+        ({"complement": "left"}, "complement must be 'right' or 'paper', got 'left'"),
+        ({"thresholds": "some"}, "thresholds must be 'all' or 'alphas', got 'some'"),
+    ],
+)
+def test_bad_arguments_are_refused(options, message):
+    with pytest.raises(ConfigError, match=message):
+        detection(range(20), [1.0], **options)
+
+
+def test_too_few_scores_for_a_hold_out_are_refused():
+    with pytest.raises(InputError, match=r"score_in must have enough scores to hold out 0\.2 of them .*, got 4"):
         detection(range(4), [1.0])
-    with pytest.raises(ConfigError, match=r"holdout must lie between 0 and 1, got 1\.0"):
-        detection(range(9), [1.0], holdout=1.0)
-    with pytest.raises(ConfigError, match="resamplings must be a positive integer, got 0"):
-        detection(range(9), [1.0], resamplings=0)
-    with pytest.raises(ConfigError, match=r"alphas must be rates between 0 and 1, got \[0\.1, 5\.0\]"):
-        detection(range(9), [1.0], alphas=[5.0, 0.1])
-    with pytest.raises(ConfigError, match=r"alphas must be rates between 0 and 1, got .*nan"):
-        detection(range(9), [1.0], alphas=[math.nan])
-    with pytest.raises(ConfigError, match='complement must be "right" or "paper", got \'left\''):
-        detection(range(9), [1.0], complement="left")
-    with pytest.raises(ConfigError, match='thresholds must be "all" or "alphas", got \'some\''):
-        detection(range(9), [1.0], thresholds="some")
-
-
-WRONG = [
-    ("holdout", None), ("holdout", "0.2"), ("alphas", None), ("alphas", "all"), ("seed", None), ("seed", -1),
-    ("resamplings", True), ("resamplings", 2.0),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("argument", "value"), WRONG)
-def test_arguments_of_another_kind_are_told(argument, value):
-    with pytest.raises(ConfigError, match=rf"^{argument} must "):
-        detection(torch.arange(20.0), torch.arange(20.0), **{argument: value})
 
 
 def test_integers_of_numpy_are_integers():
     scores = torch.arange(20.0), torch.arange(5.0, 30.0)
     one = detection(*scores, resamplings=np.int64(3), seed=np.int64(1))
     assert one.auroc == detection(*scores, resamplings=3, seed=1).auroc
+
+
+# Matched subsets ------------------------------------------------------------------------------------------------
+
+
+def lengths(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Words of long and of short texts."""
+    rng = np.random.default_rng(seed)
+    return rng.negative_binomial(2, 0.02, 6000) + 5, rng.negative_binomial(4, 0.12, 3000) + 3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_length_separates_nothing_any_more(seed):
+    inside, outside = lengths(seed)
+    assert auroc(-inside, -outside) > 0.8
+    rows_in, rows_out = matched(inside, outside, seed=seed)
+    assert len(rows_in) == len(rows_out) > 1000
+    assert auroc(-inside[rows_in], -outside[rows_out]) == pytest.approx(0.5, abs=0.01)
+    levels = np.linspace(0.05, 0.95, 19)
+    ours, theirs = np.quantile(inside[rows_in], levels), np.quantile(outside[rows_out], levels)
+    assert ours == pytest.approx(theirs, rel=0.05, abs=1.0)
+
+
+def test_rows_are_rows_of_either_side_each_once():
+    inside, outside = lengths()
+    for rows, n in zip(matched(inside, outside), (len(inside), len(outside)), strict=True):
+        assert (rows.diff() > 0).all()
+        assert rows[0] >= 0
+        assert rows[-1] < n
+
+
+def test_few_lengths_are_matched_exactly():
+    inside, outside = np.repeat([1, 2, 3], [50, 5, 7]), np.repeat([1, 2, 4], [9, 30, 8])
+    rows_in, rows_out = matched(inside, outside)
+    assert np.bincount(inside[rows_in]).tolist() == np.bincount(outside[rows_out]).tolist() == [0, 9, 5]
+
+
+def test_rows_are_drawn_at_random_and_a_seed_repeats_them():
+    inside, outside = lengths()
+    one, again, other = (matched(inside, outside, seed=seed)[0].tolist() for seed in (1, 1, 2))
+    assert one == again != other
+    assert max(matched([1.0] * 1000, [1.0] * 10, seed=0)[0].tolist()) > 500
+
+
+def test_one_bin_matches_numbers_of_rows_only():
+    assert [len(rows) for rows in matched([1, 2, 3], [7, 8], bins=1)] == [2, 2]
+    assert [rows.tolist() for rows in matched([1], [1], bins=np.int64(5))] == [[0], [0]]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "options", "message"),
+    [
+        (([1, 2, 3], [7, 8, 9]), {}, "length_in and length_out must overlap, got no bin with rows of both"),
+        (([1, 2, 3], []), {}, "length_out must hold at least one score, got none"),
+        (([1], [1]), {"bins": True}, "bins must be an integer"),
+        (([1, 2], [1, 2]), {"bins": 0}, "bins must be an integer of at least 1, got 0"),
+        (([1], [1]), {"seed": None}, "seed must be an integer"),
+    ],
+)
+def test_bad_matching_is_refused(lengths, options, message):
+    with pytest.raises((InputError, ConfigError), match=message):
+        matched(*lengths, **options)

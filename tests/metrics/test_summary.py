@@ -60,27 +60,27 @@ def test_every_entry_against_scipy(counts_of_set, weighted):
 def test_whole_weights_equal_repeated_rows(counts_of_set):
     mu, y = counts_of_set(40, seed=3, excess=0.4)
     copies = np.random.default_rng(1).integers(0, 4, len(y))
-    law = lambda m: NegativeBinomial(torch.from_numpy(m), torch.tensor(0.4, dtype=torch.float64))
-    repeated = evaluate(law(np.repeat(mu, copies)), np.repeat(y, copies))
-    assert evaluate(law(mu), y, weight=copies) == pytest.approx(repeated, rel=1e-9)
+    dist = lambda m: NegativeBinomial(torch.from_numpy(m), torch.tensor(0.4, dtype=torch.float64))
+    repeated = evaluate(dist(np.repeat(mu, copies)), np.repeat(y, copies))
+    assert evaluate(dist(mu), y, weight=copies) == pytest.approx(repeated, rel=1e-9)
 
 
 def test_statistic_and_coverage_are_honoured():
-    law, y = NegativeBinomial(torch.tensor([10.0, 3.3]), 0.5), torch.tensor([4, 0])
-    by_mode = evaluate(law, y, statistic="mode", coverage=0.5)
+    dist, y = NegativeBinomial(torch.tensor([10.0, 3.3]), 0.5), torch.tensor([4, 0])
+    by_mode = evaluate(dist, y, statistic="mode", coverage=0.5)
     assert (by_mode["mae"], by_mode["rmse"]) == pytest.approx((0.5, math.sqrt(0.5)))
-    by_mean = evaluate(law, y, statistic="mean")
+    by_mean = evaluate(dist, y, statistic="mean")
     assert by_mean["mae"] == pytest.approx((6 + 3.3) / 2)
     assert by_mode["width"] < by_mean["width"]
     assert by_mode["crps"] == by_mean["crps"]
 
 
-def test_every_law_in_any_shape(law, y):
-    single = evaluate(law, y)
+def test_every_distribution_in_any_shape(dist, y):
+    single = evaluate(dist, y)
     assert set(single) == KEYS
     assert all(math.isfinite(value) for value in single.values())
     # The same three rows twice, by broadcasting.
-    assert evaluate(law, torch.stack([y, y])) == pytest.approx(single, rel=1e-9)
+    assert evaluate(dist, torch.stack([y, y])) == pytest.approx(single, rel=1e-9)
 
 
 def test_no_gradient_is_kept():
@@ -89,20 +89,20 @@ def test_no_gradient_is_kept():
 
 
 def test_what_is_refused():
-    law, y = Poisson(torch.ones(2)), torch.tensor([1, 2])
+    dist, y = Poisson(torch.ones(2)), torch.tensor([1, 2])
     with pytest.raises(ConfigError, match="statistic must be one of"):
-        evaluate(law, y, statistic="average")
+        evaluate(dist, y, statistic="average")
     with pytest.raises(InputError, match="coverage must lie strictly between 0 and 1"):
-        evaluate(law, y, coverage=90)
+        evaluate(dist, y, coverage=90)
     with pytest.raises(InputError, match="weight must be"):
-        evaluate(law, y, weight=[0.0, 0.0])
+        evaluate(dist, y, weight=[0.0, 0.0])
     with pytest.raises(InputError, match="shapes must broadcast"):
-        evaluate(law, torch.tensor([1, 2, 3]))
+        evaluate(dist, torch.tensor([1, 2, 3]))
     with pytest.raises(InputError, match="y must hold non-negative integers"):
-        evaluate(law, torch.tensor([1.5, 2.0]))
-    with pytest.raises(InputError, match="at least one example"):
+        evaluate(dist, torch.tensor([1.5, 2.0]))
+    with pytest.raises(InputError, match="at least one row"):
         evaluate(Poisson(torch.ones(0)), torch.ones(0))
-    with pytest.raises(InputError, match="dist must be a count law"):
+    with pytest.raises(InputError, match="dist must be a count distribution"):
         evaluate(Laplace(0.0, 1.0), y)
 
 

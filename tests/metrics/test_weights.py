@@ -41,5 +41,5 @@ def test_bad_weights_raise(bad):
 
 
 def test_weights_of_another_shape_raise():
-    with pytest.raises(InputError, match=r"one entry an example, got \(3,\) for \(2,\) examples"):
+    with pytest.raises(InputError, match=r"one entry per row, got shape \(3,\) for \(2,\)"):
         checked_weight([1.0, 1.0, 1.0], torch.zeros(2))

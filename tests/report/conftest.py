@@ -1,4 +1,4 @@
-"""What the tests of the report share: a frame with hostile names, a small ensemble, and what was found of it."""
+"""What the tests of the report share: a data frame with hostile names, one small fitted model, and its report."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,13 +11,17 @@ import torch
 
 from ddpn import CountRegressor, Poisson
 from ddpn.report import write_report
-from ddpn.report.evidence import Evidence, gather, judged
+from ddpn.report.evidence import Evidence, gather, scored
 
 HOSTILE = "<script>alert(1)</script> & \"co\" 'x'"
+LEADERBOARD = [
+    {"name": "Mixture", "crps": 1.2, "nll": 1.9, "coverage": 0.91, "width": 5.0, "seconds": 12.0},
+    {"name": HOSTILE, "weight": 0.75, "crps": 1.25, "nll": None, "coverage": 0.88, "width": 4.8, "seconds": 11.0},
+]
 
 
 def frame_of(rows: int, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
-    """Counts that `x` and the level "b" drive; `noise` does nothing."""
+    """Counts driven by `x` and the level "b"; `noise` has no effect."""
     rng = np.random.default_rng(seed)
     x, ward = rng.normal(size=rows), rng.choice(["a", "b", HOSTILE], rows)
     frame = pd.DataFrame(
@@ -33,13 +37,22 @@ def frame_of(rows: int, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
 
 @pytest.fixture(scope="session")
 def quick() -> Callable[..., CountRegressor]:
-    small = {"members": 2, "hidden": (16,), "numeric": "standard", "epochs": 20, "random_state": 0, "device": "cpu"}
+    small = {"members": 2, "hidden": (16,), "numeric": "standard", "epochs": 4, "random_state": 0, "device": "cpu"}
     return lambda **options: CountRegressor(**small | options)
 
 
 @pytest.fixture(scope="session")
 def fitted(quick) -> CountRegressor:
-    return quick().fit(*frame_of(500, 0))
+    return quick(epochs=5).fit(*frame_of(250, 0))
+
+
+@pytest.fixture(scope="session")
+def with_exposure(quick) -> tuple[CountRegressor, dict[str, np.ndarray]]:
+    """A model of counts that grow with the exposure alone, and its data."""
+    rng = np.random.default_rng(0)
+    X, exposure = rng.normal(size=(160, 1)), rng.uniform(0.1, 20.0, 160)
+    data = {"X": X, "y": rng.poisson(exposure), "exposure": exposure}
+    return quick().fit(**data), data
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +62,7 @@ def data() -> tuple[pd.DataFrame, np.ndarray]:
 
 @pytest.fixture(scope="session")
 def baselines(data) -> dict[str, Any]:
-    """The law the counts come from, and a constant."""
+    """The distribution of the counts, and a constant."""
     frame, y = data
     truth = np.exp(1.0 + 0.7 * frame["x"] + 0.5 * (frame[HOSTILE] == "b")).to_numpy(copy=True)
     return {"truth": Poisson(torch.from_numpy(truth)), "constant": Poisson(torch.tensor(float(y.mean())).double())}
@@ -62,38 +75,40 @@ def gathered(fitted, data, baselines) -> Evidence:
 
 @pytest.fixture(scope="session")
 def evidence(gathered) -> Evidence:
-    """Of the small ensemble; files that look at other evidence have a fixture of this name themselves."""
+    """Of the small model; some test files have a fixture of this name with other evidence."""
     return gathered
 
 
 @pytest.fixture(scope="session")
-def made(gathered) -> Callable[..., Evidence]:
-    """Evidence of laws of our own for counts of our own."""
+def made() -> Callable[..., Evidence]:
+    """Evidence of given distributions and counts, without a model."""
 
-    def make(law: Any, y: Any, weight: Any = None, baselines: Any = None, **more: Any) -> Evidence:
+    def make(dist: Any, y: Any, weight: Any = None, baselines: Any = None, **more: Any) -> Evidence:
         counts = torch.as_tensor(np.asarray(y, dtype=float))
-        mine = judged(law, counts)
-        rows = len(counts)
-        changed = {
+        rows, mine = len(counts), scored(dist, counts)
+        parts = {
             "rows": np.arange(rows),
             "total": rows,
+            "X": None,
             "columns": [],
             "y": counts.numpy(),
             "weight": np.ones(rows) if weight is None else np.asarray(weight, dtype=float),
-            "weighted": weight is not None,
+            "exposure": None,
             "model": mine,
             "aleatoric": mine.variance,
             "epistemic": np.zeros(rows),
-            "baselines": {name: judged(other, counts) for name, other in (baselines or {}).items()},
+            "components": 2,
+            "baselines": {name: scored(other, counts) for name, other in (baselines or {}).items()},
+            "fingerprint": "",
         }
-        return gathered._replace(**changed | more)
+        return Evidence(**parts | more)
 
     return make
 
 
 @pytest.fixture(scope="session")
 def written(tmp_path_factory, fitted, data, baselines) -> Path:
-    """A whole report, with hostile words wherever a user's may stand."""
+    """A whole report, with hostile text wherever a user's may be."""
     frame, y = data
     task = {
         "target": HOSTILE,
@@ -101,6 +116,7 @@ def written(tmp_path_factory, fitted, data, baselines) -> Path:
         "split": {"train": 500, "test": 300},
         HOSTILE: [HOSTILE],
     }
-    laws = {HOSTILE: baselines["truth"], "constant": baselines["constant"]}
+    others = {HOSTILE: baselines["truth"], "constant": baselines["constant"]}
     path = tmp_path_factory.mktemp("report") / "report.html"
-    return write_report(path, model=fitted, X=frame, y=y, baselines=laws, task=task)
+    options = {"leaderboard": LEADERBOARD, "warnings": [f"Warning of {HOSTILE}."], "leak": "A leak is suspected."}
+    return write_report(path, model=fitted, X=frame, y=y, baselines=others, task=task, **options)

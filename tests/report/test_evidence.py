@@ -1,41 +1,61 @@
-"""Every row's prediction and scores against scipy; which rows are judged."""
+"""Predictions and scores of every row against scipy; which rows are evaluated."""
 
-import pickle
+import copy
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
+from torch.distributions import Exponential, Normal
 
-from ddpn import Poisson
-from ddpn.report import evidence as room
-from ddpn.report.evidence import gather, judged
+from ddpn import InputError, Poisson
+from ddpn.report import evidence as module
+from ddpn.report.evidence import count_distribution, gather, scored
 
 MU = np.array([0.3, 2.0, 17.5, 120.0])
 Y = np.array([1.0, 0.0, 25.0, 110.0])
 
 
-def test_a_law_is_judged_as_scipy_has_it():
-    law, found = stats.poisson(MU), judged(Poisson(torch.from_numpy(MU)), torch.from_numpy(Y))
+def test_a_distribution_is_scored_as_by_scipy():
+    dist, found = stats.poisson(MU), scored(Poisson(torch.from_numpy(MU)), torch.from_numpy(Y))
     counts = np.arange(2000)[:, None]
-    crps = np.square(law.cdf(counts) - (counts >= Y)).sum(0)
+    low, high = dist.ppf(0.05), dist.ppf(0.95)
     expected = {
         "mean": MU,
-        "median": law.ppf(0.5),
-        "low": law.ppf(0.05),
-        "high": law.ppf(0.95),
+        "median": dist.ppf(0.5),
+        "low": low,
+        "high": high,
         "variance": MU,
-        "crps": crps,
-        "nll": -law.logpmf(Y),
-        "expected": law.cdf(law.ppf(0.95)) - law.cdf(law.ppf(0.05) - 1),
+        "crps": np.square(dist.cdf(counts) - (counts >= Y)).sum(0),
+        "nll": -dist.logpmf(Y),
+        "error": np.abs(dist.ppf(0.5) - Y),
+        "inside": ((low <= Y) & (high >= Y)).astype(float),
+        "expected": dist.cdf(high) - dist.cdf(low - 1),
+        "width": high - low,
     }
     for name, values in expected.items():
         assert getattr(found, name) == pytest.approx(values, rel=1e-9), name
 
 
+def test_one_distribution_serves_every_row_and_a_normal_is_rounded():
+    assert count_distribution("constant", Poisson(2.0), 4).batch_shape == (4,)
+    dist = count_distribution("line", Normal(torch.tensor([3.0, 9.0]).double(), 2.0), 2)
+    rounded = stats.norm(3, 2).cdf(4.5) - stats.norm(3, 2).cdf(3.5)
+    assert dist.log_prob(torch.tensor(4.0)).exp()[0].item() == pytest.approx(rounded, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("dist", "words"),
+    [(Poisson(torch.ones(3)), r"baseline 'glm' .* per row of X \(4\)"), (Exponential(1.0), "dist")],
+)
+def test_an_unsuitable_baseline_is_refused(dist, words):
+    with pytest.raises(InputError, match=words):
+        count_distribution("glm", dist, 4)
+
+
 def test_intervals_are_taken_at_their_level(fitted, data, baselines):
     frame, y = data
-    model = pickle.loads(pickle.dumps(fitted)).fit_intervals(frame[:200], y[:200])
+    model = copy.deepcopy(fitted).fit_intervals(frame[:200], y[:200])
     found = gather(model, frame, y, None, None, baselines, lambda stage: None, {"truth": 0.6})
     ends = model.predict_interval(frame, 0.9, kind="calibrated")
     assert np.column_stack([found.model.low, found.model.high]).tolist() == ends.tolist()
@@ -45,15 +65,15 @@ def test_intervals_are_taken_at_their_level(fitted, data, baselines):
     assert found.calibrated == 200
 
 
-def test_scores_are_means_and_a_weight_is_a_row_given_so_often():
-    found = judged(Poisson(torch.from_numpy(MU)), torch.from_numpy(Y))
-    scores = found.scores(Y, np.ones(4))
+def test_scores_are_means_and_a_weight_repeats_a_row():
+    found = scored(Poisson(torch.from_numpy(MU)), torch.from_numpy(Y))
+    scores = found.scores(np.ones(4))
     assert scores["mae"] == pytest.approx(np.abs(stats.poisson.ppf(0.5, MU) - Y).mean())
     assert scores["coverage"] == pytest.approx(np.mean([1, 1, 1, 1]))
     assert scores["width"] == pytest.approx((stats.poisson.ppf(0.95, MU) - stats.poisson.ppf(0.05, MU)).mean())
     often = np.array([0, 1, 1, 1, 2, 3, 3])
-    repeated = judged(Poisson(torch.from_numpy(MU[often])), torch.from_numpy(Y[often])).scores(Y[often], np.ones(7))
-    assert found.scores(Y, np.array([1.0, 3.0, 1.0, 2.0])) == pytest.approx(repeated)
+    repeated = scored(Poisson(torch.from_numpy(MU[often])), torch.from_numpy(Y[often])).scores(np.ones(7))
+    assert found.scores(np.array([1.0, 3.0, 1.0, 2.0])) == pytest.approx(repeated)
 
 
 def test_both_parts_of_the_variance_are_those_of_the_model(fitted, data, evidence):
@@ -61,20 +81,23 @@ def test_both_parts_of_the_variance_are_those_of_the_model(fitted, data, evidenc
     assert evidence.aleatoric == pytest.approx(parts["aleatoric"])
     assert evidence.epistemic == pytest.approx(parts["epistemic"])
     assert evidence.model.variance == pytest.approx(parts["total"])
+    assert not evidence.weighted
 
 
-def test_rows_of_weight_0_are_not_judged(fitted, data, baselines):
+def test_rows_of_weight_0_are_not_evaluated(fitted, data, baselines):
     frame, y = data
-    weight = (np.arange(len(y)) % 3 > 0).astype(float)
+    weight = np.arange(len(y)) % 3.0
     found = gather(fitted, frame, y, None, weight, baselines, lambda stage: None)
     kept = np.flatnonzero(weight)
     assert found.rows.tolist() == kept.tolist()
+    assert found.weight.tolist() == weight[kept].tolist()
+    assert found.weighted
     assert found.model.mean == pytest.approx(fitted.predict(frame.iloc[kept]))
     assert found.baselines["truth"].mean == pytest.approx(baselines["truth"].mean.numpy()[kept])
 
 
-def test_of_very_many_rows_a_draw_is_judged(monkeypatch, fitted, data, baselines):
-    monkeypatch.setattr(room, "MAX_ROWS", 60)
+def test_of_very_many_rows_a_draw_is_evaluated(monkeypatch, fitted, data, baselines):
+    monkeypatch.setattr(module, "MAX_ROWS", 60)
     frame, y = data
     found = gather(fitted, frame, y, None, None, baselines, lambda stage: None)
     assert (len(found.rows), len(set(found.rows)), found.total) == (60, 60, 300)

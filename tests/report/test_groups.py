@@ -1,64 +1,95 @@
-"""Groups of rows: who is in them, and what is said of them."""
+"""Groups of rows, and the sentences on where and why the model is uncertain."""
 
 import numpy as np
 import pytest
+import torch
 
+from ddpn import NegativeBinomial, Poisson
 from ddpn.features.table import Column
-from ddpn.report.groups import coded, group_of, groups, tellable
+from ddpn.report.groups import driving_groups, groups, uncertainty_sentences
+from ddpn.report.importance import Importance, Importances
 
-RNG = np.random.default_rng(2)
-
-
-def test_numbers_are_cut_into_fifths():
-    values = RNG.normal(size=500)
-    codes, labels = coded(Column("x", "number", values))
-    ranks = np.argsort(np.argsort(values))
-    assert codes.tolist() == (ranks // 100).tolist()
-    assert (labels[0][:6], labels[4][:6], labels[-1]) == ("up to ", "above ", "missing")
+RNG = np.random.default_rng(4)
+ROWS = 300
+IN_B = np.arange(ROWS) % 3 == 0
+WARD = Column("ward", "category", IN_B.astype(int), ("a", "b"))
+AGE = Column("age", "flag", (np.arange(ROWS) % 2).astype(float))
 
 
-@pytest.mark.parametrize(
-    ("column", "expected"),
-    [
-        (Column("n", "number", np.array([3.0, 1.0, np.nan, 3.0])), ["3", "1", "missing", "3"]),
-        (Column("f", "flag", np.array([1.0, 0.0, np.nan])), ["yes", "no", "missing"]),
-        (Column("c", "category", np.array([1, 0, -1, 1]), ("p", "q")), ["q", "p", "missing", "q"]),
-        (Column("same", "number", np.array([7.0, 7.0])), ["7", "7"]),
-        (Column("none", "number", np.array([np.nan, np.nan])), ["missing", "missing"]),
-    ],
-)
-def test_few_values_are_groups_of_their_own(column, expected):
-    codes, labels = coded(column)
-    assert [labels[code] for code in codes] == expected
+def importance(name, column, aleatoric, epistemic):
+    return Importance(name, column, *(np.full(3, value) for value in (0.1, 0.1, aleatoric, epistemic)))
 
 
-def test_rare_levels_are_put_together():
-    values = np.concatenate([np.repeat(np.arange(7), 20), np.arange(7, 30)])
-    codes, labels = coded(Column("c", "category", values, tuple(f"l{j}" for j in range(30))))
-    assert labels == [*(f"l{j}" for j in range(7)), "others", "missing"]
-    assert np.bincount(codes).tolist() == [20] * 7 + [23]
+FOUND = Importances([importance("ward", 0, 0.5, 0.1), importance("age", 1, 0.1, 0.6)], ROWS, 2)
 
 
-def test_a_column_where_one_value_rules_is_cut_where_it_can_be():
-    values = np.concatenate([np.zeros(90), np.arange(1.0, 11.0)])
-    codes, labels = coded(Column("x", "number", values))
-    assert [labels[code] for code in (codes[0], codes[-1])] == ["up to 0", "above 0"]
+@pytest.fixture(scope="module")
+def noisy(made):
+    mu = torch.full((ROWS,), 4.0, dtype=torch.float64)
+    dist = NegativeBinomial(mu, torch.from_numpy(np.where(IN_B, 2.0, 1e-4)))
+    return made(dist, RNG.poisson(4.0, ROWS), columns=[WARD, AGE], components=5)
 
 
-def test_a_group_is_the_means_of_its_rows(evidence):
+def test_a_group_has_the_means_of_its_rows(evidence):
     weighted = evidence._replace(weight=np.arange(1.0, 1.0 + len(evidence.y)))
     column = weighted.columns[3]
     found = groups(column, weighted)
-    assert [group.label for group in found] == ["no", "yes"]
+    assert [(group.column, group.label) for group in found] == [("flag", "no"), ("flag", "yes")]
     mask = column.values == 1.0
-    assert found[1].mae == pytest.approx(
-        np.average(np.abs(weighted.model.median - weighted.y)[mask], weights=weighted.weight[mask])
-    )
+    error = np.abs(weighted.model.median - weighted.y)
+    assert found[1].mae == pytest.approx(np.average(error[mask], weights=weighted.weight[mask]))
     assert found[1].aleatoric == pytest.approx(np.average(weighted.aleatoric[mask], weights=weighted.weight[mask]))
     assert (found[1].rows, found[0].rows) == (mask.sum(), (~mask).sum())
     assert 0.0 < found[1].share < 1.0
 
 
-def test_small_groups_are_not_spoken_of(evidence):
-    few, many = (group_of("g", evidence, np.arange(300) < rows) for rows in (9, 60))
-    assert tellable([few, many], 300) == [many]
+def test_the_driver_of_each_part_is_the_column_that_changes_it_most(noisy):
+    assert driving_groups(FOUND, noisy, "aleatoric")[0].column == "ward"
+    assert driving_groups(FOUND, noisy, "epistemic")[0].column == "age"
+    assert driving_groups(Importances([], 0, 2), noisy, "epistemic") == []
+    exposed = noisy._replace(exposure=np.arange(ROWS) % 4 + 1.0)
+    assert len(driving_groups(Importances([importance("days", -1, 1, 1)], 9, 2), exposed, "aleatoric")) == 4
+
+
+def sentences(evidence):
+    drivers = (driving_groups(FOUND, evidence, part) for part in ("aleatoric", "epistemic"))
+    return dict(uncertainty_sentences(evidence, *drivers))
+
+
+def test_noise_that_the_mean_does_not_explain_is_reported(noisy):
+    words = sentences(noisy)
+    deviation, usual = np.sqrt(4 + 32), np.sqrt(4 + 32 / 3)
+    assert "Where ward is b" in words["Most uncertain"]
+    assert f"is {deviation:.0f} there and {usual:.2f} over all rows" in words["Most uncertain"]
+    assert f"{deviation / usual:.2f} times what the mean explains" in words["Most uncertain"]
+    assert "5 components of the mixture agree: their disagreement is 0% of the variance" in words["Reason"]
+
+
+def test_noise_that_the_mean_explains_is_reported_as_such(made):
+    mu = torch.from_numpy(np.where(IN_B, 20.0, 2.0))
+    words = sentences(made(Poisson(mu), RNG.poisson(mu), columns=[WARD, AGE]))
+    assert "The mean explains it" in words["Most uncertain"]
+
+
+def test_disagreement_is_reported_where_it_is_largest(noisy):
+    epistemic = np.where(AGE.values == 1.0, 3.0, 0.3) * noisy.aleatoric
+    words = sentences(noisy._replace(epistemic=epistemic))["Reason"]
+    assert "most where age is yes (75.0%)" in words
+    share = epistemic.mean() / (epistemic + noisy.aleatoric).mean()
+    assert f"{100 * share:.1f}% is disagreement between the components" in words
+
+
+def test_a_single_network_has_no_epistemic_uncertainty(noisy):
+    assert "single network" in sentences(noisy._replace(components=1))["Reason"]
+
+
+def test_the_group_with_too_narrow_intervals_is_named(made):
+    mu = torch.full((ROWS,), 4.0, dtype=torch.float64)
+    y = np.where(IN_B & (RNG.random(ROWS) < 0.5), 40, 4)
+    words = sentences(made(Poisson(mu), y, columns=[WARD, AGE]))["Narrow intervals"]
+    assert f"Where ward is b, the 90% interval covers only {100 * (y[IN_B] == 4).mean():.1f}% of 100 rows" in words
+
+
+def test_small_groups_are_left_out(noisy):
+    ward = Column("ward", "category", (np.arange(ROWS) < 5).astype(int), ("a", "b"))
+    assert "ward is a" in sentences(noisy._replace(columns=[ward, AGE]))["Most uncertain"]

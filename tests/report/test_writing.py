@@ -1,4 +1,4 @@
-"""write_report: one whole file for every sort of model, table and count; refusals; nothing half-written."""
+"""write_report: one whole file for every sort of model, table and count; bad inputs; nothing half-written."""
 
 import os
 import re
@@ -6,26 +6,31 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 import torch
 from sklearn.exceptions import NotFittedError
 
 from ddpn import CountRegressor, DoublePoisson, InputError, Poisson
-from ddpn.report import write_report
+from ddpn.report import write_report, writing
+from ddpn.report.importance import Importances
+from ddpn.report.page import page
+from ddpn.report.sections import sections
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
-#: Those of SVG that close themselves.
+#: SVG elements that close themselves.
 CLOSED = {"path", "rect"}
-SECTIONS = ["verdict", "data", "accuracy", "calibration", "uncertainty", "drivers", "rows", "training", "reproduce"]
+SECTIONS = ["verdict", "leaderboard", "data", "accuracy", "calibration", "uncertainty", "importance"]
+SECTIONS += ["best-and-worst-rows", "training", "reproduction"]
+#: Words of the earlier dialect that no page may have.
+DIALECT = re.compile(r"\b(laws?|told|held|judged|strange|whole (number|count)s?|picture|unless told)\b", re.IGNORECASE)
 
 
 class Reader(HTMLParser):
-    """Complains about tags that do not match and names that stand twice; keeps links and words."""
+    """Checks that tags match and names are unique; keeps links and text."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.open, self.ids, self.tags, self.outside, self.refs = [], [], [], [], []
+        self.open, self.ids, self.tags, self.outside, self.refs, self.words = [], [], [], [], [], []
         self.feed(text)
         self.close()
 
@@ -48,6 +53,9 @@ class Reader(HTMLParser):
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
 
+    def handle_data(self, data):
+        self.words.append(data)
+
 
 def checked(path) -> tuple[str, Reader]:
     text = path.read_text(encoding="utf-8")
@@ -59,22 +67,24 @@ def checked(path) -> tuple[str, Reader]:
     assert not {"script", "iframe", "img", "object", "embed"} & set(found.tags)
     assert not re.search(r"@import|url\(", text)
     assert not re.search(r"\bnan\b", " ".join(re.findall(r"<svg.*?</svg>", text, re.S)))
+    assert not DIALECT.search(" ".join(found.words))
     assert len(text.encode()) < 3_000_000
     return text, found
 
 
-def test_a_report_is_whole_and_needs_nothing_else(written):
+def test_a_report_is_complete_and_needs_nothing_else(written):
     text, found = checked(written)
     assert [name for name in found.ids if name in SECTIONS] == SECTIONS
-    # Eleven figures and the laws of three best and three worst rows.
+    # Eleven figures and the distributions of three best and three worst rows.
     assert found.tags.count("figure") == 11
     assert text.count('role="img"') == 17
     assert text.count("prefers-color-scheme: dark") == 1
     assert "@media print" in text
+    assert 50_000 < len(text.encode()) < 90_000
     assert os.listdir(written.parent) == ["report.html"]
 
 
-def test_hostile_words_stay_words(written):
+def test_hostile_text_stays_text(written):
     text, _ = checked(written)
     assert "<script" not in text
     assert (
@@ -82,95 +92,88 @@ def test_hostile_words_stay_words(written):
     )
 
 
-def test_the_same_rows_give_the_same_file_whatever_holds_them(tmp_path, fitted, data):
-    frame, y = data
-    plain = frame.iloc[:60]
-    texts = [
-        write_report(tmp_path / f"{i}.html", model=fitted, X=X, y=target).read_text(encoding="utf-8")
-        for i, (X, target) in enumerate([(plain, y[:60]), (pl.from_pandas(plain), pl.Series(y[:60]))])
-    ]
-    assert texts[0] == texts[1]
+def test_warnings_and_a_leak_come_before_the_verdict_and_the_leaderboard_after_it(written):
+    text, _ = checked(written)
+    places = [text.index(words) for words in ("<li>A leak is suspected.", "<li>Warning of", 'id="verdict"', "Mixture")]
+    assert places == sorted(places)
+    assert "These scores cannot be trusted" in text
+    row = re.search(r"<tr><td>Mixture</td>.*?</tr>", text).group()
+    assert re.findall(r"<td>(?:<strong>)?([^<]*)", row) == ["Mixture", "–", "1.20", "1.90", "91.0%", "5.00", "12.0"]
 
 
-def test_a_model_worse_than_a_baseline_is_told_to_be(tmp_path, quick, data, baselines):
-    frame, y = data
-    model = quick(epochs=1, lr=1e-6).fit(frame[["noise"]], y)
-    path = write_report(tmp_path / "r.html", model=model, X=frame[["noise"]], y=y, baselines=baselines)
-    assert "Not worth it here: truth predicts better" in path.read_text(encoding="utf-8")
+def test_a_single_row_has_a_report_but_no_verdict(tmp_path, with_exposure):
+    model, given = with_exposure
+    text, _ = checked(write_report(tmp_path / "r.html", model=model, **{name: v[:1] for name, v in given.items()}))
+    assert "Too few rows for a verdict: with 1 test row " in text
+    assert "evaluated on 1 row<" in text
+    assert 'id="leaderboard"' not in text
 
 
-def test_five_rows_are_enough_for_a_report_but_not_for_a_verdict(tmp_path, fitted, data):
-    frame, y = data
-    text, _ = checked(write_report(tmp_path / "r.html", model=fitted, X=frame[:5], y=y[:5]))
-    assert "Too few rows to judge: with 5 rows" in text
-
-
-def test_one_row_can_be_reported(tmp_path, fitted, data):
-    text, _ = checked(write_report(tmp_path / "r.html", model=fitted, X=data[0][:1], y=data[1][:1]))
-    assert "judged on 1 row<" in text
-
-
-def test_a_gaussian_model_is_reported_as_the_counts_it_rounds_to(tmp_path, quick, data):
-    frame, y = data
+def test_a_gaussian_model_is_reported_as_rounded_counts(tmp_path, quick, data):
+    frame, y = data[0][["x"]][:60], data[1][:60]
     model = quick(likelihood="gaussian", members=1).fit(frame, y)
     text, _ = checked(write_report(tmp_path / "r.html", model=model, X=frame, y=y))
     assert "gaussian likelihood" in text
-    assert "A single network cannot disagree with itself" in text
+    assert "A single network has no epistemic uncertainty" in text
 
 
-def test_exposure_and_weights(tmp_path, quick):
-    rng = np.random.default_rng(0)
-    X, exposure = rng.normal(size=(200, 1)), rng.uniform(0.1, 20.0, 200)
-    y = rng.poisson(exposure)
-    model = quick().fit(X, y, exposure=exposure)
+def test_exposure_weights_a_better_baseline_and_progress(tmp_path, with_exposure):
+    model, given = with_exposure
+    steps: list[str] = []
+    oracle = Poisson(torch.from_numpy(given["y"] + 0.01))
+    options = {"baselines": {"oracle": oracle}, "weight": np.arange(160) % 4, "progress": steps.append}
     task = {"exposure": "days", "note": "Test rows only."}
-    options = {"exposure": exposure, "weight": np.arange(200) % 4, "task": task}
-    text, _ = checked(write_report(tmp_path / "r.html", model=model, X=X, y=y, **options))
-    assert "Of 200 rows, 150 are judged: the others have no weight." in text
+    text, _ = checked(write_report(tmp_path / "r.html", model=model, **given, **options, task=task))
+    assert "Of 160 rows, 120 are evaluated: the others have no weight." in text
     assert "<p>Test rows only.</p>" in text
     assert "days: +" in text
     assert "one common rate per unit of exposure" in text
-    with pytest.raises(InputError, match="exposure must be given as in fit"):
-        write_report(tmp_path / "r.html", model=model, X=X, y=y)
+    assert "Oracle is better on these rows" in text
+    assert steps[:3] == ["Predicting 120 rows", "Scoring 120 rows", "Scoring oracle"]
+    assert steps[-2:] == ["Shuffling columns: 2 of 2", "Drawing figures"]
+    with pytest.raises(InputError, match="exposure"):
+        write_report(tmp_path / "r.html", model=model, X=given["X"], y=given["y"])
 
 
-@pytest.mark.parametrize("mean", [0.05, 3e6])
-def test_counts_from_0_and_1_to_millions(tmp_path, quick, mean):
+@pytest.mark.parametrize(("mean", "rows"), [(0.05, 60), (3e6, 60), (4.0, 5)])
+def test_counts_of_any_size_and_few_rows_can_be_drawn(tmp_path, fitted, made, mean, rows):
     rng = np.random.default_rng(0)
-    X = pd.DataFrame({"x": rng.normal(size=150)})
-    y = rng.poisson(mean * np.exp(0.5 * X["x"]))
-    model = quick(epochs=5).fit(X, y)
-    constant = DoublePoisson(torch.tensor(float(y.mean())).double(), 0.01)
-    text, _ = checked(write_report(tmp_path / "r.html", model=model, X=X, y=y, baselines={"constant": constant}))
-    assert (">2M<" in text) == (mean > 1)
+    mu = mean * np.exp(0.5 * rng.normal(size=rows))
+    constant = DoublePoisson(torch.full((rows,), mean).double(), 0.01)
+    evidence = made(Poisson(torch.from_numpy(mu)), rng.poisson(mu), baselines={"constant": constant})
+    path = tmp_path / "r.html"
+    parts = sections(fitted, evidence, Importances([], 0, 0), "y", {}, (), "")
+    path.write_text(page("t", [], parts), encoding="utf-8")
+    text, found = checked(path)
+    assert (">2M<" in text) == (mean > 1e6)
+    assert ("Too few rows" in text) == (rows < 50)
+    assert found.tags.count("figure") == 9, "no importances"
 
 
-def test_progress_is_told(tmp_path, fitted, data):
-    told: list[str] = []
-    write_report(tmp_path / "r.html", model=fitted, X=data[0][:60], y=data[1][:60], progress=told.append)
-    assert told[0] == "Predicting 60 rows"
-    assert told[-2:] == ["Shuffling columns: 4 of 4", "Drawing figures"]
-
-
-def test_a_place_that_cannot_be_written_is_told_and_left_as_it_was(tmp_path, fitted, data):
+def test_a_path_that_cannot_be_written_leaves_everything_as_it_was(tmp_path, monkeypatch, fitted, data):
     frame, y = data
-    with pytest.raises(InputError, match=r"path must name a file, got .*, which is a folder"):
+    monkeypatch.setattr(writing, "sections", lambda *found: {})
+    monkeypatch.setattr(writing, "importances", lambda *found: None)
+    with pytest.raises(InputError, match=r"path must name a file .* got the folder"):
         write_report(tmp_path, model=fitted, X=frame, y=y)
     (tmp_path / "file").write_text("kept")
-    with pytest.raises(InputError, match=r"path must be writable, got .*r\.html \(.+\)\. Name another place"):
-        write_report(tmp_path / "file" / "r.html", model=fitted, X=frame[:20], y=y[:20])
+    with pytest.raises(InputError, match=r"Cannot write .*r\.html: .+\."):
+        write_report(tmp_path / "file" / "r.html", model=fitted, X=frame[:1], y=y[:1])
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_bad_input_is_told_in_a_sentence(tmp_path, fitted, data):
-    frame, y = data
+@pytest.mark.parametrize(
+    ("changed", "error", "words"),
+    [
+        ({"baselines": {"glm": Poisson(torch.ones(3))}}, InputError, "baseline 'glm' .* one distribution per row"),
+        ({"y": np.arange(9)}, InputError, "one count per row"),
+        ({"X": pd.DataFrame({"x": np.zeros(300)})}, InputError, "columns of fit"),
+        ({"weight": np.zeros(300)}, InputError, "sample_weight must be positive"),
+        ({"model": CountRegressor()}, NotFittedError, "not fitted"),
+    ],
+)
+def test_bad_input_is_refused(tmp_path, fitted, data, changed, error, words):
     path = tmp_path / "r.html"
-    with pytest.raises(InputError, match=r"baseline 'glm' must hold one law a row of X"):
-        write_report(path, model=fitted, X=frame, y=y, baselines={"glm": Poisson(torch.ones(3))})
-    with pytest.raises(InputError, match="y must have one count a row of X"):
-        write_report(path, model=fitted, X=frame, y=y[:9])
-    with pytest.raises(InputError, match="X must have the columns of fit"):
-        write_report(path, model=fitted, X=frame[["x"]], y=y)
-    with pytest.raises(NotFittedError):
-        write_report(path, model=CountRegressor(), X=frame, y=y)
+    with pytest.raises(error, match=words):
+        write_report(path, **{"model": fitted, "X": data[0], "y": data[1]} | changed)
     assert not path.exists()

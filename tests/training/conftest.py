@@ -25,7 +25,7 @@ def counts(rows: int, seed: int = 0, weight: bool = False, exposure: bool = Fals
 
 
 def ensemble(seeds: Sequence[int], head: str = "double_poisson", **options: Any) -> CountModel:
-    """Fresh networks, one a seed."""
+    """Fresh networks, one per seed."""
     model = CountModel(MLP(n_in=COLUMNS, hidden=(8, 6), members=len(seeds)), make_head(head, **options), len(seeds))
     model.reset(seeds)
     return model
@@ -36,22 +36,22 @@ def weights_of(model: CountModel) -> torch.Tensor:
     return torch.cat([p.detach().reshape(model.members, -1) for p in model.parameters()], dim=1)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def rows() -> Callable[..., Sample]:
     return counts
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def fresh() -> Callable[..., CountModel]:
     return ensemble
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def flat() -> Callable[[CountModel], torch.Tensor]:
     return weights_of
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def train() -> Callable[..., tuple[torch.Tensor, History]]:
     """Weights and history after a training on the CPU from fresh networks."""
 

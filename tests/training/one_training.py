@@ -1,21 +1,16 @@
-"""A small training as a program of its own, for tests that kill it or run it in several processes.
-
-python one_training.py WEIGHTS CHECKPOINT [SIGNAL STEP]     ends itself by a signal at a step
-torchrun --nproc_per_node 2 one_training.py WEIGHTS         every process writes WEIGHTS.<rank>
-"""
+"""A small training for tests that kill its process or run it in several; imported by path, as tests are no package."""
 
 import os
-import sys
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
 
 from ddpn.backbones import MLP
 from ddpn.heads import make_head
 from ddpn.model import CountModel
 from ddpn.training import History, Runtime, Sample, TrainingConfig, fit
 
+#: Two uses of the network per step, three steps per epoch, and one use to validate.
 CONFIG = TrainingConfig(epochs=4, batch_size=16, lr=0.01, clip=0.5, ema=0.5, accumulate=2, patience=3, seeds=(3, 8))
 
 
@@ -34,7 +29,7 @@ def network() -> CountModel:
 
 
 def trained(model: CountModel, checkpoint: Path | None = None) -> History:
-    """After every epoch a checkpoint, where there is to be one."""
+    """After every epoch a checkpoint, if there is to be one."""
     options = {"runtime": Runtime("cpu"), "checkpoint": checkpoint, "save_seconds": 0.0}
     return fit(model, simulated(50, seed=1), simulated(40, seed=2), CONFIG, **options)
 
@@ -52,21 +47,3 @@ def ending_itself(model: CountModel, signal: int, at: int) -> CountModel:
 
     model.raw = raw
     return model
-
-
-def main(weights: str, checkpoint: str = "", signal: str = "0", at: str = "0") -> None:
-    model = ending_itself(network(), int(signal), int(at))
-    Runtime("cpu", "bf16").wait()  # a program may have runtimes of several precisions
-    history = trained(model, Path(checkpoint) if checkpoint else None)
-    if history.interrupted:
-        sys.exit(130)
-    tensors = {name: p.detach().contiguous() for name, p in model.named_parameters()}
-    tensors["losses"] = torch.tensor([record["loss"] for record in history.epochs], dtype=torch.float64)
-    tensors["scores"] = torch.tensor([record["score"] for record in history.epochs], dtype=torch.float64)
-    rank = os.environ.get("RANK")
-    save_file(tensors, weights if rank is None else f"{weights}.{rank}")
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    main(*sys.argv[1:])

@@ -10,7 +10,7 @@ from ddpn.model import CountModel
 from ddpn.training import History, Runtime, TrainingConfig, fit
 from ddpn.training.buffers import Buffers
 from ddpn.training.loop import Training
-from ddpn.training.recovery import mend
+from ddpn.training.recovery import recover
 
 CONFIG = TrainingConfig(epochs=6, batch_size=16, lr=0.3, ema=0.0, seeds=(0, 1))
 
@@ -94,7 +94,7 @@ def test_a_member_that_is_rolled_back_has_its_statistics_again(rows):
     for mean in statistics:
         mean.fill_(torch.nan)
     with pytest.warns(RuntimeWarning, match="member 1"):
-        mend(training, torch.tensor([True, False]))
+        recover(training.state, torch.tensor([True, False]), lambda member: [])
     assert statistics[0].isnan().all()
     assert torch.equal(statistics[1], torch.zeros(3))
 
@@ -105,10 +105,10 @@ def test_each_member_has_its_own_and_constants_are_shared():
     before = buffers.copied()
     assert sorted(before) == ["constant", "means"]
     model.means.fill_(9.0)
-    buffers.put(before, member=1)
+    buffers.load(before, member=1)
     assert model.means.flatten().tolist() == [9.0, 2.0]
-    buffers.keep(before, member=0)
+    buffers.copy_member(before, member=0)
     assert before["means"].flatten().tolist() == [9.0, 2.0]
     model.means.zero_()
-    buffers.put(before)
+    buffers.load(before)
     assert model.means.flatten().tolist() == [9.0, 2.0]

@@ -1,39 +1,39 @@
-"""Settings are checked when made, survive JSON, and say the learning rate of every step."""
+"""Settings are validated when made, survive JSON, and give the learning rate of every step."""
 
 import json
 import math
 from dataclasses import FrozenInstanceError
 
+import numpy as np
 import pytest
 
 from ddpn.errors import ConfigError
 from ddpn.training import TrainingConfig
 
-WHOLE, SHARE = "be a whole number of at least 1", r"lie in \[0, 1\)"
 BAD = {
-    "epochs": (WHOLE, [0, -1, 1.5, "10", None, True]),
-    "batch_size": (WHOLE, [0, 2.0, None, False]),
-    "accumulate": (WHOLE, [0, 0.5]),
-    "patience": ("be None or at least 1", [0, 1.5, "never", True]),
-    "lr": ("be finite and positive", [0.0, -1e-3, math.inf, math.nan, "fast", None, True]),
-    "weight_decay": ("be finite and at least 0", [-0.1, math.inf, math.nan, None]),
-    "clip": ("be None or positive", [0.0, -1.0, math.inf, math.nan, "5"]),
-    "warmup": (SHARE, [-0.1, 1.0, math.nan, None]),
-    "ema": (SHARE, [-0.1, 1.0, 2, math.nan, None]),
-    "schedule": ("be one of cosine, constant", ["linear", None, ["cosine"]]),
-    "score": ("be one of nll, crps", ["loss", None]),
-    "precision": ("be float32 or bf16", ["fp16", None]),
-    "seeds": ("be a tuple with one whole number a member", [(), 3, None, "ab", [0, 1], (0.5,), (True,)]),
+    "epochs": ("an integer of at least 1", [0, -1, 1.5, "10", None, True]),
+    "batch_size": ("an integer of at least 1", [0, 2.0, None, False]),
+    "accumulate": ("an integer of at least 1", [0, 0.5]),
+    "patience": ("an integer of at least 1", [0, 1.5, "never", True]),
+    "lr": ("finite and positive", [0.0, -1e-3, math.inf, math.nan, "fast", None, True]),
+    "weight_decay": ("finite and at least 0", [-0.1, math.inf, math.nan, None]),
+    "clip": ("None or finite and positive", [0.0, -1.0, math.inf, math.nan, "5"]),
+    "warmup": (r"in \[0, 1\)", [-0.1, 1.0, math.nan, None]),
+    "ema": (r"in \[0, 1\)", [-0.1, 1.0, 2, math.nan, None]),
+    "schedule": ("'cosine' or 'constant'", ["linear", None, ["cosine"]]),
+    "score": ("'nll' or 'crps'", ["loss", None]),
+    "precision": ("'float32' or 'bf16'", ["fp16", None]),
+    "seeds": ("a tuple of one integer", [(), 3, None, "ab", [0, 1], (0.5,), (True,)]),
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "condition", "value"), [(n, condition, v) for n, (condition, values) in BAD.items() for v in values]
-)
-def test_every_bad_value_gets_its_sentence(name, condition, value):
-    with pytest.raises(ConfigError, match=f"^{name} must {condition}, got .*\\. Change it in the settings") as caught:
-        TrainingConfig(**{name: value})
-    assert f"got {value!r}." in str(caught.value)
+@pytest.mark.parametrize("name", BAD)
+def test_bad_values_are_refused(name):
+    condition, values = BAD[name]
+    for value in values:
+        with pytest.raises(ConfigError, match=f"^{name} must be {condition}.*, got ") as caught:
+            TrainingConfig(**{name: value})
+        assert f"got {value!r}." in str(caught.value)
 
 
 def test_every_setting_has_a_bad_value_here():
@@ -50,22 +50,16 @@ def test_it_is_frozen():
 
 
 def test_it_survives_json():
-    config = TrainingConfig(epochs=7, lr=0.1 + 0.2, clip=None, patience=3, score="crps", seeds=(4, 2**31 - 2))
-    assert TrainingConfig.of_dict(json.loads(json.dumps(config.as_dict()))) == config
+    config = TrainingConfig(epochs=np.int64(7), lr=0.1 + 0.2, clip=None, patience=3, score="crps", seeds=(4, 2**31 - 2))
+    assert TrainingConfig.from_dict(json.loads(json.dumps(config.as_dict()))) == config
 
 
-def test_what_is_left_out_of_a_dict_has_its_default():
-    assert TrainingConfig.of_dict({"lr": 0.1}) == TrainingConfig(lr=0.1)
-
-
-def test_unknown_names_are_refused_with_the_valid_ones():
-    with pytest.raises(ConfigError, match=r"^settings must be among epochs, .*, seeds, got speed\. Rename or drop it"):
-        TrainingConfig.of_dict({"lr": 0.1, "speed": 9})
-
-
-def test_a_bad_value_in_a_dict_gets_its_sentence_too():
+def test_a_dict_may_leave_settings_out_but_has_no_others():
+    assert TrainingConfig.from_dict({"lr": 0.1}) == TrainingConfig(lr=0.1)
+    with pytest.raises(ConfigError, match=r"Unknown key 'epoch' in the training settings\. Did you mean 'epochs'"):
+        TrainingConfig.from_dict({"lr": 0.1, "epoch": 9})
     with pytest.raises(ConfigError, match=r"^seeds must "):
-        TrainingConfig.of_dict({"seeds": 3})
+        TrainingConfig.from_dict({"seeds": 3})
 
 
 def test_warm_up_rises_evenly_to_lr():

@@ -8,7 +8,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from ddpn.backbones import MLP, Members, Tuned
-from ddpn.backbones.tuned import Frozen, Tail
+from ddpn.backbones.fine_tuning import Frozen, Tail
 from ddpn.errors import ConfigError, InputError
 from ddpn.heads import make_head
 from ddpn.model import CountModel
@@ -23,7 +23,7 @@ def make(members: int) -> CountModel:
     return CountModel(MLP(n_in=3, hidden=(8,), members=members), make_head("double_poisson"), members)
 
 
-@pytest.mark.parametrize("at_once", [1, 2, 3, 7])
+@pytest.mark.parametrize("at_once", [2, 7])
 def test_they_are_those_of_all_together(rows, tmp_path, at_once):
     found = fit_ensemble(make, rows(40), rows(20), CONFIG, tmp_path, at_once=at_once, **OPTIONS)
     together = make(3)
@@ -56,23 +56,24 @@ def test_what_is_finished_is_not_trained_again(rows, tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"members-{i}.safetensors" for i in range(3)]
 
 
-def test_other_settings_are_not_mixed_in(rows, tmp_path):
-    fit_ensemble(make, rows(40), None, CONFIG, tmp_path, **OPTIONS)
-    with pytest.raises(
-        InputError, match=r"members-0\.safetensors must come from a training with these settings, got another lr\."
-    ):
-        fit_ensemble(make, rows(40), None, replace(CONFIG, lr=0.5), tmp_path, **OPTIONS)
+@pytest.fixture(scope="module")
+def finished(rows, tmp_path_factory):
+    """A folder with all members of a training."""
+    folder = tmp_path_factory.mktemp("finished")
+    fit_ensemble(make, rows(40), rows(20), CONFIG, folder, **OPTIONS)
+    return folder
 
 
-@pytest.mark.parametrize("what", ["head", "network", "training data", "validation data"])
-def test_files_of_another_model_or_other_rows_are_not_mixed_in(rows, tmp_path, what):
-    fit_ensemble(make, rows(40), rows(20), CONFIG, tmp_path, **OPTIONS)
+@pytest.mark.parametrize("what", ["lr", "head", "network", "training data", "validation data", "start"])
+def test_files_of_another_training_are_not_mixed_in(rows, finished, what):
     head = "gaussian" if what == "head" else "double_poisson"
     activation = "tanh" if what == "network" else "relu"
     other = lambda m: CountModel(MLP(n_in=3, hidden=(8,), members=m, activation=activation), make_head(head), m)
     train, validation = rows(40, seed=int(what == "training data")), rows(20, seed=int(what == "validation data"))
-    with pytest.raises(InputError, match=rf"must come from a training with these settings, got another {what}\."):
-        fit_ensemble(other, train, validation, CONFIG, tmp_path, **OPTIONS)
+    config = replace(CONFIG, lr=0.5) if what == "lr" else CONFIG
+    start = torch.zeros(2) if what == "start" else None
+    with pytest.raises(InputError, match=rf"members-0\.safetensors comes from a training with another {what}\."):
+        fit_ensemble(other, train, validation, config, finished, start=start, **OPTIONS)
 
 
 def test_frozen_weights_must_be_those_of_the_training(rows, tmp_path):
@@ -87,7 +88,7 @@ def test_frozen_weights_must_be_those_of_the_training(rows, tmp_path):
     found = fit_ensemble(frozen_at(1), rows(40), None, CONFIG, tmp_path, **OPTIONS)
     assert found.raw(rows(3).X).shape == (3, 3, 1)
     found.make = frozen_at(2)
-    with pytest.raises(InputError, match=r"must be used with the frozen weights it was trained beside, got others\."):
+    with pytest.raises(InputError, match="trained with other frozen weights"):
         found.raw(rows(3).X)
 
 
@@ -104,24 +105,16 @@ def test_exposure_is_asked_for_where_members_were_trained_with_it(rows, tmp_path
         found.mixture(x, exposure=2.0).mean, found.mixture(x, exposure=torch.full((5,), 2.0)).mean
     )
     for exposure, message in {
-        None: r"^exposure must be given where members were trained with it, got none\. Pass one a row\.$",
-        (1.0, 2.0): r"^exposure must have one number a row, got \(2,\) for 5\. Align them\.$",
-        -1.0: r"^exposure must be finite and positive, got -1 at 0",
+        None: "exposure is missing",
+        (1.0, 2.0): "exposure must have one value per row",
+        -1.0: "exposure must be finite and positive, got -1",
     }.items():
         with pytest.raises(InputError, match=message):
             found.mixture(x, exposure=exposure)
 
 
-def test_another_start_is_not_mixed_in(rows, tmp_path):
-    fit_ensemble(make, rows(40), None, CONFIG, tmp_path, start=torch.zeros(2), **OPTIONS)
-    fit_ensemble(make, rows(40), None, CONFIG, tmp_path, start=torch.zeros(2), **OPTIONS)
-    for start in (torch.ones(2), None):
-        with pytest.raises(InputError, match=r"must come from a training with these settings, got another start\."):
-            fit_ensemble(make, rows(40), None, CONFIG, tmp_path, start=start, **OPTIONS)
-
-
 class Named(TensorDataset):
-    """A data set that says what it is."""
+    """A data set with an identity."""
 
     identity = "one"
 
@@ -132,11 +125,11 @@ def test_another_data_set_is_not_mixed_in(rows, tmp_path, kind):
     fit_ensemble(make, kind(data.X, data.y), None, CONFIG, tmp_path, **OPTIONS)
     other = kind(data.X, data.y.flip(0))
     other.identity = "another"
-    with pytest.raises(InputError, match=r"these settings, got another training data\."):
+    with pytest.raises(InputError, match="another training data"):
         fit_ensemble(make, other, None, CONFIG, tmp_path, **OPTIONS)
 
 
-def test_what_is_no_data_is_told_before_anything_is_written(rows, tmp_path):
+def test_a_wrong_source_is_refused_before_anything_is_written(rows, tmp_path):
     with pytest.raises(
         InputError, match=r"^validation must be a Sample, Augmented or a Dataset with a length, got tuple"
     ):
@@ -147,9 +140,7 @@ def test_what_is_no_data_is_told_before_anything_is_written(rows, tmp_path):
 def test_another_network_is_refused(rows, tmp_path):
     found = fit_ensemble(make, rows(40), None, CONFIG, tmp_path, **OPTIONS)
     found.make = lambda members: CountModel(MLP(n_in=3, hidden=(4,), members=members), make_head("poisson"), members)
-    with pytest.raises(
-        InputError, match=r"must fit the network, got other names or shapes\. Build it as it was trained"
-    ):
+    with pytest.raises(InputError, match="does not fit the network"):
         found.raw(rows(3).X)
 
 
@@ -167,6 +158,6 @@ def test_statistics_of_a_users_norms_are_kept(rows, tmp_path):
     assert not torch.equal(first.backbone[0][0].running_mean, torch.zeros(3))
 
 
-def test_a_strange_number_is_told(rows, tmp_path):
-    with pytest.raises(ConfigError, match=r"^at_once must be at least 1, got 0\. Use 1 where memory is short\.$"):
+def test_at_once_is_validated(rows, tmp_path):
+    with pytest.raises(ConfigError, match="at_once must be an integer of at least 1, got 0"):
         fit_ensemble(make, rows(40), None, CONFIG, tmp_path, at_once=0)

@@ -54,8 +54,8 @@ def test_the_callback_may_interrupt(train, rows):
     assert len(history.epochs) == 1
 
 
-def test_a_second_one_while_the_first_is_taken_up_ends_the_program(interrupted, rows, monkeypatch, tmp_path):
-    def again(self):
+def test_a_second_one_while_the_first_is_handled_is_raised(interrupted, rows, monkeypatch, tmp_path):
+    def again(self, snapshot):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(loop.Checkpoint, "save", again)

@@ -1,16 +1,16 @@
 """Where a training runs, and that several processes compute what one does."""
 
 import importlib.util
+import multiprocessing
 import os
 import runpy
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from ddpn.errors import ConfigError
 from ddpn.training import Runtime, TrainingConfig, fit, runtime
@@ -18,7 +18,7 @@ from ddpn.training.batches import Share
 from ddpn.training.loop import Training
 from ddpn.training.runtime import pick_device
 
-SCRIPT = Path(__file__).with_name("one_training.py")
+PROGRAM = runpy.run_path(str(Path(__file__).with_name("one_training.py")))
 
 
 def test_auto_is_a_gpu_where_there_is_one(monkeypatch):
@@ -40,15 +40,13 @@ def test_without_a_gpu_auto_shares_as_cpu_does(monkeypatch, device):
 
 
 def test_an_unknown_device_is_refused():
-    with pytest.raises(ConfigError, match=r'^device must be one torch knows, got "abacus"\. Use "auto", '):
+    with pytest.raises(ConfigError, match="device must be 'auto' or a device of torch, got 'abacus'"):
         Runtime("abacus")
 
 
 def test_a_missing_gpu_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(
-        ConfigError, match=r'^device must be present, got "cuda" on a machine without CUDA\. Use "auto"'
-    ):
+    with pytest.raises(ConfigError, match="on a machine without CUDA, got 'cuda'"):
         Runtime("cuda")
 
 
@@ -67,13 +65,12 @@ def test_the_precision_of_a_forward_pass(fresh, rows, precision, dtype):
 
 
 def test_an_unknown_precision_is_refused():
-    with pytest.raises(ConfigError, match=r"^precision must be float32 or bf16, got 'fp16'\. Choose one\.$"):
+    with pytest.raises(ConfigError, match="precision must be 'float32' or 'bf16', got 'fp16'"):
         Runtime("cpu", "fp16")
 
 
 def test_two_precisions_are_refused(fresh, rows):
-    message = r"^precision of runtime must be that of config, got float32 and bf16\. Use Runtime\(device, config\."
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match="runtime must have the precision of config, bf16, got float32"):
         fit(fresh((0,)), rows(20), None, TrainingConfig(precision="bf16"), runtime=Runtime("cpu"))
 
 
@@ -86,16 +83,14 @@ def test_one_process_does_without_accelerate(train, rows, monkeypatch):
 def test_several_processes_without_accelerate_are_refused(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setitem(sys.modules, "accelerate", None)
-    message = r"^WORLD_SIZE must be 1 without accelerate, got 2\. Install ddpn\[distributed\]\.$"
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=r"pip install 'ddpn\[distributed\]'"):
         Runtime("cpu")
 
 
 def test_more_processes_than_rows_in_a_batch_are_refused(fresh, rows):
     runtime = Runtime("cpu")
     runtime.share = Share(rank=1, world=5)
-    message = r"^a batch must hold a row for each of the 5 processes, got 4\. Raise batch_size or use fewer processes"
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match="at least the number of processes, 5, got batches of 4 rows"):
         Training(fresh((0,)), rows(20), None, TrainingConfig(batch_size=4), runtime)
 
 
@@ -106,33 +101,55 @@ def test_shares_of_a_step_add_up_to_the_whole(fresh, rows):
         runtime = Runtime("cpu")
         runtime.share = share
         training = Training(fresh((0,)), data, None, config, runtime)
-        training.train_step(next(iter(training.batches.epoch(training.streams))))
-        gradients.append(training.flat.grad.clone())
+        training.train_step(next(iter(training.batches.epoch(training.state.streams))))
+        gradients.append(training.state.flat.grad.clone())
     torch.testing.assert_close(gradients[1] + gradients[2], gradients[0])
 
 
-def ports_can_be_opened() -> bool:
+def free_port() -> int | None:
     try:
         with socket.socket() as one:
             one.bind(("127.0.0.1", 0))
             one.listen()
+            return one.getsockname()[1]
     except OSError:
-        return False
-    return True
+        return None
 
 
-@pytest.mark.skipif(not ports_can_be_opened(), reason="processes cannot talk: no port can be opened here")
+def shared_training(rank: int, port: int, folder: Path) -> None:
+    """What torchrun would start as process `rank` of two."""
+    torch.set_num_threads(1)  # threads of the parent are not there in a fork
+    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    os.environ |= {name: str(value) for name, value in place.items()}
+    half = Runtime("cpu", "bf16")  # a program may have runtimes of several precisions
+    assert half.share == Share(rank, 2)
+    half.wait()
+    save_file(outcome(), folder / f"weights.{rank}")
+    runtime._leave()
+
+
+def outcome() -> dict[str, torch.Tensor]:
+    model = PROGRAM["network"]()
+    epochs = PROGRAM["trained"](model).epochs
+    tensors = {name: p.detach().contiguous() for name, p in model.named_parameters()}
+    return tensors | {
+        name: torch.tensor([record[name] for record in epochs], dtype=torch.float64) for name in ("loss", "score")
+    }
+
+
+@pytest.mark.skipif(free_port() is None, reason="processes cannot communicate: no port can be opened here")
 @pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="needs ddpn[distributed]")
 def test_two_processes_compute_what_one_does(tmp_path):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    ended = subprocess.run(
-        [*command, str(SCRIPT), str(tmp_path / "weights")],
-        env=environment, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert ended.returncode == 0, ended.stderr
-    runpy.run_path(str(SCRIPT))["main"](str(tmp_path / "alone"))
-    alone, first, second = (load_file(tmp_path / name) for name in ("alone", "weights.0", "weights.1"))
+    import accelerate  # noqa: F401  (once, and not in every process)
+
+    fork, port = multiprocessing.get_context("fork"), free_port()
+    processes = [fork.Process(target=shared_training, args=(rank, port, tmp_path)) for rank in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0, 0]
+    alone, first, second = outcome(), load_file(tmp_path / "weights.0"), load_file(tmp_path / "weights.1")
     for name, tensor in alone.items():
         torch.testing.assert_close(first[name], tensor, rtol=1e-5, atol=1e-5)
         assert torch.equal(first[name], second[name]), "the processes have drifted apart"

@@ -1,4 +1,4 @@
-"""What the tests of the workflow share: a small table with everything in it, and a plan that fits in a second."""
+"""Shared by the tests of the workflow: a small table with columns of every kind, and a plan that fits in a second."""
 
 from collections.abc import Callable
 
@@ -6,11 +6,15 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ddpn.workflow.fitting import Fitted, Prepared, fit, prepare
+from ddpn.workflow.fitting import Fitted, fit
 from ddpn.workflow.plan import Plan
+from ddpn.workflow.preparing import Prepared, prepare
 
-#: One small network, and one encoding.
-QUICK = {"members": 2, "hidden": (8,), "numeric": "standard", "epochs": 3, "device": "cpu"}
+#: Two small networks, one encoding, one batch size.
+QUICK = {
+    "members": 2, "hidden": (8,), "numeric": "standard", "epochs": 3, "device": "cpu",
+    "training_options": {"batch_size": 70},
+}  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -39,19 +43,29 @@ def table() -> pl.DataFrame:
 
 @pytest.fixture(scope="session")
 def plan() -> Callable[..., Plan]:
-    """A plan for the table, with other options."""
-    return lambda **options: Plan(
-        **{"target": "visits", "exposure": "days", "weight": "weight", "model": QUICK} | options
-    )
+    """A plan for the table, with other options; `model` adds to the quick ones."""
+
+    def make(**options) -> Plan:
+        model = QUICK | options.pop("model", {})
+        usual = {"target": "visits", "exposure": "days", "weight": "weight"}
+        return Plan(**usual | {"compare_with": ("constant", "poisson_glm")} | options, model=model)
+
+    return make
 
 
 @pytest.fixture(scope="session")
 def prepared(table, plan) -> Prepared:
-    """The table, ready."""
+    """The table, ready for fitting."""
     return prepare(table, plan())
 
 
 @pytest.fixture(scope="session")
 def fitted(prepared) -> Fitted:
-    """A model and its baselines, for tests that only ask them things."""
+    """Networks mixed with a GLM, and two members for comparison; tests must not change it."""
     return fit(prepared, {"data": "patients.csv", "command": "ddpn fit"})
+
+
+@pytest.fixture
+def unmixed(table, plan) -> Prepared:
+    """The same table for networks alone: two batches per epoch, nothing to compare with."""
+    return prepare(table, plan(compare_with=(), model={"mix_with": ()}))

@@ -1,172 +1,204 @@
-"""From a table to a judged model, stopped and taken up again."""
+"""Fit, calibrate on validation rows, score on test rows; interrupted fits that continue."""
 
 import numpy as np
 import polars as pl
 import pytest
 import torch
-from ddpn.workflow.intervals import LAW_ROWS
 
-from ddpn.calibration.intervals import Levels, level_expected, level_needed
+from ddpn.calibration.intervals import IntervalLevels, level_expected, level_needed
 from ddpn.errors import InputError
-from ddpn.training.loop import Training
-from ddpn.workflow.fitting import checkpoint_of, fit, fit_into, identity, judge, prepare
+from ddpn.heads import DoublePoissonHead
+from ddpn.predictor import MIXTURE
+from ddpn.workflow.fitting import PRIOR_ROWS, fit, fit_into
+from ddpn.workflow.leaderboard import leaderboard
 from ddpn.workflow.model_folder import CHECKPOINT, load
+from ddpn.workflow.preparing import checkpoint_of, identity, prepare
+
+#: Batches of 70 in 210 training rows.
+STEPS = 3
 
 
-def test_a_prepared_table(prepared, table):
-    assert prepared.counts == {"train": 210, "validation": 30, "test": 60}
-    assert prepared.train.y.tolist() == table["visits"].to_numpy()[prepared.divided.rows.train].tolist()
-    assert prepared.sample.X.columns == [
-        "severity", "ward", "smokes", "age", "admitted day", "admitted month", "admitted weekday"
-    ]  # fmt: skip
-
-
-def test_a_date_in_a_random_split_is_told(prepared, table, plan):
-    (told,) = prepared.warnings
-    assert told.startswith("column admitted is a date, and rows are split at random")
-    assert told.endswith("--time admitted.")
-    assert prepare(table, plan(time="admitted")).warnings == ()
-
-
-def test_rows_of_no_weight_are_left_out_and_told(table, plan):
-    some = table.with_columns(weight=pl.Series(np.arange(300) % 3))
-    found = prepare(some, plan())
-    assert len(found.sample) == 200
-    assert found.warnings[0] == "100 rows of weight 0 are left out."
-    with pytest.raises(InputError, match="weight 'weight' must be positive in some row, got zeros only"):
-        prepare(table.with_columns(weight=pl.lit(0)), plan())
-
-
-def test_a_target_of_zeros(table, plan):
-    with pytest.raises(InputError, match="target 'visits' must be above 0 in some training row, got zeros only"):
-        prepare(table.with_columns(visits=pl.lit(0)), plan())
-
-
-def test_fractions_are_rounded_where_the_plan_says_so(table, plan):
-    halves = table.with_columns(visits=pl.col("visits") + 0.25)
-    with pytest.raises(InputError, match="got fractions in rows 1, 2"):
-        prepare(halves, plan())
-    found = prepare(halves, plan(model={"fractional": "round"}))
-    assert found.sample.y.tolist() == table["visits"].to_list()
-
-
-def test_the_task_tells_all(fitted, prepared):
+def test_the_task_has_all_about_the_fit(fitted, prepared):
     task = fitted.folder.task
+    assert task["format"] == 2
+    assert task["identity"] == identity(prepared)
     assert task["split"] == {"how": "at random by seed 0", "rows": {"train": 210, "validation": 30, "test": 60}}
     assert (task["data"], task["command"], task["interrupted"]) == ("patients.csv", "ddpn fit", False)
-    assert set(task["test"]["scores"]) == {"ddpn", "constant", "poisson_glm", "poisson_boosting"}
+    assert (task["leaks"], task["warnings"]) == ([], list(prepared.warnings))
     assert set(task["versions"]) == {"python", "ddpn", "torch", "scikit-learn", "numpy", "polars"}
     assert fitted.folder.model.history_.epochs[0]["score"], "validation rows were not used"
 
 
+def test_the_leaderboard_is_that_of_the_test_rows(fitted, prepared):
+    task, predictor = fitted.folder.task["test"], fitted.folder.model.predictor_
+    assert task == leaderboard(predictor, prepared.test)
+    weights = {entry["name"]: entry["weight"] for entry in task["entries"]}
+    assert weights == {MIXTURE: None, **predictor.weights}
+    assert weights["networks"] + weights["glm"] == pytest.approx(1.0)
+    assert (weights["constant"], weights["poisson_glm"]) == (0.0, 0.0)
+    assert all(entry["seconds"] > 0 for entry in task["entries"])
+
+
 def test_scores_are_weighted_means_on_the_test_rows(fitted, prepared):
     test, model = prepared.test, fitted.folder.model
-    found = judge(model, fitted.folder.baselines, fitted.folder.levels, test)["scores"]["ddpn"]
+    (found,) = [entry for entry in fitted.folder.task["test"]["entries"] if entry["name"] == MIXTURE]
     low, high = model.predict_interval(test.X, 0.9, test.exposure, kind="calibrated").T
     assert found["crps"] == pytest.approx(model.crps(test.X, test.y, test.weight, test.exposure))
+    assert found["nll"] == pytest.approx(model.nll(test.X, test.y, test.weight, test.exposure))
     assert found["coverage"] == pytest.approx(np.average((low <= test.y) & (test.y <= high), weights=test.weight))
     assert found["width"] == pytest.approx(np.average(high - low, weights=test.weight))
 
 
-def test_intervals_are_learnt_from_the_validation_rows(fitted, prepared):
-    rows, model = prepared.validation, fitted.folder.model
-    low, high = model.predict_interval(rows.X, 0.9, rows.exposure, kind="calibrated").T
-    assert model.interval_levels_.rows.tolist() == [len(rows)] == [30]
-    assert model.interval_levels_.weight.sum() == pytest.approx(30 + LAW_ROWS)
-    law = model.predict_distribution(rows.X, rows.exposure)
-    needed, expected = level_needed(law, torch.from_numpy(rows.y)).numpy(), level_expected(law, 30).numpy()
-    assert model.interval_level(0.9) == Levels.of(needed, rows.weight, expected, LAW_ROWS).at(0.9)
-    assert (np.stack(law.interval(model.interval_level(0.9)), 1) == np.stack([low, high], 1)).all()
+# Calibration ---------------------------------------------------------------------------------------------------------
 
 
-def test_usual_rows_are_learnt_from_rows_that_training_did_not_see(fitted, prepared):
-    assert len(fitted.folder.model.ood_scores_) == 90
+@pytest.mark.parametrize("name", [MIXTURE, "networks", "glm", "constant", "poisson_glm"])
+def test_intervals_of_every_member_are_calibrated_on_validation_rows(fitted, prepared, name):
+    rows, predictor = prepared.validation, fitted.folder.model.predictor_
+    levels = predictor.intervals[name]
+    assert levels.rows.tolist() == [30]
+    dist = predictor.distribution(rows.X, rows.exposure, of=name)
+    needed, expected = level_needed(dist, torch.from_numpy(rows.y)).numpy(), level_expected(dist, 30).numpy()
+    assert levels.at(0.9) == IntervalLevels.of(needed, rows.weight, expected, PRIOR_ROWS).at(0.9)
+    # Rows inside, and of the predictions' own counts as many as PRIOR_ROWS rows of them would be.
+    share, level = rows.weight / rows.weight.mean(), levels.at(0.9)
+
+    def covered(at):
+        low, high = dist.interval(at)
+        y = torch.from_numpy(rows.y)
+        inside = ((low <= y) & (y <= high)).double().numpy()
+        mass = (dist.cdf(high) - dist.cdf(low) + dist.log_prob(low).exp()).numpy()
+        return inside @ share + PRIOR_ROWS * (mass @ share) / len(rows)
+
+    wanted = 0.9 * (len(rows) + PRIOR_ROWS + 1)
+    # The mass is a mean over all counts, calibration uses about a hundred quantiles per row.
+    assert covered(level) >= wanted - 2.0
+    assert covered(level - 0.03) <= wanted + 2.0
 
 
-@pytest.mark.parametrize("likelihood", ["poisson", "gaussian"])
-def test_laws_on_counts_and_on_the_line(table, plan, likelihood):
-    small = {"numeric": "standard", "members": 1, "hidden": (4,), "epochs": 1, "device": "cpu"}
-    found = fit(prepare(table, plan(model={**small, "likelihood": likelihood})), {})
-    assert found.folder.model.head_.name == likelihood
-    assert 0 < found.folder.task["test"]["scores"]["ddpn"]["crps"] < np.abs(table["visits"]).mean()
+def test_test_rows_touch_neither_calibration_nor_weights(fitted, prepared, table):
+    rows = np.zeros(table.height, dtype=bool)
+    rows[prepared.split.rows.test] = True
+    strange = table.with_columns(
+        severity=pl.when(pl.Series(rows)).then(40.0).otherwise(pl.col("severity")),
+        visits=pl.when(pl.Series(rows)).then(500).otherwise(pl.col("visits")),
+    )
+    changed = fit(prepare(strange, prepared.plan), {}).folder.model.predictor_
+    usual = fitted.folder.model.predictor_
+    assert changed.weights == usual.weights
+    assert changed.ood.scores.tolist() == usual.ood.scores.tolist()
+    assert len(usual.ood.scores) == 30
+    for name, levels in usual.intervals.items():
+        assert all((new == old).all() for new, old in zip(changed.intervals[name], levels, strict=True)), name
 
 
-def test_few_rows_go_without_validation(table, plan):
-    found = fit(prepare(table.head(60), plan(exposure=None, weight=None)), {})
+def test_few_rows_have_no_validation_and_no_calibration(table, plan):
+    found = fit(prepare(table.head(60), plan(exposure=None, weight=None, compare_with=("constant",))), {})
+    predictor = found.folder.model.predictor_
     assert found.folder.task["split"]["rows"] == {"train": 48, "validation": 0, "test": 12}
-    assert found.folder.model.interval_level(0.9) == 0.9
-    assert found.folder.levels == {}
+    assert predictor.weights == {"networks": 1.0, "constant": 0.0}
+    assert (predictor.intervals, predictor.ood, predictor.interval_level(0.9)) == ({}, None, 0.9)
 
 
-# Stopping and going on -------------------------------------------------------------------------------------------
+# Members -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "members"),
+    [
+        ({"model": {"likelihood": "poisson", "mix_with": ("constant",)}}, ["networks", "constant", "poisson_glm"]),
+        ({"model": {"likelihood": "gaussian"}, "compare_with": ("constant",)}, ["networks", "constant"]),
+    ],
+    ids=["counts, mixed with a constant", "Normals, which have no GLM of counts"],
+)
+def test_members_of_other_plans(table, plan, options, members):
+    options["model"] |= {"members": 1, "epochs": 1}
+    steps = []
+    found = fit(prepare(table, plan(**options)), {}, on_step=steps.append).folder
+    assert list(found.model.predictor_.members) == members
+    assert found.model.head_.name == options["model"]["likelihood"]
+    crps = {entry["name"]: entry["crps"] for entry in found.task["test"]["entries"]}
+    assert 0 < crps[MIXTURE] < table["visits"].mean()
+    assert steps[0] == "Training"
+    assert steps[1].startswith("Fitting for comparison: ")
+    assert steps[-1] == "Scoring the test rows"
+
+
+def test_a_comparison_that_is_not_applicable_is_left_out_with_a_warning(table, plan):
+    model = {"likelihood": "faithful_gaussian", "members": 1, "epochs": 1}
+    with pytest.warns(UserWarning, match=r"Not compared with GLM: .*no exact GLM"):
+        found = fit(prepare(table, plan(compare_with=("glm",), model=model)), {})
+    assert list(found.folder.model.predictor_.members) == ["networks"]
+
+
+# Interruption --------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def stop(monkeypatch):
-    """Ctrl-C at the begin of an epoch."""
+def training_steps(monkeypatch):
+    """Counts the training steps of networks; `stop_at` a step raises KeyboardInterrupt, as Ctrl-C does."""
+    usual = DoublePoissonHead.loss
 
-    def at(epoch: int) -> None:
-        run_epoch = Training.run_epoch
+    class Steps:
+        taken, stop_at = 0, None
 
-        def watched(training: Training) -> str:
-            if training.epoch == epoch:
+    def counted(head, raw, *rest):
+        if raw.dim() == 3:  # rows, networks, raw outputs
+            if Steps.taken == Steps.stop_at:
                 raise KeyboardInterrupt
-            return run_epoch(training)
+            Steps.taken += 1
+        return usual(head, raw, *rest)
 
-        monkeypatch.setattr(Training, "run_epoch", watched)
+    monkeypatch.setattr(DoublePoissonHead, "loss", counted)
+    return Steps
 
-    return at
 
-
-def test_a_stopped_fit_saves_the_best_so_far_and_goes_on_to_the_same_model(prepared, tmp_path, stop, monkeypatch):
-    whole = fit_into(tmp_path / "whole", prepared, {})
-    with monkeypatch.context():
-        stop(2)
-        first = fit_into(tmp_path / "model", prepared, {})
-    assert first.interrupted
-    assert first.can_go_on
+def test_an_interrupted_fit_is_saved_and_continues_to_the_same_model(unmixed, tmp_path, training_steps):
+    whole = fit_into(tmp_path / "whole", unmixed, {})
+    assert training_steps.taken == 3 * STEPS
+    training_steps.taken, training_steps.stop_at = 0, 2 * STEPS + 1
+    first = fit_into(tmp_path / "model", unmixed, {})
+    assert (first.interrupted, first.can_continue) == (True, True)
     saved = load(tmp_path / "model")
     assert saved.task["interrupted"]
     assert len(saved.model.history_.epochs) == 2
     assert (tmp_path / "model" / CHECKPOINT).is_file()
     assert {path.name for path in tmp_path.iterdir()} == {"whole", "model"}
-    monkeypatch.undo()
-    begun = []
-    run_epoch = Training.run_epoch
-    monkeypatch.setattr(Training, "run_epoch", lambda self: (begun.append(self.epoch), run_epoch(self))[1])
-    second = fit_into(tmp_path / "model", prepared, {}, overwrite=True)
-    assert begun == [2]
-    X, exposure = prepared.test.X, prepared.test.exposure
+    training_steps.taken, training_steps.stop_at = 0, None
+    second = fit_into(tmp_path / "model", unmixed, {}, overwrite=True)
+    assert training_steps.taken == STEPS, "it did not continue at the last epoch"
+    X, exposure = unmixed.test.X, unmixed.test.exposure
     assert (second.folder.model.predict(X, exposure) == whole.folder.model.predict(X, exposure)).all()
+    assert (second.interrupted, second.can_continue) == (False, False)
     assert {path.name for path in tmp_path.iterdir()} == {"whole", "model"}
     assert not (tmp_path / "model" / CHECKPOINT).exists()
 
 
-def test_stopped_before_the_first_epoch_nothing_is_left(prepared, tmp_path, stop):
-    stop(0)
+def test_interrupted_before_the_first_epoch_nothing_is_left(unmixed, tmp_path, training_steps):
+    training_steps.stop_at = 1
     with pytest.raises(KeyboardInterrupt):
-        fit_into(tmp_path / "model", prepared, {})
+        fit_into(tmp_path / "model", unmixed, {})
     assert list(tmp_path.iterdir()) == []
 
 
-def test_stopped_while_encodings_are_tried_the_trial_is_saved(table, plan, tmp_path, stop):
-    stop(2)
-    model = {"members": 3, "hidden": (4,), "epochs": 20, "device": "cpu"}
-    found = fit_into(tmp_path / "model", prepare(table, plan(model=model)), {})
-    assert (found.interrupted, found.can_go_on) == (True, False)
+def test_interrupted_while_encodings_are_tried_the_trial_is_saved(table, plan, tmp_path, training_steps):
+    training_steps.stop_at = 2 * STEPS + 1
+    model = {"members": 3, "numeric": "auto", "mix_with": ()}
+    found = fit_into(tmp_path / "model", prepare(table, plan(compare_with=(), model=model)), {})
+    assert (found.interrupted, found.can_continue) == (True, False)
     assert load(tmp_path / "model").model.model_.members == 2
 
 
-def test_another_fit_does_not_go_on(prepared, table, plan, tmp_path, stop, monkeypatch):
-    stop(2)
-    fit_into(tmp_path / "model", prepared, {})
-    other = prepare(table, plan(seed=1))
-    assert identity(other) != identity(prepared)
+def test_another_fit_does_not_continue(unmixed, table, plan, tmp_path, training_steps):
+    training_steps.stop_at = 2 * STEPS
+    fit_into(tmp_path / "model", unmixed, {})
+    other = prepare(table, plan(seed=1, compare_with=(), model={"mix_with": ()}))
     assert not checkpoint_of(tmp_path / "model", other).exists()
-    assert checkpoint_of(tmp_path / "model", prepared).exists()
+    assert checkpoint_of(tmp_path / "model", unmixed).exists()
 
 
-def test_a_place_that_is_taken_is_told_before_the_work(prepared, tmp_path):
+def test_an_existing_output_is_reported_before_the_work(unmixed, tmp_path, training_steps):
     (tmp_path / "model").mkdir()
-    with pytest.raises(InputError, match="output must be free"):
-        fit_into(tmp_path / "model", prepared, {})
+    with pytest.raises(InputError, match="already exists"):
+        fit_into(tmp_path / "model", unmixed, {})
+    assert training_steps.taken == 0

@@ -1,112 +1,179 @@
-"""A model folder is whole or not there."""
+"""A model folder is written whole or not at all, and a damaged one is refused."""
 
 import errno
+import json
 import os
 from pathlib import Path
 
 import pytest
-from ddpn.workflow.boosting import BoostedTrees
 
 from ddpn import CountRegressor
 from ddpn.errors import InputError
-from ddpn.workflow.model_folder import CHECKPOINT, TASK, check_place, load, save, task_of
+from ddpn.members.constant import Constant
+from ddpn.model_files import MANIFEST, check_destination, write_model
+from ddpn.workflow.model_folder import CHECKPOINT, TASK, describe, load, read_task
 
 
 def files(path: Path) -> set[str]:
     return {str(file.relative_to(path)) for file in path.rglob("*") if file.is_file()}
 
 
+@pytest.fixture
+def saved(fitted, tmp_path) -> Path:
+    fitted.folder.save(tmp_path / "model")
+    return tmp_path / "model"
+
+
 def test_what_is_saved_is_loaded(fitted, prepared, tmp_path):
-    save(fitted.folder, tmp_path / "deep" / "model")
+    fitted.folder.save(tmp_path / "deep" / "model")
     again = load(tmp_path / "deep" / "model")
     X, exposure = prepared.test.X, prepared.test.exposure
     assert (again.model.predict(X, exposure) == fitted.folder.model.predict(X, exposure)).all()
-    for name, baseline in fitted.folder.baselines.items():
-        assert (again.baselines[name].law(X, exposure).mean == baseline.law(X, exposure).mean).all()
+    old, new = fitted.folder.model.predictor_, again.model.predictor_
+    assert (new.weights, new.seconds) == (old.weights, old.seconds)
+    for name in old.members:
+        mean = old.distribution(X, exposure, of=name).mean
+        assert (new.distribution(X, exposure, of=name).mean == mean).all(), name
+        assert new.interval_level(0.9, of=name) == old.interval_level(0.9, of=name)
+    assert (new.ood_pvalue(X, exposure) == old.ood_pvalue(X, exposure)).all()
     assert again.task == fitted.folder.task
     assert again.roles == prepared.roles
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["model"]
 
 
-def test_it_is_a_saved_regressor_too(fitted, prepared, tmp_path):
-    save(fitted.folder, tmp_path / "model")
-    model = CountRegressor.load(tmp_path / "model")
+def test_for_predictions_the_mixed_members_are_enough(fitted, prepared, saved):
+    again = load(saved, mixed_only=True)
+    mixed = fitted.folder.model.predictor_.mixed
+    assert list(again.model.predictor_.members) == list(mixed)
+    assert not {"constant", "poisson_glm"} & set(mixed)
+    X, exposure = prepared.test.X, prepared.test.exposure
+    assert (again.model.predict(X, exposure) == fitted.folder.model.predict(X, exposure)).all()
+
+
+def test_it_is_a_saved_regressor_without_pickles(prepared, saved):
+    model = CountRegressor.load(saved)
     assert model.predict(prepared.test.X, prepared.test.exposure).shape == (len(prepared.test),)
+    assert {Path(name).suffix for name in files(saved)} == {".json", ".safetensors", ".skops"}
 
 
-def test_others_may_read_it(fitted, tmp_path):
-    (tmp_path / "usual").mkdir()
-    save(fitted.folder, tmp_path / "model")
-    folders = [tmp_path / "model", *(path for path in (tmp_path / "model").rglob("*") if path.is_dir())]
-    assert {path.stat().st_mode for path in folders} == {(tmp_path / "usual").stat().st_mode}
+def test_others_may_read_it(saved):
+    usual = saved.parent / "usual"
+    usual.mkdir()
+    folders = [saved, *(path for path in saved.rglob("*") if path.is_dir())]
+    assert {path.stat().st_mode for path in folders} == {usual.stat().st_mode}
 
 
-def test_a_model_that_is_there_is_replaced_on_request_only(fitted, tmp_path):
-    save(fitted.folder, tmp_path / "model", checkpoint=None)
-    (tmp_path / "model" / "mark").touch()
-    with pytest.raises(InputError, match=r"output must be free, got .*model, which exists. Add --overwrite or name"):
-        save(fitted.folder, tmp_path / "model")
-    save(fitted.folder, tmp_path / "model", overwrite=True)
-    assert not (tmp_path / "model" / "mark").exists()
-    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+def test_a_model_is_replaced_on_request_only(fitted, saved):
+    (saved / "mark").touch()
+    with pytest.raises(InputError, match="already exists"):
+        fitted.folder.save(saved)
+    fitted.folder.save(saved, overwrite=True)
+    assert not (saved / "mark").exists()
+    assert [path.name for path in saved.parent.iterdir()] == ["model"]
 
 
 def test_other_folders_and_files_are_never_replaced(tmp_path):
     (tmp_path / "photos").mkdir()
     (tmp_path / "note").write_text("x")
     for name in ("photos", "note"):
-        with pytest.raises(InputError, match="output must hold a model to be overwritten"):
-            check_place(tmp_path / name, overwrite=True)
-    with pytest.raises(InputError, match=r"output must lie in a folder, got .*note, which is a file"):
-        check_place(tmp_path / "note" / "deep" / "model", overwrite=False)
+        with pytest.raises(InputError, match="is not a saved model, so it is not overwritten"):
+            check_destination(tmp_path / name, overwrite=True)
+    with pytest.raises(InputError, match="note is a file, not a folder"):
+        check_destination(tmp_path / "note" / "deep" / "model", overwrite=False)
 
 
-def test_a_full_disk_leaves_nothing_behind_and_the_old_model_alone(fitted, tmp_path, monkeypatch):
-    save(fitted.folder, tmp_path / "model")
-    before = files(tmp_path)
+def test_a_full_disk_leaves_nothing_behind_and_the_old_model_as_it_was(fitted, saved, monkeypatch):
+    before = files(saved.parent)
+    usual = Path.write_bytes
 
-    def full(self, folder: Path) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+    def full(path: Path, content: bytes) -> int:
+        if path.name == MANIFEST:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return usual(path, content)
 
-    monkeypatch.setattr(BoostedTrees, "save", full)
-    with pytest.raises(OSError, match="No space left"):
-        save(fitted.folder, tmp_path / "model", overwrite=True)
-    with pytest.raises(OSError, match="No space left"):
-        save(fitted.folder, tmp_path / "other")
-    assert files(tmp_path) == before
+    monkeypatch.setattr(Path, "write_bytes", full)
+    for name, overwrite in (("model", True), ("other", False)):
+        with pytest.raises(OSError, match="No space left"):
+            fitted.folder.save(saved.parent / name, overwrite)
+    assert files(saved.parent) == before
+    assert load(saved).task == fitted.folder.task
 
 
-def test_a_move_that_fails_brings_the_old_model_back(fitted, tmp_path, monkeypatch):
-    save(fitted.folder, tmp_path / "model")
-    rename, calls = os.rename, []
+def test_a_move_that_fails_brings_the_old_model_back(fitted, saved, monkeypatch):
+    rename = os.rename
 
-    def second_fails(source, target):
-        calls.append(target)
-        if Path(target) == tmp_path / "model" and Path(source).name == "model":
+    def failing(source, target):
+        if Path(target) == saved and Path(source).name == "new":
             raise OSError(errno.EIO, "broken")
         rename(source, target)
 
-    monkeypatch.setattr(os, "rename", second_fails)
+    monkeypatch.setattr(os, "rename", failing)
     with pytest.raises(OSError, match="broken"):
-        save(fitted.folder, tmp_path / "model", overwrite=True)
-    assert load(tmp_path / "model").task == fitted.folder.task
+        fitted.folder.save(saved, overwrite=True)
+    assert load(saved).task == fitted.folder.task
 
 
 def test_a_checkpoint_is_kept_with_it(fitted, tmp_path):
     (tmp_path / "state").write_bytes(b"state")
-    save(fitted.folder, tmp_path / "model", checkpoint=tmp_path / "state")
+    fitted.folder.save(tmp_path / "model", checkpoint=tmp_path / "state")
     assert (tmp_path / "model" / CHECKPOINT).read_bytes() == b"state"
 
 
-def test_what_is_no_model_folder(fitted, tmp_path):
-    with pytest.raises(InputError, match=r"MODEL must be a folder, got .*none, which is not there"):
-        load(tmp_path / "none")
-    with pytest.raises(InputError, match=r"MODEL must be a folder that `ddpn fit` wrote, got .* without task\.json"):
-        load(tmp_path)
+def test_a_description_needs_no_model(saved, fitted):
+    found = describe(saved)
+    assert (found["ddpn"], found["task"]) == (fitted.folder.task["versions"]["ddpn"], fitted.folder.task)
+    networks = found["members"]["networks"]["facts"]
+    assert (networks["likelihood"], networks["networks"], networks["hidden"]) == ("double_poisson", 2, [8])
+    assert found["members"]["constant"]["weight"] == 0.0
+
+
+# What is no model folder ---------------------------------------------------------------------------------------------
+
+
+def change_manifest(folder: Path) -> None:
+    manifest = json.loads((folder / MANIFEST).read_text())
+    (folder / MANIFEST).write_text(json.dumps(manifest | {"needs_exposure": False}))
+
+
+def of_format_1(folder: Path) -> None:
+    manifest = json.loads((folder / MANIFEST).read_text())
+    write_model(folder, {}, manifest | {"format": 1, "ddpn": "0.1.0"}, overwrite=True)
+
+
+BROKEN = {
+    "no folder": (lambda folder: folder.rename(folder.parent / "other"), ["Folder not found", "model"]),
+    "no manifest": (lambda folder: (folder / MANIFEST).unlink(), ["Not a saved model", MANIFEST]),
+    "a manifest cut short": (lambda folder: (folder / MANIFEST).write_text("{"), [MANIFEST, "damaged"]),
+    "a changed manifest": (change_manifest, [MANIFEST, "changed or damaged"]),
+    "a changed task": (
+        lambda folder: (folder / TASK).write_text((folder / TASK).read_text().replace("visits", "visitors")),
+        [TASK, "truncated or changed"],
+    ),
+    "no task file": (lambda folder: (folder / TASK).unlink(), ["File not found", TASK]),
+    "an earlier format": (of_format_1, ["format 1 by ddpn 0.1.0", "reads format 2", "Fit the model again"]),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_damaged_folder_is_refused_in_one_sentence(saved, kind):
+    damage, words = BROKEN[kind]
+    damage(saved)
+    for function in (read_task, describe, load):
+        with pytest.raises(InputError) as error:
+            function(saved)
+        assert [word for word in words if word not in str(error.value)] == []
+        assert "\n" not in str(error.value)
+
+
+def test_damaged_members_and_folders_of_other_estimators(saved, tmp_path, prepared):
+    weights = saved / "networks" / "networks.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-9])
+    with pytest.raises(InputError, match=r"networks\.safetensors was truncated or changed"):
+        load(saved)
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="that `ddpn fit` wrote"):
-        task_of(tmp_path / "file")
-    save(fitted.folder, tmp_path / "model")
-    (tmp_path / "model" / TASK).write_text("{")
-    with pytest.raises(InputError, match=r"task\.json must be as it was saved, got a damaged file"):
-        load(tmp_path / "model")
+    with pytest.raises(InputError, match="Not a saved model"):
+        read_task(tmp_path / "file")
+    files, manifest = {}, {"members": {"constant": Constant().fit(prepared.train, None, 0).facts()}}
+    write_model(tmp_path / "other", files, manifest)
+    with pytest.raises(InputError, match="not written by `ddpn fit`"):
+        read_task(tmp_path / "other")

@@ -3,7 +3,7 @@
 import pytest
 
 from ddpn.errors import ConfigError, InputError
-from ddpn.workflow.plan import Plan, keys, plan_from, plan_of
+from ddpn.workflow.plan import BASELINES, Plan, keys, plan_from, plan_of
 
 
 @pytest.fixture
@@ -16,63 +16,112 @@ def file(tmp_path):
     return write
 
 
-def test_a_file_and_what_is_given_in_place_of_it(file):
-    found = plan_of(
-        {"target": "y", "members": 3, "seed": None, "drop": "a, b,"},
-        file('target = "x"\nmembers = 9\nhidden = [8, 4]\nseed = 7\nuse = ["id"]\nshares = [0.8, 0.1, 0.1]\n'),
+TOML = """
+target = "x"
+members = 9
+hidden = [8, 4]
+seed = 7
+use = ["id"]
+shares = [0.8, 0.1, 0.1]
+mix_with = ["glm", "boosted_poisson"]
+compare_with = "constant, poisson_glm"
+
+[head_options]
+objective = "paper"
+beta = 0.25
+
+[training_options]
+lr = 0.01
+"""
+
+
+def test_a_file_and_what_takes_precedence_over_it(file):
+    found = plan_of({"target": "y", "members": 3, "seed": None, "drop": "a, b,", "beta": 0.5}, file(TOML))
+    model = {
+        "members": 3,
+        "hidden": (8, 4),
+        "mix_with": ("glm", "boosted_poisson"),
+        "head_options": {"objective": "paper", "beta": 0.5},
+        "training_options": {"lr": 0.01},
+    }
+    known = {"target": "y", "drop": ("a", "b"), "use": ("id",), "seed": 7, "shares": (0.8, 0.1, 0.1)}
+    assert found == Plan(**known, compare_with=("constant", "poisson_glm"), model=model)
+    assert plan_from(found.as_dict()) == found
+
+
+def test_empty_lists_and_defaults(file):
+    assert plan_of({"target": "y", "mix_with": "", "compare_with": ""}) == Plan(
+        target="y", compare_with=(), model={"mix_with": ()}
     )
-    wanted = Plan(
-        target="y", drop=("a", "b"), use=("id",), seed=7, shares=(0.8, 0.1, 0.1), model={"members": 3, "hidden": (8, 4)}
-    )
-    assert found == wanted
-    assert plan_from(found.as_dict()) == Plan(**{**wanted.__dict__, "model": {"members": 3, "hidden": (8, 4)}})
-
-
-def test_a_plan_makes_the_regressor():
-    model = Plan(target="y", seed=5, model={"members": 3}).regressor(verbose=True)
-    assert (model.members, model.random_state, model.verbose) == (3, 5, True)
-
-
-def test_every_argument_of_the_regressor_is_a_key_but_those_that_the_fit_decides():
-    assert {"likelihood", "beta", "epochs", "weight_decay", "numeric", "device", "fractional", "split_column"} <= set(
-        keys()
-    )
-    assert not {"checkpoint", "random_state", "validation", "verbose", "model"} & set(keys())
+    assert Plan(target="y").compare_with == BASELINES
+    assert plan_of({"target": "y"}, file("beta = 0.5")).model == {"head_options": {"beta": 0.5}}
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("model", "mix_with"),
     [
-        (
-            "member = 3",
-            r"keys in .*settings\.toml must be among target, exposure, .*members.*, got 'member'\. Did you mean",
-        ),
-        ("checkpoint = 'x'", r"got 'checkpoint'"),
-        ("target = 3", r"target must be the name of a column, got 3\. Put it in quotes\."),
-        ("drop = [1]", r'drop must list names of columns, got \[1\]\. Write \["one", "two"\]\.'),
-        ("seed = -1", r"seed must be a whole number from 0 to 2\^32 - 1, got -1"),
-        ("seed = true", r"seed must be a whole number"),
-        ("shares = [0.5, 0.5]", r"shares must be those of .*, got \[0\.5, 0\.5\]\. Use"),
-        ("shares = [0.9, 0.1, 0.0]", r"shares must be"),
-        ("time = 'a'\nsplit_column = 'b'", r"split_column and time must not both be given"),
-        ("weight = 'y'", r"a column must have one role, got 'y' with several"),
-        ("drop = ['y']", r"drop and use must leave columns with a role alone, got 'y'"),
-        ("not toml", r"settings\.toml must be TOML, got: "),
+        ({"members": 3}, ("glm",)),
+        ({"likelihood": "gaussian"}, ()),
+        ({"likelihood": "faithful_gaussian"}, ()),
+        ({"hidden": ()}, ()),
+        ({"mix_with": ("constant",)}, ("constant",)),
     ],
 )
-def test_what_makes_no_sense_is_told(file, text, sentence):
+def test_a_plan_makes_the_regressor(model, mix_with):
+    found = Plan(target="y", seed=5, model=model).regressor(verbose=True)
+    assert (found.random_state, found.verbose, found.mix_with) == (5, True, mix_with)
+    assert {name: getattr(found, name) for name in model} == model
+
+
+def test_keys_are_the_options_of_a_fit():
+    assert {"likelihood", "head_options", "training_options", "beta", "epochs", "numeric", "device", "split_column",
+            "mix_with", "compare_with", "fractional"} <= set(keys())  # fmt: skip
+    assert not {"checkpoint", "random_state", "validation", "verbose", "model", "lr"} & set(keys())
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("member = 3", ["Unknown key 'member' in", "settings.toml", "Did you mean 'members'?"]),
+        ("checkpoint = 'x'", ["Unknown key 'checkpoint'"]),
+        ("lr = 0.1", ["Unknown key 'lr'", "[training_options]"]),
+        ("[training_options]\nlrr = 0.1", ["Unknown key 'lrr' in training_options", "Did you mean 'lr'?"]),
+        ("training_options = 3", ["training_options must be a table", "got 3"]),
+        ("head_options = 3\nbeta = 0.5", ["head_options must be a table", "got 3"]),
+        ("target = 3", ["target must be the name of a column", "got 3"]),
+        ("drop = [1]", ["drop must be a list of names", "got [1]"]),
+        ("mix_with = ['glmm']", ["'glmm' in mix_with", "Did you mean 'glm'?"]),
+        ("mix_with = 'networks'", ["'networks' in mix_with"]),
+        ("compare_with = ['glmm']", ["'glmm' in compare_with", "Did you mean 'glm'?"]),
+        ("likelihood = 'poison'", ["likelihood must be one of", "Did you mean 'poisson'?"]),
+        ("members = 0", ["members must be an integer of at least 1", "got 0"]),
+        ("hidden = 8", ["hidden must list"]),
+        ("numeric = 'step'", ["numeric must be one of", "Did you mean 'steps'?"]),
+        ("epochs = 0", ["epochs must be", "got 0"]),
+        ("seed = -1", ["seed must be an integer from 0 to 2^32 - 1", "got -1"]),
+        ("seed = true", ["seed must be an integer"]),
+        ("shares = [0.5, 0.5]", ["shares must be three numbers that sum to 1", "got [0.5, 0.5]"]),
+        ("shares = [0.9, 0.1, 0.0]", ["shares must be"]),
+        ("time = 'a'\nsplit_column = 'b'", ["either split_column or time"]),
+        ("weight = 'y'", ["'y' has more than one role"]),
+        ("drop = ['y']", ["'y' has a role", "drop or use"]),
+        ("not toml", ["settings.toml is not valid TOML"]),
+    ],
+)
+def test_wrong_settings_are_reported(file, text, words):
     given = {} if text.startswith("target") else {"target": "y"}
-    with pytest.raises(ConfigError, match=sentence):
+    with pytest.raises(ConfigError) as error:
         plan_of(given, file(text))
+    assert [word for word in words if word not in str(error.value)] == []
 
 
 def test_a_target_is_needed():
-    with pytest.raises(ConfigError, match=r"target must be given, got none. Name the column of counts with --target."):
+    with pytest.raises(ConfigError, match=r"target is missing.*--target"):
         plan_of({"target": None})
 
 
-def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(InputError, match=r"config must be a file, got .*none.toml, which is not there"):
+def test_a_file_that_cannot_be_read(tmp_path):
+    with pytest.raises(InputError, match=r"File not found: .*none\.toml"):
         plan_of({"target": "y"}, tmp_path / "none.toml")
-    with pytest.raises(InputError, match="config must be a text file"):
+    with pytest.raises(InputError, match="cannot be read as text"):
         plan_of({"target": "y"}, tmp_path)

@@ -1,4 +1,4 @@
-"""What is told of columns before training."""
+"""What is found out about columns before training: kinds, useless ones, target leaks."""
 
 from datetime import datetime, timedelta
 
@@ -8,7 +8,7 @@ import pytest
 
 from ddpn.errors import InputError
 from ddpn.workflow.plan import Plan
-from ddpn.workflow.profiling import roles_of, suspicions
+from ddpn.workflow.profiling import leak_warnings, roles_of
 
 N = 60
 RNG = np.random.default_rng(1)
@@ -47,55 +47,55 @@ def test_kinds():
     assert (found["holes"].missing, found["number"].missing, found["number"].distinct) == (2, 0, N)
 
 
-def test_what_is_of_no_use_is_left_out_and_told():
+def test_useless_columns_are_left_out_with_a_reason():
     assert {name: column.left_out for name, column in columns().items() if column.left_out} == {
-        "id": "nearly every value is different (60 of 60), as in names or ids",
-        "row": "it numbers the rows",
-        "same": "it is the same in every row",
-        "empty": "it has no value",
-        "list": "a column of List(Int64) is no input",
+        "id": "nearly every value is different (60 of 60), like names or ids",
+        "row": "row numbers",
+        "same": "the same value in every row",
+        "empty": "no values",
+        "list": "unsupported type List(Int64)",
     }
 
 
-def test_what_is_asked_for_has_the_last_word():
+def test_drop_use_and_category_take_precedence():
     found = columns(drop=("number",), use=("id", "row"), category=("code",))
-    assert found["number"].left_out == "as asked"
+    assert found["number"].left_out == "dropped as asked"
     assert not found["id"].left_out
     assert not found["row"].left_out
     assert found["code"].kind == "category"
 
 
-def test_a_column_of_time_is_no_input_beyond_its_calendar():
+def test_of_the_time_column_only_the_calendar_is_an_input():
     assert columns(time="day")["day"].parts == ("month", "weekday")
-    assert columns(time="number")["number"].left_out == "it gives the order of time"
+    assert columns(time="number")["number"].left_out == "used for the split by time"
 
 
-def test_roles_are_no_inputs():
+def test_columns_with_a_role_are_not_inputs():
     assert not {"y", "number", "code", "word"} & set(columns(exposure="number", weight="code", split_column="word"))
 
 
 @pytest.mark.parametrize("role", ["target", "exposure", "weight", "split_column", "time", "drop", "use", "category"])
 def test_every_name_is_checked(role):
     given = {"target": "y", role: ("nmber",) if role in ("drop", "use", "category") else "nmber"}
-    with pytest.raises(InputError, match=f"{role} must name a column, got 'nmber', .* Did you mean 'number'?"):
+    with pytest.raises(InputError, match=rf"No column named 'nmber' \({role}\)\. Did you mean 'number'\?"):
         roles_of(FRAME, Plan(**given))
 
 
 def test_a_table_with_nothing_to_predict_from():
-    with pytest.raises(InputError, match=r"must have a column to predict from, got none .id: nearly every"):
+    with pytest.raises(InputError, match=r"No column is left to predict from \(id: nearly every"):
         roles_of(FRAME.select("id", "y"), Plan(target="y"))
 
 
-# Columns that know the target ------------------------------------------------------------------------------------
+# Target leaks --------------------------------------------------------------------------------------------------------
 
 
 def test_a_column_that_nearly_is_the_target():
     y = RNG.poisson(20, 500).astype(float)
     noisy = y + RNG.normal(size=500)
     r = np.corrcoef(noisy, y)[0, 1]
-    (told,) = suspicions(pl.DataFrame({"ok": RNG.normal(size=500), "noisy": noisy}), y)
-    assert told.startswith(f"column noisy nearly gives the target away (correlation {r:.2f}).")
-    assert told.endswith("leave it out with --drop noisy.")
+    (warning,) = leak_warnings(pl.DataFrame({"ok": RNG.normal(size=500), "noisy": noisy}), y)
+    assert warning.startswith(f"Column noisy nearly determines the target (correlation {r:.2f}).")
+    assert warning.endswith("leave it out with --drop noisy.")
 
 
 def test_parts_that_sum_to_the_target():
@@ -103,13 +103,13 @@ def test_parts_that_sum_to_the_target():
     X = pl.DataFrame(
         {"casual": parts[:, 0], "other": RNG.normal(size=400), "registered": parts[:, 1], "word": ["a"] * 400}
     )
-    (told,) = suspicions(X, parts.sum(1))
-    assert "together give the target away" in told
-    assert {"--drop casual,registered.", "--drop registered,casual."} & {told[told.index("--drop") :]}
+    (warning,) = leak_warnings(X, parts.sum(1))
+    assert "together determine the target" in warning
+    assert {"--drop casual,registered.", "--drop registered,casual."} & {warning[warning.index("--drop") :]}
 
 
 def test_honest_columns_are_not_suspected():
     X = RNG.normal(size=(300, 6))
     frame = pl.DataFrame({f"x{j}": X[:, j] for j in range(6)})
-    assert suspicions(frame, RNG.poisson(np.exp(1 + X[:, 0])).astype(float)) == []
-    assert suspicions(frame, np.full(300, 2.0)) == []
+    assert leak_warnings(frame, RNG.poisson(np.exp(1 + X[:, 0])).astype(float)) == []
+    assert leak_warnings(frame, np.full(300, 2.0)) == []

@@ -1,4 +1,4 @@
-"""How values reach the model: the same in fit and in predictions, and bad ones told by their rows."""
+"""How values reach the model: the same in fit and in predictions; bad values are reported with the rows of the file."""
 
 from datetime import date, datetime
 
@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from ddpn.errors import InputError
-from ddpn.workflow.roles import Column, Roles, target_counts
+from ddpn.workflow.roles import Column, Roles
 
 ROLES = Roles(
     "y",
@@ -18,7 +18,7 @@ ROLES = Roles(
         Column("c", "category"),
         Column("f", "boolean"),
         Column("d", "date", parts=("day", "month", "weekday", "hour")),
-        Column("id", "category", left_out="as asked"),
+        Column("id", "category", left_out="dropped as asked"),
     ),
 )
 FRAME = pl.DataFrame(
@@ -33,6 +33,12 @@ FRAME = pl.DataFrame(
         "w": [0, 2],
     }
 )
+PLAIN = Roles("y", None, None, (Column("n", "number"),))
+
+
+def counts(values: list, fractional: str = "error") -> list[float]:
+    frame = pl.DataFrame({"y": values, "n": [0.0] * len(values)})
+    return PLAIN.sample(frame, fractional).y.tolist()
 
 
 def test_columns_become_what_the_model_sees():
@@ -53,7 +59,7 @@ def test_other_spellings_of_the_same_values_give_the_same():
     assert ROLES.features(same).equals(ROLES.features(FRAME))
 
 
-def test_a_column_without_a_value_is_missing():
+def test_a_column_without_values_is_missing():
     empty = FRAME.with_columns(n=pl.Series([None, None], dtype=pl.String), d=pl.Series([None, None], dtype=pl.String))
     X = ROLES.features(empty)
     assert X["n"].is_nan().all()
@@ -65,61 +71,62 @@ def test_roles_survive_json():
     assert ROLES.as_text == ["c"]
 
 
-def test_counts_exposures_and_weights():
-    assert ROLES.counts(FRAME).tolist() == [0, 3]
-    assert ROLES.exposures(FRAME).tolist() == [1.5, 2]
-    assert ROLES.weights(FRAME).tolist() == [0, 2]
-    assert ROLES.weights(FRAME.drop("w")) is None
-    assert Roles("y", None, None, ()).exposures(FRAME) is None
+def test_a_sample_has_counts_weights_exposures_and_the_rows_of_the_file():
+    sample = ROLES.sample(FRAME)
+    assert (sample.y.tolist(), sample.exposure.tolist(), sample.weight.tolist()) == ([0, 3], [1.5, 2], [0, 2])
+    assert sample.labels.tolist() == [1, 2]
+    assert ROLES.sample(FRAME.drop("w")).weight is None
+    assert PLAIN.sample(FRAME).exposure is None
+
+
+def test_fractions_are_rounded_on_request_and_text_may_hold_numbers():
+    assert counts([0.6, 2.2], "round") == [1, 2]
+    assert counts(["3", "4.0"]) == [3, 4]
 
 
 @pytest.mark.parametrize(
-    ("values", "sentence"),
+    ("values", "words"),
     [
-        ([1, None, 2, None], "must have a count in every row, got none in rows 2, 4 .* Fill or drop these rows."),
-        ([1.0, np.nan], "must have a count in every row, got none in row 2 "),
-        ([1.0, np.inf], "must be finite, got infinity in row 2 "),
-        ([1, -2, 3, -1], "must hold counts 0, 1, 2, ..., got negative numbers in rows 2, 4 .* Recode or drop these"),
-        ([0.5] * 7, r'got fractions in rows 1, 2, 3, 4, 5 and 2 more .* or put fractional = "round" into a file'),
-        (["1", "x"], "must hold numbers, got 'x' in row 2"),
-        ([date(2024, 1, 1)], r"must hold numbers, got datetime.date\(2024, 1, 1\) in row 1"),
+        ([1, None, 2, None], ["target 'y' is missing at rows 2, 4", "Fill or drop"]),
+        ([1.0, np.nan], ["missing at row 2"]),
+        ([1.0, np.inf], ["must be finite", "at row 2"]),
+        ([1, -2, 3, -1], ["non-negative integers", "got -2 at rows 2, 4"]),
+        ([0.5] * 7, ["non-negative integers", "got 0.5 at rows 1, 2, 3, 4, 5 and 2 more", "fractional"]),
+        (["1", "x"], ["target 'y' must hold numbers", "'x' at row 2"]),
+        ([date(2024, 1, 1)], ["must hold numbers", "got Date"]),
     ],
 )
-def test_a_target_that_is_no_count(values, sentence):
-    with pytest.raises(InputError, match=sentence):
-        target_counts(pl.DataFrame({"y": values}), "y")
-
-
-def test_fractions_are_rounded_where_asked():
-    assert target_counts(pl.DataFrame({"y": [0.6, 2.2]}), "y", "round").tolist() == [1, 2]
-
-
-def test_numbers_in_text_are_numbers():
-    assert target_counts(pl.DataFrame({"y": ["3", "4.0"]}), "y").tolist() == [3, 4]
+def test_a_target_that_is_not_a_count(values, words):
+    with pytest.raises(InputError) as error:
+        counts(values)
+    assert [word for word in words if word not in str(error.value)] == []
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("change", "words"),
     [
-        ({"n": ["x", "1"]}, "column 'n' must hold numbers, got 'x' in row 1"),
-        ({"d": ["soon", "later"]}, "column 'd' must hold dates as in fit, got text that is none. Write 2024-12-31."),
-        ({"d": [1, 2]}, "column 'd' must hold dates as in fit, got Int64"),
+        ({"n": ["x", "1"]}, ["column 'n' must hold numbers", "'x' at row 1"]),
+        ({"d": ["soon", "later"]}, ["column 'd' must hold dates such as 2024-12-31", "'soon'"]),
+        ({"d": [1, 2]}, ["column 'd' must hold dates", "Int64"]),
+        ({"days": [1, 0]}, ["exposure 'days' must be finite and positive", "got 0 at row 2"]),
+        ({"w": [None, 0]}, ["weight 'w' must be finite and not negative", "at row 1"]),
+        ({"w": [0, 0]}, ["weight 'w' must be positive in some row"]),
     ],
 )
-def test_a_column_of_another_kind(change, sentence):
-    with pytest.raises(InputError, match=sentence):
-        ROLES.features(FRAME.with_columns(**{name: pl.Series(values) for name, values in change.items()}))
+def test_columns_with_bad_values(change, words):
+    with pytest.raises(InputError) as error:
+        ROLES.sample(FRAME.with_columns(**{name: pl.Series(values) for name, values in change.items()}))
+    assert [word for word in words if word not in str(error.value)] == []
 
 
-def test_a_column_that_is_missing():
-    with pytest.raises(InputError, match=r"must have the columns of fit, got no 'n' and 1 others. Did you mean 'nn'?"):
-        ROLES.features(FRAME.rename({"n": "nn"}).drop("f"))
-
-
-def test_exposures_and_weights_that_are_none():
-    with pytest.raises(InputError, match="exposure 'days' must be positive in every row, got other values in row 2"):
-        ROLES.exposures(FRAME.with_columns(days=pl.Series([1, 0])))
-    with pytest.raises(InputError, match="weight 'w' must be 0 or positive in every row, got other values in row 1"):
-        ROLES.weights(FRAME.with_columns(w=pl.Series([None, 0])))
-    with pytest.raises(InputError, match="exposure must name a column, got 'days'"):
-        ROLES.exposures(FRAME.drop("days"))
+@pytest.mark.parametrize(
+    ("frame", "words"),
+    [
+        (FRAME.rename({"n": "nn"}), r"No column named 'n' \(needed by the model\)\. Did you mean 'nn'\?"),
+        (FRAME.drop("days"), r"No column named 'days' \(exposure\)"),
+        (FRAME.drop("y"), r"No column named 'y' \(target\)\. .*The columns are: extra, n"),
+    ],
+)
+def test_missing_columns(frame, words):
+    with pytest.raises(InputError, match=words):
+        ROLES.sample(frame)

@@ -8,13 +8,13 @@ import pytest
 
 from ddpn.errors import InputError
 from ddpn.workflow.plan import Plan
-from ddpn.workflow.splitting import divide
+from ddpn.workflow.splitting import split_rows
 
 N = 1000
 
 
 def parts(frame: pl.DataFrame, **options):
-    found = divide(frame, Plan(target="y", **options))
+    found = split_rows(frame, Plan(target="y", **options))
     assert sorted(np.concatenate(list(found.rows)).tolist()) == list(range(frame.height)), "not every row once"
     return found
 
@@ -42,7 +42,7 @@ def test_few_rows_are_not_kept_for_validation(rows):
 
 
 def test_too_few_rows():
-    with pytest.raises(InputError, match="must have at least 20 rows, got 19"):
+    with pytest.raises(InputError, match="at least 20 rows, got 19"):
         parts(frame(x=[0] * 19))
 
 
@@ -63,15 +63,30 @@ def test_by_column_without_validation():
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("words", "message"),
     [
-        (["train"] * 20 + ["tset", None], "must hold train, validation and test, got 'tset' in rows 21, 22 "),
-        (["train"] * 30, "must hold train and test, got train only"),
+        (["train"] * 20 + ["tset", None], "train, validation or test in every row, got 'tset' at rows 21, 22"),
+        (["train"] * 30, "both train and test rows, got train only"),
     ],
 )
-def test_columns_that_do_not_split(words, sentence):
-    with pytest.raises(InputError, match=sentence):
+def test_columns_that_do_not_split(words, message):
+    with pytest.raises(InputError, match=message):
         parts(frame(fold=words), split_column="fold")
+
+
+def test_rows_are_named_by_their_labels():
+    labels, words = np.arange(30) * 10, ["train"] * 25 + ["tset"] * 5
+    with pytest.raises(InputError, match="at rows 250, 260, 270, 280, 290"):
+        split_rows(frame(fold=words), Plan(target="y", split_column="fold"), labels)
+    times = [1.0, None, *range(28)]
+    with pytest.raises(InputError, match="at row 10"):
+        split_rows(frame(when=times), Plan(target="y", time="when"), labels)
+
+
+@pytest.mark.parametrize("role", ["split_column", "time"])
+def test_the_column_must_be_there(role):
+    with pytest.raises(InputError, match=rf"No column named 'fild' \({role}\)\. Did you mean 'fold'\?"):
+        split_rows(frame(fold=["train"] * 30), Plan(target="y", **{role: "fild"}))
 
 
 @pytest.mark.parametrize("kind", ["dates", "numbers"])
@@ -93,14 +108,14 @@ def test_rows_of_one_time_stay_together():
 
 
 @pytest.mark.parametrize(
-    ("values", "sentence"),
+    ("values", "message"),
     [
-        (["a"] * 30, "time 'when' must hold dates or numbers, got String such as 'a'"),
-        ([None] * 30, "time 'when' must hold dates or numbers, got no value"),
-        ([1.0, None, float("nan")] + [2.0] * 27, "must have a value in every row, got none in rows 2, 3 "),
-        ([1] * 30, "must tell enough times apart for three parts, got 1 different times in 30 rows"),
+        (["a"] * 30, "time 'when' must hold numbers or dates .*, got String such as 'a'"),
+        ([None] * 30, "time 'when' must hold numbers or dates .*, got no value"),
+        ([1.0, None, float("nan")] + [2.0] * 27, "time 'when' is missing at rows 2, 3"),
+        ([1] * 30, "distinct values for three parts, got 1 different times in 30 rows"),
     ],
 )
-def test_times_that_do_not_split(values, sentence):
-    with pytest.raises(InputError, match=sentence):
+def test_times_that_do_not_split(values, message):
+    with pytest.raises(InputError, match=message):
         parts(frame(when=pl.Series(values, dtype=pl.String) if values[0] is None else values), time="when")

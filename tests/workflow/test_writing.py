@@ -1,4 +1,4 @@
-"""What is written is read again, whole or not at all."""
+"""Tables are written whole or not at all, and read again as they were."""
 
 import errno
 import os
@@ -49,13 +49,13 @@ def test_outputs_are_checked_before_the_work(tmp_path):
     check_output("-", overwrite=False)
     check_output(str(tmp_path / "new.csv"), overwrite=False)
     check_output(str(tmp_path / "t.csv"), overwrite=True)
-    for name, sentence in {
-        "t.csv": "output must be free, got .*t.csv, which exists. Add --overwrite or name another.",
-        "t.xlsx": "must be a file with an ending of",
-        "t.csv.zst": "an output must be plain or .gz",
-        "folder.csv": "output must be a file, got .*folder.csv, which is a folder",
+    for name, words in {
+        "t.csv": "already exists. Add --overwrite",
+        "t.xlsx": "Unsupported file type",
+        "t.csv.zst": "cannot be compressed as .zst",
+        "folder.csv": "is a folder, not a file",
     }.items():
-        with pytest.raises(InputError, match=sentence):
+        with pytest.raises(InputError, match=words):
             check_output(str(tmp_path / name), overwrite=False)
-    with pytest.raises(InputError, match=r"output must lie in a folder, got .*t\.csv, which is a file"):
+    with pytest.raises(InputError, match=r"t\.csv is a file, not a folder"):
         check_free(tmp_path / "t.csv" / "x.html", overwrite=False)

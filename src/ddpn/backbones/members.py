@@ -1,7 +1,7 @@
 """Members side by side: M networks of one shape that share no parameter.
 
-The shape contract, once: B rows, M members, P raw outputs. A network takes (B, F), the same rows for every member, or
-(B, M, F), each member's own rows, and returns (B, M, P). A single network is M = 1. Every parameter has the member axis
+The shape contract: B rows, M members, P raw outputs. A network takes (B, F), the same rows for every member, or
+(B, M, F), rows of each member, and returns (B, M, P). A single network is M = 1. Every parameter has the member axis
 first, so the sum of the members' losses gives each of them exactly the gradient it would have alone.
 """
 
@@ -13,22 +13,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ddpn.backbones.arguments import check_dtype, check_members, check_rows, check_seeds
+from ddpn.backbones.arguments import check_dtype, check_rows, check_seeds
 from ddpn.errors import ConfigError
+from ddpn.validation import check_integer
 
 
 def generators(seeds: Sequence[int]) -> list[torch.Generator]:
-    """One random stream a member, on the CPU, so that a member is the same network on every device."""
+    """One random stream per member, on the CPU, so that a member is the same network on every device."""
     try:
         return [torch.Generator().manual_seed(seed) for seed in seeds]
     except (TypeError, ValueError, RuntimeError):
-        raise ConfigError(f"seeds must be 64-bit integers, one a member, got {seeds!r}. Use range(5), say.") from None
+        raise ConfigError(f"seeds must be 64-bit integers, one per member, got {seeds!r:.40}.") from None
 
 
 class Copies:
-    """A `make` of networks that are the same at first, such as pretrained ones; unlike a lambda it can be pickled.
+    """Builds copies of one network, such as a pretrained one; unlike a lambda it can be pickled.
 
-    The network it copies is never changed: whoever copies a model need not copy it too.
+    The network it copies is never changed, so a copy of a model shares it.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -53,12 +54,12 @@ class Linear(nn.Module):
 
     def __init__(self, n_in: int, n_out: int, members: int) -> None:
         super().__init__()
-        check_members(members)
+        check_integer("members", members, minimum=1)
         self.weight = nn.Parameter(torch.zeros(members, n_in, n_out))
         self.bias = nn.Parameter(torch.zeros(members, 1, n_out))
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
-        """Fresh weights, one stream a member."""
+        """Fresh weights, one stream per member."""
         check_seeds(streams, len(self.weight))
         bound = 1.0 / math.sqrt(max(1, self.weight.shape[1]))
         with torch.no_grad():
@@ -81,33 +82,32 @@ class Linear(nn.Module):
 
 
 class Members(nn.ModuleList):
-    """M networks of any kind, one after the other: for those whose layers know no member axis.
+    """M networks of any kind, one after the other: for networks whose layers have no member axis.
 
     `make` builds one of them, each call with weights of its own or the same pretrained ones; `row_axes` is how many
-    axes a row has, 3 for a picture. A network with an attribute `capturable` that is true does the same in every step,
-    without a look at a value and without chance, so that a GPU can be given all of a step at once; `takes` says what it
-    is given, for those who give it something else. Shape: (B, ...) or (B, M, ...) -> (B, M, F).
+    axes a row has, 3 for an image. If a network's attribute `capturable` is true, it does the same in every step,
+    without reading values and without randomness, so that a step can be captured as a CUDA graph; its attribute `takes`
+    describes its input in messages. Shape: (B, ...) or (B, M, ...) -> (B, M, F).
 
     >>> Members(lambda: nn.Linear(3, 2), members=5)(torch.zeros(4, 3)).shape
     torch.Size([4, 5, 2])
     """
 
     def __init__(self, make: Callable[[], nn.Module], members: int, *, row_axes: int = 1) -> None:
-        check_members(members)
+        check_integer("members", members, minimum=1)
         super().__init__(make() for _ in range(members))
         self._make, self._row_axes = make, row_axes
         weights = [id(p) for network in self for p in network.parameters() if p.requires_grad]
         if len(set(weights)) < len(weights):
             raise ConfigError(
-                "make must build another network at every call, got weights that members share. "
-                "Build all layers inside it, or return a copy.deepcopy."
+                "make must build a new network at every call, got weights that members share. Build all layers in it."
             )
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
-        """Fresh weights, one stream a member."""
+        """Fresh weights, one stream per member."""
         check_seeds(streams, len(self))
         for network, stream in zip(self, streams, strict=True):
-            # Foreign networks draw from torch's own stream; it is put back afterwards.
+            # Networks of other libraries draw from torch's global stream, which is restored afterwards.
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(int(torch.randint(2**62, (), generator=stream)))
                 network.load_state_dict(self._make().state_dict())

@@ -1,4 +1,4 @@
-"""Networks for tables: the paper's multilayer perceptron, and none at all for generalised linear models."""
+"""Networks for tables: the paper's multilayer perceptron, and the identity for generalised linear models."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -7,11 +7,11 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from ddpn.backbones.arguments import check_members, check_rows, widths_of
+from ddpn.backbones.arguments import check_rows, check_widths
 from ddpn.backbones.members import Linear
-from ddpn.errors import ConfigError
+from ddpn.validation import check_choice, check_integer
 
-#: In place where the derivative needs the result alone: activations are what a step on a CPU moves most.
+#: In place if the derivative needs only the result: activations are most of the memory traffic of a step on a CPU.
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu_,
     "gelu": nn.functional.gelu,
@@ -36,15 +36,14 @@ class MLP(nn.Module):
         activation: str = "relu",
     ) -> None:
         super().__init__()
-        if activation not in ACTIVATIONS:
-            raise ConfigError(f'activation must be one of {", ".join(ACTIVATIONS)}, got "{activation}". Choose one.')
-        widths = [n_in, *widths_of(hidden)]
+        check_choice("activation", activation, ACTIVATIONS)
+        widths = [n_in, *check_widths("hidden", hidden)]
         self.layers = nn.ModuleList(Linear(a, b, members) for a, b in pairwise(widths))
         self.output_dim = widths[-1]
         self.activation = activation
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
-        """Fresh weights, one stream a member."""
+        """Fresh weights, one stream per member."""
         for layer in self.layers:
             cast(Linear, layer).reset(streams)
 
@@ -59,7 +58,7 @@ class MLP(nn.Module):
 
 
 class Identity(nn.Module):
-    """No network: the head's parameters are linear in the input, a generalised linear model for every parameter.
+    """No network: raw outputs are linear in the input, a generalised linear model for every parameter.
 
     >>> Identity(n_in=8, members=5)(torch.zeros(2, 8)).shape
     torch.Size([2, 5, 8])
@@ -67,12 +66,11 @@ class Identity(nn.Module):
 
     def __init__(self, *, n_in: int, members: int = 1) -> None:
         super().__init__()
-        check_members(members)
         self.output_dim = n_in
-        self.members = members
+        self.members = check_integer("members", members, minimum=1)
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
-        """Nothing to draw."""
+        """Does nothing: there are no weights."""
 
     def forward(self, x: Tensor) -> Tensor:
         check_rows(x, 1, members=self.members)

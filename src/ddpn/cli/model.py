@@ -136,13 +136,15 @@ def predict(
 
         request = Request(coverage=coverage, quantiles=parse_levels(quantiles), pmf=pmf, keep=keep, ood=ood)
         check_output(out, overwrite)
-        roles = Roles.from_dict(read_task(model)["roles"])
+        task = read_task(model)
+        request.check_model(task)
+        roles = Roles.from_dict(task["roles"])
         frame = read(data, roles.as_text)
         roles.features(frame)
         from ddpn.workflow.prediction import predict as predicted
 
         with progress_bar("Predicting", frame.height) as bar:
-            found = predicted(load(model), frame, request, bar.advance)
+            found = predicted(load(model, mixed_only=True), frame, request, bar.advance)
         write(found, out)
         typer.echo(f"{found.height:,} predictions written to {'standard output' if out == '-' else out}", err=True)
 

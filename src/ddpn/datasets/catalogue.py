@@ -1,120 +1,109 @@
-"""All data sets by name: loading them, what of them is here, and getting the rest."""
+"""All data sets by name: loading and downloading them, and what is in the data folder."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ddpn.datasets import coco_people as images
-from ddpn.datasets import reviews as text
-from ddpn.datasets.coco_people import coco_people
+from ddpn.datasets import coco, texts
 from ddpn.datasets.dataset import Dataset
-from ddpn.datasets.rand_health import rand_health
-from ddpn.datasets.reviews import reviews
-from ddpn.datasets.source import Source, data_folder, fetch
-from ddpn.datasets.tabular import BIKE_SHARING, LENGTH_OF_STAY, LENGTH_OF_STAY_SAMPLE, bike_sharing, length_of_stay
-from ddpn.errors import ConfigError, DDPNError, InputError
+from ddpn.datasets.sources import Source, data_folder, fetch
+from ddpn.datasets.tabular import BIKE_SHARING, LENGTH_OF_STAY, LENGTH_OF_STAY_SAMPLE
+from ddpn.errors import ConfigError, DDPNError
+from ddpn.registry import Registry
 
-DATASETS: dict[str, Callable[..., Dataset]] = {
-    "rand_health": rand_health,
-    "length_of_stay": length_of_stay,
-    "bike_sharing": bike_sharing,
-    "reviews": reviews,
-    "coco_people": coco_people,
-}
+#: The loader of each data set.
+DATASETS = Registry(
+    "data set",
+    {
+        "rand_health": "ddpn.datasets.tabular:rand_health",
+        "length_of_stay": "ddpn.datasets.tabular:length_of_stay",
+        "bike_sharing": "ddpn.datasets.tabular:bike_sharing",
+        "reviews": "ddpn.datasets.texts:reviews",
+        "coco_people": "ddpn.datasets.coco:coco_people",
+    },
+)
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a data set comes from: an address or a package, and the files of which one at least is there if it is.
+    """Where a data set comes from: an address or a package, and the files of which it needs at least one.
 
-    With a `source` it can be downloaded; without one a package holds it, or a user puts it into the data folder.
+    A data set with a `source` can be downloaded; others are part of a package, or users put them into the data folder.
     """
 
-    whence: str
-    licence: str
+    address: str
+    license: str
     files: tuple[str, ...] = ()
     source: Source | None = None
 
 
-def _downloaded(source: Source, *others: str) -> Origin:
-    return Origin(source.url, source.licence, (source.path, *others), source)
-
-
 ORIGINS: dict[str, Origin] = {
     "rand_health": Origin("statsmodels, the extra data", "public domain"),
-    "length_of_stay": _downloaded(LENGTH_OF_STAY, LENGTH_OF_STAY_SAMPLE),
-    "bike_sharing": _downloaded(BIKE_SHARING),
+    "length_of_stay": Origin(
+        LENGTH_OF_STAY.url, LENGTH_OF_STAY.license, (LENGTH_OF_STAY.path, LENGTH_OF_STAY_SAMPLE), LENGTH_OF_STAY
+    ),
+    "bike_sharing": Origin(BIKE_SHARING.url, BIKE_SHARING.license, (BIKE_SHARING.path,), BIKE_SHARING),
     "reviews": Origin(
-        f"{text.AMAZON_TEXTS} (or women's clothing)", "none given", (*text.AMAZON_FILES, text.WOMENS_CLOTHING)
+        f"{texts.AMAZON_TEXTS} (or women's clothing)", "none given", (*texts.AMAZON_FILES, texts.WOMENS_CLOTHING)
     ),
     "coco_people": Origin(
-        images.IMAGES_URL,
-        images.LICENCE,
-        tuple(f"{images.FOLDER}/{name}" for name in (*images.INSTANCES, images.COUNTS)),
+        coco.IMAGES_URL, coco.LICENSE, tuple(f"{coco.FOLDER}/{name}" for name in (*coco.INSTANCES, coco.COUNTS))
     ),
 }
 
 
 @dataclass(frozen=True)
-class Holding:
-    """A data set and what of it is here: `state` is "here", "absent" or "damaged: <why>", `rows` what can be loaded."""
+class DatasetStatus:
+    """A data set and what the data folder has of it: `state` is "available", "missing" or "damaged: <reason>".
+
+    `rows` are those that can be loaded; `sample` is true if the public file has more.
+    """
 
     name: str
-    whence: str
-    licence: str
+    address: str
+    license: str
     state: str
     rows: int | None = None
     sample: bool = False
 
 
 def load(name: str = "rand_health", **options: Any) -> Dataset:
-    """Load a data set by its name; `options` are its loader's.
+    """Load a data set by its name; `options` are those of its loader.
 
     >>> load("rand_health").y[:5]
     array([0, 2, 0, 0, 0])
     """
-    _check_name(name)
-    return DATASETS[name](**options)
+    return DATASETS.find(name)(**options)
 
 
-def holdings() -> list[Holding]:
-    """Every data set of the catalogue and what of it is in the data folder. Nothing is downloaded."""
-    return [_holding(name, origin, data_folder()) for name, origin in ORIGINS.items()]
+def dataset_status() -> list[DatasetStatus]:
+    """The status of every data set. Nothing is downloaded."""
+    return [_status(name, origin, data_folder()) for name, origin in ORIGINS.items()]
 
 
-def obtain(name: str) -> str:
-    """Bring a data set into the data folder unless it is there, and say in a line what there is and where.
+def download(name: str) -> str:
+    """Download a data set unless the data folder has it, and return one line on its rows and its place.
 
-    One that cannot be downloaded is an error that says what to put where.
+    If it cannot be downloaded, the error describes which file to put where.
     """
-    _check_name(name)
-    source = ORIGINS[name].source
-    path = fetch(source) if source is not None else None
-    found = load(name)
-    where = path or (data_folder() if ORIGINS[name].files else "inside statsmodels")
-    return f"{name}: {_count(len(found.y), found.sample)} rows, {where}"
+    DATASETS.find(name)
+    origin = ORIGINS[name]
+    path = fetch(origin.source) if origin.source is not None else None
+    data = load(name)
+    place = path or (data_folder() if origin.files else "inside statsmodels")
+    return f"{name}: {len(data.y):,}{' (sample)' if data.sample else ''} rows, {place}"
 
 
-def _count(rows: int, sample: bool) -> str:
-    return f"{rows:,}" + (" (sample)" if sample else "")
-
-
-def _holding(name: str, origin: Origin, folder: Path) -> Holding:
-    absent = Holding(name, origin.whence, origin.licence, "absent")
+def _status(name: str, origin: Origin, folder: Path) -> DatasetStatus:
+    missing = DatasetStatus(name, origin.address, origin.license, "missing")
     if origin.files and not any((folder / file).is_file() for file in origin.files):
-        return absent
+        return missing
     try:
-        found = load(name, may_download=False) if origin.source is not None else load(name)
+        data = load(name, may_download=False) if origin.source is not None else load(name)
     except ConfigError:
         # A package that is not installed.
-        return absent
+        return missing
     except DDPNError as error:
-        return replace(absent, state=f"damaged: {error}")
-    # The licence of what is here: reviews may be others than the paper's.
-    return Holding(name, origin.whence, found.licence, "here", len(found.y), found.sample)
-
-
-def _check_name(name: str) -> None:
-    if name not in DATASETS:
-        raise InputError(f"name must be one of {', '.join(DATASETS)}, got {name!r}. Choose one of them.")
+        return replace(missing, state=f"damaged: {error}")
+    # The license of the file that is there: the reviews may be others than the paper's.
+    return replace(missing, license=data.license, state="available", rows=len(data.y), sample=data.sample)

@@ -1,72 +1,75 @@
-"""A data set: columns, counts, the rows of each part, and where it all comes from."""
+"""`Dataset`: inputs, counts, the rows of each part, and where they come from."""
 
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ddpn.datasets.checks import LARGEST
-from ddpn.datasets.source import Source
-from ddpn.datasets.split import Split
-from ddpn.datasets.table import Table
+from ddpn.datasets.splits import Split
 from ddpn.errors import InputError
+from ddpn.sample import check_counts
+from ddpn.validation import LARGEST_COUNT, check_choice
 
-#: Numeric inputs from raw columns; statistics come from the training rows, unless its name says otherwise.
-Encoding = Callable[[Table, NDArray[np.int64]], Table]
+#: Numeric inputs from raw columns and the training rows, from which statistics are taken.
+Encoding = Callable[[Any, NDArray[np.int64]], Mapping[str, NDArray[np.float64]]]
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Counts `y` with the raw columns `X` they are predicted from, leak columns left out.
+    """Counts `y` with the inputs `X` they are predicted from; columns that leak `y` are left out.
 
-    `sample` says that these are some of the public file's rows and not all; `note` is one sentence for a table's foot.
-    `root` is the folder that file names among the columns are below.
+    `X` is a polars frame or, of point clouds, a tensor of packed beams, and then `classes` names their geometry classes
+    in the order of their numbers. `sample` is true if these are only some rows of the public file; `note` is one
+    sentence for the foot of a table. `encodings` are numeric feature sets of a frame by name; `root` is the folder of
+    the files that a column names.
     """
 
     name: str
-    X: Table
+    X: Any
     y: NDArray[np.int64]
     split: Split
-    licence: str
+    license: str
     citation: str
     note: str = ""
     sample: bool = False
-    source: Source | None = None
     encodings: Mapping[str, Encoding] = field(default_factory=dict)
     root: Path | None = None
+    classes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not len(self.X) == len(self.y) == self.split.n:
-            raise InputError(
-                f"X, y and split must have the same rows, got {len(self.X)}, {len(self.y)} and {self.split.n}. "
-                f"Split the data anew."
-            )
+            lengths = f"{len(self.X)}, {len(self.y)} and {self.split.n}"
+            raise InputError(f"X, y and split must have the same number of rows, got {lengths}.")
 
-    def features(self, name: str = "raw") -> Table:
-        """The inputs of all rows: the raw columns, or one of `encodings`."""
-        if name == "raw":
-            return self.X
-        if name not in self.encodings:
-            known = ", ".join(["raw", *self.encodings])
-            raise InputError(f"features of {self.name} must be one of {known}, got {name!r}. Choose one of them.")
-        return self.encodings[name](self.X, self.split.train)
+    def features(self, name: str = "raw") -> Any:
+        """The inputs of all rows: `X`, or one of `encodings` as a polars frame."""
+        check_choice(f"features of {self.name}", name, ["raw", *self.encodings], InputError)
+        return self.X if name == "raw" else type(self.X)(dict(self.encodings[name](self.X, self.split.train)))
 
-    def part(self, part: str, features: str = "raw") -> tuple[Table, NDArray[np.int64]]:
+    def part(self, part: str, features: str = "raw") -> tuple[Any, NDArray[np.int64]]:
         """Inputs and counts of "train", "validation" or "test"."""
-        if part not in ("train", "validation", "test"):
-            raise InputError(f"part must be train, validation or test, got {part!r}. Choose one of the three.")
-        rows = getattr(self.split, part)
-        return self.features(features).rows(rows), self.y[rows]
+        rows = self.split.rows(part)
+        return self.features(features)[rows], self.y[rows]
+
+    def images(self, part: str, **options: Any) -> Any:
+        """The `ddpn.inputs.Images` of "train", "validation" or "test"; `options` are those of `Images`."""
+        from ddpn.inputs.images import Images
+
+        if self.root is None:
+            raise InputError(f"The data set {self.name} has no folder of images: its root is None.")
+        X, y = self.part(part)
+        return Images(self.root, X["file"].to_list(), y, **options)
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 of the raw columns and counts."""
-        return self.X.fingerprint(self.y)
+        """SHA-256 of the raw columns and counts."""
+        return fingerprint({name: self.X[name].to_numpy() for name in self.X.columns}, self.y)
 
     def save_split(self, path: str | os.PathLike[str]) -> None:
         """Write the split to `path`, with the fingerprint of this data."""
@@ -77,18 +80,20 @@ class Dataset:
         return replace(self, split=Split.load(path, self.fingerprint))
 
 
-def as_counts(
-    column: NDArray[np.floating[Any]], name: str, remedy: str = "Mend that row or fetch the file again."
-) -> NDArray[np.int64]:
-    """A column of non-negative integers, as integers."""
-    bad = np.flatnonzero((column < 0) | (column != np.floor(column)))
-    if len(bad):
-        raise InputError(
-            f"{name} must hold non-negative integers, got {column[bad[0]]:g} in row {bad[0] + 1}. {remedy}"
-        )
-    large = np.flatnonzero(column > LARGEST)
-    if len(large):
-        raise InputError(
-            f"{name} must hold counts up to 2^53, got {column[large[0]]:g} in row {large[0] + 1}. {remedy}"
-        )
-    return column.astype(np.int64)
+def fingerprint(columns: Mapping[str, NDArray[Any]], y: NDArray[Any]) -> str:
+    """SHA-256 of the names, kinds and values of columns and counts: the same for the same data on every machine."""
+    digest = sha256()
+    for name, column in {**columns, "\0y": y}.items():
+        is_text = column.dtype.kind not in "fiub"
+        values = "\0".join(column).encode() if is_text else column.astype("<f8").tobytes()
+        digest.update(f"{name}\0{'text' if is_text else 'number'}\0{len(values)}\0".encode())
+        digest.update(values)
+    return digest.hexdigest()
+
+
+def as_counts(column: Any, name: str) -> NDArray[np.int64]:
+    """A column of a file as integers; rows are numbered from 1."""
+    counts = check_counts(column, len(column), name=name, labels=np.arange(1, len(column) + 1))
+    if len(large := np.flatnonzero(counts > LARGEST_COUNT)):
+        raise InputError(f"{name} must hold counts up to 2^53, got {counts[large[0]]:g} at row {large[0] + 1}.")
+    return counts.astype(np.int64)

@@ -2,70 +2,63 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ddpn.datasets.checks import whole
 from ddpn.errors import ConfigError
+from ddpn.validation import check_integer, check_number, is_number
 
-#: float32 in all that is drawn and seen, for speed.
+#: float32 in all simulations, for speed.
 Floats = NDArray[np.floating[Any]]
+Range = tuple[float, float]
+T = TypeVar("T", "Rays", "Solids")
 
 
 @dataclass(frozen=True)
 class Camera:
-    """Pixels over an opening, what is wrong with them, and where the camera is; lengths in metres.
+    """Pixels over an opening, their errors, and the position of the camera; lengths in meters.
 
-    The standard deviation of a depth is `noise` times the square of the distance, as triangulating cameras have it.
-    Drawn for every beam between two numbers: the share of pixels that is lost (`dropout`), and where the eye is from
-    the middle of the opening: to the right (`aside`), over the products' height (`above`) and in front (`away`).
+    The standard deviation of a depth is `noise` times the square of the distance, as in triangulating cameras. Drawn
+    per beam from a range: the share of pixels that is lost (`dropout`), and the distances of the camera from the middle
+    of the opening: to the right (`aside`), above the products' height (`above`) and in front (`away`).
     """
 
     rows: int = 48
     columns: int = 20
     noise: float = 0.002
-    dropout: tuple[float, float] = (0.05, 0.4)
-    aside: tuple[float, float] = (-0.12, 0.12)
-    above: tuple[float, float] = (0.05, 0.35)
-    away: tuple[float, float] = (0.8, 1.4)
+    dropout: Range = (0.05, 0.4)
+    aside: Range = (-0.12, 0.12)
+    above: Range = (0.05, 0.35)
+    away: Range = (0.8, 1.4)
 
     def __post_init__(self) -> None:
-        for name in ("rows", "columns"):
-            whole(name, getattr(self, name), 1, "Give the camera pixels.", ConfigError)
-        if not (isinstance(self.noise, Real) and 0 <= self.noise < np.inf):
-            raise ConfigError(f"noise must be at least 0, got {self.noise}. Use 0 for a camera without any.")
-        if not _ascends(self.dropout) or self.dropout[0] < 0 or self.dropout[1] > 1:
-            raise ConfigError(f"dropout must be two ascending shares, got {self.dropout}. Use (0, 0) for none.")
-        if not _ascends(self.away) or self.away[0] <= 0:
-            raise ConfigError(f"away must be two ascending positive lengths, got {self.away}. Step back.")
+        check_integer("rows", self.rows, 1)
+        check_integer("columns", self.columns, 1)
+        check_number("noise", self.noise, "at least 0", is_number(self.noise) and 0 <= self.noise < np.inf)
+        _check_range("dropout", self.dropout, 0, 1)
+        # Above 0: the camera is in front of the opening.
+        _check_range("away", self.away, np.nextafter(0, 1), np.finfo(float).max)
         for name in ("aside", "above"):
-            if not _ascends(ends := getattr(self, name)):
-                raise ConfigError(f"{name} must be two ascending lengths, got {ends}. Use the same twice for one.")
+            _check_range(name, getattr(self, name), np.finfo(float).min, np.finfo(float).max)
 
 
-def _ascends(ends: Any) -> bool:
-    """Whether these are two finite numbers, the smaller first."""
-    if not isinstance(ends, Sequence) or len(ends) != 2 or not all(isinstance(end, Real) for end in ends):
-        return False
-    return bool(-np.inf < ends[0] <= ends[1] < np.inf)
+def _check_range(name: str, ends: Any, low: float, high: float) -> None:
+    is_pair = isinstance(ends, Sequence) and len(ends) == 2 and all(is_number(end) for end in ends)
+    if not is_pair or not low <= ends[0] <= ends[1] <= high:
+        raise ConfigError(f"{name} must be two ascending numbers from {low:.3g} to {high:.3g}, got {ends!r}.")
 
 
 class Rays(NamedTuple):
-    """Lines `origin + t direction`, of which t = 1 is where they pass the opening. Shape: (B, 1, 3) and (B, R, 3)."""
+    """Lines `origin + t direction`, which pass the opening at t = 1. Shape: (B, 1, 3) and (B, R, 3)."""
 
     origin: Floats
     direction: Floats
 
-    def rows(self, index: NDArray[np.bool_]) -> "Rays":
-        """The rays of some of the beams."""
-        return Rays(self.origin[index], self.direction[index])
-
 
 class Solids(NamedTuple):
-    """One upright solid a beam, a cylinder where `is_round` and a box elsewhere. Shape: all (B,).
+    """One upright solid per beam, a cylinder where `is_round` and a box elsewhere. Shape: all (B,).
 
     `x` and `z` are its axis, `width` (a cylinder's diameter) lies along x, `depth` along z, `low` and `high` along y.
     """
@@ -78,15 +71,16 @@ class Solids(NamedTuple):
     low: Floats
     high: Floats
 
-    def rows(self, index: NDArray[np.bool_]) -> "Solids":
-        """The solids of some of the beams."""
-        return Solids._make(column[index] for column in self)
+
+def of_beams(parts: T, mask: NDArray[np.bool_]) -> T:
+    """The rays or solids of some of the beams."""
+    return type(parts)._make(column[mask] for column in parts)
 
 
 def through(eye: Floats, width: Floats, height: Floats, camera: Camera) -> Rays:
-    """Rays from `eye` (B, 3) through the middles of pixels that share an opening out evenly.
+    """Rays from `eye` (B, 3) through the middles of pixels that divide an opening evenly.
 
-    The opening lies at z = 0, x from -width / 2 to width / 2, y from 0 to height: a pinhole camera that faces it.
+    The opening is at z = 0, x from -width / 2 to width / 2, y from 0 to height: a pinhole camera that faces it.
     """
     across = (np.arange(camera.columns, dtype=np.float32) + 0.5) / camera.columns - 0.5
     up = (np.arange(camera.rows, dtype=np.float32) + 0.5) / camera.rows
@@ -97,11 +91,11 @@ def through(eye: Floats, width: Floats, height: Floats, camera: Camera) -> Rays:
 
 
 def entrance(rays: Rays, solids: Solids) -> Floats:
-    """Where each ray enters its beam's solid, infinity where it passes by. Shape: (B, R)."""
+    """Where each ray enters its beam's solid; infinity if it misses. Shape: (B, R)."""
     t = np.empty(rays.direction.shape[:2], dtype=np.float32)
     for chosen, footprint in ((solids.is_round, _disc), (~solids.is_round, _rectangle)):
         if chosen.any():
-            some, these = rays.rows(chosen), solids.rows(chosen)
+            some, these = of_beams(rays, chosen), of_beams(solids, chosen)
             inside, outside = footprint(some, these)
             low, high = _slab(some, 1, these.low, these.high)
             first, last = np.maximum(inside, low), np.minimum(outside, high)
@@ -110,11 +104,11 @@ def entrance(rays: Rays, solids: Solids) -> Floats:
 
 
 def _slab(rays: Rays, axis: int, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Where rays are between two planes."""
+    """Where rays enter and leave the space between two planes."""
     origin, direction = rays.origin[..., axis], rays.direction[..., axis]
     with np.errstate(divide="ignore", invalid="ignore"):
         a, b = (low[:, None] - origin) / direction, (high[:, None] - origin) / direction
-    # A ray in one of the planes gives 0 / 0; fmin and fmax take the other plane, infinitely far: it passes by.
+    # A ray in one of the planes gives 0 / 0; fmin and fmax take the other plane, infinitely far: the ray misses.
     return np.fmin(a, b), np.fmax(a, b)
 
 

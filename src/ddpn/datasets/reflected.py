@@ -1,4 +1,4 @@
-"""The law of top - Z for a count law Z: its long tail turned towards 0."""
+"""The distribution of top - Z for a count Z: its long tail points towards 0."""
 
 from typing import Any, ClassVar, Self
 
@@ -8,32 +8,32 @@ from torch import Tensor
 from ddpn.distributions import CountDistribution
 from ddpn.errors import InputError
 
-#: Counts up to here are looked at one by one by the machinery of `CountDistribution`; no more are offered.
+#: The largest `top`: `CountDistribution` sums over single counts up to here.
 _MOST = 100
 
 
 class Reflected(CountDistribution):
-    """top - Z given Z <= top, on {0, ..., top}; Z follows `law`, or the conflation of `folds` copies of it.
+    """top - Z given Z <= top, on {0, ..., top}; Z follows `dist`, or the conflation of `folds` copies of it.
 
-    A conflation of copies is p^folds, normalised: on so few counts that is one table, with no search for its peak.
+    A conflation of copies is p^folds, normalized: on so few counts a table of probabilities.
 
     >>> from ddpn.distributions import Poisson
-    >>> law = Reflected(Poisson(2.0), top=30)
-    >>> round(law.mean.item(), 4), round(law.variance.item(), 4), law.mode.item()
+    >>> dist = Reflected(Poisson(2.0), top=30)
+    >>> round(dist.mean.item(), 4), round(dist.variance.item(), 4), dist.mode.item()
     (28.0, 2.0, 28.0)
     """
 
     arg_constraints: ClassVar[dict[str, Any]] = {}
 
-    def __init__(self, law: CountDistribution, top: int, folds: int = 1, validate_args: bool | None = None) -> None:
+    def __init__(self, dist: CountDistribution, top: int, folds: int = 1, validate_args: bool | None = None) -> None:
         if not 1 <= top <= _MOST:
-            raise InputError(f"top must lie between 1 and {_MOST}, got {top}. Reflect at a smaller count.")
-        counts = torch.arange(float(top), -1.0, -1.0, dtype=torch.float64, device=law._device)
+            raise InputError(f"top must be between 1 and {_MOST}, got {top}.")
+        counts = torch.arange(float(top), -1.0, -1.0, dtype=torch.float64, device=dist._device)
         with torch.no_grad():
-            log_p = law.log_prob(counts.view(-1, *[1] * len(law.batch_shape)))
+            log_p = dist.log_prob(counts.view(-1, *[1] * len(dist.batch_shape)))
         self._table = (folds * log_p.double()).movedim(0, -1).log_softmax(-1)
         self._kind = log_p.dtype
-        super().__init__(law.batch_shape, validate_args)
+        super().__init__(dist.batch_shape, validate_args)
 
     @classmethod
     def _from_table(cls, table: Tensor, kind: torch.dtype, check: bool | None) -> "Reflected":
@@ -53,8 +53,8 @@ class Reflected(CountDistribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         """log p(y); minus infinity above `top`."""
-        y, law, shape = self._paired(self._counts(value))
-        return law._log_pmf(y).reshape(shape).to(self._dtype)
+        y, dist, shape = self._paired(self._counts(value))
+        return dist._log_pmf(y).reshape(shape).to(self._dtype)
 
     @property
     def mean(self) -> Tensor:
@@ -84,7 +84,7 @@ class Reflected(CountDistribution):
     def _mean_variance(self) -> tuple[Tensor, Tensor]:
         (table,) = self._tensors()
         pmf = table.exp()
-        # Below the top: where nearly all mass is, so that a variance of 1e-40 there keeps its digits.
+        # Distances from the top, where nearly all mass is: a variance of 1e-40 there keeps its digits.
         below = torch.arange(float(self.top), -1.0, -1.0, dtype=pmf.dtype, device=pmf.device)
         shift = pmf @ below
         return self.top - shift, (pmf * (below - shift.unsqueeze(1)) ** 2).sum(1)

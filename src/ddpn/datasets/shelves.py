@@ -1,10 +1,10 @@
 """Simulated retail shelves: rows of products that stand behind one another, and the part of them a depth camera sees.
 
-A beam is one slot of a shelf: `x` to the right, `y` up, `z` into the shelf, all in metres from the camera. It looks
-through the slot's opening, which the shelf above closes at the top, from in front, a little above and to a side. Front
-products hide those behind; what shows of these are tops, edges in gaps, and nothing at all where the view ends first.
-Products of a class differ in size, there are holes where some were taken, and nobody knows how much is hidden: the
-count has to be inferred. The shelf and the neighbours are cut away, as a detector of products would do.
+A beam is one slot of a shelf: `x` to the right, `y` up, `z` into the shelf, all in meters from the camera. The camera
+looks through the slot's opening, which the shelf above closes at the top, from the front, a little above and to a side.
+Front products hide those behind: of these it sees tops, edges in gaps, or nothing at all. Products of a class differ in
+size, there are gaps where some were taken, and the hidden part is unknown: the count has to be inferred. The shelf and
+the neighbors are cut away, as a detector of products would do.
 """
 
 import os
@@ -16,29 +16,29 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from ddpn.datasets.checks import seeded, whole
-from ddpn.datasets.depth_camera import Camera, Floats, Rays, Solids, entrance, through
-from ddpn.datasets.inventory import write_beams
-from ddpn.datasets.progress import bar
-from ddpn.datasets.split import SEED
-from ddpn.errors import ConfigError
-from ddpn.inputs.point_clouds import MAX_POINTS, Clouds, as_clouds, pack
+from ddpn.datasets.beams import packed_dataset, write_beams
+from ddpn.datasets.dataset import Dataset
+from ddpn.datasets.depth_camera import Camera, Floats, Range, Rays, Solids, entrance, of_beams, through
+from ddpn.datasets.splits import SEED
+from ddpn.errors import ConfigError, InputError
+from ddpn.inputs.point_clouds import MAX_POINTS, pack
+from ddpn.progress import progress_bar
+from ddpn.validation import check_integer
 
-#: Products that fit behind one another at the most: what is thinner stands on shallower shelves.
+#: The largest number of products behind one another: thinner ones stand on shallower shelves.
 MOST = 12
-#: Beams that are seen at once: their rays fit into a processor's cache.
+#: Beams that are rendered at once: their rays fit into a processor's cache.
 _CHUNK = 128
-Range = tuple[float, float]
-#: Between these each slot is drawn, in metres: how deep its shelf is, how much wider it is than its product, and how
-#: much air is above the product.
+#: Ranges in meters from which each slot is drawn: depth of its shelf, excess of its width over that of its product, and
+#: free height above the product.
 SHELF, PLAY, CLEARANCE = (0.55, 0.75), (0.005, 0.02), (0.06, 0.2)
-#: Gaps between products are CLOSE on average, and for a share HOLES of them wider by a HOLE.
+#: Gaps between products are CLOSE on average; a share HOLES of them is wider by a HOLE.
 CLOSE, HOLES, HOLE = 0.004, 0.25, (0.03, 0.15)
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """A class of products: the sizes between which each slot's product is drawn, in metres, the depth in widths.
+    """A class of products: the ranges of their sizes in meters; depth is relative to width.
 
     `top` is the narrower part on a body, a neck or a gable: its share of the height, the width and the depth.
     """
@@ -60,10 +60,10 @@ GEOMETRIES = {
 
 @dataclass(frozen=True, eq=False)
 class Scenes:
-    """What stands in the slots, and where the camera is. Shape: (B,), `x` and `z` (B, MOST), `eye` (B, 3).
+    """The products in the slots, and the position of the camera. Shape: (B,), `x` and `z` (B, MOST), `eye` (B, 3).
 
-    `x` and `z` are the axes of the first `count` products from the front; those beyond are not there. `slot` is as wide
-    and `opening` as high as the camera can look into, from the middle of the slot's front edge.
+    `x` and `z` are the axes of the products from the front; only the first `count` exist. `slot` is the width and
+    `opening` the height that the camera looks through, from the middle of the slot's front edge.
     """
 
     geometry: NDArray[np.int64]
@@ -78,7 +78,7 @@ class Scenes:
     eye: Floats
 
     def solids(self, item: int) -> Iterator[tuple[NDArray[np.bool_], Solids]]:
-        """The body and then the top of one product of every beam, with the beams that have it."""
+        """The body and then the top of one product per beam, with a mask of the beams that have it."""
         kinds = list(GEOMETRIES.values())
         is_round = np.array([kind.is_round for kind in kinds])[self.geometry]
         up, wide, deep = np.array([kind.top for kind in kinds], dtype=np.float32)[self.geometry].T
@@ -90,13 +90,13 @@ class Scenes:
 
 
 def draw_scenes(n: int, camera: Camera, rng: Generator) -> Scenes:
-    """Products, how many of them, where they stand, and where the camera is, for n slots."""
+    """Draw products, their number and places, and the position of the camera, for n slots."""
     geometry = rng.integers(len(GEOMETRIES), size=n)
     ends = np.array([(kind.width, kind.depth, kind.height) for kind in GEOMETRIES.values()])[geometry]
     width, share, height = rng.uniform(ends[..., 0], ends[..., 1]).T
     depth, shelf = share * width, rng.uniform(*SHELF, n)
     capacity = np.clip(shelf // depth, 1, MOST)
-    # Shelves are filled up before they are empty: 5/8 of what fits, on average.
+    # Shelves are filled up before they are empty: on average 5/8 of their capacity.
     count = np.ceil(capacity * rng.beta(2.5, 1.5, n)).astype(np.int64)
     slot, opening = width + rng.uniform(*PLAY, n), height + rng.uniform(*CLEARANCE, n)
     x = rng.uniform(-0.5, 0.5, (n, MOST)) * (slot - width)[:, None]
@@ -110,17 +110,17 @@ def draw_scenes(n: int, camera: Camera, rng: Generator) -> Scenes:
 def _depths(
     count: NDArray[np.int64], depth: NDArray[np.float64], shelf: NDArray[np.float64], rng: Generator
 ) -> NDArray[np.float64]:
-    """The axes of products behind one another: mostly close together, at times with a hole where some were taken."""
+    """The axes of products behind one another: mostly close together, some with a gap where others were taken."""
     shape = (len(count), MOST)
     gaps = rng.exponential(CLOSE, shape) + (rng.random(shape) < HOLES) * rng.uniform(*HOLE, shape)
-    # The first gap is how far the row stands from the edge: customers take from the front.
+    # The first gap is the distance of the row from the edge: customers take products from the front.
     gaps[:, 0] += HOLE[0] * rng.random(len(count))
     gaps[np.arange(MOST) >= count[:, None]] = 0.0
     gaps *= np.minimum(1.0, (shelf - count * depth) / gaps.sum(1))[:, None]
     return gaps.cumsum(1) + (np.arange(MOST) + 0.5) * depth[:, None]
 
 
-def seen(scenes: Scenes, camera: Camera) -> tuple[Rays, Floats, NDArray[np.int64]]:
+def render(scenes: Scenes, camera: Camera) -> tuple[Rays, Floats, NDArray[np.int64]]:
     """Without noise: the rays, where each meets the first product (infinity: none), and which. Shape: (B, R)."""
     rays = through(scenes.eye, scenes.slot, scenes.opening, camera)
     nearest = np.full(rays.direction.shape[:2], np.inf, dtype=np.float32)
@@ -128,15 +128,15 @@ def seen(scenes: Scenes, camera: Camera) -> tuple[Rays, Floats, NDArray[np.int64
     for item in range(scenes.count.max()):
         for there, solids in scenes.solids(item):
             t = np.full_like(nearest, np.inf)
-            t[there] = entrance(rays.rows(there), solids.rows(there))
+            t[there] = entrance(of_beams(rays, there), of_beams(solids, there))
             is_nearer = t < nearest
             nearest[is_nearer], which[is_nearer] = t[is_nearer], item
     return rays, nearest, which
 
 
-def photograph(scenes: Scenes, camera: Camera, rng: Generator) -> list[Floats]:
-    """The points of every beam from the camera, noise and lost pixels included. Shape: (n, 3) each."""
-    rays, t, _ = seen(scenes, camera)
+def measure(scenes: Scenes, camera: Camera, rng: Generator) -> list[Floats]:
+    """The points that the camera measures per beam, with noise and without lost pixels. Shape: (n, 3) each."""
+    rays, t, _ = render(scenes, camera)
     lost = rng.uniform(*camera.dropout, (len(t), 1))
     kept = np.isfinite(t) & (rng.random(t.shape) >= lost)
     noise = rng.standard_normal(t.shape, dtype=np.float32)
@@ -155,18 +155,18 @@ def simulate_shelves(
     max_points: int = MAX_POINTS,
     camera: Camera = Camera(),  # noqa: B008
     progress: bool = True,
-) -> Clouds:
-    """Packed beams of n simulated slots with their counts, split 70/10/20.
+) -> Dataset:
+    """Simulate n slots; return their packed beams and counts, split 70/10/20.
 
     >>> data = simulate_shelves(20, seed=0, max_points=64)
-    >>> data.x.shape, data.classes
+    >>> data.X.shape, data.classes
     (torch.Size([20, 66, 4]), ('bottle', 'box', 'can', 'carton'))
     """
-    scenes, clouds = zip(*chunks(n, seed, camera, progress), strict=True)
+    scenes, clouds = zip(*simulate_chunks(n, seed, camera, progress), strict=True)
     geometry = np.concatenate([some.geometry for some in scenes])
-    x = pack([points for some in clouds for points in some], geometry, max_points=max_points, seed=seed)
+    X = pack([points for some in clouds for points in some], geometry, max_points=max_points, seed=seed)
     y = np.concatenate([some.count for some in scenes])
-    return as_clouds("simulated_shelves", x, y, tuple(GEOMETRIES), seed, "none: simulated")
+    return packed_dataset("simulated_shelves", X, y, tuple(GEOMETRIES), seed, "none: simulated")
 
 
 def write_shelves(
@@ -179,26 +179,27 @@ def write_shelves(
 ) -> Path:
     """Write the beams of n simulated slots to a new folder, with every point that the camera sees.
 
-    `inventory(folder, seed=seed)` reads from it what `simulate_shelves` gives for the same n, seed and camera: the seed
-    also says which points are kept and how beams are split.
+    `inventory(folder, seed=seed)` returns what `simulate_shelves` returns for the same n, seed and camera: the seed
+    also determines which points are kept and how beams are split.
     """
     names = tuple(GEOMETRIES)
     beams = (
         (points, names[geometry], int(count))
-        for scenes, clouds in chunks(n, seed, camera, progress)
+        for scenes, clouds in simulate_chunks(n, seed, camera, progress)
         for points, geometry, count in zip(clouds, scenes.geometry, scenes.count, strict=True)
     )
     return write_beams(folder, beams, names)
 
 
-def chunks(n: int, seed: int, camera: Camera, progress: bool = False) -> Iterator[tuple[Scenes, list[Floats]]]:
-    """Some slots and the clouds of their points after the other, n in all."""
-    n, seed = whole("n", n, 1, "Simulate one slot or more."), seeded(seed)
+def simulate_chunks(n: int, seed: int, camera: Camera, progress: bool = False) -> Iterator[tuple[Scenes, list[Floats]]]:
+    """Simulate n slots, some at a time; yield the slots and the clouds of their points."""
+    check_integer("n", n, 1, InputError)
+    check_integer("seed", seed, 0, InputError)
     if not isinstance(camera, Camera):
-        raise ConfigError(f"camera must be a Camera, got {camera!r:.40}. Use Camera() for the usual one.")
-    with bar("shelves", n, progress) as show:
+        raise ConfigError(f"camera must be a Camera, got {camera!r:.40}.")
+    with progress_bar("Shelves", n, progress) as bar:
         for number, first in enumerate(range(0, n, _CHUNK)):
             rng = np.random.default_rng([seed, number])
             scenes = draw_scenes(min(_CHUNK, n - first), camera, rng)
-            yield scenes, photograph(scenes, camera, rng)
-            show(len(scenes.count))
+            yield scenes, measure(scenes, camera, rng)
+            bar.advance(len(scenes.count))

@@ -1,4 +1,4 @@
-"""The simulations of the paper, as seeded draws from laws that stay known."""
+"""The simulations of the paper: seeded draws from known distributions."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ddpn.datasets.reflected import Reflected
-from ddpn.datasets.split import PARTS, SEED, Split, split
+from ddpn.datasets.splits import SEED, SHARES, Split, split
 from ddpn.distributions import CountDistribution, DoublePoisson, NegativeBinomial, Poisson
-from ddpn.errors import InputError
+from ddpn.validation import check_choice
 
-#: Rates that reach 0 at one x stop here; the law there is a point at 0 to the last bit of a float64.
+#: The smallest rate, for rates that reach 0 at one x: the distribution is a point at 0 to the last bit of a float64.
 _LEAST_RATE = 1e-12
 _REFLECTED_AT = 30
 _FOLDS = 5
@@ -23,53 +23,54 @@ _FOLDS = 5
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """Drawn inputs x (n,) and counts y (n,), the rows of each part, and `law`, which takes any x to the law of y there.
+    """Drawn inputs x (n,) and counts y (n,), and the rows of each part.
 
-    `truth` is the law of every drawn row: its mean, variance, crps(y) and all else are what no model can beat.
+    `distribution` maps any x to the distribution of y there; `truth` is that of every drawn row: no model can have a
+    better expected score.
     """
 
     name: str
     x: NDArray[np.float64]
     y: NDArray[np.int64]
     split: Split
-    law: Callable[[Any], CountDistribution]
+    distribution: Callable[[Any], CountDistribution]
 
     @property
     def X(self) -> NDArray[np.float64]:  # noqa: N802
-        """x as a column, as estimators want it. Shape: (n, 1)."""
+        """x as a column, as estimators expect it. Shape: (n, 1)."""
         return self.x[:, None]
 
     @property
     def truth(self) -> CountDistribution:
-        """The law each y was drawn from."""
-        return self.law(self.x)
+        """The distribution that each y was drawn from."""
+        return self.distribution(self.x)
 
 
 @dataclass(frozen=True)
 class Process:
-    """x uniform between `low` and `high`, y from `law(x)`; `added` points (x, y) are training rows of every draw."""
+    """x uniform between `low` and `high`, y from `distribution(x)`; `added` points (x, y) are always training rows."""
 
     low: float
     high: float
-    law: Callable[[Any], CountDistribution]
+    distribution: Callable[[Any], CountDistribution]
     n: int
-    parts: tuple[float, float, float] = PARTS
+    shares: tuple[float, float, float] = SHARES
     added: tuple[tuple[float, int], ...] = ()
 
-    def draw(self, name: str, n: int | None, seed: int, parts: Sequence[float] | None) -> Simulation:
-        """n rows, and those added."""
+    def draw(self, name: str, n: int | None, seed: int, shares: Sequence[float] | None) -> Simulation:
+        """Draw n rows, and append those added."""
         n = self.n if n is None else n
-        drawn = split(n, seed, self.parts if parts is None else parts)
+        drawn = split(n, seed, self.shares if shares is None else shares)
         rng = np.random.default_rng(seed)
         x, u = rng.uniform(self.low, self.high, n), rng.random(n)
-        # By inversion of the cdf: the same draws whatever generator torch has.
-        y = self.law(x).icdf(torch.from_numpy(u)).numpy()
+        # By inversion of the cdf: the same draws for every generator of torch.
+        y = self.distribution(x).icdf(torch.from_numpy(u)).numpy()
         return Simulation(
             name=name,
             x=np.concatenate([x, [point for point, _ in self.added]]),
             y=np.concatenate([y, [count for _, count in self.added]]).astype(np.int64),
             split=Split(np.concatenate([drawn.train, np.arange(n, n + len(self.added))]), drawn.validation, drawn.test),
-            law=self.law,
+            distribution=self.distribution,
         )
 
 
@@ -80,7 +81,7 @@ def _tensor(x: Any) -> Tensor:
 def wave(x: Any) -> CountDistribution:
     """30 - Z, Z the conflation of five Poisson(10 sin x + 10) (Figure 1, Appendix B.4).
 
-    Z exceeds 30 with a probability of 1.7e-7 at the most, where sin x = 1; the law is that given Z <= 30.
+    Z exceeds 30 with a probability of at most 1.7e-7, where sin x = 1; the distribution is that given Z <= 30.
     """
     rate = (10 * torch.sin(_tensor(x)) + 10).clamp(min=_LEAST_RATE)
     return Reflected(Poisson(rate), top=_REFLECTED_AT, folds=_FOLDS)
@@ -107,20 +108,18 @@ SIMULATIONS = {
     "wave": Process(0.0, 2 * pi, wave, n=1000),
     "poisson": Process(-5.0, 5.0, poisson, n=1000),
     "negative_binomial": Process(-3.0, 3.0, negative_binomial, n=1000),
-    # The paper looks at what is fitted, not at what is predicted: all rows train.
-    "isolated": Process(3.0, 8.0, isolated, n=498, parts=(1.0, 0.0, 0.0), added=((1.0, 16), (10.0, 10))),
+    # The paper shows the fit, not predictions: all rows train.
+    "isolated": Process(3.0, 8.0, isolated, n=498, shares=(1.0, 0.0, 0.0), added=((1.0, 16), (10.0, 10))),
 }
 
 
-def simulate(name: str, n: int | None = None, seed: int = SEED, parts: Sequence[float] | None = None) -> Simulation:
-    """Draw a simulation of the paper by its name, at the paper's size or any other.
+def simulate(name: str, n: int | None = None, seed: int = SEED, shares: Sequence[float] | None = None) -> Simulation:
+    """Draw a simulation of the paper by its name, with the paper's number of rows or n.
 
     >>> data = simulate("wave", n=1000)
     >>> [len(rows) for rows in data.split]
     [800, 100, 100]
-    >>> data.law(0.0).mean.round(decimals=2).item(), data.truth.variance.shape
+    >>> data.distribution(0.0).mean.round(decimals=2).item(), data.truth.variance.shape
     (20.4, torch.Size([1000]))
     """
-    if name not in SIMULATIONS:
-        raise InputError(f"name must be one of {', '.join(SIMULATIONS)}, got {name!r}. Choose one of them.")
-    return SIMULATIONS[name].draw(name, n, seed, parts)
+    return SIMULATIONS[check_choice("name", name, SIMULATIONS)].draw(name, n, seed, shares)

@@ -1,37 +1,42 @@
-"""The tabular data sets of the paper: days in hospital, and bikes rented in an hour."""
+"""Tables: visits to a doctor and, as in the paper, days in hospital and bikes rented per hour."""
 
+from collections.abc import Iterable, Sequence
 from datetime import date
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ddpn.datasets import encodings as enc
 from ddpn.datasets.csv_file import read_csv
 from ddpn.datasets.dataset import Dataset, as_counts
-from ddpn.datasets.source import Source, data_folder, fetch
-from ddpn.datasets.split import SEED, split
-from ddpn.datasets.table import Table
+from ddpn.datasets.sources import Source, data_folder, fetch
+from ddpn.datasets.splits import SEED, split
 from ddpn.errors import InputError
+from ddpn.extras import import_extra
+from ddpn.validation import at_rows, listed
+
+#: Numeric inputs by name.
+Columns = dict[str, NDArray[np.float64]]
 
 LENGTH_OF_STAY = Source(
     path="length_of_stay/LengthOfStay.csv",
     url="https://raw.githubusercontent.com/microsoft/r-server-hospital-length-of-stay/refs/heads/master/Data/LengthOfStay.csv",
     size=12_418_298,
     sha256="6c688ccbadf1d74250047ad6d4160886055ccab5edf07d1e014c40f185b9ddcd",
-    licence="MIT",
+    license="MIT",
     citation="Microsoft (2016). Hospital length of stay. github.com/microsoft/r-server-hospital-length-of-stay",
 )
-#: A random 20,000 of the file's rows, which may lie in its place.
+#: A random 20,000 of the file's rows, which may be in its place.
 LENGTH_OF_STAY_SAMPLE = "length_of_stay/los_20k.csv"
 BIKE_SHARING = Source(
     path="bike_sharing/hour.csv",
     url="https://archive.ics.uci.edu/static/public/275/bike+sharing+dataset.zip",
     size=1_156_736,
     sha256="e03de4ee4ef4dc376ac6e04bf829673c6269e8eba5c60fa121640fa2f829504f",
-    archive=(279_992, "b70182d0d0508e9abbb79306ce5c0cec34869000f8220175ac83d11dbe845401"),
-    licence="CC BY 4.0",
+    archive="b70182d0d0508e9abbb79306ce5c0cec34869000f8220175ac83d11dbe845401",
+    license="CC BY 4.0",
     citation=(
         "Fanaee-T, H. and Gama, J. (2013). Event labeling combining ensemble detectors and background knowledge. "
         "Progress in Artificial Intelligence, 1-15. doi:10.1007/s13748-013-0040-3"
@@ -70,6 +75,31 @@ _STAY_TEXTS = ("rcount", "gender", "facid")
 
 _WEATHER = ("temp", "atemp", "hum", "windspeed")
 _RENTAL = ("season", "yr", "mnth", "hr", "holiday", "weekday", "workingday", "weathersit", *_WEATHER)
+_FLAGS = ("yr", "holiday", "workingday")
+
+
+def rand_health(*, seed: int = SEED) -> Dataset:
+    """Outpatient visits to a doctor per year (0 to 77, mean 2.86), from insurance plan and health; 20,190 rows.
+
+    The data is part of statsmodels, which the extra `data` installs.
+
+    >>> data = rand_health()
+    >>> data.X.shape, round(float(data.y.mean()), 2)
+    ((20190, 9), 2.86)
+    """
+    polars, randhie = import_extra("polars", "data"), import_extra("statsmodels.datasets.randhie", "data")
+    frame = randhie.load_pandas().data
+    table = polars.DataFrame({str(name): frame[name].to_numpy(dtype=float) for name in frame.columns})
+    y = as_counts(table["mdvis"], "mdvis")
+    return Dataset(
+        name="rand_health",
+        X=table.drop("mdvis"),
+        y=y,
+        split=split(len(y), seed),
+        license="public domain",
+        citation="Cameron, A. C. and Trivedi, P. K. (2005). Microeconometrics: Methods and Applications. Cambridge.",
+        note="rows are person-years: the years of one person may fall into different parts of the split",
+    )
 
 
 def length_of_stay(
@@ -77,122 +107,149 @@ def length_of_stay(
 ) -> Dataset:
     """Days a patient stays in hospital (1 to 17), from tests and diagnoses on admission; 100,000 rows.
 
-    `sample` None takes the whole file, or where only that lies in the folder the sample of 20,000 rows; True and False
-    insist on one of the two. The day of discharge, which gives the target away, is left out with the running number;
-    of the day of admission its weekday is kept.
-    Feature sets: "raw" (25 columns, text among them), "standard" (35 inputs, statistics of the training rows),
+    `sample` None takes the full file or, where the folder has only that, the sample of 20,000 rows; True and False
+    require one of the two. The day of discharge, which gives the target away, and the row number are left out; of the
+    day of admission the weekday is kept.
+    Feature sets: "raw" (25 columns, some of them text), "standard" (35 inputs, statistics of the training rows),
     "authors" (the 35 of the paper's code: no pneum, diagnoses as levels, statistics of all rows).
     """
-    folder = data_folder() if folder is None else folder
+    folder = data_folder() if folder is None else Path(folder)
     sampled = folder / LENGTH_OF_STAY_SAMPLE
     if sample is None:
-        sample = sampled.is_file() and not LENGTH_OF_STAY.is_in(folder)
+        sample = sampled.is_file() and not (folder / LENGTH_OF_STAY.path).is_file()
     if sample and not sampled.is_file():
-        raise InputError(f"the sample must lie at {sampled}, got no such file. Use sample=False for the whole file.")
+        raise InputError(f"File not found: {sampled}. Use sample=False for the full file.")
     table = _read_stays(sampled if sample else fetch(LENGTH_OF_STAY, folder, may_download=may_download), sample)
     y = as_counts(table["lengthofstay"], "lengthofstay")
     return Dataset(
         name="length_of_stay",
-        X=_without(table, "lengthofstay"),
+        X=table.drop("lengthofstay"),
         y=y,
         split=split(len(y), seed),
-        licence=LENGTH_OF_STAY.licence,
+        license=LENGTH_OF_STAY.license,
         citation=LENGTH_OF_STAY.citation,
         note=f"a random sample of {len(y):,} of the 100,000 rows of the paper's file" if sample else "",
         sample=sample,
-        source=LENGTH_OF_STAY,
         encodings={"standard": _standard_stays, "authors": _authors_stays},
     )
 
 
-def _read_stays(path: Path, sample: bool) -> Table:
+def _read_stays(path: Path, sample: bool) -> Any:
     """The columns of the sample, from either file: they differ in the day of admission and in what leaks."""
     if sample:
         return read_csv(path, numbers=_STAY_NUMBERS, texts=(*_STAY_TEXTS, "vdate_weekday"))
     table = read_csv(path, numbers=_STAY_NUMBERS, texts=(*_STAY_TEXTS, "vdate"), ignored=("eid", "discharged"))
-    weekdays = np.array([_weekday(text) for text in table["vdate"]], dtype=object)
-    return Table({**_without(table, "vdate").columns, "vdate_weekday": weekdays})
+    weekdays = type(table["vdate"])("vdate_weekday", [_weekday(text) for text in table["vdate"]])
+    return table.drop("vdate").with_columns(weekdays)
 
 
 @cache
 def _weekday(text: str) -> str:
-    """The name of a day written month/day/year, with or without its century."""
+    """The weekday of a date written month/day/year, with or without its century."""
     try:
         month, day, year = map(int, text.split("/"))
         return f"{date(year + 2000 if year < 100 else year, month, day):%A}"
     except ValueError:
-        raise InputError(f"vdate must hold days written month/day/year, got {text!r}. Fetch the file again.") from None
+        raise InputError(f"vdate must hold dates written month/day/year, got {text!r}.") from None
 
 
-def _without(table: Table, name: str) -> Table:
-    return Table({key: column for key, column in table.columns.items() if key != name})
-
-
-def _standard_stays(table: Table, train: NDArray[np.int64]) -> Table:
-    issues = Table(enc.total(table, _CONDITIONS, "number_of_issues"))
-    return Table(
-        enc.one_hot(table, "rcount", _READMISSIONS)
-        | enc.one_hot(table, "gender", ("F", "M"))
-        | enc.one_hot(table, "facid", _FACILITIES)
-        | enc.as_they_are(table, _CONDITIONS)
-        | enc.standardised(table, (*_LABS, _DIAGNOSES), train)
-        | enc.standardised(issues, issues.names, train)
+def _standard_stays(table: Any, train: NDArray[np.int64]) -> Columns:
+    numbers = unchanged(table, (*_LABS, _DIAGNOSES)) | {
+        "number_of_issues": table.select(_CONDITIONS).sum_horizontal().to_numpy()
+    }
+    return (
+        one_hot(table, "rcount", _READMISSIONS)
+        | one_hot(table, "gender", ("F", "M"))
+        | one_hot(table, "facid", _FACILITIES)
+        | unchanged(table, _CONDITIONS)
+        | standardized(numbers, train)
     )
 
 
-def _authors_stays(table: Table, train: NDArray[np.int64]) -> Table:
+def _authors_stays(table: Any, train: NDArray[np.int64]) -> Columns:
     """As the paper's code prepares them; levels in the order of their text, the first left out."""
     readmissions = np.array([float(text.rstrip("+")) for text in table["rcount"]])
-    diagnoses = tuple(float(level) for level in sorted(map(str, range(11)))[1:])
-    levels = Table(
-        enc.one_hot(table, "gender", ("F", "M"))
-        | enc.as_they_are(table, [name for name in _CONDITIONS if name != "pneum"])
-        | enc.one_hot(table, _DIAGNOSES, (0.0, *diagnoses))
-        | enc.one_hot(table, "facid", _FACILITIES)
+    diagnoses = [float(level) for level in sorted(map(str, range(11)))]
+    levels = (
+        one_hot(table, "gender", ("F", "M"))
+        | unchanged(table, [name for name in _CONDITIONS if name != "pneum"])
+        | one_hot(table, _DIAGNOSES, diagnoses)
+        | one_hot(table, "facid", _FACILITIES)
     )
-    dropped = {"gender_F", f"{_DIAGNOSES}_0", "facid_A"}
-    kept = [name for name in levels.names if name not in dropped]
-    return Table(
-        {"rcount": readmissions} | enc.standardised(table, _LABS, None, ddof=1) | enc.as_they_are(levels, kept)
-    )
+    for first in ("gender_F", f"{_DIAGNOSES}_0", "facid_A"):
+        del levels[first]
+    return {"rcount": readmissions} | standardized(unchanged(table, _LABS), ddof=1) | levels
 
 
 def bike_sharing(folder: Path | None = None, *, seed: int = SEED, may_download: bool = True) -> Dataset:
-    """Bikes rented in an hour (1 to 977) in Washington, D.C., from calendar and weather; 17,379 rows.
+    """Bikes rented per hour (1 to 977) in Washington, D.C., from calendar and weather; 17,379 rows.
 
-    Left out: casual and registered, which sum to the target, the running number and the date.
+    Left out: casual and registered, which sum to the target, the row number and the date.
     Feature sets: "raw" (12 columns), "one_hot" (58 inputs, statistics of the training rows), "authors" (the 15 of the
-    paper's code: statistics of all rows, and hour 0 on the same point as hour 23, month 1 as month 12, season 1 as 4).
+    paper's code: statistics of all rows; hour 0 has the same point as hour 23, month 1 as month 12, season 1 as 4).
     """
     path = fetch(BIKE_SHARING, folder, may_download=may_download)
     table = read_csv(path, numbers=(*_RENTAL, "cnt"), ignored=("instant", "dteday", "casual", "registered"))
     y = as_counts(table["cnt"], "cnt")
     return Dataset(
         name="bike_sharing",
-        X=_without(table, "cnt"),
+        X=table.drop("cnt"),
         y=y,
         split=split(len(y), seed),
-        licence=BIKE_SHARING.licence,
+        license=BIKE_SHARING.license,
         citation=BIKE_SHARING.citation,
-        source=BIKE_SHARING,
         encodings={"one_hot": _one_hot_rentals, "authors": _authors_rentals},
     )
 
 
-def _one_hot_rentals(table: Table, train: NDArray[np.int64]) -> Table:
+def _one_hot_rentals(table: Any, train: NDArray[np.int64]) -> Columns:
     levels = {"season": (1, 5), "mnth": (1, 13), "hr": (0, 24), "weekday": (0, 7), "weathersit": (1, 5)}
-    columns = enc.as_they_are(table, ("yr", "holiday", "workingday"))
+    columns = unchanged(table, _FLAGS)
     for name, (first, end) in levels.items():
-        columns |= enc.one_hot(table, name, [float(level) for level in range(first, end)])
-    return Table(columns | enc.standardised(table, _WEATHER, train))
+        columns |= one_hot(table, name, [float(level) for level in range(first, end)])
+    return columns | standardized(unchanged(table, _WEATHER), train)
 
 
-def _authors_rentals(table: Table, train: NDArray[np.int64]) -> Table:
+def _authors_rentals(table: Any, train: NDArray[np.int64]) -> Columns:
     """As the paper's code prepares them, in its order."""
-    scaled = enc.standardised(table, ("weekday", "weathersit", *_WEATHER), None, ddof=1)
-    kept = enc.as_they_are(table, ("yr", "holiday", "workingday"))
-    order = ("yr", "holiday", "weekday", "workingday", "weathersit", *_WEATHER)
-    columns = {name: (scaled | kept)[name] for name in order}
+    scaled = standardized(unchanged(table, ("weekday", "weathersit", *_WEATHER)), ddof=1)
+    found = unchanged(table, _FLAGS) | scaled
+    columns = {name: found[name] for name in ("yr", "holiday", "weekday", "workingday", "weathersit", *_WEATHER)}
     for name in ("season", "mnth", "hr"):
-        columns |= enc.round_the_circle(table, name)
-    return Table(columns)
+        columns |= cyclic(table, name)
+    return columns
+
+
+# Encodings -----------------------------------------------------------------------------------------------------------
+
+
+def one_hot(table: Any, name: str, levels: Sequence[str | float]) -> Columns:
+    """One column per level, 1 in its rows; an error for a level that is not listed."""
+    column = table[name].to_numpy()
+    unknown = np.flatnonzero(~np.isin(column, np.array(levels, dtype=column.dtype)))
+    if len(unknown):
+        raise InputError(
+            f"{name} must be one of {listed(levels, 40)}, got {column[unknown[0]]} {at_rows((unknown + 1).tolist())}."
+        )
+    return {
+        f"{name}_{level:g}" if isinstance(level, float) else f"{name}_{level}": (column == level).astype(float)
+        for level in levels
+    }
+
+
+def unchanged(table: Any, names: Iterable[str]) -> Columns:
+    """Columns of numbers as they are."""
+    return {name: table[name].to_numpy() for name in names}
+
+
+def standardized(columns: Columns, rows: NDArray[np.int64] | slice = slice(None), ddof: int = 0) -> Columns:
+    """Columns less their mean over `rows`, divided by their standard deviation there."""
+    deviations = {name: column[rows].std(ddof=ddof) or 1.0 for name, column in columns.items()}
+    return {name: (column - column[rows].mean()) / deviations[name] for name, column in columns.items()}
+
+
+def cyclic(table: Any, name: str) -> Columns:
+    """Sine and cosine of an angle that makes one turn between the column's smallest and largest value."""
+    column = table[name].to_numpy()
+    angle = 2 * np.pi * (column - column.min()) / max(np.ptp(column), 1e-300)
+    return {f"{name}_sin": np.sin(angle), f"{name}_cos": np.cos(angle)}

@@ -35,10 +35,11 @@ def broadcast_shapes(**shapes: tuple[int, ...]) -> torch.Size:
     """The common shape, or an error that names the arguments."""
     first, *others = shapes.values()
     if all(other == first for other in others):
-        return torch.Size(first)  # torch.broadcast_shapes takes longer than a small law's log_prob
+        return torch.Size(first)
     try:
-        return torch.broadcast_shapes(*shapes.values())
-    except RuntimeError:
+        # torch.broadcast_shapes takes longer than a small log_prob, and its first call imports sympy (half a second).
+        return torch.Size(np.broadcast_shapes(*shapes.values()))
+    except ValueError:
         listed = " and ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
         raise InputError(f"shapes must broadcast, got {listed}. Reshape one of them.") from None
 

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from sklearn.base import RegressorMixin
-from sklearn.metrics import mean_poisson_deviance
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -39,16 +38,18 @@ class CountPredictions(RegressorMixin):
 
     def _over_blocks(self, f: Callable[[Mixture], Tensor], X: Any, exposure: Any) -> np.ndarray:
         """f of the predicted distributions, a block of rows at a time."""
-        with single_thread(), torch.no_grad():
-            parts = [f(block).double() for block in self._fitted.blocks(X, exposure)]
-            return torch.cat(parts).numpy()
+        parts = []
+        with torch.no_grad():
+            for block in self._fitted.blocks(X, exposure):  # members choose their threads themselves
+                with single_thread():
+                    parts.append(f(block).double())
+        return torch.cat(parts).numpy()
 
     # Predicting --------------------------------------------------------------------------------------------------
 
     def predict_distribution(self, X: Any, exposure: Any = None) -> Mixture:
         """The whole predicted distribution of every row, with its `aleatoric` and `epistemic` variance."""
-        with single_thread():
-            return self._fitted.distribution(X, exposure)
+        return self._fitted.distribution(X, exposure)
 
     def predict(self, X: Any, exposure: Any = None, statistic: str = "mean") -> np.ndarray:
         """One number per row: the "mean", "median" or "mode" of the predicted distribution."""
@@ -100,6 +101,8 @@ class CountPredictions(RegressorMixin):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None) -> float:
         """D^2, the share of the Poisson deviance that the predicted means explain; 1 is best, 0 a constant's."""
+        from sklearn.metrics import mean_poisson_deviance  # slow to import
+
         sample = self._sample(X, y, sample_weight, exposure)
         # A Gaussian's mean may be negative; no count divided by this bound overflows.
         mean = np.maximum(self.predict(X, exposure), 1e-290)
@@ -226,7 +229,7 @@ class CountPredictions(RegressorMixin):
             "class": type(self).__name__,
             "options": _plain_options(self, self._not_saved),
             "features": None if names is None else list(map(str, names)),
-            "n_features": int(self.n_features_in_),  # type: ignore[attr-defined]
+            "n_features": int(self.n_features_in_),
             "extra": extra,
         }
         return files | more, manifest
@@ -236,16 +239,20 @@ class CountPredictions(RegressorMixin):
         write_model(Path(path), *self.saved_state(), overwrite)
 
     @classmethod
-    def load(cls, path: str | PathLike[str]) -> Self:
-        """The model that `save` wrote; nothing in its files is executed, and a damaged file is refused."""
+    def load(cls, path: str | PathLike[str], mixed_only: bool = False) -> Self:
+        """The model that `save` wrote; nothing in its files is executed, and a damaged file is refused.
+
+        `mixed_only` leaves out the members that are kept for comparison, which predictions do not need.
+        """
         manifest = read_manifest(Path(path))
         known = manifest.get("estimator", {"class": "Predictor"})
         if known["class"] != cls.__name__:
             raise InputError(f"{path} holds a {known['class']}, not a {cls.__name__}. Use {known['class']}.load.")
-        files = read_files(Path(path), manifest)
+        needed = [name for name, each in manifest["members"].items() if each["weight"] or not mixed_only]
+        files = read_files(Path(path), manifest, needed)
         options = {name: tuple(v) if isinstance(v, list) else v for name, v in known["options"].items()}
         model: Any = cls(**options)
-        model.predictor_ = Predictor.from_state(files, manifest)
+        model.predictor_ = Predictor.from_state(files, manifest, mixed_only)
         model.n_features_in_ = known["n_features"]
         if known["features"] is not None:
             model.feature_names_in_ = np.array(known["features"], dtype=object)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from sklearn.model_selection import train_test_split
 from sklearn.utils import Tags, check_random_state
 
 from ddpn.errors import ConfigError, InputError
@@ -24,7 +23,6 @@ from ddpn.members.networks import Networks
 from ddpn.model import CountModel
 from ddpn.predictor import Predictor
 from ddpn.sample import Sample, checked_sample
-from ddpn.threads import single_thread
 from ddpn.training import History, Runtime
 from ddpn.validation import check_choice, check_keys, is_integer, is_number
 
@@ -156,8 +154,7 @@ class CountRegressor(CountPredictions, NestedOptions):
         networks = Networks(
             head, options, seeds=seeds, runtime=runtime, checkpoint=checkpoint, verbose=bool(self.verbose)
         )
-        with single_thread():
-            self.predictor_ = _fit_mixture({NETWORKS: networks, **others}, train, validation, seeds[0])
+        self.predictor_ = _fit_mixture({NETWORKS: networks, **others}, train, validation, seeds[0])
         if self.interrupted_:
             raise KeyboardInterrupt
         return self
@@ -287,6 +284,8 @@ def _fit_mixture(members: Mapping[str, Member], train: Sample, validation: Sampl
 
 def _held_out(sample: Sample, share: float | str | None, seed: int) -> np.ndarray:
     """Mask of the rows that are kept for validation: by default a tenth, where there are enough rows."""
+    from sklearn.model_selection import train_test_split  # slow to import
+
     mask = np.zeros(len(sample), dtype=bool)
     usable = np.flatnonzero(sample.is_used)
     if share == "auto":

@@ -1,10 +1,10 @@
-"""A column of text as inputs of a network: one for each frequent level, one for all rare ones, one for missing."""
+"""A column of text as inputs of a network: one per frequent level, one for all rare ones, one for missing."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-#: What unseen levels and missing values are called in the names of the inputs.
+#: Names of the inputs of rare levels and of missing values.
 OTHER, MISSING = "<other>", "<missing>"
 
 

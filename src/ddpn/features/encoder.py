@@ -1,6 +1,5 @@
 """FeatureEncoder: any table to a float32 matrix for a network."""
 
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -8,12 +7,14 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from ddpn.errors import ConfigError, InputError
+from ddpn.errors import InputError
 from ddpn.features.categorical import CategoricalColumn
 from ddpn.features.fitting import Encoded, add_bins, add_steps, fit_columns
 from ddpn.features.table import Column, read_table
+from ddpn.sample import check_vector, labels_at, row_labels
+from ddpn.validation import check_choice, check_integer, check_number, is_integer, is_number
 
-#: Bins a column where `bins` is None: quantile bins, and steps (a few well chosen ones beat many).
+#: Bins per column if `bins` is None: quantile bins, and steps (a few well chosen ones beat many).
 DEFAULT_BINS = {"standard": 0, "piecewise": 24, "steps": 12}
 #: Rows encoded at a time, so that a block of inputs stays in cache on its way out.
 _BLOCK = 4096
@@ -27,12 +28,12 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
     columns of more than two values,
 
     - "standard": nothing;
-    - "piecewise": piecewise-linear bins between weighted quantiles, 24 unless `bins` says otherwise;
-    - "steps": indicators 1[x > t] at the best cuts of boosted trees fitted to y, 12 unless `bins` says otherwise;
+    - "piecewise": piecewise-linear bins between weighted quantiles, by default 24 `bins`;
+    - "steps": indicators 1[x > t] at the best cuts of boosted trees fitted to y, by default 12 `bins`;
 
     and with both a one-hot code of integer columns with at most 32 values. A boolean stays 0 or 1. Text becomes one
-    input a level, most frequent first, at most `max_categories`; levels below `min_frequency` (a share of the total
-    weight, or a count if an integer) share one. Unseen levels go there too, or get zeros where there is none.
+    input per level, most frequent first, at most `max_categories`; levels below `min_frequency` (a share of the total
+    weight, or a count if an integer) share one. Unseen levels go there too, or get zeros if there is none.
 
     Fitting with integer weights equals fitting with repeated rows, bit for bit.
 
@@ -60,11 +61,12 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         self.limit = limit
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "FeatureEncoder":
-        """Learn every column's encoding; y is looked at by "steps" only."""
+        """Learn every column's encoding; only "steps" uses y."""
         bins = self._checked_bins()
         table = read_table(self, X, reset=True)
         rows = len(table[0].values)
-        weights = _checked_weights(sample_weight, rows)
+        given = check_vector("sample_weight", sample_weight, rows, zero=True, labels=row_labels(X))
+        weights = np.ones(rows) if given is None else given
         target = _checked_target(y, rows) if self.numeric == "steps" else None
         if not weights.all():
             used = weights > 0.0
@@ -77,7 +79,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
 
     def _fitted(self, table: list[Column], y: np.ndarray | None, weights: np.ndarray, bins: int) -> list[Encoded]:
         min_weight = float(self.min_frequency)
-        if not isinstance(self.min_frequency, Integral):
+        if not is_integer(self.min_frequency):
             min_weight *= weights.sum()
         columns, numbers = fit_columns(table, weights, min_weight, self.max_categories)
         if self.numeric == "piecewise":
@@ -111,19 +113,13 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         return np.array(listed, dtype=object)
 
     def _checked_bins(self) -> int:
-        if self.numeric not in DEFAULT_BINS:
-            listed = ", ".join(f'"{name}"' for name in DEFAULT_BINS)
-            raise ConfigError(f"numeric must be one of {listed}, got {self.numeric!r}. Choose one of these.")
-        if self.bins is not None and not (isinstance(self.bins, Integral) and self.bins >= 1):
-            raise ConfigError(f"bins must be a positive integer or None, got {self.bins!r}. Use None for the default.")
-        if not (isinstance(self.min_frequency, Real) and self.min_frequency >= 0):
-            got = f"got {self.min_frequency!r}. Give a share of all rows such as 0.001, or a count such as 10"
-            raise ConfigError(f"min_frequency must be a number of at least 0, {got}.")
-        if not (isinstance(self.max_categories, Integral) and self.max_categories >= 1):
-            got = f"got {self.max_categories!r}. Use a large one to keep every level"
-            raise ConfigError(f"max_categories must be a positive integer, {got}.")
-        if not (isinstance(self.limit, Real) and self.limit > 0):
-            raise ConfigError(f"limit must be a positive number, got {self.limit!r}. Use math.inf for no limit.")
+        check_choice("numeric", self.numeric, DEFAULT_BINS)
+        frequency, limit = self.min_frequency, self.limit
+        check_number("min_frequency", frequency, "a number of at least 0", is_number(frequency) and frequency >= 0)
+        check_integer("max_categories", self.max_categories, minimum=1)
+        check_number("limit", limit, "a positive number", is_number(limit) and limit > 0)
+        if self.bins is not None:
+            check_integer("bins", self.bins, minimum=1)
         return DEFAULT_BINS[self.numeric] if self.bins is None else int(self.bins)
 
     def __sklearn_tags__(self) -> Tags:
@@ -141,52 +137,28 @@ def as_fitted(column: Column, kind: str) -> Column:
     if found == kind or (found, kind) == ("flag", "number"):
         return column
     if (found, kind) == ("number", "flag"):
-        wrong = np.flatnonzero(~np.isnan(values) & (values != 0) & (values != 1))
-        if len(wrong) == 0:
+        wrong = ~np.isnan(values) & (values != 0) & (values != 1)
+        if not wrong.any():
             return column
-        raise InputError(
-            f"column '{name}' must hold booleans as in fit, got {values[wrong[0]]:g} at row {wrong[0]}. "
-            "Give True, False, 1 or 0."
-        )
+        got = f"{values[wrong][0]:g} {labels_at(wrong, None)}"
+        raise InputError(f"column {name!r} must hold booleans as in fit, got {got}.")
     missing = values == -1 if found == "category" else np.isnan(values)
     if missing.all():  # a column with no value has no kind
         return Column(name, kind, np.full(len(values), -1 if kind == "category" else np.nan))
     words = {"number": "numbers", "flag": "booleans", "category": "text"}
-    raise InputError(f"column '{name}' must hold {words[kind]} as in fit, got {words[found]}. Convert it as for fit.")
-
-
-def _checked_weights(sample_weight: Any, rows: int) -> np.ndarray:
-    """Weights as float64 of shape (rows,), not negative, not all zero."""
-    if sample_weight is None:
-        return np.ones(rows)
-    weights = np.asarray(sample_weight, dtype=np.float64)
-    if weights.shape != (rows,):
-        raise InputError(
-            f"sample_weight must have shape ({rows},), got {weights.shape}. Give one weight for each row of X."
-        )
-    bad = np.flatnonzero(~((weights >= 0.0) & (weights < np.inf)))
-    if len(bad):
-        got = f"got {weights[bad[0]]:g} at row {bad[0]}"
-        raise InputError(f"sample_weight must be finite and not negative, {got}. Use 0 to leave a row out.")
-    if not weights.any():
-        raise InputError("sample_weight must be positive for some row, got zero weights only. Use None for equal ones.")
-    return weights
+    raise InputError(f"column {name!r} must hold {words[kind]} as in fit, got {words[found]}.")
 
 
 def _checked_target(y: Any, rows: int) -> np.ndarray:
     """y as float64 of shape (rows,), finite."""
     if y is None:
-        # The middle part is the sentence scikit-learn's checks look for.
-        raise InputError(
-            'y must be given with numeric="steps": FeatureEncoder requires y to be passed, but the target y is None. '
-            'Pass y, or use numeric="piecewise".'
-        )
+        # The words after the colon are those that scikit-learn's checks look for.
+        raise InputError('y is missing: numeric="steps" requires y to be passed, but the target y is None.')
     target = np.asarray(y, dtype=np.float64)
-    if target.shape == (rows, 1):
-        target = target[:, 0]
+    target = target[:, 0] if target.shape == (rows, 1) else target
     if target.shape != (rows,):
-        raise InputError(f"y must have shape ({rows},), got {target.shape}. Give one target for each row of X.")
-    bad = np.flatnonzero(~np.isfinite(target))
-    if len(bad):
-        raise InputError(f"y must be finite, got {target[bad[0]]} at row {bad[0]}. Drop or mend such rows.")
+        raise InputError(f"y must have one value per row of X, got shape {target.shape} for {rows} rows.")
+    bad = ~np.isfinite(target)
+    if bad.any():
+        raise InputError(f"y must be finite, got {target[bad][0]} {labels_at(bad, row_labels(y))}.")
     return target

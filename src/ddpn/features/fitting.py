@@ -1,6 +1,7 @@
 """From the columns of a training table to the encoding of each."""
 
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 
@@ -16,7 +17,7 @@ Encoded = NumericColumn | CategoricalColumn
 def fit_columns(
     table: list[Column], weights: np.ndarray, min_weight: float, max_levels: int
 ) -> tuple[list[Encoded], dict[int, Distinct]]:
-    """Each column's plain encoding, and by position the different values of those that hold numbers."""
+    """Each column's plain encoding, and by position the distinct values of those that hold numbers."""
     columns: list[Encoded] = []
     numbers: dict[int, Distinct] = {}
     for j, (_, kind, x, levels) in enumerate(table):
@@ -31,9 +32,8 @@ def fit_columns(
 
 
 def add_bins(columns: list[Encoded], numbers: dict[int, Distinct], bins: int) -> list[Encoded]:
-    """With quantile bins and integer codes on every column of numbers."""
-    added = {j: (bin_edges(column, bins), np.empty(0)) for j, column in numbers.items()}
-    return _extended(columns, numbers, added)
+    """The columns with quantile bins and integer codes for every column of numbers."""
+    return _extended(columns, numbers, {j: {"edges": bin_edges(number, bins)} for j, number in numbers.items()})
 
 
 def add_steps(
@@ -44,7 +44,7 @@ def add_steps(
     weights: np.ndarray,
     count: int,
 ) -> list[Encoded]:
-    """With the best `count` steps, all where there are few values, and integer codes on every column of numbers."""
+    """The columns with the best `count` steps (all, if there are few values) and integer codes for numbers."""
     thresholds = {j: candidates(column) for j, column in numbers.items()}
     codes = np.empty((len(y), len(table)), dtype=np.uint8)
     for j, (column, fitted) in enumerate(zip(table, columns, strict=True)):
@@ -53,12 +53,12 @@ def add_steps(
     added = {}
     for j, number in numbers.items():
         few = len(number.values) <= count + 1
-        added[j] = (np.empty(0), every_step(number) if few else thresholds[j][cuts[j]])
+        added[j] = {"steps": every_step(number) if few else thresholds[j][cuts[j]]}
     return _extended(columns, numbers, added)
 
 
 def _tree_codes(column: Column, fitted: Encoded, thresholds: np.ndarray | None) -> np.ndarray:
-    """What the trees see: the interval between thresholds, a flag, or a level's rank by frequency."""
+    """Codes for the trees: the interval between thresholds, a flag, or a level's rank by frequency."""
     if isinstance(fitted, CategoricalColumn):
         rank = {level: j for j, level in enumerate(fitted.levels)}
         ranks = [*(rank.get(level, len(rank)) for level in column.levels), len(rank) + 1]
@@ -67,12 +67,8 @@ def _tree_codes(column: Column, fitted: Encoded, thresholds: np.ndarray | None) 
     return x if thresholds is None else np.searchsorted(thresholds, x)
 
 
-def _extended(
-    columns: list[Encoded], numbers: dict[int, Distinct], added: dict[int, tuple[np.ndarray, np.ndarray]]
-) -> list[Encoded]:
+def _extended(columns: list[Encoded], numbers: dict[int, Distinct], added: dict[int, dict[str, Any]]) -> list[Encoded]:
     extended = list(columns)
-    for j, (edges, steps) in added.items():
-        column = extended[j]
-        assert isinstance(column, NumericColumn)
-        extended[j] = replace(column, edges=edges, steps=steps, codes=integer_codes(numbers[j]))
+    for j, inputs in added.items():
+        extended[j] = replace(cast(NumericColumn, extended[j]), codes=integer_codes(numbers[j]), **inputs)
     return extended

@@ -1,4 +1,4 @@
-"""A column of numbers as inputs of a network: its standardised value and, if asked for, bins, steps and codes."""
+"""A column of numbers as inputs of a network: its standardised value, and optionally bins, steps and codes."""
 
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -7,9 +7,9 @@ import numpy as np
 
 from ddpn.features.weighted import Distinct, center_and_scale, distinct, midpoints, quantiles
 
-#: What stands for anything larger, in standard deviations: its square still fits in float32.
+#: Largest standardised value: its square still fits in float32.
 _LARGEST = 1e18
-#: Integer codes (hour, weekday, month) with at most that many values are also given one input a value.
+#: Integer codes (hour, weekday, month) with at most that many values also get one input per value.
 MAX_CODES = 32
 
 
@@ -66,7 +66,7 @@ class NumericColumn:
 
 
 def bounded(z: np.ndarray, limit: float) -> np.ndarray:
-    """z up to the limit, from there on its logarithm: one wild value cannot drive a network out of all bounds.
+    """z up to the limit, logarithmic beyond it: an outlier cannot drive a network out of bounds.
 
     >>> bounded(np.array([-3.0, 10.0, 1e12]), 10.0).round(2).tolist()
     [-3.0, 10.0, 37.63]
@@ -102,7 +102,7 @@ def _staircase(n: int) -> np.ndarray:
 
 
 def _one_hot(x: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """One input a code; a value that is none of them gets zeros."""
+    """One input per code; any other value gets zeros."""
     position = np.minimum(np.searchsorted(codes, x), len(codes) - 1)
     table = np.eye(len(codes) + 1, len(codes), dtype=np.float32)
     return table[np.where(codes[position] == x, position, len(codes))]
@@ -125,7 +125,7 @@ def fit_number(x: np.ndarray, weights: np.ndarray) -> tuple[NumericColumn, Disti
 
 
 def fit_flag(x: np.ndarray, weights: np.ndarray) -> NumericColumn:
-    """A boolean stays 0 or 1; where it is missing it is the more frequent of the two."""
+    """A boolean stays 0 or 1; a missing one becomes the more frequent of the two."""
     known = ~np.isnan(x)
     if not known.any():
         return NumericColumn()
@@ -134,7 +134,7 @@ def fit_flag(x: np.ndarray, weights: np.ndarray) -> NumericColumn:
 
 
 def bin_edges(column: Distinct, bins: int) -> np.ndarray:
-    """Edges of quantile bins; where a column has few values, every value is an edge."""
+    """Edges of quantile bins; if a column has few values, every value is an edge."""
     values = column.values
     if len(values) > bins + 1:
         values = np.unique(quantiles(column, np.linspace(0.0, 1.0, bins + 1)))
@@ -144,12 +144,12 @@ def bin_edges(column: Distinct, bins: int) -> np.ndarray:
 
 
 def integer_codes(column: Distinct) -> np.ndarray:
-    """The values, where there are between 3 and `MAX_CODES` and all are integers; two are told apart by one input."""
+    """The values, if there are 3 to `MAX_CODES` and all are integers; two values need one input only."""
     values = column.values
     is_code = 3 <= len(values) <= MAX_CODES and np.array_equal(values, np.floor(values))
     return values if is_code else _none()
 
 
 def every_step(column: Distinct) -> np.ndarray:
-    """A step between each two values; none for two values, which the standardised value tells apart."""
+    """A step between each two values; none for two values, which the standardised value separates."""
     return midpoints(column.values) if len(column.values) > 2 else _none()

@@ -1,19 +1,19 @@
-"""Where a quick boosted-tree fit cuts each column: thresholds the target is known to follow."""
+"""Where a quick fit of boosted trees splits each column: thresholds at which the target changes."""
 
 import numpy as np
-from sklearn.ensemble import HistGradientBoostingRegressor
 
 from ddpn.features.weighted import Distinct, midpoints, quantiles
+from ddpn.threads import tree_threads_for
 
-#: Thresholds tried a column: with the value above the last one, as many codes as the trees have bins.
+#: Thresholds tried per column: with the values above the last one, as many codes as the trees have bins.
 MAX_THRESHOLDS = 254
-#: Different rows the trees look at; more do not move the best cuts of a column.
+#: Distinct rows for the trees; more do not change the best cuts of a column.
 MAX_ROWS = 100_000
-_ROUNDS, _RATE, _LEAVES, _ROWS_A_LEAF = 60, 0.15, 16, 20
+_ROUNDS, _RATE, _LEAVES, _ROWS_PER_LEAF = 60, 0.15, 16, 20
 
 
 def candidates(column: Distinct) -> np.ndarray:
-    """Thresholds between all neighbouring values, or between those next to a quantile where there are many."""
+    """Thresholds between all neighbouring values, or only next to quantiles if there are many."""
     thresholds = midpoints(column.values)
     if len(thresholds) <= MAX_THRESHOLDS:
         return thresholds
@@ -25,7 +25,7 @@ def candidates(column: Distinct) -> np.ndarray:
 def best_cuts(codes: np.ndarray, y: np.ndarray, weights: np.ndarray, count: int) -> list[np.ndarray]:
     """For each column of `codes` (uint8) the `count` cuts of highest total gain, ascending; c cuts off codes above c.
 
-    Poisson deviance decides where y can be a count, squared error elsewhere.
+    By Poisson deviance if y is never negative, else by squared error.
     """
     codes, y, weights = distinct_rows(codes, y, weights)
     gains = np.zeros((codes.shape[1], 256))
@@ -38,7 +38,7 @@ def best_cuts(codes: np.ndarray, y: np.ndarray, weights: np.ndarray, count: int)
 
 
 def distinct_rows(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Different rows in one order, with summed weights of mean 1.
+    """Distinct rows in a fixed order, with summed weights of mean 1.
 
     Trees break ties by rounding, hence by the order of rows; this makes a row of weight 3 the same as three rows.
     """
@@ -53,14 +53,18 @@ def distinct_rows(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tupl
 
 
 def _trees(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> list[np.ndarray]:
+    from sklearn.ensemble import HistGradientBoostingRegressor  # not needed by most encoders, and slow to import
+
     model = HistGradientBoostingRegressor(
         loss="poisson" if y.min() >= 0 else "squared_error",
         learning_rate=_RATE,
         max_iter=_ROUNDS,
         max_leaf_nodes=_LEAVES,
-        min_samples_leaf=max(1, min(_ROWS_A_LEAF, len(y) // 20)),
+        min_samples_leaf=max(1, min(_ROWS_PER_LEAF, len(y) // 20)),
         early_stopping=False,
         random_state=0,
-    ).fit(codes.astype(np.float32), y, sample_weight=weights)
+    )
+    with tree_threads_for(codes.size):
+        model.fit(codes.astype(np.float32), y, sample_weight=weights)
     # The nodes are not public; tests/features/test_splits.py fails if they move.
     return [tree.nodes for (tree,) in model._predictors]

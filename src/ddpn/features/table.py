@@ -1,6 +1,6 @@
 """Any table, read into columns of three kinds: numbers, flags (booleans) and categories (text).
 
-Frames of pandas, polars and pyarrow come through narwhals, which none of the three needs to be installed for. Arrays of
+Frames of pandas, polars and pyarrow are read by narwhals, which requires none of them. Arrays of
 numbers are checked by scikit-learn, so that its messages and its `n_features_in_` are those of any of its estimators.
 """
 
@@ -14,12 +14,14 @@ from scipy import sparse
 from sklearn.utils.validation import validate_data
 
 from ddpn.errors import InputError
+from ddpn.sample import labels_at
+from ddpn.validation import listed
 
-#: Cells of a sparse matrix that are still spread out: 2 GiB in float64.
+#: Cells of a sparse matrix that may become dense: 2 GiB in float64.
 MAX_DENSE_CELLS = 2**28
 _TEXT = (nw.String, nw.Categorical, nw.Enum)
 _DATES = (date, time, timedelta, np.datetime64, np.timedelta64)
-_DERIVE = "Derive numbers from it, such as the month, the weekday or the days since a start."
+_DERIVE = "Derive numbers from it, such as the month or the days since a start."
 
 
 class Column(NamedTuple):
@@ -48,7 +50,7 @@ def read_table(estimator: Any, X: Any, *, reset: bool) -> list[Column]:
 
 
 def _plain(X: Any) -> np.ndarray:
-    """X as numpy has it, except that a list of mixed rows keeps its numbers as numbers."""
+    """X as a numpy array; a list of mixed rows keeps its numbers as numbers."""
     plain = np.asarray(X)
     if isinstance(X, Sequence) and plain.dtype.kind in "US":
         plain = np.asarray(X, dtype=object)
@@ -56,7 +58,7 @@ def _plain(X: Any) -> np.ndarray:
 
 
 def _names(estimator: Any) -> list[str]:
-    """The names of fit, or x0, x1, ... as scikit-learn has them."""
+    """The names of fit, or x0, x1, ... as in scikit-learn."""
     named = getattr(estimator, "feature_names_in_", None)
     return [f"x{j}" for j in range(estimator.n_features_in_)] if named is None else list(named)
 
@@ -69,8 +71,8 @@ def _read_numbers(estimator: Any, X: Any, reset: bool) -> list[Column]:
         rows, columns = numbers.shape
         if rows * columns > MAX_DENSE_CELLS:
             raise InputError(
-                f"a sparse X must have at most {MAX_DENSE_CELLS} cells, zeros included, got shape {rows} x {columns}. "
-                "Reduce its columns first, for example by TruncatedSVD, or predict in parts."
+                f"A sparse X must have at most {MAX_DENSE_CELLS} cells, zeros included, got shape {rows} x {columns}. "
+                "Reduce its columns first, for example by TruncatedSVD."
             )
         numbers = numbers.toarray(order="F")
     return [Column(name, "number", numbers[:, j]) for j, name in enumerate(_names(estimator))]
@@ -81,10 +83,10 @@ def _frame_of(X: Any) -> nw.DataFrame[Any] | None:
         frame = nw.from_native(X, pass_through=True)
     except nw.exceptions.DuplicateError:
         names = list(X.columns)
-        twice = _listed(sorted({str(name) for name in names if names.count(name) > 1}))
-        raise InputError(f"X must have each column name once, got {twice} more than once. Rename them.") from None
+        twice = listed(sorted({repr(name) for name in names if names.count(name) > 1}))
+        raise InputError(f"X must have each column name once, got {twice} more than once.") from None
     if isinstance(frame, nw.LazyFrame):
-        raise InputError("X must be a frame that holds its rows, got a lazy one. Call collect() on it.")
+        raise InputError("X must be a data frame, got a lazy one. Call collect() on it.")
     return frame if isinstance(frame, nw.DataFrame) else None
 
 
@@ -93,7 +95,7 @@ def _read_frame(estimator: Any, frame: nw.DataFrame[Any], reset: bool) -> list[C
         frame = _in_order(frame, list(estimator.feature_names_in_))
     validate_data(estimator, frame.to_native(), reset=reset, skip_check_array=True)
     if 0 in frame.shape:
-        raise InputError(f"X must have at least one row and one column, got shape {frame.shape}. Give some data.")
+        raise InputError(f"X must have at least one row and one column, got shape {frame.shape}.")
     names = _names(estimator)
     return [_read_series(name, series) for name, series in zip(names, frame.iter_columns(), strict=True)]
 
@@ -102,14 +104,9 @@ def _in_order(frame: nw.DataFrame[Any], names: list[str]) -> nw.DataFrame[Any]:
     missing = [name for name in names if name not in frame.columns]
     extra = [name for name in frame.columns if name not in names]
     if missing or extra:
-        found = [f"{what} {_listed(those)}" for what, those in (("no", missing), ("also", extra)) if those]
-        raise InputError(f"X must have the columns of fit, got {' and '.join(found)}. Add or drop columns to match.")
+        found = [f"{what} {listed([*map(repr, those)])}" for what, those in (("no", missing), ("also", extra)) if those]
+        raise InputError(f"X must have the columns of fit, got {' and '.join(found)}.")
     return frame if frame.columns == names else frame.select(names)
-
-
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:8])
-    return shown if len(names) <= 8 else f"{shown} and {len(names) - 8} more"
 
 
 def _read_series(name: str, series: nw.Series[Any]) -> Column:
@@ -127,7 +124,7 @@ def _read_series(name: str, series: nw.Series[Any]) -> Column:
 
 
 def _factorized(name: str, series: nw.Series[Any]) -> Column:
-    """Text to codes by the frame's own library: a Python loop over 1M rows would take its time."""
+    """Text to codes by the frame's own library: a Python loop over a million rows is slow."""
     present = series.drop_nulls()
     levels = present.unique().to_list()
     codes = np.full(len(series), -1)
@@ -138,7 +135,7 @@ def _factorized(name: str, series: nw.Series[Any]) -> Column:
 
 
 def _read_column(name: str, cells: np.ndarray) -> Column:
-    """A column of a numpy array by its dtype, and by what is in it where that says nothing."""
+    """A column of a numpy array by its dtype, or by its values if the dtype is object."""
     if cells.dtype.kind == "b":
         return Column(name, "flag", cells.astype(np.float64))
     if cells.dtype.kind == "S":
@@ -179,14 +176,12 @@ def _missing(cells: np.ndarray) -> np.ndarray:
 
 
 def _number(name: str, values: np.ndarray) -> Column:
-    infinite = np.flatnonzero(np.isinf(values))
-    if len(infinite):
-        raise InputError(
-            f"X must hold finite numbers or missing values, got {values[infinite[0]]} in column '{name}' at row "
-            f"{infinite[0]}. Replace infinity by a large number or by a missing value."
-        )
+    bad = np.isinf(values)
+    if bad.any():
+        got = f"{values[bad][0]} in column {name!r} {labels_at(bad, None)}"
+        raise InputError(f"X must hold finite numbers or missing values, got {got}.")
     return Column(name, "number", values)
 
 
 def _not_a_feature(name: str, found: str, remedy: str) -> InputError:
-    return InputError(f"X must hold numbers, booleans or text, got {found} in column '{name}'. {remedy}")
+    return InputError(f"X must hold numbers, booleans or text, got {found} in column {name!r}. {remedy}")

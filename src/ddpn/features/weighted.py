@@ -10,14 +10,14 @@ import numpy as np
 
 
 class Distinct(NamedTuple):
-    """The different values of a column in ascending order, each with its weight."""
+    """The distinct values of a column in ascending order, each with its weight."""
 
     values: np.ndarray
     weights: np.ndarray
 
 
 def distinct(x: np.ndarray, weights: np.ndarray) -> Distinct:
-    """Different values of x, which has no NaN, and the weight of each."""
+    """Distinct values of x, which has no NaN, and the weight of each."""
     values, inverse = np.unique(x, return_inverse=True)
     return Distinct(values, np.bincount(inverse, weights, minlength=len(values)))
 
@@ -34,7 +34,7 @@ def quantiles(column: Distinct, levels: np.ndarray) -> np.ndarray:
 
 
 def center_and_scale(column: Distinct) -> tuple[float, float]:
-    """Mean and standard deviation; scale inf where all values are equal, so that dividing gives zeros.
+    """Mean and standard deviation; the scale is inf if all values are equal, so that dividing gives zeros.
 
     Deviations are halved, so that values of both signs near the largest float do not overflow, taken from a value of
     the column, so that a large common offset does not cancel, and divided by the largest before they are squared.
@@ -54,7 +54,7 @@ def center_and_scale(column: Distinct) -> tuple[float, float]:
 
 
 def midpoints(values: np.ndarray) -> np.ndarray:
-    """A threshold t between each two neighbours a < b: a <= t < b, so that `x > t` tells them apart.
+    """A threshold t between each two neighbours a < b: a <= t < b, so that `x > t` separates them.
 
     >>> midpoints(np.array([0.0, 1.0, 4.0]))
     array([0.5, 2.5])

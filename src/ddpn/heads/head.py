@@ -114,11 +114,6 @@ class Head(ABC):
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.options.items())})"
 
 
-def option_names(head: type[Head]) -> tuple[str, ...]:
-    """The names of a head's options."""
-    return tuple(head.option_defaults())
-
-
 def promoted(raw: Tensor) -> Tensor:
     """Half precisions as float32: exp of a bfloat16 has two digits."""
     return raw.float() if raw.dtype in _LOW_PRECISION else raw

@@ -1,8 +1,8 @@
-"""Pictures from files: decoded, brought to one size, changed at random while training."""
+"""Images from files: decoded, resized to one size, and changed at random in training."""
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,51 +10,33 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader
-from torch.utils.data import Dataset as TorchDataset
+from torch.utils.data import DataLoader, Dataset
 
-from ddpn.datasets.checks import is_count, whole
-from ddpn.datasets.dataset import Dataset, as_counts
-from ddpn.datasets.progress import bar
 from ddpn.errors import ConfigError, InputError
-from ddpn.inputs.augmentation import augmenter, auto_augment
-from ddpn.inputs.image_files import imaging, read_picture
+from ddpn.extras import import_extra
+from ddpn.inputs.augmentation import augmentation_library, make_auto_augment
+from ddpn.progress import progress_bar
+from ddpn.sample import check_counts
+from ddpn.validation import check_integer
 
-#: Pictures a worker hands over at once.
+#: Images that a worker returns at once.
 _BATCH = 32
+#: Formats whose 16-bit gray values Pillow returns in mode I, as integers up to 65,535.
+_SIXTEEN_BITS = ("PNG", "PPM")
 
 
-@dataclass(frozen=True)
-class Unreadable:
-    """What `Pictures.checked` left out: the files and why, and the rows of those that stayed."""
+class Images(Dataset[tuple[Tensor, Tensor]]):
+    """A torch dataset of images below `root` with their counts: uint8 (3, size, size) and a float32 number.
 
-    files: tuple[str, ...]
-    reasons: tuple[str, ...]
-    kept: NDArray[np.int64]
+    Pillow decodes them; gray, CMYK, palettes and alpha become RGB (alpha is dropped), 16 bits become 8 and 32 are an
+    error, a rotation in EXIF is ignored, and a bilinear resize that does not keep the aspect makes them square. They
+    are not normalized: a network knows the statistics that it was trained with.
 
-    @property
-    def count(self) -> int:
-        return len(self.files)
-
-    def __str__(self) -> str:
-        total = self.count + len(self.kept)
-        if not self.count:
-            return f"all {total:,} pictures can be read"
-        named = ", ".join(self.files[:5]) + (", ..." if self.count > 5 else "")
-        return f"{self.count:,} of {total:,} pictures cannot be read and are left out: {named}"
-
-
-class Pictures(TorchDataset[tuple[Tensor, Tensor]]):
-    """Pictures below `root` with their counts: items of uint8 (3, size, size) and a float32 number.
-
-    Pillow decodes them; grey, CMYK, palettes and alpha become RGB (alpha is dropped), 16 bits become 8 and 32 cannot be
-    read, a turn noted in EXIF is ignored, and a bilinear resize that does not keep the aspect makes them square.
-    Nothing is normalised here: a network knows the statistics it was trained with.
-    `augment` changes each item at random by AutoAugment's policy for ImageNet, with the library that `augmenter` names;
-    `transform` is a function of your own in its place. Both draw from torch's generator, which a DataLoader seeds in
-    each of its workers: one seed and one number of workers give the same pictures again.
-    A picture that cannot be read is an InputError that names it. With on_error="skip", `checked` leaves such pictures
-    out, before a training and not in it, where rows and batches are fixed.
+    `augment` changes each image at random by AutoAugment's policy for ImageNet, with the library that
+    `augmentation_library` names; `transform` is a function of your own instead. Both draw from torch's generator, which
+    a DataLoader seeds in each worker: the same seed and number of workers give the same images.
+    An image that cannot be read raises an InputError with its name. `check` leaves such images out: before training,
+    since rows and batches are fixed in it.
     """
 
     def __init__(
@@ -64,156 +46,135 @@ class Pictures(TorchDataset[tuple[Tensor, Tensor]]):
         y: Sequence[float] | NDArray[Any],
         size: int = 224,
         augment: bool = False,
-        on_error: str = "raise",
         transform: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
-        self.files, self.y = _paired(files, y)
-        size = whole("size", size, 1, "The networks of the paper take 224.", ConfigError)
-        if on_error not in ("raise", "skip"):
-            raise ConfigError(f'on_error must be "raise" or "skip", got {on_error!r}. Choose one of the two.')
+        for name, values in (("files", files), ("y", y)):
+            if isinstance(values, str) or not hasattr(values, "__len__"):
+                raise InputError(f"{name} must be a list with one item per image, got {values!r:.40}.")
+        counts = check_counts(y, len(files))
+        check_integer("size", size, 1)
         if augment and transform is not None:
             raise ConfigError("augment must be False with a transform, got both. Augment inside the transform.")
-        imaging()
-        self.root, self.size, self.on_error, self.transform = Path(root), size, on_error, transform
-        self.augmenter = augmenter() if augment else None
-        self._change: Callable[[Tensor], Tensor] | None = None
-
-    @classmethod
-    def of(cls, data: Dataset, part: str, **options: Any) -> "Pictures":
-        """The pictures of "train", "validation" or "test" of a data set with a root and a column "file"."""
-        if data.root is None:
-            raise InputError(f"data must know the folder of its pictures as root, got none in {data.name}. Set it.")
-        X, y = data.part(part)
-        return cls(data.root, X["file"], y, **options)
+        import_extra("PIL.Image", "images")
+        self.files, self.y = [str(file) for file in files], torch.from_numpy(counts).to(torch.float32)
+        self.root, self.size, self.transform = Path(root), int(size), transform
+        self.library = augmentation_library() if augment else None
+        self._augment: Callable[[Tensor], Tensor] | None = None
 
     @property
     def identity(self) -> list[int]:
-        """Numbers that pictures of other names, counts or sizes would not have; what the files hold is not read."""
-        named, counted = (zlib.crc32(given) for given in ("\n".join(self.files).encode(), self.y.numpy().tobytes()))
-        return [named, counted, self.size, int(self.augmenter is not None)]
+        """Numbers that differ for images with other names, counts or sizes; the files are not read."""
+        names, counts = (zlib.crc32(part) for part in ("\n".join(self.files).encode(), self.y.numpy().tobytes()))
+        return [names, counts, self.size, int(self.library is not None)]
 
     def __len__(self) -> int:
         return len(self.files)
 
     def __getitem__(self, row: int) -> tuple[Tensor, Tensor]:
+        return self._changed(self.decode(row)), self.y[row]
+
+    def decode(self, row: int) -> Tensor:
+        """The image of a row, before any random change. Shape: (3, size, size), uint8."""
+        return read_image(self.root / self.files[row], self.size)
+
+    def check(self, workers: int = 0, progress: bool = False) -> tuple["Images", dict[int, str]]:
+        """Decode every image once; return those that can be read, and for each other row the reason."""
+        reasons = {row: reason for row, reason in _decode_all(self, False, workers, progress) if reason}
+        if len(reasons) == len(self):
+            raise InputError(f"None of {len(self)} images can be read: {reasons[0]}")
+        return self.rows([row for row in range(len(self)) if row not in reasons]), reasons
+
+    def rows(self, index: Sequence[int] | NDArray[Any] | slice) -> "Images":
+        """Some of the images, by a mask, a slice or positions."""
         try:
-            picture = self.decoded(row)
-        except InputError as error:
-            hint = " Leave such pictures out with checked()." if self.on_error == "skip" else ""
-            raise InputError(f"{error}{hint}") from error
-        return self._changed(picture), self.y[row]
+            chosen = np.arange(len(self))[index if isinstance(index, slice) else np.asarray(index)]
+        except IndexError:
+            chosen = np.arange(0)
+        if chosen.ndim != 1 or not len(chosen):
+            raise InputError(f"index must select rows of {len(self)} images, got {index!r:.60}.")
+        files, y = [self.files[row] for row in chosen], self.y.numpy()[chosen]
+        return Images(self.root, files, y, self.size, self.library is not None, self.transform)
 
-    def decoded(self, row: int) -> Tensor:
-        """The picture of a row as it is, before any change at random. Shape: (3, size, size), uint8."""
-        return read_picture(self.root / self.files[row], self.size)
-
-    def checked(self, workers: int = 0, progress: bool = False) -> tuple["Pictures", Unreadable]:
-        """Decode every picture once: those that can be read, and a report of those that cannot.
-
-        With on_error="raise" the first that cannot is an error.
-        """
-        faults: dict[int, str] = {}
-        for first, found in _in_order(_Faults(self), workers, "Pictures checked", progress):
-            faults |= {first + i: fault for i, fault in enumerate(found) if fault}
-            if faults and self.on_error == "raise":
-                raise InputError(next(iter(faults.values())))
-        kept = np.array([row for row in range(len(self)) if row not in faults], dtype=np.int64)
-        if not len(kept):
-            raise InputError(f"pictures must be readable, got none of {len(self)}: {next(iter(faults.values()))}")
-        report = Unreadable(tuple(self.files[row] for row in faults), tuple(faults.values()), kept)
-        return self.rows(kept), report
-
-    def rows(self, index: Sequence[int] | NDArray[Any] | slice) -> "Pictures":
-        """The pictures of these rows, in their order, or of a mask."""
-        chosen = _chosen(index, len(self))
-        files, y = [self.files[row] for row in chosen], self.y[torch.from_numpy(chosen)]
-        augment = self.augmenter is not None
-        return Pictures(self.root, files, y.numpy(), self.size, augment, self.on_error, self.transform)
-
-    def _changed(self, picture: Tensor) -> Tensor:
-        if self.augmenter is None:
-            return picture if self.transform is None else self.transform(picture)
-        if self._change is None:
-            # Made where it is used: a worker started afresh cannot be sent one.
-            self._change = auto_augment(self.augmenter)
-        return self._change(picture[None])[0]
+    def _changed(self, image: Tensor) -> Tensor:
+        if self.library is None:
+            return image if self.transform is None else self.transform(image)
+        if self._augment is None:
+            # Created where it is used: it cannot be sent to a worker that is spawned.
+            self._augment = make_auto_augment(self.library)
+        return self._augment(image[None])[0]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_change": None}
+        return {**self.__dict__, "_augment": None}
 
 
-def _paired(files: Any, y: Any) -> tuple[list[str], Tensor]:
-    """Names and as many counts."""
-    for name, values in (("files", files), ("y", y)):
-        if isinstance(values, str) or not hasattr(values, "__len__"):
-            raise InputError(f"{name} must be a list, got {values!r:.40}. Give one a picture.")
-    if len(files) != len(y) or len(files) == 0:
-        raise InputError(f"files and y must be as many, one or more, got {len(files)} and {len(y)}. Pair them.")
-    values = np.asarray(y)
-    remedy = "Recode or drop those rows."
-    if values.dtype.kind not in "fiu":
-        for row, value in enumerate(values.tolist()):
-            if not is_count(value):
-                raise InputError(f"y must hold non-negative integers, got {value!r:.40} in row {row + 1}. {remedy}")
-    if values.ndim != 1:
-        raise InputError(f"y must be one count a picture, got shape {values.shape}. Take one column.")
-    counts = as_counts(values.astype(np.float64), "y", remedy)
-    return [str(file) for file in files], torch.from_numpy(counts).to(torch.float32)
+def decode_images(images: Images, workers: int = 0, progress: bool = False) -> tuple[Tensor, Tensor]:
+    """Decode all images, unchanged by `augment` or `transform`, and return them with their counts.
 
-
-def _chosen(index: Any, n: int) -> NDArray[np.int64]:
-    try:
-        chosen = np.arange(n)[index if isinstance(index, slice) else np.asarray(index)]
-    except IndexError:
-        chosen = np.arange(0)
-    if chosen.ndim != 1 or not len(chosen):
-        raise InputError(f"index must be rows of {n} pictures, one or more, got {index!r:.60}. Count them from 0.")
-    return chosen
-
-
-def in_memory(pictures: Pictures, workers: int = 0, progress: bool = False) -> tuple[Tensor, Tensor]:
-    """All pictures decoded, unchanged by `augment` or `transform`, and their counts.
-
-    Shape: (N, 3, size, size) uint8 and (N,) float32. One that cannot be read is an error: use `checked` before.
+    Shape: (N, 3, size, size) uint8 and (N,) float32. An unreadable image is an error: use `check` first.
     """
-    out = torch.empty(len(pictures), 3, pictures.size, pictures.size, dtype=torch.uint8)
-    for first, found in _in_order(_Decoded(pictures), workers, "Pictures read", progress):
-        for i, picture in enumerate(found):
-            if isinstance(picture, str):
-                raise InputError(picture)
-            out[first + i] = picture
-    return out, pictures.y.clone()
+    pixels = torch.empty(len(images), 3, images.size, images.size, dtype=torch.uint8)
+    for row, image in _decode_all(images, True, workers, progress):
+        if isinstance(image, str):
+            raise InputError(image)
+        pixels[row] = image
+    return pixels, images.y.clone()
 
 
-class _Decoded(TorchDataset[Tensor | str]):
-    """Each picture, or the sentence that says why not: an error raised in a worker comes with its traceback."""
-
-    def __init__(self, pictures: Pictures) -> None:
-        self.pictures = pictures
-
-    def __len__(self) -> int:
-        return len(self.pictures)
-
-    def __getitem__(self, row: int) -> Tensor | str:
-        try:
-            return self.pictures.decoded(row)
-        except InputError as error:
-            return str(error)
-
-
-class _Faults(_Decoded):
-    """The sentence alone, "" where there is none: pictures need not travel."""
-
-    def __getitem__(self, row: int) -> str:
-        found = super().__getitem__(row)
-        return found if isinstance(found, str) else ""
-
-
-def _in_order(of: _Decoded, workers: int, name: str, progress: bool) -> Iterator[tuple[int, list[Any]]]:
-    """Items in lists, with the row of the first."""
-    workers = whole("workers", workers, 0, "Use 0 to read them in this process.", ConfigError)
-    loader = DataLoader(of, batch_size=_BATCH, num_workers=workers, collate_fn=list)
-    with bar(name, len(of), progress) as move:
+def _decode_all(images: Images, keep: bool, workers: int, progress: bool) -> Iterator[tuple[int, Any]]:
+    """Rows with their images or the messages of their errors, in order."""
+    check_integer("workers", workers)
+    decode = partial(_decode_rows, images, keep)
+    loader: Any = DataLoader(range(len(images)), batch_size=_BATCH, num_workers=workers, collate_fn=decode)  # type: ignore
+    with progress_bar("Images", len(images), progress) as bar:
         for number, found in enumerate(loader):
-            yield number * _BATCH, found
-            move(len(found))
+            yield from enumerate(found, start=number * _BATCH)
+            bar.advance(len(found))
+
+
+def _decode_rows(images: Images, keep: bool, rows: list[int]) -> list[Tensor | str]:
+    """Each image, or the message of its error: an error raised in a worker would come with its traceback.
+
+    Without `keep` "" takes the place of an image: it need not be copied between processes.
+    """
+    found: list[Tensor | str] = []
+    for row in rows:
+        try:
+            image = images.decode(row)
+            found.append(image if keep else "")
+        except InputError as error:
+            found.append(str(error))
+    return found
+
+
+def read_image(path: Path, size: int) -> Tensor:
+    """Read one image; an error names its file. Shape: (3, size, size), uint8."""
+    pillow = import_extra("PIL.Image", "images")
+    try:
+        with pillow.open(path) as image:
+            _check_depth(path, image)
+            rgb = _rgb(pillow, image).resize((size, size), pillow.Resampling.BILINEAR)
+    except (InputError, MemoryError):
+        raise
+    except FileNotFoundError as error:
+        raise InputError(f"File not found: {path}") from error
+    except Exception as error:
+        # Each of Pillow's formats raises its own errors on damaged bytes, RuntimeError and CalledProcessError included.
+        raise InputError(f"{path} must be an image, got: {str(error) or type(error).__name__}.") from error
+    return torch.from_numpy(np.array(rgb)).permute(2, 0, 1).contiguous()
+
+
+def _check_depth(path: Path, image: Any) -> None:
+    """Reject 32 bits per channel: the values of black and white are unknown, and Pillow clips at 255."""
+    if image.mode == "F" or (image.mode == "I" and image.format not in _SIXTEEN_BITS):
+        kind = "floats" if image.mode == "F" else "integers"
+        raise InputError(f"{path} must have 8 or 16 bits per channel, got 32-bit {kind}. Scale them to 0..255.")
+
+
+def _rgb(pillow: Any, image: Any) -> Any:
+    if image.mode.startswith("I"):
+        # 16 bits of gray, which Pillow would clip at 255.
+        image = pillow.fromarray((np.asarray(image).astype(np.int64).clip(0, 65_535) >> 8).astype(np.uint8))
+    if image.mode == "P" and "transparency" in image.info:
+        # Pillow warns about a direct conversion to RGB.
+        image = image.convert("RGBA")
+    return image.convert("RGB")

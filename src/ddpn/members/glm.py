@@ -45,6 +45,12 @@ class GLM(Member):
 
     encoder: FeatureEncoder | None = None
     design: Design | None = None
+    reader: TableReader
+    linear: Linear
+    low: np.ndarray
+    high: np.ndarray
+    unit: float
+    _dispersion: str = "linear"
 
     def __init__(self, head: Head | None = None) -> None:
         self.head = make_head("double_poisson") if head is None else head
@@ -53,14 +59,10 @@ class GLM(Member):
     def like(cls, head: Head) -> Self:
         if not head.has_glm:
             raise NotApplicableError(f'likelihood="{head.name}" has no exact GLM')
-        return cls(make_head(head.name))._with_dispersion(head)
-
-    def _with_dispersion(self, head: Head) -> Self:
+        member = cls(make_head(head.name))
         # A parameter that all rows share in the networks, such as one gamma, is an intercept here.
-        self._dispersion = "constant" if "nothing" in head.sees else "linear"
-        return self
-
-    _dispersion = "linear"
+        member._dispersion = "constant" if "nothing" in head.sees else "linear"
+        return member
 
     def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:
         self.encoder = FeatureEncoder().fit(train.X, train.y, train.weight)

@@ -22,6 +22,7 @@ from ddpn.members.member import Member, as_tensor, exposure_unit, json_to_bytes
 from ddpn.members.network_options import ENCODINGS, NetworkOptions
 from ddpn.model import CountModel
 from ddpn.sample import BLOCK, Sample
+from ddpn.threads import single_thread, threads_for
 from ddpn.training import History, Runtime, TrainingConfig, fit
 
 _FACTS, _WEIGHTS, _ENCODER = "networks.json", "networks.safetensors", "features.skops"
@@ -158,10 +159,8 @@ class Networks(Member):
         model = self._build(rows.train.X.shape[1], config.members)
         start = None
         if self.options.start:
-            y, weight, exposure = (
-                None if t is None else t.double() for t in (rows.train.y, rows.train.weight, rows.train.exposure)
-            )
-            start = self.head.start(y, weight, exposure)
+            wide = rows.train.replace(X=None).map(torch.Tensor.double)
+            start = self.head.start(wide.y, wide.weight, wide.exposure)
         model.reset(config.seeds, start)
         runtime = self.runtime or Runtime(precision=config.precision)
         options: dict[str, Any] = {"runtime": runtime, "verbose": self.verbose, "checkpoint": checkpoint}
@@ -178,12 +177,14 @@ class Networks(Member):
     @torch.no_grad()
     def raw(self, X: Any) -> Tensor:
         """Raw outputs of every network. Shape: (rows, M, P)."""
-        inputs = torch.from_numpy(self.encoder.transform(X))
-        return torch.cat([self.model.raw(part.double()) for part in inputs.split(BLOCK)])
+        parts = torch.from_numpy(self.encoder.transform(X)).split(BLOCK)
+        with threads_for(self.model.multiply_adds(parts[0])):
+            return torch.cat([self.model.raw(part.double()) for part in parts])
 
     def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
-        scale = as_tensor(exposure, self.unit)
-        return self.head(self.raw(X), None if scale is None else scale.unsqueeze(1))
+        raw, scale = self.raw(X), as_tensor(exposure, self.unit)
+        with single_thread():
+            return self.head(raw, None if scale is None else scale.unsqueeze(1))
 
     # Saving ------------------------------------------------------------------------------------------------------
 

@@ -1,12 +1,12 @@
-"""Scores of a predictive law against what was seen: one value an example, never reduced.
+"""Scores of a predictive distribution against the observed value: f(dist, y) -> one value per row, never reduced.
 
-`evaluate` averages them; those that only a whole set has (`pit_histogram`, `coverage_curve`, ..., `auroc`) say so.
+`evaluate` averages them. Metrics that are defined only on a whole set (`pit_histogram`, `coverage_curve`, ..., `auroc`)
+return one value or curve.
 """
 
 from ddpn.metrics.calibration import covered, expected_coverage, pit, pit_bounds, pit_cdf, precision, width
-from ddpn.metrics.detection import Detection, detection
-from ddpn.metrics.matching import matched
-from ddpn.metrics.ood import OOD_SCORES, aupr, auroc, fpr80, fpr_at, ood_score
+from ddpn.metrics.detection import Detection, aupr, auroc, detection, fpr80, fpr_at, matched
+from ddpn.metrics.ood import OOD_SCORES, ood_score
 from ddpn.metrics.point import absolute_error, point, squared_error
 from ddpn.metrics.reliability import (
     CoverageCurve,

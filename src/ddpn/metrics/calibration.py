@@ -1,6 +1,6 @@
-"""Is a law as sure as it should be? Intervals, probability integral transform (PIT), precision: one value an example.
+"""Calibration and sharpness per row: intervals, probability integral transform (PIT), precision.
 
-What only a whole set of predictions has (histograms, curves) is in `reliability`.
+Histograms and curves, which only a whole set of predictions has, are in `reliability`.
 """
 
 import torch
@@ -11,7 +11,7 @@ from ddpn.metrics.predictive import cdf_sides, interval, known, mass_between, ob
 
 
 def covered(dist: Distribution, y: Tensor, coverage: float = 0.9, kind: str = "central") -> Tensor:
-    """Whether y lies in the law's interval. Those of counts hold `coverage` or more: see `expected_coverage`.
+    """Whether y lies in the interval. Intervals of counts have `coverage` or more: see `expected_coverage`.
 
     Shape: y broadcasts with dist.batch_shape.
 
@@ -25,7 +25,7 @@ def covered(dist: Distribution, y: Tensor, coverage: float = 0.9, kind: str = "c
 
 
 def width(dist: Distribution, coverage: float = 0.9, kind: str = "central") -> Tensor:
-    """high - low of the interval: of a count law one less than the counts in it.
+    """high - low of the interval: for counts, one less than the number of counts in it.
 
     Shape: dist.batch_shape.
 
@@ -38,9 +38,9 @@ def width(dist: Distribution, coverage: float = 0.9, kind: str = "central") -> T
 
 
 def expected_coverage(dist: Distribution, coverage: float = 0.9, kind: str = "central") -> Tensor:
-    """What the law itself gives its interval, P(low <= Z <= high): `coverage` on the line, at least that on counts.
+    """P(low <= Z <= high) under the distribution itself: `coverage` if it is continuous, at least that for counts.
 
-    The level to hold the observed coverage of a count law against. Shape: dist.batch_shape.
+    The level to compare the observed coverage of counts with. Shape: dist.batch_shape.
 
     >>> from ddpn.distributions import Poisson
     >>> expected_coverage(Poisson(torch.tensor([0.01, 2.0, 50.0])))
@@ -50,7 +50,7 @@ def expected_coverage(dist: Distribution, coverage: float = 0.9, kind: str = "ce
 
 
 def pit_bounds(dist: Distribution, y: Tensor) -> tuple[Tensor, Tensor]:
-    """F(y - 1) and F(y), between which the PIT of a count lies; both F(y) for a law on the line.
+    """F(y - 1) and F(y), between which the PIT of a count lies; both F(y) for a continuous distribution.
 
     Shape: y broadcasts with dist.batch_shape.
 
@@ -62,7 +62,7 @@ def pit_bounds(dist: Distribution, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def pit(dist: Distribution, y: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Randomised PIT: uniform between F(y - 1) and F(y), hence uniform on [0, 1] if y comes from the law.
+    """Randomised PIT: uniform between F(y - 1) and F(y), hence uniform on [0, 1] if y comes from `dist`.
 
     Shape: y broadcasts with dist.batch_shape.
 
@@ -80,7 +80,7 @@ def pit(dist: Distribution, y: Tensor, generator: torch.Generator | None = None)
 def pit_cdf(dist: Distribution, y: Tensor, u: Tensor) -> Tensor:
     """P(PIT <= u | y), the non-randomised PIT of Czado, Gneiting and Held (2009, Eq. 2): 0 up to F(y - 1), 1 from F(y).
 
-    Its mean over the examples is u where the law is calibrated. Shape: y (...) and u (n,) -> (..., n).
+    Its mean over the rows is u if the predictions are calibrated. Shape: y (...) and u (n,) -> (..., n).
 
     >>> from ddpn.distributions import Poisson
     >>> pit_cdf(Poisson(2.0), torch.tensor([0, 2]), torch.tensor([0.1, 0.5]))
@@ -90,12 +90,12 @@ def pit_cdf(dist: Distribution, y: Tensor, u: Tensor) -> Tensor:
     lower, upper = (x.unsqueeze(-1) for x in pit_bounds(dist, y))
     u = torch.as_tensor(u, device=lower.device).to(lower.dtype)
     share = ((u - lower) / (upper - lower)).clamp(0.0, 1.0)
-    # A law on the line, or a count of which float64 knows no probability, has a jump instead of a slope.
+    # A continuous distribution, or a count whose probability underflows, has a jump instead of a slope.
     return torch.where(u >= upper, 1.0, torch.where(u < lower, 0.0, share))
 
 
 def precision(dist: Distribution) -> Tensor:
-    """1 / variance of each law (Appendix B.2); infinite where all mass is on one count.
+    """1 / variance of each row (Appendix B.2); infinite where all mass is on one count.
 
     The exact variance, where the paper's single Double Poissons have gamma / mu. Shape: dist.batch_shape.
 

@@ -1,9 +1,10 @@
-"""The paper's study of how well a score tells outside inputs (Section 4.4, Appendix B.2).
+"""How well a score separates out-of-distribution (OOD) inputs from in-distribution ones (Section 4.4, Appendix B.2).
 
-The paper's own table has two peculiarities, each on request. Its script indexes with ~ on row numbers, so of a held-out
-row i it judges row -1 - i, counted from the end (`complement="paper"`): rows as few as the hold-out and partly held out
-themselves, so precision, and with it AUPR, comes out too high. And its areas are those of 100 points, joined by
-straight lines, with nothing before the first and after the last (`thresholds="alphas"`):
+The paper's own table has two peculiarities, each available on request. Its script indexes with ~ on row numbers, so
+instead of the rows that were not held out it evaluates row -1 - i, counted from the end, for each held-out row i
+(`complement="paper"`): these are only as many as the hold-out and partly held out themselves, so precision, and with it
+AUPR, comes out too high. And its areas are those of 100 points, joined by straight lines, with nothing before the first
+and after the last (`thresholds="alphas"`):
 `detection(..., complement="paper", thresholds="alphas", alphas=torch.linspace(1e-3, 1, 100))`.
 """
 
@@ -16,11 +17,83 @@ import torch
 from torch import Tensor
 
 from ddpn.errors import ConfigError, InputError
-from ddpn.metrics.ood import aupr, auroc, checked_scores, fpr80, quantiles
-from ddpn.validation import is_integer, is_number
+from ddpn.validation import check_choice, check_integer, check_number, is_number
 
-#: Expected false positive rates at which thresholds are taken unless others are asked for.
+#: Default expected false positive rates at which thresholds are taken.
 ALPHAS = (0.001, *(percent / 100 for percent in range(1, 101)))
+#: Bins of pooled quantiles within which `matched` matches both sides.
+BINS = 200
+#: Relative tolerance of shares: 0.29 * 100 is not 29 in floating point.
+_ROUNDING = 1e-12
+
+
+def auroc(score_in: Any, score_out: Any) -> float:
+    """Area under the ROC curve: P(an OOD score exceeds an in-distribution one) + P(they are equal) / 2 (Appendix B.2).
+
+    >>> auroc([0.1, 0.2, 0.3], [0.3, 0.9])
+    0.9166666666666667
+    """
+    from sklearn.metrics import roc_auc_score  # on first use: it takes a second to import
+
+    return float(roc_auc_score(*_labels_and_ranks(score_in, score_out)))
+
+
+def aupr(score_in: Any, score_out: Any) -> float:
+    """Area under the precision-recall curve with OOD inputs as positives: average precision, without interpolation.
+
+    A score without information has the share of OOD inputs, not 1/2.
+
+    >>> aupr([0.1, 0.2, 0.3], [0.3, 0.9])
+    0.8333333333333333
+    """
+    from sklearn.metrics import average_precision_score
+
+    return float(average_precision_score(*_labels_and_ranks(score_in, score_out)))
+
+
+def fpr_at(score_in: Any, score_out: Any, tpr: float = 0.8) -> float:
+    """Share of in-distribution inputs flagged at the highest threshold that flags at least `tpr` of the OOD inputs.
+
+    >>> fpr_at([0.1, 0.2, 0.3, 0.4], [0.3, 0.9, 0.8], tpr=0.9)
+    0.5
+    """
+    from sklearn.metrics import roc_curve
+
+    check_number("tpr", tpr, "a number in (0, 1]", is_number(tpr) and 0.0 < tpr <= 1.0)
+    fpr, reached, _ = roc_curve(*_labels_and_ranks(score_in, score_out), drop_intermediate=False)
+    return float(fpr[np.argmax(reached >= tpr * (1 - _ROUNDING))])
+
+
+def fpr80(score_in: Any, score_out: Any) -> float:
+    """False positive rate at a true positive rate of 80% (Appendix B.2).
+
+    >>> fpr80([0.1, 0.2, 0.3, 0.4], [0.3, 0.35, 0.9, 0.8, 0.7])
+    0.25
+    """
+    return fpr_at(score_in, score_out, tpr=0.8)
+
+
+def _labels_and_ranks(score_in: Any, score_out: Any) -> tuple[np.ndarray, np.ndarray]:
+    """1 for OOD, and dense ranks of the scores, which scikit-learn takes for infinite scores too."""
+    inside, outside = checked_scores(score_in=score_in, score_out=score_out)
+    ranks = np.unique(np.concatenate([inside, outside]), return_inverse=True)[1]
+    return np.repeat([0, 1], [len(inside), len(outside)]), ranks
+
+
+def checked_scores(**scores: Any) -> list[np.ndarray]:
+    """Each of `scores` as a flat float64 array; raises an `InputError` if one is empty or holds NaN."""
+    found = []
+    for name, values in scores.items():
+        try:
+            plain = values.detach().cpu() if isinstance(values, Tensor) else values
+            found.append(np.asarray(plain, dtype=np.float64).reshape(-1))
+        except (TypeError, ValueError):
+            raise InputError(f"{name} must hold numbers, got {type(values).__name__}.") from None
+        if not len(found[-1]):
+            raise InputError(f"{name} must hold at least one score, got none.")
+        if np.isnan(found[-1]).any():
+            raise InputError(f"{name} must hold numbers, got nan at row {np.isnan(found[-1]).argmax()}.")
+    return found
 
 
 class Spread(NamedTuple):
@@ -39,12 +112,12 @@ class Curve(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Detection:
-    """How well scores told outside inputs, over resamplings of the hold-out.
+    """How well scores detect OOD inputs, over resamplings of the hold-out.
 
-    One row an alpha: `threshold` (tau_alpha), `tpr`, the share of outside inputs above it, and `fpr`, that of inside
-    inputs, each a mean over resamplings. `roc` (fpr, tpr) and `pr` (recall, precision) have every threshold and are
-    means over resamplings at equal thresholds; the area under `roc` is the mean AUROC, the steps of `pr` sum to the
-    mean AUPR. `n_in` and `n_out` inputs were judged each time.
+    One row per alpha: `threshold` (tau_alpha), `tpr`, the share of OOD inputs above it, and `fpr`, that of
+    in-distribution inputs, each a mean over resamplings. `roc` (fpr, tpr) and `pr` (recall, precision) have every
+    threshold and are means over resamplings at equal thresholds; the area under `roc` is the mean AUROC, the steps of
+    `pr` sum to the mean AUPR. `n_in` and `n_out` inputs were scored in each resampling.
     """
 
     auroc: Spread
@@ -76,18 +149,18 @@ def detection(
     complement: str = "right",
     thresholds: str = "all",
 ) -> Detection:
-    """Judge a score that should be higher for outside inputs, as in Section 4.4 of the paper.
+    """Evaluate a score that should be higher for OOD inputs, as in Section 4.4 of the paper.
 
-    A random share `holdout` of the inside scores gives the thresholds: tau_alpha is their (1 - alpha)-quantile, so that
-    about alpha of inside inputs score above it. All outside scores and the inside scores that were not held out are
-    judged. That is done `resamplings` times, each with a new hold-out.
+    A random share `holdout` of the in-distribution scores gives the thresholds: tau_alpha is their quantile at level
+    1 - alpha, so that about alpha of in-distribution inputs score above it. All OOD scores and the in-distribution
+    scores that were not held out are evaluated. That is repeated `resamplings` times, each with a new hold-out.
 
     As alpha runs from 0 to 1, tau_alpha traces the ROC and the precision-recall curve. With `thresholds="all"` AUROC,
-    AUPR (average precision) and FPR80 are those of the whole curves, of every threshold that changes a decision: the
-    chance that an outside input scores above an inside one, and so on, as `auroc`, `aupr` and `fpr80` have them. The
-    hold-out then moves them only by which rows are left to judge. With `thresholds="alphas"` they are the areas under
-    straight lines between the points at `alphas`, and the false positive rate of the point whose true positive rate is
-    next to 0.8. `complement="paper"` judges the inside rows that the paper's script does.
+    AUPR (average precision) and FPR80 are those of the whole curves, over every threshold that changes a decision, as
+    by `auroc`, `aupr` and `fpr80`. The hold-out then matters only by the rows it leaves. With `thresholds="alphas"`
+    they are the areas under straight lines between the points at `alphas`, and the false positive rate of the point
+    whose true positive rate is next to 0.8. `complement="paper"` evaluates the in-distribution rows that the paper's
+    script does.
 
     >>> found = detection(torch.arange(100.0), torch.arange(60.0, 140.0))
     >>> print(found)
@@ -96,122 +169,121 @@ def detection(
     inside, outside = checked_scores(score_in=score_in, score_out=score_out)
     alpha = _checked_alphas(alphas)
     held = _held_out(holdout, len(inside))
-    _check_choices(resamplings, seed, complement, thresholds)
-    random = torch.Generator().manual_seed(int(seed))
+    random = torch.Generator().manual_seed(check_integer("seed", seed))
+    check_choice("complement", complement, ("right", "paper"))
+    check_choice("thresholds", thresholds, ("all", "alphas"))
     trials = []
-    for _ in range(resamplings):
-        order = torch.randperm(len(inside), generator=random).to(inside.device)
+    for _ in range(check_integer("resamplings", resamplings, minimum=1)):
+        order = torch.randperm(len(inside), generator=random).numpy()
         rows, others = order[:held], order[held:]
-        judged = inside[others if complement == "right" else -1 - rows]
-        trials.append(_trial(quantiles(inside[rows], 1.0 - alpha), judged, outside, thresholds))
-    return _summary(alpha, trials, len(judged), len(outside))
+        kept = inside[others if complement == "right" else -1 - rows]
+        trials.append(_trial(_quantiles(inside[rows], 1.0 - alpha), kept, outside, thresholds))
+    areas = np.array([trial.areas for trial in trials]).T
+    auc, average, at_80 = (Spread(float(x.mean()), float(x.std(ddof=1)) if len(x) > 1 else 0.0) for x in areas)
+    means = [torch.from_numpy(np.mean(column, axis=0)) for column in zip(*trials, strict=True)]
+    _, threshold, tpr, fpr, *shares = means
+    roc, pr = _curves(outside, *shares)
+    sizes = len(kept), len(outside)
+    return Detection(auc, average, at_80, torch.from_numpy(alpha), threshold, tpr, fpr, roc, pr, *sizes)
 
 
 class _Trial(NamedTuple):
-    """One resampling: AUROC, AUPR, FPR80; thresholds, tpr and fpr at the alphas; the whole curves."""
+    """One resampling: AUROC, AUPR, FPR80; values at the alphas; values at each distinct OOD score, descending."""
 
     areas: tuple[float, float, float]
-    points: tuple[Tensor, Tensor, Tensor]
-    roc: Curve
-    pr: Curve
+    threshold: np.ndarray
+    tpr: np.ndarray
+    fpr: np.ndarray
+    fpr_above: np.ndarray
+    fpr_from: np.ndarray
+    precision: np.ndarray
 
 
-def _trial(tau: Tensor, inside: Tensor, outside: Tensor, thresholds: str) -> _Trial:
-    caught, alarms = (_above(scores, tau) for scores in (outside, inside))
-    tpr, fpr = caught / len(outside), alarms / len(inside)
+def _trial(tau: np.ndarray, inside: np.ndarray, outside: np.ndarray, thresholds: str) -> _Trial:
+    hits, alarms = _above(outside, tau), _above(inside, tau)
+    tpr, fpr = hits / len(outside), alarms / len(inside)
     if thresholds == "all":
         areas = auroc(inside, outside), aupr(inside, outside), fpr80(inside, outside)
     else:
-        precision = torch.where(caught + alarms > 0, caught / (caught + alarms), 1.0)
-        near = (tpr - 0.8).abs().argmin()
-        areas = torch.trapezoid(tpr, fpr).item(), torch.trapezoid(precision, tpr).item(), fpr[near].item()
-    return _Trial(areas, (tau, tpr, fpr), *_curves(inside, outside))
+        precision = np.where(hits + alarms > 0, hits / np.maximum(hits + alarms, 1), 1.0)
+        near = fpr[np.abs(tpr - 0.8).argmin()]
+        areas = _area(fpr, tpr), _area(tpr, precision), float(near)
+    at = np.unique(outside)[::-1]
+    above, from_there, caught = _above(inside, at), _above(inside, at, "left"), _above(outside, at, "left")
+    shares = above / len(inside), from_there / len(inside), caught / (caught + from_there)
+    return _Trial(areas, tau, tpr, fpr, *shares)
 
 
-def _above(scores: Tensor, tau: Tensor) -> Tensor:
-    """How many scores are above each threshold."""
-    return (len(scores) - torch.searchsorted(scores.sort().values, tau, right=True)).double()
+def _area(x: np.ndarray, y: np.ndarray) -> float:
+    return torch.trapezoid(torch.from_numpy(y), torch.from_numpy(x)).item()
 
 
-def _curves(inside: Tensor, outside: Tensor) -> tuple[Curve, Curve]:
-    """ROC and precision-recall curve, at the thresholds that outside scores are: the same in every resampling."""
-    at, hits = outside.unique(return_counts=True)
-    at, caught = at.flip(0), hits.flip(0).double().cumsum(0)
-    ordered = inside.sort().values
-    above, from_there = (
-        (len(inside) - torch.searchsorted(ordered, at, right=right)).double() for right in (True, False)
-    )
-    none, one = torch.zeros_like(caught[:1]), torch.ones_like(caught[:1])
-    tpr = caught / len(outside)
-    # Inside scores between two outside ones move the curve to the right, those equal to one slantwise.
-    fpr = torch.stack([above, from_there], 1).reshape(-1) / len(inside)
+def _above(scores: np.ndarray, thresholds: np.ndarray, side: Any = "right") -> np.ndarray:
+    """How many scores are above each threshold; with side="left" also those equal to it."""
+    return len(scores) - np.searchsorted(np.sort(scores), thresholds, side)
+
+
+def _curves(outside: np.ndarray, fpr_above: Tensor, fpr_from: Tensor, precision: Tensor) -> tuple[Curve, Curve]:
+    """ROC and precision-recall curve at the distinct OOD scores, which are the same in every resampling."""
+    none, one = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
+    tpr = torch.from_numpy(_above(outside, np.unique(outside)[::-1], "left") / len(outside))
+    # In-distribution scores between two OOD scores move the curve to the right, those equal to one diagonally.
+    fpr = torch.stack([fpr_above, fpr_from], 1).reshape(-1)
     rise = torch.stack([torch.cat([none, tpr[:-1]]), tpr], 1).reshape(-1)
-    precision = caught / (caught + from_there)
-    return (
-        Curve(torch.cat([none, fpr, one]), torch.cat([none, rise, one])),
-        Curve(torch.cat([none, tpr]), torch.cat([precision[:1], precision])),
-    )
+    roc = Curve(torch.cat([none, fpr, one]), torch.cat([none, rise, one]))
+    return roc, Curve(torch.cat([none, tpr]), torch.cat([precision[:1], precision]))
 
 
-def _summary(alpha: Tensor, trials: list[_Trial], n_in: int, n_out: int) -> Detection:
-    areas, points, roc, pr = zip(*trials, strict=True)
-    threshold, tpr, fpr = _means(points)
-    spreads = [_spread(column) for column in zip(*areas, strict=True)]
-    return Detection(
-        auroc=spreads[0],
-        aupr=spreads[1],
-        fpr80=spreads[2],
-        alpha=alpha,
-        threshold=threshold,
-        tpr=tpr,
-        fpr=fpr,
-        roc=Curve(*_means(roc)),
-        pr=Curve(*_means(pr)),
-        n_in=n_in,
-        n_out=n_out,
-    )
+def _quantiles(scores: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """Quantiles, linear between scores; next to an infinite score the higher of the two, which flags less."""
+    with np.errstate(invalid="ignore"):
+        found = np.quantile(scores, levels)
+    return np.where(np.isnan(found), np.quantile(scores, levels, method="higher"), found)
 
 
-def _means(parts: Any) -> list[Tensor]:
-    """Mean over the resamplings of each tensor that one of them has."""
-    return [torch.stack(column).mean(0) for column in zip(*parts, strict=True)]
-
-
-def _spread(values: Sequence[float]) -> Spread:
-    x = torch.tensor(values, dtype=torch.float64)
-    return Spread(x.mean().item(), x.std().item() if len(x) > 1 else 0.0)
-
-
-def _checked_alphas(alphas: Any) -> Tensor:
+def _checked_alphas(alphas: Any) -> np.ndarray:
     try:
-        given = alphas if isinstance(alphas, Tensor) else torch.tensor(np.asarray(alphas, dtype=np.float64))
+        alpha = np.sort(np.asarray(alphas, dtype=np.float64).reshape(-1))
     except (TypeError, ValueError):
-        raise ConfigError(f"alphas must be rates between 0 and 1, got {alphas!r}. Use 0.05 for 5%.") from None
-    alpha = given.double().reshape(-1).sort().values
+        raise ConfigError(f"alphas must be numbers in [0, 1], got {alphas!r:.40}.") from None
     if not len(alpha) or not ((alpha >= 0) & (alpha <= 1)).all():
-        shown = alpha.tolist() if len(alpha) < 9 else f"{alpha.min():g} to {alpha.max():g}"
-        raise ConfigError(f"alphas must be rates between 0 and 1, got {shown}. Use 0.05 for 5%.")
+        raise ConfigError(f"alphas must be numbers in [0, 1], got {alpha.tolist()!s:.40}.")
     return alpha
 
 
 def _held_out(holdout: float, n: int) -> int:
-    if not is_number(holdout) or not 0.0 < holdout < 1.0:
-        raise ConfigError(f"holdout must lie between 0 and 1, got {holdout!r}. Use 0.2 for 20%.")
-    # 0.29 * 100 is 29 in words but not in floating point.
-    held = int(holdout * n * (1 + 1e-12))
+    check_number("holdout", holdout, "a number between 0 and 1", is_number(holdout) and 0.0 < holdout < 1.0)
+    held = int(holdout * n * (1 + _ROUNDING))
     if not 0 < held < n:
-        raise InputError(
-            f"score_in must hold enough scores to hold out {holdout:g} of them and keep some, got {n}. Give more rows."
-        )
+        raise InputError(f"score_in must have enough scores to hold out {holdout:g} of them and keep some, got {n}.")
     return held
 
 
-def _check_choices(resamplings: int, seed: int, complement: str, thresholds: str) -> None:
-    if not is_integer(seed) or seed < 0:
-        raise ConfigError(f"seed must be a whole number of at least 0, got {seed!r}. Use 0, say.")
-    if not is_integer(resamplings) or resamplings < 1:
-        raise ConfigError(f"resamplings must be a positive integer, got {resamplings!r}. Use 10, as the paper does.")
-    if complement not in ("right", "paper"):
-        raise ConfigError(f'complement must be "right" or "paper", got {complement!r}. Choose one of the two.')
-    if thresholds not in ("all", "alphas"):
-        raise ConfigError(f'thresholds must be "all" or "alphas", got {thresholds!r}. Choose one of the two.')
+def matched(length_in: Any, length_out: Any, seed: int = 0, bins: int = BINS) -> tuple[Tensor, Tensor]:
+    """Rows of both sides with nearly the same distribution of a nuisance variable, such as the length of a text.
+
+    Where OOD inputs are shorter than in-distribution ones, a score may detect them by their length alone. In each of
+    `bins` bins between quantiles of both sides together, equally many rows of either side are drawn at random, as many
+    as the rarer side has there. Rows ascend. Shape: two of (rows,), equally long.
+
+    >>> rows_in, rows_out = matched([5, 5, 5, 9, 9, 30], [5, 9, 9, 9, 80])
+    >>> len(rows_in), len(rows_out), rows_out[-1].item()
+    (3, 3, 3)
+    """
+    bins = check_integer("bins", bins, minimum=1)
+    random = torch.Generator().manual_seed(check_integer("seed", seed))
+    sides = checked_scores(length_in=length_in, length_out=length_out)
+    edges = np.unique(_quantiles(np.concatenate(sides), np.arange(1, bins) / bins))
+    pairs = zip(*(_shuffled_by_bin(np.searchsorted(edges, side), bins, random) for side in sides), strict=True)
+    rows = [np.concatenate(column) for column in zip(*((a[: len(b)], b[: len(a)]) for a, b in pairs), strict=True)]
+    if not len(rows[0]):
+        raise InputError("length_in and length_out must overlap, got no bin with rows of both. Use fewer bins.")
+    first, second = (torch.from_numpy(np.sort(side)) for side in rows)
+    return first, second
+
+
+def _shuffled_by_bin(places: np.ndarray, bins: int, random: torch.Generator) -> list[np.ndarray]:
+    """The rows of each bin, in random order."""
+    order = torch.randperm(len(places), generator=random).numpy()
+    order = order[np.argsort(places[order], kind="stable")]
+    return np.split(order, np.cumsum(np.bincount(places, minlength=bins))[:-1])

@@ -1,4 +1,4 @@
-"""Point predictions read off a law, and their errors. Which point is always said: each error has its own best one."""
+"""Point predictions of a distribution, and their errors: each error has its own best point."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.errors import ConfigError
 from ddpn.metrics.predictive import known, observed, quantile
+from ddpn.validation import check_choice
 
 _STATISTICS: dict[str, Callable[[Any], Tensor]] = {
     "mean": lambda dist: dist.mean,
@@ -17,24 +17,21 @@ _STATISTICS: dict[str, Callable[[Any], Tensor]] = {
 
 
 def point(dist: Distribution, statistic: str) -> Tensor:
-    """The mean, median or mode of each law. The median of a count law is the smallest y with F(y) >= 1/2.
+    """The mean, median or mode of each row. The median of a count distribution is the smallest y with F(y) >= 1/2.
 
     Shape: dist.batch_shape.
 
     >>> import torch
     >>> from ddpn.distributions import NegativeBinomial
-    >>> law = NegativeBinomial(torch.tensor([10.0]), torch.tensor([0.5]))
-    >>> [point(law, statistic).item() for statistic in ("mean", "median", "mode")]
+    >>> dist = NegativeBinomial(torch.tensor([10.0]), torch.tensor([0.5]))
+    >>> [point(dist, statistic).item() for statistic in ("mean", "median", "mode")]
     [10.0, 8.0, 4.0]
     """
-    if statistic not in _STATISTICS:
-        names = ", ".join(f'"{name}"' for name in _STATISTICS)
-        raise ConfigError(f'statistic must be one of {names}, got "{statistic}". Choose one of them.')
-    return _STATISTICS[statistic](known(dist))
+    return _STATISTICS[check_choice("statistic", statistic, _STATISTICS)](known(dist))
 
 
 def absolute_error(dist: Distribution, y: Tensor, statistic: str = "median") -> Tensor:
-    """|point - y|, whose mean the median makes least (Appendix B.2 takes the mode).
+    """|point - y|, whose mean is smallest for the median (Appendix B.2 takes the mode).
 
     Shape: y broadcasts with dist.batch_shape.
 
@@ -47,7 +44,7 @@ def absolute_error(dist: Distribution, y: Tensor, statistic: str = "median") -> 
 
 
 def squared_error(dist: Distribution, y: Tensor, statistic: str = "mean") -> Tensor:
-    """(point - y)^2, whose mean the mean makes least.
+    """(point - y)^2, whose mean is smallest for the mean.
 
     Shape: y broadcasts with dist.batch_shape.
 

@@ -1,7 +1,8 @@
-"""What a metric asks of any law: where it lives, its quantiles, its intervals, its cdf on both sides of y."""
+"""What metrics need of any distribution: checks, device, quantiles, intervals, and its cdf on both sides of y."""
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, Normal
@@ -12,15 +13,15 @@ from ddpn.errors import InputError
 
 
 def known(dist: Distribution) -> Any:
-    """`dist`, if it is a law that metrics beyond the likelihood can be taken of."""
+    """`dist`, if it is a distribution that metrics beyond the likelihood support."""
     if isinstance(dist, CountDistribution | Mixture | Normal):
         return dist
-    kinds = "a count law of ddpn.distributions, a Normal or a Mixture"
-    raise InputError(f"dist must be {kinds}, got {type(dist).__name__}. Write the prediction as one of them.")
+    kinds = "a count distribution of ddpn.distributions, a Normal or a Mixture"
+    raise InputError(f"dist must be {kinds}, got {type(dist).__name__}.")
 
 
 def placed(dist: Distribution) -> dict[str, Any]:
-    """Device and dtype of a law, as keywords of torch's constructors; none where it has no parameters."""
+    """Device and dtype of a distribution, as keywords of torch's constructors; empty if it has no parameters."""
     if isinstance(dist, CountDistribution):
         return {"device": dist._device, "dtype": dist._dtype}
     if isinstance(dist, Mixture):
@@ -30,27 +31,28 @@ def placed(dist: Distribution) -> dict[str, Any]:
 
 
 def observed(y: Any, dist: Distribution) -> Tensor:
-    """y as a tensor beside `dist`: finite, of a shape that broadcasts, on its device."""
+    """y as a tensor on the device of `dist`; raises an `InputError` if it is not finite or does not broadcast."""
     y = torch.as_tensor(y)
     y = y.to(torch.uint8) if y.dtype == torch.bool else y
     if y.device.type == "cpu" and not torch.isfinite(y).all():
         bad = (~torch.isfinite(y)).nonzero()[0].tolist()
-        raise InputError(f"y must be finite, got {y[tuple(bad)]} at {bad}. Drop rows without an observation.")
+        row = bad[0] if len(bad) == 1 else bad
+        raise InputError(f"y must be finite, got {y[tuple(bad)]} at row {row}. Drop rows without an observation.")
     try:
-        torch.broadcast_shapes(y.shape, dist.batch_shape)
-    except RuntimeError:
+        np.broadcast_shapes(y.shape, dist.batch_shape)
+    except ValueError:
         shapes = f"y {tuple(y.shape)} and dist {tuple(dist.batch_shape)}"
-        raise InputError(f"shapes must broadcast, got {shapes}. Give one y a row of dist.") from None
+        raise InputError(f"shapes must broadcast, got {shapes}.") from None
     return y.to(placed(dist).get("device", y.device))
 
 
 def quantile(dist: Distribution, q: float) -> Tensor:
-    """The q-quantile of each law. Shape: batch_shape."""
+    """The q-quantile of each row. Shape: batch_shape."""
     return dist.icdf(torch.full(dist.batch_shape, q, **placed(dist)))
 
 
 def interval(dist: Any, coverage: float, kind: str = "central") -> tuple[Tensor, Tensor]:
-    """(low, high), both included; a Normal's two kinds are the same."""
+    """(low, high), both included; for a Normal both kinds are the same."""
     if not isinstance(dist, Normal):
         return dist.interval(coverage, kind)
     coverage = check_coverage(coverage)
@@ -59,7 +61,7 @@ def interval(dist: Any, coverage: float, kind: str = "central") -> tuple[Tensor,
 
 
 def cdf_sides(dist: Any, y: Tensor) -> tuple[Tensor, Tensor]:
-    """P(Z < y) and P(Z <= y): one and the same for a law on the line."""
+    """P(Z < y) and P(Z <= y), which are equal for a continuous distribution."""
     upper = dist.cdf(y)
     if not isinstance(dist, CountDistribution):
         return upper, upper

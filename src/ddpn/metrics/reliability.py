@@ -1,7 +1,7 @@
 """Calibration of a whole set of predictions: PIT histogram, its distance from uniform, coverage curve, sharpness.
 
-A set is what these are defined on, so unlike the other metrics they give one answer for all examples. `weight` counts
-an example that many times.
+These are defined on sets, so unlike the other metrics they return one result for all rows. `weight` counts a row that
+many times.
 """
 
 from collections.abc import Sequence
@@ -11,17 +11,17 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.errors import ConfigError
 from ddpn.metrics.calibration import pit_bounds, pit_cdf, precision
 from ddpn.metrics.predictive import interval, known, mass_between, observed
 from ddpn.metrics.weights import checked_weight, filled, mean, median
+from ddpn.validation import check_integer
 
-#: Below this F(y) - F(y - 1) is a jump: it moves a distance by less, and slopes keep their digits.
+#: Below this F(y) - F(y - 1) is a jump: distances change by less than this, and slopes keep their digits.
 _JUMP = 1e-7
 
 
 class CoverageCurve(NamedTuple):
-    """At each nominal level the share of y inside, and the share the laws themselves expect there."""
+    """At each nominal level the share of y inside, and the share that the distributions themselves expect."""
 
     level: Tensor
     observed: Tensor
@@ -29,16 +29,15 @@ class CoverageCurve(NamedTuple):
 
 
 def pit_histogram(dist: Distribution, y: Tensor, bins: int = 10, weight: Any = None) -> Tensor:
-    """Heights of the non-randomised PIT histogram (Czado, Gneiting and Held, 2009): all 1 where laws are calibrated.
+    """Heights of the non-randomised PIT histogram (Czado, Gneiting and Held, 2009): all 1 if calibrated.
 
-    A valley says that laws are too narrow, a hill too wide, a slope that they are biased. Shape: (bins,).
+    A valley means that distributions are too narrow, a hill too wide, a slope that they are biased. Shape: (bins,).
 
     >>> from ddpn.distributions import Poisson
     >>> pit_histogram(Poisson(4.0), torch.tensor([2, 3, 4, 6]), bins=4)
     tensor([1.0609, 1.2796, 0.6595, 1.0000], dtype=torch.float64)
     """
-    if not isinstance(bins, int) or bins < 1:
-        raise ConfigError(f"bins must be a positive integer, got {bins!r}. Use 10 unless you know better.")
+    bins = check_integer("bins", bins, minimum=1)
     edges = torch.linspace(0.0, 1.0, bins + 1, dtype=torch.float64)
     upto = filled(pit_cdf(dist, y, edges))
     upto[..., 0] = 0.0
@@ -47,7 +46,7 @@ def pit_histogram(dist: Distribution, y: Tensor, bins: int = 10, weight: Any = N
 
 
 class _Steps(NamedTuple):
-    """The mean PIT cdf minus u, straight between places `at`, just before and just after each of them."""
+    """The mean PIT cdf minus u, linear between places `at`: its values just before and just after each of them."""
 
     at: Tensor
     before: Tensor
@@ -55,7 +54,7 @@ class _Steps(NamedTuple):
 
 
 def _steps(dist: Distribution, y: Tensor, weight: Any) -> _Steps:
-    """Exactly, from where each example's PIT cdf begins and ends to rise."""
+    """The exact steps, from where each row's PIT cdf begins and ends to rise."""
     lower, upper = pit_bounds(dist, y)
     w = checked_weight(weight, filled(lower))
     lower, upper = (x.double().reshape(-1) for x in (lower, upper))
@@ -74,7 +73,7 @@ def _steps(dist: Distribution, y: Tensor, weight: Any) -> _Steps:
 def pit_distance(dist: Distribution, y: Tensor, weight: Any = None) -> float:
     """Kolmogorov distance of the mean non-randomised PIT cdf from uniform: the largest |mean P(PIT <= u) - u|.
 
-    From 0 (calibrated) to 1; n calibrated examples have about 0.87 / sqrt(n) on the line, less on counts.
+    From 0 (calibrated) to 1; n calibrated rows have about 0.87 / sqrt(n) for continuous distributions, less for counts.
 
     >>> from ddpn.distributions import Poisson
     >>> round(pit_distance(Poisson(4.0), torch.tensor([2, 3, 4, 6])), 4)
@@ -87,7 +86,7 @@ def pit_distance(dist: Distribution, y: Tensor, weight: Any = None) -> float:
 def pit_cramer(dist: Distribution, y: Tensor, weight: Any = None) -> float:
     """Cramer-von Mises distance of the mean non-randomised PIT cdf from uniform: the integral of (mean cdf - u)^2.
 
-    From 0 to 1/3; n calibrated examples have about 1 / (6 n) on the line, less on counts.
+    From 0 to 1/3; n calibrated rows have about 1 / (6 n) for continuous distributions, less for counts.
 
     >>> from ddpn.distributions import Poisson
     >>> round(pit_cramer(Poisson(4.0), torch.tensor([2, 3, 4, 6])), 5)
@@ -109,7 +108,7 @@ def pit_unevenness(dist: Distribution, y: Tensor, bins: int = 10, weight: Any = 
 
 
 def median_precision(dist: Distribution, weight: Any = None) -> float:
-    """Median of 1 / variance over the examples (Appendix B.2): sharpness, of worth only beside calibration.
+    """Median of 1 / variance over the rows (Appendix B.2): sharpness, which matters only together with calibration.
 
     >>> from ddpn.distributions import Poisson
     >>> median_precision(Poisson(torch.tensor([1.0, 4.0, 100.0])))
@@ -122,7 +121,7 @@ def median_precision(dist: Distribution, weight: Any = None) -> float:
 def coverage_curve(
     dist: Distribution, y: Tensor, levels: Sequence[float] | Tensor, kind: str = "central", weight: Any = None
 ) -> CoverageCurve:
-    """Observed against nominal coverage. Intervals of counts over-cover: compare `observed` with `expected`.
+    """Observed and expected coverage at nominal levels. Intervals of counts over-cover: compare with `expected`.
 
     Shape: each (levels,).
 

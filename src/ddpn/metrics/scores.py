@@ -1,6 +1,7 @@
-"""Proper scores: f(dist, y) -> one value an example; smaller is better."""
+"""Proper scores: f(dist, y) -> one value per row; smaller is better."""
 
 from collections.abc import Callable
+from functools import singledispatch
 from typing import Any
 
 import torch
@@ -13,11 +14,27 @@ from ddpn.errors import InputError
 from ddpn.metrics.predictive import known, observed
 
 Score = Callable[[Any, Tensor], Tensor]
-_CRPS: dict[type, Score] = {}
+
+
+@singledispatch
+def _crps(dist: Any, y: Tensor) -> Tensor:
+    name = type(dist).__name__
+    raise InputError(f"dist must be a distribution with a registered CRPS, got {name}. Use @register_crps({name}).")
+
+
+@_crps.register(CountDistribution)
+@_crps.register(Mixture)
+def _own_crps(dist: Any, y: Tensor) -> Tensor:
+    return dist.crps(y)
+
+
+@_crps.register(Normal)
+def _normal_crps(dist: Normal, y: Tensor) -> Tensor:
+    return normal_crps(dist.loc, dist.scale, y)
 
 
 def register_crps(kind: type) -> Callable[[Score], Score]:
-    """Teach `crps` a law: decorate a function (dist, y) -> one value an example.
+    """Register the CRPS of another distribution: decorates a function (dist, y) -> one value per row.
 
     >>> from torch.distributions import Laplace
     >>> @register_crps(Laplace)
@@ -27,23 +44,7 @@ def register_crps(kind: type) -> Callable[[Score], Score]:
     >>> crps(Laplace(0.0, 1.0), torch.tensor(0.0))
     tensor(0.2500)
     """
-
-    def register(score: Score) -> Score:
-        _CRPS[kind] = score
-        return score
-
-    return register
-
-
-@register_crps(CountDistribution)
-@register_crps(Mixture)
-def _own_crps(dist: Any, y: Tensor) -> Tensor:
-    return dist.crps(y)
-
-
-@register_crps(Normal)
-def _normal_crps(dist: Normal, y: Tensor) -> Tensor:
-    return normal_crps(dist.loc, dist.scale, y)
+    return _crps.register(kind)
 
 
 def crps(dist: Distribution, y: Tensor) -> Tensor:
@@ -55,11 +56,7 @@ def crps(dist: Distribution, y: Tensor) -> Tensor:
     >>> crps(Poisson(torch.tensor([2.0, 3.0])), torch.tensor([2, 5]))
     tensor([0.3112, 1.3131])
     """
-    for kind in type(dist).__mro__:
-        if kind in _CRPS:
-            return _CRPS[kind](dist, observed(y, dist))
-    name = type(dist).__name__
-    raise InputError(f"crps must be given a law it knows, got {name}. Teach it yours with @register_crps({name}).")
+    return _crps(dist, observed(y, dist) if isinstance(dist, Distribution) else y)
 
 
 def nll(dist: Distribution, y: Tensor) -> Tensor:
@@ -72,15 +69,17 @@ def nll(dist: Distribution, y: Tensor) -> Tensor:
     tensor(2.)
     """
     if not isinstance(dist, Distribution):
-        raise InputError(f"dist must be a torch distribution, got {type(dist).__name__}. Build one of its parameters.")
+        raise InputError(f"dist must be a torch distribution, got {type(dist).__name__}.")
     return -dist.log_prob(observed(y, dist))
 
 
 def ranked_probability(dist: Distribution, y: Tensor) -> Tensor:
     """Ranked probability score: the sum over k = 0, 1, 2, ... of (F(k) - 1[y <= k])^2.
 
-    The `crps` of a count law. Normals and their mixtures are scored as the counts they round to (`discretized`), so
-    that all laws are measured on the same integers. Shape: y broadcasts with dist.batch_shape.
+    The `crps` of a count distribution. Normals and their mixtures are scored as the counts they round to
+    (`discretized`), so that all distributions are compared on the same integers.
+
+    Shape: y broadcasts with dist.batch_shape.
 
     >>> ranked_probability(Normal(torch.tensor([2.0, 3.0]), 1.5), torch.tensor([2, 5]))
     tensor([0.3257, 1.2718])
@@ -89,7 +88,7 @@ def ranked_probability(dist: Distribution, y: Tensor) -> Tensor:
 
 
 def dawid_sebastiani(dist: Distribution, y: Tensor) -> Tensor:
-    """Dawid and Sebastiani's score, (y - mean)^2 / variance + log variance: of the first two moments only.
+    """Dawid and Sebastiani's score, (y - mean)^2 / variance + log variance: uses the first two moments only.
 
     Shape: y broadcasts with dist.batch_shape.
 
@@ -99,6 +98,6 @@ def dawid_sebastiani(dist: Distribution, y: Tensor) -> Tensor:
     """
     y = observed(y, known(dist))
     mean, variance = dist.mean, dist.variance
-    # All mass on one count: the score is as low as the dtype has it there, as high elsewhere, NaN nowhere.
+    # If all mass is on one count, the score is very low there and very high elsewhere, but never NaN.
     variance = variance.clamp(min=torch.finfo(variance.dtype).tiny)
     return (y - mean).square() / variance + variance.log()

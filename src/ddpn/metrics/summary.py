@@ -1,4 +1,4 @@
-"""All metrics of a set of predictions in one table: the place where values an example become one number."""
+"""All metrics of a set of predictions: the place where values per row become one number."""
 
 from typing import Any
 
@@ -17,11 +17,12 @@ from ddpn.metrics.weights import checked_weight, filled, mean
 def evaluate(
     dist: Distribution, y: Tensor, statistic: str | None = None, coverage: float = 0.9, weight: Any = None
 ) -> dict[str, float]:
-    """What a report says of predictions: errors, scores, calibration and sharpness, averaged over the examples.
+    """Errors, scores, calibration and sharpness of predictions, averaged over the rows.
 
-    `mae` and `rmse` are of `statistic`; by default each of the point that makes it least, median and mean (the paper
-    takes the mode for `mae`). `coverage` and `width` are of the central intervals, `expected_coverage` what the laws
-    themselves give them. A Normal's `nll` is of a density and compares with no count law's: give `discretized(dist)`.
+    `mae` and `rmse` are of `statistic`; by default each of the point that makes it smallest, median and mean (the paper
+    takes the mode for `mae`). `coverage` and `width` are of the central intervals, `expected_coverage` is their
+    probability under the distributions themselves. A Normal's `nll` is of a density, which does not compare with that
+    of counts: give `discretized(dist)`.
 
     >>> from ddpn.distributions import Poisson
     >>> result = evaluate(Poisson(torch.tensor([2.0, 3.0, 9.0])), torch.tensor([2, 5, 8]))

@@ -1,4 +1,4 @@
-"""Means and medians over examples that may count more than once: a weight of 2 is the row given twice."""
+"""Means and medians over weighted rows: a weight of 2 equals giving the row twice."""
 
 from typing import Any
 
@@ -9,25 +9,25 @@ from ddpn.errors import InputError
 
 
 def filled(x: Tensor) -> Tensor:
-    """x, if it holds any example."""
+    """x, if it has at least one row."""
     if x.numel() == 0:
-        raise InputError("y must hold at least one example, got none. Score a set that is not empty.")
+        raise InputError("y must hold at least one row, got none.")
     return x
 
 
 def checked_weight(weight: Any, like: Tensor) -> Tensor:
-    """Weights as float64, flat, one an element of `like`; ones for None."""
+    """Weights as float64, flat, one per element of `like`; ones for None."""
     if weight is None:
         return torch.ones(like.numel(), dtype=torch.float64, device=like.device)
     weight = torch.as_tensor(weight).to(like.device, torch.float64)
     try:
         weight = weight.expand(like.shape).reshape(-1)
     except RuntimeError:
-        shapes = f"{tuple(weight.shape)} for {tuple(like.shape)} examples"
-        raise InputError(f"weight must have one entry an example, got {shapes}. Give one weight a row.") from None
+        shapes = f"shape {tuple(weight.shape)} for {tuple(like.shape)}"
+        raise InputError(f"weight must have one entry per row, got {shapes}.") from None
     if not (torch.isfinite(weight).all() and (weight >= 0).all() and weight.sum() > 0):
         shown = f"min {weight.min().item():g}, sum {weight.sum().item():g}" if len(weight) else "none"
-        raise InputError(f"weight must be finite, not negative and not all 0, got {shown}. Mend or leave out weight.")
+        raise InputError(f"weight must be finite, not negative and not all 0, got {shown}.")
     return weight
 
 

@@ -1,4 +1,4 @@
-"""What a report rests on: every judged row's law, how it did, and the same of the baselines."""
+"""What a report is made of: the predicted distribution and the scores of every row, for the model and its baselines."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -9,73 +9,74 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from ddpn.distributions import discretized
+from ddpn.errors import InputError
 from ddpn.estimators import CountRegressor
-from ddpn.estimators.inputs import targets
 from ddpn.features.table import Column
 from ddpn.metrics import crps, nll, point
-from ddpn.metrics.predictive import mass_between
-from ddpn.report import tables as table
-from ddpn.report.distributions import count_law, rows_of
+from ddpn.metrics.predictive import known, mass_between
+from ddpn.report.columns import columns_of, fingerprint, in_fit_order
 from ddpn.report.numbers import mean
+from ddpn.sample import checked_sample
 
-#: More rows than this would change no digit that is shown: a random draw of so many is judged.
+#: More rows than this would change no digit that is shown: a random draw of so many is evaluated.
 MAX_ROWS = 100_000
-#: The interval all of the report speaks of.
+#: The nominal coverage of every interval in the report.
 LEVEL = 0.9
 SEED = 0
 
 
-class Judged(NamedTuple):
-    """One law a row, what it says and how it did. Each array: one value a row."""
+class Scored(NamedTuple):
+    """A distribution per row, its summaries and its scores: one value per row in each array.
 
-    law: Any
+    `low` and `high` are the ends of the interval, `inside` is 1 where it covers the count, `expected` its probability;
+    `error` is the distance of the median from the count.
+    """
+
+    dist: Any
     mean: np.ndarray
+    variance: np.ndarray
     median: np.ndarray
     low: np.ndarray
     high: np.ndarray
-    variance: np.ndarray
     crps: np.ndarray
     nll: np.ndarray
+    error: np.ndarray
+    inside: np.ndarray
     expected: np.ndarray
+    width: np.ndarray
 
-    def inside(self, y: np.ndarray) -> np.ndarray:
-        """1 where the interval held."""
-        return ((self.low <= y) & (y <= self.high)).astype(float)
-
-    def scores(self, y: np.ndarray, weight: np.ndarray) -> dict[str, float]:
-        """What the table of accuracy shows."""
-        each = {
-            "mae": np.abs(self.median - y),
-            "crps": self.crps,
-            "nll": self.nll,
-            "coverage": self.inside(y),
-            "expected": self.expected,
-            "width": self.high - self.low,
-        }
-        return {name: mean(values, weight) for name, values in each.items()}
+    def scores(self, weight: np.ndarray) -> dict[str, float]:
+        """Means over the rows, by the name of the score."""
+        names = {"mae": "error", "crps": "crps", "nll": "nll", "coverage": "inside", "expected": "expected"}
+        return {score: mean(getattr(self, name), weight) for score, name in (names | {"width": "width"}).items()}
 
 
 class Evidence(NamedTuple):
-    """The judged rows: `rows` are their places in X, `given` is X itself at these places."""
+    """The evaluated rows: `rows` are their positions in the user's table, `X` is that table at these positions.
+
+    `components` is how many distributions per row the model mixes, `calibrated` the number of rows that its intervals
+    were calibrated on (0 without calibration).
+    """
 
     rows: np.ndarray
     total: int
-    given: Any
+    X: Any
     columns: list[Column]
     y: np.ndarray
     weight: np.ndarray
-    weighted: bool
     exposure: np.ndarray | None
-    model: Judged
+    model: Scored
     aleatoric: np.ndarray
     epistemic: np.ndarray
-    members: int
-    baselines: dict[str, Judged]
+    components: int
+    baselines: dict[str, Scored]
     fingerprint: str
-    #: Rows by which the intervals were calibrated; 0 where they are the laws' own.
     calibrated: int = 0
-    #: How many of the members are a GLM, not networks.
-    linear: int = 0
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows have different weights."""
+        return bool(np.ptp(self.weight) > 0)
 
 
 def gather(
@@ -85,61 +86,60 @@ def gather(
     exposure: Any,
     weight: Any,
     baselines: Mapping[str, Distribution],
-    told: Callable[[str], object],
+    progress: Callable[[str], object],
     levels: Mapping[str, float] | None = None,
 ) -> Evidence:
-    """Check what was given, choose the rows, predict and score them; `levels` are those of the baselines' intervals."""
-    found = targets(X, y, weight, exposure, model.fractional)
-    columns = table.columns_of(model, X)
-    total = len(found.y)
-    laws = {str(name): count_law(str(name), law, total) for name, law in baselines.items()}
-    rows = _judged_rows(found.weight, total)
-    given = table.taken(table.in_fitted_order(model, X), rows)
-    scale = None if found.exposure is None else found.exposure[rows]
-    told(f"Predicting {len(rows):,} rows")
-    mixture: Any = discretized(model.predict_distribution(table.native(given), scale))
-    observed = torch.from_numpy(found.y[rows])
-    told(f"Scoring {len(rows):,} rows")
-    of_model = judged(mixture, observed, model.interval_level(LEVEL))
+    """Validate the inputs, choose the rows, predict and score them; `levels` are those of the baselines' intervals."""
+    sample = checked_sample(X, y, weight, exposure, model.fractional)
+    columns, total = columns_of(model, X), len(sample)
+    others = {str(name): count_distribution(str(name), dist, total) for name, dist in baselines.items()}
+    rows = np.flatnonzero(sample.is_used)
+    if len(rows) > MAX_ROWS:
+        rows = np.sort(np.random.default_rng(SEED).choice(rows, MAX_ROWS, replace=False))
+    used = sample.replace(X=in_fit_order(model, X)).rows(rows)
+    progress(f"Predicting {len(rows):,} rows")
+    mixture: Any = discretized(model.predict_distribution(used.X, used.exposure))
+    observed = torch.from_numpy(used.y)
+    progress(f"Scoring {len(rows):,} rows")
+    of_model = scored(mixture, observed, model.interval_level(LEVEL))
     of_others = {}
-    for name, law in laws.items():
-        told(f"Scoring {name}")
-        of_others[name] = judged(rows_of(law, torch.from_numpy(rows)), observed, (levels or {}).get(name, LEVEL))
+    for name, dist in others.items():
+        progress(f"Scoring {name}")
+        of_others[name] = scored(dist.rows(torch.from_numpy(rows)), observed, (levels or {}).get(name, LEVEL))
     return Evidence(
         rows=rows,
         total=total,
-        given=given,
+        X=used.X,
         columns=[column._replace(values=column.values[rows]) for column in columns],
-        y=found.y[rows],
-        weight=np.ones(len(rows)) if found.weight is None else found.weight[rows],
-        weighted=found.weight is not None,
-        exposure=scale,
+        y=used.y,
+        weight=used.weight_or_ones,
+        exposure=used.exposure,
         model=of_model,
         aleatoric=_numbers(mixture.aleatoric),
         epistemic=_numbers(mixture.epistemic),
-        members=mixture.size,
-        linear=linear.copies if (linear := getattr(model, "linear_", None)) else 0,
+        components=mixture.size,
         baselines=of_others,
-        fingerprint=table.fingerprint(columns, found.y),
+        fingerprint=fingerprint(columns, sample.y),
         calibrated=int(model.interval_levels_.rows[0]) if hasattr(model, "interval_levels_") else 0,
     )
 
 
-def _judged_rows(weight: np.ndarray | None, total: int) -> np.ndarray:
-    """Rows that count, in their order; a draw of `MAX_ROWS` where there are more."""
-    rows = np.arange(total) if weight is None else np.flatnonzero(weight > 0)
-    if len(rows) > MAX_ROWS:
-        rows = np.sort(np.random.default_rng(SEED).choice(rows, MAX_ROWS, replace=False))
-    return rows
+def count_distribution(name: str, dist: Distribution, rows: int) -> Any:
+    """A baseline as a count distribution per row: a Normal is rounded, a single distribution serves every row."""
+    shape = tuple(known(dist).batch_shape)
+    if shape not in ((), (1,), (rows,)):
+        raise InputError(f"baseline '{name}' must have one distribution per row of X ({rows}), got batch {shape}.")
+    return discretized(dist if shape == (rows,) else dist.expand((rows,)))
 
 
 @torch.no_grad()
-def judged(law: Any, y: Tensor, level: float = LEVEL) -> Judged:
-    """A count law, its scores against y, and its interval at the level that holds `LEVEL`."""
-    low, high = law.interval(level)
-    expected = mass_between(law, low, high)
-    parts = (law.mean, point(law, "median"), low, high, law.variance, crps(law, y), nll(law, y), expected)
-    return Judged(law, *map(_numbers, parts))
+def scored(dist: Any, y: Tensor, level: float = LEVEL) -> Scored:
+    """A count distribution per row with its scores, and its interval at the level that is calibrated to `LEVEL`."""
+    (low, high), median = dist.interval(level), point(dist, "median")
+    summaries = (dist.mean, dist.variance, median, low, high)
+    scores = (crps(dist, y), nll(dist, y), (median - y).abs())
+    interval = ((low <= y) & (y <= high), mass_between(dist, low, high), high - low)
+    return Scored(dist, *map(_numbers, (*summaries, *scores, *interval)))
 
 
 def _numbers(values: Tensor) -> np.ndarray:

@@ -1,23 +1,28 @@
-"""Rows in groups by one column, and how sure the model is in each."""
+"""Groups of rows by a column: how certain the model is in each, and the groups that are worth a sentence."""
 
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from ddpn.features.table import Column
-from ddpn.report.evidence import Evidence
-from ddpn.report.numbers import effective_rows, mean
+from ddpn.report.columns import coded
+from ddpn.report.evidence import LEVEL, Evidence
+from ddpn.report.importance import Importances
+from ddpn.report.numbers import fmt, mean, percent, wilson
+from ddpn.workflow.verdict import effective_rows
 
-#: Groups of a column of numbers; values or levels that are shown one by one.
-_BINS, _LEVELS = 5, 8
-#: A group that the verdict may speak of: so many rows, and such a share of all.
+#: A sentence is only about groups with so many rows, and such a share of all rows.
 _MIN_ROWS, _MIN_SHARE = 10, 0.02
+#: A standard deviation this much above (or below) what the mean count explains is worth a sentence.
+_BEYOND = 1.25
+#: Below this share of the variance the members agree.
+_AGREED = 0.02
 
 
 class Group(NamedTuple):
-    """Some rows and what the model says of them; variances are means over the rows."""
+    """Rows that share a value or range of a column, and means over them; `size` is their effective number."""
 
+    column: str
     label: str
     rows: int
     size: float
@@ -34,70 +39,86 @@ class Group(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Of the variance that is epistemic."""
+        """The epistemic share of the variance."""
         return self.epistemic / self.variance if self.variance > 0 else 0.0
 
 
-def group_of(label: str, evidence: Evidence, rows: np.ndarray) -> Group:
-    """The group of these rows, a mask."""
-    weight, y, model = evidence.weight[rows], evidence.y[rows], evidence.model
-    means = (
-        y,
-        model.mean[rows],
-        evidence.aleatoric[rows],
-        evidence.epistemic[rows],
-        model.inside(evidence.y)[rows],
-        np.abs(model.median[rows] - y),
-    )
-    return Group(label, int(rows.sum()), effective_rows(weight), *(mean(values, weight) for values in means))
+def group_of(column: str, label: str, evidence: Evidence, rows: np.ndarray) -> Group:
+    """The group of these rows, given by a mask or by positions."""
+    model, weight = evidence.model, evidence.weight[rows]
+    values = (evidence.y, model.mean, evidence.aleatoric, evidence.epistemic, model.inside, model.error)
+    return Group(column, label, len(weight), effective_rows(weight), *(mean(each[rows], weight) for each in values))
 
 
 def groups(column: Column, evidence: Evidence) -> list[Group]:
-    """One group a value, level or range of the column, in their order; those without a value last."""
+    """A group per value, level or range of the column, in their order; rows without a value last."""
     codes, labels = coded(column)
-    return [group_of(label, evidence, codes == code) for code, label in enumerate(labels) if (codes == code).any()]
+    masks = ((label, codes == code) for code, label in enumerate(labels))
+    return [group_of(column.name, label, evidence, mask) for label, mask in masks if mask.any()]
 
 
-def tellable(found: list[Group], total: int) -> list[Group]:
-    """Those with enough rows to be spoken of."""
-    return [group for group in found if group.rows >= max(_MIN_ROWS, _MIN_SHARE * total)]
+def driving_groups(found: Importances, evidence: Evidence, part: str) -> list[Group]:
+    """The groups of the column whose shuffling changes this part of the variance most: "aleatoric" or "epistemic"."""
+    first = next(iter(found.by(part)), None)
+    if first is None or getattr(first, part).mean() <= 0:
+        return []
+    if first.column >= 0:
+        return groups(evidence.columns[first.column], evidence)
+    assert evidence.exposure is not None
+    return groups(Column(first.name, "number", evidence.exposure), evidence)
 
 
-def coded(column: Column) -> tuple[np.ndarray, list[str]]:
-    """A code a row, and what each stands for."""
-    if column.kind == "category":
-        return _by_level(column)
-    values = column.values
-    known = values[~np.isnan(values)]
-    each = np.unique(known)
-    if column.kind == "flag":
-        each, labels = np.array([0.0, 1.0]), ["no", "yes"]
-        codes = np.searchsorted(each, values)
-    elif len(each) <= _LEVELS:
-        labels = [f"{value:.6g}" for value in each]
-        codes = np.searchsorted(each, values)
-    else:
-        codes, labels = _by_range(values, known)
-    return np.where(np.isnan(values), len(labels), codes), [*labels, "missing"]
+def uncertainty_sentences(evidence: Evidence, aleatoric: list[Group], epistemic: list[Group]) -> list[tuple[str, str]]:
+    """(topic, sentences) about where the model is uncertain and why; the groups are those of `driving_groups`."""
+    whole = group_of("", "all rows", evidence, np.arange(len(evidence.y)))
+    least = max(_MIN_ROWS, _MIN_SHARE * whole.rows)
+    noisy, unknown = ([group for group in each if group.rows >= least] for each in (aleatoric, epistemic))
+    found = []
+    if noisy:
+        found.append(("Most uncertain", _noise_sentences(max(noisy, key=lambda group: group.aleatoric), whole)))
+    if reason := _reason(evidence, unknown, whole):
+        found.append(("Reason", reason))
+    # The group with the lowest coverage, if that is more than chance.
+    weakest = min([*noisy, *unknown], key=lambda group: wilson(group.coverage, group.size)[1], default=whole)
+    if weakest is not whole and wilson(weakest.coverage, weakest.size)[1] < LEVEL:
+        words = (
+            f"Where {weakest.column} is {weakest.label}, the {percent(LEVEL, 0)} interval covers only "
+            f"{percent(weakest.coverage)} of {weakest.rows:,} rows. Do not rely on it there."
+        )
+        found.append(("Narrow intervals", words))
+    return found
 
 
-def _by_range(values: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """About equally many rows in each range; a value that many rows share stays whole."""
-    inner = np.unique(np.quantile(known, np.arange(1, _BINS) / _BINS, method="inverted_cdf"))
-    inner = inner[inner < known.max()]
-    ends = [f"{value:.4g}" for value in inner]
-    labels = [f"up to {ends[0]}", *(f"{a} to {b}" for a, b in pairwise(ends)), f"above {ends[-1]}"]
-    return np.searchsorted(inner, values), labels
+def _noise_sentences(group: Group, whole: Group) -> str:
+    deviation, usual = group.variance**0.5, whole.variance**0.5
+    words = (
+        f"Where {group.column} is {group.label}: the standard deviation is {fmt(deviation)} there and {fmt(usual)} "
+        f"over all rows, the mean count {fmt(group.observed)} and {fmt(whole.observed)}. "
+    )
+    if whole.predicted <= 0 or group.predicted <= 0 or usual <= 0:
+        return words
+    beyond = (deviation / usual) / (group.predicted / whole.predicted) ** 0.5
+    if beyond > _BEYOND:
+        return words + f"That is {fmt(beyond)} times what the mean explains: these rows are hard to predict."
+    if beyond < 1 / _BEYOND:
+        return words + "That is less than the mean alone explains."
+    return words + "The mean explains it: standard deviations grow with the square root of the mean."
 
 
-def _by_level(column: Column) -> tuple[np.ndarray, list[str]]:
-    """The commonest levels by name, the others together."""
-    codes = column.values.astype(int)
-    number = np.bincount(codes[codes >= 0], minlength=len(column.levels))
-    # Levels go by frequency and, where that is the same, by name: data in another order give the same groups.
-    order = sorted(np.flatnonzero(number), key=lambda level: (-number[level], column.levels[level]))
-    kept = order if len(order) <= _LEVELS else order[: _LEVELS - 1]
-    place = np.full(len(column.levels) + 1, len(kept))
-    place[kept] = np.arange(len(kept))
-    place[-1] = len(kept) + 1
-    return place[codes], [*(column.levels[level] for level in kept), "others", "missing"]
+def _reason(evidence: Evidence, unknown: list[Group], whole: Group) -> str:
+    """Which part of the variance matters, and where the epistemic one is largest."""
+    if evidence.components == 1:
+        return "A single network has no epistemic uncertainty: fit several members to measure it."
+    if whole.share < _AGREED:
+        return (
+            f"The {evidence.components} components of the mixture agree: their disagreement is {percent(whole.share)} "
+            "of the variance. The rest is noise in the counts, which more training rows would not remove."
+        )
+    if not unknown:
+        return ""
+    group = max(unknown, key=lambda group: group.share)
+    return (
+        f"{percent(1 - whole.share)} of the variance is noise in the counts (aleatoric), {percent(whole.share)} is "
+        f"disagreement between the components (epistemic). They disagree most where {group.column} is {group.label} "
+        f"({percent(group.share)}): more training rows of that kind would help."
+    )

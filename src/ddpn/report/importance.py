@@ -1,4 +1,4 @@
-"""Which columns drive the mean and which the uncertainty: each is shuffled in turn, and what that does is measured."""
+"""Permutation importance: which columns drive the predictions, and which the uncertainty."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -9,149 +9,115 @@ import torch
 from ddpn.distributions import discretized
 from ddpn.estimators import CountRegressor
 from ddpn.metrics import crps
-from ddpn.report import tables as table
+from ddpn.report.columns import shuffled
 from ddpn.report.evidence import SEED, Evidence
 from ddpn.report.numbers import mean
+from ddpn.sample import take_rows
 
 REPEATS = 3
-#: Rows shuffled: at most so many, and fewer where columns are many, so that rows x columns x repeats stay bounded.
+#: Rows shuffled: fewer where there are many columns, so that rows x columns x repeats stay bounded.
 _MAX_ROWS, _MIN_ROWS, _WORK = 2000, 300, 45_000
-#: Columns measured in full. Where there are more, a quick look finds those that move predictions most.
-_MAX_COLUMNS, _LOOK_ROWS = 40, 200
-#: With more columns than this even the quick look takes too long.
-_MAX_LOOKED_AT = 1000
+#: Columns measured in full. Where there are more, a screening on few rows finds those that change predictions most.
+_MAX_COLUMNS, _SCREENING_ROWS = 40, 200
+#: With more columns than this even the screening takes too long.
+_MAX_SCREENED = 1000
+_TINY = np.finfo(float).tiny
 
 
 class Importance(NamedTuple):
-    """What shuffling a column does; shares of the value before, means over repeats. `spread`: least and largest."""
+    """Relative changes after shuffling a column, one value per repeat: of the CRPS, and of standard deviations."""
 
     name: str
     column: int  # -1: the exposure
-    crps: float
-    crps_spread: tuple[float, float]
-    deviation: float
-    deviation_spread: tuple[float, float]
-    aleatoric: float
-    epistemic: float
+    crps: np.ndarray
+    deviation: np.ndarray
+    aleatoric: np.ndarray
+    epistemic: np.ndarray
 
 
 class Importances(NamedTuple):
-    """Of every column measured, over so many rows, out of so many columns."""
+    """The importance of every measured column, on so many rows, out of so many columns."""
 
     each: list[Importance]
     rows: int
     columns: int
 
     def by(self, name: str) -> list[Importance]:
-        """The largest first."""
-        return sorted(self.each, key=lambda one: -getattr(one, name))
-
-
-class _Before(NamedTuple):
-    """A draw of rows as they are, and what is predicted for them."""
-
-    given: Any
-    y: torch.Tensor
-    weight: np.ndarray
-    exposure: np.ndarray | None
-    crps: float
-    mean: np.ndarray
-    aleatoric: np.ndarray
-    epistemic: np.ndarray
+        """The most important first."""
+        return sorted(self.each, key=lambda one: -getattr(one, name).mean())
 
 
 def importances(
-    model: CountRegressor, evidence: Evidence, told: Callable[[str], object], exposure_name: str = "exposure"
+    model: CountRegressor, evidence: Evidence, progress: Callable[[str], object], exposure_name: str = "exposure"
 ) -> Importances:
-    """Shuffle every column, and the exposure where there is one."""
+    """Shuffle every column in turn, and the exposure where there is one, and measure what changes."""
     names = dict(enumerate(column.name for column in evidence.columns))
     total = len(names)
     if evidence.exposure is not None:
         names[-1] = exposure_name
-    rng = np.random.default_rng(SEED)
-    if len(names) > _MAX_LOOKED_AT:
+    if len(names) > _MAX_SCREENED:
         return Importances([], 0, total)
+    rng = np.random.default_rng(SEED)
     if len(names) > _MAX_COLUMNS:
-        names = _most_moving(model, evidence, names, rng)
-    size = int(np.clip(_WORK // (REPEATS * len(names)), _MIN_ROWS, _MAX_ROWS))
-    before = _draw(model, evidence, size, rng)
+        names = _screened(model, evidence, names, rng)
+    rows = _draw(evidence, int(np.clip(_WORK // (REPEATS * len(names)), _MIN_ROWS, _MAX_ROWS)), rng)
     found = []
     for place, (column, name) in enumerate(names.items(), 1):
-        told(f"Shuffling columns: {place} of {len(names)}")
-        found.append(_measured(model, before, column, name, rng))
-    return Importances(found, len(before.y), total)
+        progress(f"Shuffling columns: {place} of {len(names)}")
+        changes = [_changes(model, evidence, rows, column, rng) for _ in range(REPEATS)]
+        found.append(Importance(name, column, *np.array(changes).T))
+    return Importances(found, len(rows), total)
 
 
-def _draw(model: CountRegressor, evidence: Evidence, size: int, rng: np.random.Generator) -> _Before:
-    rows = np.sort(rng.choice(len(evidence.y), min(size, len(evidence.y)), replace=False))
-    y, weight = torch.from_numpy(evidence.y[rows]), evidence.weight[rows]
-    return _Before(
-        table.taken(evidence.given, rows),
-        y,
-        weight,
-        None if evidence.exposure is None else evidence.exposure[rows],
-        mean(evidence.model.crps[rows], weight),
-        evidence.model.mean[rows],
-        evidence.aleatoric[rows],
-        evidence.epistemic[rows],
-    )
+def _draw(evidence: Evidence, size: int, rng: np.random.Generator) -> np.ndarray:
+    return np.sort(rng.choice(len(evidence.y), min(size, len(evidence.y)), replace=False))
 
 
-def _law(model: CountRegressor, before: _Before, column: int, rng: np.random.Generator) -> Any:
-    """Predictions with one column in another order."""
-    order = rng.permutation(len(before.y))
-    if column < 0:
-        assert before.exposure is not None
-        return discretized(model.predict_distribution(table.native(before.given), before.exposure[order]))
-    changed = table.shuffled(before.given, column, order)
-    return discretized(model.predict_distribution(table.native(changed), before.exposure))
+def _predicted(
+    model: CountRegressor, evidence: Evidence, rows: np.ndarray, column: int, rng: np.random.Generator
+) -> Any:
+    """Predictions for these rows with one column (or the exposure) shuffled."""
+    order = rng.permutation(len(rows))
+    X, exposure = take_rows(evidence.X, rows), None if evidence.exposure is None else evidence.exposure[rows]
+    if column >= 0:
+        X = shuffled(X, column, order)
+    elif exposure is not None:
+        exposure = exposure[order]
+    return discretized(model.predict_distribution(X, exposure))
 
 
-def _measured(model: CountRegressor, before: _Before, column: int, name: str, rng: np.random.Generator) -> Importance:
-    results = []
-    for _ in range(REPEATS):
-        law = _law(model, before, column, rng)
-        after = mean(crps(law, before.y).numpy(), before.weight)
-        aleatoric, epistemic = law.aleatoric.numpy(), law.epistemic.numpy()
-        results.append(
-            (
-                (after - before.crps) / max(before.crps, np.finfo(float).tiny),
-                _change(before.aleatoric + before.epistemic, aleatoric + epistemic, before.weight),
-                _change(before.aleatoric, aleatoric, before.weight),
-                _change(before.epistemic, epistemic, before.weight),
-            )
-        )
-    score, deviation, aleatoric, epistemic = np.array(results).T
-    return Importance(
-        name,
-        column,
-        float(score.mean()),
-        (float(score.min()), float(score.max())),
-        float(deviation.mean()),
-        (float(deviation.min()), float(deviation.max())),
-        float(aleatoric.mean()),
-        float(epistemic.mean()),
-    )
+def _changes(
+    model: CountRegressor, evidence: Evidence, rows: np.ndarray, column: int, rng: np.random.Generator
+) -> tuple[float, ...]:
+    """The values of one repeat, in the order of `Importance`."""
+    dist, weight = _predicted(model, evidence, rows, column, rng), evidence.weight[rows]
+    before = mean(evidence.model.crps[rows], weight)
+    after = mean(crps(dist, torch.from_numpy(evidence.y[rows])).numpy(), weight)
+    old = np.array([evidence.aleatoric[rows], evidence.epistemic[rows]])
+    new = np.array([dist.aleatoric.numpy(), dist.epistemic.numpy()])
+    pairs = zip([old.sum(0), *old], [new.sum(0), *new], strict=True)
+    return (after - before) / max(before, _TINY), *(_deviation_change(*pair, weight) for pair in pairs)
 
 
-def _change(before: np.ndarray, after: np.ndarray, weight: np.ndarray) -> float:
-    """Mean absolute relative change of the standard deviation; of rows that have one."""
+def _deviation_change(before: np.ndarray, after: np.ndarray, weight: np.ndarray) -> float:
+    """Mean absolute relative change of the standard deviation, over the rows that have one."""
     usable = before > 0
     if not usable.any():
         return 0.0
     return mean(np.abs(np.sqrt(after[usable] / before[usable]) - 1.0), weight[usable])
 
 
-def _most_moving(
+def _screened(
     model: CountRegressor, evidence: Evidence, names: dict[int, str], rng: np.random.Generator
 ) -> dict[int, str]:
     """Columns whose shuffling changes means and deviations of a few rows most, in their order."""
-    before = _draw(model, evidence, _LOOK_ROWS, rng)
-    spread = np.sqrt(before.aleatoric + before.epistemic).clip(min=np.finfo(float).tiny)
+    rows = _draw(evidence, _SCREENING_ROWS, rng)
+    spread = np.sqrt(evidence.aleatoric[rows] + evidence.epistemic[rows]).clip(min=_TINY)
     moved = {}
     for column in names:
-        law = _law(model, before, column, rng)
-        deviation = np.sqrt((law.aleatoric + law.epistemic).numpy())
-        moved[column] = np.mean((np.abs(law.mean.numpy() - before.mean) + np.abs(deviation - spread)) / spread)
+        dist = _predicted(model, evidence, rows, column, rng)
+        deviation = np.sqrt((dist.aleatoric + dist.epistemic).numpy())
+        change = np.abs(dist.mean.numpy() - evidence.model.mean[rows]) + np.abs(deviation - spread)
+        moved[column] = np.mean(change / spread)
     kept = set(sorted(moved, key=lambda column: -moved[column])[:_MAX_COLUMNS])
     return {column: name for column, name in names.items() if column in kept}

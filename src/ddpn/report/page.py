@@ -1,21 +1,22 @@
 """The report as HTML: every text is escaped here, and nothing is loaded from anywhere."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from html import escape
 from importlib.resources import files
 from string import Template
-from typing import NamedTuple
 
-from ddpn.report.content import Grid, Single
 from ddpn.report.figures.chart import Figure
-from ddpn.report.verdict import Verdict
+from ddpn.report.grids import Grid
+from ddpn.workflow.verdict import Verdict
 
-_SIGNS = {"good": "✓", "care": "!", "bad": "✕"}
-#: What a legend shows of a mark.
+#: CSS class and sign of each level of a verdict.
+_LEVELS = {"better": ("good", "✓"), "unclear": ("care", "!"), "worse": ("bad", "✕"), "unusable": ("bad", "✕")}
+_BOX = '<rect x="1" y="1" width="22" height="10" class="{}"/>'
+#: How a legend shows a mark.
 _SWATCHES = {
-    "bar": '<rect x="1" y="1" width="22" height="10" class="{}"/>',
-    "bar-2": '<rect x="1" y="1" width="22" height="10" class="{}"/>',
-    "band": '<rect x="1" y="1" width="22" height="10" class="{}"/>',
+    "bar": _BOX,
+    "bar-2": _BOX,
+    "band": _BOX,
     "dot": '<path d="M12 6h0" class="{}"/>',
     "cross": '<path d="M9 3l6 6m-6 0l6 -6" class="{}"/>',
     "range": '<path d="M6 1V11M12 1V11M18 1V11" class="{}"/>',
@@ -23,78 +24,56 @@ _SWATCHES = {
 }
 
 
-class Section(NamedTuple):
-    """A part of the page: its name in links, its title and its HTML."""
-
-    name: str
-    title: str
-    html: str
-
-
-def page(title: str, under: Iterable[str], sections: Iterable[Section]) -> str:
-    """The whole file; `under` are the few facts below its title."""
-    parts = list(sections)
+def page(title: str, under: Iterable[str], sections: Mapping[str, str], warnings: Iterable[str] = ()) -> str:
+    """The whole file: `under` are a few facts below its title, `sections` have HTML by title, `warnings` come first."""
     folder = files("ddpn.report")
-    contents = "".join(f'<li><a href="#{part.name}">{escape(part.title)}</a></li>' for part in parts)
-    bodies = "\n".join(
-        f'<section id="{part.name}"><h2>{escape(part.title)}</h2>\n{part.html}</section>' for part in parts
-    )
+    names = {part: escape(part.lower().replace(" ", "-")) for part in sections}
+    bodies = (f'<section id="{names[part]}"><h2>{escape(part)}</h2>\n{sections[part]}</section>' for part in sections)
+    items = "".join(f"<li>{escape(words)}</li>" for words in warnings)
     return Template((folder / "template.html").read_text(encoding="utf-8")).substitute(
         title=escape(title),
         style=(folder / "style.css").read_text(encoding="utf-8"),
         under=" · ".join(f"<span>{escape(fact)}</span>" for fact in under),
-        contents=contents,
-        sections=bodies,
+        contents="".join(f'<li><a href="#{name}">{escape(part)}</a></li>' for part, name in names.items()),
+        warnings=f'<div class="warnings care" role="note"><h2>Warnings</h2><ul>{items}</ul></div>' if items else "",
+        sections="\n".join(bodies),
     )
 
 
 def paragraphs(*words: str) -> str:
-    """Those that say something."""
+    """A paragraph per text that is not empty."""
     return "".join(f"<p>{escape(text)}</p>\n" for text in words if text)
 
 
 def heading(words: str) -> str:
-    """Of a part of a section."""
+    """The heading of a part of a section."""
     return f"<h3>{escape(words)}</h3>\n"
 
 
-def verdict_html(found: Verdict) -> str:
-    """The headline with its sign, and the sentences by topic."""
-    sign = f'<span class="sign" aria-hidden="true">{_SIGNS[found.mood]}</span>'
-    return (
-        f'<div class="verdict {found.mood}"><p class="headline">{sign}{escape(found.headline)}</p>\n'
-        f"{definitions(found.words)}</div>\n"
-    )
+def verdict_html(found: Verdict, details: Iterable[tuple[str, str]]) -> str:
+    """The headline with its sign, and sentences by topic."""
+    kind, sign = _LEVELS[found.level]
+    headline = f'<span class="sign" aria-hidden="true">{sign}</span>{escape(found.headline)}'
+    return f'<div class="verdict {kind}"><p class="headline">{headline}</p>\n{definitions(details)}</div>\n'
 
 
-def definitions(facts: Iterable[tuple[str, str]], code: bool = False) -> str:
-    """Names and what is said of them, one below the other."""
-    tag = ("<code>", "</code>") if code else ("", "")
-    rows = "".join(f"<dt>{escape(a)}</dt><dd>{tag[0]}{escape(b)}{tag[1]}</dd>\n" for a, b in facts)
-    return f"<dl>{rows}</dl>\n"
-
-
-def tiles(facts: Iterable[tuple[str, str]]) -> str:
-    """Names and numbers, side by side."""
-    rows = "".join(f"<div><dt>{escape(a)}</dt><dd>{escape(b)}</dd></div>\n" for a, b in facts)
-    return f'<dl class="facts">{rows}</dl>\n'
-
-
-def notes(facts: Iterable[tuple[str, str]]) -> str:
-    """Words explained, small, in as many columns as there is room for."""
-    rows = "".join(f"<div><dt>{escape(a)}</dt><dd>{escape(b)}</dd></div>\n" for a, b in facts)
-    return f'<dl class="notes">{rows}</dl>\n'
+def definitions(facts: Iterable[tuple[str, str]], kind: str = "", code: bool = False) -> str:
+    """Names with their values or explanations: a list or, of the kinds "facts" and "notes", boxes side by side."""
+    tag, end = ("<code>", "</code>") if code else ("", "")
+    rows = (f"<dt>{escape(name)}</dt><dd>{tag}{escape(words)}{end}</dd>\n" for name, words in facts)
+    if not kind:
+        return f"<dl>{''.join(rows)}</dl>\n"
+    return f'<dl class="{kind}">{"".join(f"<div>{row}</div>" for row in rows)}</dl>\n'
 
 
 def grid_html(found: Grid, caption: str, words: bool = False) -> str:
-    """A table in a box of its own, which scrolls where the page is narrow. `words`: long, with columns of text."""
-    kind = ' class="words"' if words else ""
+    """A table in a box that scrolls where the page is narrow; `words` for a long table with columns of text."""
+    tall, kind = (" tall", ' class="words"') if words else ("", "")
     head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in found.headings)
     rows = "".join(
         "<tr>" + "".join(_cell(cell, (i, j) in found.best) for j, cell in enumerate(row)) + "</tr>\n"
         for i, row in enumerate(found.rows)
     )
-    tall = " tall" if words else ""
     return (
         f'<div class="scroll{tall}" tabindex="0" role="region" aria-label="{escape(caption)}">'
         f"<table{kind}><caption>{escape(caption)}</caption>"
@@ -106,18 +85,18 @@ def _cell(words: str, best: bool) -> str:
     return f"<td><strong>{escape(words)}</strong></td>" if best else f"<td>{escape(words)}</td>"
 
 
-def figures_html(found: Sequence[Figure]) -> str:
-    """Figures, two in a row where there is room."""
+def figures_html(*found: Figure) -> str:
+    """Figures, two side by side where there is room."""
     return pair(*map(figure_html, found))
 
 
 def pair(*parts: str) -> str:
-    """Two in a row where there is room."""
+    """Two parts side by side where there is room."""
     return f'<div class="figures">{"".join(f"<div>{part}</div>" for part in parts)}</div>\n'
 
 
 def figure_html(figure: Figure) -> str:
-    """One figure with its title, legend and words."""
+    """A figure with its title, legend and caption."""
     items = "".join(f"<li>{_swatch(kind)}{escape(words)}</li>" for kind, words in figure.legend)
     legend = f'<ul class="legend">{items}</ul>' if items else ""
     return (
@@ -131,10 +110,11 @@ def _swatch(kind: str) -> str:
     return f'<svg class="swatch" viewBox="0 0 24 12" aria-hidden="true">{shape}</svg>'
 
 
-def rows_html(found: Iterable[tuple[Single, str]]) -> str:
-    """Single rows, each with the picture of its law."""
-    cards = "".join(
-        f"<article><h4>Row {one.row:,}</h4>{picture}{definitions(one.facts)}{definitions(one.cells)}</article>\n"
-        for one, picture in found
-    )
-    return f'<div class="rows">{cards}</div>\n'
+def card(title: str, svg: str, *facts: Iterable[tuple[str, str]]) -> str:
+    """A title, an image and lists of facts."""
+    return f"<article><h4>{escape(title)}</h4>{svg}{''.join(map(definitions, facts))}</article>\n"
+
+
+def cards(found: Iterable[str]) -> str:
+    """Cards side by side where there is room."""
+    return f'<div class="rows">{"".join(found)}</div>\n'

@@ -1,157 +1,144 @@
-"""The sections of a report, in their order: what is said, with its figures."""
+"""The sections of a report, in their order: sentences, tables and figures."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from ddpn.report import content, page
-from ddpn.report.dispersion import dispersion
-from ddpn.report.evidence import MAX_ROWS, Evidence
-from ddpn.report.figures.calibration import counts_figure, coverage_figure, pit_figure, pit_of
-from ddpn.report.figures.predictions import pmf_svg, scatter_figure, sharpness_figure
-from ddpn.report.figures.training import training_figures
-from ddpn.report.figures.uncertainty import held_figure, importance_figures, split_figure
+from ddpn.estimators.regressor import NETWORKS
+from ddpn.report import findings, grids, page
+from ddpn.report.evidence import LEVEL, MAX_ROWS, Evidence
+from ddpn.report.figures import predictions, uncertainty
+from ddpn.report.groups import Group, driving_groups, uncertainty_sentences
 from ddpn.report.importance import Importances
-from ddpn.report.numbers import plural
-from ddpn.report.page import Section
-from ddpn.report.reproduction import reproduction, training_words
-from ddpn.report.uncertainty import Driver, driver, unsure_words
-from ddpn.report.verdict import rivals, verdict
+from ddpn.report.numbers import percent, plural
+from ddpn.report.training import reproduction, training_figures, training_sentences
+from ddpn.workflow.verdict import verdict
+
+_UNSEEN = "These scores hold for new rows only if none of the evaluated rows was used for training."
 
 
-def _scores(calibrated: bool) -> tuple[tuple[str, str], ...]:
-    """What the columns of the scores are."""
-    inside = "." if calibrated else "; in brackets, how often the law itself expects it to."
-    nearest = "90%" if calibrated else "the law's own claim"
-    return (
-        ("MAE", "Mean absolute error of the predicted median, in counts."),
-        ("CRPS", "The error of the whole predicted law, in counts: small where it is both sure and right."),
-        ("NLL", "Mean negative log-likelihood: large where something was seen that the law thought unlikely."),
-        ("Coverage", f"How often the interval held{inside}"),
-        ("Width", "Upper minus lower end, on average. Narrow is good only where the coverage holds."),
-        ("Bold", f"The best: smallest MAE, CRPS and NLL, and the coverage nearest to {nearest}."),
-    )
-
-
-_HONEST = "The scores tell of new rows only if none of the rows judged took part in the training."
-
-
-class Findings(NamedTuple):
-    """All that the sections are made of."""
-
-    model: Any
-    evidence: Evidence
-    importances: Importances
-    target: str
-    task: Mapping[str, Any]
-
-
-def sections(found: Findings) -> list[Section]:
-    """All of them; those with nothing to show are left out."""
-    parts = [
-        Section("verdict", "Verdict", _verdict(found)),
-        Section("data", "Data", _data(found)),
-        Section("accuracy", "Accuracy", _accuracy(found)),
-        Section("calibration", "Calibration", _calibration(found)),
-        Section("uncertainty", "Uncertainty", _uncertainty(found)),
-        Section("drivers", "What drives it", _drivers(found)),
-        Section("rows", "Best and worst rows", _rows(found)),
-        Section("training", "Training", _training(found)),
-        Section("reproduce", "How to reproduce it", _reproduction(found)),
+def sections(
+    model: Any,
+    evidence: Evidence,
+    importances: Importances,
+    target: str,
+    task: Mapping[str, Any],
+    leaderboard: Sequence[Mapping[str, Any]],
+    leak: str,
+) -> dict[str, str]:
+    """The HTML of every section that has something to show, by its title."""
+    pit, pairs = predictions.pit_of(evidence), findings.comparisons(evidence)
+    shape = findings.pit_sentence(pit)
+    drivers = [driving_groups(importances, evidence, part) for part in ("aleatoric", "epistemic")]
+    details = [
+        ("Typical error", findings.error_sentences(evidence, target)),
+        (f"{percent(LEVEL, 0)} interval", findings.coverage_sentences(evidence)),
+        ("Calibration", shape),
+        ("Baselines", findings.comparison_sentences(evidence, pairs)),
+        *uncertainty_sentences(evidence, *drivers),
     ]
-    return [part for part in parts if part.html]
+    parts = {
+        "Verdict": page.verdict_html(verdict(findings.evaluation(evidence, evidence.baselines, leak)), details),
+        "Leaderboard": _leaderboard(leaderboard),
+        "Data": _data(evidence, target),
+        "Accuracy": _accuracy(evidence, target, list(pairs), str(task.get("note") or _UNSEEN)),
+        "Calibration": page.figures_html(predictions.pit_figure(pit, shape), predictions.coverage_figure(evidence)),
+        "Uncertainty": _uncertainty(evidence, drivers),
+        "Importance": _importance(importances),
+        "Best and worst rows": _rows(evidence, importances),
+        "Training": _training(model),
+        "Reproduction": page.definitions(reproduction(model, evidence, task), code=True),
+    }
+    return {title: html for title, html in parts.items() if html}
 
 
-def _verdict(found: Findings) -> str:
-    told = unsure_words(found.evidence, *_drivers_of(found))
-    shape = content.pit_shape(pit_of(found.evidence))
-    return page.verdict_html(verdict(found.evidence, found.target, shape, told))
+def _leaderboard(rows: Sequence[Mapping[str, Any]]) -> str:
+    if not rows:
+        return ""
+    words = (
+        "The weight is the share of a member in the mixture, seconds are the time to fit. Bold: the smallest MAE, CRPS "
+        f"and NLL, and the coverage nearest to {percent(LEVEL, 0)}."
+    )
+    caption = "All members and their mixture, on the same rows"
+    return page.grid_html(grids.score_grid(rows), caption) + page.paragraphs(words)
 
 
-def _drivers_of(found: Findings) -> tuple[Driver | None, Driver | None]:
-    """Of the aleatoric and of the epistemic part."""
-    aleatoric, epistemic = (driver(found.importances, found.evidence, part) for part in ("aleatoric", "epistemic"))
-    return aleatoric, epistemic
-
-
-def _data(found: Findings) -> str:
-    evidence = found.evidence
-    grid, more = content.column_grid(evidence.columns)
+def _data(evidence: Evidence, target: str) -> str:
+    grid, more = grids.column_grid(evidence.columns)
     drawn = ""
     if len(evidence.y) < evidence.total:
-        why = "the others have no weight" if len(evidence.y) < MAX_ROWS else "drawn at random, which is enough"
-        drawn = f"Of {plural(evidence.total, 'row')}, {len(evidence.y):,} are judged: {why}."
-    words = content.dispersion_words(dispersion(evidence), evidence.exposure is not None)
+        why = "the others have no weight" if len(evidence.y) < MAX_ROWS else "a random sample, which is enough"
+        drawn = f"Of {plural(evidence.total, 'row')}, {len(evidence.y):,} are evaluated: {why}."
+    words = page.heading("Dispersion") + page.paragraphs(*findings.dispersion_sentences(evidence))
     return (
-        page.tiles(content.data_facts(evidence, found.target))
+        page.definitions(grids.data_facts(evidence, target), "facts")
         + page.paragraphs(drawn)
-        + page.pair(
-            page.heading("Dispersion") + page.paragraphs(*words),
-            page.figure_html(counts_figure(evidence, found.target)),
-        )
-        + page.grid_html(grid, "The columns", words=True)
+        + page.pair(words, page.figure_html(predictions.counts_figure(evidence, target)))
+        + page.grid_html(grid, "Columns", words=True)
         + page.paragraphs(more)
     )
 
 
-def _accuracy(found: Findings) -> str:
-    against = rivals(found.evidence)
-    rival = against[0].name if against else None
-    grid = content.score_grid(found.evidence, against)
-    caption = "This model and the baselines, on the same rows" if against else "Scores of this model"
-    figures = [scatter_figure(found.evidence, found.target), sharpness_figure(found.evidence, rival)]
+def _accuracy(evidence: Evidence, target: str, names: list[str], note: str) -> str:
+    """The scores of the model and of these baselines, the best one first."""
+    candidates = {findings.MODEL: evidence.model} | {name: evidence.baselines[name] for name in names}
+    rows: list[dict[str, Any]] = [{"name": name} | one.scores(evidence.weight) for name, one in candidates.items()]
+    expected = " Expected is the share that the distributions predict, as intervals of integers cover more than asked."
+    if evidence.calibrated:
+        rows, expected = [row | {"expected": None} for row in rows], ""
+    caption = "This model and the baselines, on the same rows" if names else "Scores of this model"
+    notes = [
+        ("MAE", "Mean absolute error of the predicted median, in counts."),
+        ("CRPS", "Error of the whole predicted distribution, in counts: small if it is both narrow and right."),
+        ("NLL", "Mean negative log-likelihood: large if counts occurred that the model considered unlikely."),
+        ("Coverage", f"Share of rows inside the interval.{expected}"),
+        ("Width", "Mean of upper minus lower end. A narrow interval is good only if its coverage is right."),
+        ("Bold", "Smallest MAE, CRPS and NLL; coverage nearest to the expected or else to the nominal one."),
+    ]
+    figures = predictions.scatter_figure(evidence, target), predictions.sharpness_figure(evidence, names[:1])
     return (
-        page.grid_html(grid, caption)
-        + page.notes(_scores(bool(found.evidence.calibrated)))
-        + page.paragraphs(str(found.task.get("note") or _HONEST))
-        + page.figures_html(figures)
+        page.grid_html(grids.score_grid(rows), caption)
+        + page.definitions(notes, "notes")
+        + page.paragraphs(note)
+        + page.figures_html(*figures)
     )
 
 
-def _calibration(found: Findings) -> str:
-    pit = pit_of(found.evidence)
-    words = f"Where in its predicted law each count fell; flat is calibrated. {content.pit_shape(pit)}"
-    return page.figures_html([pit_figure(pit, words), coverage_figure(found.evidence)])
+def _uncertainty(evidence: Evidence, drivers: list[list[Group]]) -> str:
+    groups = uncertainty.fifths(evidence)
+    html = page.figures_html(uncertainty.split_figure(groups), uncertainty.group_coverage_figure(groups))
+    # The same column may drive both parts, and is shown once.
+    for name, found in {each[0].column: each for each in drivers if each}.items():
+        html += page.grid_html(grids.group_grid(found), f"Uncertainty by {name}")
+    return html
 
 
-def _uncertainty(found: Findings) -> str:
-    tables = []
-    # One column may drive both parts, and is shown once.
-    for name, groups in {one.name: one.groups for one in _drivers_of(found) if one is not None}.items():
-        tables.append(page.grid_html(content.group_grid(name, groups), f"How sure the model is, by {name}"))
-    return page.figures_html([split_figure(found.evidence), held_figure(found.evidence)]) + "".join(tables)
+def _importance(found: Importances) -> str:
+    if found.each:
+        return page.figures_html(*uncertainty.importance_figures(found))
+    return page.paragraphs(f"Not measured: {plural(found.columns, 'column')} are too many to shuffle.")
 
 
-def _drivers(found: Findings) -> str:
-    if not found.importances.each:
-        return page.paragraphs(
-            f"{plural(found.importances.columns, 'column')} are too many to be shuffled one by one, so none was."
-        )
-    return page.figures_html(importance_figures(found.importances))
-
-
-def _rows(found: Findings) -> str:
-    evidence = found.evidence
-    best, worst = content.extremes(evidence)
-    order = [one.column for one in found.importances.by("crps") if one.column >= 0]
-    parts = []
-    for title, name, rows in (("Predicted best", "best", best), ("Predicted worst", "worst", worst)):
+def _rows(evidence: Evidence, importances: Importances) -> str:
+    order = [one.column for one in importances.by("crps") if one.column >= 0]
+    html = ""
+    for name, rows in zip(("best", "worst"), grids.extremes(evidence), strict=True):
         cards = [
-            (content.single(evidence, row, order), pmf_svg(evidence, row, f"{name}-{i}")) for i, row in enumerate(rows)
+            page.card(
+                f"Row {evidence.rows[row]:,}",
+                predictions.distribution_svg(evidence, row, f"{name}-{i}"),
+                grids.row_facts(evidence, row),
+                grids.row_cells(evidence, row, order),
+            )
+            for i, row in enumerate(rows)
         ]
-        parts += [page.heading(title), page.rows_html(cards)] if cards else []
-    told = (
-        "By their CRPS. The upright line is the observed count. Rows are counted from 0; columns by their importance."
-    )
-    return page.paragraphs(told) + "".join(parts) if parts else ""
+        html += page.heading(f"Predicted {name}") + page.cards(cards) if cards else ""
+    words = "By CRPS. The vertical line is the observed count. Row numbers start at 0; important columns come first."
+    return page.paragraphs(words) + html if html else ""
 
 
-def _training(found: Findings) -> str:
-    history = getattr(found.model, "history_", None)
+def _training(model: Any) -> str:
+    history = getattr(model, "history_", None)
     if history is None or not history.epochs:
         return ""
-    figures = training_figures(history, found.model.score_on)
-    return page.paragraphs(training_words(found.model, history)) + page.figures_html(figures)
-
-
-def _reproduction(found: Findings) -> str:
-    return page.definitions(reproduction(found.model, found.evidence, found.task), code=True)
+    figures = page.figures_html(*training_figures(history, model.predictor_.members[NETWORKS].options.score))
+    return page.paragraphs(training_sentences(model, history)) + figures

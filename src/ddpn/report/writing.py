@@ -1,6 +1,6 @@
-"""write_report: from a fitted model and rows it has not seen to one HTML file."""
+"""write_report: from a fitted model and a test set to one HTML file."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from os import PathLike
 from pathlib import Path
@@ -11,12 +11,13 @@ from torch.distributions import Distribution
 
 from ddpn.errors import InputError
 from ddpn.estimators import CountRegressor
-from ddpn.report.evidence import gather
+from ddpn.files import write_text
+from ddpn.report.evidence import Evidence, gather
 from ddpn.report.importance import importances
 from ddpn.report.numbers import plural
 from ddpn.report.page import page
-from ddpn.report.sections import Findings, sections
-from ddpn.training.checkpoint import write_bytes
+from ddpn.report.sections import sections
+from ddpn.workflow.leaderboard import label_of
 
 
 def write_report(
@@ -30,47 +31,58 @@ def write_report(
     baselines: Mapping[str, Distribution] | None = None,
     levels: Mapping[str, float] | None = None,
     task: Mapping[str, Any] | None = None,
+    leaderboard: Sequence[Mapping[str, Any]] | None = None,
+    warnings: Sequence[str] = (),
+    leak: str = "",
     progress: Callable[[str], object] | None = None,
 ) -> Path:
-    """Judge a fitted model on rows it was not trained on, and write what was found as one self-contained HTML file.
+    """Evaluate a fitted model on a test set, write the result as one self-contained HTML file and return its path.
 
-    `X` is what the model takes, `y` its counts; `baselines` are other laws for the same rows, by name, to compare with
-    (Normals are taken as the counts they round to). Their 90% intervals are taken at these `levels`, by name, where
-    calibration found others than 0.9; the model knows its own from `fit_intervals`. `task` is what is known about the
-    fit ("target", "command", "versions", "split", ...; "note" says which rows these are): all of it is shown, none of
-    it is needed. `progress` is told what is being done.
+    `X`, `y`, `exposure` and `weight` are the test set, as for `fit`. `baselines` are the distributions that other
+    models predict for the same rows, by name; a Normal is rounded to counts. `levels` are, by name, the calibrated
+    levels of the baselines' 90% intervals (default 0.9); the model has its own from `fit_intervals`. `task` is what is
+    known about the fit ("target", "command", "split", ...; "note" says which rows are evaluated): all of it is shown,
+    none of it is required. `leaderboard` has a row per candidate with the keys label or name, weight, crps, nll,
+    coverage, width and seconds, each of which may be missing. `warnings` are sentences shown at the top. `leak` is a
+    sentence about a suspected target leak: it is shown there, too, and forbids a positive verdict. `progress` is called
+    with the name of each step.
 
     >>> import tempfile
     >>> import numpy as np
-    >>> X = np.random.default_rng(0).normal(size=(300, 2))
+    >>> X = np.random.default_rng(0).normal(size=(90, 1))
     >>> y = np.random.default_rng(1).poisson(np.exp(1 + X[:, 0]))
-    >>> model = CountRegressor(members=2, hidden=(8,), epochs=5, random_state=0).fit(X[:200], y[:200])
+    >>> model = CountRegressor(members=2, hidden=(8,), epochs=2, random_state=0).fit(X[:60], y[:60])
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = write_report(f"{folder}/report.html", model=model, X=X[200:], y=y[200:], task={"target": "visits"})
+    ...     path = write_report(f"{folder}/report.html", model=model, X=X[60:], y=y[60:], task={"target": "visits"})
     ...     path.name, "visits" in path.read_text(encoding="utf-8")
     ('report.html', True)
     """
     check_is_fitted(model)
     place = Path(path)
     if place.is_dir():
-        raise InputError(f"path must name a file, got {place}, which is a folder. Add a name such as report.html.")
-    known, told = dict(task or {}), progress or (lambda stage: None)
+        raise InputError(f"path must name a file such as report.html, got the folder {place}.")
+    known, step = dict(task or {}), progress or (lambda stage: None)
     target = str(known.get("target") or "y")
-    evidence = gather(model, X, y, exposure, weight, baselines or {}, told, levels)
-    found = importances(model, evidence, told, str(known.get("exposure") or "exposure"))
-    told("Drawing figures")
-    parts = sections(Findings(model, evidence, found, target, known))
+    evidence = gather(model, X, y, exposure, weight, baselines or {}, step, levels)
+    found = importances(model, evidence, step, str(known.get("exposure") or "exposure"))
+    step("Drawing figures")
+    parts = sections(model, evidence, found, target, known, leaderboard or (), leak)
+    above = [*filter(None, [leak]), *warnings]
+    text = page(f"How well the model predicts {target}", _summary(model, evidence), parts, above)
+    try:
+        write_text(place, text)
+    except OSError as error:
+        raise InputError(f"Cannot write {place}: {error.strerror or error}.") from error
+    return place
+
+
+def _summary(model: CountRegressor, evidence: Evidence) -> list[str]:
+    """What was evaluated, on how many rows and when."""
+    members = ", ".join(label_of(name, member) for name, member in model.predictor_.mixed.items())
     likelihood = str(getattr(model, "likelihood", "")).replace("_", " ")
-    under = [
+    return [
         f"{type(model).__name__}, {likelihood} likelihood",
-        plural(evidence.members - evidence.linear, "network") + (" and a GLM" if evidence.linear else ""),
-        f"judged on {plural(len(evidence.y), 'row')}",
+        f"{plural(evidence.components, 'component')} ({members})",
+        f"evaluated on {plural(len(evidence.y), 'row')}",
         date.today().isoformat(),
     ]
-    text = page(f"How well the model predicts {target}", under, parts)
-    try:
-        write_bytes(place, text.encode())
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(f"path must be writable, got {place} ({reason}). Name another place.") from error
-    return place

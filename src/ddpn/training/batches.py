@@ -10,7 +10,6 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from ddpn.errors import DDPNError, InputError
 from ddpn.sample import Sample
-from ddpn.validation import listed
 
 #: Rows of a table that go through a network together where no gradients are kept.
 _IN_ORDER = 8192
@@ -84,7 +83,6 @@ class MemoryBatches:
         accumulate: int = 1,
     ) -> None:
         sample = source.sample if isinstance(source, Augmented) else source
-        _check_shapes(sample)
         self.source, self.share, self._part = source, share, -(-batch_size // accumulate)
         self.sample = sample.replace(X=sample.X.clone()) if isinstance(source, Augmented) else sample
         self.n, self.batch = len(sample), min(batch_size, len(sample))
@@ -105,14 +103,13 @@ class MemoryBatches:
                 )
             X.copy_(changed)
 
-    def orders(self, streams: Sequence[torch.Generator]) -> Tensor:
-        """The row positions of this epoch. Shape: (M, steps * batch)."""
-        return orders(self.n, self.batch, streams)
+    def indices(self, streams: Sequence[torch.Generator]) -> Iterator[Tensor]:
+        """The row positions of each batch of one epoch. Shape: (M, batch)."""
+        return iter(orders(self.n, self.batch, streams).to(self.sample.y.device).split(self.batch, dim=1))
 
     def epoch(self, streams: Sequence[torch.Generator]) -> Iterator[Sample]:
         """All batches of one epoch."""
-        orders = self.orders(streams).to(self.sample.y.device)
-        for index in orders.split(self.batch, dim=1):
+        for index in self.indices(streams):
             yield pick(self.sample, index[:, self.share.rank :: self.share.world])
 
     def in_order(self) -> Iterator[Sample]:
@@ -140,7 +137,7 @@ class DatasetBatches:
         self.source, self.device, self.workers, self.share, self._check = dataset, device, workers, share, check
         self._part = -(-batch_size // accumulate)
         self.n = len(dataset)  # type: ignore[arg-type]
-        _check_any(self.n)
+        check_any_row(self.n)
         self.batch = min(batch_size, self.n)
         self.steps = self.n // self.batch
 
@@ -201,28 +198,14 @@ def named_parts(sample: Sample) -> dict[str, Any]:
     return {name: part for name, part in parts.items() if part is not None}
 
 
-def check_tensors(sample: Sample) -> None:
-    """Raise an `InputError` if a part is not a tensor."""
-    for name, part in named_parts(sample).items():
-        if not isinstance(part, Tensor):
-            raise InputError(f"{name} must be a tensor, got {type(part).__name__}. Use torch.as_tensor.")
-
-
-def _check_any(rows: int) -> None:
+def check_any_row(rows: int) -> None:
+    """Raise an `InputError` if there is no row."""
     if rows == 0:
         raise InputError("data must hold at least one row, got 0.")
 
 
-def _check_shapes(sample: Sample) -> None:
-    _check_any(len(sample))
-    lengths = {name: len(part) for name, part in named_parts(sample).items()}
-    if len(set(lengths.values())) > 1:
-        found = listed([f"{name} of {length}" for name, length in lengths.items()])
-        raise InputError(f"X, y, weight and exposure must have the same number of rows, got {found}.")
-    _check_vectors(sample)
-
-
-def _check_vectors(sample: Sample) -> None:
+def check_vectors(sample: Sample) -> None:
+    """Raise an `InputError` if counts, weights or exposures are not one number per row."""
     for name, part in named_parts(sample).items():
         if name != "X" and part.dim() != 1:
             raise InputError(f"{name} must have one number per row, got shape {tuple(part.shape)}. Use reshape(-1).")
@@ -243,5 +226,5 @@ def as_sample(items: list[Any]) -> Sample:
             "Return a tuple from __getitem__."
         )
     sample = Sample(*collated)
-    _check_vectors(sample)
+    check_vectors(sample)
     return sample

@@ -1,34 +1,32 @@
-"""What networks keep beside their weights, such as the running statistics of batch norms."""
+"""`Buffers`: what networks keep beside their weights, such as the running statistics of batch norms."""
 
 import torch
 from torch import Tensor, nn
 
 from ddpn.backbones.members import Members
-from ddpn.backbones.tuned import Frozen
+from ddpn.training.trainable import trained_buffers
 
 
 class Buffers:
     """The buffers of a model that a training can change, each with the member axis first where members have their own.
 
-    What is no member's own, such as a shared table of constants, is there too, so that a training goes on with it.
+    Buffers that all members share, such as a table of constants, are included, so that a resumed training has them.
     """
 
     def __init__(self, model: nn.Module, members: int) -> None:
-        kept = set(model.state_dict())
-        frozen = {id(b) for module in model.modules() if isinstance(module, Frozen) for b in module.buffers()}
-        named = {name: b for name, b in model.named_buffers() if name in kept and id(b) not in frozen}
+        named = trained_buffers(model)
         self._each = _looped(model, named)
         looped = {id(b) for each in self._each.values() for b in each}
         self._whole = {name: b for name, b in named.items() if id(b) not in looped}
         self._members = members
 
     def copied(self) -> dict[str, Tensor]:
-        """As they stand; one tensor (M, ...) for what every member has."""
+        """A copy of the current values; one tensor (M, ...) for what every member has."""
         stacked = {name: torch.stack(each) for name, each in self._each.items()}
         return stacked | {name: whole.clone() for name, whole in self._whole.items()}
 
-    def put(self, tensors: dict[str, Tensor], member: int | None = None) -> None:
-        """The inverse of `copied`; of one member alone, what is its own."""
+    def load(self, tensors: dict[str, Tensor], member: int | None = None) -> None:
+        """Take over what `copied` returned; with `member`, only what is that member's own."""
         for name, each in self._each.items():
             for number, buffer in enumerate(each):
                 if member in (None, number):
@@ -39,8 +37,8 @@ class Buffers:
             elif self._has_members(whole):
                 whole[member].copy_(tensors[name][member])
 
-    def keep(self, tensors: dict[str, Tensor], member: int) -> None:
-        """Write what is one member's own, as it stands, into what `copied` gave."""
+    def copy_member(self, tensors: dict[str, Tensor], member: int) -> None:
+        """Write one member's current values, and what all share, into what `copied` returned."""
         for name, each in self._each.items():
             tensors[name][member] = each[member]
         for name, whole in self._whole.items():
@@ -54,7 +52,7 @@ class Buffers:
 
 
 def _looped(model: nn.Module, named: dict[str, Tensor]) -> dict[str, list[Tensor]]:
-    """Those of networks in a loop, by the name of the loop and their name in each network."""
+    """Buffers of networks in a `Members` list, by the name of the list and their name in each network."""
     found = {}
     for path, module in model.named_modules():
         if isinstance(module, Members):

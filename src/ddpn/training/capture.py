@@ -1,60 +1,64 @@
-"""Training steps as one CUDA graph: small networks spend their time in launching kernels, and a graph launches once."""
+"""Training steps as one CUDA graph: small networks spend their time launching kernels, and a graph launches once.
+
+The gain is measured by benchmarks/accelerators.py.
+"""
 
 import warnings
-from typing import TYPE_CHECKING, Self
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
+from ddpn.backbones.fine_tuning import Frozen
 from ddpn.backbones.members import Members
-from ddpn.backbones.tuned import Frozen
+from ddpn.sample import Sample
 from ddpn.training.batches import MemoryBatches, pick
+from ddpn.training.runtime import Runtime
+from ddpn.training.state import State
 
-if TYPE_CHECKING:
-    from ddpn.training.loop import Training
-
-#: Steps before the capture, as CUDA graphs ask for, so that libraries have set themselves up.
+#: Steps before the capture, which CUDA graphs require, so that libraries have set themselves up.
 _WARM_UP = 3
 
 
-class CapturedSteps:
-    """A step of a training on rows in the memory of one GPU, captured once and replayed."""
+def can_capture(model: nn.Module, runtime: Runtime) -> bool:
+    """Whether steps run on one GPU and all networks are known to do the same in every step.
 
-    def __init__(self, training: "Training", batches: MemoryBatches) -> None:
-        self._training, self._batches = training, batches
-        device, members = training.runtime.device, training.config.members
-        config, steps = training.config, training.steps
+    Networks in `Members` declare it by a true `capturable`: same shapes, same kernels, no values read, nothing random.
+    """
+    alone, on_gpu = runtime.share.world == 1, runtime.device.type == "cuda"
+    return on_gpu and alone and not any(map(_is_foreign, model.modules()))
+
+
+class CapturedSteps:
+    """A training step on rows in the memory of one GPU, captured once and replayed.
+
+    `step` takes a batch, updates all members and returns their losses (M,).
+    """
+
+    def __init__(self, step: Callable[[Sample], Tensor], state: State, batches: MemoryBatches) -> None:
+        self._train_step, self._state, self._batches = step, state, batches
+        config, device = state.config, state.flat.values.device
+        steps = config.epochs * batches.steps
         # One more for each step of the warm-up, which may begin at the last.
         lrs = [config.lr_at(i, steps) for i in range(steps)] + [0.0] * (_WARM_UP + 1)
         self._lrs = torch.tensor(lrs, device=device)
-        self._index = torch.zeros(members, batches.batch, dtype=torch.long, device=device)
+        self._index = torch.zeros(config.members, batches.batch, dtype=torch.long, device=device)
         self._step = torch.zeros(1, dtype=torch.long, device=device)
-        self._total = torch.zeros(members, device=device)
-        self._healthy = torch.ones(members, dtype=torch.bool, device=device)
+        self._total = torch.zeros(config.members, device=device)
+        self._healthy = torch.ones(config.members, dtype=torch.bool, device=device)
         self._graph: torch.cuda.CUDAGraph | None = None
 
-    @classmethod
-    def of(cls, training: "Training") -> Self | None:
-        """None where a training does not run on one GPU, or has foreign networks: a graph may not hold what they do.
-
-        Those of `Members` whose `capturable` is true say of themselves that it may: same shapes, same kernels, no look
-        at a value and no chance in any step.
-        """
-        alone, on_gpu = training.runtime.share.world == 1, training.runtime.device.type == "cuda"
-        foreign = any(_is_foreign(module) for module in training.model.modules())
-        return cls(training, training.batches) if on_gpu and alone and not foreign else None  # type: ignore[arg-type]
-
     def _once(self) -> None:
-        training = self._training
-        torch.index_select(self._lrs, 0, self._step, out=training.updates.lr.view(1))
-        self._total += training.train_step(pick(self._batches.sample, self._index))
-        self._healthy &= training.updates.healthy
+        optimizer = self._state.optimizer
+        torch.index_select(self._lrs, 0, self._step, out=optimizer.lr.view(1))
+        self._total += self._train_step(pick(self._batches.sample, self._index))
+        self._healthy &= optimizer.healthy
         self._step += 1
 
     def is_ready(self) -> bool:
-        """Capture, where that is still to be done; where it fails a warning says why, and steps go one by one."""
+        """Capture the step if that is still to be done; if it fails, warn and return False."""
         if self._graph is None:
-            self._training.model.train()
+            self._state.model.train()
             stream = torch.cuda.current_stream() if torch.cuda.is_available() else None
             try:
                 self._graph = self._capture()
@@ -62,14 +66,14 @@ class CapturedSteps:
                 if stream is not None:
                     torch.cuda.set_stream(stream)
                 why = str(error).strip().splitlines()[0]
-                warnings.warn(f"Steps go one by one, not as a graph: {why}", RuntimeWarning, stacklevel=2)
+                warnings.warn(f"Training steps are not captured as a CUDA graph: {why}", RuntimeWarning, stacklevel=2)
         return self._graph is not None
 
     def _capture(self) -> torch.cuda.CUDAGraph:
-        """Warm up, capture; however it ends, everything is put back as it was."""
-        state = self._training.updates.tensors()
-        before = {name: tensor.clone() for name, tensor in state.items()}
-        buffers = self._training.buffers.copied()
+        """Warm up, capture, and restore weights and buffers, however it ends."""
+        tensors = self._state.optimizer.tensors()
+        before = {name: tensor.clone() for name, tensor in tensors.items()}
+        buffers = self._state.buffers.copied()
         stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
         try:
             stream.wait_stream(torch.cuda.current_stream())
@@ -80,19 +84,18 @@ class CapturedSteps:
             with torch.cuda.graph(graph):
                 self._once()
         finally:
-            for name, tensor in state.items():
+            for name, tensor in tensors.items():
                 tensor.copy_(before[name])
-            self._training.buffers.put(buffers)
+            self._state.buffers.load(buffers)
         return graph
 
     def epoch(self) -> tuple[Tensor, Tensor]:
-        """Every batch of one epoch: the members' total loss, and whether every gradient was finite."""
+        """Replay the step on every batch of one epoch; the members' total losses, and whether all were finite."""
         assert self._graph is not None
-        self._step.fill_(self._training.step)
+        self._step.fill_(self._state.step)
         self._total.zero_()
         self._healthy.fill_(True)
-        orders = self._batches.orders(self._training.streams).to(self._index.device)
-        for index in orders.split(self._batches.batch, dim=1):
+        for index in self._batches.indices(self._state.streams):
             self._index.copy_(index)
             self._graph.replay()
         return self._total, self._healthy

@@ -1,21 +1,27 @@
-"""How to train: frozen, checked when made, written into every checkpoint."""
+"""`TrainingConfig`: settings of a training, validated when made and written into every checkpoint."""
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, Self
 
 from ddpn.errors import ConfigError
+from ddpn.validation import check_choice, check_integer, check_keys, check_number, is_number
+
+#: What networks can be computed in.
+PRECISIONS = ("float32", "bf16")
+_CHOICES = {"schedule": ("cosine", "constant"), "score": ("nll", "crps"), "precision": PRECISIONS}
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
     """Settings of one training.
 
-    `lr` rises over the first `warmup` share of all steps and then falls along a cosine (`schedule="cosine"`) or stays.
-    `clip` bounds each member's gradient norm. `ema` > 0 averages the weights over about 1 / (1 - ema) steps; validation
-    and predictions use the average. `score` is what an epoch is judged by on validation rows: the best epoch's weights
-    are kept, member by member, and a member that has not improved for `patience` epochs is done. `accumulate` splits a
-    batch into so many parts that are computed one after the other. `seeds` has one number a member.
+    `lr` rises over the first `warmup` share of all steps and then falls along a cosine (`schedule="cosine"`) or stays
+    constant. `clip` bounds each member's gradient norm. `ema` > 0 averages the weights over about 1 / (1 - ema) steps;
+    validation and predictions use the average. `score` is the validation score that selects epochs: each member keeps
+    the weights of its best epoch, and a member that has not improved for `patience` epochs has stopped. `accumulate`
+    splits a batch into so many parts that are computed one after the other. `seeds` has one seed per member.
 
     >>> TrainingConfig(lr=1e-3, seeds=(0, 1)).members
     2
@@ -36,18 +42,24 @@ class TrainingConfig:
     seeds: tuple[int, ...] = (0,)
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "accumulate"):
-            _check(self, name, lambda v: isinstance(v, int) and v >= 1, "be a whole number of at least 1")
-        _check(self, "patience", lambda v: v is None or (isinstance(v, int) and v >= 1), "be None or at least 1")
-        _check(self, "lr", lambda v: 0.0 < v < math.inf, "be finite and positive")
-        _check(self, "weight_decay", lambda v: 0.0 <= v < math.inf, "be finite and at least 0")
-        _check(self, "clip", lambda v: v is None or 0.0 < v < math.inf, "be None or positive")
+        for name in ("epochs", "batch_size", "accumulate", "patience"):
+            value = getattr(self, name)
+            if name != "patience" or value is not None:
+                object.__setattr__(self, name, check_integer(name, value, minimum=1))
+        self._check("lr", "finite and positive", lambda v: 0.0 < v < math.inf)
+        self._check("weight_decay", "finite and at least 0", lambda v: 0.0 <= v < math.inf)
+        if self.clip is not None:
+            self._check("clip", "None or finite and positive", lambda v: 0.0 < v < math.inf)
         for name in ("warmup", "ema"):
-            _check(self, name, lambda v: 0.0 <= v < 1.0, "lie in [0, 1)")
-        for name, choices in (("schedule", ("cosine", "constant")), ("score", ("nll", "crps"))):
-            _check(self, name, lambda v, choices=choices: v in choices, f"be one of {', '.join(choices)}")
-        _check(self, "precision", lambda v: v in ("float32", "bf16"), "be float32 or bf16")
-        _check(self, "seeds", _are_seeds, "be a tuple with one whole number a member")
+            self._check(name, "in [0, 1)", lambda v: 0.0 <= v < 1.0)
+        for name, choices in _CHOICES.items():
+            check_choice(name, getattr(self, name), choices)
+        if not _are_seeds(self.seeds):
+            raise ConfigError(f"seeds must be a tuple of one integer of at least 0 per member, got {self.seeds!r}.")
+
+    def _check(self, name: str, condition: str, holds: Callable[[float], bool]) -> None:
+        value = getattr(self, name)
+        check_number(name, value, condition, is_number(value) and holds(value))
 
     @property
     def members(self) -> int:
@@ -55,18 +67,13 @@ class TrainingConfig:
         return len(self.seeds)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain numbers and words, for a manifest."""
+        """Plain values, for a manifest."""
         return asdict(self) | {"seeds": list(self.seeds)}
 
     @classmethod
-    def of_dict(cls, values: dict[str, Any]) -> Self:
-        """The inverse of `as_dict`; unknown names are an error that lists the valid ones."""
-        valid = [field.name for field in fields(cls)]
-        unknown = sorted(set(values) - set(valid))
-        if unknown:
-            raise ConfigError(
-                f"settings must be among {', '.join(valid)}, got {', '.join(unknown)}. Rename or drop it."
-            )
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """The inverse of `as_dict`; what is left out has its default, and unknown keys raise a `ConfigError`."""
+        check_keys(values, [field.name for field in fields(cls)], "the training settings")
         given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
         return cls(**given)
 
@@ -82,13 +89,3 @@ class TrainingConfig:
 
 def _are_seeds(value: Any) -> bool:
     return isinstance(value, tuple) and bool(value) and all(type(seed) is int and 0 <= seed < 2**62 for seed in value)
-
-
-def _check(config: TrainingConfig, name: str, holds: Any, condition: str) -> None:
-    value = getattr(config, name)
-    try:
-        good = bool(holds(value)) and not isinstance(value, bool)
-    except TypeError:
-        good = False
-    if not good:
-        raise ConfigError(f"{name} must {condition}, got {value!r}. Change it in the settings of the training.")

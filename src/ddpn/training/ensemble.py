@@ -1,4 +1,4 @@
-"""Ensembles of large networks: some members at a time in memory, each kept in a file as soon as it is finished."""
+"""Ensembles of large networks: some members at a time in memory, each saved to a file as soon as it is trained."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -11,23 +11,25 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from ddpn.distributions import Mixture
-from ddpn.errors import ConfigError, InputError
+from ddpn.errors import InputError
 from ddpn.heads import Head
 from ddpn.model import CountModel
-from ddpn.sample import Sample
+from ddpn.sample import Sample, check_vector
+from ddpn.tensor_files import fingerprint, read, write
+from ddpn.threads import threads_for
 from ddpn.training.batches import Source
-from ddpn.training.checkpoint import fingerprint, read, write
 from ddpn.training.checkpointing import data_identity, model_identity
 from ddpn.training.config import TrainingConfig
 from ddpn.training.history import History
 from ddpn.training.loop import fit
 from ddpn.training.runtime import Runtime
-from ddpn.training.trainable import learned, load_learned, of_frozen
-from ddpn.training.validation import check_exposure, check_source
+from ddpn.training.trainable import frozen_fingerprint, load_trained_tensors, trained_tensors
+from ddpn.training.validation import check_source
+from ddpn.validation import check_integer, listed
 
 
 class Ensemble:
-    """Members whose weights lie in a folder, one file per group, of which one group is in memory at a time.
+    """Members whose weights are in a folder, one file per group, of which one group is in memory at a time.
 
     `make` builds a model with the given number of members; `groups` lists the seeds that were trained together.
     `interrupted` is true if Ctrl-C ended `fit_ensemble` before all groups were trained: `groups` are the finished ones.
@@ -51,19 +53,17 @@ class Ensemble:
         for number, seeds in enumerate(self.groups):
             model, path = self.make(len(seeds)), self.path(number)
             tensors, about = read(path)
-            load_learned(model, tensors, path)
-            if about["frozen weights"] != of_frozen(model):
-                raise InputError(
-                    f"{path} must be used with the frozen weights it was trained beside, got others. Load them."
-                )
+            load_trained_tensors(model, tensors, path)
+            if about["frozen weights"] != frozen_fingerprint(model):
+                raise InputError(f"{path} was trained with other frozen weights. Load those of its training.")
             yield model.eval()
 
     def histories(self) -> list[History]:
-        """How each group's training went."""
+        """The history of each group's training."""
         return [History(**read(self.path(number))[1]["history"]) for number in range(len(self.groups))]
 
     def raw(self, x: Tensor, device: torch.device | str = "cpu", batch: int = 256) -> Tensor:
-        """Raw outputs of every member. Shape: (B, ...) -> (B, M, P)."""
+        """Raw outputs of every member, `batch` rows at a time. Shape: (B, ...) -> (B, M, P)."""
         return self._raw(x, device, batch)[0]
 
     def mixture(
@@ -76,27 +76,23 @@ class Ensemble:
 
     @cached_property
     def _has_exposure(self) -> bool:
-        """Whether members were trained with it, as far as their files tell."""
+        """Whether members were trained with exposures, as far as their files show."""
         return read(self.path(0))[1]["training data"].get("exposure") is not None
 
     def _exposure(self, given: Tensor | float | None, rows: int) -> Tensor | None:
         if given is None:
             if self._has_exposure:
-                raise InputError("exposure must be given where members were trained with it, got none. Pass one a row.")
+                raise InputError("exposure is missing: the members were trained with exposures.")
             return None
-        found = torch.as_tensor(given, dtype=torch.float32)
-        found = found.expand(rows) if found.dim() == 0 else found
-        if found.shape != (rows,):
-            raise InputError(f"exposure must have one number a row, got {tuple(found.shape)} for {rows}. Align them.")
-        check_exposure(found)
-        return found
+        return torch.as_tensor(check_vector("exposure", given, rows, zero=False), dtype=torch.float32)
 
     @torch.no_grad()
     def _raw(self, x: Tensor, device: torch.device | str, batch: int) -> tuple[Tensor, Head]:
         found = []
         for model in self.models():
             model.to(device)
-            found.append(torch.cat([model.raw(part.to(device)).float().cpu() for part in x.split(batch)]))
+            with threads_for(model.multiply_adds(x[:batch])):
+                found.append(torch.cat([model.raw(part.to(device)).float().cpu() for part in x.split(batch)]))
             head = model.head
         return torch.cat(found, dim=1), head
 
@@ -114,16 +110,15 @@ def fit_ensemble(
     prepare: Callable[[CountModel], Any] | None = None,
     **options: Any,
 ) -> Ensemble:
-    """Train `at_once` of the members of `config.seeds` after the other; those whose file is in `folder` are finished.
+    """Train the members of `config.seeds`, `at_once` at a time; groups whose file is in `folder` are not trained again.
 
-    As members share nothing, they are the same as all of them trained together, but for what dropout draws. `start` and
-    `prepare` are applied to fresh weights (see `CountModel.reset`); `options` go to `fit`. What was stopped goes on
-    where it was: the group that was being trained has its own checkpoint. Files of another configuration, network, head
-    or data are refused, not mixed in. Ctrl-C ends the training of this group and of those that would follow: the
-    ensemble of the finished groups is returned, with `interrupted` set.
+    Members share nothing, so they are the same as if all were trained together, except for what dropout draws. `start`
+    and `prepare` are applied to fresh weights (see `CountModel.reset`); `options` go to `fit`. An interrupted training
+    resumes: the group that was being trained has its own checkpoint. Files of another configuration, network, head or
+    data raise an `InputError`. Ctrl-C ends the training of this group and of those that would follow: the ensemble of
+    the finished groups is returned, with `interrupted` set.
     """
-    if at_once < 1:
-        raise ConfigError(f"at_once must be at least 1, got {at_once}. Use 1 where memory is short.")
+    check_integer("at_once", at_once, minimum=1)
     runtime = runtime or Runtime(precision=config.precision)
     groups = [config.seeds[first : first + at_once] for first in range(0, config.members, at_once)]
     ensemble = Ensemble(make, Path(folder), groups)
@@ -132,7 +127,7 @@ def fit_ensemble(
     data = data_identity(train, validation)
     for number, seeds in enumerate(groups):
         part, path, model = replace(config, seeds=seeds), ensemble.path(number), make(len(seeds))
-        about = {"config": part.as_dict(), **data, **model_identity(model), "frozen weights": of_frozen(model)}
+        about = {"config": part.as_dict(), **data, **model_identity(model)}
         about["start"] = None if start is None else fingerprint(start)
         if not _is_finished(path, about):
             model.reset(seeds, start)
@@ -143,7 +138,7 @@ def fit_ensemble(
             if history.interrupted:
                 return Ensemble(make, ensemble.folder, groups[:number], interrupted=True)
             if runtime.is_main:
-                write(path, learned(model), {**about, "history": history.as_dict()})
+                write(path, trained_tensors(model), {**about, "history": history.as_dict()})
                 state.unlink(missing_ok=True)
             runtime.wait()
     return ensemble
@@ -158,7 +153,7 @@ def _is_finished(path: Path, about: dict[str, Any]) -> bool:
     changed += sorted(name for name, value in about["config"].items() if settings.get(name) != value)
     if changed:
         raise InputError(
-            f"{path} must come from a training with these settings, got another {', '.join(changed)}. "
-            "Delete it to train anew, or name another folder."
+            f"{path} comes from a training with another {listed(changed)}. Delete it to train again, or use another "
+            "folder."
         )
     return True

@@ -8,6 +8,7 @@ from torch import Tensor
 from ddpn.metrics import crps
 from ddpn.model import CountModel
 from ddpn.sample import Sample
+from ddpn.threads import single_thread, threads_for
 from ddpn.training.batches import DatasetBatches, MemoryBatches
 from ddpn.training.runtime import Runtime
 
@@ -24,7 +25,8 @@ def mean_scores(
     sums = torch.zeros(model.members + 1, dtype=torch.float64, device=runtime.device)
     for part in _gathered(_outputs(model, batches, runtime)):
         weight = torch.ones_like(part.y) if part.weight is None else part.weight
-        sums[:-1] += (_scores(model, part, score).double() * weight).sum(0)
+        with single_thread():
+            sums[:-1] += (_scores(model, part, score).double() * weight).sum(0)
         sums[-1] += weight.sum()
     runtime.add_up(sums)
     scores = (sums[:-1] / sums[-1]).tolist()
@@ -35,7 +37,7 @@ def _outputs(model: CountModel, batches: MemoryBatches | DatasetBatches, runtime
     """The rows of this process, with raw outputs in place of inputs."""
     for number, part in enumerate(batches.in_order()):
         if number % runtime.share.world == runtime.share.rank:
-            with runtime.autocast():
+            with runtime.autocast(), threads_for(model.multiply_adds(part.X)):
                 raw = model.raw(part.X)
             yield part.replace(X=raw)
 

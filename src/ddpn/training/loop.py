@@ -1,36 +1,32 @@
-"""The one training loop: every member of an ensemble at once, each as if it were alone."""
+"""The training loop: every member of an ensemble at once, each as if it were trained alone."""
 
 import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from ddpn.backbones.members import generators
 from ddpn.errors import ConfigError
 from ddpn.model import CountModel
+from ddpn.progress import progress_bar
 from ddpn.sample import Sample
-from ddpn.training.batches import Augmented, DatasetBatches, MemoryBatches, Source, check_tensors, parts_of
-from ddpn.training.buffers import Buffers
-from ddpn.training.capture import CapturedSteps
-from ddpn.training.checkpointing import Checkpoint, restore, snapshot
+from ddpn.tensor_files import fingerprint
+from ddpn.threads import threads_for
+from ddpn.training.batches import Augmented, DatasetBatches, MemoryBatches, Source, parts_of
+from ddpn.training.capture import CapturedSteps, can_capture
+from ddpn.training.checkpointing import Checkpoint, data_identity, model_identity
 from ddpn.training.config import TrainingConfig
 from ddpn.training.evaluation import mean_scores
-from ddpn.training.flat import Flat
 from ddpn.training.history import History
-from ddpn.training.progress import bar
-from ddpn.training.recovery import mend
+from ddpn.training.recovery import recover
 from ddpn.training.runtime import Runtime
-from ddpn.training.updates import Updates
-from ddpn.training.validation import check_any_weight, check_exposure_in_both, check_source, check_values
-
-#: Batch orders come from another stream than initial weights.
-_ORDER_SEED = 2**31
+from ddpn.training.state import State
+from ddpn.training.validation import check_exposure_in_both, check_sample, check_source, check_values
 
 
 def fit(
@@ -47,53 +43,53 @@ def fit(
     workers: int = 0,
     on_epoch: Callable[[str], object] | None = None,
 ) -> History:
-    """Train `model` in place; afterwards, however it ended, it holds each member's best weights.
+    """Train `model` in place; afterwards, however it ended, it has each member's best weights.
 
-    With `checkpoint`, the state is written there every `save_seconds` and when interrupted, and a training that finds
-    its own checkpoint goes on from it, on a CPU to the same weights bit for bit. `title` names the bar of `verbose`;
-    `on_epoch` is called after every epoch with a sentence on the progress.
+    `train` and `validation` are a `Sample` of tensors, an `Augmented` sample, or a Dataset, whose items `workers`
+    processes load. With `checkpoint`, the state is written to that file every `save_seconds` and when interrupted, and
+    a training that finds its own checkpoint resumes from it, on a CPU to the same weights bit for bit. `verbose` shows
+    a progress bar named `title`; `on_epoch` is called after every epoch with a line on the progress.
 
     Interruption: Ctrl-C (any KeyboardInterrupt) ends the training, not the program. The state returns to the end of
     the last complete epoch, the checkpoint is written, the model gets each member's best weights until then, and the
-    history comes back with `interrupted` set, which callers look at before they go on. `history.epochs` is empty where
-    no epoch was complete: then the model has its initial weights. A second Ctrl-C, after the first was taken up, is
+    history is returned with `interrupted` set, which callers check before they go on. `history.epochs` is empty if no
+    epoch was complete; the model then has its initial weights. A second Ctrl-C, while the first is handled or later, is
     raised as usual.
     """
     runtime = runtime or Runtime(precision=config.precision)
     if runtime.precision != config.precision:
-        raise ConfigError(
-            f"precision of runtime must be that of config, got {runtime.precision} and {config.precision}. "
-            "Use Runtime(device, config.precision)."
-        )
+        raise ConfigError(f"runtime must have the precision of config, {config.precision}, got {runtime.precision}.")
     training = Training(model.to(runtime.device), train, validation, config, runtime, workers)
-    file = None if checkpoint is None else Checkpoint(Path(checkpoint), training)
-    if file is not None:
-        file.resume()
-    saved = time.monotonic()
+    state = training.state
+    # Only one process writes; the others need not wait.
+    file = None if checkpoint is None else Checkpoint(Path(checkpoint), training.identity())
+    if file is not None and (saved := file.read()) is not None:
+        state.restore(saved)
+    save = file.save if file is not None and runtime.is_main else lambda snapshot: None
+    saved_at = time.monotonic()
     try:
-        with bar(config.epochs, training.epoch, verbose and runtime.is_main, title) as move:
-            while training.epoch < config.epochs and not training.is_done:
+        with progress_bar(title, config.epochs, verbose and runtime.is_main, state.epoch) as bar:
+            while not state.is_done:
                 text = training.run_epoch()
-                move(training.epoch, text)
+                bar.advance(1, text)
                 if on_epoch is not None and runtime.is_main:
-                    on_epoch(f"epoch {training.epoch} of {config.epochs}, {text}")
-                if file is not None and time.monotonic() - saved > save_seconds:
-                    file.save()
-                    saved = time.monotonic()
+                    on_epoch(f"epoch {state.epoch} of {config.epochs}, {text}")
+                if time.monotonic() - saved_at > save_seconds:
+                    save(state.before)
+                    saved_at = time.monotonic()
     except KeyboardInterrupt:
-        restore(training, training.before)
-        if file is not None:
-            file.save()
-        training.history.interrupted, training.history.stopped = True, "interrupted"
+        state.restore(state.before)
+        save(state.before)
+        state.history.interrupted, state.history.stopped = True, "interrupted"
     finally:
-        training.keep_best()
-    if training.is_done and not training.history.interrupted:
-        training.history.stopped = f"no member had a better {config.score} for {config.patience} epochs"
-    return training.history
+        training.close()
+    if state.have_all_stopped and not state.history.interrupted:
+        state.history.stopped = f"no member had a better {config.score} for {config.patience} epochs"
+    return state.history
 
 
 class Training:
-    """The state of a training between two epochs, and how to do the next one."""
+    """The batches and the state of a training, and how to run its next epoch."""
 
     def __init__(
         self,
@@ -103,70 +99,86 @@ class Training:
         config: TrainingConfig,
         runtime: Runtime,
         workers: int = 0,
+        capture: bool = True,
     ) -> None:
-        self.model, self.config, self.runtime = model, config, runtime
+        self.model, self.config, self.runtime, self._workers = model, config, runtime, workers
         check_exposure_in_both(train, validation)
-        self.flat = Flat(model, config.members)
-        _check_drawn(model)
-        self.buffers = Buffers(model, config.members)
-        self.updates = Updates(self.flat, config)
-        self.batches = _batches("train", train, self, workers)
+        _check_weights_are_drawn(model)
+        self.state = State(model, config, validates=validation is not None)
+        self.batches = self._batches("train", train)
         if self.batches.batch < runtime.share.world:
             raise ConfigError(
-                f"a batch must hold a row for each of the {runtime.share.world} processes, got {self.batches.batch}. "
-                "Raise batch_size or use fewer processes."
+                f"batch_size must be at least the number of processes, {runtime.share.world}, "
+                f"got batches of {self.batches.batch} rows."
             )
-        self.validation = None if validation is None else _batches("validation", validation, self, workers)
-        self.streams = generators([seed + _ORDER_SEED for seed in config.seeds])
+        self.validation = None if validation is None else self._batches("validation", validation)
         self.steps = config.epochs * self.batches.steps
-        self.step, self.epoch = 0, 0
-        self.history = History(best_epoch=[0] * config.members, best_score=[float("inf")] * config.members)
-        self.best, self.best_buffers = self.flat.values.clone(), self.buffers.copied()
-        self.failures = [0] * config.members
-        self._captured = CapturedSteps.of(self) if isinstance(self.batches, MemoryBatches) else None
-        self.before = snapshot(self)
+        self._captured: CapturedSteps | None = None
+        if capture and isinstance(self.batches, MemoryBatches) and can_capture(model, runtime):
+            self._captured = CapturedSteps(self.train_step, self.state, self.batches)
 
     @property
-    def is_done(self) -> bool:
-        """Whether every member is."""
-        return all(self.is_done_with(member) for member in range(self.config.members))
+    def epoch(self) -> int:
+        """How many epochs are complete."""
+        return self.state.epoch
 
-    def is_done_with(self, member: int) -> bool:
-        """Whether a member has gone `patience` epochs without a better score; later ones change nothing for it."""
-        patience = self.config.patience
-        if patience is None or self.validation is None:
-            return False
-        return self.epoch - self.history.best_epoch[member] >= patience
+    def _batches(self, name: str, source: Source) -> MemoryBatches | DatasetBatches:
+        check_source(name, source)
+        config, runtime = self.config, self.runtime
+        if not isinstance(source, Sample | Augmented):
+            shared = runtime.share, config.accumulate, lambda sample: check_values(sample, self.model.head)
+            return DatasetBatches(source, config.batch_size, runtime.device, self._workers, *shared)
+        sample = source.sample if isinstance(source, Augmented) else source
+        check_sample(sample, self.model.head)
+        sample = sample.map(lambda t: t.to(runtime.device))
+        here = Augmented(sample, source.augment) if isinstance(source, Augmented) else sample
+        return MemoryBatches(here, config.batch_size, runtime.share, config.accumulate)
+
+    def identity(self) -> dict[str, Any]:
+        """What distinguishes this training from others; to be called before its first step."""
+        validation = None if self.validation is None else self.validation.source
+        return {
+            "config": self.config.as_dict(),
+            **data_identity(self.batches.source, validation),
+            **model_identity(self.model),
+            "initial weights": fingerprint(self.state.flat.values),
+        }
+
+    def close(self) -> None:
+        """Put each member's best weights into the model, and release the captured step and its GPU memory."""
+        self.state.keep_best()
+        self._captured = None
 
     # One epoch ---------------------------------------------------------------------------------------------------
 
     def run_epoch(self) -> str:
-        """Train once over the rows, validate, keep what is best; says how it went."""
-        started = time.perf_counter()
-        if isinstance(self.batches, MemoryBatches):
+        """Train once over the rows, validate, and keep what is best; a line on how it went."""
+        if not isinstance(self.batches, MemoryBatches):
+            return self._run_epoch()
+        # All of it: also the small operations between the steps.
+        with threads_for(self.model.multiply_adds(self.batches.sample.X[: self.batches.batch])):
             self.batches.augment(self.epoch)
+            return self._run_epoch()
+
+    def _run_epoch(self) -> str:
+        started = time.perf_counter()
         if self._captured is not None and not self._captured.is_ready():
             self._captured = None
-        with self._drawing():
+        with self._seeded():
             losses = self._train_epoch()
         scores = self._validate()
-        if scores is not None:
-            self._select(scores)
-        self.epoch += 1
-        record = {"epoch": self.epoch, "loss": losses, "lr": self.config.lr_at(self.step - 1, self.steps)}
-        record |= {} if scores is None else {"score": scores}
-        self.history.epochs.append(record | {"seconds": time.perf_counter() - started})
-        self.before = snapshot(self)
+        lr, seconds = self.config.lr_at(self.state.step - 1, self.steps), time.perf_counter() - started
+        self.state.complete_epoch(losses, scores, lr=lr, seconds=seconds)
         if scores is None:
             return f"loss {sum(losses) / len(losses):.4f}"
         return f"validation {self.config.score} {sum(scores) / len(scores):.4f}"
 
     @contextmanager
-    def _drawing(self) -> Iterator[None]:
-        """Dropout, and pictures that are changed at random, draw from torch's own stream; it is put back afterwards.
+    def _seeded(self) -> Iterator[None]:
+        """Seed torch's global generator, which dropout and random changes of images use, and restore it afterwards.
 
-        It begins anew with every epoch, so that a training that goes on draws what it would have drawn. A captured step
-        keeps to its device's stream.
+        It is seeded for every epoch, so that a resumed training draws what it would have drawn. A captured step keeps
+        to the generator of its device.
         """
         device = self.runtime.device
         if self._captured is not None:
@@ -178,104 +190,71 @@ class Training:
 
     def _train_epoch(self) -> list[float]:
         self.model.train()
+        state = self.state
         if self._captured is not None:
-            totals, healthy = self._captured.epoch()
-            self.step += self.batches.steps
-            mend(self, healthy)
-            return (totals / self.batches.steps).tolist()
+            total, healthy = self._captured.epoch()
+            state.step += self.batches.steps
+            self._recover(healthy)
+            return (total / self.batches.steps).tolist()
         total = torch.zeros(self.config.members, device=self.runtime.device)
         on_host = self.runtime.device.type == "cpu"
         healthy = torch.ones_like(total, dtype=torch.bool)
-        for batch in self.batches.epoch(self.streams):
-            self.updates.lr.fill_(self.config.lr_at(self.step, self.steps))
+        for batch in self.batches.epoch(state.streams):
+            state.optimizer.lr.fill_(self.config.lr_at(state.step, self.steps))
             total += self.train_step(batch)
-            self.step += 1
-            healthy &= self.updates.healthy
+            state.step += 1
+            healthy &= state.optimizer.healthy
             if on_host and not healthy.all():
-                mend(self, healthy)
+                self._recover(healthy)
                 healthy.fill_(True)
-        mend(self, healthy)
+        self._recover(healthy)
         return (total / self.batches.steps).tolist()
 
     def train_step(self, batch: Sample) -> Tensor:
-        """One update of every member; its mean loss. Shape: (M,)."""
-        loss = None
-        for part in parts_of(batch, -(-len(batch) // self.config.accumulate)):
-            # Per member, so that the sum of all gives each the gradient of its own mean.
-            mean = self.losses(part).sum(0) / self.batches.batch
-            self.flat.add_gradient_of(mean.sum(), fresh=loss is None)
-            loss = mean.detach() if loss is None else loss + mean.detach()
-        assert loss is not None
-        self.runtime.add_up(self.flat.grad)
-        self.runtime.add_up(loss)
-        self.updates.apply(loss)
+        """Update every member once; their mean losses. Shape: (M,)."""
+        loss, flat, size = None, self.state.flat, -(-len(batch) // self.config.accumulate)
+        with threads_for(self.model.multiply_adds(batch.X[:size, 0])):
+            for part in parts_of(batch, size):
+                # Per member, so that the sum of all gives each the gradient of its own mean.
+                mean = self._losses(part).sum(0) / self.batches.batch
+                flat.add_gradient_of(mean.sum(), fresh=loss is None)
+                loss = mean.detach() if loss is None else loss + mean.detach()
+            assert loss is not None
+            self.runtime.add_up(flat.grad)
+            self.runtime.add_up(loss)
+            self.state.optimizer.apply(loss)
         return loss
 
-    def losses(self, part: Sample) -> Tensor:
-        """The weighted objective of every row and member. Shape: (B, M)."""
+    def _losses(self, part: Sample) -> Tensor:
+        """The weighted objective per row and member. Shape: (B, M)."""
         with self.runtime.autocast():
             raw = self.model.raw(part.X)
         each = self.model.head.loss(raw, part.y, part.exposure)
         return each if part.weight is None else each * part.weight
 
-    # Judging an epoch --------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def _averaged(self) -> Iterator[None]:
-        """The averaged weights in place of the current ones."""
-        if not self.config.ema:
-            yield
-            return
-        current = self.flat.values.clone()
-        self.flat.values.copy_(self.updates.average)
-        try:
-            yield
-        finally:
-            self.flat.values.copy_(current)
-
     def _validate(self) -> list[float] | None:
         if self.validation is None:
             return None
-        with self._averaged():
+        with self.state.averaged():
             return mean_scores(self.model, self.validation, self.config.score, self.runtime)
 
-    def _select(self, scores: list[float]) -> None:
-        for member, score in enumerate(scores):
-            if score < self.history.best_score[member] and not self.is_done_with(member):
-                self.history.best_score[member], self.history.best_epoch[member] = score, self.epoch + 1
-                self.best[member] = self.updates.average[member]
-                self.buffers.keep(self.best_buffers, member)
+    def _recover(self, healthy: Tensor) -> None:
+        if not healthy.all():
+            recover(self.state, healthy, self._failing_rows, shows=self.runtime.is_main)
 
-    def keep_best(self) -> None:
-        """Put the weights to keep into the model: each member's best epoch, or the last where nothing was validated."""
-        if self.validation is None or not self.history.epochs:
-            self.history.best_epoch = [self.epoch] * self.config.members
-            self.flat.values.copy_(self.updates.average)
-        else:
-            self.flat.values.copy_(self.best)
-            self.buffers.put(self.best_buffers)
-        self.model.eval()
-        # It knows the training that knows it: together they would stay in a GPU's memory for a while.
-        self._captured = None
+    @torch.no_grad()
+    def _failing_rows(self, member: int) -> list[int]:
+        bad: list[int] = []
+        first = 0
+        for part in self.batches.in_order():
+            each = self._losses(part)[:, member]
+            bad += (first + (~torch.isfinite(each)).nonzero().flatten()).tolist()
+            first += len(part)
+        return bad
 
 
-def _check_drawn(model: CountModel) -> None:
-    """Layers are made of zeros, from which nothing but biases would learn."""
+def _check_weights_are_drawn(model: CountModel) -> None:
+    """Layers are made of zeros, from which only biases would learn."""
     weight = model.projection.weight
     if weight.numel() and not weight.flatten(1).any(1).all():
         raise ConfigError("weights must be drawn before a training, got zeros. Call model.reset(seeds=config.seeds).")
-
-
-def _batches(name: str, source: Source, training: Training, workers: int) -> MemoryBatches | DatasetBatches:
-    check_source(name, source)
-    config, runtime, check = training.config, training.runtime, partial(check_values, head=training.model.head)
-    if isinstance(source, Sample | Augmented):
-        sample = source.sample if isinstance(source, Augmented) else source
-        check_tensors(sample)
-        sample = sample.map(lambda t: t.to(runtime.device))
-        here = Augmented(sample, source.augment) if isinstance(source, Augmented) else sample
-        batches = MemoryBatches(here, config.batch_size, runtime.share, config.accumulate)
-        check(sample)
-        check_any_weight(sample.weight)
-        return batches
-    return DatasetBatches(source, config.batch_size, runtime.device, workers, runtime.share, config.accumulate, check)

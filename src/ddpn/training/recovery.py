@@ -1,60 +1,44 @@
-"""When a step fails: the rows that caused it are named, and the member goes back to where its epoch began."""
+"""Recovery from failed steps: the failing rows are reported, and the member returns to the beginning of its epoch."""
 
 import warnings
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
-import torch
 from torch import Tensor
 
 from ddpn.errors import TrainingError
-from ddpn.training.checkpointing import buffers_of
-
-if TYPE_CHECKING:
-    from ddpn.training.loop import Training
+from ddpn.training.state import State
+from ddpn.validation import at_rows
 
 #: A member that had to be rolled back so often will not recover by itself.
 _MAX_ROLLBACKS = 3
 
 
-def mend(training: "Training", healthy: Tensor) -> None:
-    """Roll back every member that is not `healthy` (M,); those that have stopped improving do so in silence."""
+def recover(state: State, healthy: Tensor, failing_rows: Callable[[int], Sequence[int]], shows: bool = True) -> None:
+    """Roll back every member that is not `healthy` (M,), and warn of it if `shows`; raise after too many failures.
+
+    `failing_rows` finds the rows whose loss is not finite for a member as it is. Members that have stopped improving
+    are rolled back in silence.
+    """
     for member in (~healthy).nonzero().flatten().tolist():
-        story = "" if training.is_done_with(member) else _story(training, member)
-        for name, now in training.updates.tensors().items():
-            if now.dim() == 2:
-                now[member] = training.before.tensors[name][member]
-        training.buffers.put(buffers_of(training.before), member)
-        if story:
-            _tell(training, member, story)
+        report = None if state.has_stopped(member) else _report(state, member, failing_rows(member))
+        state.roll_back(member)
+        if report is not None:
+            _count(state, member, report, shows)
 
 
-def _tell(training: "Training", member: int, story: str) -> None:
-    training.failures[member] += 1
-    training.history.rollbacks.append(story)
-    if training.failures[member] > _MAX_ROLLBACKS:
+def _count(state: State, member: int, report: str, shows: bool) -> None:
+    state.failures[member] += 1
+    state.history.rollbacks.append(report)
+    if state.failures[member] > _MAX_ROLLBACKS:
         raise TrainingError(
-            f"loss must stay finite, got {training.failures[member]} failures; the last: {story}. "
-            "Lower lr, or look at those rows."
+            f"loss must stay finite, got {state.failures[member]} failures; the last: {report}. "
+            "Lower lr, or check those rows."
         )
-    if training.runtime.is_main:
-        warnings.warn(story, RuntimeWarning, stacklevel=2)
+    if shows:
+        warnings.warn(report, RuntimeWarning, stacklevel=2)
 
 
-def _story(training: "Training", member: int) -> str:
-    where = f"epoch {training.epoch + 1}, member {member}"
-    return f"non-finite loss in {where}, {_culprits(training, member)}: the member was rolled back one epoch"
-
-
-def _culprits(training: "Training", member: int) -> str:
-    """Rows whose loss is not finite for this member as it stands."""
-    bad: list[int] = []
-    first = 0
-    with torch.no_grad():
-        for part in training.batches.in_order():
-            each = training.losses(part)[:, member]
-            bad += (first + (~torch.isfinite(each)).nonzero().flatten()).tolist()
-            first += len(part)
-    if not bad:
-        return "in its gradient alone"
-    shown = ", ".join(map(str, bad[:5])) + (", ..." if len(bad) > 5 else "")
-    return f"{len(bad)} training rows: {shown}"
+def _report(state: State, member: int, rows: Sequence[int]) -> str:
+    where = f"epoch {state.epoch + 1}, member {member}"
+    cause = at_rows(rows) if rows else "in the gradient only"
+    return f"non-finite loss in {where}, {cause}: the member was rolled back one epoch"

@@ -1,4 +1,4 @@
-"""Where a training runs: one process, or several under torchrun through accelerate."""
+"""`Runtime`: the device, precision and processes of a training; several processes run under torchrun by accelerate."""
 
 import atexit
 import os
@@ -10,24 +10,23 @@ from torch import Tensor
 
 from ddpn.errors import ConfigError
 from ddpn.training.batches import Share
-
-#: What networks can be computed in.
-PRECISIONS = ("float32", "bf16")
+from ddpn.training.config import PRECISIONS
+from ddpn.validation import check_choice
 
 
 class Runtime:
-    """A device, its precision, and the other processes there are. One process pays nothing for any of it.
+    """A device, its precision, and the processes that share a training; a single process pays nothing for them.
 
+    `device` is "auto" (a GPU if there is one), "cpu", "cuda" or a torch device; `precision` is "float32" or "bf16".
     Processes share each batch and add their gradients, so that several compute what one would.
     """
 
     def __init__(self, device: torch.device | str = "auto", precision: str = "float32") -> None:
-        if precision not in PRECISIONS:
-            raise ConfigError(f"precision must be {' or '.join(PRECISIONS)}, got {precision!r}. Choose one.")
+        check_choice("precision", precision, PRECISIONS)
         self._accelerator: Any = None
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            self._accelerator = _accelerator(device)
-            self.device, self.share = self._accelerator.device, Share(*_place(self._accelerator))
+            found = self._accelerator = _accelerator(device)
+            self.device, self.share = found.device, Share(found.process_index, found.num_processes)
         else:
             self.device, self.share = pick_device(device), Share()
         self.precision = precision
@@ -38,7 +37,7 @@ class Runtime:
         return self.share.rank == 0
 
     def wait(self) -> None:
-        """Until every process is here."""
+        """Wait until every process is here."""
         if self._accelerator is not None:
             self._accelerator.wait_for_everyone()
 
@@ -58,33 +57,27 @@ def _accelerator(device: torch.device | str) -> Any:
     try:
         from accelerate import Accelerator
     except ImportError:
-        raise ConfigError(
-            f"WORLD_SIZE must be 1 without accelerate, got {os.environ['WORLD_SIZE']}. Install ddpn[distributed]."
-        ) from None
+        raise ConfigError("ddpn[distributed] is not installed: pip install 'ddpn[distributed]'") from None
     if not torch.distributed.is_initialized():
         atexit.register(_leave)
-    # Without a precision: it would be that of the whole program, and every runtime has its own.
+    # Without a precision, which would be that of the whole program: every runtime has its own.
     return Accelerator(cpu=pick_device(device).type == "cpu")
 
 
 def _leave() -> None:
-    """Part from the other processes before this one ends: a thread still listening to them at exit aborts it."""
+    """Leave the process group before this process ends: a thread that still listens to it at exit aborts."""
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
 
 
-def _place(accelerator: Any) -> tuple[int, int]:
-    return accelerator.process_index, accelerator.num_processes
-
-
 def pick_device(device: torch.device | str) -> torch.device:
-    """The device a user means: "auto" is a GPU where there is one."""
+    """The torch device of a name; "auto" is a GPU if there is one."""
     if str(device) == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         found = torch.device(device)
     except RuntimeError as error:
-        raise ConfigError(f'device must be one torch knows, got "{device}". Use "auto", "cpu" or "cuda".') from error
+        raise ConfigError(f"device must be 'auto' or a device of torch, got {str(device)!r}.") from error
     if found.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(f'device must be present, got "{device}" on a machine without CUDA. Use "auto" or "cpu".')
+        raise ConfigError(f"device must be 'auto' or 'cpu' on a machine without CUDA, got {str(device)!r}.")
     return found

@@ -8,7 +8,8 @@ from ddpn.distributions.arguments import check_counts, check_positive
 from ddpn.errors import InputError
 from ddpn.heads import Head
 from ddpn.sample import Sample
-from ddpn.training.batches import Augmented
+from ddpn.training.batches import Augmented, check_any_row, check_vectors, named_parts
+from ddpn.validation import listed
 
 
 def check_source(name: str, source: Any, needed: bool = True) -> None:
@@ -22,27 +23,32 @@ def check_source(name: str, source: Any, needed: bool = True) -> None:
         )
 
 
+def check_sample(sample: Sample, head: Head) -> None:
+    """Raise an `InputError` if the parts are not tensors of one length, or hold values that `head` cannot take."""
+    parts = named_parts(sample)
+    for name, part in parts.items():
+        if not isinstance(part, Tensor):
+            raise InputError(f"{name} must be a tensor, got {type(part).__name__}. Use torch.as_tensor.")
+    check_any_row(len(sample))
+    if len({len(part) for part in parts.values()}) > 1:
+        found = listed([f"{name} of {len(part)}" for name, part in parts.items()])
+        raise InputError(f"X, y, weight and exposure must have the same number of rows, got {found}.")
+    check_vectors(sample)
+    check_values(sample, head)
+    if sample.weight is not None and not sample.weight.any():
+        raise InputError("weight must be above 0 in some row, got 0 in all rows.")
+
+
 def check_values(sample: Sample, head: Head) -> None:
     """Raise an `InputError` for counts outside the support, negative weights, and exposures that are not positive."""
     if head.support.is_discrete:
         check_counts("y", sample.y)
     _check("y", sample.y, sample.y.isfinite(), "finite")
     if sample.exposure is not None:
-        check_exposure(sample.exposure)
+        check_positive("exposure", sample.exposure, "Give the time or size that each count was counted over.")
     if sample.weight is not None:
         _check("weight", sample.weight, sample.weight.isfinite(), "finite")
         _check("weight", sample.weight, sample.weight >= 0, "at least 0")
-
-
-def check_exposure(exposure: Tensor) -> None:
-    """Raise an `InputError` for an exposure that is not positive: it multiplies the predicted location."""
-    check_positive("exposure", exposure, "Give the time or size that each count was counted over.")
-
-
-def check_any_weight(weight: Tensor | None) -> None:
-    """Raise an `InputError` if all weights are 0."""
-    if weight is not None and not weight.any():
-        raise InputError("weight must be above 0 in some row, got 0 in all rows.")
 
 
 def check_exposure_in_both(train: Any, validation: Any) -> None:

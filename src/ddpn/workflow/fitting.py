@@ -17,7 +17,7 @@ from ddpn.members import MEMBERS
 from ddpn.members.member import NotApplicableError
 from ddpn.model_files import check_destination
 from ddpn.threads import single_thread
-from ddpn.workflow.leaderboard import leaderboard
+from ddpn.workflow.leaderboard import label_of, leaderboard
 from ddpn.workflow.model_folder import ModelFolder
 from ddpn.workflow.preparing import Prepared, checkpoint_of, fingerprint, identity
 
@@ -116,16 +116,17 @@ def _add_comparisons(model: CountRegressor, prepared: Prepared, on_step: Callabl
     validation = prepared.validation if len(prepared.validation) else None
     wanted = [name for name in prepared.plan.compare_with if name not in model.predictor_.members]
     for name in wanted:
-        member = MEMBERS.find(name).like(model.head_)
-        on_step(f"Fitting for comparison: {member.label or name}")
+        kind = MEMBERS.find(name)
+        label = label_of(name, kind)
+        on_step(f"Fitting for comparison: {label}")
         started = time.perf_counter()
         try:
             with single_thread(), warnings.catch_warnings():
                 # One that is not quite at its maximum still serves; nobody asked for its coefficients.
                 warnings.simplefilter("ignore")
-                member.fit(prepared.train, validation, prepared.plan.seed)
+                member = kind.like(model.head_).fit(prepared.train, validation, prepared.plan.seed)
         except NotApplicableError as error:
-            warnings.warn(f"Not compared with {member.label or name}: {error}.", UserWarning, stacklevel=2)
+            warnings.warn(f"Not compared with {label}: {error}.", UserWarning, stacklevel=2)
             continue
         model.predictor_.add(name, member, time.perf_counter() - started)
 

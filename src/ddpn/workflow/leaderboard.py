@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from ddpn.distributions import discretized
+from ddpn.members import Member
 from ddpn.metrics import absolute_error, covered, crps, nll, width
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.sample import Sample
@@ -43,6 +44,11 @@ def score_rows(predictor: Predictor, sample: Sample, of: str = MIXTURE) -> RowSc
     return RowScores(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
+def label_of(name: str, member: Member | type[Member]) -> str:
+    """What tables and reports call a member."""
+    return member.label or name.replace("_", " ")
+
+
 def leaderboard(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = ()) -> dict[str, Any]:
     """Mean scores of the mixture and every member, best first, and the verdict on the mixture; ready for JSON.
 
@@ -50,7 +56,7 @@ def leaderboard(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = (
     target leaks, which forbid a positive verdict.
     """
     rows = {name: score_rows(predictor, sample, name) for name in (MIXTURE, *predictor.members)}
-    labels = {name: member.label or name.replace("_", " ") for name, member in predictor.members.items()}
+    labels = {name: label_of(name, member) for name, member in predictor.members.items()}
     seconds = sum(predictor.seconds.get(name, 0.0) for name in predictor.mixed)
     entries = [
         {

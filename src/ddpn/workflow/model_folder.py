@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ddpn.errors import InputError
-from ddpn.model_files import read_manifest, write_model
+from ddpn.model_files import read_files, read_manifest, write_model
 from ddpn.workflow.roles import Roles
 
 if TYPE_CHECKING:
@@ -40,26 +40,25 @@ class ModelFolder:
 
 def read_task(path: Path) -> dict[str, Any]:
     """How a model was fitted; the model itself is not loaded."""
-    read_manifest(path)
-    try:
-        task = json.loads((path / TASK).read_bytes())
-        Roles.from_dict(task["roles"])
-    except FileNotFoundError:
-        raise InputError(f"{path} was not written by `ddpn fit`: it has no {TASK}.") from None
-    except (OSError, ValueError, KeyError, TypeError):
-        raise InputError(f"{path / TASK} is damaged. Fit the model again.") from None
-    return task
+    return _task(path, read_manifest(path))
 
 
-def load(path: Path) -> ModelFolder:
-    """The model again; nothing in the files is executed."""
+def _task(path: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+    digest = manifest["files"].get(TASK)
+    if digest is None:
+        raise InputError(f"{path} was not written by `ddpn fit`: it has no {TASK}.")
+    return json.loads(read_files(path, {"files": {TASK: digest}})[TASK])
+
+
+def load(path: Path, mixed_only: bool = False) -> ModelFolder:
+    """The model again, for predictions without what it is compared with; nothing in the files is executed."""
     task = read_task(path)
     from ddpn.estimators import CountRegressor
 
-    return ModelFolder(CountRegressor.load(path), task)
+    return ModelFolder(CountRegressor.load(path, mixed_only), task)
 
 
 def describe(path: Path) -> dict[str, Any]:
     """What a saved model is and how it was fitted, ready for JSON."""
-    manifest, task = read_manifest(path), read_task(path)
-    return {"ddpn": manifest["ddpn"], "members": manifest["members"], "task": task}
+    manifest = read_manifest(path)
+    return {"ddpn": manifest["ddpn"], "members": manifest["members"], "task": _task(path, manifest)}

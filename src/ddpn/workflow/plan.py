@@ -23,6 +23,7 @@ MODEL_OPTIONS = (
 )  # fmt: skip
 _NAMES = ("target", "exposure", "weight", "split_column", "time")
 _LISTS = ("drop", "use", "category", "compare_with", "mix_with")
+_TABLES = ("head_options", "training_options")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +62,8 @@ class Plan:
             what = "shares must be three numbers that sum to 1 (training, validation, test), the first and last above 0"
             raise ConfigError(f"{what}, got {list(shares)}.")
         self._check_roles()
-        check_keys(self.compare_with, MEMBERS, "compare_with")
+        for name, given in (("compare_with", self.compare_with), ("mix_with", self.model.get("mix_with", ()))):
+            check_keys(given, [kind for kind in MEMBERS if kind != "networks"], name)
         self._check_model()
 
     def _check_roles(self) -> None:
@@ -75,7 +77,6 @@ class Plan:
     def _check_model(self) -> None:
         """What is known to be wrong without torch; the rest is validated by `CountRegressor.fit`."""
         check_choice("likelihood", self.model.get("likelihood", "double_poisson"), HEADS)
-        check_keys(self.model.get("mix_with", ()), MEMBERS, "mix_with")
         own = {name: self.model[name] for name in ("members", "hidden", "numeric", "epochs") if name in self.model}
         NetworkOptions(**own, **check_training_options(self.model.get("training_options")))
 
@@ -95,22 +96,20 @@ class Plan:
 
 def keys() -> list[str]:
     """All keys that a settings file may have."""
-    return [f.name for f in fields(Plan) if f.name != "model"] + list(MODEL_OPTIONS)
+    return [*(f.name for f in fields(Plan) if f.name != "model"), *MODEL_OPTIONS, "beta"]
 
 
 def plan_of(given: Mapping[str, Any], file: Path | None = None) -> Plan:
     """The plan of a settings file (TOML); what else is `given` takes precedence, and None counts as not given."""
     settings = {} if file is None else _read(file)
-    _check_settings(settings, "the settings" if file is None else str(file))
-    given = {name: value for name, value in given.items() if value is not None}
-    beta = given.pop("beta", None)
-    settings |= given
-    if beta is not None:
-        settings["head_options"] = {**settings.get("head_options", {}), "beta": beta}
+    _check_settings(settings, str(file))
+    settings |= {name: value for name, value in given.items() if value is not None}
     if "target" not in settings:
         raise ConfigError("target is missing: name the column of counts with --target.")
     own = {f.name for f in fields(Plan)}
     plain = {name: _checked(name, value) for name, value in settings.items()}
+    if "beta" in plain:
+        plain["head_options"] = {**plain.get("head_options", {}), "beta": plain.pop("beta")}
     model = {name: value for name, value in plain.items() if name not in own}
     return Plan(**{name: value for name, value in plain.items() if name in own}, model=model)
 
@@ -141,6 +140,8 @@ def _read(file: Path) -> dict[str, Any]:
 def _checked(name: str, value: Any) -> Any:
     if name in _NAMES and not isinstance(value, str):
         raise ConfigError(f"{name} must be the name of a column, got {value!r}.")
+    if name in _TABLES and not isinstance(value, Mapping):
+        raise ConfigError(f"{name} must be a table of options, got {value!r}.")
     if name in _LISTS:
         words = value.split(",") if isinstance(value, str) else value
         if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):

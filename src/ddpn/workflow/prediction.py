@@ -8,12 +8,11 @@ import torch
 from torch import Tensor
 
 from ddpn.distributions import discretized
-from ddpn.errors import InputError
 from ddpn.metrics import point
 from ddpn.predictor import Predictor
 from ddpn.sample import BLOCK, Sample
 from ddpn.threads import single_thread
-from ddpn.workflow.leaderboard import leaderboard
+from ddpn.workflow.leaderboard import COVERAGE, label_of, leaderboard
 from ddpn.workflow.model_folder import ModelFolder
 from ddpn.workflow.plan import plan_from
 from ddpn.workflow.preparing import fingerprint
@@ -27,7 +26,8 @@ def predict(folder: ModelFolder, frame: Any, request: Request, done: Callable[[i
     roles, predictor = folder.roles, folder.model.predictor_
     X, exposure = roles.features(frame), roles.exposures(frame)
     if request.ood is not None:
-        # Refuses a level that too few calibration rows can tell, before the work.
+        request.check_model(folder.task)
+        # Raises for a level that is too small for the number of calibration rows, before the work.
         predictor.calibrated_ood.is_ood(np.ones(1), request.ood)
     parts = []
     for start in range(0, frame.height, BLOCK):
@@ -89,7 +89,7 @@ def rows_to_score(folder: ModelFolder, frame: Any) -> Scored:
     frame, sample = frame.filter(sample.is_used), sample.rows(sample.is_used)
     if fingerprint(sample) != folder.task["fingerprint"]:
         return Scored(sample, "")
-    test = sample.rows(split_rows(frame, plan).rows.test)
+    test = sample.rows(split_rows(frame, plan, sample.labels).rows.test)
     return Scored(test, f"The model was fitted to this table: only its {len(test):,} test rows are scored.")
 
 
@@ -103,15 +103,20 @@ def evaluate(folder: ModelFolder, frame: Any) -> dict[str, Any]:
 def report_parts(folder: ModelFolder, frame: Any) -> dict[str, Any]:
     """What a report is written from, as keyword arguments of `write_report`."""
     (sample, note), task, predictor = rows_to_score(folder, frame), folder.task, folder.model.predictor_
-    if not len(sample):
-        raise InputError("The table must have a row with a weight above 0.")
     shown = {"target": folder.roles.target, "command": task.get("command"), "data": task.get("data")}
     shown |= {"split": task["split"], "seed": task["plan"]["seed"], "fitted": task["date"]}
-    found = leaderboard(predictor, sample, tuple(task["leaks"]))
+    others = {name: label_of(name, member) for name, member in predictor.members.items() if name not in predictor.mixed}
+    distributions = {label: predictor.distribution(sample.X, sample.exposure, name) for name, label in others.items()}
     return {
         "model": folder.model,
-        "sample": sample,
-        "leaderboard": found,
-        "warnings": [*task["leaks"], *task["warnings"]],
+        "X": sample.X,
+        "y": sample.y,
+        "exposure": sample.exposure,
+        "weight": sample.weight,
+        "baselines": distributions,
+        "levels": {label: predictor.interval_level(COVERAGE, name) for name, label in others.items()},
+        "leaderboard": leaderboard(predictor, sample, tuple(task["leaks"]))["entries"],
+        "leak": " ".join(task["leaks"]),
+        "warnings": task["warnings"],
         "task": shown | ({"note": note} if note else {}),
     }

@@ -8,6 +8,7 @@ from typing import Any
 
 from ddpn.errors import InputError
 from ddpn.sample import Sample
+from ddpn.validation import listed
 from ddpn.workflow.model_folder import CHECKPOINT, read_task
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.profiling import leak_warnings, roles_of
@@ -53,7 +54,10 @@ def prepare(frame: Any, plan: Plan) -> Prepared:
     if not kept.all():
         warnings.append(f"{int((~kept).sum()):,} rows of weight 0 are left out.")
         frame, sample = frame.filter(kept), sample.rows(kept)
-    split = split_rows(frame, plan)
+    split = split_rows(frame, plan, sample.labels)
+    if plan.model.get("mix_with") and not len(split.rows.validation):
+        names = listed(plan.model["mix_with"])
+        warnings.append(f"Left out of the mixture, as there are no validation rows to choose its weights: {names}.")
     if not sample.y[split.rows.train].any():
         raise InputError(f"target {plan.target!r} must be above 0 in some training row, got zeros only.")
     leaks = leak_warnings(sample.X, sample.y)

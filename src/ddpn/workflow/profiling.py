@@ -35,10 +35,9 @@ def roles_of(frame: Any, plan: Plan) -> Roles:
 
 
 def _column(series: Any, plan: Plan) -> Column:
-    library = polars()
     kind, parts = _kind(series, plan)
     missing, distinct = _missing(series), series.drop_nulls().n_unique()
-    why = _why_useless(library, series, kind, distinct, plan)
+    why = _why_useless(series, kind, distinct, plan)
     if series.name in plan.use:
         why = "" if kind else why
     if series.name in plan.drop:
@@ -66,7 +65,7 @@ def _missing(series: Any) -> int:
     return int(series.null_count()) + nans
 
 
-def _why_useless(library: Any, series: Any, kind: str, distinct: int, plan: Plan) -> str:
+def _why_useless(series: Any, kind: str, distinct: int, plan: Plan) -> str:
     if distinct == 0:
         return "no values"
     if distinct == 1 and series.null_count() == 0:

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ddpn.errors import InputError
-from ddpn.validation import at_rows, listed
+from ddpn.sample import labels_at
+from ddpn.validation import check_column, listed
 from ddpn.workflow.plan import Plan
 
 #: With fewer rows a test says nothing.
@@ -34,14 +35,18 @@ class Split(NamedTuple):
     how: str
 
 
-def split_rows(frame: Any, plan: Plan) -> Split:
-    """The parts that the plan asks for. With few rows none are kept for validation."""
+def split_rows(frame: Any, plan: Plan, labels: np.ndarray | None = None) -> Split:
+    """The parts that the plan asks for. With few rows none are kept for validation.
+
+    `labels` are what messages call the rows, by default their numbers from 1.
+    """
+    labels = np.arange(1, frame.height + 1) if labels is None else labels
     if frame.height < MIN_ROWS:
         raise InputError(f"The table must have at least {MIN_ROWS} rows, got {frame.height}.")
     if plan.split_column is not None:
-        return _by_column(frame, plan)
+        return _by_column(frame, plan, labels)
     if plan.time is not None:
-        return _by_time(frame, plan)
+        return _by_time(frame, plan, labels)
     parts = _without_few(_shuffled(frame.height, plan.seed, plan.shares))
     return Split(parts, f"at random by seed {plan.seed}")
 
@@ -58,14 +63,13 @@ def _without_few(parts: Parts) -> Parts:
     return Parts(rows, rows[:0], parts.test)
 
 
-def _by_column(frame: Any, plan: Plan) -> Split:
-    name = plan.split_column
+def _by_column(frame: Any, plan: Plan, labels: np.ndarray) -> Split:
+    name = check_column(str(plan.split_column), frame.columns, "split_column", InputError)
     words = [str(word).strip().lower() for word in frame[name].to_list()]
     part_of = {word: part for part, spellings in _PARTS.items() for word in spellings}
-    unknown = [row for row, word in enumerate(words) if word not in part_of]
-    if unknown:
-        where = at_rows([row + 1 for row in unknown])
-        got = f"got {frame[name][unknown[0]]!r} {where}"
+    unknown = np.array([word not in part_of for word in words])
+    if unknown.any():
+        got = f"got {frame[name].filter(unknown)[0]!r} {labels_at(unknown, labels)}"
         raise InputError(f"split_column {name!r} must hold train, validation or test in every row, {got}.")
     found = np.array([part_of[word] for word in words])
     parts = Parts(*(np.flatnonzero(found == part) for part in _PARTS))
@@ -79,9 +83,9 @@ def _by_column(frame: Any, plan: Plan) -> Split:
     return Split(parts, f"by column {name}")
 
 
-def _by_time(frame: Any, plan: Plan) -> Split:
+def _by_time(frame: Any, plan: Plan, labels: np.ndarray) -> Split:
     """The last rows are the test rows, those before them validation rows; rows of one time stay together."""
-    series = _times(frame, str(plan.time))
+    series = _times(frame, str(plan.time), labels)
     order = series.arg_sort().to_numpy()
     times = series.gather(order)
     starts = np.flatnonzero(np.r_[True, (times != times.shift(1)).fill_null(True).to_numpy()[1:]])
@@ -98,13 +102,13 @@ def _cut(starts: np.ndarray, wanted: float) -> int:
     return int(starts[np.abs(starts - wanted).argmin()])
 
 
-def _times(frame: Any, name: str) -> Any:
-    series = frame[name]
+def _times(frame: Any, name: str, labels: np.ndarray) -> Any:
+    series = frame[check_column(name, frame.columns, "time", InputError)]
     if not (series.dtype.is_temporal() or series.dtype.is_numeric()):
         got = f"got {series.dtype} such as {series.drop_nulls()[0]!r}" if series.drop_nulls().len() else "got no value"
         raise InputError(f"time {name!r} must hold numbers or dates such as 2024-12-31, {got}.")
     missing = (series.fill_nan(None) if series.dtype.is_float() else series).is_null()
     if missing.any():
-        where = at_rows((np.flatnonzero(missing.to_numpy()) + 1).tolist())
+        where = labels_at(missing.to_numpy(), labels)
         raise InputError(f"time {name!r} is missing {where}. Fill or drop these rows.")
     return series

@@ -1,11 +1,11 @@
-"""Where uncertainty comes from, drawn."""
+"""Figures of uncertainty."""
 
 import re
 
 import numpy as np
 import pytest
 
-from ddpn.report.figures.uncertainty import fifths, held_figure, importance_figures, split_figure
+from ddpn.report.figures.uncertainty import fifths, group_coverage_figure, importance_figures, split_figure
 from ddpn.report.importance import Importance, Importances
 
 
@@ -19,25 +19,29 @@ def test_fifths_are_by_predicted_mean(evidence):
     first = np.argsort(evidence.model.mean)[:60]
     assert found[0].aleatoric == pytest.approx(evidence.aleatoric[first].mean())
     share = evidence.epistemic[first].mean() / evidence.model.variance[first].mean()
-    assert f"{100 * share:.1f}% epistemic" in described(split_figure(evidence))
-    coverage = evidence.model.inside(evidence.y)[first].mean()
-    assert f"{100 * coverage:.1f}% of 60 rows" in described(held_figure(evidence))
+    assert f"{100 * share:.1f}% epistemic" in described(split_figure(found))
+    coverage = evidence.model.inside[first].mean()
+    assert f"{100 * coverage:.1f}% of 60 rows" in described(group_coverage_figure(found))
 
 
-def test_columns_are_drawn_by_importance_and_the_rest_is_told():
-    each = [Importance(f"c{j}", j, 0.01 * j, (0.0, 0.02 * j), 0.2 - 0.01 * j, (0.0, 0.3), 0.0, 0.0) for j in range(15)]
+def importance(name, column, crps, deviation):
+    spread = np.array([0.5, 1.0, 1.5])
+    return Importance(name, column, crps * spread, deviation * spread, np.zeros(3), np.zeros(3))
+
+
+def test_columns_are_drawn_by_importance_and_the_rest_is_counted():
+    each = [importance(f"c{j}", j, 0.01 * j, 0.2 - 0.01 * j) for j in range(15)]
     first, second = importance_figures(Importances(each, 700, 15))
     assert described(first).startswith("c14: +14.0%; c13: +13.0%")
     assert described(second).startswith("c0: 20.0%; c1: 19.0%")
-    assert "over 700 rows" in first.words
+    assert "on 700 rows" in first.words
     assert "The 12 largest of 15 columns are shown" in first.words
 
 
-def test_large_means_are_told_shortly(evidence):
+def test_large_means_have_short_labels(evidence):
     large = evidence.model._replace(mean=evidence.model.mean * 1e5)
     assert all(re.fullmatch(r"[\d.,]+[kM] to [\d.,]+[kM]", g.label) for g in fifths(evidence._replace(model=large)))
 
 
-def test_a_single_column_that_does_nothing_can_be_drawn():
-    one = Importance("x", 0, 0.0, (0.0, 0.0), 0.0, (0.0, 0.0), 0.0, 0.0)
-    assert "x: 0%" in described(importance_figures(Importances([one], 5, 1))[0])
+def test_a_single_column_without_effect_can_be_drawn():
+    assert "x: 0.0%" in described(importance_figures(Importances([importance("x", 0, 0.0, 0.0)], 5, 1))[0])

@@ -1,1 +1,1 @@
-"""The figures of a report: small SVG pictures that follow the page's colours."""
+"""The figures of a report: small SVG images that follow the page's colours."""

@@ -1,45 +1,45 @@
-"""From data to places on a figure, and where the ticks go."""
+"""Axes with their ticks, and bins of counts."""
 
 import math
 from typing import NamedTuple
 
 import numpy as np
 
-#: Ticks an axis should have, at most.
+#: The largest number of ticks of an axis.
 _TICKS = 7
 
 
 class Axis(NamedTuple):
-    """A range of data. `log`: in log(1 + x), which has a place for 0; `whole`: ticks at integers only."""
+    """A range of data. `log`: in log(1 + x), which is defined at 0; `integers`: ticks at integers only."""
 
     label: str
     low: float
     high: float
     log: bool = False
-    whole: bool = False
+    integers: bool = False
     percent: bool = False
 
     def share(self, values: np.ndarray | float) -> np.ndarray:
-        """Where values lie between the ends, 0 to 1; beyond them at the end."""
+        """Position of values between the ends, 0 to 1; values beyond an end are put there."""
         low, high, at = (_log(v) if self.log else v for v in (self.low, self.high, values))
         return np.clip((np.asarray(at, dtype=float) - low) / (high - low), 0.0, 1.0)
 
     @property
     def ticks(self) -> list[float]:
         """Round numbers within the range."""
-        return _log_ticks(self.low, self.high) if self.log else _even_ticks(self.low, self.high, self.whole)
+        return _log_ticks(self.low, self.high) if self.log else _even_ticks(self.low, self.high, self.integers)
 
     def tick_label(self, value: float) -> str:
         return f"{100 * value:.6g}%" if self.percent else short(value)
 
 
 def _log(values: np.ndarray | float) -> np.ndarray:
-    """log(1 + x). The left end of the bar of 0 lies at -0.5, so a little below 0 has a place too."""
+    """log(1 + x). The left end of the bar of 0 is at -0.5, so values a little below 0 are allowed."""
     return np.log1p(np.maximum(values, -0.75))
 
 
 def short(value: float) -> str:
-    """A number on an axis.
+    """A number as the label of a tick.
 
     >>> [short(v) for v in (0.25, 5000.0, 20_000.0, 3e6)]
     ['0.25', '5,000', '20k', '3M']
@@ -50,11 +50,11 @@ def short(value: float) -> str:
     return f"{value:,.0f}" if value == round(value) else f"{value:.6g}"
 
 
-def _even_ticks(low: float, high: float, whole: bool) -> list[float]:
+def _even_ticks(low: float, high: float, integers: bool) -> list[float]:
     rough = (high - low) / _TICKS
     size = 10.0 ** math.floor(math.log10(rough))
     step = next(size * m for m in (1, 2, 5, 10) if size * m >= rough * (1 - 1e-9))
-    step = max(step, 1.0) if whole else step
+    step = max(step, 1.0) if integers else step
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     # Rounded to the step's digits: 3 * 0.1 is not 0.3.
     digits = max(0, -math.floor(math.log10(step)))
@@ -62,7 +62,7 @@ def _even_ticks(low: float, high: float, whole: bool) -> list[float]:
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
-    """0 and powers of ten; the 3s between them, or the 2s and 5s, as far as there is room."""
+    """0 and powers of ten, with multiples of 3 or of 2 and 5 between them as far as there is room."""
     top = math.ceil(math.log10(max(high, 10.0)))
     for parts in ((1, 2, 5), (1, 3), (1,)):
         ticks = [0.0, *(float(part * 10**power) for power in range(top + 1) for part in parts)]
@@ -73,34 +73,45 @@ def _log_ticks(low: float, high: float) -> list[float]:
 
 
 def wants_log(values: np.ndarray) -> bool:
-    """Whether counts reach so far beyond their middle that an even axis would crowd most of them at one end."""
+    """Whether the largest counts are so far from the median that an even axis would crowd most of them at one end."""
     return bool(values.max() > 60 and values.max() > 12 * (np.median(values) + 1))
 
 
 class Bins(NamedTuple):
-    """Whole edges: bin i holds the counts from edges[i] to edges[i + 1] - 1."""
+    """Integer edges: bin i has the counts from edges[i] to edges[i + 1] - 1."""
 
     edges: np.ndarray
-    log: bool
+    log: bool = False
 
     @property
     def unit(self) -> bool:
         """Whether each bin is a single count."""
         return bool(np.all(np.diff(self.edges) == 1))
 
+    @property
+    def ends(self) -> np.ndarray:
+        """Where the bars of neighbouring bins meet: halfway between their counts."""
+        return self.edges - 0.5
+
+    def axis(self, label: str) -> Axis:
+        return Axis(label, float(self.ends[0]), float(self.ends[-1]), self.log, integers=True)
+
     def shares(self, values: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        """Of the weight in each bin."""
-        place = np.clip(np.searchsorted(self.edges, values, side="right") - 1, 0, len(self.edges) - 2)
-        return np.bincount(place, weights=weight, minlength=len(self.edges) - 1) / weight.sum()
+        """The share of the weight in each bin."""
+        return np.histogram(values, self.ends, weights=weight)[0] / weight.sum()
 
 
 def count_bins(values: np.ndarray, most: int = 40) -> Bins:
-    """Every count by itself where they are few; else ranges of counts, evenly wide or, for a long tail, ever wider."""
+    """A bin per count where there are few; else ranges of equal width or, for a long tail, of increasing width."""
     low, high = float(values.min()), float(values.max()) + 1.0
-    log = wants_log(values)
-    if not log:
-        low = low if high - low <= most or low > 0.2 * high else 0.0
-        step = max(1.0, math.ceil((high - low) / most))
-        return Bins(low + step * np.arange(math.ceil((high - low) / step) + 1), False)
-    edges = np.expm1(np.linspace(np.log1p(low), np.log1p(high), most + 1))
-    return Bins(np.unique(np.append(np.floor(edges[:-1]), high)), True)
+    if wants_log(values):
+        edges = np.expm1(np.linspace(np.log1p(low), np.log1p(high), most + 1))
+        return Bins(np.unique(np.append(np.floor(edges[:-1]), high)), True)
+    low = low if high - low <= most or low > 0.2 * high else 0.0
+    return even_bins(low, high, most)
+
+
+def even_bins(low: float, high: float, most: int) -> Bins:
+    """At most about so many bins of equal width, from `low` to at least `high`."""
+    step = max(1.0, math.ceil((high - low) / most))
+    return Bins(low + step * np.arange(math.ceil((high - low) / step) + 1))

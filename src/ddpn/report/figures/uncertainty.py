@@ -1,10 +1,9 @@
-"""Where uncertainty comes from: parts of the variance, and the columns that move it."""
+"""Figures of uncertainty: the parts of the variance, coverage by group, and importances."""
 
 import numpy as np
 
 from ddpn.report.evidence import LEVEL, Evidence
-from ddpn.report.figures.bars import Bar, lying_bars
-from ddpn.report.figures.chart import Figure
+from ddpn.report.figures.chart import Bar, Figure, bar_chart
 from ddpn.report.figures.scales import Axis, short
 from ddpn.report.groups import Group, group_of
 from ddpn.report.importance import REPEATS, Importances
@@ -16,88 +15,65 @@ _SHOWN, _FIFTHS = 12, 5
 
 def fifths(evidence: Evidence) -> list[Group]:
     """Rows in up to five groups by their predicted mean, the smallest first."""
-    order = np.argsort(evidence.model.mean, kind="stable")
-    found = []
-    for part in np.array_split(order, min(_FIFTHS, len(order))):
-        mask = np.zeros(len(order), dtype=bool)
-        mask[part] = True
-        low, high = evidence.model.mean[part[0]], evidence.model.mean[part[-1]]
-        found.append(group_of(f"{_round(low)} to {_round(high)}", evidence, mask))
-    return found
+    predicted = evidence.model.mean
+    parts = np.array_split(np.argsort(predicted, kind="stable"), min(_FIFTHS, len(predicted)))
+    labels = (" to ".join(short(float(f"{predicted[row]:.3g}")) for row in part[[0, -1]]) for part in parts)
+    return [group_of("predicted mean", label, evidence, part) for label, part in zip(labels, parts, strict=True)]
 
 
-def _round(value: float) -> str:
-    """Three digits, short enough to stand beside a bar."""
-    return short(float(f"{value:.3g}"))
-
-
-def split_figure(evidence: Evidence) -> Figure:
-    """Aleatoric and epistemic shares of the variance, by predicted mean."""
-    found = fifths(evidence)
+def split_figure(found: list[Group]) -> Figure:
+    """Aleatoric and epistemic shares of the variance in each of the `fifths`."""
     bars = [Bar(g.label, (1.0 - g.share, g.share), f"± {fmt(g.variance**0.5)}") for g in found]
-    title = "Aleatoric and epistemic uncertainty"
-    told = " ".join(f"Predicted mean {g.label}: {percent(g.share)} epistemic." for g in found)
-    picture = lying_bars(
-        "split", title, told, Axis("share of the variance", 0.0, 1.0, percent=True), bars, ("bar", "bar-2")
-    )
+    description = " ".join(f"Predicted mean {g.label}: {percent(g.share)} epistemic." for g in found)
     words = (
-        "Rows in equal groups by their predicted mean; at the right the standard deviation. Aleatoric is in the "
-        "counts themselves: more rows do not remove it. Epistemic is what the members disagree about: "
-        "more rows like these do."
+        "Rows in equal groups by their predicted mean, with the standard deviation. Aleatoric variance is noise in the "
+        "counts: more training rows do not remove it. Epistemic variance is disagreement between the components: "
+        "more training rows of the same kind reduce it."
     )
-    return Figure("split", title, picture, words, (("bar", "aleatoric"), ("bar-2", "epistemic")))
+    chart = bar_chart(Axis("share of the variance", 0.0, 1.0, percent=True), bars, ("bar", "bar-2"))
+    legend = (("bar", "aleatoric"), ("bar-2", "epistemic"))
+    return chart.figure("split", "Aleatoric and epistemic uncertainty", description, words, *legend)
 
 
-def held_figure(evidence: Evidence) -> Figure:
-    """How often the interval held, by predicted mean."""
-    found = fifths(evidence)
+def group_coverage_figure(found: list[Group]) -> Figure:
+    """The coverage of the intervals in each of the `fifths`."""
     bars = [Bar(g.label, (g.coverage,), percent(g.coverage), wilson(g.coverage, g.size)) for g in found]
-    title = f"Where the {percent(LEVEL, 0)} interval held"
-    told = " ".join(f"Predicted mean {g.label}: {percent(g.coverage)} of {plural(g.rows, 'row')}." for g in found)
-    axis = Axis("share of rows inside", 0.0, 1.0, percent=True)
-    picture = lying_bars("held", title, told, axis, bars, ("bar",), LEVEL)
+    description = " ".join(
+        f"Predicted mean {g.label}: {percent(g.coverage)} of {plural(g.rows, 'row')}." for g in found
+    )
     words = "The same groups: the share of rows inside their interval, with Wilson's 95% interval."
-    return Figure(
-        "held", title, picture, words, (("bar", "inside"), ("whisker", "95% interval"), ("line-2", "promised"))
+    chart = bar_chart(Axis("share of rows inside", 0.0, 1.0, percent=True), bars, mark=LEVEL)
+    legend = (("bar", "inside"), ("whisker", "95% interval"), ("line-2", "nominal"))
+    return chart.figure("group-coverage", f"Coverage of the {percent(LEVEL, 0)} interval", description, words, *legend)
+
+
+def importance_figures(found: Importances) -> list[Figure]:
+    """The effect of shuffling a column on the CRPS, and on the predicted standard deviation."""
+    predictions = (
+        f"Each column is shuffled {REPEATS} times on {plural(found.rows, 'row')}, which removes its information. Bars: "
+        "mean increase of the CRPS. Lines: smallest and largest of the repeats. Columns near 0 are not needed."
     )
-
-
-def importance_figures(found: Importances) -> tuple[Figure, Figure]:
-    """What shuffling a column does to the CRPS, and to the predicted standard deviation."""
-    axes = ("increase of the CRPS", "change of the standard deviation")
-    names, titles = ("drives-mean", "drives-spread"), ("What drives the predictions", "What drives the uncertainty")
-    words = (
-        f"Each column is shuffled {REPEATS} times over {plural(found.rows, 'row')}, so that it says nothing. Bars: how "
-        "much worse the CRPS gets. Lines: the least and the largest of the repeats. Near 0: not needed.",
-        "The same shuffles: by how much a row's predicted standard deviation changes, up or down, on average. "
-        "Columns that stand in for each other share their worth in both figures.",
+    uncertainty = (
+        "The same shuffles: the mean change of a row's predicted standard deviation, up or down. "
+        "Columns that can replace each other share their importance in both figures."
     )
-    first, second = (
-        _importance(found, key, name, title, label, text)
-        for key, name, title, label, text in zip(("crps", "deviation"), names, titles, axes, words, strict=True)
-    )
-    return first, second
-
-
-def _importance(found: Importances, key: str, name: str, title: str, label: str, words: str) -> Figure:
-    shown = found.by(key)[:_SHOWN]
-    values = [getattr(one, key) for one in shown]
-    spreads = [getattr(one, f"{key}_spread") for one in shown]
-    low = min(0.0, *(spread[0] for spread in spreads))
-    high = max(*(spread[1] for spread in spreads), 0.0, 1e-3) if spreads else 1.0
-    digits = 0 if high >= 1 else 1
-    bars = [
-        Bar(one.name, (value,), _change(value, digits) if key == "crps" else percent(value), spread)
-        for one, value, spread in zip(shown, values, spreads, strict=True)
+    return [
+        _importance(found, "crps", "Importance for the predictions", "increase of the CRPS", predictions),
+        _importance(found, "deviation", "Importance for the uncertainty", "change of the std. deviation", uncertainty),
     ]
-    told = "; ".join(f"{bar.name}: {bar.words}" for bar in bars) + "."
+
+
+def _importance(found: Importances, key: str, title: str, label: str, words: str) -> Figure:
+    shown = found.by(key)[:_SHOWN]
+    repeats = np.array([getattr(one, key) for one in shown])
+    axis = Axis(label, min(0.0, float(repeats.min())), max(1e-3, float(repeats.max())), percent=True)
+    digits = 0 if axis.high >= 1 else 1
+    bars = []
+    for one, each in zip(shown, repeats, strict=True):
+        rounded = round(100 * float(each.mean()), digits)
+        sign = "+" if key == "crps" and rounded else ""
+        bars.append(Bar(one.name, (each.mean(),), f"{rounded:{sign}.{digits}f}%", (each.min(), each.max())))
     if len(found.each) > len(shown):
         words += f" The {len(shown)} largest of {plural(found.columns, 'column')} are shown."
-    picture = lying_bars(name, title, told, Axis(label, low, high, percent=True), bars, ("bar",))
-    return Figure(name, title, picture, words)
-
-
-def _change(value: float, digits: int) -> str:
-    """Percent with its sign; what rounds to nothing has none."""
-    shown = round(100 * value, digits)
-    return f"{shown:+.{digits}f}%" if shown else "0%"
+    description = "; ".join(f"{bar.name}: {bar.words}" for bar in bars) + "."
+    return bar_chart(axis, bars).figure(f"importance-{key}", title, description, words)

@@ -1,0 +1,149 @@
+"""The Double Poisson and the Poisson distribution at one mean: prints a table and writes an image.
+
+Run `python examples/distributions.py`; `--out docs/distributions.png` writes the image of the documentation.
+"""
+
+import argparse
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ddpn.distributions import DoublePoisson, Poisson
+
+MEAN = 10.0
+VARIANCES = {"Under-dispersed": MEAN / 4, "Equi-dispersed": MEAN, "Over-dispersed": MEAN * 4}
+COVERAGE = 0.9
+LAST_COUNT = 30
+#: Poisson's markers stop where they would only thicken the axis.
+LEAST_SEEN = 1e-3
+#: Light fill, dark ink: bars against a marked line also read in black and white.
+FILL, INK, FAINT = "#9cc5e6", "#1b263b", "#d9d9d9"
+
+
+def float64(value: float) -> torch.Tensor:
+    return torch.tensor(value, dtype=torch.float64)
+
+
+def double_poisson(variance: float) -> DoublePoisson:
+    return DoublePoisson.from_moments(mean=float64(MEAN), variance=float64(variance))
+
+
+def row(name: str, mu: str, gamma: str, dist: DoublePoisson | Poisson) -> str:
+    low, high = dist.interval(COVERAGE)
+    none = dist.log_prob(float64(0.0)).exp()
+    return (
+        f"{name:<32}{mu:>8}{gamma:>8}{dist.mean.item():>9.3f}{dist.variance.item():>10.3f}"
+        f"{f'{low.item():.0f} to {high.item():.0f}':>14}{none.item():>11.1e}"
+    )
+
+
+def table() -> str:
+    head = f"{'':<32}{'mu':>8}{'gamma':>8}{'mean':>9}{'variance':>10}{f'{COVERAGE:.0%} interval':>14}{'P(Z = 0)':>11}"
+    lines = [head, "-" * len(head)]
+    for name, variance in VARIANCES.items():
+        dist = double_poisson(variance)
+        lines.append(row(f"Double Poisson, {name.lower()}", f"{dist.mu.item():.3f}", f"{dist.gamma.item():.3f}", dist))
+    lines.append(row("Poisson", f"{MEAN:.3f}", "", Poisson(float64(MEAN))))
+    return "\n".join(lines)
+
+
+def draw_panel(axes: Axes, name: str, variance: float) -> None:
+    dist, poisson = double_poisson(variance), Poisson(float64(MEAN))
+    counts = torch.arange(LAST_COUNT + 1, dtype=torch.float64)
+    axes.bar(
+        counts.numpy(),
+        dist.log_prob(counts).exp().numpy(),
+        width=0.86,
+        color=FILL,
+        edgecolor=INK,
+        linewidth=0.7,
+        label="Double Poisson",
+    )
+    seen = counts[poisson.log_prob(counts).exp() > LEAST_SEEN]
+    axes.plot(
+        seen.numpy(),
+        poisson.log_prob(seen).exp().numpy(),
+        color=INK,
+        linewidth=1.1,
+        marker="o",
+        markersize=4,
+        markerfacecolor="white",
+        label="Poisson",
+    )
+    draw_interval(axes, dist)
+    axes.set_title(name, fontsize=12, fontweight="bold", color=INK, pad=22)
+    subtitle = rf"mean {MEAN:g}, variance {variance:g}   ($\gamma$ = {dist.gamma.item():.2f})"
+    axes.text(0.5, 1.035, subtitle, transform=axes.transAxes, ha="center", color=INK)
+
+
+def draw_interval(axes: Axes, dist: DoublePoisson, height: float = 0.285) -> None:
+    """One height for all panels, so that widths compare at a glance."""
+    low, high = (x.item() for x in dist.interval(COVERAGE))
+    axes.errorbar(
+        (low + high) / 2,
+        height,
+        xerr=(high - low + 1) / 2,
+        color=INK,
+        linewidth=1.4,
+        capsize=4,
+        capthick=1.4,
+        fmt="none",
+    )
+    label = f"{COVERAGE:.0%} interval: {low:.0f} to {high:.0f}"
+    axes.text((low + high) / 2, height + 0.011, label, ha="center", fontsize=9, color=INK)
+
+
+def draw() -> Figure:
+    figure, panels = plt.subplots(
+        1, len(VARIANCES), figsize=(10.0, 3.7), sharex=True, sharey=True, layout="constrained"
+    )
+    for axes, (name, variance) in zip(panels, VARIANCES.items(), strict=True):
+        draw_panel(axes, name, variance)
+        axes.set(xlim=(-1, LAST_COUNT + 0.5), ylim=(0, 0.315), yticks=[i * 0.05 for i in range(6)], xlabel="count")
+        axes.grid(axis="y", color=FAINT, linewidth=0.6)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(axis="y", length=0)
+    panels[0].set_ylabel("probability")
+    handles, labels = panels[-1].get_legend_handles_labels()
+    legend = {"loc": "upper right", "bbox_to_anchor": (1.02, 0.86), "framealpha": 1.0, "edgecolor": "white"}
+    panels[-1].legend(handles[::-1], labels[::-1], **legend)
+    return figure
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--out",
+        type=Path,
+        nargs="+",
+        default=[Path("demo/distributions.png"), Path("demo/distributions.svg")],
+        metavar="PATH",
+        help="images to write, in the format of the suffix (default: demo/distributions.png demo/distributions.svg)",
+    )
+    return parser.parse_args()
+
+
+def main() -> None:
+    paths = arguments().out
+    print(f"Counts with mean {MEAN:g}: Poisson fixes the variance, the Double Poisson does not.\n")
+    print(table())
+    # A fixed salt and no date: the same image is the same file.
+    with plt.rc_context({"svg.hashsalt": "ddpn", "font.size": 10}):
+        figure = draw()
+        for path in paths:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            figure.savefig(path, dpi=160, metadata={"Date": None} if path.suffix == ".svg" else None)
+        plt.close(figure)
+    print("\nImage: " + ", ".join(str(path) for path in paths))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""Public files: their addresses and checksums, the folder they are kept in, and downloads by pooch."""
+
+import errno
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from zipfile import ZipFile
+
+from ddpn.errors import InputError
+from ddpn.extras import import_extra
+from ddpn.files import lock, sha256_of_file, write_bytes
+from ddpn.progress import ProgressBar, progress_bar
+
+#: Attempts after the first one that fails.
+_RETRIES = 2
+_TIMEOUT = 30.0
+_CHUNK = 1 << 16
+
+
+@dataclass(frozen=True)
+class Source:
+    """A public file, or a file in a public zip archive: its address and its checksum.
+
+    `path` is its place below the data folder; `size` (bytes) and `sha256` are those of the file itself. Where `archive`
+    is given, `url` is that of a zip archive with this SHA-256, which holds the file.
+    """
+
+    path: str
+    url: str
+    size: int
+    sha256: str
+    license: str
+    citation: str
+    archive: str | None = None
+
+
+def data_folder() -> Path:
+    """The folder of all data sets: `DDPN_DATA`, or `ddpn` in the platform's cache folder."""
+    if folder := os.environ.get("DDPN_DATA"):
+        return Path(folder).expanduser()
+    return import_extra("platformdirs", "data").user_cache_path("ddpn", appauthor=False, opinion=False)
+
+
+def fetch(source: Source, folder: Path | None = None, *, may_download: bool = True, progress: bool = True) -> Path:
+    """Return the path of the source's file below `folder`, downloaded if it is missing; its checksum is verified.
+
+    A download that fails is tried again from its start. Processes that need the same file wait for each other.
+    """
+    path = (data_folder() if folder is None else folder) / source.path
+    if not path.is_file():
+        if not may_download:
+            raise InputError(f"File not found: {path}. {_by_hand(source, path)}")
+        try:
+            with lock(path.with_name(f"{path.name}.lock")):
+                # Another process may have downloaded it while this one waited.
+                if not path.is_file():
+                    _download(source, path, progress)
+        except OSError as error:
+            raise InputError(_failure(source, path, error)) from error
+    if (found := sha256_of_file(path)) != source.sha256:
+        raise InputError(
+            f"{path} must have the SHA-256 {source.sha256}, got {found}. "
+            f"Delete the file to have it downloaded again from {source.url}."
+        )
+    return path
+
+
+def _download(source: Source, path: Path, progress: bool) -> None:
+    if source.archive is None:
+        _retrieve(source.url, source.sha256, path, source.size, progress)
+        return
+    with TemporaryDirectory(dir=path.parent, prefix=".") as scratch:
+        archive = Path(scratch) / "archive.zip"
+        _retrieve(source.url, source.archive, archive, source.size, progress)
+        with ZipFile(archive) as members:
+            write_bytes(path, members.read(path.name))
+
+
+def _retrieve(url: str, sha256: str, path: Path, size: int, progress: bool) -> None:
+    """Download to `path`: pooch moves a file there only if its checksum is right."""
+    pooch = import_extra("pooch", "data")
+    pooch.get_logger().setLevel("WARNING")
+    cache = pooch.create(path.parent, "", registry={path.name: sha256}, urls={path.name: url}, retry_if_failed=_RETRIES)
+    try:
+        with progress_bar(path.name, size, progress, in_bytes=True) as bar, ExitStack() as stack:
+            # pooch leaves the connection of a download that failed open.
+            hooks = {"response": lambda response, **_: stack.enter_context(response)}
+            options = {"progressbar": _Progress(bar), "chunk_size": _CHUNK, "timeout": _TIMEOUT, "hooks": hooks}
+            cache.fetch(path.name, downloader=pooch.HTTPDownloader(**options))
+    except ValueError as error:
+        raise InputError(
+            f"{url} sent a file with a wrong checksum, expected SHA-256 {sha256}. If it does so again, "
+            f"the file at this address has changed."
+        ) from error
+
+
+class _Progress:
+    """The bar that pooch expects, shown by a `ProgressBar`."""
+
+    total = 0
+
+    def __init__(self, bar: ProgressBar) -> None:
+        self._bar, self._done = bar, 0
+
+    def update(self, steps: int) -> None:
+        self._bar.advance(steps)
+        self._done += steps
+
+    def reset(self) -> None:
+        self.update(-self._done)
+
+    def close(self) -> None:
+        """Nothing to do: the bar is closed by its context."""
+
+
+def _failure(source: Source, path: Path, error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"The disk is full: {path.parent} needs {source.size:,} bytes. Free some space, or set DDPN_DATA."
+    # Only errors of requests have this attribute: None where the server did not answer or the connection broke.
+    if not hasattr(error, "response"):
+        return f"Cannot write to {path.parent}: {error}. Set DDPN_DATA to another folder."
+    response = error.response
+    why = "no connection" if response is None else f"status {response.status_code} {response.reason}"
+    return f"Cannot download {source.url}: {why}. {_by_hand(source, path)}"
+
+
+def _by_hand(source: Source, path: Path) -> str:
+    return (
+        f"Download {source.url} on a machine with a network and put {path.name} ({source.size} bytes, SHA-256 "
+        f"{source.sha256}) into {path.parent}, or set DDPN_DATA to the folder above it."
+    )

@@ -1,0 +1,115 @@
+"""The user's table: its columns read, shuffled, grouped and described."""
+
+from itertools import pairwise
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from scipy import sparse
+
+from ddpn.datasets.dataset import fingerprint as column_fingerprint
+from ddpn.features.table import Column, read_table
+from ddpn.report.numbers import percent
+
+#: Ranges of a numeric column; values or levels that are groups of their own; levels listed in a description.
+_BINS, _LEVELS, _LISTED = 5, 8, 4
+
+
+def in_fit_order(model: Any, X: Any) -> Any:
+    """X with its columns in the order of fit."""
+    frame, names = nw.from_native(X, pass_through=True), getattr(model, "feature_names_in_", None)
+    return frame.select(list(names)).to_native() if isinstance(frame, nw.DataFrame) and names is not None else X
+
+
+def shuffled(X: Any, column: int, order: np.ndarray) -> Any:
+    """X with the values of one column in another order."""
+    frame = nw.from_native(X, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        return frame.with_columns(frame[frame.columns[column]][order]).to_native()
+    changed = X.toarray() if sparse.issparse(X) else X.copy()
+    changed[:, column] = changed[order, column]
+    return changed
+
+
+def columns_of(model: Any, X: Any) -> list[Column]:
+    """Every column as the model reads it."""
+    return [column._replace(name=str(column.name)) for column in read_table(model, X, reset=False)]
+
+
+def fingerprint(columns: list[Column], y: np.ndarray) -> str:
+    """SHA-256 of names, kinds and values: the same for the same data on every machine."""
+    return column_fingerprint({column.name: _plain(column) for column in columns}, y)
+
+
+def _plain(column: Column) -> np.ndarray:
+    if column.kind != "category":
+        return column.values.astype(np.float64)
+    return np.array([*column.levels, ""], dtype=object)[column.values]
+
+
+def is_missing(column: Column) -> np.ndarray:
+    """Mask of the rows without a value."""
+    return column.values < 0 if column.kind == "category" else np.isnan(column.values)
+
+
+def _common_levels(column: Column) -> list[int]:
+    """Codes of the levels that occur, the most frequent first; equally frequent ones by name, in any order of rows."""
+    number = np.bincount(column.values[~is_missing(column)].astype(int), minlength=len(column.levels))
+    return sorted(np.flatnonzero(number).tolist(), key=lambda level: (-number[level], column.levels[level]))
+
+
+def value_text(column: Column, row: int) -> str:
+    """One cell as text."""
+    if is_missing(column)[row]:
+        return "missing"
+    value = column.values[row]
+    if column.kind == "category":
+        return column.levels[int(value)]
+    return ("yes" if value else "no") if column.kind == "flag" else f"{value:.6g}"
+
+
+def description(column: Column) -> str:
+    """The values of a column in a few words."""
+    if column.kind == "category":
+        order = _common_levels(column)
+        shown = ", ".join(column.levels[level] for level in order[:_LISTED])
+        return shown if len(order) <= _LISTED else f"{shown}, … ({len(order):,} levels)"
+    known = column.values[~is_missing(column)]
+    if not len(known):
+        return "none"
+    if column.kind == "flag":
+        return f"{percent(float(known.mean()))} yes"
+    if np.isin(known, (0.0, 1.0)).all():
+        return f"0 or 1, {percent(float(known.mean()))} are 1"
+    return f"{known.min():.4g} to {known.max():.4g}, median {np.median(known):.4g}"
+
+
+def coded(column: Column) -> tuple[np.ndarray, list[str]]:
+    """A group code per row, and the label of each code; rows without a value have the last one."""
+    missing = is_missing(column)
+    if column.kind == "category":
+        order = _common_levels(column)
+        kept = order if len(order) <= _LEVELS else order[: _LEVELS - 1]
+        lookup = np.full(len(column.levels) + 1, len(kept))
+        lookup[kept] = np.arange(len(kept))
+        codes, labels = lookup[column.values.astype(int)], [*(column.levels[level] for level in kept), "others"]
+    else:
+        known = column.values[~missing]
+        each = np.unique(known)
+        if column.kind == "flag":
+            each, labels = np.array([0.0, 1.0]), ["no", "yes"]
+        elif len(each) <= _LEVELS:
+            labels = [f"{value:.6g}" for value in each]
+        else:
+            each, labels = _ranges(known, each)
+        codes = np.searchsorted(each, column.values)
+    return np.where(missing, len(labels), codes), [*labels, "missing"]
+
+
+def _ranges(known: np.ndarray, each: np.ndarray) -> tuple[np.ndarray, list[str]]:
+    """Upper ends and labels of ranges with about equally many rows; equal values stay together."""
+    quantiles = np.quantile(known, np.arange(1, _BINS) / _BINS, method="inverted_cdf")
+    # The last range is not empty, even if most rows have the largest value.
+    inner = np.unique(np.minimum(quantiles, each[-2]))
+    ends = [f"{value:.4g}" for value in inner]
+    return inner, [f"up to {ends[0]}", *(f"{a} to {b}" for a, b in pairwise(ends)), f"above {ends[-1]}"]

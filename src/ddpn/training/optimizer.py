@@ -1,0 +1,97 @@
+"""`Optimizer`: one AdamW step for all members, with clipping per member and an average of the weights."""
+
+import torch
+from torch import Tensor
+from torch.optim.adamw import adamw
+
+from ddpn.training.config import TrainingConfig
+from ddpn.training.flat_weights import FlatWeights
+
+#: As many tensors as torch's fused AdamW takes in one launch.
+_PIECES = 36
+
+
+class Optimizer:
+    """AdamW on one flat tensor (decoupled decay on weights, none on biases), with an exponential average of the result.
+
+    `healthy` (M,) shows whose loss and gradient were finite in the last step. The others learn nothing from it, and on
+    a CPU, where they are rolled back at once, their weights stay as they were.
+    """
+
+    def __init__(self, flat: FlatWeights, config: TrainingConfig) -> None:
+        self.flat, self.config = flat, config
+        device = flat.values.device
+        self._on_host = device.type == "cpu"
+        # As tensors on a GPU, where a captured graph reads them at every replay.
+        self.lr = torch.tensor(config.lr, device=device)
+        self.step = torch.zeros((), device=device)
+        self._one = torch.ones((), device=device)
+        self.average = flat.values.clone() if config.ema else flat.values
+        self.healthy = torch.ones(len(flat.values), dtype=torch.bool, device=device)
+        self.exp_avg, self.exp_avg_sq = torch.zeros_like(flat.values), torch.zeros_like(flat.values)
+        # A fused kernel gives each tensor few blocks: on a GPU one long tensor would leave most of the card idle.
+        pieces = 1 if self._on_host else _PIECES
+        self.adam_steps = torch.zeros(pieces, device=device)
+        states = (flat.values, flat.grad, self.exp_avg, self.exp_avg_sq)
+        self._pieces = [list(t.view(-1).tensor_split(pieces)) for t in states]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that a later `apply` depends on, except lr."""
+        named = {"values": self.flat.values, "exp_avg": self.exp_avg, "exp_avg_sq": self.exp_avg_sq}
+        named |= {"step": self.step, "adam_steps": self.adam_steps}
+        return named | ({"average": self.average} if self.config.ema else {})
+
+    @torch.no_grad()
+    def apply(self, loss: Tensor) -> None:
+        """Update the weights by the gradient in `flat.grad`, which is that of `loss` (M,)."""
+        norms = self.flat.norms()
+        self.healthy = (norms + loss).abs() < torch.inf
+        if not self._on_host:
+            self._clip_healthy(norms)
+            self._move()
+        elif self.healthy.all():
+            self._clip(norms)
+            self._move()
+        else:
+            before = self.flat.values.clone()
+            self._clip_healthy(norms)
+            self._move()
+            self.flat.values[~self.healthy] = before[~self.healthy]
+
+    def _move(self) -> None:
+        if self.config.weight_decay:
+            self.flat.values.mul_(torch.addcmul(self._one, self.flat.decayed, self.lr, value=-self.config.weight_decay))
+        values, grads, exp_avgs, exp_avg_sqs = self._pieces
+        adamw(
+            params=values,
+            grads=grads,
+            exp_avgs=exp_avgs,
+            exp_avg_sqs=exp_avg_sqs,
+            max_exp_avg_sqs=[],
+            state_steps=list(self.adam_steps),
+            fused=True,
+            capturable=not self._on_host,
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=self.lr,
+            weight_decay=0.0,
+            eps=1e-8,
+            maximize=False,
+        )
+        self.step += 1.0
+        if self.config.ema:
+            # Early on the average is over fewer steps, otherwise the initial weights would remain in it.
+            keep = torch.clamp((1.0 + self.step) / (10.0 + self.step), max=self.config.ema)
+            self.average.lerp_(self.flat.values, 1.0 - keep)
+
+    def _clip(self, norms: Tensor) -> None:
+        """Clip where reading the norms costs nothing and all of them are finite."""
+        if self.config.clip is not None and norms.max() > self.config.clip:
+            self.flat.grad.mul_((self.config.clip / norms).clamp_(max=1.0).unsqueeze(1))
+
+    def _clip_healthy(self, norms: Tensor) -> None:
+        """Clip, and give members that failed no gradient."""
+        self.flat.grad.masked_fill_(~self.healthy.unsqueeze(1), 0.0)
+        if self.config.clip is not None:
+            self.flat.grad.mul_((self.config.clip / norms).clamp_(max=1.0).nan_to_num_(nan=1.0).unsqueeze(1))

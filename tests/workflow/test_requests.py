@@ -1,0 +1,34 @@
+"""What a prediction table may be asked for."""
+
+import pytest
+
+from ddpn.errors import ConfigError, InputError
+from ddpn.workflow.requests import Request, parse_levels
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"coverage": 1.5}, r"coverage must lie between 0 and 1, got 1\.5"),
+        ({"quantiles": (0.5, 1.0)}, "quantiles must lie between 0 and 1, got 1"),
+        ({"pmf": -1}, "pmf must be a count .*, got -1"),
+    ],
+)
+def test_wrong_requests(options, words):
+    with pytest.raises(ConfigError, match=words):
+        Request(**options)
+
+
+def test_levels_are_numbers_with_commas():
+    assert parse_levels("0.1, 0.9,") == (0.1, 0.9)
+    assert parse_levels("") == ()
+    with pytest.raises(ConfigError, match=r"separated by commas .*, got '0\.1;0\.5'"):
+        parse_levels("0.1;0.5")
+
+
+def test_flags_need_a_model_with_validation_rows():
+    task = {"split": {"rows": {"train": 48, "validation": 0, "test": 12}}}
+    Request().check_model(task)
+    Request(ood=0.05).check_model({"split": {"rows": {"validation": 30}}})
+    with pytest.raises(InputError, match="--ood needs a model that was fitted with validation rows"):
+        Request(ood=0.05).check_model(task)
