@@ -199,8 +199,10 @@ def test_the_number_of_threads_is_restored(quick, counts):
 
 @pytest.mark.parametrize(
     ("rows", "share", "size"),
-    [(199, "auto", 0), (200, "auto", 20), (1000, 0.25, 250), (50, None, 0), (50, 0.0, 0), (3, 0.9, 2), (1, 0.5, 0)]
-    + [(20, 0.001, 1)],
+    [
+        (199, "auto", 0), (200, "auto", 20), (1000, 0.25, 250), (50, None, 0), (50, 0.0, 0), (3, 0.9, 2), (1, 0.5, 0),
+        (20, 0.001, 1),
+    ],  # fmt: skip
 )
 def test_a_share_is_held_out(rows, share, size):
     mask = _held_out(Sample(None, np.zeros(rows)), share, seed=0)
@@ -376,7 +378,7 @@ def test_a_bad_option_is_reported_before_training(quick, counts, monkeypatch, na
         ({"likelihood": "gaussian", "head_options": {"objective": "paper"}}, "'objective' in the options of gaussian"),
         ({"mix_with": ["glm"], "likelihood": "faithful_gaussian"}, '"faithful_gaussian" has no exact GLM'),
         ({"mix_with": ["glm"], "hidden": ()}, 'mix_with must not contain "glm" without hidden layers'),
-        ({"checkpoint": "state", "random_state": None}, "random_state must be an integer to use a checkpoint, got None"),
+        ({"checkpoint": "state", "random_state": None}, "random_state must be an integer to use a checkpoint"),
     ],
 )  # fmt: skip
 def test_options_that_do_not_go_together_are_reported(quick, counts, options, words):
@@ -396,7 +398,7 @@ def test_options_that_do_not_go_together_are_reported(quick, counts, options, wo
         ({"X_val": np.zeros((90, 3))}, "X_val and y_val must be given together"),
         ({"y_val": np.zeros(90)}, "X_val and y_val must be given together"),
         ({"X_val": np.zeros((1, 3)), "y_val": [-1]}, "y_val must hold non-negative integers, got -1 at row 0"),
-        ({"X_val": np.zeros((1, 3)), "y_val": [1], "exposure": 1.0}, "exposure and exposure_val must be given together"),
+        ({"X_val": np.zeros((1, 3)), "y_val": [1], "exposure": 1.0}, "and exposure_val must be given together"),
         ({"X_val": np.zeros((1, 3)), "y_val": [1], "exposure_val": 1.0}, "exposure_val must be given together"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",

@@ -107,7 +107,11 @@ def test_score_is_the_share_of_deviance_explained(fitted, counts):
 def test_nested_options_are_listed_and_set_one_by_one():
     model = CountRegressor(training_options={"lr": 0.1, "clip": None}, head_options={"beta": 0.5})
     deep = model.get_params()
-    assert (deep["training_options__lr"], deep["training_options__clip"], deep["head_options__beta"]) == (0.1, None, 0.5)
+    assert (deep["training_options__lr"], deep["training_options__clip"], deep["head_options__beta"]) == (
+        0.1,
+        None,
+        0.5,
+    )
     assert set(model.get_params(deep=False)) == {name for name in deep if "__" not in name}
     given = model.training_options
     model.set_params(training_options__lr=0.2, training_options__ema=0.9, head_options__gamma="shared", members=2)
