@@ -296,8 +296,8 @@ def split_table(results: Results, seeds: int) -> str:
     lines = [
         f"The mixture over {seeds} splits (mean, smallest to largest). The gain is on the best comparison. Beside the "
         "intervals that are calibrated on validation rows are the uncalibrated central ones, which cover more where "
-        "few counts have all the mass, and the randomised coverage, which is 90% if the distributions are right. The last "
-        "column is the weight of the GLM in the mixture:",
+        "few counts have all the mass, and the randomised coverage, which is 90% if the distributions are right. The "
+        "last column is the weight of the GLM in the mixture:",
         "",
         "| data | CRPS lower by | coverage of 90% intervals | width | uncalibrated | width | randomised | GLM |",
         "|---|---|---|---|---|---|---|---|",
