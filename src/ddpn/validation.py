@@ -61,18 +61,27 @@ def check_choice(name: str, value: Any, choices: Iterable[str], error: type[DDPN
     return value
 
 
-def check_keys(keys: Iterable[Any], known: Iterable[str], where: str, error: type[DDPNError] = ConfigError) -> None:
-    """Raise `error` for the first of `keys` that is unknown, with a suggestion.
+def check_keys(
+    keys: Iterable[Any],
+    known: Iterable[str],
+    where: str,
+    error: type[DDPNError] = ConfigError,
+    required: Iterable[str] = (),
+) -> None:
+    """Raise `error` for the first of `keys` that is unknown, with a suggestion, or the first of `required` missing.
 
     >>> check_keys(["epoch"], ["epochs", "lr"], "training_options")
     Traceback (most recent call last):
     ddpn.errors.ConfigError: Unknown key 'epoch' in training_options. Did you mean 'epochs'? Known keys: epochs, lr.
     """
-    known = list(known)
+    keys, known = list(keys), list(known)
     for key in keys:
         if key not in known:
             hint = f"{_did_you_mean(key, known)} Known keys: {', '.join(known)}." if known else " No keys are accepted."
             raise error(f"Unknown key {key!r} in {where}.{hint}")
+    for key in required:
+        if key not in keys:
+            raise error(f"Missing key {key!r} in {where}.")
 
 
 def check_column(name: str, columns: Sequence[str], role: str = "", error: type[DDPNError] = ConfigError) -> str:

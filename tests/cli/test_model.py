@@ -301,7 +301,9 @@ def test_a_small_table_without_validation_rows_and_with_digits_as_categories(ddp
     assert some["mean"].to_list() == pytest.approx(every["mean"].to_list())
     refused = ddpn("predict", "model", "digits.csv", "-o", "flags.csv", "--ood", "0.05")
     assert refused.exit_code == 1
-    assert errors(refused) == ["Error: --ood needs a model that was fitted with validation rows; this one had too few rows."]
+    assert errors(refused) == [
+        "Error: --ood needs a model that was fitted with validation rows; this one had too few rows."
+    ]
 
 
 # Evaluate, show, report ----------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from ddpn.cli import app
 from ddpn.datasets import DATASETS
-from ddpn.experiments import settings
+from ddpn.experiments import catalogue
 from ddpn.heads import HEADS
 from ddpn.members import MEMBERS
 
@@ -50,7 +50,7 @@ def check_ddpn(words: list[str]) -> None:
     command, rest = command_of(words)
     parsed = command.make_context(command.name or "ddpn", rest).params
     if words[0] == "reproduce":
-        assert set(parsed["names"] or []) <= {*settings.names(), "all"}
+        assert set(parsed["names"] or []) <= {*catalogue.names(), "all"}
     if words[:2] == ["data", "get"]:
         assert parsed["name"] in DATASETS
 

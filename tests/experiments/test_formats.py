@@ -3,9 +3,9 @@
 import csv
 import re
 
-from ddpn.experiments.formats import Cell, TableOf, comma_separated, latex, markdown, ranked
+from ddpn.experiments.formats import Cell, Table, comma_separated, latex, markdown, ranked
 
-TABLE = TableOf(
+TABLE = Table(
     "50% more",
     ("MAE & more", "CRPS"),
     {"β-DDPN, a_b": [Cell(0.5, 0.1, 0.6, 1), Cell(12.3456)], 'say "x"': [Cell(0.7, None, None, 2), Cell(None)]},
@@ -31,8 +31,8 @@ def test_latex_has_equal_columns_and_nothing_unescaped():
     for opened in ("begin{tabular}{lrr}", "toprule", "midrule", "bottomrule", "end{tabular}"):
         assert text.count("\\" + opened) == 1
     assert text.count("{") == text.count("}")
-    outside = [line for line in text.splitlines() if "%" in line]
-    assert all(line.startswith("% ") for line in outside)
+    comments = [line for line in text.splitlines() if "%" in line]
+    assert all(line.startswith("% ") for line in comments)
 
 
 def test_csv_reads_back():

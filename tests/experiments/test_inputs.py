@@ -1,4 +1,4 @@
-"""Texts, pictures and clouds become rows; what a frozen trunk gives is computed once and changes nothing."""
+"""Texts, images and point clouds become rows; features of a frozen network are computed once and change nothing."""
 
 import gzip
 import json
@@ -12,13 +12,13 @@ import torch
 from PIL import Image
 
 from ddpn.backbones import BACKBONES, text
-from ddpn.errors import ConfigError, InputError
-from ddpn.experiments import frozen_features as trunks
-from ddpn.experiments import inputs as material
-from ddpn.experiments.inputs import MATERIALS, rows_of
+from ddpn.errors import ConfigError, DDPNError, InputError
+from ddpn.experiments import inputs, networks
+from ddpn.experiments.catalogue import KINDS, experiment, parse
+from ddpn.experiments.inputs import LOADERS, rows_of
 from ddpn.experiments.networks import fits
-from ddpn.experiments.runner import FEATURES, dry, execute, folder_of, predictions_of
-from ddpn.experiments.settings import _DATA_KEYS, _NETWORKS, experiment, parse
+from ddpn.experiments.results import FEATURES, folder_of, predictions_of
+from ddpn.experiments.runner import execute
 from ddpn.experiments.tables import write_tables
 from ddpn.inputs import Images
 from ddpn.training import Augmented, Runtime
@@ -47,7 +47,7 @@ def model(tmp_path_factory):
 
 @pytest.fixture
 def data(tmp_path, monkeypatch):
-    """A data folder with reviews, verses and pictures."""
+    """A data folder with reviews, verses and images."""
     random = np.random.default_rng(0)
     folder = tmp_path / "data"
     for name in ("reviews", "bible", "coco_people"):
@@ -71,7 +71,7 @@ def data(tmp_path, monkeypatch):
 
 def reviews(model, **changes):
     return parse("tiny", {
-        "title": "A test", "paper": "none", "methods": ["ddpn"], "minutes": 1, "outside": "bible",
+        "title": "A test", "paper": "none", "methods": ["ddpn"], "minutes": 1, "ood": "bible",
         "data": {"name": "reviews", "text": ["title", "text"], "max_length": 12},
         "backbone": {"name": "text", "pretrained": model, "frozen": -1}, "training": TRAINING | changes,
     })  # fmt: skip
@@ -83,28 +83,28 @@ def done(found, tmp_path, name="run", parts=None):
     return predictions_of(tmp_path / name)
 
 
-def test_what_a_trunk_gave_once_gives_the_same_results(model, data, tmp_path, monkeypatch):
+def test_features_computed_once_give_the_same_results(model, data, tmp_path, monkeypatch):
     found = reviews(model)
     assert rows_of(found).cached
     cached = done(found, tmp_path, "cached")
-    monkeypatch.setattr(trunks, "fits", lambda *given: False)
+    monkeypatch.setattr(networks, "fits", lambda *given: False)
     assert not rows_of(found).cached
     whole = done(found, tmp_path, "whole")
-    for name in ("raw", "outside"):
+    for name in ("raw", "ood"):
         torch.testing.assert_close(cached[name], whole[name], rtol=1e-4, atol=1e-5)
     assert cached["raw"].shape == (8, 3, 2)
-    assert cached["outside"].shape == (2, 3, 2)
-    assert cached["outside_size"].tolist() == [7, 7]  # five words and two marks
+    assert cached["ood"].shape == (2, 3, 2)
+    assert cached["ood_length"].tolist() == [7, 7]  # five words and two marks
 
 
 def test_pooled_features_are_computed_once_for_all_runs(model, data, tmp_path, monkeypatch):
     found = replace(reviews(model), backbone={"name": "text", "pretrained": model, "frozen": "all"})
     first = rows_of(found, keep=tmp_path / FEATURES)
     assert first.train.X.shape == (28, 8)
-    monkeypatch.setattr(trunks, "through", lambda *given: pytest.fail("computed again"))
+    monkeypatch.setattr(networks, "through", lambda *given: pytest.fail("computed again"))
     again = rows_of(found, keep=tmp_path / FEATURES)
     assert torch.equal(again.test.X, first.test.X)
-    assert torch.equal(again.outside, first.outside)
+    assert torch.equal(again.ood, first.ood)
 
 
 def test_features_that_are_damaged_or_of_another_network_are_computed_again(model, data, tmp_path, monkeypatch):
@@ -118,13 +118,13 @@ def test_features_that_are_damaged_or_of_another_network_are_computed_again(mode
     torch.testing.assert_close(rows_of(found, keep=tmp_path).test.X, 2 * first.test.X)
 
 
-def test_rounding_of_features_and_where_they_are_kept_make_no_other_rows(model, data, monkeypatch):
-    """Else results of a GPU, or of a process with another number of threads, would be thrown away."""
-    found, usual = reviews(model), trunks.through
+def test_rounding_and_place_of_features_do_not_change_the_identity_of_rows(model, data, monkeypatch):
+    """Else results of a GPU, or of a process with another number of threads, would be discarded."""
+    found, usual = reviews(model), networks.through
     cached = rows_of(found)
-    monkeypatch.setattr(trunks, "through", lambda *given: usual(*given) * (1 + 1e-6))
+    monkeypatch.setattr(networks, "through", lambda *given: usual(*given) * (1 + 1e-6))
     assert rows_of(found).identity == cached.identity
-    monkeypatch.setattr(trunks, "fits", lambda *given: False)
+    monkeypatch.setattr(networks, "fits", lambda *given: False)
     assert rows_of(found).identity == cached.identity
     shorter = replace(found, data=dict(found.data) | {"max_length": 5})
     assert rows_of(shorter).identity != cached.identity
@@ -151,11 +151,11 @@ def test_members_some_at_a_time_are_those_of_all_at_once(model, data, tmp_path):
     together = done(reviews(model), tmp_path, "together")
     apart = done(reviews(model, at_once=2), tmp_path, "apart")
     torch.testing.assert_close(apart["raw"], together["raw"], rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(apart["outside"], together["outside"], rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(apart["ood"], together["ood"], rtol=1e-5, atol=1e-6)
     assert not list((tmp_path / "apart").glob("members-*"))
 
 
-def test_a_stopped_run_goes_on_with_the_missing_members(model, data, tmp_path, monkeypatch):
+def test_an_interrupted_run_resumes_with_the_missing_members(model, data, tmp_path, monkeypatch):
     found, trained = reviews(model, at_once=1), []
     expected, usual = done(found, tmp_path, "whole"), training.fit
 
@@ -175,7 +175,7 @@ def test_a_stopped_run_goes_on_with_the_missing_members(model, data, tmp_path, m
 
 
 @pytest.mark.parametrize("augment", [False, True])
-def test_pictures_are_trained_on(data, tmp_path, monkeypatch, augment):
+def test_images_are_trained_on(data, tmp_path, monkeypatch, augment):
     found = parse("tiny", {
         "title": "A test", "paper": "none", "methods": ["ddpn"], "minutes": 1,
         "data": {"name": "coco_people", "size": 16, "augment": augment},
@@ -188,7 +188,7 @@ def test_pictures_are_trained_on(data, tmp_path, monkeypatch, augment):
     assert raw.isfinite().all()
     if augment:
         assert isinstance(rows_of(found).train, Augmented)
-        monkeypatch.setattr(material, "IN_MEMORY", 1000)
+        monkeypatch.setattr(inputs, "IN_MEMORY", 1000)
         assert isinstance(rows_of(found).train, Images)
         assert done(found, tmp_path, "from files")["raw"].isfinite().all()
 
@@ -212,53 +212,65 @@ def test_the_papers_own_settings_in_a_dry_run(data, tmp_path, name):
     if "coco" in name:
         backbone["config"] |= {"image_size": 16, "patch_size": 8}
         found = replace(found, data=dict(found.data) | {"size": 16})
-    found = dry(replace(found, backbone=backbone).with_methods(["ddpn"]).with_training(**changes), 3)
+    ddpn = tuple(method for method in found.methods if method.name == "ddpn")
+    found = replace(found, backbone=backbone, methods=ddpn).with_training(**changes).dry(3)
     (run,) = found.runs()
     execute(run, rows_of(found), folder_of(run, tmp_path), "cpu")
     assert predictions_of(folder_of(run, tmp_path))["raw"].isfinite().all()
     tables = {path.name for path in write_tables(found, tmp_path)}
     assert {"table_paper.md", "table_ours.tex"} <= tables
-    assert ("table_ood.csv" in tables) == (found.outside is not None)
+    assert ("table_ood.csv" in tables) == (found.ood is not None)
 
 
-def test_an_option_that_a_backbone_does_not_take_is_told(model, data):
+def test_an_unknown_option_of_a_backbone_is_reported(model, data):
     found = replace(reviews(model), backbone={"name": "text", "pretrained": model, "frosen": 1})
-    with pytest.raises(ConfigError, match=r"^\[backbone\] of tiny must have options that text takes, got .*'frosen'"):
+    with pytest.raises(ConfigError, match=r"Invalid option in \[backbone\] of tiny: .*'frosen'"):
         rows_of(found)
 
 
-def test_a_tokenizer_that_pads_otherwise_than_its_model_is_told(model, data, tmp_path):
+def test_a_tokenizer_with_another_padding_than_its_model_is_reported(model, data, tmp_path):
     folder = tmp_path / "other"
     shutil.copytree(model, folder)
     config = json.loads((folder / "config.json").read_text()) | {"pad_token_id": 3}
     (folder / "config.json").write_text(json.dumps(config))
-    message = (
-        r"^a tokenizer must pad with what its model takes for padding, 3, got 0\. Set pad_token_id in .*config\.json"
-    )
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=r"^pad_token_id of the tokenizer must .* 3, got 0\. .*config\.json"):
         rows_of(reviews(str(folder)))
 
 
 def test_a_dry_run_of_a_simulation_has_few_rows_to_train_on():
-    found = dry(experiment("wave"), 2)
+    found = experiment("wave").dry(2)
     parts = rows_of(found)
     assert (len(parts.train), len(parts.validation)) == (2 * found.training.batch_size, 64)
     assert parts.truth.batch_shape == parts.test.y.shape
 
 
-def test_every_kind_of_data_says_what_it_needs():
-    assert set(_DATA_KEYS) == set(MATERIALS) == set(_NETWORKS)
-    assert {name for names in _NETWORKS.values() for name in names} <= set(BACKBONES)
+def test_every_kind_of_data_has_a_loader_and_backbones():
+    assert set(KINDS) == set(LOADERS)
+    assert {name for kind in KINDS.values() for name in kind.backbones} <= set(BACKBONES)
 
 
-def test_too_few_rows_to_split_are_told(data):
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [("wave", {"simulation": {"name": "waves"}}), ("bikes", {"data": {"name": "bikes", "features": "authors"}})],
+)
+def test_unknown_data_is_reported(name, changes):
+    with pytest.raises(DDPNError, match=r"must be .*, got '(waves|bikes)'"):
+        rows_of(replace(experiment(name), **changes))
+
+
+def test_an_unknown_precision_is_reported():
+    with pytest.raises(ConfigError, match=r"precision must be .*, got 'fp16'"):
+        rows_of(experiment("wave").with_training(precision="fp16"))
+
+
+def test_too_few_rows_to_split_are_reported(data):
     path = data / "coco_people" / "person_counts.csv"
     path.write_text("\n".join(path.read_text().splitlines()[:3]) + "\n")
-    with pytest.raises(InputError, match=r"^coco_people must have rows to train on, .* got none for \w+ of 2 in all\."):
+    with pytest.raises(InputError, match=r"^coco_people has too few rows to split: 2, none for \w+\."):
         rows_of(experiment("coco-people"))
 
 
-def test_no_verses_are_told(data, model):
+def test_missing_verses_are_reported(data, model):
     (data / "bible" / "kjv_verses.txt.gz").write_bytes(gzip.compress(b"\n\n"))
-    with pytest.raises(InputError, match=r"kjv_verses.txt.gz must hold one verse per line, got none\."):
+    with pytest.raises(InputError, match=r"kjv_verses.txt.gz.* verse"):
         rows_of(reviews(model))

@@ -1,4 +1,4 @@
-"""The paper's figures come with the package."""
+"""The paper's numbers come with the package."""
 
 from ddpn.experiments.published import reference
 
@@ -8,6 +8,6 @@ def test_references_hold_both_kinds_of_every_method():
     assert len(kinds) == 20
 
 
-def test_the_study_of_outside_rows_is_there():
+def test_ood_detection_is_there():
     found = reference("ood_detection")
     assert found["", "beta_ddpn_0.5", "auroc"] > found["", "poisson", "auroc"]

@@ -1,126 +1,142 @@
+"""From experiments to tables on the console. No run is trained here."""
+
 import io
 import os
 import re
-from contextlib import nullcontext
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
 from ddpn.errors import ConfigError, InputError
-from ddpn.experiments import reproduce as reproducing
-from ddpn.experiments.reproduce import Options, chosen, reproduce
-from ddpn.experiments.settings import names
+from ddpn.experiments import reproduce as module
+from ddpn.experiments.catalogue import experiment, select
+from ddpn.experiments.reproduce import processes, reproduce
+from ddpn.experiments.workers import Event
 from ddpn.files import lock
 
-HERE = Options(Path("nowhere"), device="cpu")
+RESULT = {"seconds": 12.4, "scores": {"ours": {"ensemble": {"mae": [0.4567], "crps": [0.3214]}}}}
 
 
-def test_all_is_every_experiment_and_a_name_twice_is_one():
-    # One that shows another's runs again is run with it.
-    own = [name for name in names() if name.startswith("paper-")]
-    assert len(own) == 3
-    every = [name for name in names() if name not in ("ood", *own)]
-    assert sorted(each.name for each in chosen(["wave", "all"], HERE)) == every
-    assert sorted(each.name for each in chosen(["all", own[0]], HERE)) == sorted([*every, own[0]])
-    assert [each.name for each in chosen(["wave", "wave"], HERE)] == ["wave"]
+@pytest.fixture
+def console():
+    return Console(file=io.StringIO(), force_terminal=False, width=100, color_system=None)
 
 
-def test_a_method_need_be_in_one_experiment_only():
-    options = Options(Path("nowhere"), only=("poisson_glm",))
-    assert len(chosen(["wave", "length-of-stay"], options)) == 2
-    with pytest.raises(ConfigError, match="methods in wave must be among"):
-        chosen(["wave"], options)
+def run(names, out, console, **options):
+    """Whether it succeeded, and what was printed."""
+    succeeded = reproduce(select(names), out, console, device="cpu", **options)
+    return succeeded, console.file.getvalue()
 
 
-def test_options_change_the_training():
-    (found,) = chosen(["wave"], Options(Path("nowhere"), members=3, seed=9, quick=True))
-    assert (found.name, found.training.members, found.training.seed) == ("wave-quick", 3, 9)
-
-
-def test_jobs_are_one_a_core_unless_told(monkeypatch):
+def test_one_job_per_core_is_the_default(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2}, raising=False)
-    assert HERE.processes == 3
-    assert Options(Path("nowhere"), device="cpu", jobs=2).processes == 2
+    assert processes(None, "cpu") == 3
+    assert processes(2, "cpu") == 2
 
 
 def test_processes_of_torchrun_do_not_start_others(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert HERE.processes == 1
-    with pytest.raises(
-        ConfigError, match=r"^jobs must be 1 under torchrun, got 2\. Its processes share every training"
-    ):
-        _ = Options(Path("nowhere"), device="cpu", jobs=2).processes
+    assert processes(None, "cpu") == 1
+    with pytest.raises(ConfigError, match=r"^jobs must be 1 under torchrun, .*got 2"):
+        processes(2, "cpu")
 
 
-def test_dry_runs_of_other_lengths_are_other_runs():
-    lengths = {steps: chosen(["wave"], Options(Path("nowhere"), max_steps=steps)) for steps in (2, 5)}
-    (two,), (five,) = lengths.values()
-    assert two.runs()[0].as_dict() != five.runs()[0].as_dict()
-
-
-def test_an_experiment_that_cannot_be_shown_is_told_and_the_next_one_done(tmp_path, monkeypatch):
+def test_an_experiment_that_cannot_be_read_is_reported_and_the_next_one_done(tmp_path, monkeypatch, console):
     def unreadable(experiment, out):
         raise InputError("It is damaged.")
 
-    monkeypatch.setattr(reproducing, "write_tables", unreadable)
-    monkeypatch.setattr(reproducing, "_run", lambda *given: True)
-    monkeypatch.setattr(reproducing, "_states", lambda runs, out: {run.name: "done" for run in runs})
-    console = screen(False)
-    assert not reproduce(["wave", "bikes"], Options(tmp_path, device="cpu"), console)
-    assert console.file.getvalue() == "wave: It is damaged.\nbikes: It is damaged.\n"
+    monkeypatch.setattr(module, "write_tables", unreadable)
+    monkeypatch.setattr(module, "_run", lambda *given: True)
+    monkeypatch.setattr(module, "_states", lambda runs, out: {run.name: "done" for run in runs})
+    found = run(["wave", "bikes"], tmp_path, console)
+    assert found == (False, "wave: It is damaged.\nbikes: It is damaged.\n")
 
 
-def screen(terminal):
-    return Console(file=io.StringIO(), force_terminal=terminal, width=100, color_system=None)
+def test_two_programs_do_not_run_the_same_experiment(tmp_path, console):
+    with lock(tmp_path / "wave" / ".lock"):
+        succeeded, output = run(["wave"], tmp_path, console)
+    assert not succeeded
+    assert output.startswith("wave: Another program is running this experiment")
+    assert "--out" in output
 
 
-def test_two_programs_do_not_work_on_the_same_runs(tmp_path):
-    console = screen(False)
-    (tmp_path / "moments").mkdir()
-    with lock(tmp_path / "moments" / ".lock"):
-        assert not reproduce(["moments"], Options(tmp_path, device="cpu"), console)
-    assert f"{tmp_path / 'moments'} must be worked on by one program at a time, got another" in console.file.getvalue()
-    assert "Wait for it, or name another folder with --out." in console.file.getvalue()
-
-
-def test_a_folder_that_cannot_be_is_told(tmp_path):
+def test_an_unusable_folder_is_reported(tmp_path, console):
     (tmp_path / "file").touch()
-    console = screen(False)
-    assert not reproduce(["wave"], Options(tmp_path / "file" / "below", device="cpu"), console)
-    assert re.match(r"wave: the file .* must be usable, got: Not a directory\. Check the path", console.file.getvalue())
+    succeeded, output = run(["wave"], tmp_path / "file" / "below", console)
+    assert not succeeded
+    assert output.startswith("wave: ")
+    assert "Not a directory" in output
 
 
-def test_data_that_changed_since_are_noticed_where_all_is_done(tmp_path, monkeypatch):
-    console, done = screen(False), []
+@pytest.fixture
+def finished_bikes(tmp_path, monkeypatch):
+    """A run of bikes that is done, with data older than it; its rows and runs are not real."""
+    monkeypatch.setenv("DDPN_DATA", str(tmp_path / "data"))
     monkeypatch.setattr(
-        reproducing,
+        module,
         "_states",
-        lambda runs, out, *identity: (
-            done.append(identity) or {run.name: "changed" if identity else "done" for run in runs}
-        ),
+        lambda runs, out, *identity: {run.name: "changed" if identity else "done" for run in runs},
     )
-    monkeypatch.setattr(reproducing, "rows_of", lambda *given: SimpleNamespace(identity=[1]))
-    monkeypatch.setattr(reproducing, "execute_all", lambda runs, *given: iter(()))
-    monkeypatch.setattr(reproducing, "_shown", lambda *given: True)
-    monkeypatch.setattr(reproducing, "Board", lambda *given: SimpleNamespace(shown=lambda c: nullcontext(), errors={}))
-    monkeypatch.setattr(reproducing, "closing", nullcontext)
-    options = Options(tmp_path, device="cpu", only=("poisson",), jobs=1)
-    (tmp_path / "bikes" / "poisson").mkdir(parents=True)
-    (tmp_path / "bikes" / "poisson" / "DONE").touch()
-    for is_newer in (False, True):
-        monkeypatch.setattr(reproducing, "changed_after", lambda *given, newer=is_newer: newer)
-        assert reproduce(["bikes"], options, console)
-    assert "nothing to run" in console.file.getvalue()
-    assert "poisson was done, but its settings or rows have changed; it is run again" in console.file.getvalue()
+    monkeypatch.setattr(module, "rows_of", lambda *given: SimpleNamespace(identity=[1]))
+    monkeypatch.setattr(module, "execute_all", lambda *given: None)
+    monkeypatch.setattr(module, "_show", lambda *given: True)
+    done = tmp_path / "bikes" / "poisson" / "DONE"
+    done.parent.mkdir(parents=True)
+    done.touch()
+    os.utime(done, (2000.0, 2000.0))
+    file = tmp_path / "data" / "bike_sharing" / "below" / "hour.csv"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    for path in (file, file.parent):
+        os.utime(path, (1000.0, 1000.0))
+    return file
 
 
-def test_a_folder_that_cannot_be_locked_is_told_as_it_is(tmp_path, monkeypatch):
-    def refused(path, **options):
-        raise PermissionError(13, "Permission denied", str(path))
+def test_data_that_is_newer_than_finished_runs_is_read_again(finished_bikes, tmp_path, console):
+    options = {"only": ["poisson"], "jobs": 1}
+    assert run(["bikes"], tmp_path, console, **options) == (True, "bikes: nothing to run, all 1 runs are done.\n")
+    os.utime(finished_bikes, (3000.0, 3000.0))
+    _, output = run(["bikes"], tmp_path, console, **options)
+    assert "poisson was done, but its settings or rows have changed; it is run again" in output
 
-    monkeypatch.setattr(reproducing, "lock", refused)
-    console = screen(False)
-    assert not reproduce(["moments"], Options(tmp_path, device="cpu"), console)
-    assert "must be usable, got: Permission denied. Check the path" in console.file.getvalue()
+
+def test_ood_data_may_be_newer_too(tmp_path, monkeypatch):
+    monkeypatch.setenv("DDPN_DATA", str(tmp_path))
+    runs = experiment("reviews").runs()[:1]
+    for path in (tmp_path / "bible" / "verses", tmp_path / "out" / "reviews" / "poisson" / "DONE"):
+        path.parent.mkdir(parents=True)
+        path.touch()
+    for when, is_newer in ((1000.0, False), (3000.0, True)):
+        for path in (tmp_path / "bible", tmp_path / "bible" / "verses"):
+            os.utime(path, (when, when))
+        os.utime(tmp_path / "out" / "reviews" / "poisson" / "DONE", (2000.0, 2000.0))
+        assert module._may_be_stale(experiment("reviews"), runs, tmp_path / "out") == is_newer
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_the_state_of_every_run_is_shown(terminal):
+    runs = experiment("wave").runs()[:4]
+    states = dict.fromkeys([run.name for run in runs], "missing") | {runs[3].name: "done"}
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=100, color_system=None)
+    with module._Status("wave", states, console) as status:
+        for event in (
+            Event(runs[0], "running"),
+            Event(runs[0], "running", text="epoch 3 of 8, validation crps 0.4"),
+            Event(runs[1], "running"),
+            Event(runs[1], "failed", text="It broke."),
+            Event(runs[0], "done", RESULT),
+        ):
+            status.report(event)
+            status.refresh()
+    assert status.failed == {runs[1].name: "It broke."}
+    output = console.file.getvalue()
+    done = f"{runs[0].name} done in 12 s, MAE 0.457, CRPS 0.321"
+    if terminal:
+        assert re.search("epoch 3 of 8, validation crps 0.4 +0:00:00", output)
+        shown = [re.sub(" +", " ", line) for line in output.splitlines()[-5:-1]]
+        starts = [done, f"{runs[1].name} failed", f"{runs[2].name} waiting", f"{runs[3].name} was done"]
+        assert all(start in line for line, start in zip(shown, starts, strict=True)), shown
+    else:
+        lines = [f"{runs[0].name} running", f"{runs[1].name} running", f"{runs[1].name} failed", done]
+        assert output.splitlines() == [f"wave {line}" for line in lines]

@@ -31,7 +31,7 @@ def normal_crps(mean, scale, y):
 
 
 def double_poisson_pmf(mu, gamma):
-    """Efron's law, normalised by its sum."""
+    """Efron's distribution, normalised by its sum."""
     k = K.astype(float)
     logs = gamma * (k - mu + k * np.log(mu / np.maximum(k, 1.0))) - k + k * np.log(np.maximum(k, 1.0))
     logs -= np.array([np.sum(np.log(np.arange(1, n + 1))) for n in K])
@@ -65,7 +65,7 @@ def test_poissons_by_the_paper_and_by_one_rule(y):
     assert ours["single"]["nll"] == pytest.approx(-stats.poisson.logpmf(y[:, None], RATES).mean(0))
 
 
-def test_modes_and_medians_are_told_apart():
+def test_modes_and_medians_are_different():
     """Poisson(1.7) has mode 1 and median 2."""
     found = score(Poisson(torch.tensor([[1.7]], dtype=torch.float64)), torch.tensor([1.0]).double())
     assert found["paper"]["single"]["mae"] == [0.0]
@@ -118,13 +118,13 @@ def test_rounded_gaussians_put_a_cell_s_mass_on_its_count(y):
 
 
 def test_coverage_counts_the_rows_inside_the_central_90_percent():
-    law = Poisson(torch.full((4, 1), 10.0, dtype=torch.float64))
+    dist = Poisson(torch.full((4, 1), 10.0, dtype=torch.float64))
     low, high = stats.poisson.ppf([0.05, 0.95], 10.0)
-    found = score(law, torch.tensor([low - 1, low, high, high + 1]).double())
+    found = score(dist, torch.tensor([low - 1, low, high, high + 1]).double())
     assert found["ours"]["single"]["coverage"] == [0.5]
 
 
-def test_a_simulation_is_held_against_its_truth(y):
+def test_a_simulation_is_compared_with_its_truth(y):
     truth = np.array([3.0, 1.0, 8.0])
     found = score(Poisson(torch.from_numpy(RATES)), Y.double(), Poisson(torch.from_numpy(truth)))["truth"]
     best = crps_of(stats.poisson.cdf(K, truth[:, None]), y)

@@ -50,7 +50,7 @@ def loader(pretrained: str | os.PathLike[str] | None, config: Any, dropout: floa
         with _without_bar(transformers):
             settings = transformers.AutoConfig.from_pretrained(where)
             _set_dropout(settings, dropout)
-            found = _with_attention(transformers.AutoModel.from_pretrained, where, config=settings)
+            found = transformers.AutoModel.from_pretrained(where, config=settings)
     except _UNREADABLE as error:
         raise _not_found(pretrained, error) from error
     # Whatever precision they were stored in: training in half precision keeps its weights in float32.
@@ -60,7 +60,7 @@ def loader(pretrained: str | os.PathLike[str] | None, config: Any, dropout: floa
 def _drawn(config: Any) -> nn.Module:
     """A model with random weights."""
     with _config_errors(config):
-        return _without_pooler(_with_attention(library().AutoModel.from_config, config))
+        return _without_pooler(library().AutoModel.from_config(config))
 
 
 @contextmanager
@@ -103,16 +103,6 @@ def _configured(transformers: Any, config: Any) -> Any:
         )
     with _config_errors(config):
         return transformers.AutoConfig.for_model(**config)
-
-
-def _with_attention(build: Callable[..., nn.Module], *given: Any, **options: Any) -> nn.Module:
-    """Build with torch's fused attention, if the family has it: it takes a boolean mask."""
-    try:
-        return build(*given, attn_implementation="sdpa", **options)
-    except ValueError as error:
-        if "scaled_dot_product" not in str(error):
-            raise
-        return build(*given, attn_implementation="eager", **options)
 
 
 @contextmanager

@@ -11,36 +11,43 @@ from ddpn.cli.console import show as show_table
 
 def reproduce(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME...", help="Experiments; all is every one but paper-*.")
+        list[str] | None, typer.Argument(metavar="NAME...", help="Experiments; all means every one except paper-*.")
     ] = None,
-    show: Annotated[bool, typer.Option("--list", help="Show all experiments and what they need.")] = False,
-    members: Annotated[int | None, typer.Option(help="Members of an ensemble; 5 as in the paper.")] = None,
+    show: Annotated[bool, typer.Option("--list", help="List all experiments and what they need.")] = False,
+    members: Annotated[int | None, typer.Option(help="Members per ensemble; default 5, as in the paper.")] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A tenth of the training, 2 members, a folder of its own.")
+        bool, typer.Option("--quick", help="A tenth of the training, 2 members, in a separate folder.")
     ] = False,
-    only: Annotated[str, typer.Option(help="Methods to run, with commas between: ddpn,poisson.")] = "",
+    only: Annotated[str, typer.Option(help="Methods to run, separated by commas: ddpn,poisson.")] = "",
     out: Annotated[Path, typer.Option(help="The folder of all results.")] = Path("results"),
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    seed: Annotated[int | None, typer.Option(help="The first member's; the others count on from it.")] = None,
-    jobs: Annotated[int | None, typer.Option(help="Runs at once; one a core, or one on a GPU.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the first member; the next members add 1, 2, ...")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Runs at once; default one per core, or one on a GPU.")] = None,
     max_steps: Annotated[
-        int | None, typer.Option(help="A dry run: so many steps, few rows, random weights, a folder of its own.")
+        int | None, typer.Option(help="A dry run: this many steps, few rows, random weights, in a separate folder.")
     ] = None,
 ) -> None:
     """Run experiments of the paper and write their tables and figures.
 
-    What is finished is kept and skipped; what was stopped goes on where it was.
+    Finished runs are kept and skipped; interrupted runs are resumed.
     """
-    with friendly_errors("What is finished is kept: the same command goes on from here."):
-        from rich.console import Console
-
-        from ddpn.experiments.reproduce import Options, listing
-        from ddpn.experiments.reproduce import reproduce as run
+    with friendly_errors("Finished runs are kept: the same command resumes from here."):
+        from ddpn.experiments import catalogue
+        from ddpn.validation import check_integer
 
         if show:
-            show_table(listing())
+            show_table(catalogue.listing())
             return
-        methods = tuple(name.strip() for name in only.split(",") if name.strip())
-        options = Options(out, members, seed, quick, methods, device, jobs, max_steps)
-        if not run(names or [], options, Console()):
+        if jobs is not None:
+            check_integer("jobs", jobs, minimum=1)
+        methods = [name.strip() for name in only.split(",") if name.strip()]
+        training = {name: value for name, value in (("members", members), ("seed", seed)) if value is not None}
+        experiments = catalogue.select(names or [], only=methods, quick=quick, max_steps=max_steps, **training)
+
+        # Imports torch: not for --list, and not for an option that is invalid.
+        from rich.console import Console
+
+        from ddpn.experiments.reproduce import reproduce as run
+
+        if not run(experiments, out, Console(), only=methods, device=device, jobs=jobs):
             raise typer.Exit(1)

@@ -1,51 +1,62 @@
-"""What an experiment is: its methods, the settings of its trainings, and every run they make."""
+"""What an experiment is: its methods, the settings of its training, and its runs. Imports no torch."""
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ddpn.errors import ConfigError
-from ddpn.experiments.naming import known
-from ddpn.heads import Head, make_head
-from ddpn.training.runtime import PRECISIONS
-from ddpn.validation import is_integer, is_number
+from ddpn.heads import HEADS, make_head
+from ddpn.validation import check_integer, check_number, is_integer
+
+if TYPE_CHECKING:
+    from ddpn.heads import Head
+
+#: The last seed is the first one plus the number of members.
+_LARGEST_SEED = 2**31 - 1
+#: A quick run has a tenth of the steps and two members.
+_QUICK_SHARE, _QUICK_MEMBERS = 0.1, 2
+#: The settings that determine how long a training is.
+_LENGTHS = ("epochs", "steps")
+#: The settings that change how long a training takes but not its result.
+_IRRELEVANT = ("at_once", "workers")
 
 
 @dataclass(frozen=True)
 class Method:
-    """A row of a table: a likelihood with its options; `exact` is a GLM fitted to its maximum likelihood."""
+    """A row of a table: a head of `ddpn.heads` with its options.
+
+    `exact` is a GLM fitted by maximum likelihood; `highlighted` methods stand out in figures.
+    """
 
     name: str
     label: str
     head: str
     options: Mapping[str, Any] = field(default_factory=dict)
     exact: bool = False
+    highlighted: bool = False
+
+    def __post_init__(self) -> None:
+        if self.exact and self.options:
+            raise ConfigError(f"The method {self.name} must have no options if exact is true.")
 
     @property
-    def is_gaussian(self) -> bool:
-        """Whether its law lives on the line."""
-        return "gaussian" in self.head
+    def is_continuous(self) -> bool:
+        """Whether it predicts real numbers instead of counts."""
+        return not HEADS[self.head].is_count
 
-    def make_head(self, **more: Any) -> Head:
-        """The head, with options of one run besides its own."""
+    def make_head(self, **more: Any) -> "Head":
+        """The head with its own options and those of one run."""
         return make_head(self.head, **{**self.options, **more})
-
-
-#: Seeds count on from the first.
-_MOST = 2**31
-_OPTIONAL = ("epochs", "steps", "at_once")
-#: What changes how long a training takes and not what comes out.
-_IRRELEVANT = ("at_once", "workers")
 
 
 @dataclass(frozen=True)
 class Training:
-    """The paper's settings: AdamW and a cosine, no warm-up, no averaging, no clipping, a head that starts anywhere.
+    """The paper's settings: AdamW and a cosine schedule, no warm-up, no weight averaging, no clipping, random start.
 
-    `steps` stands in for `epochs` where rows are fewer than the paper's. A batch is computed in `accumulate` parts, and
-    `at_once` members are in memory together, all of them where it is None; `workers` processes decode pictures.
+    `steps` replaces `epochs` where there are fewer rows than in the paper. A batch is computed in `accumulate` parts,
+    and `at_once` members are in memory together (None: all of them); `workers` processes decode images. Settings that
+    `ddpn.training.TrainingConfig` has, too, are validated there.
     """
 
     batch_size: int
@@ -63,85 +74,88 @@ class Training:
     workers: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "epochs", "steps", "members", "accumulate", "at_once"):
-            value = getattr(self, name)
-            if not (is_integer(value) and value >= 1) and (value is not None or name not in _OPTIONAL):
-                raise ConfigError(f"{name} must be a whole number of at least 1, got {value!r}. Change it.")
-        if not is_integer(self.workers) or self.workers < 0:
-            raise ConfigError(f"workers must be a whole number of at least 0, got {self.workers!r}. Change it.")
-        if not is_integer(self.seed) or not 0 <= self.seed < _MOST:
-            raise ConfigError(f"seed must be a whole number from 0 to {_MOST - 1}, got {self.seed!r}. Use 0, say.")
-        if not self.hidden or not all(is_integer(width) and width >= 1 for width in self.hidden):
-            raise ConfigError(f"hidden must hold widths of at least 1, got {list(self.hidden)}. Use [128, 64], say.")
-        if not is_number(self.lr) or not 0.0 < self.lr < math.inf:
-            raise ConfigError(f"lr must be finite and positive, got {self.lr!r}. Use 1e-3, say.")
-        if not is_number(self.weight_decay) or not 0.0 <= self.weight_decay < math.inf:
-            raise ConfigError(f"weight_decay must be finite and at least 0, got {self.weight_decay!r}. Change it.")
-        if not is_number(self.warmup) or not 0.0 <= self.warmup < 1.0:
-            raise ConfigError(
-                f"warmup must lie in [0, 1), got {self.warmup!r}. It is the share of steps before the top."
-            )
-        if self.precision not in PRECISIONS:
-            raise ConfigError(f"precision must be {' or '.join(PRECISIONS)}, got {self.precision!r}. Change it.")
+        if (self.epochs is None) == (self.steps is None):
+            raise ConfigError("[training] must have either epochs or steps, got both or neither.")
+        for name in ("batch_size", "members", "at_once", "steps"):
+            if (value := getattr(self, name)) is not None:
+                check_integer(name, value, minimum=1)
+        for width in self.hidden or (None,):
+            check_integer("every width in hidden", width, minimum=1)
+        check_integer("workers", self.workers)
+        seed_is_valid = is_integer(self.seed) and 0 <= self.seed <= _LARGEST_SEED
+        check_number("seed", self.seed, f"an integer from 0 to {_LARGEST_SEED}", seed_is_valid)
 
     def epochs_for(self, rows: int) -> int:
-        """How often `rows` rows are gone through."""
+        """The number of passes over `rows` training rows."""
         if self.epochs is not None:
             return self.epochs
         assert self.steps is not None
         return max(1, round(self.steps / max(1, rows // min(self.batch_size, rows))))
 
 
-#: Every setting of a training.
+#: The names of all settings of a training.
 TRAINING = [f.name for f in fields(Training)]
+_UNTRAINED = Training(batch_size=1, lr=1.0, weight_decay=0.0, epochs=1, members=1)
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """What one file of the catalogue says.
+    """The content of one file of the catalogue.
 
-    One that is `apart` is run by its own name, not as one of all: it wants data or machines that few have.
-    With `dry_steps` it is a dry run: so many steps on a few rows, with random weights in place of pretrained ones.
+    `ood` names the out-of-distribution rows that its runs predict too. `in_all` is false for experiments that need data
+    or machines that few have: `all` leaves them out. With `dry_steps` it is a dry run: that many steps on a few rows,
+    with random weights in place of pretrained ones. Without methods it consists of figures only.
     """
 
     name: str
     title: str
     paper: str
-    methods: tuple[Method, ...]
-    training: Training
     minutes: float
+    methods: tuple[Method, ...] = ()
+    training: Training = _UNTRAINED
     data: Mapping[str, Any] | None = None
     simulation: Mapping[str, Any] | None = None
     reference: Mapping[str, str] | None = None
     grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     figures: tuple[str, ...] = ()
-    analytic: bool = False
     backbone: Mapping[str, Any] | None = None
-    outside: str | None = None
-    apart: bool = False
+    ood: str | None = None
+    in_all: bool = True
     dry_steps: int | None = None
 
     @property
     def needs(self) -> str:
         """Where its rows come from."""
-        if self.analytic:
-            return "nothing"
-        return f"data set {self.data['name']}" if self.data else f"simulated ({(self.simulation or {})['name']})"
-
-    def with_methods(self, names: Iterable[str]) -> Self:
-        """Only these methods, in the experiment's order."""
-        names = list(names)
-        known("methods", names, [m.name for m in self.methods], self.name)
-        return replace(self, methods=tuple(m for m in self.methods if m.name in names))
+        if self.simulation:
+            return f"simulated ({self.simulation['name']})"
+        return f"data set {self.data['name']}" if self.data else "nothing"
 
     def with_training(self, **changes: Any) -> Self:
-        """Other settings of the training."""
+        """The experiment with other settings of the training."""
         return replace(self, training=replace(self.training, **changes))
+
+    def quick(self) -> Self:
+        """A tenth of the training, under another name: it must not replace the results of a full run."""
+        lengths = {name: value for name in _LENGTHS if (value := getattr(self.training, name)) is not None}
+        shorter = {name: _shortened(value) for name, value in lengths.items()}
+        grid = {k: tuple(map(_shortened, values)) if k in _LENGTHS else values for k, values in self.grid.items()}
+        named = replace(self, name=f"{self.name}-quick", title=f"{self.title} (quick run)", grid=grid)
+        return named.with_training(members=min(self.training.members, _QUICK_MEMBERS), **shorter)
+
+    def dry(self, steps: int) -> Self:
+        """A few steps on a few rows with random weights, to see that everything works, under another name."""
+        check_integer("max_steps", steps, minimum=1)
+        named = replace(self, name=f"{self.name}-dry", title=f"{self.title} (dry run)", grid={}, dry_steps=steps)
+        return named.with_training(epochs=1, steps=None, members=1)
 
     def runs(self) -> list["Run"]:
         """Every method at every point of the grid."""
         points = [dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values())]
         return [Run(self, method, point) for method in self.methods for point in points]
+
+
+def _shortened(length: int) -> int:
+    return max(1, round(_QUICK_SHARE * length))
 
 
 @dataclass(frozen=True)
@@ -154,11 +168,11 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The folder it writes."""
+        """The name of its folder."""
         return "-".join([self.method.name, *(f"{key}={value}" for key, value in self.point.items())])
 
     @property
-    def head(self) -> Head:
+    def head(self) -> "Head":
         """The head at this point of the grid."""
         options = {key: value for key, value in self.point.items() if key not in TRAINING}
         return self.method.make_head(**options)
@@ -169,7 +183,7 @@ class Run:
         return replace(self.experiment.training, **{key: value for key, value in self.point.items() if key in TRAINING})
 
     def as_dict(self) -> dict[str, Any]:
-        """All its results depend on, besides the rows."""
+        """Everything that its results depend on except the rows."""
         source = dict(self.experiment.data or self.experiment.simulation or {})
         head = {"name": self.head.name, "options": self.head.options}
         common = {"source": source, "head": head, "exact": self.method.exact}

@@ -1,4 +1,4 @@
-"""A table of figures, and how it is written: Markdown, LaTeX, CSV."""
+"""A table of numbers as Markdown, LaTeX and CSV."""
 
 import csv
 import io
@@ -11,7 +11,7 @@ _LATEX |= {"β": r"$\beta$", "γ": r"$\gamma$", "·": r"$\cdot$"}
 
 
 class Cell(NamedTuple):
-    """A figure, its spread over members where it has one, and the paper's; `rank` is 1 for the best of its column."""
+    """A number, its standard deviation over members, and the paper's number; `rank` is 1 for the best of a column."""
 
     value: float | None
     spread: float | None = None
@@ -19,8 +19,8 @@ class Cell(NamedTuple):
     rank: int | None = None
 
 
-class TableOf(NamedTuple):
-    """Rows of cells under columns, with a sentence above and notes below."""
+class Table(NamedTuple):
+    """Rows of cells under columns, with a title above and notes below."""
 
     title: str
     columns: tuple[str, ...]
@@ -29,18 +29,15 @@ class TableOf(NamedTuple):
 
 
 def ranked(rows: dict[str, list[Cell]], low: Sequence[int], high: Sequence[int] = ()) -> dict[str, list[Cell]]:
-    """With the best and the second best marked, by what is shown: of columns where low is good, or high is."""
+    """Mark the best and second best, by the printed digits, of columns where low or where high values are good."""
     for column in (*low, *high):
-        shown = {label: _shown(cells[column].value) for label, cells in rows.items() if _is_finite(cells[column].value)}
+        finite = {label: cells[column].value for label, cells in rows.items()}
+        shown = {label: _shown(v) for label, v in finite.items() if v is not None and math.isfinite(v)}
         places = sorted(set(shown.values()), key=float, reverse=column in high)
         for label, text in shown.items():
             if (place := places.index(text)) < 2:
                 rows[label][column] = rows[label][column]._replace(rank=place + 1)
     return rows
-
-
-def _is_finite(value: float | None) -> bool:
-    return value is not None and math.isfinite(value)
 
 
 def _shown(value: float | None) -> str:
@@ -50,37 +47,28 @@ def _shown(value: float | None) -> str:
 
 
 def _text(cell: Cell, mark: str = "{}") -> str:
-    """Ours, marked, and the paper's beside it, which takes no part in the ranking."""
+    """Our number, marked, and beside it the paper's, which is not ranked."""
     ours = _shown(cell.value) + (f" ({_shown(cell.spread)})" if cell.spread is not None else "")
     return mark.format(ours) + (f" · paper {_shown(cell.paper)}" if cell.paper is not None else "")
 
 
-def markdown(table: TableOf) -> str:
-    """Best in bold, second underlined."""
+def markdown(table: Table) -> str:
+    """Best in bold, second best underlined."""
     marks = {1: "**{}**", 2: "<u>{}</u>", None: "{}"}
-    lines = [
-        f"**{table.title}**",
-        "",
-        "| | " + " | ".join(table.columns) + " |",
-        "|---" * (len(table.columns) + 1) + "|",
-    ]
+    lines = [f"**{table.title}**", ""]
+    lines += ["| | " + " | ".join(table.columns) + " |", "|---" * (len(table.columns) + 1) + "|"]
     for label, cells in table.rows.items():
         lines.append(f"| {label} | " + " | ".join(_text(cell, marks[cell.rank]) for cell in cells) + " |")
     return "\n".join([*lines, "", *(f"- {note}" for note in table.notes)]) + "\n"
 
 
-def latex(table: TableOf) -> str:
+def latex(table: Table) -> str:
     """A booktabs tabular."""
     marks = {1: r"\textbf{{{}}}", 2: r"\underline{{{}}}", None: "{}"}
-    lines = [
-        f"% {table.title}",
-        r"\begin{tabular}{l" + "r" * len(table.columns) + "}",
-        r"\toprule",
-        " & ".join(["", *map(_escaped, table.columns)]) + r" \\",
-        r"\midrule",
-    ]
+    lines = [f"% {table.title}", r"\begin{tabular}{l" + "r" * len(table.columns) + "}", r"\toprule"]
+    lines += [" & ".join(["", *map(_escaped, table.columns)]) + r" \\", r"\midrule"]
     for label, cells in table.rows.items():
-        # Numbers hold nothing to escape but the dot before the paper's.
+        # Of a cell only the dot before the paper's number must be escaped.
         shown = [_text(cell, marks[cell.rank]).replace("·", _LATEX["·"]) for cell in cells]
         lines.append(" & ".join([_escaped(label), *shown]) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *(f"% {note}" for note in table.notes)]) + "\n"
@@ -90,17 +78,16 @@ def _escaped(text: str) -> str:
     return "".join(_LATEX.get(sign, sign) for sign in text)
 
 
-def comma_separated(table: TableOf) -> str:
-    """One line a figure: row, column, value, spread, paper, rank."""
+def comma_separated(table: Table) -> str:
+    """One line per cell: row, column, value, spread, paper, rank."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["row", "column", "value", "spread", "paper", "rank"])
+    writer.writerow(["row", "column", *Cell._fields])
     for label, cells in table.rows.items():
         for column, cell in zip(table.columns, cells, strict=True):
-            values = ["" if v is None else f"{v:.6g}" for v in (cell.value, cell.spread, cell.paper, cell.rank)]
-            writer.writerow([label, column, *values])
+            writer.writerow([label, column, *("" if value is None else f"{value:.6g}" for value in cell)])
     return text.getvalue()
 
 
-#: What a table is written as, by the file's ending.
+#: What a table is written as, by the ending of the file.
 FORMATS = {"md": markdown, "tex": latex, "csv": comma_separated}

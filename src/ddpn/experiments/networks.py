@@ -1,56 +1,66 @@
-"""The network of a run, and what of its inputs can be computed once for all runs."""
+"""The network of an experiment, and the features that its frozen part computes once for all runs."""
 
 import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ddpn.backbones import BACKBONES, MLP, Tuned
-from ddpn.errors import ConfigError
+from ddpn.backbones import BACKBONES, MLP
+from ddpn.errors import ConfigError, InputError
 from ddpn.experiments.experiment import Experiment
 from ddpn.progress import progress_bar
+from ddpn.tensor_files import fingerprint, read, write
 from ddpn.training import Runtime
+from ddpn.training.trainable import frozen_fingerprint
 
-#: Of the memory there is, so much may be filled with what a frozen trunk gave.
+#: The share of the memory that features may fill.
 _SHARE = 0.4
-#: Rows that go through a trunk together: on a CPU what stays in its cache.
+#: Rows that go through the trunk together: on a CPU as many as its cache holds.
 _BLOCK = {"cpu": 8, "cuda": 256}
 
 
 def network_of(experiment: Experiment, width: int, members: int, *, classes: int = 0) -> Any:
-    """The backbone that an experiment declares; a perceptron of `width` inputs where it declares none.
+    """The backbone that an experiment declares, or else an MLP with `width` inputs.
 
-    The declared `config`, if any, has random weights: where nothing is pretrained, and in a dry run in its place.
+    The declared `config`, if any, has random weights: it is used without `pretrained`, and instead of it in a dry run.
     """
     hidden = experiment.training.hidden
     if experiment.backbone is None:
         return MLP(n_in=width, hidden=hidden, members=members)
     options = {key: value for key, value in experiment.backbone.items() if key not in ("name", "config")}
-    unread = experiment.dry_steps or experiment.backbone.get("pretrained") is None
-    if unread and "config" in experiment.backbone:
+    is_random = experiment.dry_steps or experiment.backbone.get("pretrained") is None
+    if is_random and "config" in experiment.backbone:
         options |= {"pretrained": None, "config": dict(experiment.backbone["config"])}
     if experiment.backbone["name"] == "countnet3d":
         options["n_classes"] = classes
     try:
         return BACKBONES[experiment.backbone["name"]](**options, hidden=hidden, members=members)
     except TypeError as error:
-        raise ConfigError(
-            f"[backbone] of {experiment.name} must have options that {experiment.backbone['name']} takes, got {error}. "
-            "Rename or drop them."
-        ) from error
+        raise ConfigError(f"Invalid option in [backbone] of {experiment.name}: {error}.") from error
 
 
-def given_by(trunk: nn.Module, x: Tensor, runtime: Runtime) -> Tensor:
-    """What the trunk gives for some rows, on its device; hidden states in the precision that the tail is trained in."""
-    with torch.no_grad(), runtime.autocast():
-        found = trunk(x.to(runtime.device))
-    return found.to(torch.bfloat16) if runtime.precision == "bf16" and found.dim() > 2 else found.float()
+def features_of(
+    trunk: nn.Module, inputs: Sequence[Tensor], runtime: Runtime, folder: Path | None, copies: int
+) -> list[Tensor] | None:
+    """The trunk's outputs for each of `inputs`, or None if `copies` processes cannot keep them in memory.
+
+    They are the same for every method, member and epoch. Pooled features are small and kept in files in `folder`.
+    """
+    trunk = trunk.to(runtime.device)
+    # Processes that share a training must all decide alike.
+    too_large = torch.zeros(1, device=runtime.device)
+    too_large += not fits(inputs[0][:1], trunk, sum(map(len, inputs)), runtime, copies)
+    runtime.add_up(too_large)
+    return None if too_large > 0 else [_kept(trunk, x, runtime, folder) for x in inputs]
 
 
 def fits(x: Tensor, trunk: nn.Module, rows: int, runtime: Runtime, copies: int = 1) -> bool:
-    """Whether what the trunk gives for `rows` rows can be kept in memory by `copies` processes; `x` is one of them."""
-    one, device = given_by(trunk, x, runtime), runtime.device
+    """Whether `copies` processes can keep the features of `rows` rows in memory; `x` is one of the rows."""
+    one, device = _outputs(trunk, x, runtime), runtime.device
     needed = one.numel() * one.element_size() * rows * copies
     if device.type == "cuda":
         return needed <= _SHARE * torch.cuda.mem_get_info(device)[0]
@@ -58,20 +68,40 @@ def fits(x: Tensor, trunk: nn.Module, rows: int, runtime: Runtime, copies: int =
 
 
 def through(trunk: nn.Module, x: Tensor, runtime: Runtime) -> Tensor:
-    """What the trunk gives for all rows of `x`, on the CPU; short texts go together, so that little is padding."""
+    """The features of all rows of `x`, on the CPU; texts of similar length go together, so that little is padding."""
     order = (x != 0).sum(1).argsort() if not x.is_floating_point() and x.dim() == 2 else torch.arange(len(x))
-    found: Tensor | None = None
+    found = torch.empty(0)
     with progress_bar("Features", len(x)) as bar:
         for index in order.split(_BLOCK.get(runtime.device.type, 256)):
-            given = given_by(trunk, x[index], runtime).cpu()
-            if found is None:
-                found = torch.zeros(len(x), *given.shape[1:], dtype=given.dtype)
-            found[index] = given
+            outputs = _outputs(trunk, x[index], runtime).cpu()
+            found = found if len(found) else torch.zeros(len(x), *outputs.shape[1:], dtype=outputs.dtype)
+            found[index] = outputs
             bar.advance(len(index))
-    assert found is not None
     return found
 
 
-def trunk_of(network: Any) -> nn.Module | None:
-    """The part that learns nothing, if it has one."""
-    return network.trunk if isinstance(network, Tuned) else None
+def _outputs(trunk: nn.Module, x: Tensor, runtime: Runtime) -> Tensor:
+    """On the trunk's device; hidden states have the precision that the rest of the network is trained in."""
+    with torch.no_grad(), runtime.autocast():
+        found = trunk(x.to(runtime.device))
+    return found.to(torch.bfloat16) if runtime.precision == "bf16" and found.dim() > 2 else found.float()
+
+
+def _kept(trunk: nn.Module, x: Tensor, runtime: Runtime, folder: Path | None) -> Tensor:
+    """The features from a file, whose name identifies rows, weights and precision, or else computed.
+
+    A file is used if it is complete and its first row is what the trunk computes here, up to rounding.
+    """
+    first = _outputs(trunk, x[:1], runtime).cpu()
+    if folder is None or first.dim() > 2:
+        return through(trunk, x, runtime)
+    rounded = "" if runtime.precision == "float32" else f"-{runtime.precision}"
+    known = f"{fingerprint(x):08x}-{frozen_fingerprint(trunk):08x}-{first.shape[1]}{rounded}"
+    path = folder / f"features-{known}.safetensors"
+    with suppress(InputError):
+        features = read(path)[0]["features"]
+        if len(features) == len(x) and torch.allclose(features[:1], first, rtol=1e-2, atol=1e-3):
+            return features
+    features = through(trunk, x, runtime)
+    write(path, {"features": features}, {"rows": len(x)})
+    return features

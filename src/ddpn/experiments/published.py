@@ -1,27 +1,21 @@
-"""The paper's own figures, as they are printed there."""
+"""The numbers that the paper prints."""
 
 import csv
 from importlib.resources import files
 
-_FOLDER = "reference"
+from ddpn.validation import check_choice
 
-
-def tables() -> list[str]:
-    """The tables there are."""
-    return sorted(entry.name.removesuffix(".csv") for entry in (files(__package__) / _FOLDER).iterdir())
-
-
-def datasets(table: str) -> list[str]:
-    """The data sets of a table; none where it is of one."""
-    return list(dict.fromkeys(row["dataset"] for row in _rows(table) if "dataset" in row))
-
-
-def _rows(table: str) -> list[dict[str, str]]:
-    text = (files(__package__) / _FOLDER / f"{table}.csv").read_text(encoding="utf-8")
-    return list(csv.DictReader(text.splitlines()))
+_FOLDER = files(__package__) / "reference"
 
 
 def reference(table: str, dataset: str | None = None) -> dict[tuple[str, str, str], float]:
-    """The paper's figures by (kind, method, metric); the kind of a table without one is ""."""
-    rows = [row for row in _rows(table) if row.get("dataset", dataset) == dataset]
+    """The paper's numbers by (kind, method, metric); the kind is "" in a table without kinds.
+
+    `dataset` is one of the data sets of the table, if it has several.
+    """
+    check_choice("table of the paper", table, sorted(entry.name.removesuffix(".csv") for entry in _FOLDER.iterdir()))
+    rows = list(csv.DictReader((_FOLDER / f"{table}.csv").read_text(encoding="utf-8").splitlines()))
+    if "dataset" in rows[0]:
+        check_choice(f"dataset of the table {table}", dataset, dict.fromkeys(row["dataset"] for row in rows))
+        rows = [row for row in rows if row["dataset"] == dataset]
     return {(row.get("kind", ""), row["method"], row["metric"]): float(row["mean"]) for row in rows}

@@ -1,197 +1,155 @@
-"""From the names of experiments to their tables and figures, telling all the while how far it is."""
+"""Running experiments and writing their tables and figures, with their state on the console."""
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Literal
 
 from rich.console import Console
-from rich.table import Table
+from rich.progress import Progress, TimeElapsedColumn
 
-from ddpn.errors import ConfigError, DDPNError, InputError, machine_error
-from ddpn.experiments import runner, settings
+from ddpn.datasets import data_folder
+from ddpn.errors import ConfigError, DDPNError
+from ddpn.experiments import results
 from ddpn.experiments.experiment import Experiment, Run
+from ddpn.experiments.figures import write_figures
 from ddpn.experiments.inputs import rows_of
-from ddpn.experiments.machine import changed_after, cores
-from ddpn.experiments.naming import known
-from ddpn.experiments.status import Board
 from ddpn.experiments.tables import write_tables
-from ddpn.experiments.workers import copies_of, execute_all
+from ddpn.experiments.workers import Event, copies_of, execute_all, message_of
 from ddpn.files import lock
+from ddpn.threads import cores
 from ddpn.training.runtime import pick_device
 
-EVERY = "all"
-#: Held while runs are done.
+#: Held while the runs of an experiment are under way: two programs would delete each other's checkpoints.
 _LOCK = ".lock"
-#: Why a finished run is done once more.
+_BUSY = "Another program is running this experiment ({path}). Wait for it, or choose another folder with --out."
+#: Why a finished run is repeated.
 _AGAIN = {"changed": "its settings or rows have changed", "damaged": "its files are damaged"}
 
 
-@dataclass(frozen=True)
-class Options:
-    """How to run: what the command line says beyond names."""
-
-    out: Path
-    members: int | None = None
-    seed: int | None = None
-    quick: bool = False
-    only: tuple[str, ...] = ()
-    device: str = "auto"
-    jobs: int | None = None
-    max_steps: int | None = None
-
-    @property
-    def processes(self) -> int:
-        """`jobs`, or one a core; on a GPU one, as one run fills it."""
-        if self.jobs is not None and self.jobs < 1:
-            raise ConfigError(f"jobs must be at least 1, got {self.jobs}. Leave it out for one a core.")
-        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            if self.jobs not in (None, 1):
-                raise ConfigError(
-                    f"jobs must be 1 under torchrun, got {self.jobs}. Its processes share every training."
-                )
-            return 1
-        if pick_device(self.device).type != "cpu":
-            return self.jobs or 1
-        return self.jobs or cores()
+def processes(jobs: int | None, device: str) -> int:
+    """The number of runs at the same time: `jobs`, else one per core on a CPU and one on a GPU or under torchrun."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        if jobs not in (None, 1):
+            raise ConfigError(f"jobs must be 1 under torchrun, whose processes share every run, got {jobs}.")
+        return 1
+    return jobs or (cores() if pick_device(device).type == "cpu" else 1)
 
 
-def listing() -> Table:
-    """Every experiment, with what it needs and how long it takes."""
-    table = Table(title="ddpn reproduce NAME")
-    for heading in ("experiment", "what it shows", "in the paper", "needs", "minutes"):
-        justify: Literal["left", "right"] = "right" if heading == "minutes" else "left"
-        table.add_column(heading, no_wrap=heading == "experiment", justify=justify, overflow="fold")
-    for name in settings.names():
-        found = settings.experiment(name)
-        table.add_row(name, settings.title_of(name), found.paper, found.needs, f"{found.minutes:g}")
-    table.caption = "Minutes are those of two cores of a CPU; from 600 on they are estimates, and a GPU is wanted."
-    return table
+def reproduce(
+    experiments: Sequence[Experiment],
+    out: Path,
+    console: Console,
+    *,
+    only: Sequence[str] = (),
+    device: str = "auto",
+    jobs: int | None = None,
+) -> bool:
+    """Do the runs that are missing, write tables and figures, print the tables; returns whether everything succeeded.
 
-
-def chosen(names: Sequence[str], options: Options) -> list[Experiment]:
-    """The experiments as they are to be run, with all their methods."""
-    if not names:
-        listed = ", ".join([*settings.names(), EVERY])
-        raise ConfigError(f"NAME must be one or more of {listed}, got none. Or use --list to see what they are.")
-    known("experiments", names, [*settings.names(), EVERY], "the catalogue")
-    every = [name for name in settings.names() if not settings.experiment(name).apart] if EVERY in names else []
-    wanted = list(dict.fromkeys([*every, *(name for name in names if name != EVERY)]))
-    # By their own names: one that shows another's runs again is that other one.
-    found = list({each.name: each for each in map(settings.experiment, wanted)}.values())
-    there = dict.fromkeys(method.name for each in found for method in each.methods)
-    known("methods", options.only, there, " and ".join(wanted))
-    if options.max_steps is not None and options.max_steps < 1:
-        raise ConfigError(f"max-steps must be at least 1, got {options.max_steps}. Leave it out for a full run.")
-    found = [runner.quick(each) if options.quick else each for each in found]
-    found = [runner.dry(each, options.max_steps) if options.max_steps else each for each in found]
-    changes = {"members": options.members, "seed": options.seed}
-    given = {name: value for name, value in changes.items() if value is not None}
-    return [each.with_training(**given) for each in found]
-
-
-def reproduce(names: Sequence[str], options: Options, console: Console) -> bool:
-    """Run what is missing, write tables and figures, show the tables; whether all of it went well.
-
-    An experiment that fails is told, and does not keep the others from being done.
+    `only` names the methods to run; tables show all methods that are finished. An experiment that fails is reported,
+    and the others are still run. Ctrl-C (KeyboardInterrupt) passes through: finished runs and checkpoints stay on disk,
+    and what is finished is shown.
     """
-    experiments, jobs = chosen(names, options), options.processes
-    # Under torchrun every process shares every training, and one of them tells and writes.
-    is_main, went_well = int(os.environ.get("RANK", "0")) == 0, True
+    # Under torchrun every process takes part in every training, and one of them prints and writes.
+    jobs, is_main, succeeded = processes(jobs, device), int(os.environ.get("RANK", "0")) == 0, True
     console = console if is_main else Console(quiet=True)
     for experiment in experiments:
+        runs = [run for run in experiment.runs() if not only or run.method.name in only]
         try:
-            with _alone(options.out / experiment.name, is_main):
-                went_well &= _run(experiment, options, jobs, console)
-        except DDPNError as error:
-            console.print(f"{experiment.name}: {error}", markup=False, highlight=False, soft_wrap=True)
-            went_well = False
+            with lock(out / experiment.name / _LOCK, wait=False, busy=_BUSY) if is_main else nullcontext():
+                succeeded &= _run(experiment, runs, out, device, jobs, console)
+        except (DDPNError, OSError) as error:
+            _print(console, f"{experiment.name}: {message_of(error)}")
+            succeeded = False
         finally:
-            # However it ended: what is finished is shown.
             if is_main:
-                went_well &= _shown(experiment, options.out, console)
-    return went_well
+                succeeded &= _show(experiment, out, console)
+    return succeeded
 
 
-@contextmanager
-def _alone(folder: Path, is_main: bool) -> Iterator[None]:
-    """No other program works on these runs: two would delete each other's half-done trainings."""
-    if not is_main:
-        yield
-        return
-    with ExitStack() as held:
-        try:
-            busy = (
-                f"{folder} must be worked on by one program at a time, got another that is running. "
-                "Wait for it, or name another folder with --out."
-            )
-            held.enter_context(lock(folder / _LOCK, wait=False, busy=busy))
-        except OSError as error:
-            raise InputError(machine_error(error)) from None
-        yield
+def _print(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def _shown(experiment: Experiment, out: Path, console: Console) -> bool:
-    """Show tables and figures; files that cannot be read are told."""
-    try:
-        _show(experiment, out, console)
-    except DDPNError as error:
-        console.print(f"{experiment.name}: {error}", markup=False, highlight=False, soft_wrap=True)
-        return False
-    return True
-
-
-def _run(experiment: Experiment, options: Options, jobs: int, console: Console) -> bool:
-    runs = [run for run in experiment.runs() if not options.only or run.method.name in options.only]
-    states, parts = _states(runs, options.out), None
-    if any(state != "done" for state in states.values()) or _may_be_stale(experiment, runs, options.out):
-        parts = rows_of(experiment, options.device, options.out / runner.FEATURES, copies_of(jobs))
-        states = _states(runs, options.out, parts.identity)
-    board = Board(experiment.title, runs, options.out, states)
+def _run(experiment: Experiment, runs: Sequence[Run], out: Path, device: str, jobs: int, console: Console) -> bool:
+    states, parts = _states(runs, out), None
+    if any(state != "done" for state in states.values()) or _may_be_stale(experiment, runs, out):
+        parts = rows_of(experiment, device, out / results.FEATURES, copies_of(jobs))
+        states = _states(runs, out, parts.identity)
     for name, state in states.items():
         if state in _AGAIN:
-            console.print(f"{experiment.name}: {name} was done, but {_AGAIN[state]}; it is run again.", soft_wrap=True)
+            _print(console, f"{experiment.name}: {name} was done, but {_AGAIN[state]}; it is run again.")
     missing = [run for run in runs if states[run.name] != "done"]
     if parts is None or not missing:
         if runs:
-            console.print(f"{experiment.name}: nothing to run, all {len(runs)} runs are done.", highlight=False)
+            _print(console, f"{experiment.name}: nothing to run, all {len(runs)} runs are done.")
         return True
-    with board.shown(console), closing(execute_all(missing, parts, options.out, options.device, jobs)) as events:
-        for event in events:
-            board.tell(event, console)
-    for name, error in board.errors.items():
-        console.print(f"{experiment.name}: {name} failed: {error}", markup=False, highlight=False, soft_wrap=True)
-    return not board.errors
+    with _Status(experiment.name, states, console) as status:
+        execute_all(missing, parts, out, device, jobs, status.report)
+    for name, error in status.failed.items():
+        _print(console, f"{experiment.name}: {name} failed: {error}")
+    return not status.failed
+
+
+class _Status(Progress):
+    """The state of every run and its time: redrawn on a terminal, a line per change of state elsewhere."""
+
+    def __init__(self, title: str, states: Mapping[str, str], console: Console) -> None:
+        columns = ("{task.description}", "{task.fields[state]}", TimeElapsedColumn())
+        super().__init__(*columns, console=console, disable=not console.is_terminal)
+        self._title, self.failed = title, dict[str, str]()
+        shown = {name: "was done" if state == "done" else "waiting" for name, state in states.items()}
+        self._runs = {name: self.add_task(name, start=False, state=state) for name, state in shown.items()}
+
+    def report(self, event: Event) -> None:
+        """Show an event."""
+        name, state = event.run.name, event.state
+        if event.state == "running":
+            self.start_task(self._runs[name])
+        else:
+            self.stop_task(self._runs[name])
+        if event.state == "failed":
+            self.failed[name] = event.text
+        if event.result is not None:
+            seconds, scores = event.result["seconds"], event.result["scores"]["ours"]["ensemble"]
+            state += f" in {seconds:.0f} s, MAE {scores['mae'][0]:.3f}, CRPS {scores['crps'][0]:.3f}"
+        is_progress = event.state == "running" and bool(event.text)
+        self.update(self._runs[name], state=event.text if is_progress else state)
+        if self.disable and not is_progress:
+            _print(self.console, f"{self._title} {name} {state}")
 
 
 def _may_be_stale(experiment: Experiment, runs: Sequence[Run], out: Path) -> bool:
-    ended = [(runner.folder_of(run, out) / runner.DONE).stat().st_mtime for run in runs]
-    return bool(ended) and changed_after(experiment, min(ended))
+    """Whether a file of the data is newer than a finished run; reading all rows to compare them takes much longer."""
+    names = [name for name in ((experiment.data or {}).get("name"), experiment.ood) if name is not None]
+    ended = [(results.folder_of(run, out) / results.DONE).stat().st_mtime for run in runs]
+    paths = [path for name in names for path in (data_folder() / name).rglob("*")]
+    try:
+        return bool(ended) and any(path.stat().st_mtime > min(ended) for path in paths)
+    except FileNotFoundError:  # deleted in the meantime
+        return True
 
 
 def _states(runs: Sequence[Run], out: Path, identity: list[int] | None = None) -> dict[str, str]:
-    return {run.name: runner.state_of(runner.folder_of(run, out), run, identity) for run in runs}
+    return {run.name: results.state_of(results.folder_of(run, out), run, identity) for run in runs}
 
 
-def _show(experiment: Experiment, out: Path, console: Console) -> None:
-    """Write tables and figures of all that is finished, and show the tables."""
-    if any(state == "done" for state in _states(experiment.runs(), out).values()):
-        for path in write_tables(experiment, out):
+def _show(experiment: Experiment, out: Path, console: Console) -> bool:
+    """Write tables and figures of what is finished and print the tables; returns whether all files could be read."""
+    runs = experiment.runs()
+    if runs and "done" not in _states(runs, out).values():
+        return True
+    try:
+        for path in write_tables(experiment, out) if runs else []:
             if path.suffix == ".md":
-                console.print(path.read_text(encoding="utf-8"), markup=False, highlight=False, soft_wrap=True)
-    elif experiment.runs():
-        return
-    if experiment.figures:
-        _draw(experiment, out, console)
-    console.print(f"Tables and figures: {out / experiment.name}", markup=False, highlight=False, soft_wrap=True)
-
-
-def _draw(experiment: Experiment, out: Path, console: Console) -> None:
-    from ddpn.experiments.figures import write_figures
-
+                _print(console, path.read_text(encoding="utf-8"))
+    except DDPNError as error:
+        _print(console, f"{experiment.name}: {error}")
+        return False
     try:
         write_figures(experiment, out)
     except DDPNError as error:
-        console.print(f"Not every figure: {error}", markup=False, highlight=False, soft_wrap=True)
+        _print(console, f"Figures are missing: {error}")
+    _print(console, f"Tables and figures: {out / experiment.name}")
+    return True

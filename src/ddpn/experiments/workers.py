@@ -1,4 +1,8 @@
-"""Runs one after the other, or several at once in processes of one thread each that end when they are told to."""
+"""Runs one after the other, or several at once in processes of one thread each.
+
+Ctrl-C is a KeyboardInterrupt in the main process. It ends `execute_all`, which sends SIGTERM to every worker; there the
+signal raises KeyboardInterrupt, too, and a training saves its checkpoint before it ends.
+"""
 
 import multiprocessing
 import os
@@ -6,8 +10,9 @@ import signal
 import threading
 import traceback
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,136 +20,120 @@ from typing import Any, NamedTuple
 import torch
 
 from ddpn.errors import DDPNError, machine_error
-from ddpn.experiments.experiment import Run
+from ddpn.experiments.experiment import Experiment, Run
 from ddpn.experiments.inputs import Parts, rows_of
-from ddpn.experiments.runner import FEATURES, execute, folder_of
+from ddpn.experiments.results import FEATURES, folder_of
+from ddpn.experiments.runner import execute
 
-#: A worker that is told to end writes its state first; the largest of the catalogue takes a second.
+#: Seconds that a worker has to write its checkpoint; the largest of the catalogue takes one.
 _PATIENCE = 20.0
 
 
 class Event(NamedTuple):
-    """What happened to a run: it is "running", "done" with a result, or "failed" with an error."""
+    """A run is "running" with its progress as `text`, "done" with a result, or "failed" with an error as `text`."""
 
     run: Run
     state: str
     result: dict[str, Any] | None = None
-    error: str = ""
+    text: str = ""
 
 
-def execute_all(
-    runs: Sequence[Run], parts: Parts, out: Path, device: str = "auto", jobs: int = 1
-) -> Generator[Event, None, None]:
-    """Do all runs of one experiment, `jobs` at a time, and tell of each when it begins and ends.
+Report = Callable[[Event], object]
 
-    A run that fails does not keep the others from being done. Close the iterator to end the processes it has started.
+
+def execute_all(runs: Sequence[Run], parts: Parts, out: Path, device: str, jobs: int, report: Report) -> None:
+    """Do all runs of one experiment, `jobs` at a time; the others go on if one fails.
+
+    `report` gets an event when a run begins, after each of its epochs, and when it ends.
     """
     if jobs > 1 and len(runs) > 1:
-        yield from _Workers(runs, out, device, copies_of(jobs)).events(min(jobs, len(runs)))
+        _in_processes(runs, report, jobs, runs[0].experiment, out, device, copies_of(jobs))
         return
     for run in runs:
-        yield Event(run, "running")
-        yield _attempt(run, parts, out, device)
+        report(Event(run, "running"))
+        report(_attempt(run, parts, out, device, partial(_progress, report, run)))
+
+
+def _progress(report: Report, run: Run, text: str) -> None:
+    report(Event(run, "running", text=text))
 
 
 def copies_of(jobs: int) -> int:
-    """How many processes have the rows: every worker, and the one that started them."""
+    """The number of processes that hold the rows: every worker and the main process."""
     return jobs + 1 if jobs > 1 else 1
 
 
-def _attempt(run: Run, parts: Parts, out: Path, device: str) -> Event:
+def message_of(error: DDPNError | OSError) -> str:
+    """The error as a sentence for the user."""
+    return machine_error(error) if isinstance(error, OSError) else str(error)
+
+
+def _attempt(run: Run, parts: Parts, out: Path, device: str, tell: Callable[[str], object]) -> Event:
     try:
-        return Event(run, "done", execute(run, parts, folder_of(run, out), device))
-    except DDPNError as error:
-        return Event(run, "failed", error=str(error))
-    except OSError as error:
-        return Event(run, "failed", error=machine_error(error))
+        return Event(run, "done", execute(run, parts, folder_of(run, out), device, tell))
+    except (DDPNError, OSError) as error:
+        return Event(run, "failed", text=message_of(error))
     except Exception:
-        return Event(run, "failed", error=traceback.format_exc())
+        return Event(run, "failed", text=traceback.format_exc())
 
 
-class _Workers:
-    """Processes that are given one run after the other."""
-
-    def __init__(self, runs: Sequence[Run], out: Path, device: str, copies: int) -> None:
-        self._runs, self._given = runs, (runs, out, device, copies)
-        self._processes: dict[Connection, Any] = {}
-        self._busy: dict[Connection, int] = {}
-
-    def events(self, jobs: int) -> Iterator[Event]:
-        """See `execute_all`."""
-        waiting = deque(range(len(self._runs)))
-        try:
-            while waiting or self._busy:
-                while waiting and len(self._busy) < jobs:
-                    number = waiting.popleft()
-                    self._give(number)
-                    yield Event(self._runs[number], "running")
-                for connection in wait(list(self._busy)):
-                    yield self._answer(connection)  # type: ignore[arg-type]
-        finally:
-            self._end()
-
-    def _give(self, number: int) -> None:
-        idle = [c for c, process in self._processes.items() if c not in self._busy and process.is_alive()]
-        connection = idle[0] if idle else self._start()
-        connection.send(number)
-        self._busy[connection] = number
-
-    def _start(self) -> Connection:
-        # Spawned: a fork of a process in which torch has threads can hang.
-        context = multiprocessing.get_context("spawn")
-        here, there = context.Pipe()
-        # No daemon: those may not start processes of their own, which read pictures.
-        process = context.Process(target=_work, args=(there, *self._given))
-        process.start()
-        there.close()
-        self._processes[here] = process
-        return here
-
-    def _answer(self, connection: Connection) -> Event:
-        run = self._runs[self._busy.pop(connection)]
-        try:
-            return connection.recv()._replace(run=run)
-        except (EOFError, ConnectionResetError):
-            process = self._processes.pop(connection)
-            process.join(_PATIENCE)
-            return Event(
-                run,
-                "failed",
-                error=f"the process of {run.name} must end with a result, got exit code {process.exitcode}. "
-                "Give it more memory, or use fewer jobs.",
-            )
-
-    def _end(self) -> None:
-        for process in self._processes.values():
+def _in_processes(runs: Sequence[Run], report: Report, jobs: int, *given: Any) -> None:
+    # Spawned: a fork of a process in which torch has threads can hang.
+    context = multiprocessing.get_context("spawn")
+    waiting, processes, busy = deque(runs), dict[Any, Any](), dict[Any, Run]()
+    try:
+        while waiting or busy:
+            while waiting and len(busy) < jobs:
+                idle = [each for each, process in processes.items() if each not in busy and process.is_alive()]
+                connection, there = (idle[0], None) if idle else context.Pipe()
+                if there is not None:
+                    # Not a daemon: a daemon may not start processes of its own, which read images.
+                    processes[connection] = context.Process(target=_work, args=(there, *given))
+                    processes[connection].start()
+                    there.close()
+                busy[connection] = waiting.popleft()
+                connection.send(busy[connection])
+                report(Event(busy[connection], "running"))
+            for connection in wait(list(busy)):
+                event = _received(connection, processes[connection], busy[connection])
+                if event.state != "running":
+                    del busy[connection]
+                report(event)
+    finally:
+        for process in processes.values():
             process.terminate()
-        for process in self._processes.values():
+        for process in processes.values():
             process.join(_PATIENCE)
-            if process.is_alive():
-                process.kill()
-                process.join()
+            process.kill()
+            process.join()
 
 
-def _work(connection: Connection, runs: Sequence[Run], out: Path, device: str, copies: int) -> None:
-    """A worker: ends when told to by a signal, which is an interrupt to the training, or when its parent is gone."""
-    # Ctrl-C reaches every process of a terminal; the parent passes it on, once.
+def _received(connection: Any, process: Any, run: Run) -> Event:
+    """What a worker sends about its run: the progress as a text, or how it ended."""
+    try:
+        message = connection.recv()
+        return message if isinstance(message, Event) else Event(run, "running", text=message)
+    except (EOFError, ConnectionResetError):
+        process.join(_PATIENCE)
+        error = f"its process ended with exit code {process.exitcode}. Use fewer jobs if memory ran out."
+        return Event(run, "failed", text=error)
+
+
+def _work(connection: Connection, experiment: Experiment, out: Path, device: str, copies: int) -> None:
+    """The main function of a worker."""
+    # A terminal sends Ctrl-C to every process; the main process passes it on as SIGTERM, once.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     with suppress(EOFError, KeyboardInterrupt):
-        parts = rows_of(runs[0].experiment, device, out / FEATURES, copies)
+        parts = rows_of(experiment, device, out / FEATURES, copies)
         while True:
-            connection.send(_attempt(runs[connection.recv()], parts, out, device))
-
-
-def _interrupt(*_: Any) -> None:
-    raise KeyboardInterrupt
+            connection.send(_attempt(connection.recv(), parts, out, device, connection.send))
 
 
 def _end_with_parent() -> None:
-    """Else an orphan would go on writing where the next command writes too."""
+    """An orphan would go on writing where the next command writes, too."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])

@@ -103,14 +103,13 @@ class MemoryBatches:
                 )
             X.copy_(changed)
 
-    def orders(self, streams: Sequence[torch.Generator]) -> Tensor:
-        """The row positions of this epoch. Shape: (M, steps * batch)."""
-        return orders(self.n, self.batch, streams)
+    def indices(self, streams: Sequence[torch.Generator]) -> Iterator[Tensor]:
+        """The row positions of each batch of one epoch. Shape: (M, batch)."""
+        return iter(orders(self.n, self.batch, streams).to(self.sample.y.device).split(self.batch, dim=1))
 
     def epoch(self, streams: Sequence[torch.Generator]) -> Iterator[Sample]:
         """All batches of one epoch."""
-        orders = self.orders(streams).to(self.sample.y.device)
-        for index in orders.split(self.batch, dim=1):
+        for index in self.indices(streams):
             yield pick(self.sample, index[:, self.share.rank :: self.share.world])
 
     def in_order(self) -> Iterator[Sample]:

@@ -14,7 +14,7 @@ from ddpn.distributions import Mixture
 from ddpn.errors import InputError
 from ddpn.heads import Head
 from ddpn.model import CountModel
-from ddpn.sample import Sample
+from ddpn.sample import Sample, check_vector
 from ddpn.tensor_files import fingerprint, read, write
 from ddpn.threads import threads_for
 from ddpn.training.batches import Source
@@ -24,7 +24,7 @@ from ddpn.training.history import History
 from ddpn.training.loop import fit
 from ddpn.training.runtime import Runtime
 from ddpn.training.trainable import frozen_fingerprint, load_trained_tensors, trained_tensors
-from ddpn.training.validation import check_exposure, check_source
+from ddpn.training.validation import check_source
 from ddpn.validation import check_integer, listed
 
 
@@ -84,12 +84,7 @@ class Ensemble:
             if self._has_exposure:
                 raise InputError("exposure is missing: the members were trained with exposures.")
             return None
-        found = torch.as_tensor(given, dtype=torch.float32)
-        found = found.expand(rows) if found.dim() == 0 else found
-        if found.shape != (rows,):
-            raise InputError(f"exposure must have one number per row, got shape {tuple(found.shape)} for {rows} rows.")
-        check_exposure(found)
-        return found
+        return torch.as_tensor(check_vector("exposure", given, rows, zero=False), dtype=torch.float32)
 
     @torch.no_grad()
     def _raw(self, x: Tensor, device: torch.device | str, batch: int) -> tuple[Tensor, Head]:

@@ -2,12 +2,10 @@ import numpy as np
 import pytest
 from scipy.special import gammaln, xlogy
 
-from ddpn.errors import ConfigError
+from ddpn.experiments.catalogue import experiment
 from ddpn.experiments.figures.moments import epsilon
-from ddpn.experiments.settings import experiment, parse
 
 pytest.importorskip("matplotlib")
-CONTENT = {"title": "t", "paper": "p", "minutes": 1, "analytic": True, "figures": ["epsilon"]}
 
 
 def moments(mean, variance):
@@ -28,24 +26,3 @@ def test_the_grids_are_the_deviations_of_the_exact_moments(tmp_path):
         mean, variance = moments(nodes[column], nodes[row])
         assert grids[0][row, column] == pytest.approx(abs(mean - nodes[column]), abs=1e-6)
         assert grids[1][row, column] == pytest.approx(abs(variance - nodes[row]), abs=1e-5)
-
-
-def test_an_analytic_experiment_has_no_runs():
-    found = experiment("moments")
-    assert found.runs() == []
-    assert found.needs == "nothing"
-    assert found.figures == ("epsilon",)
-
-
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        (CONTENT | {"methods": ["ddpn"]}, "x.toml must have no methods where analytic is true, got one"),
-        ({key: value for key, value in CONTENT.items() if key != "figures"}, "x.toml must have the key figures"),
-        (CONTENT | {"analytic": "yes"}, "analytic in x.toml must be true or false, got 'yes'"),
-    ],
-    ids=["methods", "no figures", "a word"],
-)
-def test_what_an_analytic_experiment_cannot_have_is_refused(content, told):
-    with pytest.raises(ConfigError, match=told):
-        parse("x", content)

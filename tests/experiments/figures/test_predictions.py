@@ -1,101 +1,183 @@
+import shutil
+
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
+from ddpn.datasets import split
+from ddpn.datasets.splits import LARGE_SHARES, SEED
+from ddpn.distributions import NegativeBinomial, Poisson
 from ddpn.errors import InputError
-from ddpn.experiments.figures.predictions import check_rows, finished, first_of, of_methods
-from ddpn.experiments.runner import DONE
+from ddpn.experiments.figures.canvas import panels
+from ddpn.experiments.figures.predictions import at_quantiles, check_rows, draw_pmf, image_pmfs, pathologies, pmfs
+from ddpn.experiments.results import finished_runs
+
+pytest.importorskip("matplotlib")
+image = pytest.importorskip("PIL.Image")
+STAYS = {"name": "length_of_stay", "features": "standard"}
 
 
-@pytest.fixture
-def waves(declare):
-    return declare("small", simulation={"name": "wave"}, methods=["poisson", "ddpn", "poisson_glm"])
+def test_rows_are_the_first_with_their_counts():
+    counts = torch.tensor([7.0, 2.0, 9.0, 2.0, 1.0, 1.0, 2.0, 3.0, 9.0, 3.0, 1.0])
+    # Sorted: 1 1 1 2 2 2 3 3 7 9 9, of which the 0.1, 0.5 and 0.95 quantiles are the places 1, 5 and 9.5 of 0 to 10.
+    assert at_quantiles(counts) == [4, 1, 2]
 
 
-def test_a_law_is_that_of_the_kept_weights_and_of_the_kept_outputs(waves, finish, tmp_path):
-    poisson, _, _ = waves.runs()
-    finish(poisson, [[1.0], [2.0]], y=[3, 5, 7])
-    (found,) = finished(waves, tmp_path, "wave")
-    assert found.label == "Poisson"
-    law, y = found.tested()
-    assert y.tolist() == [3, 5, 7]
-    expected = np.exp([[1.0, 2.0]] * 3)
-    np.testing.assert_allclose(law.mean, expected, rtol=1e-6)
-    np.testing.assert_allclose(found.at(np.array([0.0, 1.0, 9.0])).mean, expected, rtol=1e-6)
+def poissons(y):
+    return stats.poisson.pmf(y, [2.0, 5.0])
 
 
-def test_weights_are_used_at_the_input_they_are_asked_for(waves, finish, tmp_path):
-    """One hidden unit passes x on, so that log mu = x for x > 0."""
-    from ddpn.experiments.runner import WEIGHTS
-    from ddpn.tensor_files import read, write
-
-    folder = finish(waves.runs()[0], [[0.0]])
-    weights, _ = read(folder / WEIGHTS)
-    for name, tensor in weights.items():
-        weights[name] = torch.ones_like(tensor) if name.endswith("weight") else torch.zeros_like(tensor)
-    write(folder / WEIGHTS, weights, {})
-    (found,) = finished(waves, tmp_path, "wave")
-    np.testing.assert_allclose(found.at(np.array([0.25, 0.5])).mean[:, 0], np.exp([0.75, 1.5]), rtol=1e-6)
+def negative_binomials(y):
+    """Mean m and variance m + a m^2 is n = 1 / a, p = n / (n + m)."""
+    return stats.nbinom.pmf(y, [2.0, 4.0], [2.0 / 6.0, 4.0 / 8.0])
 
 
-def test_runs_keep_the_order_of_the_experiment_and_glms_are_left_out(waves, finish, tmp_path):
-    poisson, ddpn, glm = waves.runs()
-    for run in (ddpn, glm, poisson):
-        finish(run, torch.zeros(2, run.head.n_raw))
-    assert [each.run.method.name for each in finished(waves, tmp_path, "wave")] == ["poisson", "ddpn"]
-    chosen = of_methods(waves, tmp_path, "wave", ("ddpn", "poisson"))
-    assert [each.run.method.name for each in chosen] == ["ddpn", "poisson"]
+@pytest.mark.parametrize(
+    ("members", "each"),
+    [
+        (Poisson(torch.tensor([2.0, 5.0])), poissons),
+        (NegativeBinomial(torch.tensor([4.0, 4.0]), torch.tensor([0.5, 0.25])), negative_binomials),
+    ],
+    ids=["poisson", "negative binomial"],
+)
+def test_members_ensemble_and_what_was_observed(members, each):
+    ax = panels(1, 1, (3.0, 2.0))[1][0, 0]
+    draw_pmf(ax, members, 60.0)
+    y = np.array([bar.get_x() + bar.get_width() / 2 for bar in ax.patches]).round()
+    expected = each(y[:, None])
+    np.testing.assert_allclose([bar.get_height() for bar in ax.patches], expected.mean(1), atol=1e-6)
+    for member, line in enumerate(ax.get_lines()[:2]):
+        np.testing.assert_allclose(line.get_ydata(), expected[:, member], atol=1e-6)
+    assert expected.mean(1).sum() > 0.998
+    # What was observed is shown, however unlikely it was.
+    assert ax.get_xlim()[1] >= 60.0
 
 
-def test_an_unfinished_run_is_no_run(waves, finish, tmp_path):
-    (finish(waves.runs()[0], [[0.0]]) / DONE).unlink()
-    with pytest.raises(InputError, match=r"small must hold finished runs for the figure wave, got none\. Run the exp"):
-        finished(waves, tmp_path, "wave")
-
-
-def test_a_run_with_other_settings_is_no_run(waves, finish, tmp_path):
-    finish(waves.runs()[0], [[0.0]])
-    assert finished(waves, tmp_path, "wave")
-    with pytest.raises(InputError, match=r"must hold finished runs for the figure wave, got none\."):
-        finished(waves.with_training(lr=0.5), tmp_path, "wave")
-
-
-def test_a_missing_method_is_named(waves, finish, tmp_path):
-    finish(waves.runs()[0], [[0.0]])
-    with pytest.raises(InputError, match=r"must hold a finished run of ddpn for the figure pmfs, got none\. Run that"):
-        of_methods(waves, tmp_path, "pmfs", ("poisson", "ddpn"))
-
-
-def test_the_first_finished_method_is_taken(waves, finish, tmp_path):
-    poisson, ddpn, _ = waves.runs()
-    finish(poisson, [[0.0]])
-    assert first_of(waves, tmp_path, "beams", ("ddpn", "poisson")).run.method.name == "poisson"
-    finish(ddpn, [[0.0, 0.0]])
-    assert first_of(waves, tmp_path, "beams", ("ddpn", "poisson")).run.method.name == "ddpn"
-
-
-def test_where_none_of_them_is_finished_all_are_named(waves, finish, tmp_path):
-    finish(waves.runs()[0], [[0.0]])
-    with pytest.raises(
-        InputError, match=r"must hold a finished run of beta_ddpn_0.5 or ddpn for the figure beams, got"
-    ):
-        first_of(waves, tmp_path, "beams", ("beta_ddpn_0.5", "ddpn"))
-
-
-def test_the_law_of_raw_outputs_is_that_of_the_head(waves, finish, tmp_path):
-    finish(waves.runs()[0], [[0.0]])
-    (found,) = finished(waves, tmp_path, "wave")
-    np.testing.assert_allclose(found.law(torch.tensor([[0.5], [1.5]])).mean, np.exp([0.5, 1.5]), rtol=1e-6)
-
-
-def test_rows_are_those_of_the_run_or_its_first(waves, finish, tmp_path):
-    finish(waves.runs()[0], [[0.0]])
-    (found,) = finished(waves, tmp_path, "wave")
+def test_rows_must_be_those_of_the_run_or_begin_with_them(declare, finish, tmp_path):
+    experiment = declare("small", simulation={"name": "wave"}, methods=["poisson"])
+    finish(experiment.runs()[0], [[0.0]])
+    (found,) = finished_runs(experiment, tmp_path)
     counts = torch.tensor([3.0, 1.0])
     check_rows(found, counts, np.array([3, 1]))
     check_rows(found, counts, np.array([3, 1, 4]))
     for known in ([3], [1, 3], [3, 2, 4]):
-        with pytest.raises(
-            InputError, match=r"the data must be what .*small/poisson was tested on, got test rows with"
-        ):
+        with pytest.raises(InputError, match=r"The data has changed since .*small/poisson"):
             check_rows(found, counts, np.array(known))
+
+
+def line_of(ax, label):
+    (found,) = (line for line in ax.get_lines() if line.get_label() == label)
+    return found.get_xydata().T
+
+
+@pytest.fixture
+def patients(declare, finish):
+    """Three patients: the second has most mass below 0 and the third least, by the first member; the second differs."""
+    experiment = declare("stays", data=STAYS, methods=["beta_gaussian_0.5", "beta_ddpn_0.5"])
+    gaussian, ddpn = experiment.runs()
+    log_variance = 2 * np.log(2.0)
+    first = [[6.0, log_variance], [1.0, log_variance], [9.0, 0.0]]
+    raw = np.stack([first, np.roll(first, 1, 0)], 1)
+    finish(gaussian, np.zeros((2, 2)), raw=raw, y=[5, 2, 9])
+    counts = np.log([[5.0, 1.0], [2.0, 1.0], [8.0, 1.0]])
+    finish(ddpn, np.zeros((2, 2)), raw=np.stack([counts, counts + 1], 1), y=[5, 2, 9])
+    return experiment
+
+
+def test_the_two_patients_are_the_most_and_the_least_below_zero(patients, tmp_path):
+    left, right = pathologies(patients, tmp_path).axes
+    below = 100 * stats.norm.cdf(0, 1, 2)
+    assert left.get_title() == f"test row 1: {below:.1f}% of the Gaussian below 0"
+    assert right.get_title() == "test row 2: the Gaussian has mean 9.0, sd 1.00"
+    assert [line_of(ax, "observed")[0][0] for ax in (left, right)] == [2, 9]
+
+
+def test_cdfs_are_those_of_one_network(patients, tmp_path):
+    left, _ = pathologies(patients, tmp_path).axes
+    x, smooth = line_of(left, "β-Gaussian (0.5)")
+    np.testing.assert_allclose(smooth, stats.norm.cdf(x, 1, 2), atol=1e-6)
+    assert x[0] <= stats.norm.ppf(1e-4, 1, 2) + 1e-5
+    edge, steps = line_of(left, "β-DDPN (0.5)")
+    assert steps[0] == 0.0
+    # gamma = 1 is a Poisson.
+    np.testing.assert_allclose(steps[1:], stats.poisson.cdf(edge[1:], 2.0), atol=1e-6)
+    np.testing.assert_array_equal(edge[1:], np.arange(len(edge) - 1))
+
+
+def test_pmfs_of_members_and_of_their_ensemble(declare, finish, tmp_path):
+    experiment = declare("stays", data=STAYS, methods=["beta_ddpn_1.0"])
+    y = [1, 1, 2, 3, 3, 3, 3, 4, 5, 12]
+    raw = np.zeros((10, 2, 2))
+    raw[:, :, 0] = np.log(np.arange(2.0, 22.0)).reshape(10, 2)
+    finish(experiment.runs()[0], np.zeros((2, 2)), raw=raw, y=y)
+    axes = pmfs(experiment, tmp_path).axes
+    assert [ax.get_title() for ax in axes] == ["test row 0", "test row 3", "test row 9"]
+    assert [line_of(ax, "observed")[0][0] for ax in axes] == [1, 3, 12]
+    counts = np.array([bar.get_x() + bar.get_width() / 2 for bar in axes[1].patches]).round()
+    heights = [bar.get_height() for bar in axes[1].patches]
+    each = stats.poisson.pmf(counts[:, None], [8.0, 9.0])
+    np.testing.assert_allclose(heights, each.mean(1), atol=1e-6)
+    for member, line in enumerate(axes[1].get_lines()[:2]):
+        np.testing.assert_allclose(line.get_ydata(), each[:, member], atol=1e-6)
+    assert sum(heights) > 0.998
+
+
+N = 40
+IMAGES = {"name": "coco_people", "size": 16, "augment": False}
+
+
+@pytest.fixture
+def counts(tmp_path, monkeypatch):
+    """Counts of 40 images, each of one colour: that of image i is 6 i."""
+    folder = tmp_path / "data" / "coco_people"
+    (folder / "images").mkdir(parents=True)
+    y = np.random.default_rng(3).integers(1, 9, N)
+    for number in range(N):
+        image.new("RGB", (20, 10), (6 * number, 0, 0)).save(folder / "images" / f"{number:03}.png")
+    lines = ["image_id,person_count", *(f"{number:03},{count}" for number, count in enumerate(y))]
+    (folder / "person_counts.csv").write_text("\n".join(lines))
+    monkeypatch.setenv("DDPN_DATA", str(tmp_path / "data"))
+    return y
+
+
+@pytest.fixture
+def people(declare, finish, counts):
+    """Two members, gamma = 1, whose means are the count of the image and twice that."""
+    experiment = declare("people", data=IMAGES, methods=["ddpn", "beta_ddpn_0.5"])
+    y = counts[split(N, SEED, LARGE_SHARES).test]
+    raw = np.stack([np.log([y, 2 * y]).T, np.zeros((len(y), 2))], -1)
+    finish(experiment.runs()[1], np.zeros((2, 2)), raw=raw, y=y)
+    return experiment
+
+
+def test_each_image_is_above_its_own_pmf(people, counts, tmp_path):
+    axes = np.reshape(image_pmfs(people, tmp_path).axes, (2, 3))
+    test = split(N, SEED, LARGE_SHARES).test
+    ordered = np.sort(counts[test])
+    for (above, below), quantile in zip(axes.T, (0.1, 0.5, 0.95), strict=True):
+        count = ordered[round(quantile * (len(ordered) - 1))]
+        row = np.flatnonzero(counts[test] == count)[0]
+        assert above.get_title() == f"test row {row}: {count} {'person' if count == 1 else 'people'}"
+        shown = above.get_images()[0].get_array()
+        assert shown.shape == (16, 16, 3)
+        assert (shown == [6 * test[row], 0, 0]).all()
+        y = np.array([bar.get_x() + bar.get_width() / 2 for bar in below.patches]).round()
+        expected = stats.poisson.pmf(y[:, None], [count, 2 * count]).mean(1)
+        np.testing.assert_allclose([bar.get_height() for bar in below.patches], expected, atol=1e-6)
+        (observed,) = (line for line in below.get_lines() if line.get_label() == "observed")
+        assert observed.get_xdata()[0] == count
+
+
+def test_missing_images_are_reported(people, tmp_path):
+    shutil.rmtree(tmp_path / "data" / "coco_people" / "images")
+    with pytest.raises(InputError, match=r"person_counts.csv.* 40 of 40"):
+        image_pmfs(people, tmp_path)
+
+
+def test_other_images_than_those_of_the_run_are_reported(people, tmp_path):
+    path = tmp_path / "data" / "coco_people" / "person_counts.csv"
+    header, *rows = path.read_text().splitlines()
+    path.write_text("\n".join([header, *(f"{row}0" for row in rows)]))
+    with pytest.raises(InputError, match=r"The data has changed since .*beta_ddpn_0.5 was tested"):
+        image_pmfs(people, tmp_path)

@@ -1,62 +1,43 @@
-"""Figures of finished runs, as SVG and PNG, readable in black and white. Nothing is trained here."""
+"""Figures of finished runs as SVG and PNG, readable in black and white. Trains nothing."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from ddpn.errors import DDPNError, InputError
 from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.figures.canvas import save, style
-from ddpn.experiments.figures.clouds import beams
-from ddpn.experiments.figures.images import picture_pmfs
-from ddpn.experiments.figures.isolated import beta, gamma
 from ddpn.experiments.figures.moments import epsilon
-from ddpn.experiments.figures.ood import outside_pmfs, roc
-from ddpn.experiments.figures.patients import pathologies, pmfs
-from ddpn.experiments.figures.simulations import recovery, wave
-from ddpn.experiments.naming import known
-from ddpn.experiments.settings import experiment
+from ddpn.experiments.figures.ood import ood_pmfs, roc
+from ddpn.experiments.figures.point_clouds import beams
+from ddpn.experiments.figures.predictions import image_pmfs, pathologies, pmfs
+from ddpn.experiments.figures.simulations import beta, gamma, recovery, wave
+from ddpn.validation import check_choice
 
-#: What draws a figure, from an experiment and the folder its runs were written to.
-FIGURES: dict[str, Callable[[Experiment, Path], Any]] = {
-    "wave": wave,
-    "recovery": recovery,
-    "pathologies": pathologies,
-    "beta": beta,
-    "gamma": gamma,
-    "epsilon": epsilon,
-    "pmfs": pmfs,
-    "picture_pmfs": picture_pmfs,
-    "beams": beams,
-    "roc": roc,
-    "outside_pmfs": outside_pmfs,
-}
+_DRAWN = (wave, recovery, pathologies, beta, gamma, epsilon, pmfs, image_pmfs, beams, roc, ood_pmfs)
+#: The functions that draw figures from an experiment and the folder of all results, by name.
+FIGURES: dict[str, Callable[[Experiment, Path], Any]] = {draw.__name__: draw for draw in _DRAWN}
 
 
 def write_figures(experiment: Experiment, out: Path) -> list[Path]:
-    """All figures of an experiment, each as SVG and PNG, beside its runs.
+    """Write all figures of an experiment as SVG and PNG, beside its runs.
 
-    Those that cannot be drawn are told at the end, and do not keep the others from being written.
+    Figures that cannot be drawn are reported in one error at the end, after the others have been written.
     """
-    known("figures", experiment.figures, FIGURES, f"{experiment.name}.toml")
     written: list[Path] = []
     reasons: dict[str, str] = {}
-    with style():
+    for name in experiment.figures:
+        check_choice(f"figure of {experiment.name}", name, FIGURES)
+    with style() if experiment.figures else nullcontext():
         for name in experiment.figures:
             try:
                 written += save(FIGURES[name](experiment, out), out / experiment.name / name)
             except DDPNError as error:
                 reasons[name] = str(error)
     if reasons:
-        told = " ".join(f"{name}: {why}" for name, why in reasons.items())
-        drawn = len(experiment.figures) - len(reasons)
-        raise InputError(f"figures must all have what they show, got {drawn} of {len(experiment.figures)}. {told}")
+        raise InputError(" ".join(f"{name}: {why}" for name, why in reasons.items()))
     return written
 
 
-def epsilon_grids(out: Path) -> list[Path]:
-    """epsilon_1 and epsilon_2 (Figure 7), which need no run."""
-    return write_figures(experiment("moments"), out)
-
-
-__all__ = ["FIGURES", "epsilon_grids", "write_figures"]
+__all__ = ["FIGURES", "write_figures"]

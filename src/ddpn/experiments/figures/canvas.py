@@ -1,4 +1,4 @@
-"""What all figures share: matplotlib when it is there, one look, files that are the same when drawn again."""
+"""What all figures share: matplotlib (optional), one style, and files that do not change when drawn again."""
 
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 from ddpn.errors import ConfigError
 
-#: One accent that prints as a mid grey; all else is black, grey, dashes and hatches.
+#: One accent colour that prints as a medium grey; everything else is black, grey, dashed or hatched.
 ACCENT = "#2166ac"
 BAND = "#b3cde3"
 GREY = "0.6"
@@ -21,7 +21,7 @@ _LOOK = {
     "axes.spines.right": False,
     "hatch.linewidth": 0.5,
     "savefig.dpi": 150,
-    # Names of clip paths are random otherwise: the same figure would be another file.
+    # Else the names of clip paths are random, and the same figure is another file.
     "svg.hashsalt": "ddpn",
 }
 
@@ -31,23 +31,23 @@ def _matplotlib() -> Any:
         import matplotlib.colors
         import matplotlib.figure
     except ImportError:
-        raise ConfigError('matplotlib must be installed for figures, got none. Run: pip install "ddpn[plot]"') from None
+        raise ConfigError("ddpn[plot] is not installed: pip install 'ddpn[plot]'") from None
     return matplotlib
 
 
 def style() -> AbstractContextManager[None]:
-    """The look of all figures, for as long as it is entered."""
+    """A context in which matplotlib has the style of all figures."""
     return _matplotlib().rc_context(_LOOK)
 
 
 def panels(rows: int, columns: int, size: tuple[float, float], **options: Any) -> tuple[Any, Any]:
-    """A figure and its axes (rows, columns); `size` in inches. No window and no global state: pyplot stays out."""
+    """A figure and its axes (rows, columns); `size` in inches. Without pyplot: no window and no global state."""
     figure = _matplotlib().figure.Figure(figsize=size, layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
 def bands(levels: tuple[float, ...]) -> dict[str, Any]:
-    """One grey between two levels, white below them all and black above: options of `pcolormesh`."""
+    """Options of `pcolormesh`: one grey per interval between levels, white below and black above them."""
     colors = _matplotlib().colors
     greys = [str(1.0 - step / len(levels)) for step in range(len(levels) + 1)]
     cmap = colors.ListedColormap(greys[1:-1]).with_extremes(under=greys[0], over=greys[-1])
@@ -55,7 +55,7 @@ def bands(levels: tuple[float, ...]) -> dict[str, Any]:
 
 
 def legend_below(figure: Any, axes: Any, columns: int) -> None:
-    """One legend for all panels, each label once, in the order drawn."""
+    """One legend for all panels, with each label once, in the order drawn."""
     entries: dict[str, Any] = {}
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
@@ -64,7 +64,7 @@ def legend_below(figure: Any, axes: Any, columns: int) -> None:
 
 
 def save(figure: Any, path: Path) -> list[Path]:
-    """`path` with .svg and .png; without the date, so that a figure drawn again is the same file."""
+    """Write `path`.svg and `path`.png, without the date, so that drawing a figure again gives the same files."""
     path.parent.mkdir(parents=True, exist_ok=True)
     written = []
     for ending, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):

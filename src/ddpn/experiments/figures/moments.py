@@ -1,4 +1,4 @@
-"""How far Efron's approximate moments are from the exact ones."""
+"""Figure of the error of Efron's approximate moments."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ _LEVELS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
 
 
 def epsilon(experiment: Experiment, out: Path) -> Any:
-    """Figure 7: epsilon_1 and epsilon_2 over target means and variances, exact and not from 100 terms of their sums."""
+    """Figure 7: epsilon_1 and epsilon_2 over target means and variances, computed exactly, not from 100 terms."""
     nodes = torch.logspace(*_DECADES, _NODES, dtype=torch.float64)
     variance, mean = torch.meshgrid(nodes, nodes, indexing="ij")
     shown = {

@@ -1,102 +1,124 @@
-"""Finished runs as laws: at the rows they were tested on, or anywhere else from the weights they kept."""
+"""Figures of the predicted distributions of single test rows with the observed counts: pmfs and cdfs."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
 
-from ddpn.backbones import MLP
+from ddpn.datasets import load
+from ddpn.distributions import Mixture
 from ddpn.errors import InputError
-from ddpn.experiments.experiment import Experiment, Run
-from ddpn.experiments.runner import WEIGHTS, folder_of, predictions_of, result_of, state_of
-from ddpn.model import CountModel
-from ddpn.tensor_files import read
+from ddpn.experiments.experiment import Experiment
+from ddpn.experiments.figures.canvas import ACCENT, BAND, GREY, legend_below, panels
+from ddpn.experiments.results import FinishedRun, predictions_of, runs_of
+
+#: A row with a low, one with a medium and one with a high count.
+QUANTILES = (0.1, 0.5, 0.95)
+#: The first of these that is finished is shown, for images and for point clouds.
+PREFERRED = ("beta_ddpn_0.5", "ddpn")
+#: The paper's choice for its Figure 5.
+_CDFS = ("beta_gaussian_0.5", "beta_ddpn_0.5")
 
 
-@dataclass(frozen=True)
-class Finished:
-    """A run, and what it wrote."""
-
-    run: Run
-    folder: Path
-    result: Mapping[str, Any]
-
-    @property
-    def label(self) -> str:
-        """Its method's name in tables."""
-        return self.run.method.label
-
-    def predictions(self) -> dict[str, Tensor]:
-        """Raw outputs "raw" (rows, M, P) and counts "y" of the test rows, and what else was kept of them."""
-        return predictions_of(self.folder)
-
-    def law(self, raw: Tensor) -> Any:
-        """The members' laws by their raw outputs. Shape: (..., M, P) -> (..., M)."""
-        return self.run.head(raw.double())
-
-    def tested(self) -> tuple[Any, Tensor]:
-        """The members' laws (rows, M) of the test rows, and their counts."""
-        found = self.predictions()
-        return self.law(found["raw"]), found["y"]
-
-    def at(self, x: np.ndarray) -> Distribution:
-        """The members' laws at other inputs. Shape: (n,) -> (n, M)."""
-        weights, _ = read(self.folder / WEIGHTS)
-        hidden, members = self.result["settings"]["hidden"], len(weights["projection.bias"])
-        model = CountModel(MLP(n_in=1, hidden=hidden, members=members), self.run.head, members)
-        model.load_state_dict(weights)
-        with torch.no_grad():
-            return model.double()(torch.from_numpy(x.astype(np.float64))[:, None])
+def at_quantiles(counts: Tensor) -> list[int]:
+    """The first row that has the count at each of the quantiles."""
+    wanted = counts.double().quantile(torch.tensor(QUANTILES, dtype=torch.float64), interpolation="nearest")
+    return [int((counts == y).nonzero()[0]) for y in wanted]
 
 
-def finished(experiment: Experiment, out: Path, figure: str) -> list[Finished]:
-    """The experiment's finished trainings, in its order; at least one."""
-    found = []
-    for run in experiment.runs():
-        folder = folder_of(run, out)
-        if not run.method.exact and state_of(folder, run) == "done":
-            found.append(Finished(run, folder, result_of(folder) or {}))
-    if not found:
-        raise InputError(
-            f"{out / experiment.name} must hold finished runs for the figure {figure}, got none. "
-            "Run the experiment first."
-        )
-    return found
-
-
-def of_methods(experiment: Experiment, out: Path, figure: str, methods: tuple[str, ...]) -> list[Finished]:
-    """The finished runs of these methods, in their order; none may be missing."""
-    by_name = {one.run.method.name: one for one in finished(experiment, out, figure)}
-    for name in methods:
-        if name not in by_name:
-            raise InputError(
-                f"{out / experiment.name} must hold a finished run of {name} for the figure {figure}, got none. "
-                "Run that method too."
-            )
-    return [by_name[name] for name in methods]
-
-
-def first_of(experiment: Experiment, out: Path, figure: str, methods: tuple[str, ...]) -> Finished:
-    """The finished run of the first of these methods that has one."""
-    by_name = {one.run.method.name: one for one in finished(experiment, out, figure)}
-    for name in methods:
-        if name in by_name:
-            return by_name[name]
-    raise InputError(
-        f"{out / experiment.name} must hold a finished run of {' or '.join(methods)} for the figure {figure}, "
-        "got none. Run one of them."
-    )
-
-
-def check_rows(run: Finished, counts: Tensor, known: np.ndarray) -> None:
-    """Refuse rows that are others than those the run was tested on: `known` are the data's test counts, in order."""
-    # A dry run is tested on the first of them.
+def check_rows(run: FinishedRun, counts: Tensor, known: np.ndarray) -> None:
+    """Raise unless the run was tested on the data's test rows or on the first of them, whose counts are `known`."""
     if len(counts) > len(known) or not np.array_equal(counts.numpy(), known[: len(counts)]):
-        raise InputError(
-            f"the data must be what {run.folder} was tested on, got test rows with other counts. Run it again."
-        )
+        raise InputError(f"The data has changed since {run.folder} was tested on it. Run it again.")
+
+
+def draw_pmf(ax: Any, members: Any, observed: float) -> None:
+    """The pmf of every member (M,) and of the ensemble, without the last thousandth of its mass."""
+    ensemble: Any = Mixture(members)
+    low, high = (float(end) for end in ensemble.interval(0.999))
+    y = torch.arange(max(0.0, low - 1), high + 2, dtype=torch.float64)
+    heights = ensemble.log_prob(y).exp().numpy()
+    ax.bar(y.numpy(), heights, 0.8, color=BAND, edgecolor=ACCENT, hatch="//", label="ensemble")
+    each = members.log_prob(y[:, None]).exp()
+    ax.plot(y.numpy(), each.numpy(), color="0.35", lw=0.8, marker="o", ms=2.5)
+    ax.plot([], [], color="0.35", lw=0.8, marker="o", ms=2.5, label="members")
+    ax.axvline(observed, color="black", ls=":", lw=1.2, label="observed")
+    ax.xaxis.get_major_locator().set_params(integer=True)
+
+
+def pmfs(experiment: Experiment, out: Path) -> Any:
+    """As Figure 4, for patients: the pmf of every member and of the ensemble, with the observed count."""
+    (run,) = runs_of(experiment, out, ("beta_ddpn_1.0",))
+    raw, counts = (predictions_of(run.folder)[name] for name in ("raw", "y"))
+    chosen = at_quantiles(counts)
+    figure, axes = panels(1, len(chosen), (0.8 + 2.6 * len(chosen), 3.2), sharey=True)
+    for ax, row in zip(axes[0], chosen, strict=True):
+        draw_pmf(ax, run.distribution(raw[row]), counts[row].item())
+        ax.set(title=f"test row {row}", xlabel="days")
+    return _completed(figure, axes[0], run, columns=4)
+
+
+def image_pmfs(experiment: Experiment, out: Path) -> Any:
+    """Figure 4 and Appendix D.1: images as the network sees them, above the pmfs of all members and the ensemble."""
+    run, *_ = runs_of(experiment, out, PREFERRED)
+    source = experiment.data or {}
+    raw, counts = (predictions_of(run.folder)[name] for name in ("raw", "y"))
+    images = load(source["name"]).images("test", size=source["size"])
+    check_rows(run, counts, images.y.numpy())
+    chosen = at_quantiles(counts)
+    size = (0.6 + 2.5 * len(chosen), 5.2)
+    figure, axes = panels(2, len(chosen), size, height_ratios=[1.2, 1.0])
+    for (above, below), row in zip(axes.T, chosen, strict=True):
+        above.imshow(images.decode(row).permute(1, 2, 0).numpy())
+        above.set_axis_off()
+        count = int(counts[row])
+        above.set_title(f"test row {row}: {count} {'person' if count == 1 else 'people'}")
+        draw_pmf(below, run.distribution(raw[row]), count)
+        below.set_xlabel("people")
+    return _completed(figure, axes[1], run, columns=3)
+
+
+def _completed(figure: Any, axes: Any, run: FinishedRun, columns: int) -> Any:
+    axes[0].set_ylabel("probability")
+    figure.suptitle(run.label, fontsize=10)
+    legend_below(figure, axes, columns=columns)
+    return figure
+
+
+def pathologies(experiment: Experiment, out: Path) -> Any:
+    """Figure 5: cdfs of a Gaussian and of DDPN, one network each, for two patients."""
+    runs = runs_of(experiment, out, _CDFS, needed=2)
+    raws, y = [predictions_of(run.folder)["raw"][:, 0] for run in runs], predictions_of(runs[0].folder)["y"]
+    figure, axes = panels(1, 2, (7.6, 3.4), sharey=True)
+    for ax, (row, title) in zip(axes[0], _chosen(runs[0].distribution(raws[0])).items(), strict=True):
+        normal, counts = (run.distribution(raw[row]) for run, raw in zip(runs, raws, strict=True))
+        last = int(max(counts.icdf(torch.tensor(0.9999)), normal.icdf(torch.tensor(0.9999)), y[row])) + 1
+        first = min(-1.0, float(normal.icdf(torch.tensor(1e-4))))
+        _cdfs(ax, normal, counts, (first, float(last)), [run.label for run in runs])
+        ax.axvline(y[row].item(), color="black", ls=":", lw=1.2, label="observed")
+        ax.set(title=f"test row {row}: {title}", xlabel="days", xlim=(first, last))
+    axes[0, 0].set_ylabel("P(days ≤ x)")
+    legend_below(figure, axes[0], columns=5)
+    return figure
+
+
+def _chosen(gaussians: Any) -> dict[int, str]:
+    """The patients with the largest and with the smallest probability below 0."""
+    mean, deviation = gaussians.loc, gaussians.scale
+    most, least = int((mean / deviation).argmin()), int((mean / deviation).argmax())
+    below = 100 * gaussians.cdf(torch.zeros_like(mean))[most]
+    return {
+        most: f"{below:.1f}% of the Gaussian below 0",
+        least: f"the Gaussian has mean {mean[least]:.1f}, sd {deviation[least]:.2f}",
+    }
+
+
+def _cdfs(ax: Any, normal: Any, counts: Any, ends: tuple[float, float], labels: list[str]) -> None:
+    x = torch.linspace(*ends, 600, dtype=torch.float64)
+    ax.axvspan(ends[0], 0, facecolor="white", edgecolor=GREY, hatch="///", lw=0, label="below 0")
+    ax.plot(x.numpy(), normal.cdf(x).numpy(), color=ACCENT, ls="--", lw=1.6, label=labels[0])
+    y = torch.arange(0.0, ends[1] + 1, dtype=torch.float64)
+    edges, heights = torch.cat([x[:1], y]), torch.cat([x.new_zeros(1), counts.cdf(y)])
+    ax.step(edges.numpy(), heights.numpy(), where="post", color="black", lw=1.6, label=labels[1])

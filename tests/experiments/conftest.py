@@ -1,4 +1,4 @@
-"""Folders of finished runs, written by hand: networks whose weights are 0, so that their laws are those of a bias."""
+"""Folders of finished runs, written by hand: networks with weights of 0, so that their predictions are their bias."""
 
 import json
 
@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from ddpn.backbones import MLP
-from ddpn.experiments.runner import DONE, PREDICTIONS, RESULT, WEIGHTS
-from ddpn.experiments.settings import parse
+from ddpn.experiments.catalogue import parse
+from ddpn.experiments.results import DONE, PREDICTIONS, RESULT, WEIGHTS
 from ddpn.model import CountModel
 from ddpn.tensor_files import write
 
 TRAINING = {"epochs": 1, "batch_size": 32, "lr": 1e-3, "weight_decay": 0.0, "hidden": [3], "members": 2}
-#: Declared, never built: these runs are written by hand.
+#: Declared but never built, as these runs are written by hand.
 BACKBONES = {
     "reviews": {"name": "text", "pretrained": "nowhere"},
     "coco_people": {"name": "vit"},
@@ -21,9 +21,18 @@ BACKBONES = {
 }
 
 
+TRUTH = {"crps": 0.5, "mae": 0.7, "crps_gap": 0.25, "aleatoric_relative_error": 0.1, "epistemic": 0.02}
+
+
+def scores(mae):
+    """The scores of a run whose members have these absolute errors."""
+    single = {"mae": list(mae), "crps": [0.5 * m for m in mae], "median_precision": [2.0] * len(mae)}
+    return {"single": single, "ensemble": {name: [min(values)] for name, values in single.items()}}
+
+
 @pytest.fixture
 def declare():
-    """An experiment of two members with three hidden units."""
+    """Returns a function that makes an experiment of two members with three hidden units."""
 
     def make(name, **content):
         common = {"title": name, "paper": "none", "minutes": 1, "training": TRAINING}
@@ -36,12 +45,13 @@ def declare():
 
 @pytest.fixture
 def finish(tmp_path):
-    """Write a run's folder; `bias` (M, P) are the raw numbers everywhere, `raw` those of the test rows.
+    """Returns a function that writes the folder of a finished run.
 
-    `more` are other tensors that a run keeps of its predictions.
+    `bias` (M, P) are the raw outputs everywhere, `raw` those of the test rows, `mae` the absolute errors of members,
+    `result` changes its result, and `more` are other tensors of its predictions.
     """
 
-    def write_run(run, bias, raw=None, y=None, x=None, **more):
+    def write_run(run, bias, raw=None, y=None, x=None, mae=(1.5,), result=None, **more):
         bias = torch.as_tensor(bias, dtype=torch.float32)
         members = len(bias)
         model = CountModel(MLP(n_in=1, hidden=(3,), members=members), run.head, members)
@@ -56,15 +66,14 @@ def finish(tmp_path):
         kept |= {name: torch.as_tensor(value, dtype=torch.float32) for name, value in more.items()}
         write(folder / PREDICTIONS, kept, {})
         write(folder / WEIGHTS, model.state_dict(), {})
-        result = {
-            "settings": run.as_dict(),
-            "identity": [],
-            "scores": {"paper": {}, "ours": {"ensemble": {"mae": [1.25], "crps": [0.75]}}},
-            "rows": {},
-            "seconds": 0.0,
-            "label": run.method.label,
-        }
-        (folder / RESULT).write_text(json.dumps(result))
+        found = {"paper": scores(mae), "ours": scores(mae), "truth": TRUTH}
+        found |= {"rounded": scores([0.9 * m for m in mae])} if run.method.is_continuous else {}
+        written = {
+            "settings": run.as_dict(), "identity": [1], "method": run.method.name, "label": run.method.label,
+            "point": dict(run.point), "note": "", "rows": {"train": 80, "validation": 10, "test": len(y)},
+            "scores": found, "seconds": 1.0, "machine": {"device": "cpu"}, "history": {},
+        }  # fmt: skip
+        (folder / RESULT).write_text(json.dumps(written | (result or {})))
         (folder / DONE).touch()
         return folder
 
