@@ -107,7 +107,7 @@ INVALID = {
     "view of another": ({"of": "reviews", "title": "t"}, "Missing key 'paper'"),
     "analytic with methods": (ANALYTIC | {"methods": ["ddpn"]}, "Unknown key 'methods'"),
     "analytic without figures": ({k: v for k, v in ANALYTIC.items() if k != "figures"}, "Missing key 'figures'"),
-    "analytic as a word": (ANALYTIC | {"analytic": "yes"}, "Unknown key 'analytic'"),
+    "analytic as a word": (ANALYTIC | {"analytic": "yes"}, "Missing key 'methods'"),
     **{f"no {key}": (changed(key), f"Missing key '{key}'") for key in ("title", "paper", "methods", "minutes")},
     "no training": (changed("training"), "Missing key 'training'"),
     "no lr": (changed(training={"epochs": 3}), r"Missing key 'batch_size' in \[training\]"),

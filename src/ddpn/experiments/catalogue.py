@@ -31,7 +31,6 @@ class Kind(NamedTuple):
     backbones: tuple[str, ...] = ()
 
 
-_TABLE = Kind(("features",))
 #: The data sets that are not tables.
 KINDS = {
     "reviews": Kind(("text", "max_length"), ("text",)),
@@ -120,7 +119,7 @@ def parse(name: str, content: Mapping[str, Any]) -> Experiment:
         # Figures only: no rows, no methods, no runs.
         check_keys(content, ("analytic", "title", "paper", "minutes", "figures"), where, required=("figures",))
         return _built(Experiment, {key: value for key, value in content.items() if key != "analytic"}, where, name=name)
-    check_keys(content, _keys(Experiment), where, required=("methods", "training"))
+    check_keys(content, content, where, required=("methods", "training"))
     _check_source(content, where)
     every = methods()
     grid = content.get("grid", {})
@@ -141,14 +140,11 @@ def parse(name: str, content: Mapping[str, Any]) -> Experiment:
     return found
 
 
-def _keys(declared: type) -> list[str]:
-    return [each.name for each in fields(declared) if each.name not in ("name", "dry_steps")]
-
-
 def _built(declared: type[_Declared], values: Mapping[str, Any], where: str, **more: Any) -> _Declared:
     """An instance of a dataclass from the keys of a TOML table; lists become tuples."""
+    known = [each.name for each in fields(declared) if each.name not in ("name", "dry_steps")]
     needed = [f.name for f in fields(declared) if f.default is MISSING and f.default_factory is MISSING]
-    check_keys(values, _keys(declared), where, required=[name for name in needed if name not in more])
+    check_keys(values, known, where, required=[name for name in needed if name not in more])
     for each in fields(declared):
         if each.type is bool and not isinstance(values.get(each.name, False), bool):
             raise ConfigError(f"{each.name} of {where} must be true or false, got {values[each.name]!r}.")
@@ -172,7 +168,7 @@ def _check_source(content: Mapping[str, Any], where: str) -> None:
         if not isinstance(content.get(name, {}), Mapping):
             raise ConfigError(f"{name} of {where} must be a table, got {content[name]!r}.")
     data, backbone, ood = content.get("data", {}), content.get("backbone", {}), content.get("ood")
-    kind = KINDS.get(data.get("name"), _TABLE)
+    kind = KINDS.get(data.get("name"), Kind(("features",)))
     keys = {"data": ("name", *kind.keys), "simulation": ("name",), "reference": ("table", "dataset")}
     for name, needed in keys.items():
         if name in content:

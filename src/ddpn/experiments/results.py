@@ -32,13 +32,13 @@ def folder_of(run: Run, out: Path) -> Path:
 
 def state_of(folder: Path, run: Run, identity: list[int] | None = None) -> str:
     """One of "missing", "done", "damaged", and "changed": done with other settings or (with `identity`) other rows."""
-    if not (folder / DONE).exists():
-        return "missing"
     try:
         result = result_of(folder)
     except InputError:
         return "damaged"
-    if result is None or not all(is_complete(folder / name) for name in (PREDICTIONS, WEIGHTS)):
+    if result is None:
+        return "missing"
+    if not all(is_complete(folder / name) for name in (PREDICTIONS, WEIGHTS)):
         return "damaged"
     if result["settings"] != run.as_dict() or identity not in (None, result.get("identity")):
         return "changed"

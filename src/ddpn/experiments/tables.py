@@ -40,7 +40,11 @@ Pair = tuple[Tensor, Tensor]
 
 def accuracy(experiment: Experiment, runs: Sequence[FinishedRun], protocol: str) -> Table:
     """MAE, CRPS and median precision of single members (mean and standard deviation) and of the ensemble."""
-    paper = _paper_numbers(**experiment.reference) if experiment.reference and protocol == "paper" else {}
+    paper: dict[tuple[str, str, str], float] = {}
+    if experiment.reference is not None and protocol == "paper":
+        dataset = experiment.reference["dataset"]
+        paper = reference(**experiment.reference) | reference("median_precision", dataset)
+        paper |= reference(f"glm_{dataset}") if dataset == "length_of_stay" else {}
     columns = tuple(f"{kind} {METRICS[metric]}" for kind in ("single", "ensemble") for metric in METRICS)
     rows: dict[str, list[Cell]] = {}
     for result in (run.result for run in runs):
@@ -49,11 +53,6 @@ def accuracy(experiment: Experiment, runs: Sequence[FinishedRun], protocol: str)
             rows[f"{_label(result)}, rounded to counts"] = _cells(result, "rounded", {})
     marked = ranked(rows, low=[i for i, name in enumerate(columns) if "MP" not in name])
     return Table(f"{experiment.title} ({protocol} protocol)", columns, marked, _notes(experiment, runs, protocol))
-
-
-def _paper_numbers(table: str, dataset: str) -> dict[tuple[str, str, str], float]:
-    found = reference(table, dataset) | reference("median_precision", dataset)
-    return found | (reference(f"glm_{dataset}") if dataset == "length_of_stay" else {})
 
 
 def _label(result: Mapping[str, Any]) -> str:

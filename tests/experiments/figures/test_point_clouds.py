@@ -3,7 +3,7 @@ import pytest
 
 from ddpn.datasets import inventory, simulate_shelves, write_beams, write_shelves
 from ddpn.errors import InputError
-from ddpn.experiments.figures.point_clouds import beams
+from ddpn.experiments.figures.predictions import beams
 from ddpn.inputs import unpack
 
 pytest.importorskip("matplotlib")

@@ -23,7 +23,6 @@ _DASHES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)), (0, (9, 2, 1, 1.5
 _LENGTH = {"color": "black", "lw": 0.8, "marker": "x", "ms": 4, "markevery": 0.1}
 #: The positions of the columns of a legend, as shares of its width.
 _PLACES = dict(zip(COLUMNS, (0.70, 0.85, 1.0), strict=True))
-_BINS = 40
 _FILLED = {"facecolor": BAND, "edgecolor": ACCENT, "hatch": "//", "lw": 0.8}
 
 
@@ -141,7 +140,7 @@ def _variances(ax: Any, *both: Tensor) -> None:
     limits = torch.finfo(both[0].dtype)
     scores = [side.clamp(limits.tiny, limits.max).log10().numpy() for side in both]
     ends = np.quantile(np.concatenate(scores), [0.001, 0.999])
-    edges = np.linspace(ends[0] - 1e-6, ends[1] + 1e-6, _BINS + 1)
+    edges = np.linspace(ends[0] - 1e-6, ends[1] + 1e-6, 41)
     test, ood = (np.histogram(side.clip(*ends), edges)[0] / len(side) for side in scores)
     ax.stairs(test, 10**edges, fill=True, **_FILLED, label="all test rows; 0.1% of either end in the end bins")
     ax.stairs(ood, 10**edges, color="black", lw=1.4, label="all OOD rows")

@@ -12,7 +12,6 @@ from ddpn.experiments.figures.canvas import ACCENT, BAND, GREY, legend_below, pa
 from ddpn.experiments.results import FinishedRun, finished_runs, runs_of
 
 _COVERAGE = 0.95
-_NODES = 500
 _MEAN = {"color": "black", "lw": 1.5}
 #: The isolated points lie at 1 and 10, the counts at 10 to 23.
 _ISOLATED_X = np.linspace(0.0, 11.0, 441)
@@ -21,7 +20,7 @@ _ISOLATED_X = np.linspace(0.0, 11.0, 441)
 def _drawn(experiment: Experiment) -> tuple[Simulation, np.ndarray]:
     """The training rows, and an even grid over their range."""
     name = (experiment.simulation or {})["name"]
-    return simulate(name), np.linspace(SIMULATIONS[name].low, SIMULATIONS[name].high, _NODES)
+    return simulate(name), np.linspace(SIMULATIONS[name].low, SIMULATIONS[name].high, 500)
 
 
 def _band_and_rows(ax: Any, drawn: Simulation, x: np.ndarray, ensemble: Any, of: str = "", **look: Any) -> None:
