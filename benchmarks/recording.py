@@ -17,14 +17,18 @@ def parser(about: str | None) -> argparse.ArgumentParser:
 
 
 def record(
-    name: str, args: argparse.Namespace, measure: Callable[[str], list[dict]], targets: dict[str, float]
+    name: str,
+    args: argparse.Namespace,
+    measure: Callable[[str], list[dict]],
+    targets: dict[str, float],
+    on_cpu: str = "one thread",
 ) -> None:
     """Run `measure` on each device, on one thread; write <name>_<device>.json and .md, with what was asked for."""
     torch.set_num_threads(1)
     args.out.mkdir(parents=True, exist_ok=True)
     for device in [args.device] if args.device else ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]:
         machine = torch.cuda.get_device_name() if device == "cuda" else platform.processor() or platform.machine()
-        title = f"{name.title()} on {machine}, torch {torch.__version__}" + (", one thread" if device == "cpu" else "")
+        title = f"{name.title()} on {machine}, torch {torch.__version__}" + (f", {on_cpu}" if device == "cpu" else "")
         results = measure(device)
         content = json.dumps({"title": title, "results": results}, indent=1) + "\n"
         (args.out / f"{name}_{device}.json").write_text(content)

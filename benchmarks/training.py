@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from ddpn.backbones import MLP
-from ddpn.distributions import Mixture
 from ddpn.heads import Head, make_head
 from ddpn.model import CountModel
 from ddpn.sample import Sample
@@ -138,8 +137,8 @@ def prediction(data: Sample, rows: int = 100_000) -> list[dict]:
     with torch.no_grad():
         parts = []
         for part in test.blocks(16384):
-            law = Mixture(model(part.X))
-            parts.append((law.crps(part.y), *law.interval(0.9)))
+            dist = model.mixture(part.X)
+            parts.append((dist.crps(part.y), *dist.interval(0.9)))
     took = time.perf_counter() - start
     crps, low, high = (torch.cat(column) for column in zip(*parts, strict=True))
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024

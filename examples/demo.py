@@ -1,8 +1,8 @@
-"""The whole job on data that ship with us: fit, compare with what people use today, write a report.
+"""The whole workflow on data that come with the project: fit, compare with other models, write a report.
 
-Run `make demo`. Two tables are written to demo/ as a user would have them, and the commands that are shown are the
-commands that run: counts of visits to a doctor (the RAND health insurance experiment, inside statsmodels), and the
-simulation of the paper's Figure 1, of which the true law is known.
+Run `make demo`. It writes two tables to demo/ and runs the commands that it prints on them: visits to a doctor (the
+RAND health insurance experiment, part of statsmodels), and the simulation of Figure 1 of the paper, whose true
+distribution is known.
 """
 
 import argparse
@@ -10,60 +10,57 @@ import os
 import shlex
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-#: As shells have it: 128 + SIGINT.
+#: As in shells: 128 + SIGINT.
 INTERRUPTED = 130
-#: The truth of the simulation is compared at so many places, evenly spread.
-PLACES = 500
-#: Beyond this count no law of the simulation has mass that could be seen.
+#: Points at which predictions are compared with the true distribution of the simulation, evenly spaced.
+POINTS = 500
+#: No distribution of the simulation has visible mass beyond this count.
 LAST_COUNT = 100
-NAMES = {"ddpn": "DDPN ensemble", "constant": "constant law", "poisson_glm": "Poisson GLM"}
-NAMES |= {"poisson_boosting": "Poisson gradient boosting", "truth": "the true law itself"}
+TRUTH = "true distribution"
+#: Settings of a quick run.
+FAST = """members = 2
+hidden = [16]
+numeric = "standard"
+epochs = 2
+compare_with = ["constant", "poisson_glm"]
+"""
 
 
 def main() -> None:
     options = arguments()
-    # On a busy machine threads that wait for each other in a loop take ten times as long; read when torch is loaded.
+    # Threads that wait in a loop are ten times slower on a busy machine. Read when torch is imported.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    sys.stdout.reconfigure(line_buffering=True)  # in step with what commands say on standard error, also into a pipe
+    sys.stdout.reconfigure(line_buffering=True)  # in order with standard error, also in a pipe
     start = time.perf_counter()
     try:
         run(options.out, options.fast)
     except KeyboardInterrupt:
-        print("\nStopped. Run it again: it needs no cleaning up.", file=sys.stderr)
+        print("\nStopped. Run it again: nothing has to be cleaned up.", file=sys.stderr)
         sys.exit(INTERRUPTED)
     print(f"Done in {time.perf_counter() - start:.0f} seconds.")
 
 
 def run(out: Path, fast: bool = False) -> None:
-    """Both tables; `fast` gives small models of a part of the rows."""
-    title("Visits to a doctor in a year: the RAND health insurance experiment")
+    """Fit and report both tables; `fast` fits small models to some of the rows."""
     out.mkdir(parents=True, exist_ok=True)
-    small = ("--epochs", "2", "--members", "2") if fast else ()
-    ddpn(
-        "fit",
-        str(visits(out, 20 if fast else 1)),
-        "--target",
-        "mdvis",
-        *small,
-        "-o",
-        str(out / "visits.model"),
-        "--overwrite",
-    )
-    report = ("report", str(out / "visits.model"), str(out / "visits.csv"))
-    ddpn(*report, "-o", str(out / "report.html"), "--overwrite")
+    small: tuple[str, ...] = ()
+    if fast:
+        (out / "fast.toml").write_text(FAST)
+        small = ("--config", str(out / "fast.toml"))
+    title("Visits to a doctor in a year: the RAND health insurance experiment")
+    table, model = str(write_visits(out, 20 if fast else 1)), str(out / "visits.model")
+    ddpn("fit", table, "--target", "mdvis", *small, "-o", model, "--overwrite")
+    ddpn("report", model, table, "-o", str(out / "report.html"), "--overwrite")
 
-    title("A simulation whose truth is known: Figure 1 of the paper")
-    table = waves(out)
-    to_wave = ("-o", str(out / "wave.model"), "--overwrite")
-    ddpn("fit", str(table), "--target", "y", "--split-column", "part", *small, *to_wave)
-    report = ("report", str(out / "wave.model"), str(table))
-    ddpn(*report, "-o", str(out / "wave.html"), "--overwrite")
-    print("\nAgainst the true law, on average over x (what no model can avoid is taken off):")
-    show(truth_table(out / "wave.model"))
+    title("A simulation with a known distribution: Figure 1 of the paper")
+    table, model = str(write_wave(out)), str(out / "wave.model")
+    ddpn("fit", table, "--target", "y", "--split-column", "part", *small, "-o", model, "--overwrite")
+    ddpn("report", model, table, "-o", str(out / "wave.html"), "--overwrite")
+    print("\nAgainst the true distribution, on average over x:")
+    show(truth_table(out / "wave.model", 20 if fast else POINTS))
     title("Reports to open in a browser")
     for name in ("report.html", "wave.html"):
         print(f"{out / name}   {(out / name).resolve().as_uri()}")
@@ -74,17 +71,17 @@ def title(words: str) -> None:
 
 
 def ddpn(*words: str) -> None:
-    """Say a command and run it, in this process: torch is loaded once."""
+    """Print a command and run it in this process, so that torch is imported once."""
     from typer import Abort
 
     from ddpn.cli import app
 
     print(f"\n$ ddpn {shlex.join(words)}", flush=True)
-    # A model remembers the command that made it.
+    # A model keeps the command that fitted it.
     given, sys.argv = sys.argv, ["ddpn", *words]
     try:
         code = app(list(words), standalone_mode=False)
-    except Abort:  # Ctrl-C before the command itself could answer it
+    except Abort:  # Ctrl-C before the command could handle it
         raise KeyboardInterrupt from None
     finally:
         sys.argv = given
@@ -94,8 +91,8 @@ def ddpn(*words: str) -> None:
         sys.exit(code)
 
 
-def visits(out: Path, every: int = 1) -> Path:
-    """The table of visits as a file, or one row of so many."""
+def write_visits(out: Path, every: int = 1) -> Path:
+    """Write the table of visits, or one row in `every`."""
     from statsmodels.datasets import randhie
 
     path = out / "visits.csv"
@@ -103,77 +100,77 @@ def visits(out: Path, every: int = 1) -> Path:
     return path
 
 
-def waves(out: Path) -> Path:
-    """Draws of the simulation as a file, with a column that says what each row is for."""
-    import numpy as np
+def write_wave(out: Path) -> Path:
+    """Write draws of the simulation, with the part of the split that each row belongs to."""
+    import polars
 
     from ddpn.datasets import simulate
 
-    drawn = simulate("wave")
-    part = np.empty(len(drawn.y), dtype=object)
-    for name, rows in asdict(drawn.split).items():
-        part[rows] = name
-    lines = [f"{x!r},{y},{name}" for x, y, name in zip(drawn.x.tolist(), drawn.y.tolist(), part, strict=True)]
-    path = out / "wave.csv"
-    path.write_text("\n".join(["x,y,part", *lines]) + "\n", encoding="utf-8")
+    drawn, path = simulate("wave"), out / "wave.csv"
+    part = {row: name for name in ("train", "validation", "test") for row in drawn.split.rows(name).tolist()}
+    columns = {"x": drawn.x, "y": drawn.y, "part": [part[row] for row in range(len(drawn.y))]}
+    polars.DataFrame(columns).write_csv(path)
     return path
 
 
-def truth_table(model: Path) -> Any:
-    """Every model beside the law that the counts were drawn from."""
+def truth_table(model: Path, points: int) -> Any:
+    """Every model beside the distribution that the counts were drawn from."""
     from rich.table import Table
 
-    table = Table("", "CRPS", "above the truth's", "coverage of 90% intervals", "error of the variance")
+    table = Table("", "CRPS", "above the minimum", "coverage of 90% intervals", "error of the variance")
     for column in table.columns[1:]:
         column.justify = "right"
-    for name, (crps, gap, coverage, error) in against_truth(model).items():
-        table.add_row(NAMES[name], f"{crps:.4f}", f"{gap:.4f}", f"{coverage:.1%}", f"{error:.0%}")
+    for name, (crps, excess, coverage, error) in against_truth(model, points).items():
+        table.add_row(name, f"{crps:.4f}", f"{excess:.4f}", f"{coverage:.1%}", f"{error:.0%}")
     return table
 
 
-def against_truth(path: Path, places: int = PLACES) -> dict[str, tuple[float, float, float, float]]:
-    """Expected CRPS, its excess, expected coverage and the relative error of the variance, by model.
+def against_truth(path: Path, points: int) -> dict[str, tuple[float, float, float, float]]:
+    """Expected CRPS, its excess over the minimum, expected coverage and relative error of the variance, by model.
 
-    Over y from the true law F, a law G has the expected CRPS of F plus the sum over counts of (G - F)^2: so no draw is
-    needed, and the excess is exact. A model's variance is its aleatoric part, which is to be that of the truth.
+    For y from the true distribution F, the expected CRPS of G is that of F plus the sum over counts of (G - F)^2. So no
+    draws are needed, and the excess is exact. The variance of the mixture is its aleatoric part, which estimates that
+    of F.
     """
     import polars
     import torch
 
-    from ddpn.datasets.simulations import SIMULATIONS
+    from ddpn.datasets import SIMULATIONS
+    from ddpn.predictor import MIXTURE
     from ddpn.workflow.model_folder import load
 
-    wave, folder = SIMULATIONS["wave"], load(path)
-    x = torch.linspace(wave.low, wave.high, places, dtype=torch.float64)
+    wave, predictor = SIMULATIONS["wave"], load(path).model.predictor_
+    x = torch.linspace(wave.low, wave.high, points, dtype=torch.float64)
     frame, truth = polars.DataFrame({"x": x.numpy()}), wave.distribution(x)
-    laws = {"truth": truth, "ddpn": folder.model.predict_distribution(frame)}
-    laws |= {name: baseline.law(frame, None) for name, baseline in folder.baselines.items()}
+    labels = {name: member.label for name, member in predictor.members.items()}
+    predicted: dict[str, Any] = {TRUTH: truth, MIXTURE: predictor.distribution(frame)}
+    predicted |= {label: predictor.distribution(frame, of=name) for name, label in labels.items()}
     counts = torch.arange(float(LAST_COUNT), dtype=torch.float64).unsqueeze(1)
-    known = truth.cdf(counts)
-    unavoidable = (known * (1.0 - known)).sum(0)
+    cdf = truth.cdf(counts)
+    minimum = (cdf * (1.0 - cdf)).sum(0)
     found = {}
-    for name, law in laws.items():
-        gap = (law.cdf(counts) - known).square().sum(0)
-        low, high = law.interval(0.9)
-        held = truth.cdf(high) - torch.where(low > 0, truth.cdf((low - 1).clamp(min=0)), 0.0)
-        variance = law.aleatoric if name == "ddpn" else law.variance
+    for name, dist in predicted.items():
+        excess = (dist.cdf(counts) - cdf).square().sum(0)
+        low, high = dist.interval(0.9)
+        covered = truth.cdf(high) - torch.where(low > 0, truth.cdf((low - 1).clamp(min=0)), 0.0)
+        variance = dist.aleatoric if name == MIXTURE else dist.variance
         error = (variance - truth.variance).abs().mean() / truth.variance.mean()
-        means = ((unavoidable + gap).mean(), gap.mean(), held.mean(), error)
+        means = ((minimum + excess).mean(), excess.mean(), covered.mean(), error)
         found[name] = tuple(value.item() for value in means)
     return found
 
 
 def show(table: Any) -> None:
-    from ddpn.cli.console import show as shown
+    from ddpn.cli.console import show as show_table
 
-    shown(table)
+    show_table(table)
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("demo"), help="folder for tables, models and reports")
     parser.add_argument(
-        "--fast", action="store_true", help="fewer rows, two epochs of two members: to see that it runs"
+        "--fast", action="store_true", help="fewer rows, two epochs of two networks: to check that it runs"
     )
     return parser.parse_args()
 

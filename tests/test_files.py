@@ -27,7 +27,8 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
             draft.write_text("half of the n")
             raise KeyboardInterrupt
 
-    pytest.raises(KeyboardInterrupt, fail)
+    with pytest.raises(KeyboardInterrupt):
+        fail()
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["x"]
 
@@ -85,7 +86,7 @@ def test_a_lock_is_held_by_one(tmp_path):
     with lock(path):
         with pytest.raises(InputError, match="Another process is using"), lock(path, wait=False):
             pass
-        with pytest.raises(InputError, match="busy: .*lock"), lock(path, wait=False, busy="busy: {path}"):
+        with pytest.raises(InputError, match=r"busy: .*lock"), lock(path, wait=False, busy="busy: {path}"):
             pass
         waiting = threading.Thread(target=second)
         waiting.start()

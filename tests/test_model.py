@@ -121,31 +121,30 @@ TWO = {
 
 @pytest.mark.parametrize("backbone", TWO)
 @pytest.mark.parametrize("members", [1, 3])
-def test_members_that_are_not_the_backbones_are_told(backbone, members):
-    message = rf"^members must be those of the backbone, 2, got {members}\. Give both the same\.$"
-    with pytest.raises(ConfigError, match=message):
+def test_members_must_be_those_of_the_backbone(backbone, members):
+    with pytest.raises(ConfigError, match=f"members must be those of the backbone, 2, got {members}"):
         CountModel(TWO[backbone](), make_head("poisson"), members=members)
 
 
 @pytest.mark.parametrize("members", [0, -1, 2.0])
-def test_a_number_of_members_that_is_none_is_told(members):
-    with pytest.raises(ConfigError, match=rf"^members must be an integer of at least 1, got {members}"):
+def test_the_number_of_members_is_validated(members):
+    with pytest.raises(ConfigError, match=f"members must be an integer of at least 1, got {members}"):
         CountModel(TWO["mlp"](), make_head("poisson"), members=members)
 
 
 @pytest.mark.parametrize("backbone", TWO)
 @pytest.mark.parametrize("seeds", [(), (0,), (0, 1, 2)])
-def test_seeds_that_are_not_one_a_member_are_told_before_any_is_drawn(backbone, seeds):
+def test_seeds_are_checked_before_any_weight_is_drawn(backbone, seeds):
     model = CountModel(TWO[backbone](), make_head("poisson"), members=2)
     model.reset((5, 6))
     before = {name: p.clone() for name, p in model.state_dict().items()}
-    with pytest.raises(ConfigError, match=rf"^seeds must have one entry per member \(2\), got {len(seeds)}"):
+    with pytest.raises(ConfigError, match=f"^seeds must .*2.*, got {len(seeds)}"):
         model.reset(seeds)
     assert all(torch.equal(p, before[name]) for name, p in model.state_dict().items())
 
 
 class Own(nn.Module):
-    """A user's network, with what it has and gives as the test says."""
+    """A user's network with the given attributes."""
 
     def __init__(self, **attributes: object) -> None:
         super().__init__()
@@ -163,37 +162,26 @@ class Drawing(Own):
 
 
 @pytest.mark.parametrize(
-    ("backbone", "told"),
+    ("backbone", "message"),
     [
-        (
-            Drawing(),
-            r"an integer output_dim, the width of its features, got None of Drawing\. Set it in its __init__\.",
-        ),
-        (Drawing(output_dim="8"), r"an integer output_dim, the width of its features, got '8' of Drawing\. Set it"),
-        (
-            Own(output_dim=8),
-            r"a method reset\(streams\) that draws its weights, got none in Own\. Write it, one random",
-        ),
+        (Drawing(), "output_dim of backbone Drawing.* must be an integer of at least 1, got None"),
+        (Drawing(output_dim="8"), "output_dim of backbone Drawing.* must be an integer of at least 1, got '8'"),
+        (Own(output_dim=8), "backbone Own must have a method reset"),
     ],
     ids=["no width", "a text", "no reset"],
 )
-def test_a_backbone_that_lacks_something_is_told(backbone, told):
-    with pytest.raises(ConfigError, match=rf"^backbone must have {told}"):
+def test_a_backbone_needs_a_width_and_a_reset(backbone, message):
+    with pytest.raises(ConfigError, match=message):
         CountModel(backbone, make_head("poisson"), members=2)
 
 
-def test_a_wrong_output_dim_is_told():
+def test_a_wrong_output_dim_is_refused():
     model = CountModel(Drawing(output_dim=5), make_head("poisson"), members=2)
-    message = (
-        r"^backbone must give features \(B, 2, 5\) by its members and output_dim, got shape \(3, 2, 8\)\. Mend its"
-    )
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=r"features of shape \(B, 2, 5\) .*, got \(3, 2, 8\)"):
         model.raw(features(3, 4))
 
 
 @pytest.mark.parametrize("head", ["poisson", None, type(make_head("poisson"))])
-def test_what_is_no_head_is_told(head):
-    with pytest.raises(
-        ConfigError, match=r"^head must be one of ddpn\.heads, got .*\. Use ddpn\.heads\.make_head\(name\)"
-    ):
+def test_a_head_must_be_a_head(head):
+    with pytest.raises(ConfigError, match=r"head must be a ddpn\.heads\.Head"):
         CountModel(TWO["mlp"](), head, members=2)

@@ -72,7 +72,7 @@ def test_a_changed_manifest_is_refused(saved):
 
 def test_another_format_is_reported_with_its_version(saved, rewrite):
     rewrite(saved, format=1, ddpn="0.1")
-    with pytest.raises(InputError, match="saved in format 1 by ddpn 0.1; this version reads format 2. Fit"):
+    with pytest.raises(InputError, match=r"saved in format 1 by ddpn 0.1; this version reads format 2. Fit"):
         read_manifest(saved)
 
 
@@ -101,7 +101,7 @@ def test_other_folders_are_never_overwritten(tmp_path):
     with pytest.raises(InputError, match="is not a saved model, so it is not overwritten"):
         write_model(tmp_path / "notes", FILES, {}, overwrite=True)
     assert (tmp_path / "notes" / "thesis.tex").read_text() == "years of work"
-    with pytest.raises(InputError, match="thesis.tex is a file, not a folder"):
+    with pytest.raises(InputError, match=r"thesis.tex is a file, not a folder"):
         check_destination(tmp_path / "notes" / "thesis.tex" / "model", overwrite=False)
 
 

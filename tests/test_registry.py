@@ -39,7 +39,7 @@ def test_entries_are_added_and_removed(registry):
 @pytest.mark.parametrize(
     ("name", "argument", "words"),
     [
-        ("orderd", None, "container must be 'ordered' or 'late'.*Did you mean 'ordered'"),
+        ("orderd", None, "must be 'ordered' or 'late'.*Did you mean 'ordered'"),
         (3, "kind", "kind must.*got 3"),
     ],
 )

@@ -1,7 +1,6 @@
-"""A backbone, a projection and a head: x -> a distribution over counts for every row and member."""
+"""`CountModel`: a backbone, a projection and a head give a count distribution per row and member."""
 
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Protocol, cast
 
 import torch
@@ -18,21 +17,21 @@ from ddpn.validation import check_integer
 
 
 class Backbone(Protocol):
-    """What a network must have: the width of its features, and (B, ...) -> (B, M, output_dim)."""
+    """What a network must have: `output_dim`, the width of its features, and (B, ...) -> (B, M, output_dim)."""
 
     output_dim: int
 
     def __call__(self, x: Tensor) -> Tensor: ...
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
-        """Fresh weights, one stream a member."""
+        """Draw fresh weights, from one random stream per member."""
 
 
 class Projection(Linear):
-    """Features -> raw numbers, each seeing what the head says.
+    """Features -> raw outputs. `sees`, from the head, says what each raw output depends on.
 
     That is the features, the features with their gradient stopped (the variance of a faithful Gaussian), or nothing
-    but its bias (a gamma shared by all rows).
+    but a bias (a gamma shared by all rows).
 
     Shape: (B, M, F) -> (B, M, P).
     """
@@ -55,7 +54,7 @@ class Projection(Linear):
 class CountModel(nn.Module):
     """Backbone, projection and head, M members at once.
 
-    Shape: x (B, F), or (B, M, F) with each member's own rows; `raw` (B, M, P); `forward` a law of batch shape (B, M).
+    Shape: x (B, F), or (B, M, F) with rows per member; `raw` (B, M, P); `forward` a distribution of batch shape (B, M).
 
     >>> from ddpn.backbones import MLP
     >>> from ddpn.heads import make_head
@@ -70,15 +69,15 @@ class CountModel(nn.Module):
         check_integer("members", members, minimum=1)
         _check_backbone(backbone, members)
         if not isinstance(head, Head):
-            raise ConfigError(f"head must be one of ddpn.heads, got {head!r}. Use ddpn.heads.make_head(name).")
+            raise ConfigError(f"head must be a ddpn.heads.Head, got {head!r}. Use ddpn.heads.make_head(name).")
         self.backbone, self.head, self.members = backbone, head, members
         self.projection = Projection(cast(Backbone, backbone).output_dim, head.sees, members)
         self._largest_weight = max(weight.numel() for weight in self.parameters())
 
     def reset(self, seeds: Sequence[int], start: Tensor | None = None) -> None:
-        """Fresh weights, one seed a member; `start` (P,) becomes the projection's bias, the head's intercept-only fit.
+        """Draw fresh weights, one seed per member; `start` (P,), the head's intercept-only fit, becomes the bias.
 
-        From there on the first predictions are the intercept's: the projection's weights are drawn a tenth as large.
+        The first predictions are then close to those of the intercept: the projection's weights are a tenth as large.
         """
         streams = generators(seeds)
         check_seeds(streams, self.members)
@@ -94,10 +93,8 @@ class CountModel(nn.Module):
         backbone = cast(Backbone, self.backbone)
         features = backbone(x)
         if features.shape[1:] != (self.members, backbone.output_dim):
-            raise ConfigError(
-                f"backbone must give features (B, {self.members}, {backbone.output_dim}) by its members and "
-                f"output_dim, got shape {tuple(features.shape)}. Mend its forward or its output_dim."
-            )
+            wanted = f"(B, {self.members}, {backbone.output_dim}) by its members and output_dim"
+            raise ConfigError(f"backbone must return features of shape {wanted}, got {tuple(features.shape)}.")
         return self.projection(features)
 
     def multiply_adds(self, x: Tensor) -> float:
@@ -117,26 +114,19 @@ class CountModel(nn.Module):
 
 
 def _check_backbone(backbone: nn.Module, members: int) -> None:
-    """What can be told of a network before it has seen a row."""
-    output_dim = getattr(backbone, "output_dim", None)
-    if not isinstance(output_dim, Integral):
-        raise ConfigError(
-            f"backbone must have an integer output_dim, the width of its features, got {output_dim!r} of "
-            f"{backbone.__class__.__name__}. Set it in its __init__."
-        )
+    """Check what can be known of a network before it has seen a row."""
+    name = f"backbone {backbone.__class__.__name__}"
+    check_integer(f"output_dim of {name}, the width of its features,", getattr(backbone, "output_dim", None), minimum=1)
     if not callable(getattr(backbone, "reset", None)):
-        raise ConfigError(
-            f"backbone must have a method reset(streams) that draws its weights, got none in "
-            f"{backbone.__class__.__name__}. Write it, one random stream a member."
-        )
+        raise ConfigError(f"{name} must have a method reset(streams) that draws weights, one random stream per member.")
     for module in backbone.modules():
         found = _members_of(module)
         if found not in (None, members):
-            raise ConfigError(f"members must be those of the backbone, {found}, got {members}. Give both the same.")
+            raise ConfigError(f"members must be those of the backbone, {found}, got {members}.")
 
 
 def _members_of(module: nn.Module) -> int | None:
-    """How many members a module of ours has."""
+    """The number of members of a ddpn module; None for other modules."""
     if isinstance(module, Members):
         return len(module)
     if isinstance(module, Linear):

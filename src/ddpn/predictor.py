@@ -19,6 +19,7 @@ from ddpn.members.blending import mix
 from ddpn.members.member import Member, arrays_from_bytes, arrays_to_bytes
 from ddpn.model_files import read_files, read_manifest, write_model
 from ddpn.sample import BLOCK, Sample, check_vector, row_count, row_labels, take_rows
+from ddpn.threads import single_thread
 from ddpn.validation import check_choice
 
 #: How the mixture is called beside its members.
@@ -73,7 +74,8 @@ class Predictor:
         scale = self._exposure(X, exposure)
         members = self.mixed if of == MIXTURE else {of: self.members[check_choice("of", of, (MIXTURE, *self.members))]}
         parts = [member.distribution(X, scale) for member in members.values()]
-        return mix(parts, [self.weights[name] for name in members] if of == MIXTURE else [1.0])
+        with single_thread():
+            return mix(parts, [self.weights[name] for name in members] if of == MIXTURE else [1.0])
 
     def blocks(self, X: Any, exposure: Any = None, of: str = MIXTURE) -> Iterator[Mixture]:
         """The same, a block of rows at a time, which bounds memory."""

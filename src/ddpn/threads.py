@@ -1,18 +1,26 @@
-"""How many threads torch uses: one where operations are small, the user's setting where they are large.
+"""How many threads torch and scikit-learn use: one where operations are small, the user's setting where they are large.
 
 An operation that is split over threads ends when the last of them does. If another program uses the core of one of
-them, that thread waits for a time slice of some milliseconds, and the others spin until it is done. For an operation of
-microseconds that is a slowdown by a factor of hundreds; for one that takes longer than a time slice it does not matter.
+them, that thread waits for a time slice of some milliseconds, and the others spin meanwhile. That multiplies the time
+of small operations, and hardly matters for those that take longer than a time slice.
 """
 
 import os
+import platform
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
-import torch
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-#: Multiply-adds of an operation that is worth several threads: see benchmarks/threads.py.
+#: Multiply-adds from which an operation is worth several threads. By benchmarks/threads.py (two cores that other
+#: programs use too), two threads need 2.9 times as long as one at 2^24 multiply-adds (1 ms), 1.5 times at 2^26, 1.1
+#: times at 2^28 (19 ms) and at 2^30; a training step has some twenty smaller operations beside its largest.
 LARGE = 2**28
+#: Rows times columns from which boosted trees are worth several threads. On the same two cores, two threads need 6.8
+#: times as long as one for 20,000 x 8, and 2.8 times for 100,000 x 20, where they use as much processor time.
+LARGE_TABLE = 2**21
+#: oneDNN on ARM keeps to the number of threads that the process began with, whatever torch is set to.
+_ONEDNN_IS_APART = platform.machine() in ("aarch64", "arm64")
 
 
 def cores() -> int:
@@ -23,17 +31,24 @@ def cores() -> int:
 @contextmanager
 def single_thread() -> Iterator[None]:
     """Run torch's operations on the CPU in one thread, and restore the user's setting afterwards."""
-    before = torch.get_num_threads()
-    if before == 1:
-        yield
-        return
+    import torch  # not above: trees and encodings do without it
+
+    onednn = torch.backends.mkldnn
+    threads, enabled = torch.get_num_threads(), onednn.enabled
     torch.set_num_threads(1)
+    onednn.enabled = enabled and not _ONEDNN_IS_APART  # type: ignore[assignment]
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(threads)
+        onednn.enabled = enabled
 
 
 def threads_for(multiply_adds: float) -> AbstractContextManager[None]:
-    """One thread where the largest operation has fewer than `LARGE` multiply-adds, else the current setting."""
+    """One thread of torch if the largest operation has fewer than `LARGE` multiply-adds, else the current setting."""
     return nullcontext() if multiply_adds >= LARGE else single_thread()
+
+
+def tree_threads_for(cells: int) -> AbstractContextManager[object]:
+    """One thread of scikit-learn and BLAS if a table has fewer than `LARGE_TABLE` cells, else the current setting."""
+    return nullcontext() if cells >= LARGE_TABLE else threadpool_limits(1)

@@ -44,20 +44,20 @@ def made(name, members):
 @pytest.mark.parametrize("name", BACKBONES)
 def test_shapes_and_members(name):
     """The same rows for all are rows of each member, repeated; members are what they would be alone."""
-    backbone, x = made(name, 3)
+    backbone, x = made(name, 2)
     alone, _ = made(name, 1)
     found = backbone(x)
-    assert found.shape == (5, 3, backbone.output_dim)
-    torch.testing.assert_close(backbone(torch.stack([x] * 3, dim=1)), found, rtol=1e-5, atol=1e-6)
+    assert found.shape == (5, 2, backbone.output_dim)
+    torch.testing.assert_close(backbone(torch.stack([x] * 2, dim=1)), found, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(alone(x.unsqueeze(1)), found[:, :1], rtol=1e-5, atol=1e-6)
     looped = {id(p) for m in backbone.modules() if isinstance(m, Members) for p in m.parameters()}
-    assert all(len(p) == 3 for p in backbone.parameters() if p.requires_grad and id(p) not in looped)
+    assert all(len(p) == 2 for p in backbone.parameters() if p.requires_grad and id(p) not in looped)
 
 
 @pytest.mark.parametrize("name", BACKBONES)
 def test_steps_that_a_gpu_may_capture_read_no_value(name):
     """Tensors without values stand for those of a GPU; checks of shapes and dtypes pass them."""
-    backbone, x = copy.deepcopy(made(name, 3))
+    backbone, x = copy.deepcopy(made(name, 2))
     if name == "text":  # its trunk cuts off padding and is never captured
         backbone, x = backbone.tail, backbone.trunk(x)
-    assert backbone.to("meta").train()(x.to("meta")).shape == (5, 3, backbone.output_dim)
+    assert backbone.to("meta").train()(x.to("meta")).shape == (5, 2, backbone.output_dim)

@@ -88,7 +88,7 @@ def test_padding_changes_nothing():
     for added in (1, 50):
         wider = torch.cat([x, torch.zeros(4, added, 4)], dim=1)
         torch.testing.assert_close(net(wider), net(x), rtol=1e-6, atol=1e-6)
-    # Padding is told by its first number alone, whatever the others say.
+    # Padding is known by its first number alone, whatever the others are.
     filled = x.clone()
     filled[:, 2:, 1:][x[:, 2:, 0] == 0] = 100.0
     assert torch.equal(net(filled), net(x))

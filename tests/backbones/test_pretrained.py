@@ -1,6 +1,7 @@
 """Transformer encoders: where they come from, where they are split, and which of their weights are trained."""
 
 import copy
+import sys
 
 import pytest
 import torch
@@ -34,8 +35,10 @@ def built(kind, **options):
     return network, x
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("frozen", ["none", 0, -1, "all"])
+@pytest.mark.parametrize(
+    ("kind", "frozen"),
+    [("bert", "none"), ("bert", 0), ("bert", "all"), ("distilbert", -1), ("vit", "none"), ("vit", 0), ("vit", "all")],
+)
 def test_features_have_a_member_axis(kind, frozen):
     network, x = built(kind, frozen=frozen, members=2)
     found = network(x)
@@ -47,8 +50,9 @@ def test_features_have_a_member_axis(kind, frozen):
         assert torch.equal(network.tail(network.trunk(x)), found), "the trunk can be computed once"
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("frozen", [0, 2, "all"])
+@pytest.mark.parametrize(
+    ("kind", "frozen"), [("bert", 0), ("bert", 2), ("bert", "all"), ("distilbert", 1), ("vit", 0), ("vit", 2)]
+)
 def test_a_split_changes_nothing(kind, frozen, monkeypatch):
     """The same weights, split and whole."""
     make, config, x = KINDS[kind]
@@ -134,7 +138,7 @@ def test_bad_names(tmp_path):
         tokenizer_of(str(tmp_path))
     with pytest.raises(ConfigError, match="no_such is not installed: pip install no-such"):
         Text(pretrained="package:no_such/x")
-    with pytest.raises(ConfigError, match="pretrained or config must be given, got neither"):
+    with pytest.raises(ConfigError, match=r"pretrained must be a name of the hub, .*, got None"):
         Text(pretrained=None)
 
 
@@ -185,15 +189,6 @@ def test_damaged_weights(tmp_path):
 
 
 def test_a_missing_library(monkeypatch):
-    import builtins
-
-    plain = builtins.__import__
-
-    def without(name, *given, **options):
-        if name == "transformers":
-            raise ImportError(name)
-        return plain(name, *given, **options)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ConfigError, match=r"transformers is not installed: pip install 'ddpn\[text\]'"):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(ConfigError, match=r"pip install 'ddpn\[text\]'"):
         Text()

@@ -77,8 +77,6 @@ def saved(tmp_path, config) -> str:
     [
         (Text, BERT, IDS, True, "none"),
         (Text, BERT, IDS, False, -1),
-        (Text, BERT, IDS, True, "all"),
-        (ViT, VIT, IMAGES[..., :16, :16], False, "none"),
         (ViT, VIT, IMAGES[..., :16, :16], True, -1),
     ],
 )

@@ -105,7 +105,7 @@ def test_a_linear_model_has_variance_and_entropy(counts):
     for kind in ("variance", "entropy"):
         assert model.fit_ood(counts[0], kind=kind).is_ood([[9.0, 0.0, 0.0]]).tolist() == [True]
     for kind in ("mutual_information", "epistemic"):
-        with pytest.raises(InputError, match=f"at least 2 .*{kind}"):
+        with pytest.raises(InputError, match=rf"at least 2 .*{kind}"):
             model.fit_ood(counts[0], kind=kind)
     assert model.predictor_.ood.kind == "entropy"
 
@@ -131,7 +131,7 @@ def test_too_few_rows_for_alpha_are_reported(calibrated, counts):
     with pytest.raises(InputError, match=words):
         calibrated.is_ood(counts[0], alpha=0.009)
     assert calibrated.is_ood(50.0 * counts[0], alpha=0.01).any()
-    with pytest.raises(InputError, match="with n = 18 calibration rows, got 0.05"):
+    with pytest.raises(InputError, match=r"with n = 18 calibration rows, got 0.05"):
         calibrated.fit_ood(counts[0][:18])
     assert len(calibrated.predictor_.ood.scores) == 99  # a refused calibration leaves the old one
 
@@ -149,7 +149,7 @@ def test_the_order_of_calls_and_bad_names_are_reported(fitted, quick, counts):
         fitted.is_ood(counts[0])
     with pytest.raises(ValueError, match="not fitted"):
         quick().fit_ood(counts[0])
-    with pytest.raises(ConfigError, match="kind must be one of variance, epistemic, .*got 'strange'"):
+    with pytest.raises(ConfigError, match=r"kind must be one of variance, epistemic, .*got 'strange'"):
         fitted.fit_ood(counts[0], kind="strange")
     with pytest.raises(ValueError, match="0 sample"):
         fitted.fit_ood(counts[0][:0])

@@ -1,10 +1,7 @@
-"""The program in this process and in its own, in an empty folder, and a small table."""
+"""The program in this process, in an empty folder; a small table, and a model that was fitted to it by the program."""
 
-import os
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -14,6 +11,7 @@ from typer.testing import CliRunner
 from ddpn.cli import app
 
 QUICK = 'members = 2\nhidden = [8]\nnumeric = "standard"\nepochs = 3\ndevice = "cpu"\ntarget = "visits"\n'
+ROWS = 260
 
 
 @pytest.fixture
@@ -24,25 +22,13 @@ def ddpn(tmp_path, monkeypatch):
     return lambda *arguments, **options: CliRunner().invoke(app, list(arguments), **options)
 
 
-@pytest.fixture
-def program(tmp_path) -> Callable[..., subprocess.Popen]:
-    """Starts the program as a user does."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-
-    def start(*arguments: str) -> subprocess.Popen:
-        return subprocess.Popen([sys.executable, "-m", "ddpn.cli", *arguments], cwd=tmp_path, env=environment, **pipes)
-
-    return start
-
-
 @pytest.fixture(scope="session")
 def table() -> pl.DataFrame:
-    """240 patients: visits follow severity and ward."""
+    """260 patients: visits follow severity and ward."""
     rng = np.random.default_rng(3)
-    severity, ward = rng.normal(size=240), rng.choice(["A", "B", "C"], 240)
+    severity, ward = rng.normal(size=ROWS), rng.choice(["A", "B", "C"], ROWS)
     visits = rng.poisson(np.exp(0.5 + 0.6 * severity + (ward == "A")))
-    columns = {"patient": [f"p{row}" for row in range(240)], "severity": severity, "ward": ward, "visits": visits}
+    columns = {"patient": [f"p{row}" for row in range(ROWS)], "severity": severity, "ward": ward, "visits": visits}
     return pl.DataFrame(columns)
 
 
@@ -54,14 +40,29 @@ def files(tmp_path, table) -> Path:
     return tmp_path
 
 
+class Fit(NamedTuple):
+    """A model folder, and what the command that made it printed."""
+
+    model: Path
+    printed: Any
+
+
 @pytest.fixture(scope="session")
-def saved(tmp_path_factory, table) -> Path:
-    """A fitted model."""
+def fit(tmp_path_factory, table) -> Fit:
+    """A fit with all defaults of the command besides the small networks."""
     folder = tmp_path_factory.mktemp("model")
     table.write_csv(folder / "visits.csv")
     (folder / "quick.toml").write_text(QUICK)
-    model = folder / "model"
-    arguments = ["fit", str(folder / "visits.csv"), "--config", str(folder / "quick.toml"), "-o", str(model)]
-    found = CliRunner().invoke(app, arguments)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("COLUMNS", "200")
+        arguments = ["fit", "visits.csv", "--config", "quick.toml", "-o", "model"]
+        found = CliRunner().invoke(app, arguments)
     assert found.exit_code == 0, found.output
-    return model
+    return Fit(folder / "model", found)
+
+
+@pytest.fixture(scope="session")
+def saved(fit) -> Path:
+    """The model folder alone."""
+    return fit.model

@@ -6,53 +6,54 @@ import warnings
 import pytest
 import typer
 
-from ddpn.cli.console import show, stdout_kept_free, told
+from ddpn.cli.console import friendly_errors, output_to_stderr, print_json, show
 from ddpn.errors import ConfigError, InputError, TrainingError
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "sentence"),
+    ("error", "code", "words"),
     [
-        (InputError("y must be so."), 1, "Error: y must be so.\n"),
-        (TrainingError("it must go on."), 1, "Error: it must go on.\n"),
-        (ConfigError("x must be so."), 2, "Error: x must be so.\n"),
-        (KeyboardInterrupt(), 130, "Stopped. Go on so.\n"),
-        (OSError(errno.ENOSPC, "No space"), 1, "Error: the disk must have room for the output, got a full one."),
-        (
-            PermissionError(errno.EACCES, "Permission denied", "/x"),
-            1,
-            "Error: the file /x must be usable, got: Permission",
-        ),
+        (InputError("y must be positive."), 1, "Error: y must be positive."),
+        (TrainingError("It cannot continue."), 1, "Error: It cannot continue."),
+        (ConfigError("x must be positive."), 2, "Error: x must be positive."),
+        (KeyboardInterrupt(), 130, "Stopped. Nothing was saved."),
+        (OSError(errno.ENOSPC, "No space"), 1, "Error: The disk is full."),
+        (PermissionError(errno.EACCES, "Permission denied", "/x"), 1, "Error: /x: Permission denied."),
     ],
 )
-def test_errors(error, code, sentence, capsys):
-    with pytest.raises(typer.Exit) as found, told("Go on so."):
+def test_errors(error, code, words, capsys):
+    with pytest.raises(typer.Exit) as found, friendly_errors("Nothing was saved."):
         raise error
     assert found.value.exit_code == code
-    err = capsys.readouterr().err
-    assert err.startswith(sentence)
-    assert err.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert printed.startswith(words)
+    assert printed.count("\n") == 1
 
 
 def test_other_errors_are_not_hidden():
-    with pytest.raises(ZeroDivisionError), told("Go on so."):
+    with pytest.raises(ZeroDivisionError), friendly_errors(""):
         _ = 1 / 0
-    with pytest.raises(BrokenPipeError), told("Go on so."):
+    with pytest.raises(BrokenPipeError), friendly_errors(""):
         raise BrokenPipeError(errno.EPIPE, "Broken pipe")
 
 
 def test_warnings_are_sentences_once_each(capsys):
-    with told("Go on so."):
+    with friendly_errors(""):
         for _ in range(2):
-            warnings.warn("columns must differ, got two alike.", UserWarning, stacklevel=1)
+            warnings.warn("Two columns are equal.", UserWarning, stacklevel=1)
         warnings.warn("old name", DeprecationWarning, stacklevel=1)
-    assert capsys.readouterr().err == "Warning: columns must differ, got two alike.\n"
+    assert capsys.readouterr().err == "Warning: Two columns are equal.\n"
 
 
 def test_what_libraries_print_goes_to_standard_error(capsys):
-    with stdout_kept_free():
+    with output_to_stderr():
         print("a bar")
     assert capsys.readouterr() == ("", "a bar\n")
+
+
+def test_json_is_one_document_on_standard_output(capsys):
+    print_json({"ward": "Süd"})
+    assert capsys.readouterr() == ('{\n "ward": "Süd"\n}\n', "")
 
 
 def test_tables_are_wide_enough_where_there_is_no_terminal(capsys, monkeypatch):

@@ -1,11 +1,11 @@
-"""What tables show of many columns and of large numbers."""
+"""Tables of columns, scores and facts."""
 
 import re
 
 import pytest
 from rich.console import Console
 
-from ddpn.cli.tables import _linear, column_table, model_facts, number, score_table
+from ddpn.cli.tables import column_table, fact_table, leaderboard_table, model_facts, number
 from ddpn.workflow.roles import Column, Roles
 
 
@@ -23,11 +23,11 @@ def test_numbers_have_four_digits(value, shown):
     assert number(value) == shown
 
 
-def test_columns_with_their_roles_gaps_and_notes():
+def test_columns_with_their_roles_missing_values_and_notes():
     columns = (
         Column("age", "number", 1200, 60),
         Column("when", "date", 0, 9, ("day", "month")),
-        Column("id", "category", left_out="as asked"),
+        Column("id", "category", left_out="row numbers"),
     )
     shown = text(column_table(Roles("y", "days", None, columns)))
     for words in (
@@ -35,7 +35,7 @@ def test_columns_with_their_roles_gaps_and_notes():
         "days .* exposure",
         "age .* number .* 60 .* 1,200",
         "becomes day, month",
-        "left out: as asked",
+        "left out: row numbers",
     ):
         assert re.search(words, shown), words
 
@@ -45,39 +45,47 @@ def test_many_columns_are_counted():
     assert "and 15 more" in text(column_table(Roles("y", None, None, many)))
 
 
-def test_the_best_crps_is_marked():
-    row = {"mae": 1.0, "crps": 2.0, "coverage": 0.905, "width": 3.0}
-    table = score_table({"ddpn": row, "constant": row | {"crps": 1.5}}, 1234)
-    assert [cells.style for cells in table.rows] == [None, "bold"]
+def test_the_leaderboard_has_weights_and_marks_the_mixture():
+    row = {"mae": 1.0, "crps": 2.0, "nll": 3.0, "coverage": 0.905, "width": 3.0, "seconds": 1.26}
+    entries = [
+        row | {"label": "mixture", "weight": None},
+        row | {"label": "GLM", "weight": 0.25},
+        row | {"label": "constant", "weight": 0.0, "seconds": None},
+    ]
+    table = leaderboard_table({"rows": 1234, "coverage": 0.9, "entries": entries})
+    assert [cells.style for cells in table.rows] == ["bold", None, None]
     shown = text(table)
-    assert "Scores on 1,234 rows" in shown
-    assert "90.5%" in shown
+    assert "Scores on 1,234 test rows" in shown
+    assert re.search(r"GLM +│ +25% +│ +2 +│ +3 +│ +1 +│ +90\.5% +│ +3 +│ +1\.3 +│", shown)
+    assert re.search(r"constant +│ +- +│", shown)
 
 
-def test_a_stopped_model_says_so():
-    task = {
-        "split": {"rows": {"train": 1, "validation": 0, "test": 1}, "how": "by column x"},
-        "interrupted": True,
-        "roles": {"target": "y", "exposure": None, "weight": None, "columns": [{"name": "a", "left_out": ""}]},
-        "plan": {"seed": 3},
-        "date": "today",
-        "versions": {"python": "3"},
+TASK = {
+    "split": {"rows": {"train": 1, "validation": 0, "test": 1}, "how": "by column x"},
+    "interrupted": True,
+    "roles": {"target": "y", "exposure": None, "weight": None, "columns": [{"name": "a", "left_out": ""}]},
+    "plan": {"seed": 3},
+    "date": "today",
+    "versions": {"python": "3"},
+}
+
+
+def test_facts_about_a_model():
+    networks = {"likelihood": "poisson", "networks": 1, "hidden": [], "head_options": {}, "best_epochs": [2]}
+    members = {
+        "networks": {"weight": 0.7, "facts": networks},
+        "glm": {"weight": 0.3, "facts": {"likelihood": "poisson"}},
+        "constant": {"weight": 0.0, "facts": {}},
     }
-    about = {
-        "task": task,
-        "likelihood": "poisson",
-        "members": 1,
-        "linear_members": 0,
-        "hidden": [],
-        "numeric": "steps",
-        "epochs": 2,
-        "seconds": 9.0,
-    }
-    facts = dict(model_facts(about))
-    assert facts["Trained"] == "2 epochs in 9 s, then stopped by Ctrl-C"
-    assert facts["Model"] == "poisson, 1 members of widths none (linear)"
-    assert "Linear part" not in facts
+    facts = dict(model_facts({"task": TASK, "members": members}))
+    assert facts["Member networks"].startswith("70% of the mixture; likelihood poisson; networks 1; hidden none")
+    assert "best_epochs" not in facts["Member networks"]
+    assert facts["Member glm"] == "30% of the mixture; likelihood poisson"
+    assert facts["Compared with"] == "constant"
+    assert facts["Interrupted"] == "yes, by Ctrl-C"
+    assert facts["Rows"] == "1 train, 0 validation, 1 test; split by column x"
+    assert (facts["Columns needed"], facts["Exposure"], facts["Data"]) == ("a", "none", "unknown")
 
 
-def test_a_glm_beside_the_networks_is_told_with_its_share():
-    assert _linear({"members": 5, "linear_members": 2}) == "a GLM with 29% of the mixture"
+def test_facts_are_shown_as_they_are():
+    assert "[bold]x[/bold]" in text(fact_table([("Command", "[bold]x[/bold]")]))

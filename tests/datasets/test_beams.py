@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -14,11 +15,16 @@ def cloud(n, seed=0):
     return np.random.default_rng(seed).normal(size=(n, 3)).astype(np.float32)
 
 
-@pytest.fixture
-def folder(tmp_path):
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
     """Ten beams, of 0, 10, 20 .. points, cans and boxes."""
     beams = [(cloud(10 * i, i), "can" if i % 3 else "box", i) for i in range(10)]
-    return write_beams(tmp_path / "shop", beams)
+    return write_beams(tmp_path_factory.mktemp("beams") / "shop", beams)
+
+
+@pytest.fixture
+def folder(template, tmp_path):
+    return shutil.copytree(template, tmp_path / "shop")
 
 
 def test_a_folder_is_read_as_it_was_written(folder):

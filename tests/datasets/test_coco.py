@@ -154,9 +154,7 @@ def test_nothing_there(tmp_path):
     with pytest.raises(InputError, match=r"^No annotations found: .*coco_people has neither .* Unpack http://images"):
         coco_people(tmp_path)
     gone = [tmp_path / "a.json", instances(tmp_path / "b.json"), tmp_path / "c.json"]
-    with pytest.raises(
-        InputError, match=r"^annotations must be .*, got 3 of which .*a\.json.*c\.json.* are missing"
-    ):
+    with pytest.raises(InputError, match=r"^annotations must be .*, got 3 of which .*a\.json.*c\.json.* are missing"):
         coco_people(annotations=gone, images=tmp_path)
     with pytest.raises(InputError, match=r"^Folder of images not found: .*nowhere"):
         coco_people(annotations=gone[1], images=tmp_path / "nowhere")

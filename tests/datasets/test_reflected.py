@@ -21,7 +21,7 @@ def table(folds: int) -> np.ndarray:
     return softmax(folds * stats.poisson.logpmf(Z, RATES[:, None]), axis=1)
 
 
-@pytest.fixture(params=[1, 5])
+@pytest.fixture(scope="module", params=[1, 5])
 def both(request):
     rates = torch.from_numpy(RATES)
     return Reflected(Poisson(rates), TOP, folds=request.param), table(request.param)
@@ -78,13 +78,13 @@ def test_quantiles_and_intervals(both):
 
 
 def test_folds_are_a_conflation():
-    rates = torch.from_numpy(RATES[1:])
-    z = Conflation([Poisson(rates)] * 5)
-    dist = Reflected(Poisson(rates), TOP, folds=5)
-    torch.testing.assert_close(dist.mean, TOP - z.mean, rtol=1e-6, atol=0)
-    torch.testing.assert_close(dist.variance, z.variance, rtol=1e-4, atol=0)
+    rates = torch.from_numpy(RATES[1::2])
+    z = Conflation([Poisson(rates)] * 2)
+    dist = Reflected(Poisson(rates), TOP, folds=2)
+    np.testing.assert_allclose(dist.mean, TOP - z.mean, rtol=1e-6, atol=0)
+    np.testing.assert_allclose(dist.variance, z.variance, rtol=1e-4, atol=0)
     y = torch.tensor(25.0)
-    torch.testing.assert_close(dist.log_prob(y), z.log_prob(TOP - y), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(dist.log_prob(y), z.log_prob(TOP - y), rtol=1e-6, atol=1e-6)
 
 
 def test_above_the_top():
@@ -92,7 +92,7 @@ def test_above_the_top():
     y = torch.tensor(15.0)
     assert dist.log_prob(y).tolist() == [-torch.inf] * 2
     assert dist.cdf(y).tolist() == [1.0, 1.0]
-    torch.testing.assert_close(dist.crps(y), 3 + dist.crps(torch.tensor(12.0)))
+    np.testing.assert_allclose(dist.crps(y), 3 + dist.crps(torch.tensor(12.0)), rtol=1e-7)
 
 
 def test_shapes_dtypes_and_samples():
@@ -101,10 +101,10 @@ def test_shapes_dtypes_and_samples():
     assert dist.mean.dtype == dist.crps(torch.tensor(50)).dtype == torch.float32
     wide = dist.expand((4, 2, 3))
     assert wide.batch_shape == wide.variance.shape == (4, 2, 3)
-    torch.testing.assert_close(wide.variance[3], dist.variance)
-    draws = dist.sample((4000,), generator=torch.Generator().manual_seed(0))
-    assert draws.shape == (4000, 2, 3)
-    error = (dist.variance / 4000).sqrt()
+    np.testing.assert_array_equal(wide.variance[3], dist.variance)
+    draws = dist.sample((1000,), generator=torch.Generator().manual_seed(0))
+    assert draws.shape == (1000, 2, 3)
+    error = (dist.variance / 1000).sqrt()
     assert ((draws.mean(0) - dist.mean).abs() < 4.5 * error).all()
 
 

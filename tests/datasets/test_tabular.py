@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import replace
+from functools import cache
 from hashlib import sha256
 
 import numpy as np
@@ -22,6 +23,7 @@ STAY_COLUMNS = [
 CONDITIONS, LABS = STAY_COLUMNS[2:13], STAY_COLUMNS[13:22]
 
 
+@cache
 def stays(n: int = 300) -> pd.DataFrame:
     rng = np.random.default_rng(4)
     frame = pd.DataFrame(
@@ -46,7 +48,7 @@ def sample_file(folder):
 @pytest.fixture
 def full_file(tmp_path, monkeypatch):
     """A file with the header and the form of Microsoft's, declared in its place."""
-    frame = stays()
+    frame = stays().copy()
     frame.insert(0, "eid", range(1, len(frame) + 1))
     frame.insert(1, "vdate", ["8/29/2012", "02/28/12", "12/31/2012"] * 100)
     frame.insert(len(frame.columns) - 1, "discharged", "9/2/2012")

@@ -1,4 +1,6 @@
-"""Fitting: what may come in, who judges, and that the same goes in and comes out."""
+"""Fitting `CountRegressor`: tables, weights, randomness, validation rows, checkpoints, and options that are refused."""
+
+import re
 
 import numpy as np
 import pandas as pd
@@ -9,18 +11,14 @@ from scipy import sparse
 
 from ddpn import ConfigError, CountRegressor, InputError
 from ddpn.datasets.tabular import length_of_stay
+from ddpn.estimators.regressor import _held_out, merge_equal_rows
+from ddpn.sample import Sample
 from ddpn.training.loop import Training
 
+#: Three batches per epoch of 270 rows instead of 17.
+BATCHES = {"batch_size": 100}
 
-@pytest.fixture(scope="module")
-def larger() -> tuple[np.ndarray, np.ndarray]:
-    """300 rows: more than one batch, and enough for rows of validation."""
-    rng = np.random.default_rng(8)
-    X = rng.normal(size=(300, 2)) * (rng.uniform(size=(300, 2)) > 0.3)
-    return X, rng.poisson(np.exp(1.0 + X[:, 0])).astype(float)
-
-
-# Tables --------------------------------------------------------------------------------------------------------
+# Tables ----------------------------------------------------------------------------------------------------------
 
 TABLES = {
     "list": lambda X: X.tolist(),
@@ -32,65 +30,54 @@ TABLES = {
 }
 
 
+@pytest.fixture(scope="module")
+def plain(quick, larger) -> np.ndarray:
+    """Predictions for float32 numbers in an array of float64."""
+    X = larger[0].astype(np.float32).astype(np.float64)
+    return quick(epochs=1).fit(X, larger[1]).predict(X)
+
+
 @pytest.mark.parametrize("kind", TABLES)
-def test_every_table_fits_and_predicts_the_same(quick, larger, kind):
-    X, y = larger
-    X = X.astype(np.float32).astype(np.float64)
-    table = TABLES[kind](X)
-    wanted = quick().fit(X, y).predict(X)
-    assert (quick().fit(table, y).predict(table) == wanted).all()
+def test_every_table_fits_and_predicts_the_same(quick, larger, plain, kind):
+    table = TABLES[kind](larger[0].astype(np.float32).astype(np.float64))
+    assert (quick(epochs=1).fit(table, larger[1]).predict(table) == plain).all()
 
 
-@pytest.fixture
-def wards() -> tuple[pd.DataFrame, np.ndarray]:
-    rng = np.random.default_rng(9)
-    ward = np.array(["A", "B", "C"])[rng.integers(0, 3, 90)]
-    age = np.where(rng.uniform(size=90) < 0.2, np.nan, rng.uniform(20, 80, 90))
-    frame = pd.DataFrame({"ward": ward, "kind": pd.Categorical(ward), "age": age, "urgent": rng.uniform(size=90) < 0.5})
-    return frame, rng.poisson(np.where(ward == "A", 9.0, 2.0)).astype(float)
+@pytest.fixture(scope="module")
+def of_wards(quick, wards) -> CountRegressor:
+    return quick(epochs=60, training_options={"lr": 1e-2}).fit(*wards)
 
 
-def test_text_levels_flags_and_missing_values_are_taken(quick, wards):
-    X, y = wards
-    model = quick(epochs=60, lr=1e-2).fit(X, y)
-    assert model.feature_names_in_.tolist() == ["ward", "kind", "age", "urgent"]
-    means = model.predict(X)
+def test_text_levels_flags_and_missing_values_are_accepted(of_wards, wards):
+    X, _ = wards
+    assert of_wards.feature_names_in_.tolist() == ["ward", "kind", "age", "urgent"]
+    means = of_wards.predict(X)
     assert means[X["ward"] == "A"].mean() > 2 * means[X["ward"] == "C"].mean()
-    same = pl.from_pandas(X)
-    assert model.predict(same) == pytest.approx(means, rel=1e-12)
+    assert of_wards.predict(pl.from_pandas(X)) == pytest.approx(means, rel=1e-12)
+    assert (of_wards.predict(X[["urgent", "age", "kind", "ward"]]) == means).all()
 
 
-def test_what_was_never_seen_is_predicted_too(quick, wards):
-    X, y = wards
-    model = quick().fit(X, y)
+def test_values_that_fit_has_not_seen_are_predicted(of_wards):
     new = pd.DataFrame({"ward": ["Z", None], "kind": ["Z", None], "age": [np.nan, 1e9], "urgent": [True, False]})
-    assert np.isfinite(model.predict(new)).all()
-
-
-def test_columns_are_found_by_name(quick, wards):
-    X, y = wards
-    model = quick().fit(X, y)
-    assert (model.predict(X[["urgent", "age", "kind", "ward"]]) == model.predict(X)).all()
+    assert np.isfinite(of_wards.predict(new)).all()
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "words"),
     [
-        (lambda X: X.drop(columns="age"), "got no 'age'"),
-        (lambda X: X.assign(extra=1), "got also 'extra'"),
-        (lambda X: X.rename(columns={"age": "years"}), "got no 'age' and also 'years'"),
+        (lambda X: X.drop(columns="age"), "'age'"),
+        (lambda X: X.assign(extra=1), "'extra'"),
+        (lambda X: X.rename(columns={"age": "years"}), "'age'.*'years'"),
         (lambda X: X.assign(age="old"), "column 'age' must hold numbers as in fit, got text"),
     ],
     ids=["missing", "extra", "renamed", "text for numbers"],
 )
-def test_wrong_columns_are_named(quick, wards, change, told):
-    X, y = wards
-    model = quick(epochs=1).fit(X, y)
-    with pytest.raises(InputError, match=told):
-        model.predict(change(X))
+def test_wrong_columns_are_named(of_wards, wards, change, words):
+    with pytest.raises(InputError, match=words):
+        of_wards.predict(change(wards[0]))
 
 
-def test_another_number_of_columns_is_told(fitted):
+def test_another_number_of_columns_is_reported(fitted):
     with pytest.raises(ValueError, match="X has 2 features, but FeatureEncoder is expecting 3 features as input"):
         fitted.predict(np.zeros((4, 2)))
 
@@ -100,7 +87,7 @@ def test_names_of_an_earlier_fit_are_forgotten(quick, wards, counts):
     assert not hasattr(model.fit(*counts), "feature_names_in_")
 
 
-# Weights -------------------------------------------------------------------------------------------------------
+# Weights ---------------------------------------------------------------------------------------------------------
 
 
 def test_weights_equal_repeated_rows_bit_for_bit(likelihood, quick, counts, exposures):
@@ -118,31 +105,27 @@ def test_weights_equal_repeated_rows_in_larger_data(quick, larger):
     X, y = larger
     weight = np.random.default_rng(1).integers(1, 4, 300)
     again = np.repeat(np.arange(300), weight)
-    options = {
-        "likelihood": "poisson",
-        "hidden": (),
-        "weight_decay": 0.0,
-        "epochs": 150,
-        "lr": 1e-2,
-        "batch_size": 10**6,
-    }
-    weighted = quick(validation=None, **options).fit(X, y, weight).predict(X)
-    repeated = quick(validation=None, **options).fit(X[again], y[again]).predict(X)
-    assert weighted == pytest.approx(repeated, rel=1e-3)
+    training = {"weight_decay": 0.0, "lr": 1e-2, "batch_size": 10**6}
+    options = {"likelihood": "poisson", "hidden": (), "epochs": 150, "validation": None, "training_options": training}
+    weighted = quick(**options).fit(X, y, weight).predict(X)
+    assert weighted == pytest.approx(quick(**options).fit(X[again], y[again]).predict(X), rel=1e-3)
 
 
 @pytest.mark.parametrize("frame", [False, True], ids=["array", "frame"])
 @pytest.mark.parametrize("rows", [100, 300])
 def test_a_weight_of_zero_equals_dropping_the_row(quick, larger, rows, frame):
+    """`epochs="auto"` follows the rows that count, too."""
     X, y = larger[0][:rows], larger[1][:rows]
     weight = (np.arange(rows) % 4 > 0).astype(float)
     kept = weight > 0
     X = pd.DataFrame(X, columns=["a", "b"]) if frame else X
-    options = {"epochs": "auto", "members": 1, "hidden": ()} if rows == 100 else {"epochs": 3}
+    automatic = {"epochs": "auto", "members": 1, "hidden": (), "likelihood": "poisson"}
+    options = automatic if rows == 100 and not frame else {"epochs": 2}
     weighted = quick(**options).fit(X, y, weight)
     dropped = quick(**options).fit(X[kept], y[kept])
     assert (weighted.predict(X) == dropped.predict(X)).all()
     assert weighted.n_rows_ == dropped.n_rows_
+    assert len(weighted.history_.epochs) == len(dropped.history_.epochs)
 
 
 def test_weights_move_the_mean(quick, counts):
@@ -151,25 +134,48 @@ def test_weights_move_the_mean(quick, counts):
     assert heavy > 1.2 * quick(epochs=60).fit(X, y).predict(X[:1])
 
 
-# Randomness ----------------------------------------------------------------------------------------------------
+def test_merging_equal_rows_adds_weights_and_forgets_the_order():
+    X = np.array([[2.0], [1.0], [2.0], [2.0], [3.0]])
+    y, exposure = np.array([5.0, 1.0, 5.0, 6.0, 9.0]), np.ones(5)
+    found = merge_equal_rows(Sample(X, y, np.array([1.0, 2.0, 3.0, 1.0, 0.0]), exposure))
+    assert found.X.ravel().tolist() == [1.0, 2.0, 2.0]
+    assert found.y.tolist() == [1.0, 5.0, 6.0]
+    assert found.weight.tolist() == [2.0, 4.0, 1.0]
+    again = merge_equal_rows(Sample(X[::-1], y[::-1], np.array([0.0, 1.0, 3.0, 2.0, 1.0]), exposure))
+    assert (again.X == found.X).all()
+    assert (again.weight == found.weight).all()
 
 
-@pytest.mark.parametrize("options", [{}, {"numeric": "auto"}, {"likelihood": "negative_binomial"}])
-def test_a_seed_settles_everything(quick, larger, options):
+def test_only_equal_rows_of_numbers_in_arrays_are_merged():
+    apart = merge_equal_rows(Sample(np.ones((2, 1)), np.ones(2), None, np.array([1.0, 2.0])))
+    assert apart.exposure.tolist() == [1.0, 2.0]
+    for X in (pd.DataFrame({"a": [1.0, 1.0]}), np.array([[np.nan], [np.nan]])):
+        sample = Sample(X, np.ones(2))
+        assert merge_equal_rows(sample) is sample
+
+
+# Randomness ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"numeric": "auto", "members": 1}, {"likelihood": "negative_binomial"}], ids=str
+)
+def test_a_seed_determines_everything(quick, larger, options):
     X, y = larger
-    one, two = (quick(random_state=3, **options).fit(X, y).predict(X) for _ in range(2))
+    options = {"epochs": 2, "training_options": BATCHES} | options
+    one, two, other = (quick(random_state=seed, **options).fit(X, y).predict(X) for seed in (3, 3, 4))
     assert (one == two).all()
-    assert (quick(random_state=4, **options).fit(X, y).predict(X) != one).any()
+    assert (one != other).any()
 
 
-def test_a_stream_may_take_the_seeds_place(quick, counts):
+def test_a_random_stream_may_replace_the_seed(quick, counts):
     one, two = (quick(random_state=np.random.RandomState(5)).fit(*counts).predict(counts[0]) for _ in range(2))
     assert (one == two).all()
     fresh = [quick(random_state=None).fit(*counts).predict(counts[0]) for _ in range(2)]
     assert (fresh[0] != fresh[1]).any()
 
 
-def test_global_streams_are_left_alone(quick, counts):
+def test_global_streams_are_not_touched(quick, counts):
     np.random.seed(1)
     torch.manual_seed(1)
     before = np.random.get_state()[1].copy(), torch.get_rng_state()
@@ -178,17 +184,60 @@ def test_global_streams_are_left_alone(quick, counts):
     assert (torch.get_rng_state() == before[1]).all()
 
 
-# Validation, shapes, progress -----------------------------------------------------------------------------------
+def test_the_number_of_threads_is_restored(quick, counts):
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        quick(epochs=1).fit(*counts).predict(counts[0])
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
-def test_rows_of_ones_own_judge_the_epochs(quick, larger):
+# Validation rows -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rows", "share", "size"),
+    [
+        (199, "auto", 0), (200, "auto", 20), (1000, 0.25, 250), (50, None, 0), (50, 0.0, 0), (3, 0.9, 2), (1, 0.5, 0),
+        (20, 0.001, 1),
+    ],  # fmt: skip
+)
+def test_a_share_is_held_out(rows, share, size):
+    mask = _held_out(Sample(None, np.zeros(rows)), share, seed=0)
+    assert mask.shape == (rows,)
+    assert mask.sum() == size
+
+
+def test_which_rows_are_held_out_follows_weights_and_the_seed():
+    weight = np.tile([0.0, 1.0], 150)
+    mask = _held_out(Sample(None, np.zeros(300), weight), 0.5, seed=0)
+    assert mask.sum() == 75
+    assert not mask[::2].any()
+    one, two, other = (_held_out(Sample(None, np.zeros(300)), 0.5, seed) for seed in (1, 1, 2))
+    assert (one == two).all()
+    assert (one != other).any()
+
+
+def test_the_encoder_never_sees_held_out_rows(quick):
+    """An outlier that only validation rows have leaves the encoder's mean where it was."""
+    X, y = np.random.default_rng(4).normal(size=(300, 1)), np.ones(300)
+    plain = quick(epochs=1, validation=0.5).fit(X, y)
+    seed = np.random.RandomState(0).randint(2**31 - 1)
+    X[np.flatnonzero(_held_out(Sample(X, y), 0.5, seed))[0]] = 1e9
+    changed = quick(epochs=1, validation=0.5).fit(X, y)
+    assert (changed.encoder_.transform([[0.3]]) == plain.encoder_.transform([[0.3]])).all()
+
+
+def test_validation_rows_of_the_user_choose_the_epochs(quick, larger):
     X, y = larger
-    model = quick().fit(X[:200], y[:200], X_val=X[200:], y_val=y[200:])
+    options = {"training_options": BATCHES}
+    model = quick(**options).fit(X[:200], y[:200], X_val=X[200:], y_val=y[200:])
     assert model.n_rows_ == 200
-    assert all("score" in epoch for epoch in model.history_.epochs)
     scores = np.array([epoch["score"] for epoch in model.history_.epochs])
     assert model.history_.best_epoch == (scores.argmin(0) + 1).tolist()
-    wrong = quick().fit(X[:200], y[:200], X_val=X[200:], y_val=100 + y[200:])
+    wrong = quick(**options).fit(X[:200], y[:200], X_val=X[200:], y_val=100 + y[200:])
     assert (wrong.predict(X) != model.predict(X)).any()
 
 
@@ -199,25 +248,13 @@ def test_without_validation_every_row_is_trained_on(quick, larger):
     assert model.history_.best_epoch == [5, 5]
 
 
-def test_the_score_may_be_the_crps(quick, larger):
-    by_nll, by_crps = (quick(score_on=score).fit(*larger).history_.best_score for score in ("nll", "crps"))
+def test_the_score_and_patience_of_validation(quick, larger):
+    by_nll, by_crps = (
+        quick(epochs=1, training_options={"score": score}).fit(*larger).history_.best_score for score in ("nll", "crps")
+    )
     assert by_nll != by_crps
-
-
-def test_patience_ends_the_training(quick, larger):
-    model = quick(epochs=200, patience=2, lr=0.05).fit(*larger)
+    model = quick(epochs=200, training_options={"patience": 2, "lr": 0.05, **BATCHES}).fit(*larger)
     assert len(model.history_.epochs) < 200
-
-
-def test_validation_comes_in_pairs(quick, counts, exposures):
-    X, y = counts
-    with pytest.raises(InputError, match="X_val and y_val must be given together, got only one of them"):
-        quick().fit(X, y, X_val=X)
-    with pytest.raises(InputError, match="exposure_val must be given if exposure is, got only one of them"):
-        quick().fit(X, y, exposure=exposures, X_val=X, y_val=y)
-    with pytest.raises(InputError, match="y_val must hold non-negative integers, got -1 at row 0"):
-        quick().fit(X, y, X_val=X, y_val=np.full(90, -1))
-    assert quick().fit(X, y, exposure=exposures, X_val=X, y_val=y, exposure_val=exposures).needs_exposure_
 
 
 def test_no_hidden_layer_is_a_linear_model(quick, counts):
@@ -227,65 +264,169 @@ def test_no_hidden_layer_is_a_linear_model(quick, counts):
     assert b - base == pytest.approx(2.0 * (a - base), rel=1e-6)
 
 
-def test_progress_is_shown_on_request(quick, counts, capsys, monkeypatch):
-    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes any stream for a terminal then
-    monkeypatch.setenv("NO_COLOR", "1")
-    quick(verbose=True).fit(*counts)
-    shown = capsys.readouterr().err
-    assert "Training" in shown
-    assert "5/5" in shown
-    quick().fit(*counts)
-    assert capsys.readouterr() == ("", "")
+def test_validation_rows_come_with_all_that_belongs_to_them(quick, counts, exposures):
+    X, y = counts
+    both = {"exposure": exposures, "X_val": X, "y_val": y, "exposure_val": exposures}
+    assert quick(epochs=1).fit(X, y, **both).predictor_.needs_exposure
 
 
-# Going on ------------------------------------------------------------------------------------------------------
+# Checkpoints -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("numeric", ["standard", "auto"])
-def test_an_interrupted_fit_goes_on_where_it_stopped(quick, larger, tmp_path, monkeypatch, numeric):
+def test_an_interrupted_fit_continues_where_it_stopped(quick, larger, tmp_path, monkeypatch, numeric):
     X, y = larger
-    options = {"numeric": numeric, "epochs": 8}
+    options = {"numeric": numeric, "epochs": 6, "members": 1, "training_options": BATCHES}
     wanted = quick(**options).fit(X, y)
     run_epoch = Training.run_epoch
     done = []
 
     def interrupted(training: Training) -> str:
-        if training.config.epochs == 8 and training.epoch == 4:
+        if training.config.epochs == 6 and training.epoch == 3:
             raise KeyboardInterrupt
         return run_epoch(training)
 
     def watched(training: Training) -> str:
-        if training.config.epochs == 8:
+        if training.config.epochs == 6:
             done.append(training.epoch)
         return run_epoch(training)
 
     with monkeypatch.context() as patched:
         patched.setattr(Training, "run_epoch", interrupted)
-        assert quick(checkpoint=tmp_path / "state", **options).fit(X, y).interrupted_
+        with pytest.raises(KeyboardInterrupt):
+            quick(checkpoint=tmp_path / "state", **options).fit(X, y)
     monkeypatch.setattr(Training, "run_epoch", watched)
     resumed = quick(checkpoint=tmp_path / "state", **options).fit(X, y)
-    assert done == [4, 5, 6, 7]
+    assert done == [3, 4, 5]
     assert (resumed.predict(X) == wanted.predict(X)).all()
-    with pytest.raises(InputError, match="checkpoint must come from this training"):
-        quick(checkpoint=tmp_path / "state", **options).fit(X, y + 1)
+    if numeric == "standard":
+        with pytest.raises(InputError, match="checkpoint"):
+            quick(checkpoint=tmp_path / "state", **options).fit(X, y + 1)
 
 
-def test_a_checkpoint_wants_a_seed(quick, counts, tmp_path):
-    with pytest.raises(ConfigError, match="random_state must be a number where there is a checkpoint, got None"):
-        quick(checkpoint=tmp_path / "state", random_state=None).fit(*counts)
+# What is refused -------------------------------------------------------------------------------------------------
+
+#: An argument, a bad value, and key words. "head." and "training." are options of those dictionaries.
+OPTIONS = [
+    ("likelihood", "poison", "likelihood must be one of double_poisson, .*, got 'poison'. Did you mean 'poisson'"),
+    ("likelihood", None, "likelihood must be one of"),
+    ("head.beta", 1.5, r"beta must .*\[0, 1\], got 1.5"),
+    ("head.betta", 0.5, "Unknown key 'betta' in the options of double_poisson. Did you mean 'beta'"),
+    ("head.objective", "exactly", "objective must be 'exact' or 'paper', got 'exactly'"),
+    ("head.gamma", "row", "gamma must be 'per_row' or 'shared', got 'row'"),
+    ("head.initial_gamma", -1.0, "initial_gamma must .*positive.*, got -1"),
+    ("head_options", ["beta"], "head_options must be a dictionary"),
+    ("members", 0, "members must be an integer of at least 1, got 0"),
+    ("members", 2.5, "members must be an integer of at least 1, got 2.5"),
+    ("members", True, "members must be an integer of at least 1, got True"),
+    ("hidden", 8, "hidden must list the widths of layers.*, got 8"),
+    ("hidden", "wide", "hidden must list the widths of layers.*, got 'wide'"),
+    ("hidden", (8.5,), "width in hidden must be an integer of at least 1, got 8.5"),
+    ("hidden", (8, 0), "width in hidden must be an integer of at least 1, got 0"),
+    ("training.activation", "sin", "activation must be one of relu, .*, got .sin."),
+    ("numeric", "bins", "numeric must be one of auto, standard, piecewise, steps, got 'bins'"),
+    ("training.bins", 0, "bins must be a positive integer or None, got 0"),
+    ("epochs", 0, 'epochs must be "auto" or an integer of at least 1, got 0'),
+    ("epochs", "many", 'epochs must be "auto" or an integer of at least 1, got \'many\''),
+    ("training.batch_size", 0, 'batch_size must be "auto" or an integer of at least 1, got 0'),
+    ("training.batch_size", "big", 'batch_size must be "auto" or an integer of at least 1, got \'big\''),
+    ("training.lr", 0.0, "lr must be finite and positive, got 0.0"),
+    ("training.lr", float("nan"), "lr must be finite and positive, got nan"),
+    ("training.weight_decay", -1.0, "weight_decay must be finite and at least 0"),
+    ("training.warmup", 1.0, r"warmup must lie in \[0, 1\), got 1.0"),
+    ("training.schedule", "linear", "schedule must .*cosine.*constant.*, got 'linear'"),
+    ("training.clip", 0.0, "clip must be None or .*positive.*, got 0.0"),
+    ("training.ema", 1.0, r"ema must lie in \[0, 1\), got 1.0"),
+    ("training.score", "mae", "score must be 'nll' or 'crps', got 'mae'"),
+    ("training.patience", 0, "patience must be None or .*at least 1, got 0"),
+    ("training.precision", "fp8", "precision must .*float32.*bf16.*, got 'fp8'"),
+    ("training.lrr", 0.1, "Unknown key 'lrr' in training_options. Did you mean 'lr'"),
+    ("training_options", "lr", "training_options must be a dictionary"),
+    ("validation", 1.0, r'validation must be "auto", None or a share in \[0, 1\), got 1.0'),
+    ("validation", "some", "validation must .*got 'some'"),
+    ("validation", [0.1], r"validation must .*got \[0.1\]"),
+    ("mix_with", "glm", r'mix_with must be a list of names such as \["glm"\], got \'glm\''),
+    ("mix_with", None, "mix_with must be a list of names"),
+    ("mix_with", ["gml"], "Unknown key 'gml' in mix_with. Did you mean 'glm'"),
+    ("mix_with", ["networks"], "Unknown key 'networks' in mix_with"),
+    ("fractional", "floor", "fractional must be 'error' or 'round', got 'floor'"),
+    ("device", "tpu9", "device must be .*got .tpu9."),
+]  # fmt: skip
 
 
-# The paper's data ----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("size", ["auto", "set"])
+@pytest.mark.parametrize(("name", "value", "words"), OPTIONS, ids=lambda value: str(value)[:20])
+def test_a_bad_option_is_reported_before_training(quick, counts, monkeypatch, name, value, words, size):
+    monkeypatch.setattr(Training, "run_epoch", None)
+    training = {"batch_size": "auto"} if size == "auto" else {}
+    options = {"epochs": "auto"} if size == "auto" else {}
+    where, _, option = name.partition(".")
+    if option == "":
+        options |= {name: value}
+    elif where == "head":
+        options["head_options"] = {option: value}
+    else:
+        training |= {option: value}
+    with pytest.raises(ConfigError, match=words):
+        quick(**{"training_options": training} | options).fit(*counts)
 
 
-def test_halves_the_crps_of_a_constant_law_on_days_in_hospital(data_folder):
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"likelihood": "poisson", "head_options": {"beta": 0.5}}, "'beta' in the options of poisson"),
+        ({"likelihood": "gaussian", "head_options": {"objective": "paper"}}, "'objective' in the options of gaussian"),
+        ({"mix_with": ["glm"], "likelihood": "faithful_gaussian"}, '"faithful_gaussian" has no exact GLM'),
+        ({"mix_with": ["glm"], "hidden": ()}, 'mix_with must not contain "glm" without hidden layers'),
+        ({"checkpoint": "state", "random_state": None}, "random_state must be an integer to use a checkpoint"),
+    ],
+)  # fmt: skip
+def test_options_that_do_not_go_together_are_reported(quick, counts, options, words):
+    with pytest.raises(ConfigError, match=words):
+        quick(**options).fit(*counts)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"y": np.full(90, 0.5)}, "y must hold non-negative integers, got 0.5 at rows 0, 1"),
+        ({"exposure": 0.0}, "exposure must be finite and positive, got 0 at rows 0, 1"),
+        ({"sample_weight": np.ones(89)}, "sample_weight must have one value per row of X"),
+        ({"X": np.zeros((90, 0))}, r"0 feature\(s\)"),
+        ({"X": np.full((90, 3), np.inf)}, "Input X contains infinity"),
+        ({"X": 5}, "X must be an array or a data frame, got int"),
+        ({"X_val": np.zeros((90, 3))}, "X_val and y_val must be given together"),
+        ({"y_val": np.zeros(90)}, "X_val and y_val must be given together"),
+        ({"X_val": np.zeros((1, 3)), "y_val": [-1]}, "y_val must hold non-negative integers, got -1 at row 0"),
+        ({"X_val": np.zeros((1, 3)), "y_val": [1], "exposure": 1.0}, "and exposure_val must be given together"),
+        ({"X_val": np.zeros((1, 3)), "y_val": [1], "exposure_val": 1.0}, "exposure_val must be given together"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)  # fmt: skip
+def test_bad_data_are_reported(quick, counts, change, words):
+    with pytest.raises(ValueError, match=words):
+        quick().fit(**{"X": counts[0], "y": counts[1]} | change)
+
+
+def test_rows_are_called_by_the_index_of_a_frame(quick, counts):
+    X, y = pd.DataFrame(counts[0], index=[f"patient {i}" for i in range(90)]), counts[1].copy()
+    y[7] = -3
+    with pytest.raises(InputError, match=re.escape("got -3 at row patient 7.")):
+        quick().fit(X, y)
+
+
+# The paper's data ------------------------------------------------------------------------------------------------
+
+
+def test_halves_the_crps_of_a_constant_distribution_on_days_in_hospital(data_folder):
     data = length_of_stay(data_folder, may_download=False)
     X, y = data.X.to_pandas(), data.y
-    model = CountRegressor(members=2, hidden=(64, 64), epochs=20, numeric="steps", random_state=0, device="cpu")
-    model.fit(X[:3000], y[:3000])
-    test, seen = y[3000:4000], np.sort(y[:3000])
-    # CRPS of the law that puts equal mass on every training row: E|Z - y| - E|Z - Z'| / 2.
-    shares = np.bincount(seen.astype(int)) / 3000
+    options = {"epochs": 15, "training_options": {"batch_size": 100}, "random_state": 0, "device": "cpu"}
+    model = CountRegressor(members=1, hidden=(64, 64), numeric="steps", **options)
+    model.fit(X[:2000], y[:2000])
+    test = y[3000:4000]
+    # CRPS of the distribution that puts equal mass on every training row: E|Z - y| - E|Z - Z'| / 2.
+    shares = np.bincount(y[:2000].astype(int)) / 2000
     z = np.arange(len(shares))
     to_y = np.abs(z - test[:, None]) @ shares
     constant = to_y.mean() - 0.5 * shares @ np.abs(z - z[:, None]) @ shares

@@ -1,4 +1,4 @@
-"""CountRegressor among scikit-learn's tools: its own checks, pipelines, searches, metadata routing, copies."""
+"""The estimators among scikit-learn's tools: its own checks, pipelines, searches, metadata routing, copies."""
 
 import pickle
 from io import BytesIO
@@ -16,14 +16,23 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from ddpn import CountRegressor
+from ddpn import CountGLM, CountRegressor
 
-FOLDS = KFold(3, shuffle=True, random_state=0)
+FOLDS = KFold(2, shuffle=True, random_state=0)
+# One encoding and large batches: with these checks, "auto" trains a hundred times as long and passes, too.
+SMALL = {"members": 1, "hidden": (16,), "epochs": 10, "numeric": "standard", "random_state": 0}
+CHECKED = CountRegressor(fractional="round", training_options={"batch_size": 1000, "lr": 0.03}, **SMALL)
 
 
-@parametrize_with_checks([CountRegressor(fractional="round", members=1, hidden=(16,), epochs=15, random_state=0)])
-def test_passes_the_checks_of_scikit_learn(estimator, check):
+@parametrize_with_checks([CHECKED])
+def test_the_regressor_passes_the_checks_of_scikit_learn(estimator, check):
     """All of them: none is expected to fail. Some have targets that are no counts, hence `fractional`."""
+    check(estimator)
+
+
+@pytest.mark.filterwarnings("ignore")  # what the checks fit, often a handful of rows, has no maximum
+@parametrize_with_checks([CountGLM(likelihood="poisson", fractional="round"), CountGLM(fractional="round", max_iter=2)])
+def test_the_glm_passes_the_checks_of_scikit_learn(estimator, check):
     check(estimator)
 
 
@@ -33,10 +42,11 @@ def routing():
         yield
 
 
-def test_options_are_kept_as_they_were_given():
-    hidden = [4, 4]
-    model = CountRegressor(hidden=hidden, members=3)
+def test_arguments_are_kept_as_they_were_given():
+    hidden, options = [4, 4], {"lr": 0.1}
+    model = CountRegressor(hidden=hidden, members=3, training_options=options)
     assert model.hidden is hidden
+    assert model.training_options is options
     assert model.get_params()["members"] == 3
     model.set_params(members=4, likelihood="poisson")
     assert (model.members, model.likelihood) == (4, "poisson")
@@ -46,43 +56,41 @@ def test_options_are_kept_as_they_were_given():
 
 def test_a_clone_is_unfitted_and_fits_the_same(fitted, counts):
     copy = clone(fitted)
+    assert not hasattr(copy, "predictor_")
     assert not hasattr(copy, "model_")
+    assert not hasattr(copy, "history_")
     assert (copy.fit(*counts).predict(counts[0]) == fitted.predict(counts[0])).all()
 
 
 @pytest.mark.parametrize("how", ["pickle", "joblib"])
-def test_copies_predict_bit_for_bit(fitted, counts, how):
+def test_copies_predict_bit_for_bit(quick, counts, how):
+    model = quick().fit(*counts).fit_intervals(*counts).fit_ood(counts[0])
     if how == "pickle":
-        copy = pickle.loads(pickle.dumps(fitted))
+        copy = pickle.loads(pickle.dumps(model))
     else:
         file = BytesIO()
-        joblib.dump(fitted, file)
+        joblib.dump(model, file)
         file.seek(0)
         copy = joblib.load(file)
-    assert (copy.predict(counts[0]) == fitted.predict(counts[0])).all()
-    assert (copy.predict_interval(counts[0]) == fitted.predict_interval(counts[0])).all()
+    assert (copy.predict(counts[0]) == model.predict(counts[0])).all()
+    ours, theirs = (each.predict_interval(counts[0], kind="calibrated") for each in (model, copy))
+    assert (ours == theirs).all()
+    assert (copy.ood_pvalue(counts[0]) == model.ood_pvalue(counts[0])).all()
 
 
-def test_fits_side_by_side(quick, counts):
+def test_fits_in_parallel(quick, counts):
     alone = cross_val_score(quick(), *counts, cv=FOLDS)
     with joblib.parallel_config(backend="threading"):  # processes would spend a minute importing torch
         assert cross_val_score(quick(), *counts, cv=FOLDS, n_jobs=2) == pytest.approx(alone, rel=1e-4)
 
 
-def test_goes_into_a_pipeline(quick):
+def test_in_a_pipeline(quick):
     X = pd.DataFrame({"ward": list("ABC") * 20, "age": np.linspace(20, 80, 60)})
     y = np.arange(60) % 3 * 4.0
     columns = ColumnTransformer([("ward", OneHotEncoder(), ["ward"]), ("age", StandardScaler(), ["age"])])
-    pipe = make_pipeline(columns, quick(epochs=60, lr=0.03)).fit(X, y)
+    pipe = make_pipeline(columns, quick(epochs=40, training_options={"lr": 0.05})).fit(X, y)
     assert pipe.score(X, y) > 0.8
     assert pipe[-1].predict_interval(pipe[:-1].transform(X)).shape == (60, 2)
-
-
-def test_a_grid_is_searched_with_numbers_of_numpy(quick, counts):
-    grid = {"epochs": np.array([1, 30]), "lr": np.array([1e-2]), "batch_size": np.array([32])}
-    search = GridSearchCV(quick(), grid, cv=FOLDS).fit(*counts)
-    assert search.best_params_["epochs"] == 30
-    assert search.best_estimator_.predict(counts[0]).shape == (90,)
 
 
 def test_score_is_the_share_of_deviance_explained(fitted, counts):
@@ -93,8 +101,66 @@ def test_score_is_the_share_of_deviance_explained(fitted, counts):
         assert fitted.score(X, y, weights) == pytest.approx(wanted, rel=1e-10)
 
 
+# Nested options --------------------------------------------------------------------------------------------------
+
+
+def test_nested_options_are_listed_and_set_one_by_one():
+    model = CountRegressor(training_options={"lr": 0.1, "clip": None}, head_options={"beta": 0.5})
+    deep = model.get_params()
+    assert (deep["training_options__lr"], deep["training_options__clip"], deep["head_options__beta"]) == (
+        0.1,
+        None,
+        0.5,
+    )
+    assert set(model.get_params(deep=False)) == {name for name in deep if "__" not in name}
+    given = model.training_options
+    model.set_params(training_options__lr=0.2, training_options__ema=0.9, head_options__gamma="shared", members=2)
+    assert model.training_options == {"lr": 0.2, "clip": None, "ema": 0.9}
+    assert model.head_options == {"beta": 0.5, "gamma": "shared"}
+    assert model.members == 2
+    assert given == {"lr": 0.1, "clip": None}, "the dictionary of the user must not change"
+    model.set_params(training_options={"bins": 3}, training_options__lr=0.3)
+    assert model.training_options == {"bins": 3, "lr": 0.3}
+    assert CountRegressor().set_params(head_options__beta=1.0).head_options == {"beta": 1.0}
+
+
+def test_clones_have_their_own_options():
+    model = CountRegressor(training_options={"lr": 0.1}, head_options={"beta": 0.5})
+    copy = clone(model)
+    assert copy.get_params() == model.get_params()
+    copy.set_params(training_options__lr=0.7)
+    assert model.training_options == {"lr": 0.1}
+    assert clone(copy).training_options == {"lr": 0.7}
+
+
+def test_a_grid_is_searched_with_nested_keys_and_numbers_of_numpy(quick, counts):
+    grid = {
+        "epochs": np.array([1, 12]),
+        "training_options__lr": np.array([2e-2]),
+        "training_options__batch_size": np.array([32]),
+        "head_options__beta": [np.float64(0.0), 0.5],
+    }
+    search = GridSearchCV(quick(), grid, cv=FOLDS).fit(*counts)
+    assert search.best_params_["epochs"] == 12
+    assert search.best_params_["head_options__beta"] in (0.0, 0.5)
+    assert len({round(score, 12) for score in search.cv_results_["mean_test_score"]}) == 4
+    best = search.best_estimator_
+    assert best.head_.options["beta"] == search.best_params_["head_options__beta"]
+    assert best.predict(counts[0]).shape == (90,)
+
+
+def test_a_pipeline_reaches_nested_options(quick, counts):
+    pipe = make_pipeline(StandardScaler(), quick())
+    pipe.set_params(countregressor__training_options__lr=0.5, countregressor__head_options__gamma="shared")
+    assert pipe[-1].training_options == {"lr": 0.5}
+    assert pipe.fit(*counts)[-1].head_.options["gamma"] == "shared"
+
+
+# Metadata routing ------------------------------------------------------------------------------------------------
+
+
 @pytest.mark.usefixtures("routing")
-def test_weights_and_exposures_find_their_way(quick, counts, exposures):
+def test_weights_and_exposures_are_routed(quick, counts, exposures):
     """Scores of each fold equal those of a loop by hand that passes both to fit and to score."""
     X, y = counts
     weight = np.random.default_rng(2).integers(1, 4, len(y)).astype(float)
@@ -123,6 +189,6 @@ def test_exposures_reach_every_step_of_a_search(quick, counts, exposures):
 
 
 @pytest.mark.usefixtures("routing")
-def test_an_exposure_that_was_not_asked_for_is_told(quick, counts, exposures):
+def test_an_exposure_that_was_not_requested_is_reported(quick, counts, exposures):
     with pytest.raises(sklearn.exceptions.UnsetMetadataPassedError, match="exposure"):
         cross_validate(quick(), *counts, cv=FOLDS, params={"exposure": exposures})

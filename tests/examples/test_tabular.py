@@ -1,11 +1,11 @@
-"""A small run of the example, and what it promises of its simulated shop."""
+"""A small run of the example, and properties of its simulated shop."""
 
 import sys
 
 import numpy as np
 import pytest
 
-SMALL = {"members": 2, "hidden": (16,), "epochs": 30, "numeric": "standard"}
+SMALL = {"members": 2, "hidden": (16,), "epochs": 30, "numeric": "standard", "training_options": {"batch_size": 64}}
 
 
 @pytest.fixture(scope="module")
@@ -13,13 +13,13 @@ def tabular(example):
     return example("tabular")
 
 
-def test_intervals_hold_and_strange_rows_are_flagged(tabular, capsys):
+def test_intervals_cover_and_far_rows_are_flagged(tabular, capsys):
     found = tabular.run(tabular.shop(900), "jobs", **SMALL)
-    assert 0.82 < found["held"] < 0.99
+    assert 0.82 < found["coverage"] < 0.99
     assert found["far"] > 0.5 > 0.2 > found["flagged"]
     shown = capsys.readouterr().out
     assert "weekday" in shown
-    assert "the 90% intervals held in" in shown
+    assert "the 90% intervals cover" in shown
 
 
 def test_the_shop_has_both_kinds_of_dispersion(tabular):
@@ -32,7 +32,7 @@ def test_the_shop_has_both_kinds_of_dispersion(tabular):
     assert frame["rain"].isna().sum() == 400
 
 
-def test_a_file_of_ones_own(tabular, tmp_path, monkeypatch, capsys):
+def test_a_file_of_your_own(tabular, tmp_path, monkeypatch, capsys):
     table = tabular.shop(400).rename(columns={"jobs": "repairs"})
     table.to_csv(tmp_path / "mine.csv", index=False)
     monkeypatch.setattr(sys, "argv", ["tabular.py", str(tmp_path / "mine.csv"), "--target", "repairs"])
@@ -42,9 +42,9 @@ def test_a_file_of_ones_own(tabular, tmp_path, monkeypatch, capsys):
     assert "repairs" in capsys.readouterr().out
 
 
-def test_strange_rows_leave_names_alone(tabular):
+def test_far_rows_keep_their_categories(tabular):
     X = tabular.shop(200).drop(columns="jobs")
-    moved = tabular.strange(X)
+    moved = tabular.far_away(X)
     assert (moved["weekday"] == X["weekday"]).all()
     assert (moved["temperature"] > X["temperature"].max()).all()
     assert np.isfinite(moved["rain"]).all()

@@ -38,7 +38,8 @@ FRAME = pd.DataFrame(ROWS)
 
 
 @pytest.mark.parametrize("numeric", MODES)
-def test_every_sort_of_table_gives_the_same_matrix(numeric):
+def test_every_sort_of_table_gives_the_same_matrix(numeric, monkeypatch):
+    monkeypatch.setattr(splits, "_ROUNDS", 5)
     tables = {
         "pandas": FRAME,
         "pandas category": FRAME.astype({"ward": "category", "hour": "Int64"}),
@@ -248,7 +249,7 @@ def test_scikit_learns_own_checks(estimator, monkeypatch):
     ],
 )
 def test_steps_help_a_linear_model_on_real_data(file, target, dropped):
-    frame = pd.read_csv(Path(os.environ["DDPN_DATA"]) / file).drop(columns=dropped)
+    frame = pd.read_csv(Path(os.environ["DDPN_DATA"]) / file)[::2].drop(columns=dropped)
     y = np.sqrt(frame.pop(target))
     errors = {}
     for numeric in MODES:

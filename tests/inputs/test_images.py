@@ -86,7 +86,7 @@ def test_augmenting_is_fixed_by_the_seed_and_the_workers(root):
     pytest.importorskip("kornia")
     found = Images(root, FILES, Y, size=16, augment=True)
     assert found.library in ("torchvision", "kornia")
-    for workers in (0, 2):
+    for workers in (0, 1):
         first = augmented(found, workers, 1)
         assert first.dtype == torch.uint8
         assert torch.equal(first, augmented(found, workers, 1))
@@ -128,7 +128,7 @@ def test_broken_chunks_of_a_png(root):
         Images(root, FILES, Y, size=8)[0]
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, 1])
 def test_check_leaves_unreadable_images_out(damaged, workers):
     good, reasons = Images(damaged, FILES, Y, size=8).check(workers=workers)
     assert list(reasons) == [1, 3, 4]
@@ -251,8 +251,8 @@ def test_every_mode_becomes_rgb(tmp_path, mode, color, name, rgb):
     flat(mode, color, tmp_path / name)
     image = read_image(tmp_path / name, 5)
     # A jpeg keeps colors to a step or two.
-    near = torch.tensor(rgb)[:, None, None].expand(3, 5, 5)
-    torch.testing.assert_close(image.int(), near.int(), rtol=0, atol=2 if name.endswith("jpg") else 0)
+    off = (image.int() - torch.tensor(rgb)[:, None, None]).abs().max()
+    assert off <= (2 if name.endswith("jpg") else 0)
 
 
 @pytest.mark.parametrize("options", [{}, {"transparency": 0}, {"transparency": b"\x00\x80"}])

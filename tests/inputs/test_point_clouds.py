@@ -71,7 +71,7 @@ INVALID = {
     "too large": ([[[1, 2, 1e60]]], [0], {}, r"cloud 0 must hold finite coordinates, got \[1.0, 2.0, 1e\+60"),
     "one class": (TWO, [1], {}, "geometry must have one count per row of X, got 1 for 2 rows"),
     "no class": (TWO, None, {}, r"geometry must have one dimension, got shape \(\)"),
-    "a name": (TWO, ["box", "can"], {}, "geometry must hold numbers, got 'box' at row 0"),
+    "a name": (TWO, ["box", "can"], {}, "geometry must hold numbers, got 'box' at rows 0, 1"),
     "a class below": (TWO, [0, -1], {}, "geometry must hold non-negative integers, got -1 at row 1"),
     "half a class": (TWO, [0, 0.5], {}, "geometry must hold non-negative integers, got 0.5 at row 1"),
     "no number": (TWO, [0, np.nan], {}, "geometry must be finite, got nan at row 1"),

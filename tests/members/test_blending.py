@@ -29,7 +29,7 @@ def rows(n: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
 
 
 def three(mean: np.ndarray, worse: float = 1.0) -> list[Distribution]:
-    """Two Poissons, a Negative Binomial and three Double Poissons, each wrong in its own way, the first also `worse`."""
+    """Two Poissons (`worse` by this factor), a Negative Binomial and three Double Poissons, each wrong in its way."""
     m = tensor(mean)[:, None]
     return [
         Poisson(worse * m * tensor([0.6, 1.1])),

@@ -57,7 +57,7 @@ def test_more_levels_than_bins():
 def test_a_file_with_other_types_is_not_even_built(fitted):
     files = fitted.state()
     for content in (skops.io.dumps(partial(print, "run")), pickle.dumps(fitted.trees), b"", files["trees.skops"][:-9]):
-        with pytest.raises(InputError, match="trees.skops must hold boosted trees"):
+        with pytest.raises(InputError, match=r"trees.skops must hold boosted trees"):
             BoostedPoisson.from_state(files | {"trees.skops": content})
 
 

@@ -46,5 +46,5 @@ def test_an_unseen_level_is_refused(labels, row):
 def test_a_missing_value_is_refused(column, labels, row):
     name = next(iter(column))
     table, _ = tables(pd.DataFrame(COLUMNS | column), pd.DataFrame(COLUMNS | column))
-    with pytest.raises(InputError, match=f"no missing values, got one in column '{name}' at row {row}"):
+    with pytest.raises(InputError, match=f"no missing values, got NaN in column '{name}' at row {row}"):
         check_complete(table, labels)

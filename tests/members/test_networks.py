@@ -83,5 +83,5 @@ def test_weights_of_another_network_are_refused(steps):
     known = json.loads(files["networks.json"])
     known["options"]["hidden"] = [9]
     for change in ({"networks.json": json.dumps(known).encode()}, {"networks.safetensors": b"\0" * 40}):
-        with pytest.raises(InputError, match="networks.safetensors does not fit"):
+        with pytest.raises(InputError, match=r"networks.safetensors does not fit"):
             Networks.from_state(files | change)

@@ -19,7 +19,7 @@ from ddpn.distributions import (
     discretized,
 )
 
-MU = torch.tensor([0.4, 6.0, 90.0], dtype=torch.float64)
+MU = torch.tensor([0.4, 6.0, 30.0], dtype=torch.float64)
 SHIFTS = torch.tensor([0.8, 1.3], dtype=torch.float64)
 #: Of every kind a head or an ensemble predicts, three rows each.
 DISTS = {
@@ -48,7 +48,7 @@ def count_dist(request):
 
 @pytest.fixture
 def y() -> torch.Tensor:
-    return torch.tensor([1, 4, 101])
+    return torch.tensor([1, 4, 41])
 
 
 def _set(n: int, seed: int = 0, excess: float = 0.0) -> tuple[np.ndarray, np.ndarray]:

@@ -34,11 +34,11 @@ def test_points_of_a_normal_and_of_a_lopsided_mixture_of_normals():
     assert point(mixture, "mode").item() == pytest.approx(z[density.argmax()], abs=1e-4)
 
 
-@pytest.mark.parametrize("statistic", STATISTICS)
-def test_errors_are_those_of_the_point(dist, y, statistic):
-    gap = point(dist, statistic).numpy() - y.numpy()
-    np.testing.assert_allclose(absolute_error(dist, y, statistic).numpy(), np.abs(gap), rtol=1e-14)
-    np.testing.assert_allclose(squared_error(dist, y, statistic).numpy(), gap**2, rtol=1e-14)
+def test_errors_are_those_of_the_point(dist, y):
+    for statistic in STATISTICS:
+        gap = point(dist, statistic).numpy() - y.numpy()
+        np.testing.assert_allclose(absolute_error(dist, y, statistic).numpy(), np.abs(gap), rtol=1e-14)
+        np.testing.assert_allclose(squared_error(dist, y, statistic).numpy(), gap**2, rtol=1e-14)
 
 
 def test_defaults_are_the_points_that_make_each_error_least():

@@ -18,7 +18,7 @@ def test_every_distribution_is_known_and_others_are_named(dist):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_place_of_a_law(dtype):
+def test_place_of_a_distribution(dtype):
     one = torch.ones(2, dtype=dtype)
     for dist in (Poisson(one), Normal(one, one), Mixture(Normal(one, one)), Mixture(Poisson(one))):
         assert placed(dist) == {"device": torch.device("cpu"), "dtype": dtype}

@@ -71,15 +71,15 @@ def test_pit_distances_on_the_line_against_scipy():
 
 
 def test_calibrated_sets_are_nearer_to_uniform(counts_of_set):
-    mu, y = counts_of_set(3000, seed=4)
-    wide_mu, wide_y = counts_of_set(3000, seed=4, excess=0.3)
+    mu, y = counts_of_set(1500, seed=4)
+    wide_mu, wide_y = counts_of_set(1500, seed=4, excess=0.3)
     for distance in (pit_distance, pit_cramer, pit_unevenness):
         right = distance(Poisson(torch.from_numpy(mu)), y)
         alpha = torch.tensor(0.3, dtype=torch.float64)
         also_right = distance(NegativeBinomial(torch.from_numpy(wide_mu), alpha), wide_y)
         too_narrow = distance(Poisson(torch.from_numpy(wide_mu)), wide_y)
         assert max(right, also_right) < 0.3 * too_narrow
-    assert pit_distance(Poisson(torch.from_numpy(mu)), y) < 1.6 / np.sqrt(3000)
+    assert pit_distance(Poisson(torch.from_numpy(mu)), y) < 1.6 / np.sqrt(1500)
 
 
 def test_the_whole_distribution_as_its_own_set_is_exactly_uniform():

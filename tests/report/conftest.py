@@ -43,7 +43,7 @@ def quick() -> Callable[..., CountRegressor]:
 
 @pytest.fixture(scope="session")
 def fitted(quick) -> CountRegressor:
-    return quick(epochs=8).fit(*frame_of(300, 0))
+    return quick(epochs=5).fit(*frame_of(250, 0))
 
 
 @pytest.fixture(scope="session")
@@ -97,7 +97,7 @@ def made() -> Callable[..., Evidence]:
             "model": mine,
             "aleatoric": mine.variance,
             "epistemic": np.zeros(rows),
-            "members": 2,
+            "components": 2,
             "baselines": {name: scored(other, counts) for name, other in (baselines or {}).items()},
             "fingerprint": "",
         }

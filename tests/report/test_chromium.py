@@ -24,7 +24,7 @@ addEventListener("load", () => {
   const far = [...document.body.querySelectorAll("*")]
     .filter(element => !held(element.parentElement) && element.getBoundingClientRect().right > wide + 1)
     .map(element => element.tagName + "." + element.getAttribute("class"));
-  const pictures = [...document.querySelectorAll('svg[role="img"]')].map(svg => {
+  const images = [...document.querySelectorAll('svg[role="img"]')].map(svg => {
     const box = svg.getBoundingClientRect();
     const marks = [...svg.querySelectorAll("rect, path")].filter(mark => {
       const style = getComputedStyle(mark);
@@ -37,7 +37,7 @@ addEventListener("load", () => {
     const box = text.getBoundingClientRect(), frame = text.closest("svg").getBoundingClientRect();
     return box.left < frame.left - 1 || box.right > frame.right + 1;
   }).map(text => text.textContent);
-  const found = {name: "NAME", inner: innerWidth, scroll: document.documentElement.scrollWidth, far, pictures, outside,
+  const found = {name: "NAME", inner: innerWidth, scroll: document.documentElement.scrollWidth, far, images, outside,
     ink: getComputedStyle(document.body).color, page: getComputedStyle(document.body).backgroundColor};
   parent.postMessage(JSON.stringify(found), "*");
 });
@@ -87,9 +87,9 @@ def test_every_figure_is_visible_and_nothing_is_too_wide(browser, name, width):
     assert found["scroll"] <= width
     assert found["far"] == []
     assert found["outside"] == []
-    assert len(found["pictures"]) == 17
-    assert all(picture["width"] > 150 and picture["height"] > 50 for picture in found["pictures"])
-    assert all(picture["marks"] > 3 for picture in found["pictures"])
+    assert len(found["images"]) == 17
+    assert all(image["width"] > 150 and image["height"] > 50 for image in found["images"])
+    assert all(image["marks"] > 3 for image in found["images"])
 
 
 def test_dark_mode_has_light_text(browser):

@@ -6,11 +6,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from scipy import sparse
-from sklearn.base import BaseEstimator
 
-from ddpn.datasets import Table
 from ddpn.features.table import Column
-from ddpn.report.columns import coded, columns_of, description, fingerprint, in_fit_order, shuffled, value_text
+from ddpn.report.columns import coded, description, fingerprint, in_fit_order, shuffled, value_text
 from ddpn.sample import take_rows
 
 ROWS = {"a": [1.0, 2.0, 3.0, 4.0], "b": ["x", "y", None, "z"]}
@@ -37,20 +35,12 @@ def test_a_data_frame_keeps_its_type_and_all_other_columns(frame):
 @pytest.mark.parametrize(
     "given",
     [np.arange(8.0).reshape(4, 2), sparse.csc_matrix(np.arange(8.0).reshape(4, 2)),
-     np.arange(8.0).reshape(4, 2).tolist(), Table({"a": np.arange(0.0, 8, 2), "b": np.arange(1.0, 8, 2)})],
-    ids=["array", "sparse", "lists", "table"],
+     np.arange(8.0).reshape(4, 2).tolist()],
+    ids=["array", "sparse", "lists"],
 )  # fmt: skip
 def test_a_matrix_is_shuffled_in_one_column(given):
     part = take_rows(in_fit_order(object(), given), np.array([1, 2, 3]))
     assert shuffled(part, 1, ORDER).tolist() == [[2.0, 7.0], [4.0, 3.0], [6.0, 5.0]]
-
-
-def test_a_table_keeps_its_names():
-    class Model(BaseEstimator):
-        n_features_in_ = 2
-
-    table = Table({"age": np.linspace(0, 1, 40), "weight": np.linspace(1, 0, 40)})
-    assert [column.name for column in columns_of(Model(), table)] == ["age", "weight"]
 
 
 def test_mixed_lists_keep_their_numbers():

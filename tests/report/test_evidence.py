@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from torch.distributions import Exponential, Normal
 
-from ddpn import Poisson
+from ddpn import InputError, Poisson
 from ddpn.report import evidence as module
-from ddpn.report.evidence import gather, scored
+from ddpn.report.evidence import count_distribution, gather, scored
 
 MU = np.array([0.3, 2.0, 17.5, 120.0])
 Y = np.array([1.0, 0.0, 25.0, 110.0])
@@ -34,6 +35,22 @@ def test_a_distribution_is_scored_as_by_scipy():
     }
     for name, values in expected.items():
         assert getattr(found, name) == pytest.approx(values, rel=1e-9), name
+
+
+def test_one_distribution_serves_every_row_and_a_normal_is_rounded():
+    assert count_distribution("constant", Poisson(2.0), 4).batch_shape == (4,)
+    dist = count_distribution("line", Normal(torch.tensor([3.0, 9.0]).double(), 2.0), 2)
+    rounded = stats.norm(3, 2).cdf(4.5) - stats.norm(3, 2).cdf(3.5)
+    assert dist.log_prob(torch.tensor(4.0)).exp()[0].item() == pytest.approx(rounded, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("dist", "words"),
+    [(Poisson(torch.ones(3)), r"baseline 'glm' .* per row of X \(4\)"), (Exponential(1.0), "dist")],
+)
+def test_an_unsuitable_baseline_is_refused(dist, words):
+    with pytest.raises(InputError, match=words):
+        count_distribution("glm", dist, 4)
 
 
 def test_intervals_are_taken_at_their_level(fitted, data, baselines):

@@ -27,7 +27,7 @@ FOUND = Importances([importance("ward", 0, 0.5, 0.1), importance("age", 1, 0.1, 
 def noisy(made):
     mu = torch.full((ROWS,), 4.0, dtype=torch.float64)
     dist = NegativeBinomial(mu, torch.from_numpy(np.where(IN_B, 2.0, 1e-4)))
-    return made(dist, RNG.poisson(4.0, ROWS), columns=[WARD, AGE], members=5)
+    return made(dist, RNG.poisson(4.0, ROWS), columns=[WARD, AGE], components=5)
 
 
 def test_a_group_has_the_means_of_its_rows(evidence):
@@ -62,7 +62,7 @@ def test_noise_that_the_mean_does_not_explain_is_reported(noisy):
     assert "Where ward is b" in words["Most uncertain"]
     assert f"is {deviation:.0f} there and {usual:.2f} over all rows" in words["Most uncertain"]
     assert f"{deviation / usual:.2f} times what the mean explains" in words["Most uncertain"]
-    assert "5 networks agree: their disagreement is 0% of the variance" in words["Reason"]
+    assert "5 components of the mixture agree: their disagreement is 0% of the variance" in words["Reason"]
 
 
 def test_noise_that_the_mean_explains_is_reported_as_such(made):
@@ -76,13 +76,11 @@ def test_disagreement_is_reported_where_it_is_largest(noisy):
     words = sentences(noisy._replace(epistemic=epistemic))["Reason"]
     assert "most where age is yes (75.0%)" in words
     share = epistemic.mean() / (epistemic + noisy.aleatoric).mean()
-    assert f"{100 * share:.1f}% is disagreement between the members" in words
+    assert f"{100 * share:.1f}% is disagreement between the components" in words
 
 
 def test_a_single_network_has_no_epistemic_uncertainty(noisy):
-    assert "single network" in sentences(noisy._replace(members=1))["Reason"]
-    together = sentences(noisy._replace(members=7, linear=2))["Reason"]
-    assert together.startswith("The 5 networks and the GLM agree")
+    assert "single network" in sentences(noisy._replace(components=1))["Reason"]
 
 
 def test_the_group_with_too_narrow_intervals_is_named(made):

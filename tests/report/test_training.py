@@ -35,7 +35,7 @@ def test_any_value_becomes_one_line(fitted, evidence, value, words):
 
 def test_a_training_is_described_with_what_went_wrong(fitted):
     words = training_sentences(fitted, fitted.history_)
-    assert f"Trained on {fitted.n_rows_} rows for 8 epochs in " in words
+    assert f"Trained on {fitted.n_rows_} rows for 5 epochs in " in words
     hard = History(fitted.history_.epochs, rollbacks=["member 0 at epoch 3"], stopped="patience")
     words = training_sentences(fitted, hard)
     assert words.endswith(" Stopped: patience. Rolled back 1 time, last: member 0 at epoch 3.")

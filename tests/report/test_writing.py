@@ -101,16 +101,6 @@ def test_warnings_and_a_leak_come_before_the_verdict_and_the_leaderboard_after_i
     assert re.findall(r"<td>(?:<strong>)?([^<]*)", row) == ["Mixture", "–", "1.20", "1.90", "91.0%", "5.00", "12.0"]
 
 
-def test_a_better_baseline_wins_and_progress_is_reported(tmp_path, fitted, data):
-    steps: list[str] = []
-    oracle = Poisson(torch.from_numpy(data[1][:60] + 0.01))
-    options = {"baselines": {"oracle": oracle}, "progress": steps.append}
-    path = write_report(tmp_path / "r.html", model=fitted, X=data[0][:60], y=data[1][:60], **options)
-    assert "Oracle is better on these rows" in checked(path)[0]
-    assert steps[:3] == ["Predicting 60 rows", "Scoring 60 rows", "Scoring oracle"]
-    assert steps[-2:] == ["Shuffling columns: 4 of 4", "Drawing figures"]
-
-
 def test_a_single_row_has_a_report_but_no_verdict(tmp_path, with_exposure):
     model, given = with_exposure
     text, _ = checked(write_report(tmp_path / "r.html", model=model, **{name: v[:1] for name, v in given.items()}))
@@ -120,21 +110,27 @@ def test_a_single_row_has_a_report_but_no_verdict(tmp_path, with_exposure):
 
 
 def test_a_gaussian_model_is_reported_as_rounded_counts(tmp_path, quick, data):
-    frame, y = data[0][:100], data[1][:100]
+    frame, y = data[0][["x"]][:60], data[1][:60]
     model = quick(likelihood="gaussian", members=1).fit(frame, y)
     text, _ = checked(write_report(tmp_path / "r.html", model=model, X=frame, y=y))
     assert "gaussian likelihood" in text
     assert "A single network has no epistemic uncertainty" in text
 
 
-def test_exposure_and_weights(tmp_path, with_exposure):
+def test_exposure_weights_a_better_baseline_and_progress(tmp_path, with_exposure):
     model, given = with_exposure
+    steps: list[str] = []
+    oracle = Poisson(torch.from_numpy(given["y"] + 0.01))
+    options = {"baselines": {"oracle": oracle}, "weight": np.arange(160) % 4, "progress": steps.append}
     task = {"exposure": "days", "note": "Test rows only."}
-    text, _ = checked(write_report(tmp_path / "r.html", model=model, **given, weight=np.arange(160) % 4, task=task))
+    text, _ = checked(write_report(tmp_path / "r.html", model=model, **given, **options, task=task))
     assert "Of 160 rows, 120 are evaluated: the others have no weight." in text
     assert "<p>Test rows only.</p>" in text
     assert "days: +" in text
     assert "one common rate per unit of exposure" in text
+    assert "Oracle is better on these rows" in text
+    assert steps[:3] == ["Predicting 120 rows", "Scoring 120 rows", "Scoring oracle"]
+    assert steps[-2:] == ["Shuffling columns: 2 of 2", "Drawing figures"]
     with pytest.raises(InputError, match="exposure"):
         write_report(tmp_path / "r.html", model=model, X=given["X"], y=given["y"])
 

@@ -14,7 +14,7 @@ def test_columns_have_weighted_mean_0_and_deviation_1():
     np.testing.assert_allclose(repeated.mean(0), 0.0, atol=1e-9)
     np.testing.assert_allclose(repeated.std(0), 1.0, rtol=1e-9)
     assert found.is_full
-    assert found.told.all()
+    assert found.determined.all()
 
 
 def test_coefficients_go_back_to_the_columns_as_they_were():
@@ -26,7 +26,7 @@ def test_coefficients_go_back_to_the_columns_as_they_were():
 
 
 @pytest.mark.parametrize(
-    ("extra", "told"),
+    ("extra", "determined"),
     [
         (X[:, :1] * 2.0, [True, False, True, True, False]),
         (np.full((40, 1), 0.1), [True, True, True, True, False]),
@@ -34,9 +34,9 @@ def test_coefficients_go_back_to_the_columns_as_they_were():
     ],
     ids=["a multiple", "a constant", "a complement, which moves the intercept too"],
 )
-def test_what_the_rows_cannot_tell_apart_is_known(extra, told):
+def test_columns_that_the_rows_do_not_determine_are_known(extra, determined):
     found = standardize(np.hstack([X, extra]), np.ones(40))
-    assert found.told.tolist() == told
+    assert found.determined.tolist() == determined
     assert found.basis.shape == (4, 3)
     np.testing.assert_allclose(found.basis.T @ found.basis, np.eye(3), atol=1e-12)
 

@@ -1,4 +1,4 @@
-"""The loop: members as if alone, the same as plain torch, and each epoch judged member by member."""
+"""The loop: members as if each were alone, and the same as plain torch."""
 
 import math
 
@@ -132,11 +132,11 @@ def plain_training(start: Tensor, data: Sample, order: Tensor, config: TrainingC
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_it_is_what_plain_torch_computes(train, rows, fresh, flat, recipe):
     data = rows(64)
-    config = TrainingConfig(epochs=8, batch_size=16, lr=0.01, warmup=0.1, seeds=(4,), **RECIPES[recipe])
+    config = TrainingConfig(epochs=4, batch_size=16, lr=0.01, warmup=0.1, seeds=(4,), **RECIPES[recipe])
     recorded, start = Recorded(data), flat(fresh((4,)))[0]
     got, _ = train(recorded, **config.as_dict() | {"seeds": (4,)})
     order = torch.tensor(recorded.asked)
-    assert len(order) == 8 * 64
+    assert len(order) == 4 * 64
     expected = plain_training(start, data, order, config)
     assert (expected - start).abs().max() > 0.01, "nothing was learned, so nothing was compared"
     torch.testing.assert_close(got[0], expected, rtol=0, atol=1e-5)
@@ -159,9 +159,9 @@ def test_a_weight_of_two_equals_a_row_given_twice(train, rows):
     weight = torch.ones(20)
     weight[3:5] = 2.0
     weighted = Sample(data.X, data.y, weight / weight.mean(), data.exposure)
-    plain, _ = train(data, batch_size=100, epochs=20)
-    by_weight, weighted_history = train(weighted, batch_size=100, epochs=20)
-    by_copies, copied_history = train(twice, batch_size=100, epochs=20)
+    plain, _ = train(data, batch_size=100, epochs=8)
+    by_weight, weighted_history = train(weighted, batch_size=100, epochs=8)
+    by_copies, copied_history = train(twice, batch_size=100, epochs=8)
     torch.testing.assert_close(by_weight, by_copies, rtol=0, atol=1e-5)
     assert (by_weight - plain).abs().max() > 1e-3
     assert weighted_history.epochs[-1]["loss"] == pytest.approx(copied_history.epochs[-1]["loss"], rel=1e-5)
@@ -206,11 +206,31 @@ def test_a_data_set_gives_the_same_bits_as_tensors(train, rows, workers):
 
 def test_bf16_stays_close(train, rows):
     data, validation = rows(256), rows(128, seed=4)
-    full, history = train(data, validation, epochs=10, ema=0.0)
-    half, half_history = train(data, validation, epochs=10, ema=0.0, precision="bf16")
+    settings = {"epochs": 5, "batch_size": 32, "lr": 0.03, "ema": 0.0}
+    full, history = train(data, validation, **settings)
+    half, half_history = train(data, validation, precision="bf16", **settings)
     assert not torch.equal(full, half)
     assert half.dtype == torch.float32
     first, last = half_history.epochs[0]["score"][0], half_history.best_score[0]
     assert last < first - 0.05, "nothing was learned"
     # bfloat16 has three digits.
     assert last == pytest.approx(history.best_score[0], abs=0.02)
+
+
+# Threads ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("large", "used"), [(2**60, {1}), (1, {2})], ids=["small", "large"])
+def test_steps_and_validation_choose_their_threads(train, rows, fresh, monkeypatch, large, used):
+    monkeypatch.setattr("ddpn.threads.LARGE", large)
+    model, seen, before = fresh((1,)), set(), torch.get_num_threads()
+    compute = model.raw
+    model.raw = lambda x: seen.add(torch.get_num_threads()) or compute(x)
+    torch.set_num_threads(2)
+    try:
+        for data in (rows(32), TensorDataset(rows(32).X, rows(32).y)):
+            train(data, rows(10), model=model, seeds=(1,), epochs=1)
+            assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert seen == used

@@ -1,50 +1,70 @@
-"""Each epoch is judged on validation rows, member by member: the best is kept, and who does not improve is done."""
+"""Each epoch is scored on validation rows, member by member: the best is kept, and who does not improve stops."""
+
+from functools import cache
 
 import pytest
 import torch
 
 from ddpn.distributions import DoublePoisson
 from ddpn.heads import make_head
-from ddpn.training import Sample
-from ddpn.training import evaluation as judging
+from ddpn.training import Runtime, Sample, TrainingConfig, evaluation
+from ddpn.training.loop import Training
 
 SEEDS = (1, 2, 3)
 
 
-@pytest.fixture
-def overfitted(train, rows):
-    """Twelve rows and a high, constant learning rate: validation gets worse sooner or later."""
+#: Twelve rows and a high, constant learning rate: validation gets worse sooner or later.
+OVERFITTING = {"epochs": 30, "lr": 0.05, "weight_decay": 0.0, "schedule": "constant", "warmup": 0.0, "ema": 0.0}
 
+
+@pytest.fixture(scope="module")
+def overfitted(train, rows):
+    """Weights and history of a training with the given settings, run once for all tests."""
+
+    @cache
     def run(validate: bool = True, **settings):
-        options = {"epochs": 30, "lr": 0.05, "weight_decay": 0.0, "schedule": "constant", "warmup": 0.0, "ema": 0.0}
         validation = rows(60, seed=2) if validate else None
-        return train(rows(12, seed=1), validation, **options | {"seeds": SEEDS} | settings)
+        return train(rows(12, seed=1), validation, **OVERFITTING | {"seeds": SEEDS} | settings)
 
     return run
 
 
+@pytest.fixture(scope="module")
+def weights_after(rows, fresh):
+    """The (averaged) weights after an epoch of a training that selects nothing."""
+
+    @cache
+    def all_epochs(ema: float):
+        config = TrainingConfig(**OVERFITTING | {"seeds": SEEDS, "ema": ema, "batch_size": 16})
+        training = Training(fresh(SEEDS), rows(12, seed=1), None, config, Runtime("cpu"))
+        return [training.run_epoch() and training.state.optimizer.average.clone() for _ in range(config.epochs)]
+
+    return lambda epoch, ema=0.0: all_epochs(ema)[epoch - 1]
+
+
 @pytest.mark.parametrize(("score", "ema"), [("nll", 0.0), ("crps", 0.5)])
-def test_each_member_keeps_its_own_best_epoch(overfitted, score, ema):
+def test_each_member_keeps_its_own_best_epoch(overfitted, weights_after, score, ema):
     best, history = overfitted(score=score, ema=ema)
     scores = torch.tensor([record["score"] for record in history.epochs])
     assert history.best_epoch == (scores.argmin(0) + 1).tolist()
     assert history.best_score == pytest.approx(scores.min(0).values.tolist())
     assert len(set(history.best_epoch)) > 1, "all are best at the same time, so nothing is shown"
     for member, epoch in enumerate(history.best_epoch):
-        # At a constant rate a training cut short there ends with that epoch's weights.
-        cut_short, _ = overfitted(validate=False, epochs=epoch, ema=ema)
-        assert torch.equal(best[member], cut_short[member])
+        assert torch.equal(best[member], weights_after(epoch, ema)[member])
 
 
-def test_the_last_epoch_is_kept_where_nothing_is_validated(overfitted):
-    _, history = overfitted(validate=False, epochs=4)
+def test_the_last_epoch_is_kept_where_nothing_is_validated_whatever_the_patience(overfitted, weights_after):
+    kept, history = overfitted(validate=False, patience=1, epochs=4)
     assert history.best_epoch == [4, 4, 4]
     assert "score" not in history.epochs[0]
+    assert len(history.epochs) == 4
+    assert history.stopped == ""
+    assert torch.equal(kept, weights_after(4))
 
 
 @pytest.mark.parametrize("patience", [1, 2])
-def test_a_member_is_done_after_so_many_epochs_without_a_better_score(overfitted, patience):
-    _, whole = overfitted()
+def test_a_member_has_stopped_after_so_many_epochs_without_a_better_score(overfitted, weights_after, patience):
+    _, whole = overfitted(score="nll", ema=0.0)
     kept, history = overfitted(patience=patience)
     for member in range(len(SEEDS)):
         scores = [record["score"][member] for record in whole.epochs]
@@ -54,31 +74,24 @@ def test_a_member_is_done_after_so_many_epochs_without_a_better_score(overfitted
             best = epoch if scores[epoch - 1] < min([*scores[: epoch - 1], float("inf")]) else best
         assert history.best_epoch[member] == best
         assert history.best_score[member] == scores[best - 1]
-        cut_short, _ = overfitted(validate=False, epochs=best)
-        assert torch.equal(kept[member], cut_short[member])
-    assert len(history.epochs) == max(history.best_epoch) + patience < 30
+        assert torch.equal(kept[member], weights_after(best)[member])
+    assert len(history.epochs) == max(history.best_epoch) + patience < OVERFITTING["epochs"]
     assert history.stopped == f"no member had a better nll for {patience} epochs"
     chances = zip(history.best_epoch, whole.best_epoch, strict=True)
     assert any(kept < best <= len(history.epochs) for kept, best in chances), "no better score came too late"
 
 
-def test_without_validation_patience_is_not_asked(overfitted):
-    _, history = overfitted(validate=False, patience=1, epochs=4)
-    assert len(history.epochs) == 4
-    assert history.stopped == ""
-
-
 @pytest.mark.parametrize("score", ["nll", "crps"])
-def test_scores_are_those_of_the_law_whatever_the_objective(train, rows, fresh, score):
+def test_scores_are_those_of_the_distribution_whatever_the_objective(train, rows, fresh, score):
     data, validation = rows(64, exposure=True), rows(40, seed=2, exposure=True)
     model = fresh((1, 2), "double_poisson", objective="paper", beta=1.0)
     _, history = train(data, validation, model=model, seeds=(1, 2), epochs=1, score=score, ema=0.5)
-    with torch.no_grad():  # the model now holds what was judged, the average
+    with torch.no_grad():  # the model now has what was scored, the average
         raw = model.raw(validation.X).double()
-    law = make_head("double_poisson")(raw, validation.exposure.unsqueeze(1))
-    assert isinstance(law, DoublePoisson)
+    dist = make_head("double_poisson")(raw, validation.exposure.unsqueeze(1))
+    assert isinstance(dist, DoublePoisson)
     y = validation.y.double().unsqueeze(1)
-    expected = -law.log_prob(y) if score == "nll" else law.crps(y)
+    expected = -dist.log_prob(y) if score == "nll" else dist.crps(y)
     assert history.best_score == pytest.approx(expected.mean(0).tolist(), rel=1e-5)
 
 
@@ -86,9 +99,9 @@ def test_scores_are_those_of_the_law_whatever_the_objective(train, rows, fresh, 
 def test_validation_in_many_parts_is_validation_in_one(train, rows, monkeypatch, together, sizes):
     data, validation = rows(32, exposure=True), rows(50, seed=2, weight=True, exposure=True)
     whole = train(data, validation, epochs=1)[1].best_score
-    asked, score = [], judging._scores
-    monkeypatch.setattr(judging, "_scores", lambda *given: asked.append(len(given[1])) or score(*given))
-    monkeypatch.setattr(judging, "_TOGETHER", together)
+    asked, score = [], evaluation._scores
+    monkeypatch.setattr(evaluation, "_scores", lambda *given: asked.append(len(given[1])) or score(*given))
+    monkeypatch.setattr(evaluation, "_TOGETHER", together)
     monkeypatch.setattr("ddpn.training.batches._IN_ORDER", 7)
     assert train(data, validation, epochs=1)[1].best_score == pytest.approx(whole, rel=1e-6)
     assert asked == sizes
@@ -102,7 +115,7 @@ def test_a_score_that_is_not_a_number_never_wins(train, rows, fresh, flat):
     assert torch.equal(got, flat(fresh((0,), "poisson")))
 
 
-def test_history_tells_every_epoch(train, rows):
+def test_history_has_every_epoch(train, rows):
     data = rows(64)
     _, history = train(data, rows(20, seed=2), epochs=5, seeds=(1, 2), lr=0.02, warmup=0.1)
     assert [record["epoch"] for record in history.epochs] == [1, 2, 3, 4, 5]

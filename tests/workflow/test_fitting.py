@@ -4,7 +4,6 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from ddpn.workflow.intervals import LAW_ROWS
 
 from ddpn.calibration.intervals import IntervalLevels, level_expected, level_needed
 from ddpn.errors import InputError

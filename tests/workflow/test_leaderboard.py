@@ -113,7 +113,7 @@ def test_the_gain_is_on_the_best_member_that_is_not_mixed():
     assert "half the mean" in found["verdict"]["sentences"][0]
     better = leaderboard(predictor(Scaled(1.0, label="the true mean")), SAMPLE)
     assert better["crps_gain"] < 0
-    assert [entry["name"] for entry in better["entries"]][0] == "half_of_it"
+    assert better["entries"][0]["name"] == "half_of_it"
 
 
 def test_a_leak_forbids_a_positive_verdict():

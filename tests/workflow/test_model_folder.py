@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 import pytest
-from ddpn.workflow.boosting import BoostedTrees
 
 from ddpn import CountRegressor
 from ddpn.errors import InputError
@@ -44,7 +43,9 @@ def test_what_is_saved_is_loaded(fitted, prepared, tmp_path):
 
 def test_for_predictions_the_mixed_members_are_enough(fitted, prepared, saved):
     again = load(saved, mixed_only=True)
-    assert list(again.model.predictor_.members) == ["networks", "glm"]
+    mixed = fitted.folder.model.predictor_.mixed
+    assert list(again.model.predictor_.members) == list(mixed)
+    assert not {"constant", "poisson_glm"} & set(mixed)
     X, exposure = prepared.test.X, prepared.test.exposure
     assert (again.model.predict(X, exposure) == fitted.folder.model.predict(X, exposure)).all()
 

@@ -118,8 +118,7 @@ def test_leaks_are_repeated_and_forbid_a_positive_verdict(folder, table):
     assert leak in found["verdict"]["sentences"]
     assert found["warnings"] == [leak, *folder.task["warnings"]]
     parts = report_parts(leaking, table.head(80))
-    assert parts["leaderboard"]["verdict"]["level"] == "unusable"
-    assert parts["warnings"][0] == leak
+    assert (parts["leak"], parts["warnings"]) == (leak, folder.task["warnings"])
 
 
 @pytest.mark.parametrize(
@@ -138,9 +137,11 @@ def test_tables_that_cannot_be_scored(folder, table, change, words):
 def test_the_parts_of_a_report(folder, table):
     parts = report_parts(folder, table.head(40))
     assert parts["model"] is folder.model
-    assert len(parts["sample"]) == 40
-    assert parts["task"]["target"] == "visits"
+    assert parts["y"].shape == parts["exposure"].shape == parts["weight"].shape == (40,)
+    assert (parts["task"]["target"], parts["leak"]) == ("visits", "")
     assert "note" not in parts["task"]
-    assert parts["leaderboard"]["rows"] == 40
-    names = [entry["name"] for entry in parts["leaderboard"]["entries"]]
+    names = [entry["name"] for entry in parts["leaderboard"]]
     assert sorted(names) == ["constant", "glm", "mixture", "networks", "poisson_glm"]
+    assert parts["baselines"]["Poisson GLM"].batch_shape == (40,)
+    level = folder.model.predictor_.interval_level(0.9, of="poisson_glm")
+    assert parts["levels"]["Poisson GLM"] == level

@@ -22,7 +22,7 @@ def test_wrong_requests(options, words):
 def test_levels_are_numbers_with_commas():
     assert parse_levels("0.1, 0.9,") == (0.1, 0.9)
     assert parse_levels("") == ()
-    with pytest.raises(ConfigError, match="separated by commas .*, got '0.1;0.5'"):
+    with pytest.raises(ConfigError, match=r"separated by commas .*, got '0\.1;0\.5'"):
         parse_levels("0.1;0.5")
 
 

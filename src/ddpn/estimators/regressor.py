@@ -23,7 +23,6 @@ from ddpn.members.networks import Networks
 from ddpn.model import CountModel
 from ddpn.predictor import Predictor
 from ddpn.sample import Sample, checked_sample
-from ddpn.threads import single_thread
 from ddpn.training import History, Runtime
 from ddpn.validation import check_choice, check_keys, is_integer, is_number
 
@@ -155,8 +154,7 @@ class CountRegressor(CountPredictions, NestedOptions):
         networks = Networks(
             head, options, seeds=seeds, runtime=runtime, checkpoint=checkpoint, verbose=bool(self.verbose)
         )
-        with single_thread():
-            self.predictor_ = _fit_mixture({NETWORKS: networks, **others}, train, validation, seeds[0])
+        self.predictor_ = _fit_mixture({NETWORKS: networks, **others}, train, validation, seeds[0])
         if self.interrupted_:
             raise KeyboardInterrupt
         return self

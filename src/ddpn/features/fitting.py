@@ -1,6 +1,7 @@
 """From the columns of a training table to the encoding of each."""
 
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 
@@ -32,8 +33,7 @@ def fit_columns(
 
 def add_bins(columns: list[Encoded], numbers: dict[int, Distinct], bins: int) -> list[Encoded]:
     """The columns with quantile bins and integer codes for every column of numbers."""
-    added = {j: (bin_edges(column, bins), np.empty(0)) for j, column in numbers.items()}
-    return _extended(columns, numbers, added)
+    return _extended(columns, numbers, {j: {"edges": bin_edges(number, bins)} for j, number in numbers.items()})
 
 
 def add_steps(
@@ -53,7 +53,7 @@ def add_steps(
     added = {}
     for j, number in numbers.items():
         few = len(number.values) <= count + 1
-        added[j] = (np.empty(0), every_step(number) if few else thresholds[j][cuts[j]])
+        added[j] = {"steps": every_step(number) if few else thresholds[j][cuts[j]]}
     return _extended(columns, numbers, added)
 
 
@@ -67,12 +67,8 @@ def _tree_codes(column: Column, fitted: Encoded, thresholds: np.ndarray | None) 
     return x if thresholds is None else np.searchsorted(thresholds, x)
 
 
-def _extended(
-    columns: list[Encoded], numbers: dict[int, Distinct], added: dict[int, tuple[np.ndarray, np.ndarray]]
-) -> list[Encoded]:
+def _extended(columns: list[Encoded], numbers: dict[int, Distinct], added: dict[int, dict[str, Any]]) -> list[Encoded]:
     extended = list(columns)
-    for j, (edges, steps) in added.items():
-        column = extended[j]
-        assert isinstance(column, NumericColumn)
-        extended[j] = replace(column, edges=edges, steps=steps, codes=integer_codes(numbers[j]))
+    for j, inputs in added.items():
+        extended[j] = replace(cast(NumericColumn, extended[j]), codes=integer_codes(numbers[j]), **inputs)
     return extended

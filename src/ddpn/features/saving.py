@@ -4,13 +4,11 @@ The line in front leaves the archive readable by any zip program and by skops it
 it is imported when an encoder is saved or loaded.
 """
 
-import os
-from pathlib import Path
 from zipfile import BadZipFile
 
 from ddpn.errors import InputError
 from ddpn.features.encoder import FeatureEncoder
-from ddpn.files import sha256, write_bytes
+from ddpn.files import sha256
 
 _MARK = b"ddpn features 1 "
 #: Every type such a file may hold besides numbers, text and plain containers.
@@ -22,7 +20,7 @@ TRUSTED = [
 
 
 def encoder_bytes(encoder: FeatureEncoder) -> bytes:
-    """The content of the file that `dump` writes."""
+    """The content of a file that holds the encoder."""
     from skops.io import dumps
 
     archive = dumps(encoder)
@@ -45,13 +43,3 @@ def encoder_from_bytes(content: bytes, source: str = "the content") -> FeatureEn
     if not isinstance(encoder, FeatureEncoder):
         raise InputError(f"{source} must hold a FeatureEncoder, got {type(encoder).__name__}.")
     return encoder
-
-
-def dump(encoder: FeatureEncoder, path: str | os.PathLike[str]) -> None:
-    """Write the encoder to a file, whole or not at all."""
-    write_bytes(Path(path), encoder_bytes(encoder))
-
-
-def load(path: str | os.PathLike[str]) -> FeatureEncoder:
-    """The encoder that `dump` wrote."""
-    return encoder_from_bytes(Path(path).read_bytes(), str(path))

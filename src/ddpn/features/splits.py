@@ -3,6 +3,7 @@
 import numpy as np
 
 from ddpn.features.weighted import Distinct, midpoints, quantiles
+from ddpn.threads import tree_threads_for
 
 #: Thresholds tried per column: with the values above the last one, as many codes as the trees have bins.
 MAX_THRESHOLDS = 254
@@ -62,6 +63,8 @@ def _trees(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> list[np.nda
         min_samples_leaf=max(1, min(_ROWS_PER_LEAF, len(y) // 20)),
         early_stopping=False,
         random_state=0,
-    ).fit(codes.astype(np.float32), y, sample_weight=weights)
+    )
+    with tree_threads_for(codes.size):
+        model.fit(codes.astype(np.float32), y, sample_weight=weights)
     # The nodes are not public; tests/features/test_splits.py fails if they move.
     return [tree.nodes for (tree,) in model._predictors]

@@ -13,6 +13,7 @@ from ddpn.distributions import CountDistribution, Mixture, discretized
 from ddpn.members.member import Member
 from ddpn.metrics import crps
 from ddpn.sample import Sample
+from ddpn.threads import single_thread
 
 #: Steps on the way from the best weights to equal ones.
 _STEPS = 100
@@ -104,6 +105,7 @@ def shrunk_weights(scores: MixtureScores, weight: np.ndarray) -> np.ndarray:
 def choose_weights(members: Mapping[str, Member], validation: Sample) -> dict[str, float]:
     """Mixture weights of fitted members, by name, from rows that none of them was trained on."""
     parts = [member.distribution(validation.X, validation.exposure) for member in members.values()]
-    scores = MixtureScores(parts, torch.from_numpy(validation.y))
+    with single_thread():
+        scores = MixtureScores(parts, torch.from_numpy(validation.y))
     weights = shrunk_weights(scores, validation.weight_or_ones)
     return dict(zip(members, weights.tolist(), strict=True))

@@ -11,7 +11,6 @@ from scipy.optimize import minimize_scalar
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.metrics import mean_poisson_deviance
 from sklearn.model_selection import KFold
-from threadpoolctl import threadpool_limits
 from torch.distributions import Distribution
 
 from ddpn.distributions import NegativeBinomial, Poisson
@@ -20,6 +19,7 @@ from ddpn.features.table import Column
 from ddpn.members.member import Member, NotApplicableError, json_to_bytes
 from ddpn.members.reader import TableReader
 from ddpn.sample import Sample
+from ddpn.threads import tree_threads_for
 
 #: Levels of a category that get a code of their own: scikit-learn's trees have 255 bins.
 _LEVELS = 254
@@ -48,7 +48,7 @@ class BoostedPoisson(Member):
 
     def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:
         matrix, rate, weight = self._prepare(train.rows(train.is_used))
-        with threadpool_limits(1, user_api="openmp"):
+        with tree_threads_for(matrix.size):
             self.trees = [self._booster(random_state=seed).fit(matrix, rate, sample_weight=weight)]
         return self
 
@@ -69,7 +69,7 @@ class BoostedPoisson(Member):
     def mean(self, X: Any, exposure: np.ndarray | None = None) -> np.ndarray:
         """The predicted mean of every row."""
         matrix = _matrix(self.reader.read(X), self.levels)
-        with threadpool_limits(1, user_api="openmp"):
+        with tree_threads_for(matrix.size):
             rate = np.mean([trees.predict(matrix) for trees in self.trees], axis=0)
         return np.maximum(rate if exposure is None else rate * exposure, _TINY)
 
@@ -120,7 +120,7 @@ class BoostedNegativeBinomial(BoostedPoisson):
         matrix, rate, weight = self._prepare(train)
         folds = _folds(train.y, seed)
         found = []
-        with threadpool_limits(1, user_api="openmp"):
+        with tree_threads_for(matrix.size):
             for leaves in _LEAVES:
                 trees, out_of_fold = [], np.zeros(len(train))
                 for number, (inner, outer) in enumerate(folds):

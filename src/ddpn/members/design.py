@@ -62,7 +62,7 @@ def check_complete(table: list[Column], labels: Any = None) -> list[Column]:
         missing = column.values < 0 if column.kind == "category" else np.isnan(column.values)
         if missing.any():
             raise InputError(
-                f"X must have no missing values, got one in column '{column.name}' {labels_at(missing, labels)}. "
+                f"X must have no missing values, got NaN in column '{column.name}' {labels_at(missing, labels)}. "
                 "Fill or drop such rows, or use CountRegressor, which accepts them."
             )
     return table

@@ -68,7 +68,7 @@ def fit_linear(
         optimum=best,
         follows=follows,
         standard_deviations=[deviations[block] for block in objective.blocks],
-        identified=coordinates.told,
+        identified=coordinates.determined,
     )
 
 
@@ -87,6 +87,6 @@ def _in_columns(
     whole = block_diag(*back)
     covariance = whole @ covariance @ whole.T
     if not coordinates.is_full:
-        unknown = ~np.concatenate([coordinates.told if linear_ else [True] for linear_ in follows])
+        unknown = ~np.concatenate([coordinates.determined if linear_ else [True] for linear_ in follows])
         covariance[unknown], covariance[:, unknown] = np.nan, np.nan
     return linear, coef, intercepts, covariance

@@ -22,6 +22,7 @@ from ddpn.members.member import Member, as_tensor, exposure_unit, json_to_bytes
 from ddpn.members.network_options import ENCODINGS, NetworkOptions
 from ddpn.model import CountModel
 from ddpn.sample import BLOCK, Sample
+from ddpn.threads import single_thread, threads_for
 from ddpn.training import History, Runtime, TrainingConfig, fit
 
 _FACTS, _WEIGHTS, _ENCODER = "networks.json", "networks.safetensors", "features.skops"
@@ -38,8 +39,12 @@ class Trained(NamedTuple):
 
     @property
     def score(self) -> float:
-        """Mean over the networks of each one's best validation score."""
-        return float(np.mean(self.history.best_score))
+        """Mean over the networks of each one's best validation score; infinite without a complete epoch."""
+        return float(np.mean(self.history.best_score)) if self.history.epochs else float("inf")
+
+    def as_interrupted(self) -> "Trained":
+        """The same as the outcome of a training that was interrupted later."""
+        return self._replace(history=replace(self.history, interrupted=True, stopped="interrupted"))
 
 
 class Encoded(NamedTuple):
@@ -89,17 +94,20 @@ class Networks(Member):
         config = self.options.config(self.n_rows, seeds)
         encoded = {name: self._encode(name, train, validation) for name in self._encodings(validation)}
         tried = self._trials(encoded, config) if len(encoded) > 1 else {}
-        self.trials = {name: trained.score for name, trained in tried.items()}
-        best = min(self.trials, key=lambda name: self.trials[name]) if tried else next(iter(encoded))
+        self.trials = {name: trained.score for name, trained in tried.items() if trained.history.epochs}
+        best = min(self.trials, key=lambda name: self.trials[name]) if self.trials else next(iter(encoded))
         if any(trained.history.interrupted for trained in tried.values()):
-            return self._keep(tried[best])
+            return self._keep(tried[best].as_interrupted())
         trained = self._train(encoded[best], config, "Training", self.checkpoint)
-        # After its first epochs an interrupted ensemble may still be worse than the trial was.
-        if trained.history.interrupted and tried and config.score == "crps" and trained.score > self.trials[best]:
-            trained = tried[best]._replace(history=_interrupted(tried[best].history))
+        if trained.history.interrupted and tried:
+            # After its first epochs an interrupted ensemble may still be worse than the trial was.
+            is_worse = config.score == "crps" and trained.score > self.trials[best]
+            trained = tried[best].as_interrupted() if is_worse or not trained.history.epochs else trained
         return self._keep(trained)
 
     def _keep(self, trained: Trained) -> Self:
+        if not trained.history.epochs:
+            raise KeyboardInterrupt  # nothing was learned that could be kept
         # Predictions are made in float64: the same for a row alone and among others.
         self.encoder, self.history = trained.encoder, trained.history
         self.model = trained.model.double().cpu().eval()
@@ -156,10 +164,7 @@ class Networks(Member):
         model.reset(config.seeds, start)
         runtime = self.runtime or Runtime(precision=config.precision)
         options: dict[str, Any] = {"runtime": runtime, "verbose": self.verbose, "checkpoint": checkpoint}
-        history = fit(model, rows.train, rows.validation, config, title=title, **options)
-        if history.interrupted and not history.epochs:
-            raise KeyboardInterrupt  # nothing was learned that could be kept
-        return Trained(rows.encoder, model, history)
+        return Trained(rows.encoder, model, fit(model, rows.train, rows.validation, config, title=title, **options))
 
     def _build(self, n_in: int, members: int) -> CountModel:
         widths, activation = self.options.hidden, self.options.activation
@@ -172,12 +177,14 @@ class Networks(Member):
     @torch.no_grad()
     def raw(self, X: Any) -> Tensor:
         """Raw outputs of every network. Shape: (rows, M, P)."""
-        inputs = torch.from_numpy(self.encoder.transform(X))
-        return torch.cat([self.model.raw(part.double()) for part in inputs.split(BLOCK)])
+        parts = torch.from_numpy(self.encoder.transform(X)).split(BLOCK)
+        with threads_for(self.model.multiply_adds(parts[0])):
+            return torch.cat([self.model.raw(part.double()) for part in parts])
 
     def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
-        scale = as_tensor(exposure, self.unit)
-        return self.head(self.raw(X), None if scale is None else scale.unsqueeze(1))
+        raw, scale = self.raw(X), as_tensor(exposure, self.unit)
+        with single_thread():
+            return self.head(raw, None if scale is None else scale.unsqueeze(1))
 
     # Saving ------------------------------------------------------------------------------------------------------
 
@@ -222,8 +229,3 @@ class Networks(Member):
             "epochs": len(self.history.epochs),
             "best_epochs": self.history.best_epoch,
         }
-
-
-def _interrupted(history: History) -> History:
-    """The history of a trial that stands in for an interrupted training."""
-    return replace(history, interrupted=True, stopped="interrupted")

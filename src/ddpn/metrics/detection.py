@@ -81,20 +81,18 @@ def _labels_and_ranks(score_in: Any, score_out: Any) -> tuple[np.ndarray, np.nda
 
 
 def checked_scores(**scores: Any) -> list[np.ndarray]:
-    """Each of `scores` as a flat float64 array, none empty, none NaN."""
-    return [_checked_scores(name, values) for name, values in scores.items()]
-
-
-def _checked_scores(name: str, values: Any) -> np.ndarray:
-    values = values.detach().cpu() if isinstance(values, Tensor) else values
-    try:
-        found = np.asarray(values, dtype=np.float64).reshape(-1)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} must hold numbers, got {type(values).__name__}.") from None
-    if not len(found):
-        raise InputError(f"{name} must hold at least one score, got none.")
-    if np.isnan(found).any():
-        raise InputError(f"{name} must hold numbers, got nan at row {np.flatnonzero(np.isnan(found))[0]}.")
+    """Each of `scores` as a flat float64 array; raises an `InputError` if one is empty or holds NaN."""
+    found = []
+    for name, values in scores.items():
+        try:
+            plain = values.detach().cpu() if isinstance(values, Tensor) else values
+            found.append(np.asarray(plain, dtype=np.float64).reshape(-1))
+        except (TypeError, ValueError):
+            raise InputError(f"{name} must hold numbers, got {type(values).__name__}.") from None
+        if not len(found[-1]):
+            raise InputError(f"{name} must hold at least one score, got none.")
+        if np.isnan(found[-1]).any():
+            raise InputError(f"{name} must hold numbers, got nan at row {np.isnan(found[-1]).argmax()}.")
     return found
 
 
@@ -209,11 +207,15 @@ def _trial(tau: np.ndarray, inside: np.ndarray, outside: np.ndarray, thresholds:
     else:
         precision = np.where(hits + alarms > 0, hits / np.maximum(hits + alarms, 1), 1.0)
         near = fpr[np.abs(tpr - 0.8).argmin()]
-        areas = float(np.trapezoid(tpr, fpr)), float(np.trapezoid(precision, tpr)), float(near)
+        areas = _area(fpr, tpr), _area(tpr, precision), float(near)
     at = np.unique(outside)[::-1]
     above, from_there, caught = _above(inside, at), _above(inside, at, "left"), _above(outside, at, "left")
     shares = above / len(inside), from_there / len(inside), caught / (caught + from_there)
     return _Trial(areas, tau, tpr, fpr, *shares)
+
+
+def _area(x: np.ndarray, y: np.ndarray) -> float:
+    return torch.trapezoid(torch.from_numpy(y), torch.from_numpy(x)).item()
 
 
 def _above(scores: np.ndarray, thresholds: np.ndarray, side: Any = "right") -> np.ndarray:

@@ -9,7 +9,6 @@ from ddpn.distributions import Mixture
 from ddpn.errors import InputError
 from ddpn.metrics.predictive import known
 from ddpn.registry import Registry
-from ddpn.validation import check_choice
 
 
 def _ensemble(dist: Any, kind: str) -> Mixture:
@@ -49,8 +48,3 @@ def ood_score(dist: Distribution, kind: str = "variance") -> Tensor:
     tensor([0., 4.])
     """
     return OOD_SCORES.find(kind)(known(dist))
-
-
-def check_ood_kind(kind: str) -> None:
-    """Raise a `ConfigError` if `kind` is not in `OOD_SCORES`."""
-    check_choice("kind", kind, OOD_SCORES)

@@ -1,6 +1,7 @@
 """Proper scores: f(dist, y) -> one value per row; smaller is better."""
 
 from collections.abc import Callable
+from functools import singledispatch
 from typing import Any
 
 import torch
@@ -13,7 +14,23 @@ from ddpn.errors import InputError
 from ddpn.metrics.predictive import known, observed
 
 Score = Callable[[Any, Tensor], Tensor]
-_CRPS: dict[type, Score] = {}
+
+
+@singledispatch
+def _crps(dist: Any, y: Tensor) -> Tensor:
+    name = type(dist).__name__
+    raise InputError(f"dist must be a distribution with a registered CRPS, got {name}. Use @register_crps({name}).")
+
+
+@_crps.register(CountDistribution)
+@_crps.register(Mixture)
+def _own_crps(dist: Any, y: Tensor) -> Tensor:
+    return dist.crps(y)
+
+
+@_crps.register(Normal)
+def _normal_crps(dist: Normal, y: Tensor) -> Tensor:
+    return normal_crps(dist.loc, dist.scale, y)
 
 
 def register_crps(kind: type) -> Callable[[Score], Score]:
@@ -27,23 +44,7 @@ def register_crps(kind: type) -> Callable[[Score], Score]:
     >>> crps(Laplace(0.0, 1.0), torch.tensor(0.0))
     tensor(0.2500)
     """
-
-    def register(score: Score) -> Score:
-        _CRPS[kind] = score
-        return score
-
-    return register
-
-
-@register_crps(CountDistribution)
-@register_crps(Mixture)
-def _own_crps(dist: Any, y: Tensor) -> Tensor:
-    return dist.crps(y)
-
-
-@register_crps(Normal)
-def _normal_crps(dist: Normal, y: Tensor) -> Tensor:
-    return normal_crps(dist.loc, dist.scale, y)
+    return _crps.register(kind)
 
 
 def crps(dist: Distribution, y: Tensor) -> Tensor:
@@ -55,11 +56,7 @@ def crps(dist: Distribution, y: Tensor) -> Tensor:
     >>> crps(Poisson(torch.tensor([2.0, 3.0])), torch.tensor([2, 5]))
     tensor([0.3112, 1.3131])
     """
-    for kind in type(dist).__mro__:
-        if kind in _CRPS:
-            return _CRPS[kind](dist, observed(y, dist))
-    name = type(dist).__name__
-    raise InputError(f"dist must be a distribution with a registered CRPS, got {name}. Use @register_crps({name}).")
+    return _crps(dist, observed(y, dist) if isinstance(dist, Distribution) else y)
 
 
 def nll(dist: Distribution, y: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import narwhals as nw
 import numpy as np
 from scipy import sparse
 
-from ddpn.datasets import Table
+from ddpn.datasets.dataset import fingerprint as column_fingerprint
 from ddpn.features.table import Column, read_table
 from ddpn.report.numbers import percent
 
@@ -16,9 +16,7 @@ _BINS, _LEVELS, _LISTED = 5, 8, 4
 
 
 def in_fit_order(model: Any, X: Any) -> Any:
-    """X with its columns in the order of fit; a `Table` as a matrix."""
-    if isinstance(X, Table):
-        return X.matrix
+    """X with its columns in the order of fit."""
     frame, names = nw.from_native(X, pass_through=True), getattr(model, "feature_names_in_", None)
     return frame.select(list(names)).to_native() if isinstance(frame, nw.DataFrame) and names is not None else X
 
@@ -34,15 +32,13 @@ def shuffled(X: Any, column: int, order: np.ndarray) -> Any:
 
 
 def columns_of(model: Any, X: Any) -> list[Column]:
-    """Every column as the model reads it; those of a `Table` keep their names."""
-    found = read_table(model, X, reset=False)
-    names = X.names if isinstance(X, Table) else [column.name for column in found]
-    return [column._replace(name=str(name)) for column, name in zip(found, names, strict=True)]
+    """Every column as the model reads it."""
+    return [column._replace(name=str(column.name)) for column in read_table(model, X, reset=False)]
 
 
 def fingerprint(columns: list[Column], y: np.ndarray) -> str:
     """SHA-256 of names, kinds and values: the same for the same data on every machine."""
-    return Table({column.name: _plain(column) for column in columns}).fingerprint(y)
+    return column_fingerprint({column.name: _plain(column) for column in columns}, y)
 
 
 def _plain(column: Column) -> np.ndarray:

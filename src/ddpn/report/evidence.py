@@ -9,12 +9,12 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from ddpn.distributions import discretized
+from ddpn.errors import InputError
 from ddpn.estimators import CountRegressor
 from ddpn.features.table import Column
 from ddpn.metrics import crps, nll, point
-from ddpn.metrics.predictive import mass_between
+from ddpn.metrics.predictive import known, mass_between
 from ddpn.report.columns import columns_of, fingerprint, in_fit_order
-from ddpn.report.distributions import count_distribution, rows_of
 from ddpn.report.numbers import mean
 from ddpn.sample import checked_sample
 
@@ -52,7 +52,11 @@ class Scored(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """The evaluated rows: `rows` are their positions in the user's table, `X` is that table at these positions."""
+    """The evaluated rows: `rows` are their positions in the user's table, `X` is that table at these positions.
+
+    `components` is how many distributions per row the model mixes, `calibrated` the number of rows that its intervals
+    were calibrated on (0 without calibration).
+    """
 
     rows: np.ndarray
     total: int
@@ -64,13 +68,10 @@ class Evidence(NamedTuple):
     model: Scored
     aleatoric: np.ndarray
     epistemic: np.ndarray
-    members: int
+    components: int
     baselines: dict[str, Scored]
     fingerprint: str
-    #: Number of rows that the intervals were calibrated on; 0 without calibration.
     calibrated: int = 0
-    #: How many of the members are a GLM instead of a network.
-    linear: int = 0
 
     @property
     def weighted(self) -> bool:
@@ -104,7 +105,7 @@ def gather(
     of_others = {}
     for name, dist in others.items():
         progress(f"Scoring {name}")
-        of_others[name] = scored(rows_of(dist, torch.from_numpy(rows)), observed, (levels or {}).get(name, LEVEL))
+        of_others[name] = scored(dist.rows(torch.from_numpy(rows)), observed, (levels or {}).get(name, LEVEL))
     return Evidence(
         rows=rows,
         total=total,
@@ -116,12 +117,19 @@ def gather(
         model=of_model,
         aleatoric=_numbers(mixture.aleatoric),
         epistemic=_numbers(mixture.epistemic),
-        members=mixture.size,
-        linear=linear.copies if (linear := getattr(model, "linear_", None)) else 0,
+        components=mixture.size,
         baselines=of_others,
         fingerprint=fingerprint(columns, sample.y),
         calibrated=int(model.interval_levels_.rows[0]) if hasattr(model, "interval_levels_") else 0,
     )
+
+
+def count_distribution(name: str, dist: Distribution, rows: int) -> Any:
+    """A baseline as a count distribution per row: a Normal is rounded, a single distribution serves every row."""
+    shape = tuple(known(dist).batch_shape)
+    if shape not in ((), (1,), (rows,)):
+        raise InputError(f"baseline '{name}' must have one distribution per row of X ({rows}), got batch {shape}.")
+    return discretized(dist if shape == (rows,) else dist.expand((rows,)))
 
 
 @torch.no_grad()

@@ -70,7 +70,7 @@ _SCORES: dict[str, tuple[str, Callable[[float], str]]] = {
 
 
 def score_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
-    """Candidates by "name" with those of the known scores that any of them has; others are shown as a dash.
+    """Candidates by "label" or "name", with every known score that any of them has; missing ones are a dash.
 
     The smallest "mae", "crps" and "nll" is marked, and the "coverage" nearest to its "expected" value or, without that,
     to the nominal one. A narrow interval alone is no merit, so widths have no best.
@@ -85,7 +85,7 @@ def score_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
     best = {(int(i), 1 + names.index(n)) for n, loss in losses.items() for i in np.flatnonzero(loss == np.nanmin(loss))}
     return Grid(
         ("Model", *(_SCORES[name][0] for name in names)),
-        [(str(row.get("name", "")), *cells) for row, cells in zip(rows, texts, strict=True)],
+        [(str(row.get("label") or row.get("name", "")), *cells) for row, cells in zip(rows, texts, strict=True)],
         frozenset(best if len(rows) > 1 else ()),
     )
 

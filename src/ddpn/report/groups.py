@@ -8,7 +8,7 @@ from ddpn.features.table import Column
 from ddpn.report.columns import coded
 from ddpn.report.evidence import LEVEL, Evidence
 from ddpn.report.importance import Importances
-from ddpn.report.numbers import fmt, mean, percent, plural, wilson
+from ddpn.report.numbers import fmt, mean, percent, wilson
 from ddpn.workflow.verdict import effective_rows
 
 #: A sentence is only about groups with so many rows, and such a share of all rows.
@@ -107,19 +107,18 @@ def _noise_sentences(group: Group, whole: Group) -> str:
 
 def _reason(evidence: Evidence, unknown: list[Group], whole: Group) -> str:
     """Which part of the variance matters, and where the epistemic one is largest."""
-    if evidence.members == 1:
+    if evidence.components == 1:
         return "A single network has no epistemic uncertainty: fit several members to measure it."
     if whole.share < _AGREED:
-        networks = plural(evidence.members - evidence.linear, "network") + (" and the GLM" if evidence.linear else "")
         return (
-            f"The {networks} agree: their disagreement is {percent(whole.share)} of the variance. The rest is noise in "
-            "the counts, which more training rows of the same kind would not remove."
+            f"The {evidence.components} components of the mixture agree: their disagreement is {percent(whole.share)} "
+            "of the variance. The rest is noise in the counts, which more training rows would not remove."
         )
     if not unknown:
         return ""
     group = max(unknown, key=lambda group: group.share)
     return (
         f"{percent(1 - whole.share)} of the variance is noise in the counts (aleatoric), {percent(whole.share)} is "
-        f"disagreement between the members (epistemic). Members disagree most where {group.column} is {group.label} "
+        f"disagreement between the components (epistemic). They disagree most where {group.column} is {group.label} "
         f"({percent(group.share)}): more training rows of that kind would help."
     )

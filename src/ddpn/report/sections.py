@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ddpn.estimators.regressor import NETWORKS
 from ddpn.report import findings, grids, page
 from ddpn.report.evidence import LEVEL, MAX_ROWS, Evidence
 from ddpn.report.figures import predictions, uncertainty
@@ -54,8 +55,8 @@ def _leaderboard(rows: Sequence[Mapping[str, Any]]) -> str:
     if not rows:
         return ""
     words = (
-        "The weight is the share of a member in the mixture, seconds are the time to fit. Bold: the smallest CRPS and "
-        f"NLL, and the coverage nearest to {percent(LEVEL, 0)}."
+        "The weight is the share of a member in the mixture, seconds are the time to fit. Bold: the smallest MAE, CRPS "
+        f"and NLL, and the coverage nearest to {percent(LEVEL, 0)}."
     )
     caption = "All members and their mixture, on the same rows"
     return page.grid_html(grids.score_grid(rows), caption) + page.paragraphs(words)
@@ -139,5 +140,5 @@ def _training(model: Any) -> str:
     history = getattr(model, "history_", None)
     if history is None or not history.epochs:
         return ""
-    figures = page.figures_html(*training_figures(history, model.score_on))
+    figures = page.figures_html(*training_figures(history, model.predictor_.members[NETWORKS].options.score))
     return page.paragraphs(training_sentences(model, history)) + figures

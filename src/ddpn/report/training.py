@@ -49,7 +49,7 @@ def _curve(history: History, key: str, score_on: str) -> Figure | None:
     top = min(float(finite.max()), float(np.quantile(finite, 0.5) + 4 * (np.quantile(finite, 0.9) - low)))
     room = max(top - low, 1e-9 * max(1.0, abs(top)))
     up = Axis(key if key == "loss" else f"validation {score_on.upper()}", low - 0.06 * room, low + 1.06 * room)
-    chart = Chart(Axis("epoch", 1.0, max(2.0, float(len(values))), whole=True), up)
+    chart = Chart(Axis("epoch", 1.0, max(2.0, float(len(values))), integers=True), up)
     for member in values.T:
         usable = np.isfinite(member)
         chart.draw(LINE, "line thin", np.flatnonzero(usable) + 1, member[usable])

@@ -12,11 +12,12 @@ from torch.distributions import Distribution
 from ddpn.errors import InputError
 from ddpn.estimators import CountRegressor
 from ddpn.files import write_text
-from ddpn.report.evidence import gather
+from ddpn.report.evidence import Evidence, gather
 from ddpn.report.importance import importances
 from ddpn.report.numbers import plural
 from ddpn.report.page import page
 from ddpn.report.sections import sections
+from ddpn.workflow.leaderboard import label_of
 
 
 def write_report(
@@ -39,9 +40,9 @@ def write_report(
 
     `X`, `y`, `exposure` and `weight` are the test set, as for `fit`. `baselines` are the distributions that other
     models predict for the same rows, by name; a Normal is rounded to counts. `levels` are, by name, the calibrated
-    levels of the baselines' 90% intervals (default 0.9); the model has its own from `fit_intervals`. `task` is
-    what is known about the fit ("target", "command", "split", ...; "note" says which rows are evaluated): all of it is
-    shown, none of it is required. `leaderboard` has a row per candidate with the keys name, weight, crps, nll,
+    levels of the baselines' 90% intervals (default 0.9); the model has its own from `fit_intervals`. `task` is what is
+    known about the fit ("target", "command", "split", ...; "note" says which rows are evaluated): all of it is shown,
+    none of it is required. `leaderboard` has a row per candidate with the keys label or name, weight, crps, nll,
     coverage, width and seconds, each of which may be missing. `warnings` are sentences shown at the top. `leak` is a
     sentence about a suspected target leak: it is shown there, too, and forbids a positive verdict. `progress` is called
     with the name of each step.
@@ -66,16 +67,22 @@ def write_report(
     found = importances(model, evidence, step, str(known.get("exposure") or "exposure"))
     step("Drawing figures")
     parts = sections(model, evidence, found, target, known, leaderboard or (), leak)
-    likelihood = str(getattr(model, "likelihood", "")).replace("_", " ")
-    under = [
-        f"{type(model).__name__}, {likelihood} likelihood",
-        plural(evidence.members - evidence.linear, "network") + (" and a GLM" if evidence.linear else ""),
-        f"evaluated on {plural(len(evidence.y), 'row')}",
-        date.today().isoformat(),
-    ]
-    text = page(f"How well the model predicts {target}", under, parts, [*filter(None, [leak]), *warnings])
+    above = [*filter(None, [leak]), *warnings]
+    text = page(f"How well the model predicts {target}", _summary(model, evidence), parts, above)
     try:
         write_text(place, text)
     except OSError as error:
         raise InputError(f"Cannot write {place}: {error.strerror or error}.") from error
     return place
+
+
+def _summary(model: CountRegressor, evidence: Evidence) -> list[str]:
+    """What was evaluated, on how many rows and when."""
+    members = ", ".join(label_of(name, member) for name, member in model.predictor_.mixed.items())
+    likelihood = str(getattr(model, "likelihood", "")).replace("_", " ")
+    return [
+        f"{type(model).__name__}, {likelihood} likelihood",
+        f"{plural(evidence.components, 'component')} ({members})",
+        f"evaluated on {plural(len(evidence.y), 'row')}",
+        date.today().isoformat(),
+    ]

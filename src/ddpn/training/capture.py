@@ -95,8 +95,7 @@ class CapturedSteps:
         self._step.fill_(self._state.step)
         self._total.zero_()
         self._healthy.fill_(True)
-        orders = self._batches.orders(self._state.streams).to(self._index.device)
-        for index in orders.split(self._batches.batch, dim=1):
+        for index in self._batches.indices(self._state.streams):
             self._index.copy_(index)
             self._graph.replay()
         return self._total, self._healthy

@@ -8,15 +8,15 @@ import numpy as np
 _RANK = 1e-10
 #: A column this much narrower than its distance from 0 is constant up to rounding.
 _CONSTANT = 1e-14
-#: A coefficient with more than this share of its unit vector outside the basis cannot be told from others.
-_UNTOLD = 1e-8
+#: A coefficient with more than this share of its unit vector outside the basis is not determined by the rows.
+_UNDETERMINED = 1e-8
 
 
 class Coordinates(NamedTuple):
-    """Column j becomes (x - center) / scale; `basis` (K, R) spans what is left to vary, orthonormal.
+    """Column j becomes (x - center) / scale; `basis` (K, R), orthonormal, spans the directions in which rows differ.
 
     >>> coordinates = standardize(np.array([[1.0, 2.0], [3.0, 6.0], [5.0, 10.0]]), np.ones(3))
-    >>> coordinates.basis.shape, coordinates.told.tolist()
+    >>> coordinates.basis.shape, coordinates.determined.tolist()
     ((2, 1), [True, False, False])
     """
 
@@ -24,27 +24,26 @@ class Coordinates(NamedTuple):
     scale: np.ndarray
     basis: np.ndarray
 
-    def standardized(self, X: np.ndarray) -> np.ndarray:
-        return (X - self.center) / self.scale
-
     def reduced(self, X: np.ndarray) -> np.ndarray:
-        """What the fit sees. Shape: (N, K) -> (N, R)."""
-        return self.standardized(X) if self.is_full else self.standardized(X) @ self.basis
+        """The inputs of the fit. Shape: (N, K) -> (N, R)."""
+        standardized = (X - self.center) / self.scale
+        return standardized if self.is_full else standardized @ self.basis
 
     @property
     def is_full(self) -> bool:
+        """Whether rows differ in every direction, so that no column is redundant."""
         return self.basis.shape[0] == self.basis.shape[1]
 
     @property
-    def told(self) -> np.ndarray:
-        """Whether the rows determine the intercept, and which columns' coefficients."""
+    def determined(self) -> np.ndarray:
+        """Whether the rows determine the intercept, and the coefficient of each column. Shape: (1 + K,)."""
         middle = self.center / self.scale
         outside = np.linalg.norm(middle - self.basis @ (self.basis.T @ middle))
-        intercept = outside <= np.sqrt(_UNTOLD) * (1.0 + np.linalg.norm(middle))
-        return np.r_[intercept, 1.0 - np.square(self.basis).sum(1) <= _UNTOLD]
+        intercept = outside <= np.sqrt(_UNDETERMINED) * (1.0 + np.linalg.norm(middle))
+        return np.r_[intercept, 1.0 - np.square(self.basis).sum(1) <= _UNDETERMINED]
 
     def to_columns(self, linear: bool) -> np.ndarray:
-        """The matrix from (intercept, slopes) of a fit to those of the columns as they were given."""
+        """The matrix from (intercept, slopes) of the fit to those of the given columns."""
         if not linear:
             return np.ones((1, 1))
         slopes = self.basis / self.scale[:, None]
@@ -52,9 +51,9 @@ class Coordinates(NamedTuple):
 
 
 def standardize(X: np.ndarray, weight: np.ndarray, reduce: bool = True) -> Coordinates:
-    """The coordinates that suit these rows; a constant column gets no direction, and leaves the intercept alone.
+    """The coordinates of these rows; a constant column gets no direction, and does not change the intercept.
 
-    Without `reduce` all directions stay, for a penalty to decide on.
+    Without `reduce` all directions stay, for a fit with a penalty.
     """
     share = weight / weight.sum()
     center = share @ X

@@ -31,11 +31,5 @@ class History:
 
     def as_dict(self) -> dict[str, Any]:
         """A copy of plain values, for a manifest."""
-        return {
-            "epochs": list(self.epochs),
-            "best_epoch": list(self.best_epoch),
-            "best_score": [score if score < math.inf else None for score in self.best_score],
-            "rollbacks": list(self.rollbacks),
-            "stopped": self.stopped,
-            "interrupted": self.interrupted,
-        }
+        plain = {name: list(value) if isinstance(value, list) else value for name, value in vars(self).items()}
+        return plain | {"best_score": [score if score < math.inf else None for score in self.best_score]}

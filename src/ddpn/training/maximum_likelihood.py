@@ -1,8 +1,8 @@
-"""Exact maximum likelihood of linear models: raw numbers linear in the inputs, any head, Newton's method.
+"""Exact maximum likelihood of linear models: raw outputs linear in the inputs, any head, Newton's method.
 
-A head's loss depends on a row through its P raw numbers alone, so autograd has to give P + P x P numbers a row; the
-chain rule does the rest by matrix products: gradient Z' g, Hessian Z' diag(h) Z. A dense autograd Hessian would go
-through the loss once for every coefficient.
+The loss of a row depends on its P raw outputs alone, so autograd has to compute P + P x P numbers per row; the chain
+rule does the rest by matrix products: gradient Z' g, Hessian Z' diag(h) Z. A dense autograd Hessian would go through
+the loss once for every coefficient.
 """
 
 from typing import NamedTuple
@@ -14,22 +14,23 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from ddpn.heads import Head
+from ddpn.threads import threads_for
 
-#: A step is taken where the loss falls by this share of what its slope promises (Armijo's usual constant).
+#: A step is taken if the loss falls by this share of what its slope predicts (Armijo's usual constant).
 _ARMIJO = 1e-4
-#: Halvings of a step before Newton counts as stalled: 1e-9 of a step is none.
+#: Halvings of a step before Newton counts as stalled, at 1e-9 of the step.
 _HALVINGS = 30
-#: Losses that differ by less than this share of their size differ by rounding: slopes decide then.
+#: Losses that differ by less than this share of their size differ by rounding: gradients decide then.
 _ROUNDING = 1e-11
-#: A Newton step promises to lower the objective by half its decrement, -step' gradient, whatever the units of y and x.
-#: Above the first, it is worth taking however small the slope is (that of a Gaussian's mean is, for large counts);
+#: A Newton step is expected to lower the objective by half its decrement, -step' gradient, in any units of y and x.
+#: Above the first, it is worth taking however small the gradient is (as of a Gaussian's mean, for large counts);
 #: below the second, the coefficients of n rows are within sqrt(n) 1e-9 standard errors of the maximum.
 _WORTH, _NOTHING = 1e-6, 1e-18
-#: Steps in between: Newton doubles its digits with each, and a maximum at infinity is not chased.
+#: Steps in between: Newton doubles its digits with each, and a maximum at infinity is not pursued.
 _POLISH = 8
 #: Newton's steps before a trust region takes over: in a curved valley its steps are short.
 _NEWTON = 50
-#: An old Hessian serves as long as every step cuts the slope to this share.
+#: An old Hessian is used again as long as every step cuts the gradient to this share.
 _REUSE = 0.1
 #: A step along a direction of negative or no curvature is at most this much longer than along the most curved one.
 _SADDLE = 1e-6
@@ -38,7 +39,7 @@ _FLAT = 1e-12
 
 
 class Optimum(NamedTuple):
-    """Where a search ended; `gradient_norm` is that of the objective, a mean over rows."""
+    """Where a search ended; `gradient_norm` is that of the objective, which is a mean over rows."""
 
     theta: np.ndarray
     gradient_norm: float
@@ -59,8 +60,8 @@ class _Point(NamedTuple):
 class LinearObjective:
     """Weighted mean loss plus alpha / 2 times the sum of squared slopes, with first and second derivatives.
 
-    Raw number p is linear in all columns where `linear[p]`, else constant. theta holds, for one raw number after the
-    other, its intercept and then its slopes, if any.
+    Raw output p is linear in all columns if `linear[p]`, else constant. theta holds, for one raw output after the
+    other, its intercept and then its slopes, if any. `alpha` is the weight of the penalty.
 
     Shape: x (N, K); y, weight, exposure (N,), in float64; theta (D,).
 
@@ -98,12 +99,12 @@ class LinearObjective:
         return theta
 
     def raw(self, theta: np.ndarray) -> Tensor:
-        """Shape: (D,) -> (N, P)."""
+        """The raw outputs of all rows. Shape: (D,) -> (N, P)."""
         parts = [torch.from_numpy(theta[block]) for block in self.blocks]
         return torch.stack([self.design[:, : len(part)] @ part for part in parts], dim=1)
 
     def losses(self, theta: np.ndarray) -> np.ndarray:
-        """The loss of every row, without weight and penalty."""
+        """The loss per row, without weight and penalty. Shape: (N,)."""
         with torch.no_grad():
             return self.head.loss(self.raw(theta), self.y, self.exposure).numpy()
 
@@ -138,16 +139,17 @@ class LinearObjective:
 
 
 def maximize(objective: LinearObjective, theta: np.ndarray, tol: float = 1e-6, max_iter: int = 200) -> Optimum:
-    """Newton's method with backtracking; where it stalls, a trust region takes over.
+    """Minimise the objective by Newton's method with backtracking, and by a trust region if that stalls.
 
-    `converged` tells that the gradient norm of the objective is at most `tol` and that a Newton step is not worth
-    taking; the search goes on beyond that, as far as rounding lets it.
+    `converged` means that the gradient norm of the objective is at most `tol` and that a Newton step is not worth
+    taking; the search continues beyond that, as far as rounding allows. It ends after `max_iter` steps at the latest.
     """
-    point, n_iter = _newton(objective, _point(objective, theta), tol, min(max_iter, _NEWTON))
-    converged = _is_maximum(objective, point, tol)
-    if not converged and n_iter < max_iter:
-        point, more = _trust_region(objective, point, tol, max_iter - n_iter)
-        n_iter, converged = n_iter + more, _is_maximum(objective, point, tol)
+    with threads_for(objective.design.numel() * objective.design.shape[1]):
+        point, n_iter = _newton(objective, _point(objective, theta), tol, min(max_iter, _NEWTON))
+        converged = _is_maximum(objective, point, tol)
+        if not converged and n_iter < max_iter:
+            point, more = _trust_region(objective, point, tol, max_iter - n_iter)
+            n_iter, converged = n_iter + more, _is_maximum(objective, point, tol)
     return Optimum(point.theta, point.norm, n_iter, converged)
 
 
@@ -184,7 +186,7 @@ def _newton(objective: LinearObjective, point: _Point, tol: float, max_iter: int
 
 
 def _search(objective: LinearObjective, point: _Point, step: np.ndarray, halvings: int) -> _Point | None:
-    """The first of step, step / 2, step / 4, ... that lowers the loss, or, where rounding hides that, the slope."""
+    """The first of step, step / 2, step / 4, ... that lowers the loss or, if rounding hides that, the gradient norm."""
     slope = float(step @ point.gradient)
     noise = _ROUNDING * (1.0 + abs(point.value))
     for halving in range(halvings + 1):
@@ -198,7 +200,7 @@ def _search(objective: LinearObjective, point: _Point, step: np.ndarray, halving
 
 
 def _inverse(hessian: np.ndarray) -> np.ndarray:
-    """The inverse, or where the Hessian is not positive definite that of the matrix with |eigenvalues| (floored)."""
+    """The inverse; of a Hessian that is not positive definite, that of the matrix with |eigenvalues| (floored)."""
     units = _units(hessian)
     scaled = hessian * np.outer(units, units)
     try:
@@ -210,13 +212,13 @@ def _inverse(hessian: np.ndarray) -> np.ndarray:
 
 
 def _units(hessian: np.ndarray) -> np.ndarray:
-    """Units of theta in which all curvatures are 1: a Gaussian's mean is counted in counts, its log variance is not."""
+    """Units of theta in which all curvatures are 1: a Gaussian's mean has those of counts, its log variance none."""
     curvature = np.abs(np.diag(hessian))
     return 1.0 / np.sqrt(np.where(curvature > 0.0, curvature, 1.0))
 
 
 def _trust_region(objective: LinearObjective, point: _Point, tol: float, max_iter: int) -> tuple[_Point, int]:
-    """Newton's steps within a ball: in a curved valley a model that is trusted nearby leads further than a line."""
+    """Newton's method within a trust region, which leads further than a line search in a curved valley."""
     units = _units(objective.hessian(point.theta))
 
     def value_and_gradient(u: np.ndarray) -> tuple[float, np.ndarray]:

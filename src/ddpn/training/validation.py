@@ -45,15 +45,10 @@ def check_values(sample: Sample, head: Head) -> None:
         check_counts("y", sample.y)
     _check("y", sample.y, sample.y.isfinite(), "finite")
     if sample.exposure is not None:
-        check_exposure(sample.exposure)
+        check_positive("exposure", sample.exposure, "Give the time or size that each count was counted over.")
     if sample.weight is not None:
         _check("weight", sample.weight, sample.weight.isfinite(), "finite")
         _check("weight", sample.weight, sample.weight >= 0, "at least 0")
-
-
-def check_exposure(exposure: Tensor) -> None:
-    """Raise an `InputError` for an exposure that is not positive: it multiplies the predicted location."""
-    check_positive("exposure", exposure, "Give the time or size that each count was counted over.")
 
 
 def check_exposure_in_both(train: Any, validation: Any) -> None:

@@ -139,7 +139,7 @@ def _headline(found: Evaluation) -> tuple[str, str]:
         return "worse", f"{_capital(name)} is better on these rows (CRPS {_share(-found.gain, own)} lower): use it."
     if found.outcome == "unclear":
         return "unclear", _no_difference(found, name, best)
-    ahead = f"better than {name}, the best alternative (CRPS {_share(found.gain, best)} lower)"
+    ahead = f"better than the best alternative, {name} (CRPS {_share(found.gain, best)} lower)"
     if found.too_narrow:
         return "unclear", f"The model predicts {ahead}, but its intervals are too narrow: use them with care."
     return "better", f"The model is {ahead}: use it."
@@ -149,12 +149,12 @@ def _no_difference(found: Evaluation, name: str, best: float) -> str:
     """The sentence for a difference that is too small, or too uncertain, to decide."""
     side = "lower" if found.gain > 0 else "higher"
     if found.gain == 0:
-        return f"There is no difference from {name}, the best alternative (the same CRPS): prefer the simpler model."
+        return f"There is no difference from the best alternative, {name} (the same CRPS): prefer the simpler model."
     words = f"(CRPS {_share(found.gain, best)} {side})"
     if abs(found.gain) > Z * found.gain_error:
-        return f"The difference from {name}, the best alternative, is too small to matter {words}: prefer the simpler."
+        return f"The difference from the best alternative, {name}, is too small to matter {words}: prefer the simpler."
     return (
-        f"There is no clear difference from {name}, the best alternative {words}: "
+        f"There is no clear difference from the best alternative, {name} {words}: "
         f"{found.rows:,} test rows cannot distinguish it from chance."
     )
 
@@ -166,9 +166,9 @@ def _coverage(found: Evaluation) -> str:
 
 
 def _share(difference: float, base: float) -> str:
-    """A difference as percent of a score, with a digit where it is small."""
+    """A difference as percent of a score, with two digits."""
     share = 100.0 * abs(difference) / base if base > 0 else 0.0
-    return f"{share:.0f}%" if share >= 1.5 else f"{share:.1f}%" if share >= 0.05 else "under 0.1%"
+    return f"{share:.0f}%" if share >= 9.95 else f"{share:.2g}%" if share >= 0.1 else "under 0.1%"
 
 
 def _capital(words: str) -> str:

@@ -11,6 +11,7 @@ from scipy import stats
 from ddpn import Poisson
 from ddpn.report.figures.predictions import (
     _range,
+    bin_probabilities,
     counts_figure,
     coverage_figure,
     distribution_svg,
@@ -63,6 +64,12 @@ def test_dots_are_mean_probabilities(evidence):
     assert "observed visits" in figure.svg
     commonest = np.bincount(Y).argmax()
     assert f"starts at {commonest}, with {100 * (commonest == Y).mean():.1f}%" in described(figure)
+
+
+def test_the_probabilities_of_bins_are_those_of_their_counts():
+    found = bin_probabilities(poisson([1.0, 5.0]), np.array([0.0, 1.0, 4.0]))
+    expected = [[stats.poisson.pmf(0, mu), stats.poisson.pmf([1, 2, 3], mu).sum()] for mu in (1.0, 5.0)]
+    assert pytest.approx(np.array(expected)) == found.T
 
 
 def test_rows_are_spread_over_the_order_of_values():

@@ -36,9 +36,9 @@ def test_few_counts_have_a_bin_each_and_long_tails_a_log_axis():
 
 @pytest.mark.parametrize(
     "axis",
-    [Axis("", 0.0, 1.0), Axis("", -0.5, 13.5, whole=True), Axis("", 0.0, 3.2e6, whole=True), Axis("", 0.0, 0.003),
-     Axis("", -0.5, 3e6, log=True, whole=True), Axis("", 0.0, 70.0, log=True), Axis("", 2.9e6, 3.1e6, whole=True),
-     Axis("", -0.5, 1.5, whole=True), Axis("", -1.3, -0.2)],
+    [Axis("", 0.0, 1.0), Axis("", -0.5, 13.5, integers=True), Axis("", 0.0, 3.2e6, integers=True), Axis("", 0.0, 0.003),
+     Axis("", -0.5, 3e6, log=True, integers=True), Axis("", 0.0, 70.0, log=True), Axis("", 2.9e6, 3.1e6, integers=True),
+     Axis("", -0.5, 1.5, integers=True), Axis("", -1.3, -0.2)],
 )  # fmt: skip
 def test_ticks_are_few_round_and_in_range(axis):
     ticks = axis.ticks
@@ -46,7 +46,7 @@ def test_ticks_are_few_round_and_in_range(axis):
     assert all(axis.low <= tick <= axis.high for tick in ticks)
     assert np.all(np.diff(ticks) > 0)
     assert len({axis.tick_label(tick) for tick in ticks}) == len(ticks)
-    if axis.whole:
+    if axis.integers:
         assert all(tick == round(tick) for tick in ticks)
 
 

@@ -1,13 +1,12 @@
 """Figures of predicted distributions: calibration, predictions against counts, sharpness, single rows."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from ddpn.metrics import coverage_curve, pit_histogram
-from ddpn.report.distributions import bin_probabilities, rows_of
 from ddpn.report.evidence import LEVEL, Evidence
 from ddpn.report.figures.chart import CROSS, LINE, POINT, RANGE, Chart, Figure, histogram
 from ddpn.report.figures.scales import Axis, count_bins, even_bins, wants_log
@@ -28,6 +27,12 @@ def spread_rows(values: np.ndarray, most: int) -> np.ndarray:
     """At most so many rows, evenly spread over the order of these values."""
     order = np.argsort(values, kind="stable")
     return order[np.round(np.linspace(0, len(order) - 1, min(most, len(order)))).astype(int)]
+
+
+def bin_probabilities(dist: Any, edges: np.ndarray) -> np.ndarray:
+    """Probability of the counts from edges[i] to edges[i + 1] - 1. Shape: (bins, rows)."""
+    upto = torch.from_numpy(edges - 1.0).unsqueeze(1)
+    return np.diff(torch.where(upto < 0, 0.0, dist.cdf(upto.clamp(min=0.0))).numpy(), axis=0)
 
 
 class Pit(NamedTuple):
@@ -60,7 +65,7 @@ def coverage_figure(evidence: Evidence) -> Figure:
     """Observed against nominal coverage, beside the coverage that the distributions themselves expect."""
     rows = torch.from_numpy(np.sort(spread_rows(evidence.model.mean, _CURVE_ROWS)))
     y, weight = torch.from_numpy(evidence.y)[rows], evidence.weight[rows.numpy()]
-    curve = coverage_curve(rows_of(evidence.model.dist, rows), y, LEVELS, weight=weight)
+    curve = coverage_curve(evidence.model.dist.rows(rows), y, LEVELS, weight=weight)
     observed = curve.observed.numpy()
     x = Axis("nominal coverage", 0.0, 1.0, percent=True)
     chart = Chart(x, x._replace(label="share of rows inside"))
@@ -88,7 +93,7 @@ def counts_figure(evidence: Evidence, target: str) -> Figure:
     bins, rows = count_bins(evidence.y), spread_rows(evidence.model.mean, _MIXED_ROWS)
     observed = bins.shares(evidence.y, evidence.weight)
     # Probability below the first bin and above the last is not shown.
-    each = bin_probabilities(rows_of(evidence.model.dist, torch.from_numpy(rows)), bins.edges)
+    each = bin_probabilities(evidence.model.dist.rows(torch.from_numpy(rows)), bins.edges)
     expected = np.average(each, axis=1, weights=evidence.weight[rows])
     chart = histogram(f"observed {target}", bins, observed, expected)
     left, right = bins.ends[:-1], bins.ends[1:]
@@ -108,7 +113,7 @@ def scatter_figure(evidence: Evidence, target: str) -> Figure:
     rows = spread_rows(model.mean, _DRAWN)
     at, low, high, seen, inside = (v[rows] for v in (model.mean, model.low, model.high, y, model.inside > 0))
     log = wants_log(np.concatenate([at, high, seen, y]))
-    up = Axis("observed", *_range(np.concatenate([at, low, high, seen]), log), log, whole=True)
+    up = Axis("observed", *_range(np.concatenate([at, low, high, seen]), log), log, integers=True)
     chart = Chart(Axis(f"predicted mean of {target}", *_range(at, log), log), up)
     chart.draw(RANGE, "range", at, low, high)
     diagonal = [max(up.low, chart.x.low), min(up.high, chart.x.high)]
@@ -154,7 +159,7 @@ def sharpness_figure(evidence: Evidence, names: list[str]) -> Figure:
 
 def distribution_svg(evidence: Evidence, row: int, name: str) -> str:
     """The predicted distribution of one row, with its observed count."""
-    dist, y = rows_of(evidence.model.dist, torch.tensor([row])), float(evidence.y[row])
+    dist, y = evidence.model.dist.rows(torch.tensor([row])), float(evidence.y[row])
     tails = [float(dist.icdf(torch.tensor([q], dtype=torch.float64))) for q in (_LEFT_OUT, 1 - _LEFT_OUT)]
     low, high = min(tails[0], y), max(tails[1], y) + 1.0
     # A distribution on one or two counts is shown with its neighbours.

@@ -10,13 +10,13 @@ _TICKS = 7
 
 
 class Axis(NamedTuple):
-    """A range of data. `log`: in log(1 + x), which is defined at 0; `whole`: ticks at integers only."""
+    """A range of data. `log`: in log(1 + x), which is defined at 0; `integers`: ticks at integers only."""
 
     label: str
     low: float
     high: float
     log: bool = False
-    whole: bool = False
+    integers: bool = False
     percent: bool = False
 
     def share(self, values: np.ndarray | float) -> np.ndarray:
@@ -27,7 +27,7 @@ class Axis(NamedTuple):
     @property
     def ticks(self) -> list[float]:
         """Round numbers within the range."""
-        return _log_ticks(self.low, self.high) if self.log else _even_ticks(self.low, self.high, self.whole)
+        return _log_ticks(self.low, self.high) if self.log else _even_ticks(self.low, self.high, self.integers)
 
     def tick_label(self, value: float) -> str:
         return f"{100 * value:.6g}%" if self.percent else short(value)
@@ -50,11 +50,11 @@ def short(value: float) -> str:
     return f"{value:,.0f}" if value == round(value) else f"{value:.6g}"
 
 
-def _even_ticks(low: float, high: float, whole: bool) -> list[float]:
+def _even_ticks(low: float, high: float, integers: bool) -> list[float]:
     rough = (high - low) / _TICKS
     size = 10.0 ** math.floor(math.log10(rough))
     step = next(size * m for m in (1, 2, 5, 10) if size * m >= rough * (1 - 1e-9))
-    step = max(step, 1.0) if whole else step
+    step = max(step, 1.0) if integers else step
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     # Rounded to the step's digits: 3 * 0.1 is not 0.3.
     digits = max(0, -math.floor(math.log10(step)))
@@ -94,7 +94,7 @@ class Bins(NamedTuple):
         return self.edges - 0.5
 
     def axis(self, label: str) -> Axis:
-        return Axis(label, float(self.ends[0]), float(self.ends[-1]), self.log, whole=True)
+        return Axis(label, float(self.ends[0]), float(self.ends[-1]), self.log, integers=True)
 
     def shares(self, values: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """The share of the weight in each bin."""

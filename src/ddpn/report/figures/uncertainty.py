@@ -27,7 +27,7 @@ def split_figure(found: list[Group]) -> Figure:
     description = " ".join(f"Predicted mean {g.label}: {percent(g.share)} epistemic." for g in found)
     words = (
         "Rows in equal groups by their predicted mean, with the standard deviation. Aleatoric variance is noise in the "
-        "counts: more training rows do not remove it. Epistemic variance is disagreement between the members: "
+        "counts: more training rows do not remove it. Epistemic variance is disagreement between the components: "
         "more training rows of the same kind reduce it."
     )
     chart = bar_chart(Axis("share of the variance", 0.0, 1.0, percent=True), bars, ("bar", "bar-2"))

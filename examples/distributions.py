@@ -1,6 +1,6 @@
-"""The Double Poisson against Poisson at one mean: a table on the screen and a picture beside it.
+"""The Double Poisson and the Poisson distribution at one mean: prints a table and writes an image.
 
-Run `python examples/law.py`; `--out docs/law.png` makes the picture in the README.
+Run `python examples/distributions.py`; `--out docs/distributions.png` writes the image of the documentation.
 """
 
 import argparse
@@ -35,11 +35,11 @@ def double_poisson(variance: float) -> DoublePoisson:
     return DoublePoisson.from_moments(mean=float64(MEAN), variance=float64(variance))
 
 
-def row(name: str, mu: str, gamma: str, law: DoublePoisson | Poisson) -> str:
-    low, high = law.interval(COVERAGE)
-    none = law.log_prob(float64(0.0)).exp()
+def row(name: str, mu: str, gamma: str, dist: DoublePoisson | Poisson) -> str:
+    low, high = dist.interval(COVERAGE)
+    none = dist.log_prob(float64(0.0)).exp()
     return (
-        f"{name:<32}{mu:>8}{gamma:>8}{law.mean.item():>9.3f}{law.variance.item():>10.3f}"
+        f"{name:<32}{mu:>8}{gamma:>8}{dist.mean.item():>9.3f}{dist.variance.item():>10.3f}"
         f"{f'{low.item():.0f} to {high.item():.0f}':>14}{none.item():>11.1e}"
     )
 
@@ -48,18 +48,18 @@ def table() -> str:
     head = f"{'':<32}{'mu':>8}{'gamma':>8}{'mean':>9}{'variance':>10}{f'{COVERAGE:.0%} interval':>14}{'P(Z = 0)':>11}"
     lines = [head, "-" * len(head)]
     for name, variance in VARIANCES.items():
-        law = double_poisson(variance)
-        lines.append(row(f"Double Poisson, {name.lower()}", f"{law.mu.item():.3f}", f"{law.gamma.item():.3f}", law))
+        dist = double_poisson(variance)
+        lines.append(row(f"Double Poisson, {name.lower()}", f"{dist.mu.item():.3f}", f"{dist.gamma.item():.3f}", dist))
     lines.append(row("Poisson", f"{MEAN:.3f}", "", Poisson(float64(MEAN))))
     return "\n".join(lines)
 
 
 def draw_panel(axes: Axes, name: str, variance: float) -> None:
-    law, poisson = double_poisson(variance), Poisson(float64(MEAN))
+    dist, poisson = double_poisson(variance), Poisson(float64(MEAN))
     counts = torch.arange(LAST_COUNT + 1, dtype=torch.float64)
     axes.bar(
         counts.numpy(),
-        law.log_prob(counts).exp().numpy(),
+        dist.log_prob(counts).exp().numpy(),
         width=0.86,
         color=FILL,
         edgecolor=INK,
@@ -77,15 +77,15 @@ def draw_panel(axes: Axes, name: str, variance: float) -> None:
         markerfacecolor="white",
         label="Poisson",
     )
-    draw_interval(axes, law)
+    draw_interval(axes, dist)
     axes.set_title(name, fontsize=12, fontweight="bold", color=INK, pad=22)
-    subtitle = rf"mean {MEAN:g}, variance {variance:g}   ($\gamma$ = {law.gamma.item():.2f})"
+    subtitle = rf"mean {MEAN:g}, variance {variance:g}   ($\gamma$ = {dist.gamma.item():.2f})"
     axes.text(0.5, 1.035, subtitle, transform=axes.transAxes, ha="center", color=INK)
 
 
-def draw_interval(axes: Axes, law: DoublePoisson, height: float = 0.285) -> None:
+def draw_interval(axes: Axes, dist: DoublePoisson, height: float = 0.285) -> None:
     """One height for all panels, so that widths compare at a glance."""
-    low, high = (x.item() for x in law.interval(COVERAGE))
+    low, high = (x.item() for x in dist.interval(COVERAGE))
     axes.errorbar(
         (low + high) / 2,
         height,
@@ -124,9 +124,9 @@ def arguments() -> argparse.Namespace:
         "--out",
         type=Path,
         nargs="+",
-        default=[Path("demo/law.png"), Path("demo/law.svg")],
+        default=[Path("demo/distributions.png"), Path("demo/distributions.svg")],
         metavar="PATH",
-        help="pictures to write; the suffix says the format (default: demo/law.png demo/law.svg)",
+        help="images to write, in the format of the suffix (default: demo/distributions.png demo/distributions.svg)",
     )
     return parser.parse_args()
 
@@ -135,14 +135,14 @@ def main() -> None:
     paths = arguments().out
     print(f"Counts with mean {MEAN:g}: Poisson fixes the variance, the Double Poisson does not.\n")
     print(table())
-    # A fixed salt and no date: the same picture is the same file.
+    # A fixed salt and no date: the same image is the same file.
     with plt.rc_context({"svg.hashsalt": "ddpn", "font.size": 10}):
         figure = draw()
         for path in paths:
             path.parent.mkdir(parents=True, exist_ok=True)
             figure.savefig(path, dpi=160, metadata={"Date": None} if path.suffix == ".svg" else None)
         plt.close(figure)
-    print("\nPicture: " + ", ".join(str(path) for path in paths))
+    print("\nImage: " + ", ".join(str(path) for path in paths))
 
 
 if __name__ == "__main__":

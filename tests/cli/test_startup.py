@@ -1,0 +1,89 @@
+"""What answers without torch, and quickly. All of it in one process: a start takes seconds."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+#: Runs every command of the first argument with the program, in one process, and prints what each gave as JSON.
+SCRIPT = """
+import json, sys, time
+
+from typer.testing import CliRunner
+from ddpn.cli import app
+
+found = []
+for arguments in json.loads(sys.argv[1]):
+    done = CliRunner().invoke(app, arguments)
+    heavy = [name for name in ("torch", "sklearn", "scipy", "skops") if name in sys.modules]
+    polars = "polars" in sys.modules
+    found.append([done.exit_code, done.output, heavy, polars, time.process_time()])
+
+from ddpn import CountRegressor
+print(json.dumps([found, "torch" in sys.modules, "skops" in sys.modules]))
+"""
+HELP = [[], ["fit"], ["predict"], ["evaluate"], ["show"], ["report"], ["data"], ["data", "get"], ["reproduce"]]
+FIT = ["fit", "visits.csv", "-o", "new"]
+#: Command, exit code, and words of its output.
+CASES = [
+    *((tuple([*command, "--help"]), 0, "Usage") for command in HELP),
+    (("--version",), 0, "."),
+    (("show", "MODEL"), 0, "Poisson gradient boosting"),
+    (("show", "MODEL", "--json"), 0, '"crps_gain"'),
+    (("fit", "none.csv", "--target", "visits", "-o", "new"), 1, "File not found: none.csv"),
+    ((*FIT, "--target", "vists"), 1, "Did you mean 'visits'?"),
+    ((*FIT, "--target", "visits", "--likelihood", "poison"), 2, "Did you mean 'poisson'?"),
+    ((*FIT, "--target", "visits", "--mix-with", "glmm"), 2, "Did you mean 'glm'?"),
+    ((*FIT, "--target", "visits", "--members", "0"), 2, "members must be"),
+    ((*FIT, "--config", "bad.toml"), 2, "[training_options]"),
+    ((*FIT, "--tarket", "visits"), 2, "No such option"),
+    (FIT, 2, "target is missing"),
+    (("fit", "visits.csv", "--target", "visits", "-o", "MODEL"), 1, "already exists"),
+    (("show", "none"), 1, "Folder not found: none"),
+    (("show", "."), 1, "Not a saved model"),
+    (("predict", ".", "visits.csv", "-o", "o.csv"), 1, "Not a saved model"),
+    (("predict", "MODEL", "none.csv", "-o", "o.csv"), 1, "File not found: none.csv"),
+    (("predict", "MODEL", "less.csv", "-o", "o.csv"), 1, "No column named 'ward'"),
+    (("predict", "MODEL", "visits.csv", "-o", "visits.csv"), 1, "already exists"),
+    (("predict", "MODEL", "visits.csv", "-o", "o.csv", "--coverage", "2"), 2, "coverage must lie"),
+    (("evaluate", "MODEL", "less.csv"), 1, "No column named 'ward'"),
+    (("report", "MODEL", "less.csv", "-o", "r.html"), 1, "No column named 'ward'"),
+    (("report", "MODEL", "visits.csv", "-o", "visits.csv"), 1, "already exists"),
+]
+
+
+@pytest.fixture(scope="module")
+def answers(saved, table, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("startup")
+    table.write_csv(folder / "visits.csv")
+    table.drop("ward").write_csv(folder / "less.csv")
+    (folder / "bad.toml").write_text('target = "visits"\nlr = 0.1\n')
+    commands = [[str(saved) if word == "MODEL" else word for word in arguments] for arguments, *_ in CASES]
+    process = [sys.executable, "-c", SCRIPT, json.dumps(commands)]
+    done = subprocess.run(process, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_help_show_and_usage_errors_need_no_torch(answers):
+    found, _, _ = answers
+    for (arguments, code, words), (exit_code, output, heavy, _, _) in zip(CASES, found, strict=True):
+        assert (exit_code, heavy) == (code, []), (arguments, output)
+        assert words in output, arguments
+
+
+def test_help_needs_no_polars_either(answers):
+    assert [polars for _, _, _, polars, _ in answers[0][: len(HELP)]] == [False] * len(HELP)
+
+
+def test_every_answer_takes_less_than_a_second(answers):
+    # Seconds of the CPU from the start of the process, of all commands so far: other programs share the machine.
+    ends = [seconds for *_, seconds in answers[0]]
+    assert ends[0] < 1.0
+    assert max(after - before for before, after in zip(ends, ends[1:], strict=False)) < 1.0
+
+
+def test_the_estimator_does_not_import_what_only_saving_needs(answers):
+    _, torch, skops = answers
+    assert (torch, skops) == (True, False)

@@ -1,0 +1,23 @@
+"""Every likelihood, and models that several files ask."""
+
+from typing import Any
+
+import pytest
+
+from ddpn import CountRegressor
+from ddpn.heads import HEADS
+
+#: Every likelihood, and the paper's objective beside the exact one.
+LIKELIHOODS = {name: {"likelihood": name} for name in HEADS} | {"paper": {"head_options": {"objective": "paper"}}}
+
+
+@pytest.fixture(params=list(LIKELIHOODS), scope="session")
+def likelihood(request) -> dict[str, Any]:
+    """Arguments that name a likelihood."""
+    return LIKELIHOODS[request.param]
+
+
+@pytest.fixture(scope="session")
+def exposed(likelihood, quick, counts, exposures) -> CountRegressor:
+    """A model of each likelihood, fitted with exposures."""
+    return quick(**likelihood).fit(*counts, exposure=exposures)

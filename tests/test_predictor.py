@@ -1,0 +1,233 @@
+"""A predictor is a weighted mixture of members with one calibration for all of them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from ddpn import predictor as module
+from ddpn.calibration.intervals import IntervalLevels, level_needed
+from ddpn.errors import ConfigError, InputError
+from ddpn.heads import make_head
+from ddpn.members.constant import Constant
+from ddpn.members.glm import GLM, PoissonGLM
+from ddpn.predictor import MIXTURE, Predictor
+from ddpn.sample import Sample
+
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=(120, 2))
+EXPOSURE = RNG.uniform(0.5, 2.0, 120)
+SAMPLE = Sample(X, RNG.poisson(EXPOSURE * np.exp(1.0 + 0.7 * X[:, 0])).astype(float), None, EXPOSURE)
+WEIGHTS = {"constant": 0.2, "poisson_glm": 0.5, "glm": 0.3}
+
+
+@pytest.fixture(scope="module")
+def members():
+    kinds = {"constant": Constant(), "poisson_glm": PoissonGLM(), "glm": GLM(make_head("double_poisson"))}
+    return {name: member.fit(SAMPLE, None, seed=0) for name, member in kinds.items()}
+
+
+@pytest.fixture
+def predictor(members) -> Predictor:
+    return Predictor(members, WEIGHTS, needs_exposure=True, seconds={"glm": 1.5})
+
+
+# Weights ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_mixture_has_the_weights_of_its_members(predictor, members):
+    mixture = predictor.distribution(X, EXPOSURE)
+    means = {name: predictor.distribution(X, EXPOSURE, of=name).mean for name in members}
+    for name, member in members.items():
+        assert (means[name] == member.distribution(X, EXPOSURE).mean[:, 0]).all()
+    expected = sum(WEIGHTS[name] * mean for name, mean in means.items())
+    assert mixture.mean.numpy() == pytest.approx(expected.numpy(), rel=1e-12)
+    assert mixture.batch_shape == (120,)
+
+
+def test_weights_are_equal_by_default(members):
+    assert Predictor(members).weights == pytest.approx(dict.fromkeys(members, 1 / 3))
+
+
+def test_a_member_of_weight_zero_is_not_asked(members, predictor):
+    class Broken(Constant):
+        def distribution(self, X, exposure=None):
+            raise AssertionError
+
+    before = predictor.distribution(X, EXPOSURE).mean
+    predictor.add("broken", Broken(), seconds=2.0)
+    assert (predictor.distribution(X, EXPOSURE).mean == before).all()
+    assert list(predictor.mixed) == list(members)
+    assert (predictor.weights["broken"], predictor.seconds["broken"]) == (0.0, 2.0)
+    with pytest.raises(AssertionError):
+        predictor.distribution(X, EXPOSURE, of="broken")
+
+
+@pytest.mark.parametrize("name", [MIXTURE, "glm"])
+def test_a_name_in_use_cannot_be_added(predictor, name):
+    with pytest.raises(ConfigError, match=f"name of its own, got '{name}'"):
+        predictor.add(name, Constant())
+    assert predictor.weights == WEIGHTS
+
+
+def test_an_unknown_member_is_reported(predictor):
+    with pytest.raises(ConfigError, match=r"of must be one of mixture, constant, .*Did you mean 'glm'"):
+        predictor.distribution(X, EXPOSURE, of="gml")
+
+
+def test_blocks_are_the_same_rows(predictor, monkeypatch):
+    whole = predictor.distribution(X, EXPOSURE).mean
+    monkeypatch.setattr(module, "BLOCK", 50)
+    for exposure in (EXPOSURE, pd.Series(EXPOSURE)):
+        parts = list(predictor.blocks(X, exposure))
+        assert [len(part.mean) for part in parts] == [50, 50, 20]
+        assert torch.cat([part.mean for part in parts]).numpy() == pytest.approx(whole.numpy(), rel=1e-12)
+    (one,) = predictor.blocks(X[:50], EXPOSURE[:50], of="glm")
+    assert one.size == 1
+
+
+# Exposure --------------------------------------------------------------------------------------------------------
+
+
+def test_exposure_is_required_where_the_fit_had_it(predictor, members):
+    with pytest.raises(InputError, match=r"exposure is missing.*exposure=1"):
+        predictor.distribution(X)
+    assert (predictor.distribution(X, 1).mean == predictor.distribution(X, np.ones(120)).mean).all()
+    assert Predictor(members).distribution(X).batch_shape == (120,)
+
+
+@pytest.mark.parametrize("exposure", [0.0, -1.0, np.nan])
+def test_bad_exposures_are_reported_with_their_rows(predictor, exposure):
+    scale = np.where(np.arange(120) == 7, exposure, 1.0)
+    for table, row in ((X, "7"), (pd.DataFrame(X, index=[f"p{i}" for i in range(120)]), "p7")):
+        with pytest.raises(InputError, match=rf"exposure must be finite and positive, got .* at row {row}"):
+            predictor.distribution(table, scale)
+
+
+# Calibration -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prior_rows", [0.0, 100.0])
+def test_intervals_are_calibrated_for_the_mixture_and_every_member(predictor, prior_rows):
+    some = SAMPLE.rows(slice(0, 60)).replace(weight=np.where(np.arange(60) < 50, 1.0, 0.0))
+    assert predictor.interval_level(0.8, of="glm") == 0.8
+    predictor.calibrate_intervals(some, prior_rows)
+    assert set(predictor.intervals) == {MIXTURE, *WEIGHTS}
+    y = torch.from_numpy(some.y)
+    for name in predictor.intervals:
+        dist = predictor.distribution(some.X, some.exposure, of=name)
+        alone = IntervalLevels.fit([dist], some.y, some.weight, prior_rows)
+        assert predictor.interval_level(0.8, of=name) == alone.at(0.8)
+        assert predictor.intervals[name].rows.tolist() == [50]
+        if not prior_rows:
+            needed = level_needed(dist, y)[:50].numpy()
+            assert (needed < predictor.interval_level(0.8, of=name)).sum() >= np.ceil(0.8 * 51)
+    levels = {predictor.interval_level(0.8, of=name) for name in predictor.intervals}
+    assert len(levels) == 4
+
+
+def test_levels_include_what_predictions_expect_of_as_many_rows(predictor):
+    """Mass of the intervals, for `prior_rows` rows, and rows inside together are what was asked."""
+    some = SAMPLE.rows(slice(0, 60))
+    predictor.calibrate_intervals(some, 100.0)
+    y = torch.from_numpy(some.y)
+    for name in predictor.members:
+        dist, level = predictor.distribution(some.X, some.exposure, of=name), predictor.interval_level(0.9, of=name)
+
+        def held(at, dist=dist):
+            low, high = dist.interval(at)
+            mass = dist.cdf(high) - dist.cdf(low) + dist.log_prob(low).exp()
+            return ((low <= y) & (y <= high)).sum() + 100.0 * mass.mean()
+
+        wanted = 0.9 * (60 + 100 + 1)
+        # The mass is the mean over all counts, what is expected that of some thirty quantiles per row.
+        assert held(level) >= wanted - 2.0, name
+        assert held(level - 0.03) <= wanted + 2.0, name
+
+
+def test_the_default_ood_score_follows_the_number_of_components(predictor, members):
+    predictor.calibrate_ood(X, EXPOSURE)
+    assert predictor.ood.kind == "mutual_information"
+    one = Predictor({"poisson_glm": members["poisson_glm"]})
+    one.calibrate_ood(X, 2.0)
+    assert (one.ood.kind, one.ood.alpha) == ("variance", 0.05)
+    variance = one.distribution(X, 2.0).variance.numpy()
+    assert one.ood.scores == pytest.approx(np.sort(variance))
+    far = np.array([[9.0, 0.0], [0.0, 0.0]])
+    assert one.ood_pvalue(far, 2.0)[0] == pytest.approx(1 / 121)
+    one.calibrate_ood(X, kind="entropy", alpha=0.2)
+    assert (one.ood.kind, one.ood.alpha) == ("entropy", 0.2)
+
+
+def test_ood_needs_calibration(predictor):
+    with pytest.raises(InputError, match="not calibrated: call fit_ood"):
+        predictor.ood_pvalue(X, EXPOSURE)
+
+
+# Saving ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def calibrated(members) -> Predictor:
+    predictor = Predictor(members, WEIGHTS, needs_exposure=True, seconds={"glm": 1.5})
+    predictor.calibrate_intervals(SAMPLE)
+    predictor.calibrate_ood(X, EXPOSURE, alpha=0.1)
+    return predictor
+
+
+@pytest.fixture
+def saved(calibrated, tmp_path) -> Path:
+    calibrated.save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_a_saved_predictor_is_the_same(calibrated, saved):
+    predictor, again = calibrated, Predictor.load(saved)
+    assert (again.weights, again.seconds, again.needs_exposure) == (WEIGHTS, {"glm": 1.5}, True)
+    assert (again.distribution(X, EXPOSURE).mean == predictor.distribution(X, EXPOSURE).mean).all()
+    for name, levels in predictor.intervals.items():
+        for ours, theirs in zip(levels, again.intervals[name], strict=True):
+            assert (ours == theirs).all()
+    assert (again.ood.kind, again.ood.alpha) == ("mutual_information", 0.1)
+    assert (again.ood_pvalue(2 * X, EXPOSURE) == predictor.ood_pvalue(2 * X, EXPOSURE)).all()
+    manifest = json.loads((saved / "model.json").read_text())
+    assert manifest["members"]["glm"] == {"weight": 0.3, "seconds": 1.5, "facts": predictor.members["glm"].facts()}
+
+
+def test_without_calibration_none_is_restored(predictor, tmp_path):
+    predictor.save(tmp_path / "model")
+    again = Predictor.load(tmp_path / "model")
+    assert (again.intervals, again.ood) == ({}, None)
+    with pytest.raises(InputError, match="already exists"):
+        predictor.save(tmp_path / "model")
+    predictor.save(tmp_path / "model", overwrite=True)
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("glm/glm.json", b"{"),
+        ("glm/glm.json", b"{}"),
+        ("glm/glm.json", b"[1]"),
+        ("glm/glm.safetensors", b"\0" * 40),
+        ("calibration.safetensors", b"\0" * 40),
+        ("calibration.safetensors", module.arrays_to_bytes(other=np.zeros(3))),
+    ],
+    ids=["no JSON", "no keys", "a list", "no arrays", "no calibration", "another calibration"],
+)
+def test_files_that_do_not_fit_the_manifest_are_refused(saved, rewrite, file, content):
+    rewrite(saved, {file: content})
+    with pytest.raises(InputError, match="do not fit its manifest"):
+        Predictor.load(saved)
+
+
+def test_a_missing_ood_score_or_an_unknown_member_is_refused(saved, rewrite):
+    rewrite(saved, ood={"kind": "variance"})
+    with pytest.raises(InputError, match="do not fit its manifest"):
+        Predictor.load(saved)
+    rewrite(saved, members={"my_own": {}})
+    with pytest.raises(ConfigError, match=r"member must be one of networks, .*got 'my_own'"):
+        Predictor.load(saved)
