@@ -142,7 +142,8 @@ class Experiment:
     def dry(self, steps: int) -> Self:
         """A few steps on a few rows with random weights, to see that everything works, under another name."""
         check_integer("max_steps", steps, minimum=1)
-        named = replace(self, name=f"{self.name}-dry", title=f"{self.title} (dry run)", grid={}, dry_steps=steps)
+        grid = {key: values[:1] for key, values in self.grid.items() if key not in _LENGTHS}
+        named = replace(self, name=f"{self.name}-dry", title=f"{self.title} (dry run)", grid=grid, dry_steps=steps)
         return named.with_training(epochs=1, steps=None, members=1)
 
     def runs(self) -> list["Run"]:

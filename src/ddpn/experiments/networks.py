@@ -19,8 +19,6 @@ from ddpn.training.trainable import frozen_fingerprint
 
 #: The share of the memory that features may fill.
 _SHARE = 0.4
-#: Rows that go through the trunk together: on a CPU as many as its cache holds.
-_BLOCK = {"cpu": 8, "cuda": 256}
 
 
 def network_of(experiment: Experiment, width: int, members: int, *, classes: int = 0) -> Any:
@@ -65,8 +63,9 @@ def through(trunk: nn.Module, x: Tensor, runtime: Runtime) -> Tensor:
     """The features of all rows of `x`, on the CPU; texts of similar length go together, so that little is padding."""
     order = (x != 0).sum(1).argsort() if not x.is_floating_point() and x.dim() == 2 else torch.arange(len(x))
     found = torch.empty(0)
+    # On a CPU as many rows at once as its cache holds.
     with progress_bar("Features", len(x)) as bar:
-        for index in order.split(_BLOCK.get(runtime.device.type, 256)):
+        for index in order.split(8 if runtime.device.type == "cpu" else 256):
             outputs = _outputs(trunk, x[index], runtime).cpu()
             found = found if len(found) else torch.zeros(len(x), *outputs.shape[1:], dtype=outputs.dtype)
             found[index] = outputs

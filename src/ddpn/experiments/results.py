@@ -51,8 +51,7 @@ def result_of(folder: Path) -> dict[str, Any] | None:
         return None
     try:
         result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
-        for key in ("settings", "rows", "seconds", "label"):
-            _ = result[key]
+        _ = [result[key] for key in ("settings", "rows", "seconds", "label")]
         _ = result["scores"]["paper"], result["scores"]["ours"]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise InputError(f"{folder / RESULT} is damaged ({error!r}). Delete {folder} and run it again.") from None

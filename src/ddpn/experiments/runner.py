@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ddpn.estimators import CountGLM
 from ddpn.experiments.experiment import Run
 from ddpn.experiments.inputs import PARTS, Parts
 from ddpn.experiments.networks import network_of
@@ -40,12 +39,12 @@ class Trained(NamedTuple):
 
 
 def execute(
-    run: Run, parts: Parts, folder: Path, device: str = "auto", tell: Callable[[str], object] = lambda text: None
+    run: Run, parts: Parts, folder: Path, device: str = "auto", on_epoch: Callable[[str], object] = lambda text: None
 ) -> dict[str, Any]:
     """Do a run and return its result. If several processes share the training, one of them writes the files.
 
-    `tell` gets the progress as a text after every epoch. KeyboardInterrupt passes through; checkpoints of members stay
-    in `folder`, and the next call resumes from them.
+    `on_epoch` gets the progress as a text after every epoch. KeyboardInterrupt passes through; checkpoints of members
+    stay in `folder`, and the next call resumes from them.
     """
     runtime = Runtime(device)
     config = {"settings": run.as_dict(), "identity": parts.identity}
@@ -59,7 +58,7 @@ def execute(
             write_text(path, content)
     runtime.wait()
     started = time.perf_counter()
-    trained = _fit_glm(run, parts) if run.method.exact else _train(run, parts, folder, device, tell)
+    trained = _fit_glm(run, parts) if run.method.exact else _train(run, parts, folder, device, on_epoch)
     used = "cpu" if run.method.exact else str(runtime.device)
     result = config | {
         "experiment": run.experiment.name,
@@ -99,6 +98,8 @@ def _forget_members(folder: Path) -> None:
 
 def _fit_glm(run: Run, parts: Parts) -> Trained:
     """Fit a GLM by maximum likelihood, without members and seeds."""
+    from ddpn.estimators import CountGLM  # imports scikit-learn, which no worker needs to train networks
+
     assert isinstance(parts.train, Sample)
     x, y = parts.train.X.double().numpy(), parts.train.y.double().numpy()
     with warnings.catch_warnings(record=True) as caught:
@@ -111,8 +112,8 @@ def _fit_glm(run: Run, parts: Parts) -> Trained:
     return Trained({"raw": raw.unsqueeze(1).float()}, known, history | warned)
 
 
-def _train(run: Run, parts: Parts, folder: Path, device: str, tell: Callable[[str], object]) -> Trained:
-    """Train every member; `folder` holds the finished ones until the run is done. `tell` gets a text per epoch."""
+def _train(run: Run, parts: Parts, folder: Path, device: str, on_epoch: Callable[[str], object]) -> Trained:
+    """Train every member; `folder` holds the finished ones until the run is done."""
     settings = run.training
     shared = ("batch_size", "lr", "weight_decay", "warmup", "precision", "accumulate")
     config = TrainingConfig(
@@ -133,7 +134,7 @@ def _train(run: Run, parts: Parts, folder: Path, device: str, tell: Callable[[st
     ensemble = fit_ensemble(
         make, parts.train, parts.validation, config, folder,
         at_once=settings.at_once or settings.members, runtime=runtime, prepare=_start_gamma,
-        workers=min(settings.workers, cores()), on_epoch=tell,
+        workers=min(settings.workers, cores()), on_epoch=on_epoch,
     )  # fmt: skip
     if ensemble.interrupted:
         raise KeyboardInterrupt  # the finished members and the checkpoint stay in `folder`

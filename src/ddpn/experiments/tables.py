@@ -27,8 +27,6 @@ PROTOCOLS = {
     "ours": "Absolute error of the median, scores of the exact mixture, for every method.",
 }
 METRICS = {"mae": "MAE", "crps": "CRPS", "median_precision": "MP"}
-#: The optimiser of a GLM has converged if the gradient is at most this long.
-_AT_MAXIMUM = 1e-6
 #: The paper's score, and the part of it that members disagree about.
 TOTAL = "variance"
 KINDS = {TOTAL: "total variance", "epistemic": "epistemic variance"}
@@ -93,7 +91,7 @@ def _notes(experiment: Experiment, runs: Sequence[FinishedRun], protocol: str) -
     if len({tuple(r.get("identity", ())) for r in done}) > 1:
         lines.append("The rows of this table were computed from different data: run the experiment again.")
     for result in done:
-        if result["history"].get("gradient_norm", 0.0) > _AT_MAXIMUM:
+        if result["history"].get("gradient_norm", 0.0) > 1e-6:  # the tolerance of CountGLM
             lines.append(f"{_label(result)}: the optimiser stopped before it reached the maximum.")
     if missing := len(experiment.runs()) - len(done):
         lines.append(f"{missing} of {len(experiment.runs())} runs are not finished and not shown.")

@@ -51,9 +51,9 @@ def message_of(error: DDPNError | OSError) -> str:
     return machine_error(error) if isinstance(error, OSError) else str(error)
 
 
-def _attempt(run: Run, parts: Parts, out: Path, device: str, tell: Callable[[str], object]) -> tuple[str, Any]:
+def _attempt(run: Run, parts: Parts, out: Path, device: str, on_epoch: Callable[[str], object]) -> tuple[str, Any]:
     try:
-        return "done", execute(run, parts, folder_of(run, out), device, tell)
+        return "done", execute(run, parts, folder_of(run, out), device, on_epoch)
     except (DDPNError, OSError) as error:
         return "failed", message_of(error)
     except Exception:

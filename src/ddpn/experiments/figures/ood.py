@@ -92,8 +92,8 @@ def _legend(ax: Any, title: str, found: dict[str, Detection], drawn: dict[str, d
 def ood_pmfs(experiment: Experiment, out: Path) -> Any:
     """Appendix D.2: the ensembles' distributions for a test row and an OOD row, and the total variances of all rows."""
     runs = scored(finished_runs(experiment, out, glms=False))
-    kinds = [[each for each in runs if each.run.run.method.is_continuous is kind] for kind in (False, True)]
-    kinds = [kind for kind in kinds if kind]
+    both = ([each for each in runs if each.run.run.method.is_continuous is kind] for kind in (False, True))
+    kinds = [kind for kind in both if kind]
     widest = max(map(len, kinds))
     size = (0.8 + 2.2 * max(widest, 2), 0.8 + 4.0 * len(kinds))
     figure, axes = panels(2 * len(kinds), widest, size, height_ratios=[1.2, 1.0] * len(kinds))

@@ -92,13 +92,15 @@ def _isolated(experiment: Experiment, out: Path, key: str, title: str) -> Any:
     """Whether a network fits isolated points or explains them by a low gamma: pairs of rows, counts above gamma."""
     runs = finished_runs(experiment, out, glms=False)
     methods = list(dict.fromkeys(run.run.method.name for run in runs))
-    values = list(dict.fromkeys(run.run.point[key] for run in runs))
+    # A dry run has no numbers of epochs to compare.
+    places = [run.run.point.get(key, run.run.training.epochs) for run in runs]
+    values = list(dict.fromkeys(places))
     size = (1.4 + 1.9 * len(values), 0.8 + 2.6 * len(methods))
-    ratios = [1.8, 1.0] * len(methods)
-    figure, axes = panels(2 * len(methods), len(values), size, sharex=True, sharey="row", height_ratios=ratios)
+    shared: dict[str, Any] = {"sharex": True, "sharey": "row", "height_ratios": [1.8, 1.0] * len(methods)}
+    figure, axes = panels(2 * len(methods), len(values), size, **shared)
     drawn, _ = _drawn(experiment)
-    for run in runs:
-        row, column = 2 * methods.index(run.run.method.name), values.index(run.run.point[key])
+    for run, place in zip(runs, places, strict=True):
+        row, column = 2 * methods.index(run.run.method.name), values.index(place)
         _counts_and_gammas(axes[row, column], axes[row + 1, column], run, drawn)
         axes[row, 0].set_ylabel(f"{run.label}\ny")
         axes[row + 1, 0].set_ylabel("γ")
