@@ -8,29 +8,29 @@ from torch import Tensor
 from ddpn.distributions import CountDistribution
 from ddpn.errors import InputError
 
-#: Counts up to here are looked at one by one by the machinery of `CountDistribution`; no more are offered.
+#: The largest `top`: the table has an entry per count.
 _MOST = 100
 
 
 class Reflected(CountDistribution):
-    """top - Z given Z <= top, on {0, ..., top}; Z follows `law`, or the conflation of `folds` copies of it.
+    """top - Z given Z <= top, on {0, ..., top}; Z follows `dist`, or the conflation of `folds` copies of it.
 
     A conflation of copies is p^folds, normalised: on so few counts that is one table, with no search for its peak.
 
     >>> from ddpn.distributions import Poisson
-    >>> law = Reflected(Poisson(2.0), top=30)
-    >>> round(law.mean.item(), 4), round(law.variance.item(), 4), law.mode.item()
+    >>> dist = Reflected(Poisson(2.0), top=30)
+    >>> round(dist.mean.item(), 4), round(dist.variance.item(), 4), dist.mode.item()
     (28.0, 2.0, 28.0)
     """
 
-    def __init__(self, law: CountDistribution, top: int, folds: int = 1, validate_args: bool | None = None) -> None:
+    def __init__(self, dist: CountDistribution, top: int, folds: int = 1, validate_args: bool | None = None) -> None:
         if not 1 <= top <= _MOST:
-            raise InputError(f"top must lie between 1 and {_MOST}, got {top}. Reflect at a smaller count.")
+            raise InputError(f"top must be between 1 and {_MOST}, got {top}.")
         counts = torch.arange(float(top), -1.0, -1.0, dtype=torch.float64)
         with torch.no_grad():
-            log_p = law.log_prob(counts.view(-1, *[1] * len(law.batch_shape)))
+            log_p = dist.log_prob(counts.view(-1, *[1] * len(dist.batch_shape)))
         self._table = (folds * log_p.double()).movedim(0, -1).log_softmax(-1).to(log_p.dtype)
-        super().__init__(law.batch_shape, validate_args)
+        super().__init__(dist.batch_shape, validate_args)
 
     @property
     def top(self) -> int:
