@@ -67,10 +67,11 @@ def test_every_kind_of_network_is_restored(quick, counts, tmp_path, monkeypatch,
 def of_all(quick, larger) -> CountRegressor:
     """A model with every kind of member, calibrated."""
     X, y = larger
-    frame = pd.DataFrame({"x": X[:, 0], "ward": np.where(X[:, 1] > 0, "A", "B")}).assign(age=np.where(y > 4, np.nan, y))
+    ward = np.where(X[:, 1] > 0, "A", "B")
+    frame = pd.DataFrame({"x": X[:, 0], "ward": ward, "age": np.where(y > 4, np.nan, y)})
     others = [name for name in MEMBERS if name != "networks"]
-    model = quick(mix_with=others, epochs=2, training_options={"batch_size": 100}).fit(frame[:250], y[:250])
-    return model.fit_intervals(frame[250:], y[250:]).fit_ood(frame[250:])
+    model = quick(mix_with=others, epochs=2, training_options={"batch_size": 100}).fit(frame[:210], y[:210])
+    return model.fit_intervals(frame[270:], y[270:]).fit_ood(frame[270:])
 
 
 def test_all_members_and_their_calibration_are_restored(of_all, larger, tmp_path):
