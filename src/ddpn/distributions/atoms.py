@@ -38,7 +38,7 @@ def _in_blocks(mixture: Any, method: Callable[..., tuple[Tensor]]) -> Tensor:
 
 
 def _atoms(n: int, mixture: Any, rough: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
-    """Integers from each rough window's start, in order, and the weighted pmf of its component. Shape: (rows, atoms)."""
+    """Integers of the rough components' windows, in order, and the weighted pmf there. Shape: (rows, atoms)."""
     positions, masses, start = [], [], 0
     for stack, k in zip(mixture.stacks, mixture.sizes, strict=True):
         own = slice(start, start + k)

@@ -116,10 +116,16 @@ def _log_sum_of_panels(rows: ConflationRows) -> tuple[Tensor]:
 class Conflation(CountDistribution):
     """p(y) proportional to the product of the components' p(y), in logarithms throughout: nothing underflows.
 
-    components: count distributions of this package, of any families; each should have one peak, or one at 0 and one
-        beyond. Their product may live where none of them does.
-    validate_args: whether values are checked. Default: only on a CPU.
+    Parameters
+    ----------
+    components : sequence of CountDistribution
+        Count distributions of this package, of any families; each should have one peak, or one at 0 and one beyond.
+        Their product may live where none of them does.
+    validate_args : bool, optional
+        Whether values are checked. Default: only on a CPU.
 
+    Examples
+    --------
     >>> from ddpn.distributions import Poisson
     >>> dist = Conflation([Poisson(20.0)] * 5)
     >>> round(dist.mean.item(), 2), round(dist.variance.item(), 2)

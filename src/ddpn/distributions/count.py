@@ -200,10 +200,11 @@ class CountDistribution(Distribution, ABC):
 class Selected(CountDistribution):
     """Elements of another distribution, given by their positions in its flattened batch."""
 
-    def __init__(self, base: CountDistribution, index: Tensor) -> None:
+    def __init__(self, base: Any, index: Tensor) -> None:
         if isinstance(base, Selected):
             base, index = base._base, base._index.reshape(-1)[index]
-        self._base, self._index = base, index
+        self._base: Any = base
+        self._index = index
         super().__init__(index.shape, base._check)
 
     def log_prob(self, value: Tensor) -> Tensor:

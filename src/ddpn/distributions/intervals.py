@@ -21,10 +21,8 @@ def central(dist: Rows, coverage: float) -> tuple[Tensor, Tensor]:
 
 def highest(dist: Rows, coverage: float) -> tuple[Tensor, Tensor]:
     """The shortest interval of counts that holds the coverage; of several, the one that starts first."""
-    long = _shortest_far if dist.smooth else None
-    low, high = tables.by_window(
-        dist, tables.shortest_interval, long, dist.constant(coverage - max(_SLACK, dist.rounding))
-    )
+    needed = dist.constant(coverage - max(_SLACK, dist.rounding))
+    low, high = tables.by_window(dist, tables.shortest_interval, _shortest_far if dist.smooth else None, needed)
     return low, high
 
 

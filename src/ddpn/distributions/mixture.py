@@ -32,14 +32,23 @@ class Mixture(Distribution):
     Normal. The variance splits exactly into `aleatoric` (mean of variances) and `epistemic` (variance of means), the
     entropy into `expected_entropy` and `mutual_information`.
 
-    components: one distribution whose last batch axis enumerates the components, or a sequence of distributions, each
-        of them one component; their batch shapes broadcast. See `concatenate` for several stacks of components.
-    weights: K numbers per row, or for all rows; finite, at least 0, with sum 1. Default: 1/K.
-    validate_args: whether values are checked. Default: only on a CPU.
+    Parameters
+    ----------
+    components : Distribution or sequence of Distribution
+        One distribution whose last batch axis enumerates the components, or one distribution per component; their batch
+        shapes broadcast. See `concatenate` for several stacks of components.
+    weights : Tensor or sequence of float, optional
+        K numbers per row, or for all rows; finite, at least 0, with sum 1. Default: 1/K.
+    validate_args : bool, optional
+        Whether values are checked. Default: only on a CPU.
 
+    Notes
+    -----
     After construction, `components` is one stacked distribution (..., K), or a tuple of such stacks if there are
     several families. Shape: stacked components (..., K), weights (K,) or (..., K) -> batch_shape (...).
 
+    Examples
+    --------
     >>> from ddpn.distributions import DoublePoisson, Poisson
     >>> ensemble = Mixture(DoublePoisson(torch.tensor([4.0, 6.0]), torch.tensor([1.0, 2.0])))
     >>> round(ensemble.mean.item(), 3), round((ensemble.aleatoric + ensemble.epistemic - ensemble.variance).item(), 6)
@@ -87,7 +96,7 @@ class Mixture(Distribution):
         >>> Mixture.concatenate([networks, tree], weights=[0.2, 0.2, 0.2, 0.4]).size
         4
         """
-        new = object.__new__(_class_for(list(stacks)))
+        new: Any = object.__new__(_class_for(list(stacks)))
         new._set(list(stacks), weights, validate_args)
         return new
 

@@ -123,20 +123,21 @@ class MixtureRows(Rows):
         """E|Z - y|."""
         return self.cut(y).distance
 
-    def windows(self) -> tuple[Tensor, Tensor]:
-        """First and last position per component; those without weight have the window of the heaviest."""
-        return self._used(*self.each("window"))
+    def windows(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
+        """First and last position per component. Shape: (rows, K)."""
+        first, last = self.each("window", depth)
+        return self._used(first), self._used(last)
 
-    def _used(self, *each: Tensor) -> tuple[Tensor, ...]:
+    def _used(self, each: Tensor) -> Tensor:
         """Values per component, those without weight replaced by those of the heaviest. Shape: (rows, K, ...)."""
         if self._even or bool((self.weights > 0).all()):
             return each
         heaviest = self.weights.argmax(1, keepdim=True)
         index = torch.where(self.weights > 0, torch.arange(self.weights.shape[1], device=self.device), heaviest)
-        return tuple(x.gather(1, index.view(*index.shape, *[1] * (x.dim() - 2)).expand_as(x)) for x in each)
+        return each.gather(1, index.view(*index.shape, *[1] * (each.dim() - 2)).expand_as(each))
 
     def window(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
-        first, last = self._used(*self.each("window", depth))
+        first, last = self.windows(depth)
         return first.amin(1), last.amax(1)
 
     def breaks(self) -> Tensor:
@@ -152,7 +153,7 @@ class MixtureRows(Rows):
         count = sum(k * (b.shape[1] - 1) for k, b in zip(self.sizes, each, strict=True))
         padded = [torch.cat([b, b[:, -1:].expand(-1, columns - b.shape[1])], dim=1) for b in each]
         parts = [b.unflatten(0, (len(self), k)) for k, b in zip(self.sizes, padded, strict=True)]
-        return panels.merge(*self._used(torch.cat(parts, dim=1)), finer * count)
+        return panels.merge(self._used(torch.cat(parts, dim=1)), finer * count)
 
     def draw(self, choice: Tensor, u: Tensor) -> Tensor:
         """Counts at the uniforms u of components that the uniforms `choice` choose. Shape: (rows,)."""

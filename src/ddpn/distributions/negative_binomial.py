@@ -72,21 +72,25 @@ class NegativeBinomialRows(SmoothParameterRows):
         return torch.where(self._depth(y) > DEPTH, by_slope, by_window).clamp(min=0.0)
 
     def window(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
-        """Where the unit deviance reaches depth, by halving in the variance-stabilising scale."""
         depth = depth + torch.zeros_like(self.mu)
-        centre = self._scale(self.mu)
+        first = self._reached(depth, torch.zeros_like(self.mu))
+        return torch.where(self._depth(torch.zeros_like(self.mu)) > depth, first, 0.0), self._upper_end(depth)
+
+    def _upper_end(self, depth: Tensor) -> Tensor:
         tail = 4.0 * (depth + 1.0) / torch.log1p(1.0 / (self.alpha * self.mu))
-        bound = self.mu + tail + 20.0 * (depth * self.mu * (1.0 + self.alpha * self.mu)).sqrt()
-        outer = {"low": torch.zeros_like(centre), "high": self._scale(bound)}
-        for name, out in outer.items():
-            inside = centre
-            for _ in range(_HALVINGS):
-                middle = 0.5 * (inside + out)
-                deep = self._depth(self._unscale(middle)) > depth
-                inside, out = torch.where(deep, inside, middle), torch.where(deep, middle, out)
-            outer[name] = out
-        first = torch.where(self._depth(torch.zeros_like(self.mu)) > depth, self._unscale(outer["low"]), 0.0)
-        return first, self._unscale(outer["high"])
+        return self._reached(depth, self.mu + tail + 20.0 * (depth * self.mu * (1.0 + self.alpha * self.mu)).sqrt())
+
+    def _reached(self, depth: Tensor, bound: Tensor) -> Tensor:
+        """Where the unit deviance reaches depth before `bound`, by halving in the variance-stabilising scale."""
+        inside, out = self._scale(self.mu), self._scale(bound)
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (inside + out)
+            deep = self._depth(self._unscale(middle)) > depth
+            inside, out = torch.where(deep, inside, middle), torch.where(deep, middle, out)
+        return self._unscale(out)
+
+    def table_end(self, y: Tensor) -> Tensor:
+        return self._upper_end(DEPTH + torch.where(y > self.mu, self._depth(y), 0.0))
 
     def spread(self, first: Tensor, last: Tensor) -> Tensor:
         low, high = (self._scale(x.clamp(min=JOIN - 0.5)).unsqueeze(1) for x in (first, last))

@@ -5,8 +5,8 @@ For f that is smooth on the scale of 1, Euler-Maclaurin in its midpoint form say
     sum_{z=a}^{b-1} f(z) = int_{a-1/2}^{b-1/2} f(x) dx + B[f](b - 1/2) - B[f](a - 1/2),
 
 with B = 1/delta - 1/D in operator form (delta the central difference, D the derivative). The integral takes
-Gauss-Legendre nodes in t = sqrt(x), where count distributions have about constant width; B is read off the eight integers
-around the cut, so no derivative is needed.
+Gauss-Legendre nodes in t = sqrt(x), where count distributions have about constant width; B is read off the eight
+integers around the cut, so no derivative is needed.
 """
 
 import math

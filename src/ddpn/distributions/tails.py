@@ -1,8 +1,8 @@
 """Splitting a distribution at y: P(Z <= y), P(Z > y) and E|Z - y|, each to its own relative accuracy.
 
-Where a distribution lives below 128 (or 64) its table answers directly. Beyond, only the tail that y cuts off, away from the
-mean, is summed: integer by integer when it is short, by quadrature with a cut at y + 1/2 when it is long. The rest is 1
-minus it.
+Where a distribution ends within a table, its table answers directly. Beyond, only the tail that y cuts off, away from
+the mean, is summed: integer by integer when it is short, by quadrature with a cut at y + 1/2 when it is long. The rest
+is 1 minus it.
 """
 
 from abc import abstractmethod

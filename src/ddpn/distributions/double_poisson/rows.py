@@ -13,12 +13,13 @@ from ddpn.distributions.double_poisson.weights import (
     log_h_of_count,
     log_weight_table,
     lower_end,
+    short_stirling_error,
     upper_end,
 )
 from ddpn.distributions.quadrature import PREFIX, between
 from ddpn.distributions.rows import DEPTH
 from ddpn.distributions.smooth import SmoothParameterRows
-from ddpn.distributions.special import HALF_LOG_TWO_PI, beside, stirling_error
+from ddpn.distributions.special import HALF_LOG_TWO_PI, beside
 
 #: Panels over a whole window: each about 2.7 standard deviations wide.
 _PANELS = 6
@@ -35,7 +36,7 @@ class DoublePoissonRows(SmoothParameterRows):
     short = 32
     tables = normalizer.TABLES
     short_tail = 48
-    tail_nodes = _PREFIX_NODES + 8
+    tail_nodes = _TAIL_NODES + 8
 
     def __init__(self, mu: Tensor, gamma: Tensor, known: tuple[Tensor, ...] = ()) -> None:
         super().__init__(mu, gamma, known=known)
@@ -51,30 +52,29 @@ class DoublePoissonRows(SmoothParameterRows):
         log_c = self.known[0] if self.known else normalizer.first_moments(self.mu, self.gamma)[0]
         return 0.5 * self.gamma.log() - log_c
 
-    def _log_weight(self, y: Tensor) -> Tensor:
-        """log of h(y) exp(-gamma D(y)) sqrt(2 pi mu) at real y >= 12.
+    def _log_weight(self, y: Tensor, log_scale: Tensor) -> Tensor:
+        """log of h(y) exp(-gamma D(y)) sqrt(2 pi mu) at real y >= 12, plus `log_scale` per row.
 
         With k = gamma mu, x = y / mu - 1 and u = log(1 + x) it is k x - (k + k x) u - u / 2 minus Stirling's error.
         """
-        k = (self.gamma * self.mu).unsqueeze(1)
+        k, scale = (self.gamma * self.mu).unsqueeze(1), log_scale.unsqueeze(1)
         x = (y * torch.reciprocal(self.mu).unsqueeze(1)).sub_(1.0)
         u = torch.log1p(x)
-        kx = x.mul_(k)
-        return torch.addcmul(kx, kx + k, u, value=-1.0).sub_(stirling_error(y)).add_(u, alpha=-0.5)
+        kx = torch.addcmul(scale, x, k)
+        return torch.addcmul(kx, kx + (k + 0.5 - scale), u, value=-1.0).sub_(short_stirling_error(y))
 
     def log_pmf(self, y: Tensor) -> Tensor:
         mu, gamma, offset = (beside(x, y) for x in (self.mu, self.gamma, self._offset()))
         return log_h_of_count(y) - gamma * deviance(y, mu) + offset
 
     def smooth_log_pmf(self, y: Tensor) -> Tensor:
-        log_scale = self._offset() - 0.5 * self.mu.log() - HALF_LOG_TWO_PI
-        return self._log_weight(y).add_(log_scale.unsqueeze(1))
+        return self._log_weight(y, self._offset() - 0.5 * self.mu.log() - HALF_LOG_TWO_PI)
 
     def pmf(self, y: Tensor) -> Tensor:
         return self.smooth_log_pmf(y).exp_()
 
     def pmf_near(self, y: Tensor) -> Tensor:
-        return self._log_weight(y).softmax(1)
+        return self._log_weight(y, torch.zeros_like(self.mu)).softmax(1)
 
     def pmf_table(self, n: int) -> Tensor:
         return log_weight_table(self.mu, self.gamma, n).softmax(1)
