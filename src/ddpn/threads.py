@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Lock
 
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 #: Multiply-adds from which an operation is worth several threads. By benchmarks/threads.py (two cores that other
 #: programs use too), two threads need 2.9 times as long as one at 2^24 multiply-adds (1 ms), 1.5 times at 2^26, 1.1

@@ -265,7 +265,7 @@ class DerivedRows(TabulatedRows):
         first, last = self._ends
         return DerivedRows(self._dist.rows(index), (first[index], last[index]))
 
-    def distinct(self) -> tuple["DerivedRows", Tensor]:
+    def distinct(self) -> tuple["TabulatedRows", Tensor]:
         if not isinstance(self._dist, Selected):
             return super().distinct()
         index, place = self._dist._index.unique(return_inverse=True)
