@@ -29,7 +29,7 @@ FIT = ["fit", "visits.csv", "-o", "new"]
 CASES = [
     *(((*command, "--help"), 0, "Usage") for command in HELP),
     (("--version",), 0, "."),
-    (("show", "MODEL"), 0, "Poisson gradient boosting"),
+    (("show", "MODEL"), 0, "Poisson GLM"),
     (("show", "MODEL", "--json"), 0, '"crps_gain"'),
     (("fit", "none.csv", "--target", "visits", "-o", "new"), 1, "File not found: none.csv"),
     ((*FIT, "--target", "vists"), 1, "Did you mean 'visits'?"),
