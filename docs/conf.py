@@ -9,7 +9,7 @@ author = "The ddpn authors"
 project_copyright = "The ddpn authors"
 release = version = installed("ddpn")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build", "results/*/*"]
 # Pages below results belong to results.md, which links to them; tests/docs knows that all others are in the contents.
@@ -20,6 +20,8 @@ myst_heading_anchors = 3
 # Docstrings write `name` for code.
 default_role = "code"
 autosummary_generate = False
+napoleon_google_docstring = False
+napoleon_use_ivar = True
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 # What torch and scikit-learn say of methods of theirs is not about ours.

@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
-from filelock import FileLock, Timeout
-
 from ddpn.errors import InputError
 
 
@@ -74,6 +72,8 @@ def sha256_of_file(path: Path) -> str:
 @contextmanager
 def lock(path: Path, wait: bool = True, busy: str = "Another process is using {path}.") -> Iterator[None]:
     """Hold an exclusive lock on the file `path`; without `wait`, raise an `InputError` (`busy`) if another has it."""
+    from filelock import FileLock, Timeout  # slow to import, and most programs take no lock
+
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(path, timeout=-1 if wait else 0):

@@ -375,7 +375,6 @@ def test_report_prints_steps_and_is_not_replaced(ddpn, files, saved, written):
 
 
 def test_a_report_is_one_html_file(ddpn, files, saved):
-    pytest.importorskip("ddpn.report", exc_type=ImportError)
     found = ddpn("report", str(saved), "visits.csv", "-o", "report.html")
     assert found.exit_code == 0, found.output
     html = (files / "report.html").read_text()

@@ -1,4 +1,4 @@
-"""The documentation cannot rot: every page's code is run, in order and in an empty folder, and prints what it says."""
+"""Every page of the documentation: its code runs, in order and in an empty folder, and prints what the page shows."""
 
 import re
 import shlex
@@ -13,10 +13,11 @@ from ddpn.cli import app
 from ddpn.datasets import DATASETS
 from ddpn.experiments import catalogue
 from ddpn.heads import HEADS
+from ddpn.members import MEMBERS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-#: Pages with code of our own; those below results are what commands wrote.
+#: Pages that are written by hand; those below docs/results are written by commands.
 PAGES = [
     ROOT / "README.md",
     *sorted(DOCS.glob("*.md")),
@@ -24,9 +25,11 @@ PAGES = [
     *sorted(DOCS.glob("api/*.md")),
 ]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
-#: What a small model needs, where a page shows a fit with all its defaults.
-QUICK = 'members = 2\nhidden = [8]\nnumeric = "standard"\nepochs = 2\ndevice = "cpu"\n'
-RUN = ("fit", "predict", "evaluate", "show", "report")
+#: Settings of a fit that a page shows with all defaults, and the rows of a table that commands are run on.
+QUICK = 'members = 1\nhidden = [8]\nnumeric = "standard"\nepochs = 1\nmix_with = []\ncompare_with = ["constant"]\n'
+ROWS = 400
+#: Commands that are run; of the others (`report` is run by tests/cli) the options are checked.
+RUN = ("fit", "predict", "evaluate", "show")
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
@@ -34,7 +37,7 @@ def blocks(page: Path) -> list[tuple[str, str]]:
 
 
 def command_of(words: list[str]):
-    """The command that these words call, and what is left of them."""
+    """The command that these words call, and the remaining words."""
     command, words = typer.main.get_command(app), list(words)
     while hasattr(command, "commands") and words and not words[0].startswith("-"):
         assert words[0] in command.commands, f"no command {words[0]}"
@@ -43,7 +46,7 @@ def command_of(words: list[str]):
 
 
 def check_ddpn(words: list[str]) -> None:
-    """That there is such a command with such options, and that it knows the names it is given."""
+    """Check that the command has these options and knows the names that it is given."""
     command, rest = command_of(words)
     parsed = command.make_context(command.name or "ddpn", rest).params
     if words[0] == "reproduce":
@@ -53,6 +56,9 @@ def check_ddpn(words: list[str]) -> None:
 
 
 def run_ddpn(words: list[str], folder: Path) -> None:
+    for table in folder.glob("*.csv"):
+        lines = table.read_text().splitlines(keepends=True)
+        table.write_text("".join(lines[: ROWS + 1]))
     if words[0] == "fit" and "--config" not in words:
         (folder / "quick.toml").write_text(QUICK)
         words = [*words, "--config", "quick.toml"]
@@ -61,7 +67,7 @@ def run_ddpn(words: list[str], folder: Path) -> None:
 
 
 def check_line(line: str, folder: Path) -> None:
-    """A line for the shell: run where that is quick and harmless, else checked for what it names."""
+    """Run a shell command if that is quick and harmless, else check what it names."""
     words = shlex.split(line, comments=True)
     if not words:
         return
@@ -80,16 +86,17 @@ def check_line(line: str, folder: Path) -> None:
     elif Path(name).name == "python":
         assert (ROOT / rest[0]).is_file()
     else:
-        assert (name, rest) == ("torchrun", ["--nproc_per_node", "2", "train.py"]), f"nobody checks: {line}"
+        assert (name, rest) == ("torchrun", ["--nproc_per_node", "2", "train.py"]), f"not checked: {line}"
 
 
 @pytest.fixture
-def heads():
-    """The registry as it was, after a page has added to it."""
-    before = dict(HEADS)
+def registries():
+    """Restores the registries after a page has added to them."""
+    before = [(registry, dict(registry)) for registry in (HEADS, MEMBERS)]
     yield
-    HEADS.clear()
-    HEADS.update(before)
+    for registry, entries in before:
+        registry.clear()
+        registry.update(entries)
 
 
 def runnable() -> list[Path]:
@@ -97,30 +104,30 @@ def runnable() -> list[Path]:
 
 
 @pytest.mark.parametrize("page", runnable(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_page_does_what_it_says(page, tmp_path, monkeypatch, capsys, heads):
+def test_the_code_of_a_page_prints_what_it_shows(page, tmp_path, monkeypatch, capsys, registries):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DDPN_DATA", str(tmp_path / "data"))
     space: dict[str, object] = {"__name__": "page"}
-    said = []
+    shown = []
     for kind, text in blocks(page):
         if kind == "python":
-            said += re.findall(r"^\s*print\(.*\)  # (.+)$", text, flags=re.MULTILINE)
+            shown += re.findall(r"^\s*print\(.*\)  # (.+)$", text, flags=re.MULTILINE)
             exec(compile(text, f"{page.name}", "exec"), space)
         elif kind == "toml":
             (tmp_path / text.splitlines()[0].removeprefix("# ")).write_text(text)
         elif kind == "sh":
             for line in text.splitlines():
                 check_line(line, tmp_path)
-    assert capsys.readouterr().out.splitlines() == said
+    assert capsys.readouterr().out.splitlines() == shown
 
 
 def test_blocks_are_of_kinds_that_are_run():
-    """Anything else would be code that nobody looks at; text is output, and mathematics."""
+    """Code of any other kind would not be checked; text is output and mathematics."""
     kinds = {kind for page in PAGES for kind, _ in blocks(page)}
     assert kinds <= {"python", "sh", "toml", "text"}
 
 
-def test_the_page_on_the_command_line_names_every_option():
+def test_the_page_on_the_command_line_has_every_option():
     text = (DOCS / "command-line.md").read_text(encoding="utf-8")
     parts = dict(re.findall(r"^## (ddpn .*?)\n(.*?)(?=^## |\Z)", text, flags=re.MULTILINE | re.DOTALL))
     program = typer.main.get_command(app)
@@ -135,7 +142,7 @@ def test_the_page_on_the_command_line_names_every_option():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_what_a_page_points_to_exists(page):
+def test_links_exist(page):
     for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
         if "://" not in link:
             assert (page.parent / link.partition("#")[0]).exists(), link
