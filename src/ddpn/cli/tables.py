@@ -55,8 +55,10 @@ def leaderboard_table(found: Mapping[str, Any]) -> "Table":
     return table
 
 
-def number(value: float) -> str:
-    """Four digits, and no power of ten below a billion."""
+def number(value: float | None) -> str:
+    """Four digits, and no power of ten below a billion; None is an infinite score."""
+    if value is None:
+        return "inf"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 

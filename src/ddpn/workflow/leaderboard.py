@@ -26,9 +26,10 @@ class RowScores(NamedTuple):
     coverage: np.ndarray
     width: np.ndarray
 
-    def means(self, weight: np.ndarray | None) -> dict[str, float]:
-        """Means over rows, by name."""
-        return {name: float(np.average(values, weights=weight)) for name, values in self._asdict().items()}
+    def means(self, weight: np.ndarray | None) -> dict[str, float | None]:
+        """Means over rows, by name; None for the infinite NLL of an impossible count, which JSON cannot hold."""
+        found = {name: float(np.average(values, weights=weight)) for name, values in self._asdict().items()}
+        return {name: value if np.isfinite(value) else None for name, value in found.items()}
 
 
 def score_rows(predictor: Predictor, sample: Sample, of: str = MIXTURE) -> RowScores:

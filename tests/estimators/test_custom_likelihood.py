@@ -1,0 +1,102 @@
+"""A likelihood of one's own, registered in one line: in both estimators, at the command line and in the report."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import statsmodels.api as sm
+import torch
+from scipy import stats
+from torch.distributions import constraints
+from typer.testing import CliRunner
+
+from ddpn import ConfigError, CountGLM, CountRegressor
+from ddpn.cli import app
+from ddpn.distributions import NegativeBinomial
+from ddpn.heads import HEADS, Head
+
+
+class Geometric(Head):
+    """Failures before the first success; raw = log mean."""
+
+    name = "geometric"
+    n_raw = 1
+    support = constraints.nonnegative_integer
+
+    def forward(self, raw, exposure=None):
+        mean = raw[..., 0].exp() * (1.0 if exposure is None else exposure)
+        return NegativeBinomial(mean, torch.ones_like(mean))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered() -> Iterator[None]:
+    """The one line, undone after these tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(HEADS, "geometric", Geometric)
+        yield
+
+
+@pytest.fixture(scope="module")
+def data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Inputs, geometric counts and exposures."""
+    rng = np.random.default_rng(2)
+    X, exposure = rng.normal(size=(260, 2)), rng.uniform(0.5, 2.0, 260)
+    mean = exposure * np.exp(1.0 + 0.5 * X[:, 0])
+    return X, rng.geometric(1.0 / (1.0 + mean)) - 1, exposure
+
+
+def test_networks_predict_it(quick, data, tmp_path):
+    X, y, exposure = data
+    model = quick(likelihood="geometric", mix_with=["glm"], epochs=2, training_options={"batch_size": 100})
+    model.fit(X, y, exposure=exposure)
+    assert set(model.predictor_.members) == {"networks", "glm"}
+    one = model.predictor_.distribution(X[:1], exposure[:1], of="glm")
+    mean = one.mean.item()
+    counted = torch.arange(60.0, dtype=torch.float64)
+    assert one.log_prob(counted).exp().numpy() == pytest.approx(stats.geom.pmf(counted + 1, 1.0 / (1.0 + mean)))
+    with pytest.raises(ConfigError, match="'beta' in the options of geometric"):
+        quick(likelihood="geometric", head_options={"beta": 0.5}).fit(X, y)
+    model.save(tmp_path / "model")
+    again = CountRegressor.load(tmp_path / "model")
+    assert (again.predict(X, exposure) == model.predict(X, exposure)).all()
+
+
+def test_the_glm_is_that_of_statsmodels(data):
+    X, y, exposure = data
+    model = CountGLM(likelihood="geometric").fit(X, y, exposure=exposure)
+    family = sm.families.NegativeBinomial(alpha=1.0)
+    peer = sm.GLM(y, sm.add_constant(X), family, exposure=exposure).fit(tol=1e-13)
+    table = model.coefficient_table()
+    np.testing.assert_allclose(table.estimate, peer.params, rtol=1e-5)
+    assert table.parameter == ("raw 0",) * 3
+    assert model.loglik_ == pytest.approx(peer.llf, rel=1e-9)
+
+
+def test_the_command_line_and_the_report_take_it(data, tmp_path, monkeypatch):
+    X, y, exposure = data
+    table = pl.DataFrame({"x": X[:, 0], "days": exposure, "visits": y})
+    table.write_csv(tmp_path / "visits.csv")
+    settings = 'members = 1\nhidden = [8]\nnumeric = "standard"\nepochs = 2\ndevice = "cpu"\n'
+    (tmp_path / "quick.toml").write_text(settings + "[training_options]\nbatch_size = 100\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def ddpn(*arguments: str, exit_code: int = 0) -> str:
+        found = CliRunner().invoke(app, arguments)
+        assert found.exit_code == exit_code, found.output
+        return found.output
+
+    fit = ["fit", "visits.csv", "--target", "visits", "--exposure", "days", "--config", "quick.toml", "-o", "model"]
+    assert "Did you mean 'geometric'" in ddpn(*fit, "--likelihood", "geometrc", exit_code=2)
+    ddpn(*fit, "--likelihood", "geometric", "--compare-with", "constant")
+    model = CountRegressor.load("model")
+    assert model.head_.name == "geometric"
+    assert set(model.predictor_.members) == {"networks", "glm", "constant"}
+    assert "geometric" in ddpn("show", "model")
+    ddpn("predict", "model", "visits.csv", "-o", "predictions.csv")
+    mean = pl.read_csv("predictions.csv")["mean"].to_numpy()
+    assert mean == pytest.approx(model.predict(table.select("x"), exposure))
+    ddpn("report", "model", "visits.csv", "-o", "report.html")
+    assert "geometric" in Path("report.html").read_text()

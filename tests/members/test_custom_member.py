@@ -1,0 +1,202 @@
+"""A member of one's own, defined here and registered in one line, is treated like those of the package.
+
+It predicts the counts of the nearest neighbours: two classes and their imports.
+"""
+
+import inspect
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from sklearn.neighbors import NearestNeighbors
+from typer.testing import CliRunner
+
+from ddpn import CountRegressor, InputError
+from ddpn.cli import app
+from ddpn.distributions import CountDistribution
+from ddpn.errors import ConfigError
+from ddpn.features import FeatureEncoder, encoder_bytes, encoder_from_bytes
+from ddpn.members import MEMBERS, Member
+from ddpn.members.constant import Constant
+from ddpn.members.member import arrays_from_bytes, arrays_to_bytes
+from ddpn.predictor import MIXTURE
+from ddpn.sample import Sample
+from ddpn.workflow.model_folder import load
+from ddpn.workflow.prediction import evaluate
+
+
+class Empirical(CountDistribution):
+    """Equal mass on each of k counts. Shape: (..., k) -> batch (...)."""
+
+    def __init__(self, values):
+        self.values = values
+        super().__init__(values.shape[:-1])
+
+    def log_prob(self, y):
+        return (torch.as_tensor(y).unsqueeze(-1) == self.values).double().mean(-1).log()
+
+    def bracket(self, depth):
+        return self.values.amin(-1), self.values.amax(-1)
+
+    def rows(self, index):
+        return Empirical(self.values[index])
+
+
+class Neighbours(Member):
+    """The counts of the 15 training rows that are nearest in the encoded columns."""
+
+    label = "nearest neighbours"
+
+    def fit(self, train, validation, seed):
+        self.encoder = FeatureEncoder().fit(train.X, train.y, train.weight)
+        self.inputs = self.encoder.transform(train.X)
+        self.rates = train.y if train.exposure is None else train.y / train.exposure
+        return self
+
+    def distribution(self, X, exposure=None):
+        search = NearestNeighbors(n_neighbors=min(15, len(self.rates))).fit(self.inputs)
+        rates = self.rates[search.kneighbors(self.encoder.transform(X), return_distance=False)]
+        counts = rates if exposure is None else np.rint(rates * exposure[:, None])
+        return Empirical(torch.from_numpy(counts).unsqueeze(1))
+
+    def state(self):
+        arrays = arrays_to_bytes(inputs=self.inputs, rates=self.rates)
+        return {"rows.safetensors": arrays, "encoder.skops": encoder_bytes(self.encoder)}
+
+    @classmethod
+    def from_state(cls, files):
+        member, arrays = cls(), arrays_from_bytes(files["rows.safetensors"])
+        member.inputs, member.rates = arrays["inputs"], arrays["rates"]
+        member.encoder = encoder_from_bytes(files["encoder.skops"], "encoder.skops")
+        return member
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered() -> Iterator[None]:
+    """The one line, undone after these tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(MEMBERS, "knn", Neighbours)
+        yield
+
+
+def test_it_takes_fewer_than_sixty_lines():
+    imports = 8  # numpy, torch, NearestNeighbors, CountDistribution, the encoder, MEMBERS, Member, arrays as bytes
+    own = inspect.getsource(Empirical) + inspect.getsource(Neighbours)
+    assert imports + len(own.splitlines()) < 60
+
+
+@pytest.fixture(scope="module")
+def data() -> tuple[np.ndarray, np.ndarray]:
+    """Counts that a line does not follow, which networks of two epochs have not learned."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3.0, 3.0, size=(400, 1))
+    return X, rng.poisson(np.exp(1.5 + np.cos(2.0 * X[:, 0]))).astype(float)
+
+
+@pytest.fixture(scope="module")
+def model(quick, data) -> CountRegressor:
+    X, y = data
+    return quick(mix_with=["knn"], epochs=2, training_options={"batch_size": 100}).fit(X[:300], y[:300])
+
+
+def test_its_distribution_is_that_of_the_neighbours(data):
+    X, y = data
+    member = Neighbours().fit(Sample(X[:300], y[:300]), None, seed=0)
+    nearest = np.argsort(np.abs(X[:300, 0] - X[300:, 0][:, None]), axis=1)[:, :15]
+    counts = y[nearest]
+    dist = member.distribution(X[300:])
+    assert dist.batch_shape == (100, 1)
+    assert dist.mean.numpy()[:, 0] == pytest.approx(counts.mean(1))
+    assert dist.variance.numpy()[:, 0] == pytest.approx(counts.var(1), abs=1e-9)
+    assert dist.icdf(torch.tensor(0.5)).numpy()[:, 0] == pytest.approx(np.sort(counts)[:, 7])
+    at = torch.from_numpy(y[300:])
+    # CRPS of an empirical distribution: E|Z - y| - E|Z - Z'| / 2.
+    pairs = np.abs(counts[:, :, None] - counts[:, None]).mean((1, 2))
+    wanted = np.abs(counts - y[300:, None]).mean(1) - 0.5 * pairs
+    assert dist.crps(at.unsqueeze(1)).numpy()[:, 0] == pytest.approx(wanted, abs=1e-9)
+    doubled = member.distribution(X[300:], np.full(100, 2.0))
+    assert doubled.mean.numpy() == pytest.approx(2.0 * dist.mean.numpy())
+
+
+def test_it_is_fitted_and_weighted(model, data):
+    X, y = data
+    weights = model.predictor_.weights
+    assert sum(weights.values()) == pytest.approx(1.0)
+    assert weights["knn"] > 0.5
+    dist = model.predict_distribution(X[300:])
+    assert dist.size == 3
+    means = {name: model.predictor_.distribution(X[300:], of=name).mean for name in weights}
+    wanted = sum(weights[name] * means[name] for name in weights)
+    assert dist.mean.numpy() == pytest.approx(wanted.numpy())
+    assert (dist.aleatoric + dist.epistemic).numpy() == pytest.approx(dist.variance.numpy())
+    assert np.isfinite(model.nll(X[300:], y[300:]))
+    networks = model.predictor_.distribution(X[300:], of="networks").crps(torch.from_numpy(y[300:]))
+    assert model.crps(X[300:], y[300:]) < networks.mean().item()
+    with pytest.raises(ConfigError, match="Did you mean 'knn'"):
+        CountRegressor(mix_with=["kn"]).fit(X, y)
+
+
+def test_it_is_calibrated_saved_and_loaded(model, data, tmp_path):
+    X, y = data
+    model.fit_intervals(X[300:], y[300:]).fit_ood(X[300:])
+    assert set(model.predictor_.intervals) == {MIXTURE, "networks", "knn"}
+    level = model.predictor_.interval_level(0.9, of="knn")
+    low, high = model.predictor_.distribution(X[300:], of="knn").interval(level)
+    assert ((low.numpy() <= y[300:]) & (y[300:] <= high.numpy())).sum() >= np.ceil(0.9 * 101)
+    model.save(tmp_path / "model")
+    again = CountRegressor.load(tmp_path / "model")
+    assert (again.predict(X) == model.predict(X)).all()
+    assert (again.predict_interval(X, kind="calibrated") == model.predict_interval(X, kind="calibrated")).all()
+    assert (again.ood_pvalue(X) == model.ood_pvalue(X)).all()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delitem(MEMBERS, "knn")
+        with pytest.raises(ConfigError, match=r"member must be one of .*got 'knn'"):
+            CountRegressor.load(tmp_path / "model")
+    content = (tmp_path / "model" / "knn" / "rows.safetensors").read_bytes()
+    (tmp_path / "model" / "knn" / "rows.safetensors").write_bytes(content[:-8])
+    with pytest.raises(InputError, match=r"rows.safetensors was truncated or changed"):
+        CountRegressor.load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("role", ["--mix-with", "--compare-with"])
+def test_it_is_on_the_leaderboard_and_in_the_report(data, tmp_path, monkeypatch, role):
+    X, y = data
+    table = pl.DataFrame({"x": X[:, 0], "noise": np.tile([1.0, 2.0], 200), "visits": y.astype(int)})[:280]
+    table.write_csv(tmp_path / "visits.csv")
+    settings = 'members = 2\nhidden = [8]\nnumeric = "standard"\nepochs = 2\ndevice = "cpu"\n'
+    (tmp_path / "quick.toml").write_text(settings + 'target = "visits"\n[training_options]\nbatch_size = 100\n')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def ddpn(*arguments: str) -> str:
+        found = CliRunner().invoke(app, arguments)
+        assert found.exit_code == 0, found.output
+        return found.output
+
+    others = ("--compare-with", "constant") if role == "--mix-with" else ("--mix-with", "constant")
+    printed = ddpn("fit", "visits.csv", "--config", "quick.toml", role, "knn", *others, "-o", "model")
+    assert "nearest neighbours" in printed
+    folder = load(Path("model"))
+    weight = folder.model.predictor_.weights["knn"]
+    assert weight > 0 if role == "--mix-with" else weight == 0
+    assert folder.model.predictor_.intervals["knn"].rows.tolist() == [28]
+    found = evaluate(folder, pl.read_csv("visits.csv"))
+    entry = next(entry for entry in found["entries"] if entry["name"] == "knn")
+    assert entry["label"] == "nearest neighbours"
+    assert entry["weight"] == weight
+    assert entry["seconds"] > 0
+    assert 0.7 < entry["coverage"] <= 1.0
+    constant = next(entry for entry in found["entries"] if entry["name"] == "constant")
+    assert entry["crps"] < constant["crps"]
+    assert "nearest neighbours" in ddpn("show", "model")
+    assert "nearest neighbours" in ddpn("evaluate", "model", "visits.csv")
+    json.loads(ddpn("evaluate", "model", "visits.csv", "--json"), parse_constant=pytest.fail)
+    ddpn("predict", "model", "visits.csv", "-o", "predictions.csv")
+    assert pl.read_csv("predictions.csv").height == 280
+    ddpn("report", "model", "visits.csv", "-o", "report.html")
+    assert "nearest neighbours" in Path("report.html").read_text()
+    assert isinstance(folder.model.predictor_.members["constant"], Constant)
