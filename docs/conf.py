@@ -9,13 +9,18 @@ author = "The ddpn authors"
 project_copyright = "The ddpn authors"
 release = version = installed("ddpn")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build", "results/*/*"]
 # Pages below results belong to results.md, which links to them; tests/docs knows that all others are in the contents.
 suppress_warnings = ["toc.not_included"]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
+
+# Sections of parameters as in numpy; "Shape:" and the like are no sections.
+napoleon_google_docstring = False
+napoleon_use_ivar = True
+napoleon_use_rtype = False
 
 # Docstrings write `name` for code.
 default_role = "code"
@@ -75,4 +80,5 @@ def without_any(
 def setup(app: Any) -> None:
     """What Sphinx calls."""
     app.connect("autodoc-process-signature", without_any)
-    app.connect("autodoc-process-docstring", as_plain_text)
+    # Before napoleon, whose markup must stay as it is.
+    app.connect("autodoc-process-docstring", as_plain_text, priority=400)

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from itertools import pairwise
 
 import pytest
 
@@ -27,7 +28,7 @@ HELP = [[], ["fit"], ["predict"], ["evaluate"], ["show"], ["report"], ["data"], 
 FIT = ["fit", "visits.csv", "-o", "new"]
 #: Command, exit code, and words of its output.
 CASES = [
-    *((tuple([*command, "--help"]), 0, "Usage") for command in HELP),
+    *(((*command, "--help"), 0, "Usage") for command in HELP),
     (("--version",), 0, "."),
     (("show", "MODEL"), 0, "Poisson gradient boosting"),
     (("show", "MODEL", "--json"), 0, '"crps_gain"'),
@@ -81,7 +82,7 @@ def test_every_answer_takes_less_than_a_second(answers):
     # Seconds of the CPU from the start of the process, of all commands so far: other programs share the machine.
     ends = [seconds for *_, seconds in answers[0]]
     assert ends[0] < 1.0
-    assert max(after - before for before, after in zip(ends, ends[1:], strict=False)) < 1.0
+    assert max(after - before for before, after in pairwise(ends)) < 1.0
 
 
 def test_the_estimator_does_not_import_what_only_saving_needs(answers):
