@@ -25,6 +25,8 @@ napoleon_use_rtype = False
 # Docstrings write `name` for code.
 default_role = "code"
 autosummary_generate = False
+napoleon_google_docstring = False
+napoleon_use_ivar = True
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 # What torch and scikit-learn say of methods of theirs is not about ours.

@@ -117,7 +117,7 @@ def test_intervals_are_calibrated_for_the_mixture_and_every_member(predictor, pr
     predictor.calibrate_intervals(some, prior_rows)
     assert set(predictor.intervals) == {MIXTURE, *WEIGHTS}
     y = torch.from_numpy(some.y)
-    for name in predictor.intervals:
+    for name in predictor.intervals if not prior_rows else (MIXTURE, "constant"):
         dist = predictor.distribution(some.X, some.exposure, of=name)
         alone = IntervalLevels.fit([dist], some.y, some.weight, prior_rows)
         assert predictor.interval_level(0.8, of=name) == alone.at(0.8)
@@ -206,6 +206,15 @@ def test_without_calibration_none_is_restored(predictor, tmp_path):
     predictor.save(tmp_path / "model", overwrite=True)
 
 
+def test_members_for_comparison_are_left_out_on_request(calibrated):
+    files, manifest = calibrated.state()
+    manifest["members"]["poisson_glm"]["weight"] = 0.0
+    kept = {name: content for name, content in files.items() if not name.startswith("poisson_glm/")}
+    again = Predictor.from_state(kept, manifest, mixed_only=True)
+    assert list(again.members) == list(again.weights) == ["constant", "glm"]
+    assert again.interval_level(0.9) == calibrated.interval_level(0.9)
+
+
 @pytest.mark.parametrize(
     ("file", "content"),
     [
@@ -228,6 +237,6 @@ def test_a_missing_ood_score_or_an_unknown_member_is_refused(saved, rewrite):
     rewrite(saved, ood={"kind": "variance"})
     with pytest.raises(InputError, match="do not fit its manifest"):
         Predictor.load(saved)
-    rewrite(saved, members={"my_own": {}})
+    rewrite(saved, members={"my_own": {"weight": 1.0, "seconds": None, "facts": {}}})
     with pytest.raises(ConfigError, match=r"member must be one of networks, .*got 'my_own'"):
         Predictor.load(saved)

@@ -1,5 +1,7 @@
 """One thread for small work, the user's number for large work, and the user's setting afterwards."""
 
+from threading import Event, Thread
+
 import pytest
 import torch
 from threadpoolctl import threadpool_info
@@ -46,6 +48,25 @@ def test_onednn_is_left_out_where_it_keeps_its_own_threads(monkeypatch, apart):
     before = settings()
     with single_thread():
         assert torch.backends.mkldnn.enabled is (before[1] and not apart)
+    assert settings() == before
+
+
+def test_onednn_comes_back_when_the_last_python_thread_leaves(monkeypatch):
+    monkeypatch.setattr(threads, "_ONEDNN_IS_APART", True)
+    before, entered, leave = settings(), Event(), Event()
+
+    def another():
+        with single_thread():
+            entered.set()
+            leave.wait(10)
+
+    thread = Thread(target=another)
+    with single_thread():
+        thread.start()
+        assert entered.wait(10)
+    assert not torch.backends.mkldnn.enabled, "the other thread is still inside"
+    leave.set()
+    thread.join()
     assert settings() == before
 
 

@@ -9,8 +9,9 @@ import os
 import platform
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from threading import Lock
 
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 #: Multiply-adds from which an operation is worth several threads. By benchmarks/threads.py (two cores that other
 #: programs use too), two threads need 2.9 times as long as one at 2^24 multiply-adds (1 ms), 1.5 times at 2^26, 1.1
@@ -33,18 +34,39 @@ def single_thread() -> Iterator[None]:
     """Run torch's operations on the CPU in one thread, and restore the user's setting afterwards."""
     import torch  # not above: trees and encodings do without it
 
-    threads, onednn = torch.get_num_threads(), torch.backends.mkldnn
-    if threads == 1:
-        yield
-        return
-    enabled = onednn.enabled
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    onednn.enabled = enabled and not _ONEDNN_IS_APART  # type: ignore[assignment]
     try:
-        yield
+        with _WITHOUT_ONEDNN if _ONEDNN_IS_APART else nullcontext():
+            yield
     finally:
         torch.set_num_threads(threads)
-        onednn.enabled = enabled
+
+
+class _WithoutOneDNN:
+    """Keeps oneDNN switched off while any Python thread is inside: torch has one switch for the whole process."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._before = Lock(), 0, True
+
+    def __enter__(self) -> None:
+        import torch
+
+        with self._lock:
+            self._before = self._before if self._inside else bool(torch.backends.mkldnn.enabled)
+            self._inside += 1
+            torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
+
+    def __exit__(self, *error: object) -> None:
+        import torch
+
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                torch.backends.mkldnn.enabled = self._before  # type: ignore[assignment]
+
+
+_WITHOUT_ONEDNN = _WithoutOneDNN()
 
 
 def threads_for(multiply_adds: float) -> AbstractContextManager[None]:

@@ -64,7 +64,7 @@ def test_a_score_that_is_not_a_number_is_the_most_unusual():
 @pytest.fixture(scope="module")
 def wave() -> tuple[CountRegressor, np.ndarray, np.ndarray, np.ndarray]:
     """A model of the wave, rows to calibrate with, others like them, and rows on either side of the wave."""
-    data = simulate("wave", n=1600, parts=(0.5, 0.25, 0.25))
+    data = simulate("wave", n=1600, shares=(0.5, 0.25, 0.25))
     train, known, new = (data.X[rows] for rows in data.split)
     model = CountRegressor(
         members=3, hidden=(64, 64), numeric="standard", epochs=30, random_state=0, training_options={"batch_size": 64}

@@ -51,6 +51,13 @@ CASES = [
     (("evaluate", "MODEL", "less.csv"), 1, "No column named 'ward'"),
     (("report", "MODEL", "less.csv", "-o", "r.html"), 1, "No column named 'ward'"),
     (("report", "MODEL", "visits.csv", "-o", "visits.csv"), 1, "already exists"),
+    (("reproduce", "--list"), 0, "length-of-stay"),
+    (("reproduce",), 2, "NAME must be one or more of"),
+    (("reproduce", "wav"), 2, "Did you mean 'wave'?"),
+    (("reproduce", "wave", "--only", "dpn"), 2, "Did you mean 'ddpn'?"),
+    (("reproduce", "wave", "--members", "0"), 2, "members must be"),
+    (("reproduce", "wave", "--jobs", "0"), 2, "jobs must be"),
+    (("reproduce", "wave", "--max-steps", "0"), 2, "max_steps must be"),
 ]
 
 

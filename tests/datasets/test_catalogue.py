@@ -1,3 +1,4 @@
+import subprocess
 import sys
 from dataclasses import replace
 from hashlib import sha256
@@ -47,6 +48,18 @@ def test_an_unknown_name():
             ConfigError, match=r"one of rand_health, .*, got 'bike_share'\. Did you mean 'bike_sharing'"
         ):
             function("bike_share")
+
+
+def test_torch_is_not_imported():
+    code = """
+import subprocess
+import sys
+import ddpn.cli.data
+from ddpn.datasets import DATASETS, dataset_status, split
+loaders = dict(DATASETS)
+assert "torch" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_every_data_set_has_an_origin():

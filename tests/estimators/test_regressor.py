@@ -12,6 +12,7 @@ from scipy import sparse
 from ddpn import ConfigError, CountRegressor, InputError
 from ddpn.datasets.tabular import length_of_stay
 from ddpn.estimators.regressor import _held_out, merge_equal_rows
+from ddpn.members import network_options
 from ddpn.sample import Sample
 from ddpn.training.loop import Training
 
@@ -113,19 +114,19 @@ def test_weights_equal_repeated_rows_in_larger_data(quick, larger):
 
 @pytest.mark.parametrize("frame", [False, True], ids=["array", "frame"])
 @pytest.mark.parametrize("rows", [100, 300])
-def test_a_weight_of_zero_equals_dropping_the_row(quick, larger, rows, frame):
+def test_a_weight_of_zero_equals_dropping_the_row(quick, larger, monkeypatch, rows, frame):
     """`epochs="auto"` follows the rows that count, too."""
+    monkeypatch.setattr(network_options, "auto_epochs", lambda rows, batch_size: rows // 25)
     X, y = larger[0][:rows], larger[1][:rows]
     weight = (np.arange(rows) % 4 > 0).astype(float)
     kept = weight > 0
     X = pd.DataFrame(X, columns=["a", "b"]) if frame else X
-    automatic = {"epochs": "auto", "members": 1, "hidden": (), "likelihood": "poisson"}
-    options = automatic if rows == 100 and not frame else {"epochs": 2}
+    options = {"epochs": "auto" if rows == 100 else 2}
     weighted = quick(**options).fit(X, y, weight)
     dropped = quick(**options).fit(X[kept], y[kept])
     assert (weighted.predict(X) == dropped.predict(X)).all()
     assert weighted.n_rows_ == dropped.n_rows_
-    assert len(weighted.history_.epochs) == len(dropped.history_.epochs)
+    assert len(weighted.history_.epochs) == len(dropped.history_.epochs) < 4
 
 
 def test_weights_move_the_mean(quick, counts):
@@ -199,9 +200,11 @@ def test_the_number_of_threads_is_restored(quick, counts):
 
 @pytest.mark.parametrize(
     ("rows", "share", "size"),
-    [(199, "auto", 0), (200, "auto", 20), (1000, 0.25, 250), (50, None, 0), (50, 0.0, 0), (3, 0.9, 2), (1, 0.5, 0)]
-    + [(20, 0.001, 1)],
-)
+    [
+        (199, "auto", 0), (200, "auto", 20), (1000, 0.25, 250), (50, None, 0), (50, 0.0, 0), (3, 0.9, 2), (1, 0.5, 0),
+        (20, 0.001, 1),
+    ],
+)  # fmt: skip
 def test_a_share_is_held_out(rows, share, size):
     mask = _held_out(Sample(None, np.zeros(rows)), share, seed=0)
     assert mask.shape == (rows,)
@@ -323,7 +326,7 @@ OPTIONS = [
     ("hidden", (8, 0), "width in hidden must be an integer of at least 1, got 0"),
     ("training.activation", "sin", "activation must be one of relu, .*, got .sin."),
     ("numeric", "bins", "numeric must be one of auto, standard, piecewise, steps, got 'bins'"),
-    ("training.bins", 0, "bins must be a positive integer or None, got 0"),
+    ("training.bins", 0, "bins must be .*integer.*, got 0"),
     ("epochs", 0, 'epochs must be "auto" or an integer of at least 1, got 0'),
     ("epochs", "many", 'epochs must be "auto" or an integer of at least 1, got \'many\''),
     ("training.batch_size", 0, 'batch_size must be "auto" or an integer of at least 1, got 0'),
@@ -331,12 +334,12 @@ OPTIONS = [
     ("training.lr", 0.0, "lr must be finite and positive, got 0.0"),
     ("training.lr", float("nan"), "lr must be finite and positive, got nan"),
     ("training.weight_decay", -1.0, "weight_decay must be finite and at least 0"),
-    ("training.warmup", 1.0, r"warmup must lie in \[0, 1\), got 1.0"),
+    ("training.warmup", 1.0, r"warmup must .*in \[0, 1\), got 1.0"),
     ("training.schedule", "linear", "schedule must .*cosine.*constant.*, got 'linear'"),
     ("training.clip", 0.0, "clip must be None or .*positive.*, got 0.0"),
-    ("training.ema", 1.0, r"ema must lie in \[0, 1\), got 1.0"),
+    ("training.ema", 1.0, r"ema must .*in \[0, 1\), got 1.0"),
     ("training.score", "mae", "score must be 'nll' or 'crps', got 'mae'"),
-    ("training.patience", 0, "patience must be None or .*at least 1, got 0"),
+    ("training.patience", 0, "patience must .*at least 1, got 0"),
     ("training.precision", "fp8", "precision must .*float32.*bf16.*, got 'fp8'"),
     ("training.lrr", 0.1, "Unknown key 'lrr' in training_options. Did you mean 'lr'"),
     ("training_options", "lr", "training_options must be a dictionary"),
@@ -376,7 +379,7 @@ def test_a_bad_option_is_reported_before_training(quick, counts, monkeypatch, na
         ({"likelihood": "gaussian", "head_options": {"objective": "paper"}}, "'objective' in the options of gaussian"),
         ({"mix_with": ["glm"], "likelihood": "faithful_gaussian"}, '"faithful_gaussian" has no exact GLM'),
         ({"mix_with": ["glm"], "hidden": ()}, 'mix_with must not contain "glm" without hidden layers'),
-        ({"checkpoint": "state", "random_state": None}, "random_state must be an integer to use a checkpoint, got None"),
+        ({"checkpoint": "state", "random_state": None}, "random_state must be an integer to use a checkpoint"),
     ],
 )  # fmt: skip
 def test_options_that_do_not_go_together_are_reported(quick, counts, options, words):
@@ -396,7 +399,7 @@ def test_options_that_do_not_go_together_are_reported(quick, counts, options, wo
         ({"X_val": np.zeros((90, 3))}, "X_val and y_val must be given together"),
         ({"y_val": np.zeros(90)}, "X_val and y_val must be given together"),
         ({"X_val": np.zeros((1, 3)), "y_val": [-1]}, "y_val must hold non-negative integers, got -1 at row 0"),
-        ({"X_val": np.zeros((1, 3)), "y_val": [1], "exposure": 1.0}, "exposure and exposure_val must be given together"),
+        ({"X_val": np.zeros((1, 3)), "y_val": [1], "exposure": 1.0}, "and exposure_val must be given together"),
         ({"X_val": np.zeros((1, 3)), "y_val": [1], "exposure_val": 1.0}, "exposure_val must be given together"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",

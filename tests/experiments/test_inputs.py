@@ -16,7 +16,7 @@ from ddpn.errors import ConfigError, DDPNError, InputError
 from ddpn.experiments import inputs, networks
 from ddpn.experiments.catalogue import KINDS, experiment, parse
 from ddpn.experiments.inputs import LOADERS, rows_of
-from ddpn.experiments.networks import fits
+from ddpn.experiments.networks import features_of
 from ddpn.experiments.results import FEATURES, folder_of, predictions_of
 from ddpn.experiments.runner import execute
 from ddpn.experiments.tables import write_tables
@@ -87,7 +87,7 @@ def test_features_computed_once_give_the_same_results(model, data, tmp_path, mon
     found = reviews(model)
     assert rows_of(found).cached
     cached = done(found, tmp_path, "cached")
-    monkeypatch.setattr(networks, "fits", lambda *given: False)
+    monkeypatch.setattr(networks, "_SHARE", 0.0)
     assert not rows_of(found).cached
     whole = done(found, tmp_path, "whole")
     for name in ("raw", "ood"):
@@ -124,7 +124,7 @@ def test_rounding_and_place_of_features_do_not_change_the_identity_of_rows(model
     cached = rows_of(found)
     monkeypatch.setattr(networks, "through", lambda *given: usual(*given) * (1 + 1e-6))
     assert rows_of(found).identity == cached.identity
-    monkeypatch.setattr(networks, "fits", lambda *given: False)
+    monkeypatch.setattr(networks, "_SHARE", 0.0)
     assert rows_of(found).identity == cached.identity
     shorter = replace(found, data=dict(found.data) | {"max_length": 5})
     assert rows_of(shorter).identity != cached.identity
@@ -139,12 +139,12 @@ def test_hidden_states_are_kept_in_the_precision_they_are_trained_in(model, data
     assert rows_of(pooled).train.X.dtype == torch.float32
 
 
-def test_every_process_of_a_machine_needs_memory_for_features():
-    trunk, rows = torch.nn.Identity(), torch.zeros(1, 1000)
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    third = int(memory / 3 / 4000)
-    assert fits(rows, trunk, third, Runtime("cpu"))
-    assert not fits(rows, trunk, third, Runtime("cpu"), copies=2)
+def test_every_process_needs_memory_for_features(monkeypatch):
+    rows, memory = torch.zeros(10, 100), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    monkeypatch.setattr(networks, "_SHARE", 6000 / memory)
+    (found,) = features_of(torch.nn.Identity(), [rows], Runtime("cpu"), None, copies=1)
+    assert torch.equal(found, rows)
+    assert features_of(torch.nn.Identity(), [rows], Runtime("cpu"), None, copies=2) is None
 
 
 def test_members_some_at_a_time_are_those_of_all_at_once(model, data, tmp_path):
@@ -211,7 +211,7 @@ def test_the_papers_own_settings_in_a_dry_run(data, tmp_path, name):
     changes = {"batch_size": 8, "accumulate": 2, "workers": 0}
     if "coco" in name:
         backbone["config"] |= {"image_size": 16, "patch_size": 8}
-        found = replace(found, data=dict(found.data) | {"size": 16})
+    found = replace(found, data=dict(found.data) | ({"size": 16} if "coco" in name else {"max_length": 16}))
     ddpn = tuple(method for method in found.methods if method.name == "ddpn")
     found = replace(found, backbone=backbone, methods=ddpn).with_training(**changes).dry(3)
     (run,) = found.runs()

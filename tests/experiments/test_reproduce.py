@@ -12,7 +12,6 @@ from ddpn.errors import ConfigError, InputError
 from ddpn.experiments import reproduce as module
 from ddpn.experiments.catalogue import experiment, select
 from ddpn.experiments.reproduce import processes, reproduce
-from ddpn.experiments.workers import Event
 from ddpn.files import lock
 
 RESULT = {"seconds": 12.4, "scores": {"ours": {"ensemble": {"mae": [0.4567], "crps": [0.3214]}}}}
@@ -25,7 +24,7 @@ def console():
 
 def run(names, out, console, **options):
     """Whether it succeeded, and what was printed."""
-    succeeded = reproduce(select(names), out, console, device="cpu", **options)
+    succeeded = reproduce(select(names), out, console, **({"only": [], "device": "cpu", "jobs": None} | options))
     return succeeded, console.file.getvalue()
 
 
@@ -78,7 +77,7 @@ def finished_bikes(tmp_path, monkeypatch):
         "_states",
         lambda runs, out, *identity: {run.name: "changed" if identity else "done" for run in runs},
     )
-    monkeypatch.setattr(module, "rows_of", lambda *given: SimpleNamespace(identity=[1]))
+    monkeypatch.setattr(module, "rows_of", lambda *given, **more: SimpleNamespace(identity=[1]))
     monkeypatch.setattr(module, "execute_all", lambda *given: None)
     monkeypatch.setattr(module, "_show", lambda *given: True)
     done = tmp_path / "bikes" / "poisson" / "DONE"
@@ -120,14 +119,14 @@ def test_the_state_of_every_run_is_shown(terminal):
     states = dict.fromkeys([run.name for run in runs], "missing") | {runs[3].name: "done"}
     console = Console(file=io.StringIO(), force_terminal=terminal, width=100, color_system=None)
     with module._Status("wave", states, console) as status:
-        for event in (
-            Event(runs[0], "running"),
-            Event(runs[0], "running", text="epoch 3 of 8, validation crps 0.4"),
-            Event(runs[1], "running"),
-            Event(runs[1], "failed", text="It broke."),
-            Event(runs[0], "done", RESULT),
+        for run, state, detail in (
+            (runs[0], "running", ""),
+            (runs[0], "running", "epoch 3 of 8, validation crps 0.4"),
+            (runs[1], "running", ""),
+            (runs[1], "failed", "It broke."),
+            (runs[0], "done", RESULT),
         ):
-            status.report(event)
+            status.report(run, state, detail)
             status.refresh()
     assert status.failed == {runs[1].name: "It broke."}
     output = console.file.getvalue()

@@ -156,7 +156,7 @@ def test_lost_and_truncated_files_are_reported(glm):
     assert state_of(folder, run) == "damaged"
 
 
-def test_progress_is_told_after_every_epoch(parts, tmp_path):
+def test_progress_is_reported_after_every_epoch(parts, tmp_path):
     texts = []
     execute(TINY.runs()[0], parts, tmp_path, "cpu", texts.append)
     assert [text.split(", ")[0] for text in texts] == [f"epoch {epoch} of 3" for epoch in (1, 2, 3)]

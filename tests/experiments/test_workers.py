@@ -36,42 +36,45 @@ LONG = 100_000
 class Scenario:
     """Kills the worker of one long run as soon as both train, and interrupts the program when that is reported."""
 
-    def __init__(self, out):
-        self.out, self.events, self.killed, self.processes = out, [], None, []
+    def __init__(self):
+        self.reports, self.training, self.processes = [], set(), []
 
-    def __call__(self, event):
-        self.events.append(event)
-        training = {e.run.name for e in self.events if e.text.startswith("epoch") and e.run.training.epochs == LONG}
-        if len(training) == 2 and self.killed is None:
+    def __call__(self, run, state, detail):
+        if state == "running" and detail:
+            assert detail.startswith("epoch ")
+            self.training |= {run.name} if run.training.epochs == LONG else set()
+        else:
+            self.reports.append((run, state, detail))
+        if len(self.training) == 2 and not self.processes:
             self.processes = multiprocessing.active_children()
-            self.killed = self.processes[0]
-            self.killed.kill()
-        if event.state == "failed":
+            self.processes[0].kill()
+        if state == "failed":
             assert self.processes[1].is_alive()
             raise KeyboardInterrupt
 
-    def of(self, run):
-        return [(e.state, e.text) for e in self.events if e.run == run and not e.text.startswith("epoch")]
+    def states(self, run):
+        return [state for each, state, _ in self.reports if each == run]
 
 
 def test_workers_do_what_one_process_does_survive_each_other_and_end_with_an_interrupt(tmp_path):
     experiment = parse("tiny", CONTENT | {"grid": {"epochs": [2, LONG]}})
     short, long = ([run for run in experiment.runs() if run.training.epochs == epochs] for epochs in (2, LONG))
     parts, out = rows_of(experiment), tmp_path / "two"
-    scenario = Scenario(out)
+    scenario = Scenario()
     with pytest.raises(KeyboardInterrupt):
         execute_all([*short, *long], parts, out, "cpu", 2, scenario)
     assert len(scenario.processes) == 2, "workers are reused"
     assert not any(process.daemon for process in scenario.processes), "they start processes that read images"
     assert not any(process.is_alive() for process in scenario.processes)
-    (lost,) = (event.run for event in scenario.events if event.state == "failed")
+    lost, state, error = scenario.reports[-1]
+    assert (state, scenario.states(lost)) == ("failed", ["running", "failed"])
+    assert "exit code -9" in error
     (kept,) = (run for run in long if run != lost)
-    assert "exit code -9" in scenario.of(lost)[-1][1]
-    assert scenario.of(kept) == [("running", "")]
+    assert scenario.states(kept) == ["running"]
     assert (folder_of(kept, out) / "members-0.state").exists()
     assert state_of(folder_of(kept, out), kept) == "missing"
     for run in short:
-        assert scenario.of(run) == [("running", ""), ("done", "")]
+        assert scenario.states(run) == ["running", "done"]
         execute(run, parts, folder_of(run, tmp_path / "one"), "cpu")
         there, here = (read(folder_of(run, tmp_path / name) / "weights.safetensors")[0] for name in ("two", "one"))
         # A sum by several threads may differ in its last bit.
@@ -80,13 +83,12 @@ def test_workers_do_what_one_process_does_survive_each_other_and_end_with_an_int
 
 def test_runs_are_done_one_after_the_other_in_this_process(tmp_path, monkeypatch):
     monkeypatch.setattr(inputs, "TEST_ROWS", 100)
-    experiment, events = parse("tiny", CONTENT), []
-    execute_all(experiment.runs(), rows_of(experiment), tmp_path, "cpu", 1, events.append)
-    assert [(e.run.name, e.state, e.text[:7]) for e in events] == [
-        (name, state, text)
-        for name in ("poisson", "gaussian")
-        for state, text in (("running", ""), ("running", "epoch 1"), ("running", "epoch 2"), ("done", ""))
-    ]
+    experiment, reports = parse("tiny", CONTENT), []
+    execute_all(experiment.runs(), rows_of(experiment), tmp_path, "cpu", 1, lambda *report: reports.append(report))
+    assert [run.name for run, _, _ in reports] == ["poisson"] * 4 + ["gaussian"] * 4
+    assert [state for _, state, _ in reports] == ["running", "running", "running", "done"] * 2
+    assert [detail[:7] for _, state, detail in reports if state == "running"] == ["", "epoch 1", "epoch 2"] * 2
+    assert reports[3][2]["method"] == "poisson"
 
 
 @pytest.mark.parametrize(
@@ -98,7 +100,7 @@ def test_runs_are_done_one_after_the_other_in_this_process(tmp_path, monkeypatch
     ],
 )
 def test_the_other_runs_go_on_if_one_fails(tmp_path, monkeypatch, error, message):
-    experiment, events = parse("tiny", CONTENT), []
+    experiment, reports = parse("tiny", CONTENT), []
 
     def execute(run, *rest):
         if run.method.name == "poisson":
@@ -106,9 +108,9 @@ def test_the_other_runs_go_on_if_one_fails(tmp_path, monkeypatch, error, message
         return {}
 
     monkeypatch.setattr(workers, "execute", execute)
-    execute_all(experiment.runs(), None, tmp_path, "cpu", 1, events.append)
-    assert [e.state for e in events] == ["running", "failed", "running", "done"]
-    assert message in events[1].text
+    execute_all(experiment.runs(), None, tmp_path, "cpu", 1, lambda *report: reports.append(report))
+    assert [state for _, state, _ in reports] == ["running", "failed", "running", "done"]
+    assert message in reports[1][2]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="needs ddpn[distributed]")

@@ -9,9 +9,9 @@ from ddpn.sample import Sample
 
 @pytest.fixture(scope="session")
 def mixed_sample() -> Sample:
-    """400 rows; the mean follows x, ward A and the exposure."""
+    """250 rows; the mean follows x, ward A and the exposure."""
     rng = np.random.default_rng(4)
-    n = 400
+    n = 250
     exposure, weight = rng.uniform(50.0, 400.0, n), rng.integers(1, 4, n).astype(float)
     X = pl.DataFrame(
         {

@@ -90,16 +90,16 @@ def test_normals_alone_are_scored_as_normals():
 
 
 def test_the_best_weights_by_brute_force():
-    mean, y = rows(40)
-    parts, share = three(mean), RNG.uniform(0.0, 1.0, 40)
+    mean, y = rows(30)
+    parts, share = three(mean), RNG.uniform(0.0, 1.0, 30)
     share /= share.sum()
     found = MixtureScores(parts, tensor(y)).best(share)
     assert found.sum() == pytest.approx(1.0)
     assert (found >= 0).all()
-    grid = [(a / 8, b / 8, 1 - (a + b) / 8) for a, b in product(range(9), range(9)) if a + b <= 8]
+    grid = [(a / 6, b / 6, 1 - (a + b) / 6) for a, b in product(range(7), range(7)) if a + b <= 6]
     means = [share @ direct(parts, weights, y) for weights in grid]
     assert share @ direct(parts, found, y) <= min(means) + 1e-9
-    assert found == pytest.approx(grid[int(np.argmin(means))], abs=0.13)
+    assert found == pytest.approx(grid[int(np.argmin(means))], abs=0.17)
     # None of the small steps away from them is better.
     for step in (0.02 * (a - b) for a in np.eye(3) for b in np.eye(3) if (a != b).any()):
         if ((found + step) >= 0).all():
@@ -123,8 +123,15 @@ def test_equally_good_members_get_equal_weights(n):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_few_rows_keep_equal_weights_unless_one_is_clearly_worse(seed):
-    assert weights_for(25, 1.0, 1.15, seed=seed) == pytest.approx([0.5, 0.5], abs=0.25)
+def test_few_rows_keep_nearly_equal_weights_unless_one_member_is_clearly_worse(seed):
+    rng = np.random.default_rng(seed)
+    mean = rng.uniform(1.0, 9.0, 25)
+    y = rng.poisson(mean).astype(float)
+    parts = [Poisson(tensor(mean * np.exp(0.3 * rng.normal(size=25)))[:, None]) for _ in range(2)]
+    scores = MixtureScores(parts, tensor(y))
+    best, found = scores.best(np.full(25, 0.04)), shrunk_weights(scores, np.ones(25))
+    assert found == pytest.approx([0.5, 0.5], abs=0.2)
+    assert abs(found[0] - 0.5) < abs(best[0] - 0.5), "chance alone moves the best weights further"
     assert weights_for(25, 1.0, 8.0, seed=seed)[1] < 0.15
 
 
@@ -135,7 +142,7 @@ def test_with_many_rows_a_useless_member_gets_nothing():
 
 
 @pytest.mark.parametrize(("n", "worse"), [(40, 4.0), (400, 2.5)])
-def test_they_are_the_nearest_to_equal_within_one_standard_error(n, worse):
+def test_they_are_the_nearest_to_equal_within_half_a_standard_error(n, worse):
     mean, y = rows(n, seed=3)
     parts = three(mean, worse)
     weight = np.random.default_rng(4).uniform(0.5, 2.0, n)
@@ -147,7 +154,7 @@ def test_they_are_the_nearest_to_equal_within_one_standard_error(n, worse):
     def is_allowed(weights: np.ndarray) -> bool:
         worse = direct(parts, weights, y) - lowest
         gap = share @ worse
-        return gap <= np.sqrt(share**2 @ (worse - gap) ** 2)
+        return gap <= 0.5 * np.sqrt(share**2 @ (worse - gap) ** 2)
 
     assert found.sum() == pytest.approx(1.0)
     assert is_allowed(found)

@@ -95,9 +95,10 @@ def nb(wide, out_of_fold) -> BoostedNegativeBinomial:
 @pytest.mark.parametrize("alpha", [0.5, 0.0])
 def test_the_overdispersion_of_simulated_counts_is_found(alpha):
     rng = np.random.default_rng(0)
-    table = rng.normal(size=(600, 1))
+    n = 600 if alpha else 300
+    table = rng.normal(size=(n, 1))
     mean = np.exp(1.5 + 0.5 * table[:, 0])
-    y = rng.poisson(mean * (rng.gamma(1 / alpha, alpha, 600) if alpha else 1.0)).astype(float)
+    y = rng.poisson(mean * (rng.gamma(1 / alpha, alpha, n) if alpha else 1.0)).astype(float)
     found = BoostedNegativeBinomial().fit(Sample(table, y), None, seed=0)
     # The standard error is 0.05 at alpha = 0.5; the error of out-of-fold means adds to the variance.
     assert found.alpha == pytest.approx(alpha, abs=0.12 if alpha else 0.05)
@@ -130,6 +131,14 @@ def test_it_is_better_than_a_poisson_of_the_same_mean(nb, wide):
     assert 0.3 < nb.alpha < 0.8
 
 
+@pytest.fixture
+def few_rounds(monkeypatch):
+    """One number of leaves and no more than ten rounds."""
+    monkeypatch.setattr(boosted_poisson, "_LEAVES", (8,))
+    monkeypatch.setattr(boosted_poisson, "_ROUNDS", 10)
+
+
+@pytest.mark.usefixtures("few_rounds")
 def test_a_seed_determines_it(wide):
     some = wide.rows(slice(0, 60))
     one, same, other = (BoostedNegativeBinomial().fit(some, None, seed=s).mean(some.X) for s in (0, 0, 1))
@@ -137,6 +146,7 @@ def test_a_seed_determines_it(wide):
     assert (one != other).any()
 
 
+@pytest.mark.usefixtures("few_rounds")
 @pytest.mark.parametrize("rows", [2, 3, 4])
 def test_fewer_rows_than_folds(rows):
     member = BoostedNegativeBinomial().fit(Sample(np.eye(rows), np.arange(1.0, rows + 1)), None, seed=0)

@@ -39,7 +39,7 @@ def locations(member: Member, X, exposure) -> np.ndarray:
 
 def test_it_predicts_one_or_more_distributions_per_row(member, mixed_sample):
     dist = member.distribution(mixed_sample.X, mixed_sample.exposure)
-    assert dist.batch_shape[0] == 400
+    assert dist.batch_shape[0] == 250
     assert len(dist.batch_shape) == 2
     assert dist.mean.dtype == torch.float64
     assert torch.isfinite(dist.log_prob(torch.from_numpy(mixed_sample.y).unsqueeze(1))).all()

@@ -3,7 +3,7 @@
 import copy
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
@@ -13,86 +13,54 @@ from torch import nn
 from ddpn.backbones.arguments import check_rate
 from ddpn.backbones.members import Copies
 from ddpn.errors import ConfigError
-from ddpn.extras import locate
-
-#: What transformers raises if a model is missing or damaged.
-_UNREADABLE = (OSError, ValueError, SafetensorError)
+from ddpn.extras import import_extra, locate
 
 
-def library() -> Any:
-    """The transformers package."""
-    try:
-        import transformers
-    except ImportError:
-        raise ConfigError("transformers is not installed: pip install 'ddpn[text]' or 'ddpn[images]'") from None
-    return transformers
+def loader(pretrained: str | os.PathLike[str] | None, config: Any, dropout: float) -> Callable[[], nn.Module]:
+    """A function that builds the encoder: from `config` with random weights, else with pretrained ones, read once."""
+    transformers = _transformers()
+    check_rate("dropout", dropout)
+    if config is not None:
+        plain = _configured(config)
+        _set_dropout(plain, dropout)
+        return partial(_drawn, plain)
+    where = _located(pretrained)
+    with _readable(pretrained), _without_bar(transformers):
+        settings = transformers.AutoConfig.from_pretrained(where)
+        _set_dropout(settings, dropout)
+        found = transformers.AutoModel.from_pretrained(where, config=settings)
+    # Whatever precision they were stored in: training in half precision keeps its weights in float32.
+    return Copies(_without_pooler(found).float())
 
 
-def located(pretrained: str | os.PathLike[str]) -> str:
+def tokenizer_of(pretrained: str) -> tuple[Any, int]:
+    """The tokenizer that comes with a model, and the id that the model takes for padding."""
+    transformers, where = _transformers(), _located(pretrained)
+    with _readable(pretrained):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(where)
+        return tokenizer, int(getattr(transformers.AutoConfig.from_pretrained(where), "pad_token_id", None) or 0)
+
+
+def _transformers() -> Any:
+    return import_extra("transformers", "text")
+
+
+def _located(pretrained: Any) -> str:
     """A hub name or a path unchanged; the folder of "package:NAME/FOLDER"."""
     if not isinstance(pretrained, str | os.PathLike):
         raise ConfigError(f"pretrained must be a name of the hub, a folder or package:NAME/FOLDER, got {pretrained!r}.")
     return locate(pretrained, "pretrained")
 
 
-def loader(pretrained: str | os.PathLike[str] | None, config: Any, dropout: float) -> Callable[[], nn.Module]:
-    """A function that builds the encoder: from `config` with random weights, else with pretrained ones, read once."""
-    transformers = library()
-    check_rate("dropout", dropout)
-    if config is not None:
-        plain = _configured(transformers, config)
-        _set_dropout(plain, dropout)
-        return partial(_drawn, plain)
-    if pretrained is None:
-        raise ConfigError("pretrained or config must be given, got neither.")
-    where = located(pretrained)
-    try:
-        with _without_bar(transformers):
-            settings = transformers.AutoConfig.from_pretrained(where)
-            _set_dropout(settings, dropout)
-            found = transformers.AutoModel.from_pretrained(where, config=settings)
-    except _UNREADABLE as error:
-        raise _not_found(pretrained, error) from error
-    # Whatever precision they were stored in: training in half precision keeps its weights in float32.
-    return Copies(_without_pooler(found).float())
-
-
 def _drawn(config: Any) -> nn.Module:
     """A model with random weights."""
-    with _config_errors(config):
-        return _without_pooler(library().AutoModel.from_config(config))
+    with _buildable(config.model_type):
+        return _without_pooler(_transformers().AutoModel.from_config(config))
 
 
-@contextmanager
-def _config_errors(config: Any) -> Iterator[None]:
-    """Raise whatever transformers raises about a configuration as a `ConfigError`."""
-    try:
-        yield
-    except Exception as error:
-        kind = config["model_type"] if isinstance(config, dict) else config.model_type
-        raise ConfigError(
-            f"config must be one that transformers can build, got {kind} ({first_line(error)})."
-        ) from error
-
-
-def tokenizer_of(pretrained: str) -> tuple[Any, int]:
-    """The tokenizer that comes with a model, and the id that the model takes for padding."""
-    transformers, where = library(), located(pretrained)
-    try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(where)
-        return tokenizer, int(getattr(transformers.AutoConfig.from_pretrained(where), "pad_token_id", None) or 0)
-    except _UNREADABLE as error:
-        raise _not_found(pretrained, error) from error
-
-
-def _not_found(pretrained: str | os.PathLike[str], error: Exception) -> ConfigError:
-    return ConfigError(
-        f'pretrained must name a model of the hub or a folder with one, got "{pretrained}" ({first_line(error)}).'
-    )
-
-
-def _configured(transformers: Any, config: Any) -> Any:
+def _configured(config: Any) -> Any:
     """A copy of a transformers configuration: rates of dropout are written into it."""
+    transformers = _transformers()
     if isinstance(config, transformers.PretrainedConfig):
         return copy.deepcopy(config)
     kind = config.get("model_type") if isinstance(config, dict) else None
@@ -101,8 +69,26 @@ def _configured(transformers: Any, config: Any) -> Any:
             "config must be a configuration of transformers or a dict with a model_type that it knows, "
             f"such as {{'model_type': 'bert'}}, got {config!r:.80}."
         )
-    with _config_errors(config):
+    with _buildable(kind):
         return transformers.AutoConfig.for_model(**config)
+
+
+@contextmanager
+def _reported(message: str, *errors: type[Exception]) -> Iterator[None]:
+    """Raise an error of another library as a `ConfigError`."""
+    try:
+        yield
+    except errors as error:
+        raise ConfigError(f"{message} ({first_line(error)}).") from error
+
+
+def _buildable(kind: Any) -> AbstractContextManager[None]:
+    return _reported(f"config must be one that transformers can build, got {kind}", Exception)
+
+
+def _readable(pretrained: Any) -> AbstractContextManager[None]:
+    must = "pretrained must name a model of the hub or a folder with one"
+    return _reported(f'{must}, got "{pretrained}"', OSError, ValueError, SafetensorError)
 
 
 @contextmanager

@@ -49,5 +49,5 @@ def reproduce(
 
         from ddpn.experiments.reproduce import reproduce as run
 
-        if not run(experiments, out, Console(), only=methods, device=device, jobs=jobs):
+        if not run(experiments, out, Console(), methods, device, jobs):
             raise typer.Exit(1)

@@ -48,7 +48,7 @@ def fetch(source: Source, folder: Path | None = None, *, may_download: bool = Tr
 
     A download that fails is tried again from its start. Processes that need the same file wait for each other.
     """
-    path = (data_folder() if folder is None else folder) / source.path
+    path = (data_folder() if folder is None else Path(folder)) / source.path
     if not path.is_file():
         if not may_download:
             raise InputError(f"File not found: {path}. {_by_hand(source, path)}")

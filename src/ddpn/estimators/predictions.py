@@ -104,7 +104,8 @@ class CountPredictions(RegressorMixin):
         from sklearn.metrics import mean_poisson_deviance  # slow to import
 
         sample = self._sample(X, y, sample_weight, exposure)
-        mean = np.maximum(self.predict(X, exposure), np.finfo(np.float64).tiny)
+        # A Gaussian's mean may be negative; no count divided by this bound overflows.
+        mean = np.maximum(self.predict(X, exposure), 1e-290)
         scale = np.ones_like(mean) if sample.exposure is None else sample.exposure
         # Of rates weighted by exposure, which is the deviance of the counts.
         rate, weight = sample.y / scale, sample.weight_or_ones * scale

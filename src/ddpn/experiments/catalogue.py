@@ -31,7 +31,6 @@ class Kind(NamedTuple):
     backbones: tuple[str, ...] = ()
 
 
-_TABLE = Kind(("features",))
 #: The data sets that are not tables.
 KINDS = {
     "reviews": Kind(("text", "max_length"), ("text",)),
@@ -120,10 +119,9 @@ def parse(name: str, content: Mapping[str, Any]) -> Experiment:
         # Figures only: no rows, no methods, no runs.
         check_keys(content, ("analytic", "title", "paper", "minutes", "figures"), where, required=("figures",))
         return _built(Experiment, {key: value for key, value in content.items() if key != "analytic"}, where, name=name)
-    check_keys(content, _keys(Experiment), where, required=("methods", "training"))
+    check_keys(content, content, where, required=("methods", "training"))
     _check_source(content, where)
-    every = methods()
-    grid = content.get("grid", {})
+    every, grid = methods(), content.get("grid", {})
     _check_unique(f"methods of {where}", content["methods"])
     for key, values in grid.items():
         _check_unique(f"{key} in [grid] of {where}", values)
@@ -133,7 +131,8 @@ def parse(name: str, content: Mapping[str, Any]) -> Experiment:
         "training": _built(Training, content["training"], f"[training] of {where}"),
         "grid": {key: tuple(values) for key, values in grid.items()},
     }
-    found = _built(Experiment, {key: value for key, value in content.items() if key not in declared}, where, **declared)
+    rest = {key: value for key, value in content.items() if key not in ("methods", "training", "grid")}
+    found = _built(Experiment, rest, where, **declared)
     for run in found.runs():
         if run.method.exact and found.grid:
             raise ConfigError(f"{where} must have no [grid] with {run.method.name}, which is fitted exactly.")
@@ -141,14 +140,11 @@ def parse(name: str, content: Mapping[str, Any]) -> Experiment:
     return found
 
 
-def _keys(declared: type) -> list[str]:
-    return [each.name for each in fields(declared) if each.name not in ("name", "dry_steps")]
-
-
 def _built(declared: type[_Declared], values: Mapping[str, Any], where: str, **more: Any) -> _Declared:
     """An instance of a dataclass from the keys of a TOML table; lists become tuples."""
+    known = [each.name for each in fields(declared) if each.name not in ("name", "dry_steps")]
     needed = [f.name for f in fields(declared) if f.default is MISSING and f.default_factory is MISSING]
-    check_keys(values, _keys(declared), where, required=[name for name in needed if name not in more])
+    check_keys(values, known, where, required=[name for name in needed if name not in more])
     for each in fields(declared):
         if each.type is bool and not isinstance(values.get(each.name, False), bool):
             raise ConfigError(f"{each.name} of {where} must be true or false, got {values[each.name]!r}.")
@@ -171,8 +167,8 @@ def _check_source(content: Mapping[str, Any], where: str) -> None:
     for name in ("data", "simulation", "reference", "backbone", "grid", "training"):
         if not isinstance(content.get(name, {}), Mapping):
             raise ConfigError(f"{name} of {where} must be a table, got {content[name]!r}.")
-    data, backbone, ood = content.get("data", {}), content.get("backbone", {}), content.get("ood")
-    kind = KINDS.get(data.get("name"), _TABLE)
+    data, backbone = content.get("data", {}), content.get("backbone", {})
+    kind = KINDS.get(data.get("name"), Kind(("features",)))
     keys = {"data": ("name", *kind.keys), "simulation": ("name",), "reference": ("table", "dataset")}
     for name, needed in keys.items():
         if name in content:
@@ -186,6 +182,6 @@ def _check_source(content: Mapping[str, Any], where: str) -> None:
         # The tokenizer comes with pretrained weights; the backbone validates its other options when it is built.
         required = ("pretrained",) if "text" in kind.backbones else ()
         check_keys(backbone, {*backbone, *required}, f"[backbone] of {where}", required=required)
-    if ood is not None:
-        data_set = OOD[check_choice(f"ood of {where}", ood, OOD)]
-        check_choice(f"data of {where} with ood = {ood!r}", data.get("name"), [data_set])
+    if "ood" in content:
+        name = OOD[check_choice(f"ood of {where}", content["ood"], OOD)]
+        check_choice(f"data of {where} with ood", data.get("name"), [name])

@@ -76,21 +76,18 @@ class Training:
     def __post_init__(self) -> None:
         if (self.epochs is None) == (self.steps is None):
             raise ConfigError("[training] must have either epochs or steps, got both or neither.")
-        for name in ("batch_size", "members", "at_once", "steps"):
+        for name in ("batch_size", "members", "at_once", "steps", "workers"):
             if (value := getattr(self, name)) is not None:
-                check_integer(name, value, minimum=1)
+                check_integer(name, value, minimum=0 if name == "workers" else 1)
         for width in self.hidden or (None,):
             check_integer("every width in hidden", width, minimum=1)
-        check_integer("workers", self.workers)
         seed_is_valid = is_integer(self.seed) and 0 <= self.seed <= _LARGEST_SEED
         check_number("seed", self.seed, f"an integer from 0 to {_LARGEST_SEED}", seed_is_valid)
 
     def epochs_for(self, rows: int) -> int:
         """The number of passes over `rows` training rows."""
-        if self.epochs is not None:
-            return self.epochs
-        assert self.steps is not None
-        return max(1, round(self.steps / max(1, rows // min(self.batch_size, rows))))
+        per_epoch = max(1, rows // min(self.batch_size, rows))
+        return self.epochs or max(1, round((self.steps or 0) / per_epoch))
 
 
 #: The names of all settings of a training.
@@ -145,7 +142,8 @@ class Experiment:
     def dry(self, steps: int) -> Self:
         """A few steps on a few rows with random weights, to see that everything works, under another name."""
         check_integer("max_steps", steps, minimum=1)
-        named = replace(self, name=f"{self.name}-dry", title=f"{self.title} (dry run)", grid={}, dry_steps=steps)
+        grid = {key: values[:1] for key, values in self.grid.items() if key not in _LENGTHS}
+        named = replace(self, name=f"{self.name}-dry", title=f"{self.title} (dry run)", grid=grid, dry_steps=steps)
         return named.with_training(epochs=1, steps=None, members=1)
 
     def runs(self) -> list["Run"]:

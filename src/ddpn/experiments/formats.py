@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-_LATEX = {"\\": r"\textbackslash{}"} | {sign: f"\\{sign}" for sign in "&%$#_{}"}
-_LATEX |= {"β": r"$\beta$", "γ": r"$\gamma$", "·": r"$\cdot$"}
+_SPECIAL = {"\\": r"\textbackslash{}", "β": r"$\beta$", "γ": r"$\gamma$", "·": r"$\cdot$"}
+_LATEX = str.maketrans(_SPECIAL | {sign: f"\\{sign}" for sign in "&%$#_{}"})
 
 
 class Cell(NamedTuple):
@@ -31,8 +31,8 @@ class Table(NamedTuple):
 def ranked(rows: dict[str, list[Cell]], low: Sequence[int], high: Sequence[int] = ()) -> dict[str, list[Cell]]:
     """Mark the best and second best, by the printed digits, of columns where low or where high values are good."""
     for column in (*low, *high):
-        finite = {label: cells[column].value for label, cells in rows.items()}
-        shown = {label: _shown(v) for label, v in finite.items() if v is not None and math.isfinite(v)}
+        values = {label: cells[column].value for label, cells in rows.items()}
+        shown = {label: _shown(value) for label, value in values.items() if value is not None and math.isfinite(value)}
         places = sorted(set(shown.values()), key=float, reverse=column in high)
         for label, text in shown.items():
             if (place := places.index(text)) < 2:
@@ -66,16 +66,12 @@ def latex(table: Table) -> str:
     """A booktabs tabular."""
     marks = {1: r"\textbf{{{}}}", 2: r"\underline{{{}}}", None: "{}"}
     lines = [f"% {table.title}", r"\begin{tabular}{l" + "r" * len(table.columns) + "}", r"\toprule"]
-    lines += [" & ".join(["", *map(_escaped, table.columns)]) + r" \\", r"\midrule"]
+    lines += [" & ".join(["", *(column.translate(_LATEX) for column in table.columns)]) + r" \\", r"\midrule"]
     for label, cells in table.rows.items():
         # Of a cell only the dot before the paper's number must be escaped.
-        shown = [_text(cell, marks[cell.rank]).replace("·", _LATEX["·"]) for cell in cells]
-        lines.append(" & ".join([_escaped(label), *shown]) + r" \\")
+        shown = [_text(cell, marks[cell.rank]).replace("·", _SPECIAL["·"]) for cell in cells]
+        lines.append(" & ".join([label.translate(_LATEX), *shown]) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *(f"% {note}" for note in table.notes)]) + "\n"
-
-
-def _escaped(text: str) -> str:
-    return "".join(_LATEX.get(sign, sign) for sign in text)
 
 
 def comma_separated(table: Table) -> str:

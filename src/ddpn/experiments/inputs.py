@@ -60,13 +60,11 @@ class Parts(NamedTuple):
         """Numbers that identify the rows, not their features, whose rounding depends on the machine."""
         if self.source is not None:
             return list(self.source)
-        found: list[Tensor] = [] if self.ood is None else [self.ood]
         given: list[Any] = [rows for rows in (self.train, self.validation, self.test) if rows is not None]
-        for rows in reversed(given):
-            # Of images in files only the counts: reading all of them would take as long as an epoch.
-            rows = rows.sample if isinstance(rows, Augmented) else rows
-            found = ([rows.X, rows.y] if isinstance(rows, Sample) else [rows.y]) + found
-        return [fingerprint(tensor) for tensor in found]
+        given = [rows.sample if isinstance(rows, Augmented) else rows for rows in given]
+        # Of images in files only the counts: reading all of them would take as long as an epoch.
+        found = [each for rows in given for each in ([rows.X, rows.y] if isinstance(rows, Sample) else [rows.y])]
+        return [fingerprint(tensor) for tensor in found + ([] if self.ood is None else [self.ood])]
 
 
 def rows_of(experiment: Experiment, device: str = "cpu", keep: Path | None = None, copies: int = 1) -> Parts:

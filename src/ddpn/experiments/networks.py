@@ -19,8 +19,6 @@ from ddpn.training.trainable import frozen_fingerprint
 
 #: The share of the memory that features may fill.
 _SHARE = 0.4
-#: Rows that go through the trunk together: on a CPU as many as its cache holds.
-_BLOCK = {"cpu": 8, "cuda": 256}
 
 
 def network_of(experiment: Experiment, width: int, members: int, *, classes: int = 0) -> Any:
@@ -50,29 +48,24 @@ def features_of(
 
     They are the same for every method, member and epoch. Pooled features are small and kept in files in `folder`.
     """
-    trunk = trunk.to(runtime.device)
+    trunk, device = trunk.to(runtime.device), runtime.device
+    one = _outputs(trunk, inputs[0][:1], runtime)
+    needed = one.numel() * one.element_size() * sum(map(len, inputs)) * copies
+    pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    memory = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else pages
     # Processes that share a training must all decide alike.
-    too_large = torch.zeros(1, device=runtime.device)
-    too_large += not fits(inputs[0][:1], trunk, sum(map(len, inputs)), runtime, copies)
+    too_large = torch.full((1,), float(needed > _SHARE * memory), device=device)
     runtime.add_up(too_large)
     return None if too_large > 0 else [_kept(trunk, x, runtime, folder) for x in inputs]
-
-
-def fits(x: Tensor, trunk: nn.Module, rows: int, runtime: Runtime, copies: int = 1) -> bool:
-    """Whether `copies` processes can keep the features of `rows` rows in memory; `x` is one of the rows."""
-    one, device = _outputs(trunk, x, runtime), runtime.device
-    needed = one.numel() * one.element_size() * rows * copies
-    if device.type == "cuda":
-        return needed <= _SHARE * torch.cuda.mem_get_info(device)[0]
-    return needed <= _SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def through(trunk: nn.Module, x: Tensor, runtime: Runtime) -> Tensor:
     """The features of all rows of `x`, on the CPU; texts of similar length go together, so that little is padding."""
     order = (x != 0).sum(1).argsort() if not x.is_floating_point() and x.dim() == 2 else torch.arange(len(x))
     found = torch.empty(0)
+    # On a CPU as many rows at once as its cache holds.
     with progress_bar("Features", len(x)) as bar:
-        for index in order.split(_BLOCK.get(runtime.device.type, 256)):
+        for index in order.split(8 if runtime.device.type == "cpu" else 256):
             outputs = _outputs(trunk, x[index], runtime).cpu()
             found = found if len(found) else torch.zeros(len(x), *outputs.shape[1:], dtype=outputs.dtype)
             found[index] = outputs

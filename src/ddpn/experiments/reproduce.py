@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import Progress, TimeElapsedColumn
@@ -15,13 +16,12 @@ from ddpn.experiments.experiment import Experiment, Run
 from ddpn.experiments.figures import write_figures
 from ddpn.experiments.inputs import rows_of
 from ddpn.experiments.tables import write_tables
-from ddpn.experiments.workers import Event, copies_of, execute_all, message_of
+from ddpn.experiments.workers import execute_all, message_of
 from ddpn.files import lock
 from ddpn.threads import cores
 from ddpn.training.runtime import pick_device
 
-#: Held while the runs of an experiment are under way: two programs would delete each other's checkpoints.
-_LOCK = ".lock"
+#: Two programs would delete each other's checkpoints.
 _BUSY = "Another program is running this experiment ({path}). Wait for it, or choose another folder with --out."
 #: Why a finished run is repeated.
 _AGAIN = {"changed": "its settings or rows have changed", "damaged": "its files are damaged"}
@@ -37,13 +37,7 @@ def processes(jobs: int | None, device: str) -> int:
 
 
 def reproduce(
-    experiments: Sequence[Experiment],
-    out: Path,
-    console: Console,
-    *,
-    only: Sequence[str] = (),
-    device: str = "auto",
-    jobs: int | None = None,
+    experiments: Sequence[Experiment], out: Path, console: Console, only: Sequence[str], device: str, jobs: int | None
 ) -> bool:
     """Do the runs that are missing, write tables and figures, print the tables; returns whether everything succeeded.
 
@@ -57,10 +51,10 @@ def reproduce(
     for experiment in experiments:
         runs = [run for run in experiment.runs() if not only or run.method.name in only]
         try:
-            with lock(out / experiment.name / _LOCK, wait=False, busy=_BUSY) if is_main else nullcontext():
+            with lock(out / experiment.name / ".lock", wait=False, busy=_BUSY) if is_main else nullcontext():
                 succeeded &= _run(experiment, runs, out, device, jobs, console)
         except (DDPNError, OSError) as error:
-            _print(console, f"{experiment.name}: {message_of(error)}")
+            console.out(f"{experiment.name}: {message_of(error)}", highlight=False)
             succeeded = False
         finally:
             if is_main:
@@ -68,27 +62,24 @@ def reproduce(
     return succeeded
 
 
-def _print(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
 def _run(experiment: Experiment, runs: Sequence[Run], out: Path, device: str, jobs: int, console: Console) -> bool:
     states, parts = _states(runs, out), None
     if any(state != "done" for state in states.values()) or _may_be_stale(experiment, runs, out):
-        parts = rows_of(experiment, device, out / results.FEATURES, copies_of(jobs))
+        # Every worker and this process hold the rows.
+        parts = rows_of(experiment, device, out / results.FEATURES, copies=jobs + 1 if jobs > 1 else 1)
         states = _states(runs, out, parts.identity)
     for name, state in states.items():
         if state in _AGAIN:
-            _print(console, f"{experiment.name}: {name} was done, but {_AGAIN[state]}; it is run again.")
+            console.out(f"{experiment.name}: {name} was done, but {_AGAIN[state]}; it is run again.", highlight=False)
     missing = [run for run in runs if states[run.name] != "done"]
     if parts is None or not missing:
         if runs:
-            _print(console, f"{experiment.name}: nothing to run, all {len(runs)} runs are done.")
+            console.out(f"{experiment.name}: nothing to run, all {len(runs)} runs are done.", highlight=False)
         return True
     with _Status(experiment.name, states, console) as status:
         execute_all(missing, parts, out, device, jobs, status.report)
     for name, error in status.failed.items():
-        _print(console, f"{experiment.name}: {name} failed: {error}")
+        console.out(f"{experiment.name}: {name} failed: {error}", highlight=False)
     return not status.failed
 
 
@@ -102,22 +93,22 @@ class _Status(Progress):
         shown = {name: "was done" if state == "done" else "waiting" for name, state in states.items()}
         self._runs = {name: self.add_task(name, start=False, state=state) for name, state in shown.items()}
 
-    def report(self, event: Event) -> None:
-        """Show an event."""
-        name, state = event.run.name, event.state
-        if event.state == "running":
-            self.start_task(self._runs[name])
+    def report(self, run: Run, state: str, detail: Any) -> None:
+        """Show the state of a run: see `workers.Report`."""
+        task, shown = self._runs[run.name], state
+        if state == "running":
+            self.start_task(task)
         else:
-            self.stop_task(self._runs[name])
-        if event.state == "failed":
-            self.failed[name] = event.text
-        if event.result is not None:
-            seconds, scores = event.result["seconds"], event.result["scores"]["ours"]["ensemble"]
-            state += f" in {seconds:.0f} s, MAE {scores['mae'][0]:.3f}, CRPS {scores['crps'][0]:.3f}"
-        is_progress = event.state == "running" and bool(event.text)
-        self.update(self._runs[name], state=event.text if is_progress else state)
+            self.stop_task(task)
+        if state == "failed":
+            self.failed[run.name] = detail
+        if state == "done":
+            scores = {name: values[0] for name, values in detail["scores"]["ours"]["ensemble"].items()}
+            shown = f"done in {detail['seconds']:.0f} s, MAE {scores['mae']:.3f}, CRPS {scores['crps']:.3f}"
+        is_progress = state == "running" and bool(detail)
+        self.update(task, state=detail if is_progress else shown)
         if self.disable and not is_progress:
-            _print(self.console, f"{self._title} {name} {state}")
+            self.console.out(f"{self._title} {run.name} {shown}", highlight=False)
 
 
 def _may_be_stale(experiment: Experiment, runs: Sequence[Run], out: Path) -> bool:
@@ -143,13 +134,13 @@ def _show(experiment: Experiment, out: Path, console: Console) -> bool:
     try:
         for path in write_tables(experiment, out) if runs else []:
             if path.suffix == ".md":
-                _print(console, path.read_text(encoding="utf-8"))
+                console.out(path.read_text(encoding="utf-8"), highlight=False)
     except DDPNError as error:
-        _print(console, f"{experiment.name}: {error}")
+        console.out(f"{experiment.name}: {error}", highlight=False)
         return False
     try:
         write_figures(experiment, out)
     except DDPNError as error:
-        _print(console, f"Figures are missing: {error}")
-    _print(console, f"Tables and figures: {out / experiment.name}")
+        console.out(f"Figures are missing: {error}", highlight=False)
+    console.out(f"Tables and figures: {out / experiment.name}", highlight=False)
     return True

@@ -32,13 +32,13 @@ def folder_of(run: Run, out: Path) -> Path:
 
 def state_of(folder: Path, run: Run, identity: list[int] | None = None) -> str:
     """One of "missing", "done", "damaged", and "changed": done with other settings or (with `identity`) other rows."""
-    if not (folder / DONE).exists():
-        return "missing"
     try:
         result = result_of(folder)
     except InputError:
         return "damaged"
-    if result is None or not all(is_complete(folder / name) for name in (PREDICTIONS, WEIGHTS)):
+    if result is None:
+        return "missing"
+    if not all(is_complete(folder / name) for name in (PREDICTIONS, WEIGHTS)):
         return "damaged"
     if result["settings"] != run.as_dict() or identity not in (None, result.get("identity")):
         return "changed"
@@ -51,8 +51,7 @@ def result_of(folder: Path) -> dict[str, Any] | None:
         return None
     try:
         result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
-        for key in ("settings", "rows", "seconds", "label"):
-            _ = result[key]
+        _ = [result[key] for key in ("settings", "rows", "seconds", "label")]
         _ = result["scores"]["paper"], result["scores"]["ours"]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise InputError(f"{folder / RESULT} is damaged ({error!r}). Delete {folder} and run it again.") from None

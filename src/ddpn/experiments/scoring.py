@@ -14,8 +14,6 @@ from torch.distributions import Distribution, Normal
 from ddpn.distributions import CountDistribution, DoublePoisson, Mixture, discretized
 from ddpn.metrics import absolute_error, covered, crps, nll
 
-Scores = dict[str, list[float]]
-
 
 def score(dist: Distribution, y: Tensor, truth: CountDistribution | None = None) -> dict[str, Any]:
     """All protocols, for each member and for the ensemble, from the members' predictions (rows, M) and counts (rows,).
@@ -43,7 +41,7 @@ def _median(value: Tensor) -> list[float]:
     return value.median(0).values.reshape(-1).tolist()
 
 
-def _ours(dist: Any, y: Tensor) -> Scores:
+def _ours(dist: Any, y: Tensor) -> dict[str, list[float]]:
     return {
         "mae": _mean(absolute_error(dist, y, statistic="median")),
         "crps": _mean(crps(dist, y)),
@@ -53,7 +51,7 @@ def _ours(dist: Any, y: Tensor) -> Scores:
     }
 
 
-def _paper(dist: Any, y: Tensor) -> Scores:
+def _paper(dist: Any, y: Tensor) -> dict[str, list[float]]:
     precision = dist.gamma / dist.mu if isinstance(dist, DoublePoisson) else 1.0 / dist.variance
     return {
         "mae": _mean(((dist.mean if isinstance(dist, Normal) else dist.mode) - y).abs()),

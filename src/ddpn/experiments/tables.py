@@ -27,8 +27,6 @@ PROTOCOLS = {
     "ours": "Absolute error of the median, scores of the exact mixture, for every method.",
 }
 METRICS = {"mae": "MAE", "crps": "CRPS", "median_precision": "MP"}
-#: The optimiser of a GLM has converged if the gradient is at most this long.
-_AT_MAXIMUM = 1e-6
 #: The paper's score, and the part of it that members disagree about.
 TOTAL = "variance"
 KINDS = {TOTAL: "total variance", "epistemic": "epistemic variance"}
@@ -40,7 +38,11 @@ Pair = tuple[Tensor, Tensor]
 
 def accuracy(experiment: Experiment, runs: Sequence[FinishedRun], protocol: str) -> Table:
     """MAE, CRPS and median precision of single members (mean and standard deviation) and of the ensemble."""
-    paper = _paper_numbers(**experiment.reference) if experiment.reference and protocol == "paper" else {}
+    paper: dict[tuple[str, str, str], float] = {}
+    if experiment.reference is not None and protocol == "paper":
+        dataset = experiment.reference["dataset"]
+        paper = reference(**experiment.reference) | reference("median_precision", dataset)
+        paper |= reference(f"glm_{dataset}") if dataset == "length_of_stay" else {}
     columns = tuple(f"{kind} {METRICS[metric]}" for kind in ("single", "ensemble") for metric in METRICS)
     rows: dict[str, list[Cell]] = {}
     for result in (run.result for run in runs):
@@ -49,11 +51,6 @@ def accuracy(experiment: Experiment, runs: Sequence[FinishedRun], protocol: str)
             rows[f"{_label(result)}, rounded to counts"] = _cells(result, "rounded", {})
     marked = ranked(rows, low=[i for i, name in enumerate(columns) if "MP" not in name])
     return Table(f"{experiment.title} ({protocol} protocol)", columns, marked, _notes(experiment, runs, protocol))
-
-
-def _paper_numbers(table: str, dataset: str) -> dict[tuple[str, str, str], float]:
-    found = reference(table, dataset) | reference("median_precision", dataset)
-    return found | (reference(f"glm_{dataset}") if dataset == "length_of_stay" else {})
 
 
 def _label(result: Mapping[str, Any]) -> str:
@@ -94,7 +91,7 @@ def _notes(experiment: Experiment, runs: Sequence[FinishedRun], protocol: str) -
     if len({tuple(r.get("identity", ())) for r in done}) > 1:
         lines.append("The rows of this table were computed from different data: run the experiment again.")
     for result in done:
-        if result["history"].get("gradient_norm", 0.0) > _AT_MAXIMUM:
+        if result["history"].get("gradient_norm", 0.0) > 1e-6:  # the tolerance of CountGLM
             lines.append(f"{_label(result)}: the optimiser stopped before it reached the maximum.")
     if missing := len(experiment.runs()) - len(done):
         lines.append(f"{missing} of {len(experiment.runs())} runs are not finished and not shown.")

@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -29,38 +29,21 @@ from ddpn.experiments.runner import execute
 _PATIENCE = 20.0
 
 
-class Event(NamedTuple):
-    """A run is "running" with its progress as `text`, "done" with a result, or "failed" with an error as `text`."""
-
-    run: Run
-    state: str
-    result: dict[str, Any] | None = None
-    text: str = ""
-
-
-Report = Callable[[Event], object]
+#: Gets a run, its state and a detail: "running" and its progress, "done" and its result, or "failed" and the error.
+Report = Callable[[Run, str, Any], object]
 
 
 def execute_all(runs: Sequence[Run], parts: Parts, out: Path, device: str, jobs: int, report: Report) -> None:
     """Do all runs of one experiment, `jobs` at a time; the others go on if one fails.
 
-    `report` gets an event when a run begins, after each of its epochs, and when it ends.
+    `report` is called when a run begins, after each of its epochs, and when it ends.
     """
     if jobs > 1 and len(runs) > 1:
-        _in_processes(runs, report, jobs, runs[0].experiment, out, device, copies_of(jobs))
+        _in_processes(runs, report, jobs, runs[0].experiment, out, device, jobs + 1)
         return
     for run in runs:
-        report(Event(run, "running"))
-        report(_attempt(run, parts, out, device, partial(_progress, report, run)))
-
-
-def _progress(report: Report, run: Run, text: str) -> None:
-    report(Event(run, "running", text=text))
-
-
-def copies_of(jobs: int) -> int:
-    """The number of processes that hold the rows: every worker and the main process."""
-    return jobs + 1 if jobs > 1 else 1
+        report(run, "running", "")
+        report(run, *_attempt(run, parts, out, device, partial(report, run, "running")))
 
 
 def message_of(error: DDPNError | OSError) -> str:
@@ -68,13 +51,13 @@ def message_of(error: DDPNError | OSError) -> str:
     return machine_error(error) if isinstance(error, OSError) else str(error)
 
 
-def _attempt(run: Run, parts: Parts, out: Path, device: str, tell: Callable[[str], object]) -> Event:
+def _attempt(run: Run, parts: Parts, out: Path, device: str, on_epoch: Callable[[str], object]) -> tuple[str, Any]:
     try:
-        return Event(run, "done", execute(run, parts, folder_of(run, out), device, tell))
+        return "done", execute(run, parts, folder_of(run, out), device, on_epoch)
     except (DDPNError, OSError) as error:
-        return Event(run, "failed", text=message_of(error))
+        return "failed", message_of(error)
     except Exception:
-        return Event(run, "failed", text=traceback.format_exc())
+        return "failed", traceback.format_exc()
 
 
 def _in_processes(runs: Sequence[Run], report: Report, jobs: int, *given: Any) -> None:
@@ -93,12 +76,17 @@ def _in_processes(runs: Sequence[Run], report: Report, jobs: int, *given: Any) -
                     there.close()
                 busy[connection] = waiting.popleft()
                 connection.send(busy[connection])
-                report(Event(busy[connection], "running"))
-            for connection in wait(list(busy)):
-                event = _received(connection, processes[connection], busy[connection])
-                if event.state != "running":
-                    del busy[connection]
-                report(event)
+                report(busy[connection], "running", "")
+            ready: list[Any] = wait(list(busy))
+            for connection in ready:
+                try:
+                    state, detail = connection.recv()
+                except (EOFError, ConnectionResetError):
+                    processes[connection].join(_PATIENCE)
+                    code = processes[connection].exitcode
+                    state, detail = "failed", f"its process ended with exit code {code}. Try fewer jobs."
+                run = busy[connection] if state == "running" else busy.pop(connection)
+                report(run, state, detail)
     finally:
         for process in processes.values():
             process.terminate()
@@ -106,17 +94,6 @@ def _in_processes(runs: Sequence[Run], report: Report, jobs: int, *given: Any) -
             process.join(_PATIENCE)
             process.kill()
             process.join()
-
-
-def _received(connection: Any, process: Any, run: Run) -> Event:
-    """What a worker sends about its run: the progress as a text, or how it ended."""
-    try:
-        message = connection.recv()
-        return message if isinstance(message, Event) else Event(run, "running", text=message)
-    except (EOFError, ConnectionResetError):
-        process.join(_PATIENCE)
-        error = f"its process ended with exit code {process.exitcode}. Use fewer jobs if memory ran out."
-        return Event(run, "failed", text=error)
 
 
 def _work(connection: Connection, experiment: Experiment, out: Path, device: str, copies: int) -> None:
@@ -129,7 +106,8 @@ def _work(connection: Connection, experiment: Experiment, out: Path, device: str
     with suppress(EOFError, KeyboardInterrupt):
         parts = rows_of(experiment, device, out / FEATURES, copies)
         while True:
-            connection.send(_attempt(connection.recv(), parts, out, device, connection.send))
+            run = connection.recv()
+            connection.send(_attempt(run, parts, out, device, lambda text: connection.send(("running", text))))
 
 
 def _end_with_parent() -> None:

@@ -78,7 +78,7 @@ def _text(column: str, row: int, value: Any) -> str:
 
 
 def _check_texts(texts: Any) -> Texts:
-    """Texts as a sequence with a length; a whole data frame, whose items are columns, is an error."""
+    """Texts as a sequence with a length; a data frame, whose items are columns, is an error."""
     if len(getattr(texts, "shape", ())) == 1:
         texts = np.asarray(texts, dtype=object)
     elif isinstance(texts, bytes) or not isinstance(texts, Sequence):

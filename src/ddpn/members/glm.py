@@ -65,6 +65,7 @@ class GLM(Member):
         return member
 
     def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:
+        train = train.rows(train.is_used)
         self.encoder = FeatureEncoder().fit(train.X, train.y, train.weight)
         columns = len(self.encoder.get_feature_names_out())
         if columns > self.max_columns:
@@ -72,7 +73,7 @@ class GLM(Member):
         if len(train) > self.max_rows:
             chosen = np.random.default_rng(0).choice(len(train), int(self.max_rows), replace=False)
             train = train.rows(np.sort(chosen))
-        if not train.y[train.is_used].any():
+        if not train.y.any():
             raise NotApplicableError("it has no count above 0 to fit")
         self.unit = exposure_unit(train)
         scaled = train if train.exposure is None else train.replace(exposure=train.exposure / self.unit)

@@ -1,6 +1,6 @@
 """Where batches come from: tensors in memory, or any torch Dataset."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -68,11 +68,33 @@ def orders(rows: int, batch: int, streams: Sequence[torch.Generator]) -> Tensor:
     return torch.stack([torch.randperm(rows, generator=stream)[:used] for stream in streams])
 
 
-class MemoryBatches:
+class Batches:
+    """What both sources of batches have in common: how many rows, batches and steps there are in an epoch.
+
+    `accumulate` is the number of parts that a batch is computed in; `device` is that of the row positions.
+    """
+
+    def __init__(self, rows: int, batch_size: int, share: Share, accumulate: int, device: torch.device | str) -> None:
+        check_any_row(rows)
+        self.n, self.batch, self.share = rows, min(batch_size, rows), share
+        self._part, self._device = -(-batch_size // accumulate), device
+        # Rows left over after whole batches wait for another epoch: orders are drawn anew each time.
+        self.steps = self.n // self.batch
+
+    def indices(self, streams: Sequence[torch.Generator]) -> Iterable[Tensor]:
+        """The row positions of each batch of one epoch, those of this process. Shape: (M, B)."""
+        batches = orders(self.n, self.batch, streams).to(self._device).split(self.batch, dim=1)
+        return [index[:, self.share.rank :: self.share.world] for index in batches]
+
+    def _rows_at_once(self, X: Tensor) -> int:
+        """Rows that go through a network together: of texts, images and clouds as many as a training has room for."""
+        return _IN_ORDER if X.dim() == 2 and X.is_floating_point() else WITHOUT_GRADIENTS * self._part
+
+
+class MemoryBatches(Batches):
     """Batches of tensors in memory, each member's rows in its own order; no DataLoader.
 
-    Where all rows fit one batch, every member gets all of them in the given order. `accumulate` is the number of parts
-    that a batch is computed in.
+    Where all rows fit one batch, every member gets all of them in the given order.
     """
 
     def __init__(
@@ -83,11 +105,9 @@ class MemoryBatches:
         accumulate: int = 1,
     ) -> None:
         sample = source.sample if isinstance(source, Augmented) else source
-        self.source, self.share, self._part = source, share, -(-batch_size // accumulate)
+        super().__init__(len(sample), batch_size, share, accumulate, sample.y.device)
+        self.source = source
         self.sample = sample.replace(X=sample.X.clone()) if isinstance(source, Augmented) else sample
-        self.n, self.batch = len(sample), min(batch_size, len(sample))
-        # Rows left over after whole batches wait for another epoch: orders are drawn anew each time.
-        self.steps = self.n // self.batch
 
     def augment(self, seed: int) -> None:
         """Change augmented inputs at random; in place, because a captured step reads them where they are."""
@@ -103,25 +123,20 @@ class MemoryBatches:
                 )
             X.copy_(changed)
 
-    def indices(self, streams: Sequence[torch.Generator]) -> Iterator[Tensor]:
-        """The row positions of each batch of one epoch. Shape: (M, batch)."""
-        return iter(orders(self.n, self.batch, streams).to(self.sample.y.device).split(self.batch, dim=1))
-
     def epoch(self, streams: Sequence[torch.Generator]) -> Iterator[Sample]:
         """All batches of one epoch."""
         for index in self.indices(streams):
-            yield pick(self.sample, index[:, self.share.rank :: self.share.world])
+            yield pick(self.sample, index)
 
     def in_order(self) -> Iterator[Sample]:
         """Every row once, the same for all members."""
-        return (shared(part) for part in parts_of(self.sample, _rows_at_once(self.sample.X, self._part)))
+        return (shared(part) for part in parts_of(self.sample, self._rows_at_once(self.sample.X)))
 
 
-class DatasetBatches:
+class DatasetBatches(Batches):
     """Batches of a torch Dataset whose items are (x, y), (x, y, weight) or (x, y, weight, exposure).
 
-    Items are loaded once for every member that needs them, in `workers` processes. `accumulate` is the number of parts
-    that a batch is computed in; `check` validates what was loaded.
+    Items are loaded once for every member that needs them, in `workers` processes; `check` validates what was loaded.
     """
 
     def __init__(
@@ -134,26 +149,17 @@ class DatasetBatches:
         accumulate: int = 1,
         check: Callable[[Sample], object] = lambda sample: None,
     ) -> None:
-        self.source, self.device, self.workers, self.share, self._check = dataset, device, workers, share, check
-        self._part = -(-batch_size // accumulate)
-        self.n = len(dataset)  # type: ignore[arg-type]
-        check_any_row(self.n)
-        self.batch = min(batch_size, self.n)
-        self.steps = self.n // self.batch
+        super().__init__(len(dataset), batch_size, share, accumulate, "cpu")  # type: ignore[arg-type]
+        self.source, self.device, self.workers, self._check = dataset, device, workers, check
 
     def epoch(self, streams: Sequence[torch.Generator]) -> Iterator[Sample]:
         """All batches of one epoch."""
-        members = len(streams)
-        own = [
-            index[:, self.share.rank :: self.share.world]
-            for index in orders(self.n, self.batch, streams).split(self.batch, dim=1)
-        ]
-        for batch in self._loaded(batch_sampler=[index.reshape(-1).tolist() for index in own]):
-            yield pick(batch, torch.arange(len(batch), device=self.device).view(members, -1))
+        for batch in self._loaded(batch_sampler=[index.reshape(-1).tolist() for index in self.indices(streams)]):
+            yield pick(batch, torch.arange(len(batch), device=self.device).view(len(streams), -1))
 
     def in_order(self) -> Iterator[Sample]:
         """Every item once, the same for all members."""
-        size = _rows_at_once(as_sample([self.source[0]]).X, self._part)
+        size = self._rows_at_once(as_sample([self.source[0]]).X)
         return (shared(part) for part in self._loaded(batch_size=size))
 
     def _loaded(self, **batches: Any) -> Iterator[Sample]:
@@ -185,11 +191,6 @@ def _collated(items: list[Any]) -> Sample | DDPNError:
         return next((item for item in items if isinstance(item, DDPNError)), None) or as_sample(items)
     except DDPNError as error:
         return error
-
-
-def _rows_at_once(X: Tensor, part: int) -> int:
-    """Rows that go through a network together: of texts, images and clouds as many as a training has room for."""
-    return _IN_ORDER if X.dim() == 2 and X.is_floating_point() else WITHOUT_GRADIENTS * part
 
 
 def named_parts(sample: Sample) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from ddpn.tensor_files import fingerprint, read, write
 from ddpn.training.batches import Augmented, Source, as_sample, named_parts
 from ddpn.training.state import Snapshot
 from ddpn.training.trainable import frozen_fingerprint
+from ddpn.validation import listed
 
 #: Items of a Dataset by whose counts it is known.
 _SOME = 32
@@ -28,18 +29,24 @@ class Checkpoint:
         if not self._path.exists():
             return None
         tensors, info = read(self._path)
-        known = info.pop("identity", {})
-        changed = [name for name, value in self._identity.items() if known.get(name) != value]
-        if changed:
-            raise InputError(
-                f"checkpoint must come from this training, got {self._path} with another {' and '.join(changed)}. "
-                "Delete it to start again, or use another file."
-            )
+        check_identity(self._path, info.pop("identity", {}), self._identity)
         return Snapshot(tensors, info)
 
     def save(self, snapshot: Snapshot) -> None:
         """Write the beginning of the current epoch, which a resumed training repeats from its first batch."""
         write(self._path, snapshot.tensors, snapshot.info | {"identity": self._identity})
+
+
+def check_identity(path: Path, found: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Raise an `InputError` that lists what differs if a file comes from another training than the `expected` one."""
+    changed = [name for name, value in expected.items() if name != "config" and found.get(name) != value]
+    settings = found.get("config", {})
+    changed += [name for name, value in expected["config"].items() if settings.get(name) != value]
+    if changed:
+        raise InputError(
+            f"{path} comes from a training with another {listed(changed)}. Delete it to train again, or use another "
+            "path."
+        )
 
 
 def model_identity(model: CountModel) -> dict[str, Any]:

@@ -18,14 +18,14 @@ from ddpn.sample import Sample, check_vector
 from ddpn.tensor_files import fingerprint, read, write
 from ddpn.threads import threads_for
 from ddpn.training.batches import Source
-from ddpn.training.checkpointing import data_identity, model_identity
+from ddpn.training.checkpointing import check_identity, data_identity, model_identity
 from ddpn.training.config import TrainingConfig
 from ddpn.training.history import History
 from ddpn.training.loop import fit
 from ddpn.training.runtime import Runtime
 from ddpn.training.trainable import frozen_fingerprint, load_trained_tensors, trained_tensors
 from ddpn.training.validation import check_source
-from ddpn.validation import check_integer, listed
+from ddpn.validation import check_integer
 
 
 class Ensemble:
@@ -129,7 +129,9 @@ def fit_ensemble(
         part, path, model = replace(config, seeds=seeds), ensemble.path(number), make(len(seeds))
         about = {"config": part.as_dict(), **data, **model_identity(model)}
         about["start"] = None if start is None else fingerprint(start)
-        if not _is_finished(path, about):
+        if path.exists():
+            check_identity(path, read(path)[1], about)
+        else:
             model.reset(seeds, start)
             if prepare is not None:
                 prepare(model)
@@ -142,18 +144,3 @@ def fit_ensemble(
                 state.unlink(missing_ok=True)
             runtime.wait()
     return ensemble
-
-
-def _is_finished(path: Path, about: dict[str, Any]) -> bool:
-    if not path.exists():
-        return False
-    known = read(path)[1]
-    changed = [name for name, value in about.items() if name != "config" and known.get(name) != value]
-    settings = known.get("config", {})
-    changed += sorted(name for name, value in about["config"].items() if settings.get(name) != value)
-    if changed:
-        raise InputError(
-            f"{path} comes from a training with another {listed(changed)}. Delete it to train again, or use another "
-            "folder."
-        )
-    return True

@@ -50,11 +50,11 @@ def fit(
     a training that finds its own checkpoint resumes from it, on a CPU to the same weights bit for bit. `verbose` shows
     a progress bar named `title`; `on_epoch` is called after every epoch with a line on the progress.
 
-    Interruption: Ctrl-C (any KeyboardInterrupt) ends the training, not the program. The state returns to the end of
-    the last complete epoch, the checkpoint is written, the model gets each member's best weights until then, and the
-    history is returned with `interrupted` set, which callers check before they go on. `history.epochs` is empty if no
-    epoch was complete; the model then has its initial weights. A second Ctrl-C, while the first is handled or later, is
-    raised as usual.
+    Interruption: Ctrl-C (any KeyboardInterrupt) in an epoch ends the training, not the program. The state returns to
+    the end of the last complete epoch, the checkpoint is written, the model gets each member's best weights until then,
+    and the history is returned with `interrupted` set, which callers check before they go on. `history.epochs` is empty
+    if no epoch was complete; the model then has its initial weights. A second Ctrl-C, while the first is handled or
+    later, is raised as usual.
     """
     runtime = runtime or Runtime(precision=config.precision)
     if runtime.precision != config.precision:

@@ -46,16 +46,18 @@ class Optimizer:
         """Update the weights by the gradient in `flat.grad`, which is that of `loss` (M,)."""
         norms = self.flat.norms()
         self.healthy = (norms + loss).abs() < torch.inf
-        if not self._on_host:
-            self._clip_healthy(norms)
+        if self._on_host and self.healthy.all():
+            # Reading the norms costs nothing here, and mostly shows that there is nothing to do.
+            if self.config.clip is not None and norms.max() > self.config.clip:
+                self._clip(norms, self.config.clip)
             self._move()
-        elif self.healthy.all():
-            self._clip(norms)
-            self._move()
-        else:
-            before = self.flat.values.clone()
-            self._clip_healthy(norms)
-            self._move()
+            return
+        before = self.flat.values.clone() if self._on_host else None
+        self.flat.grad.masked_fill_(~self.healthy.unsqueeze(1), 0.0)
+        if self.config.clip is not None:
+            self._clip(norms, self.config.clip)
+        self._move()
+        if before is not None:
             self.flat.values[~self.healthy] = before[~self.healthy]
 
     def _move(self) -> None:
@@ -85,13 +87,6 @@ class Optimizer:
             keep = torch.clamp((1.0 + self.step) / (10.0 + self.step), max=self.config.ema)
             self.average.lerp_(self.flat.values, 1.0 - keep)
 
-    def _clip(self, norms: Tensor) -> None:
-        """Clip where reading the norms costs nothing and all of them are finite."""
-        if self.config.clip is not None and norms.max() > self.config.clip:
-            self.flat.grad.mul_((self.config.clip / norms).clamp_(max=1.0).unsqueeze(1))
-
-    def _clip_healthy(self, norms: Tensor) -> None:
-        """Clip, and give members that failed no gradient."""
-        self.flat.grad.masked_fill_(~self.healthy.unsqueeze(1), 0.0)
-        if self.config.clip is not None:
-            self.flat.grad.mul_((self.config.clip / norms).clamp_(max=1.0).nan_to_num_(nan=1.0).unsqueeze(1))
+    def _clip(self, norms: Tensor, bound: float) -> None:
+        """Scale each member's gradient down to the bound; one without a norm stays."""
+        self.flat.grad.mul_((bound / norms).clamp_(max=1.0).nan_to_num_(nan=1.0).unsqueeze(1))

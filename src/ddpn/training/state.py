@@ -10,11 +10,11 @@ from torch import Tensor
 
 from ddpn.backbones.members import generators
 from ddpn.model import CountModel
-from ddpn.training.buffers import Buffers
 from ddpn.training.config import TrainingConfig
 from ddpn.training.flat_weights import FlatWeights
 from ddpn.training.history import History
 from ddpn.training.optimizer import Optimizer
+from ddpn.training.trainable import Buffers
 
 #: Batch orders come from another stream than initial weights.
 _ORDER_SEED = 2**31

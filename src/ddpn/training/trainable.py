@@ -1,4 +1,4 @@
-"""Which tensors of a model a training changes, and which it only reads."""
+"""Which tensors of a model a training changes, and which it only reads; `Buffers`, those that are no weights."""
 
 from pathlib import Path
 
@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ddpn.backbones.fine_tuning import Frozen
+from ddpn.backbones.members import Members
 from ddpn.errors import InputError
 from ddpn.tensor_files import fingerprint
 
@@ -39,3 +40,59 @@ def frozen_fingerprint(model: nn.Module) -> int:
     for name, tensor in model.state_dict().items():
         total = total if name in changing else fingerprint(tensor, total)
     return total
+
+
+class Buffers:
+    """The buffers of a model that a training can change, each with the member axis first where members have their own.
+
+    Buffers that all members share, such as a table of constants, are included, so that a resumed training has them.
+    """
+
+    def __init__(self, model: nn.Module, members: int) -> None:
+        named = trained_buffers(model)
+        self._each = _looped(model, named)
+        looped = {id(b) for each in self._each.values() for b in each}
+        self._whole = {name: b for name, b in named.items() if id(b) not in looped}
+        self._members = members
+
+    def copied(self) -> dict[str, Tensor]:
+        """A copy of the current values; one tensor (M, ...) for what every member has."""
+        stacked = {name: torch.stack(each) for name, each in self._each.items()}
+        return stacked | {name: whole.clone() for name, whole in self._whole.items()}
+
+    def load(self, tensors: dict[str, Tensor], member: int | None = None) -> None:
+        """Take over what `copied` returned; with `member`, only what is that member's own."""
+        for name, each in self._each.items():
+            for number, buffer in enumerate(each):
+                if member in (None, number):
+                    buffer.copy_(tensors[name][number])
+        for name, whole in self._whole.items():
+            if member is None:
+                whole.copy_(tensors[name])
+            elif self._has_members(whole):
+                whole[member].copy_(tensors[name][member])
+
+    def copy_member(self, tensors: dict[str, Tensor], member: int) -> None:
+        """Write one member's current values, and what all share, into what `copied` returned."""
+        for name, each in self._each.items():
+            tensors[name][member] = each[member]
+        for name, whole in self._whole.items():
+            if self._has_members(whole):
+                tensors[name][member] = whole[member]
+            else:
+                tensors[name].copy_(whole)
+
+    def _has_members(self, buffer: Tensor) -> bool:
+        return buffer.dim() > 0 and len(buffer) == self._members
+
+
+def _looped(model: nn.Module, named: dict[str, Tensor]) -> dict[str, list[Tensor]]:
+    """Buffers of networks in a `Members` list, by the name of the list and their name in each network."""
+    found = {}
+    for path, module in model.named_modules():
+        if isinstance(module, Members):
+            before = f"{path}." if path else ""
+            for name, _ in module[0].named_buffers():
+                if f"{before}0.{name}" in named:
+                    found[f"{before}{name}"] = [named[f"{before}{number}.{name}"] for number in range(len(module))]
+    return found

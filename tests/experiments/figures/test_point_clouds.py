@@ -3,7 +3,7 @@ import pytest
 
 from ddpn.datasets import inventory, simulate_shelves, write_beams, write_shelves
 from ddpn.errors import InputError
-from ddpn.experiments.figures.point_clouds import beams
+from ddpn.experiments.figures.predictions import beams
 from ddpn.inputs import unpack
 
 pytest.importorskip("matplotlib")
@@ -27,11 +27,11 @@ def finished(declare, finish):
 
 
 def shown(figure, rows=3):
-    """For every beam its row, class and count as they are told, and its three panels."""
+    """For every beam its row, class and count as printed, and its three panels."""
     axes = np.reshape(figure.axes, (rows, 3))
     for front, side, pmf in axes:
-        row, told = front.get_title(loc="left").removeprefix("test row ").split(": ")
-        name, count = told.removesuffix("s").removesuffix(" product").split(", ")
+        row, text = front.get_title(loc="left").removeprefix("test row ").split(": ")
+        name, count = text.removesuffix("s").removesuffix(" product").split(", ")
         yield int(row), name, int(count), (front, side, pmf)
 
 

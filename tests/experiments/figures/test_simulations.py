@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from ddpn.experiments.catalogue import experiment
 from ddpn.experiments.figures.simulations import beta, gamma, recovery, wave
 
 pytest.importorskip("matplotlib")
@@ -101,3 +102,13 @@ def test_what_is_not_finished_leaves_its_panel_empty(declare, finish, tmp_path):
         finish(run, [[2.0, 0.0]])
     axes = np.reshape(beta(experiment, tmp_path).axes, (4, 2))
     assert [[len(ax.get_lines()) > 0 for ax in row] for row in axes[::2]] == [[True, False], [False, True]]
+
+
+@pytest.mark.parametrize(("draw", "name", "title"), [(beta, "beta", "1 epochs"), (gamma, "gamma", "γ starts at 1")])
+def test_a_dry_run_has_one_column(finish, tmp_path, draw, name, title):
+    dry = experiment(name).dry(2).with_training(hidden=(3,))
+    for run in dry.runs():
+        finish(run, [[2.0, 0.0]])
+    axes = draw(dry, tmp_path).axes
+    assert len(axes) == 2 * len(dry.methods)
+    assert axes[0].get_title() == title

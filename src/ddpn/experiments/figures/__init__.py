@@ -10,8 +10,7 @@ from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.figures.canvas import save, style
 from ddpn.experiments.figures.moments import epsilon
 from ddpn.experiments.figures.ood import ood_pmfs, roc
-from ddpn.experiments.figures.point_clouds import beams
-from ddpn.experiments.figures.predictions import image_pmfs, pathologies, pmfs
+from ddpn.experiments.figures.predictions import beams, image_pmfs, pathologies, pmfs
 from ddpn.experiments.figures.simulations import beta, gamma, recovery, wave
 from ddpn.validation import check_choice
 
@@ -38,6 +37,3 @@ def write_figures(experiment: Experiment, out: Path) -> list[Path]:
     if reasons:
         raise InputError(" ".join(f"{name}: {why}" for name, why in reasons.items()))
     return written
-
-
-__all__ = ["FIGURES", "write_figures"]

@@ -13,7 +13,6 @@ GREY = "0.6"
 _LOOK = {
     "font.size": 9,
     "axes.titlesize": 9,
-    "axes.labelsize": 9,
     "legend.fontsize": 8,
     "xtick.labelsize": 8,
     "ytick.labelsize": 8,

@@ -23,7 +23,6 @@ _DASHES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)), (0, (9, 2, 1, 1.5
 _LENGTH = {"color": "black", "lw": 0.8, "marker": "x", "ms": 4, "markevery": 0.1}
 #: The positions of the columns of a legend, as shares of its width.
 _PLACES = dict(zip(COLUMNS, (0.70, 0.85, 1.0), strict=True))
-_BINS = 40
 _FILLED = {"facecolor": BAND, "edgecolor": ACCENT, "hatch": "//", "lw": 0.8}
 
 
@@ -93,8 +92,8 @@ def _legend(ax: Any, title: str, found: dict[str, Detection], drawn: dict[str, d
 def ood_pmfs(experiment: Experiment, out: Path) -> Any:
     """Appendix D.2: the ensembles' distributions for a test row and an OOD row, and the total variances of all rows."""
     runs = scored(finished_runs(experiment, out, glms=False))
-    kinds = [[each for each in runs if each.run.run.method.is_continuous is kind] for kind in (False, True)]
-    kinds = [kind for kind in kinds if kind]
+    both = ([each for each in runs if each.run.run.method.is_continuous is kind] for kind in (False, True))
+    kinds = [kind for kind in both if kind]
     widest = max(map(len, kinds))
     size = (0.8 + 2.2 * max(widest, 2), 0.8 + 4.0 * len(kinds))
     figure, axes = panels(2 * len(kinds), widest, size, height_ratios=[1.2, 1.0] * len(kinds))
@@ -141,7 +140,7 @@ def _variances(ax: Any, *both: Tensor) -> None:
     limits = torch.finfo(both[0].dtype)
     scores = [side.clamp(limits.tiny, limits.max).log10().numpy() for side in both]
     ends = np.quantile(np.concatenate(scores), [0.001, 0.999])
-    edges = np.linspace(ends[0] - 1e-6, ends[1] + 1e-6, _BINS + 1)
+    edges = np.linspace(ends[0] - 1e-6, ends[1] + 1e-6, 41)
     test, ood = (np.histogram(side.clip(*ends), edges)[0] / len(side) for side in scores)
     ax.stairs(test, 10**edges, fill=True, **_FILLED, label="all test rows; 0.1% of either end in the end bins")
     ax.stairs(ood, 10**edges, color="black", lw=1.4, label="all OOD rows")

@@ -12,7 +12,6 @@ from ddpn.experiments.figures.canvas import ACCENT, BAND, GREY, legend_below, pa
 from ddpn.experiments.results import FinishedRun, finished_runs, runs_of
 
 _COVERAGE = 0.95
-_NODES = 500
 _MEAN = {"color": "black", "lw": 1.5}
 #: The isolated points lie at 1 and 10, the counts at 10 to 23.
 _ISOLATED_X = np.linspace(0.0, 11.0, 441)
@@ -21,7 +20,7 @@ _ISOLATED_X = np.linspace(0.0, 11.0, 441)
 def _drawn(experiment: Experiment) -> tuple[Simulation, np.ndarray]:
     """The training rows, and an even grid over their range."""
     name = (experiment.simulation or {})["name"]
-    return simulate(name), np.linspace(SIMULATIONS[name].low, SIMULATIONS[name].high, _NODES)
+    return simulate(name), np.linspace(SIMULATIONS[name].low, SIMULATIONS[name].high, 500)
 
 
 def _band_and_rows(ax: Any, drawn: Simulation, x: np.ndarray, ensemble: Any, of: str = "", **look: Any) -> None:
@@ -93,13 +92,15 @@ def _isolated(experiment: Experiment, out: Path, key: str, title: str) -> Any:
     """Whether a network fits isolated points or explains them by a low gamma: pairs of rows, counts above gamma."""
     runs = finished_runs(experiment, out, glms=False)
     methods = list(dict.fromkeys(run.run.method.name for run in runs))
-    values = list(dict.fromkeys(run.run.point[key] for run in runs))
+    # A dry run has no numbers of epochs to compare.
+    places = [run.run.point.get(key, run.run.training.epochs) for run in runs]
+    values = list(dict.fromkeys(places))
     size = (1.4 + 1.9 * len(values), 0.8 + 2.6 * len(methods))
-    ratios = [1.8, 1.0] * len(methods)
-    figure, axes = panels(2 * len(methods), len(values), size, sharex=True, sharey="row", height_ratios=ratios)
+    shared: dict[str, Any] = {"sharex": True, "sharey": "row", "height_ratios": [1.8, 1.0] * len(methods)}
+    figure, axes = panels(2 * len(methods), len(values), size, **shared)
     drawn, _ = _drawn(experiment)
-    for run in runs:
-        row, column = 2 * methods.index(run.run.method.name), values.index(run.run.point[key])
+    for run, place in zip(runs, places, strict=True):
+        row, column = 2 * methods.index(run.run.method.name), values.index(place)
         _counts_and_gammas(axes[row, column], axes[row + 1, column], run, drawn)
         axes[row, 0].set_ylabel(f"{run.label}\ny")
         axes[row + 1, 0].set_ylabel("γ")

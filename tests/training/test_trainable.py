@@ -8,9 +8,9 @@ from ddpn.backbones import Members
 from ddpn.heads import make_head
 from ddpn.model import CountModel
 from ddpn.training import History, Runtime, TrainingConfig, fit
-from ddpn.training.buffers import Buffers
 from ddpn.training.loop import Training
 from ddpn.training.recovery import recover
+from ddpn.training.trainable import Buffers
 
 CONFIG = TrainingConfig(epochs=6, batch_size=16, lr=0.3, ema=0.0, seeds=(0, 1))
 
