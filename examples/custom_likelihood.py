@@ -15,8 +15,7 @@ from torch.distributions import constraints
 from torch.nn.functional import logsigmoid
 
 from ddpn import CountRegressor, Poisson
-from ddpn.distributions.count import CountDistribution
-from ddpn.distributions.cuts import Cut
+from ddpn.distributions import CountDistribution
 from ddpn.heads import HEADS, Head
 from ddpn.heads.clamps import LOG_MU, bend
 from ddpn.heads.head import promoted
@@ -27,10 +26,7 @@ LOG_ODDS = (-12.0, 12.0)
 
 
 class ZeroInflatedPoisson(CountDistribution):
-    """0 with probability `never`, else Poisson(mu): cdf, quantiles, intervals, CRPS and samples come with the class.
-
-    What begins with an underscore works on rows: float64, flat, without gradient.
-    """
+    """0 with probability `never`, else Poisson(mu): cdf, quantiles, intervals, CRPS and samples come with the class."""
 
     arg_constraints = {"mu": constraints.positive, "never": constraints.unit_interval}
 
@@ -38,61 +34,28 @@ class ZeroInflatedPoisson(CountDistribution):
         self.mu, self.never = torch.broadcast_tensors(torch.as_tensor(mu), torch.as_tensor(never))
         super().__init__(self.mu.shape, validate_args)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> "ZeroInflatedPoisson":
-        return ZeroInflatedPoisson(self.mu.expand(batch_shape), self.never.expand(batch_shape), self._check)
-
     def log_prob(self, value: Tensor) -> Tensor:
         """log p(y), differentiable."""
-        return self._from(Poisson(self.mu, self._check).log_prob(value), torch.as_tensor(value), self.never)
+        others = torch.log1p(-self.never) + Poisson(self.mu, validate_args=False).log_prob(value)
+        return torch.where(torch.as_tensor(value) > 0, others, torch.logaddexp(self.never.log(), others))
 
-    def _from(self, log_p: Tensor, y: Tensor, never: Tensor) -> Tensor:
-        others = torch.log1p(-never) + log_p
-        return torch.where(y > 0, others, torch.logaddexp(never.log(), others))
+    def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
+        """From 0, where the spike is, to where the Poisson ends."""
+        return torch.zeros_like(self.mu), Poisson(self.mu, validate_args=False).bracket(depth)[1]
+
+    def rows(self, index: Any) -> "ZeroInflatedPoisson":
+        """The distributions of some rows."""
+        return ZeroInflatedPoisson(self.mu[index], self.never[index], validate_args=False)
 
     @property
     def mean(self) -> Tensor:
-        """(1 - never) mu."""
+        """(1 - never) mu: closed forms are faster than the sums that come with the class."""
         return (1.0 - self.never) * self.mu
 
     @property
     def variance(self) -> Tensor:
         """(1 - never) mu (1 + never mu)."""
         return self.mean * (1.0 + self.never * self.mu)
-
-    def _tensors(self) -> tuple[Tensor, ...]:
-        return self.mu.reshape(-1).double(), self.never.reshape(-1).double()
-
-    def _of(self, tensors: tuple[Tensor, ...]) -> "ZeroInflatedPoisson":
-        return ZeroInflatedPoisson(*tensors, validate_args=False)
-
-    def _inner(self) -> Any:
-        return Poisson(self.mu, validate_args=False)._flat()._prepared()
-
-    def _log_pmf(self, y: Tensor) -> Tensor:
-        return self._from(self._inner()._log_pmf(y), y, self.never.view(-1, *[1] * (y.dim() - 1)))
-
-    def _smooth_log_pmf(self, y: Tensor) -> Tensor:
-        """Beyond the first counts there is no spike."""
-        return torch.log1p(-self.never).unsqueeze(1) + self._inner()._smooth_log_pmf(y)
-
-    def _window(self, depth: Any = 40.0) -> tuple[Tensor, Tensor]:
-        """From 0, where the spike is."""
-        return torch.zeros_like(self.mu), self._inner()._window(depth)[1]
-
-    def _spread(self, first: Tensor, last: Tensor) -> Tensor:
-        """The Poisson's breaks, and 0 before them."""
-        inner = self._inner()
-        return torch.cat([first.unsqueeze(1), inner._spread(torch.maximum(first, inner._window()[0]), last)], dim=1)
-
-    def _cut(self, y: Tensor) -> Cut:
-        """P(Z <= y), P(Z > y) and E|Z - y|, from the Poisson's."""
-        never, rest, cut = self.never, 1.0 - self.never, self._inner()._cut(y)
-        return Cut(never + rest * cut.cdf, rest * cut.survival, never * y + rest * cut.distance)
-
-    def _half_mean_difference(self) -> Tensor:
-        """Sum over y of F (1 - F), F = never + (1 - never) times the Poisson's."""
-        rest = 1.0 - self.never
-        return rest * (self.never * self.mu + rest * self._inner()._half_mean_difference())
 
 
 class ZeroInflatedHead(Head):

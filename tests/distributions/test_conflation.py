@@ -310,7 +310,7 @@ def test_float32_laws_give_the_float64_answer():
     names = ["narrow, far apart", "small gamma, long", "wide"]
     single = conflated([CASES[name] for name in names], torch.float32)
     # The same numbers: what float32 holds of the parameters.
-    double = Conflation([DoublePoisson(law.mu.double(), law.gamma.double()) for law in single.laws])
+    double = Conflation([DoublePoisson(law.mu.double(), law.gamma.double()) for law in single.components])
     y = torch.tensor([truth_of(name).icdf(0.4) for name in names], dtype=torch.float64)
     for method in ("log_prob", "cdf", "crps"):
         got = getattr(single, method)(y.float())
@@ -329,12 +329,12 @@ def test_float32_laws_give_the_float64_answer():
     ],
 )
 def test_what_is_no_count_law_raises(laws, got):
-    with pytest.raises(InputError, match=f"laws must be one or more count laws.*{got}"):
+    with pytest.raises(InputError, match=f"components must be one or more count distributions.*{got}"):
         Conflation(laws)
 
 
 def test_shapes_that_do_not_broadcast_raise():
-    with pytest.raises(InputError, match=r"shapes must broadcast, got law 0 \(2,\) and law 1 \(3,\)"):
+    with pytest.raises(InputError, match=r"shapes must broadcast, got component 0 \(2,\) and component 1 \(3,\)"):
         Conflation([Poisson(torch.ones(2)), Poisson(torch.ones(3))])
     with pytest.raises(InputError, match=r"shapes must broadcast, got y \(3,\) and batch_shape \(2,\)"):
         Conflation([Poisson(torch.ones(2))]).log_prob(torch.zeros(3))

@@ -11,7 +11,6 @@ from scipy import integrate, optimize, stats
 from torch.distributions import Laplace, Normal
 
 from ddpn.distributions import Mixture
-from ddpn.distributions import continuous as line
 
 KINDS = {"normal": (Normal, stats.norm), "laplace": (Laplace, stats.laplace)}
 #: Rows of three members, (loc, scale).
@@ -209,7 +208,7 @@ def test_highest_intervals_are_the_shortest(kind, row, coverage):
 
 def test_shortest_interval_of_one_normal_is_central():
     members = Normal(torch.tensor([3.0], dtype=torch.float64), 2.0)
-    low, high = line.shortest(members, 0.95)
+    low, high = Mixture(members).interval(0.95, kind="highest")
     z = stats.norm.ppf(0.975)
     assert (low.item(), high.item()) == pytest.approx((3 - 2 * z, 3 + 2 * z), rel=1e-6)
 

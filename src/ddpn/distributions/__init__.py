@@ -1,12 +1,10 @@
-"""Count laws as torch distributions: exact for any mean and any dispersion."""
+"""Count distributions as torch distributions: exact for any mean and any dispersion."""
 
 from ddpn.distributions.conflation import Conflation
 from ddpn.distributions.count import CountDistribution
 from ddpn.distributions.discretized import Discretized, discretized
-from ddpn.distributions.double_poisson import DoublePoisson
-from ddpn.distributions.efron import mean_deviation, variance_deviation
+from ddpn.distributions.double_poisson import DoublePoisson, mean_deviation, variance_deviation, variance_limits
 from ddpn.distributions.mixture import Mixture
-from ddpn.distributions.moment_matching import variance_limits
 from ddpn.distributions.negative_binomial import NegativeBinomial
 from ddpn.distributions.poisson import Poisson
 

@@ -1,13 +1,15 @@
-"""What every count law gets from a look at its pmf: cdf, quantiles, intervals, entropy, CRPS, samples."""
+"""`CountDistribution`: from a pmf and where it lives to cdf, quantiles, intervals, entropy, CRPS and samples."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, Self
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from ddpn.distributions import grid, quantiles
+from ddpn.distributions import intervals, tables
 from ddpn.distributions.arguments import (
     broadcast_shapes,
     check_counts,
@@ -16,141 +18,109 @@ from ddpn.distributions.arguments import (
     check_probabilities,
     is_checked,
 )
-from ddpn.distributions.cuts import Cut, cut_at
 from ddpn.distributions.gradients import without_gradient
-from ddpn.distributions.normalizer import DEPTH
-from ddpn.distributions.quadrature import PREFIX
+from ddpn.distributions.quantiles import smallest_count
+from ddpn.distributions.rows import DEPTH, Rows
+from ddpn.distributions.tables import TabulatedRows, by_window
 from ddpn.errors import InputError
 
 
-class CountDistribution(Distribution):
-    """A law over {0, 1, 2, ...}.
+class CountDistribution(Distribution, ABC):
+    """A distribution over {0, 1, 2, ...}.
 
-    A subclass is made of tensors with one row a law (`_tensors`, `_of`) and knows its pmf (`_pmf`) and where it lives
-    (`_window`, `_breaks`). All that is internal: float64, rows flattened, no gradient.
+    A subclass implements `log_prob`, `bracket` and `rows`; everything else follows from sums over the integers of the
+    bracket, in blocks of rows. The pmf may have any shape.
+
+    batch_shape: shape of the parameters; one distribution per element.
+    validate_args: whether values are checked. Default: only on a CPU.
+
+    >>> class Dice(CountDistribution):
+    ...     def __init__(self, sides):
+    ...         self.sides = sides
+    ...         super().__init__(sides.shape)
+    ...     def log_prob(self, y):
+    ...         return torch.where((y >= 1) & (y <= self.sides), -self.sides.log(), -torch.inf)
+    ...     def bracket(self, depth):
+    ...         return torch.ones_like(self.sides), self.sides
+    ...     def rows(self, index):
+    ...         return Dice(self.sides[index])
+    >>> dice = Dice(torch.tensor([6.0, 20.0]))
+    >>> dice.mean, dice.icdf(torch.tensor(0.5)), dice.interval(0.9)
+    (tensor([ 3.5000, 10.5000]), tensor([ 3., 10.]), (tensor([1., 1.]), tensor([ 6., 19.])))
     """
 
+    arg_constraints: ClassVar[dict[str, Any]] = {}
     support = constraints.nonnegative_integer
-    #: Values of the pmf that one node of a grid costs.
-    _copies = 1
-    #: Windows clear of 0 with at most so many integers are looked at one by one.
-    _short = grid.SHORT
 
-    def __init__(self, batch_shape: torch.Size, validate_args: bool | None = None) -> None:
-        super().__init__(batch_shape, validate_args=False)
+    def __init__(self, batch_shape: Sequence[int] = (), validate_args: bool | None = None) -> None:
+        super().__init__(torch.Size(batch_shape), validate_args=False)
         self._check = validate_args
 
+    @abstractmethod
+    def log_prob(self, value: Tensor) -> Tensor:
+        """log p(y) at counts y, minus infinity where p(y) = 0. Shape: y broadcasts with `batch_shape`."""
+
+    @abstractmethod
+    def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
+        """First and last integer of a window outside of which about e^-depth of the mass lies. Shape: `batch_shape`."""
+
+    @abstractmethod
     def rows(self, index: Any) -> Self:
-        """The distributions of some rows along the first batch axis."""
-        return self._mapped(lambda x: x[index])
+        """The distributions of some rows: `index` is a tensor of positions along the first batch axis."""
 
-    def _reshape(self, shape: Sequence[int]) -> Self:
-        return self._mapped(lambda x: x.reshape(tuple(shape)))
-
-    def _mapped(self, change: Callable[[Tensor], Tensor]) -> Self:
-        new = self.__new__(type(self))
-        for name in self._names:
-            setattr(new, name, change(getattr(self, name)))
-        CountDistribution.__init__(new, getattr(new, self._names[0]).shape, self._check)
-        return new
+    # What a subclass may know better ---------------------------------------------------------------------------------
 
     @property
-    def _names(self) -> tuple[str, ...]:
-        return tuple(self.arg_constraints)
+    @without_gradient
+    def mean(self) -> Tensor:
+        """E[Z]."""
+        return self._shaped(self._flat().mean_variance()[0])
 
-    # What a subclass says of itself -------------------------------------------------------------------------------
+    @property
+    @without_gradient
+    def variance(self) -> Tensor:
+        """Var[Z]."""
+        return self._shaped(self._flat().mean_variance()[1])
 
-    def _tensors(self) -> tuple[Tensor, ...]:
-        raise NotImplementedError
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        """The same distributions, repeated along new or singleton batch axes."""
+        return Selected(self, self._positions().expand(torch.Size(batch_shape)))
 
-    def _of(self, tensors: tuple[Tensor, ...]) -> Self:
-        raise NotImplementedError
+    def _reshape(self, shape: Sequence[int]) -> Any:
+        """The same distributions in another batch shape."""
+        return Selected(self, self._positions().reshape(tuple(shape)))
 
     def _leaves(self) -> tuple[Tensor, ...]:
-        """What a gradient could be asked for."""
-        return self._tensors()
+        """Tensors that a gradient could be asked for."""
+        return ()
 
-    def _log_pmf(self, y: Tensor) -> Tensor:
-        """log pmf at counts. Shape: (rows,) -> (rows,) or (rows, n) -> (rows, n)."""
-        raise NotImplementedError
+    def _flat(self, shape: torch.Size | None = None) -> Rows:
+        """One distribution per row, after `expand(shape)`."""
+        if len(self.batch_shape) == 1 and shape in (None, self.batch_shape):
+            return DerivedRows(self)
+        shape = self.batch_shape if shape is None else shape
+        return DerivedRows(Selected(self, self._positions().expand(shape).reshape(-1)))
 
-    def _smooth_log_pmf(self, y: Tensor) -> Tensor:
-        """log pmf, continued smoothly to real y >= 12. Shape: (rows, n) -> (rows, n)."""
-        return self._log_pmf(y)
-
-    def _window(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
-        """First and last position of a window that leaves out about e^-depth of the law."""
-        raise NotImplementedError
-
-    def _tail_end(self, y: Tensor, lower: Tensor) -> Tensor:
-        """Where the tail beyond y, on the side that `lower` tells, has fallen by DEPTH."""
-        raise NotImplementedError
-
-    def _spread(self, first: Tensor, last: Tensor) -> Tensor:
-        """Breaks (see `grid`) that resolve the law between two positions. Shape: (rows,) -> (rows, K)."""
-        raise NotImplementedError
-
-    # What follows from it; a subclass may know better --------------------------------------------------------------
-
-    def _prepared(self, far: bool = False) -> Self:
-        """The same law, with what its pmf needs a row computed once; `far` says that all windows are long."""
-        return self
-
-    def _breaks(self) -> Tensor:
-        return self._spread(*self._window())
-
-    def _pmf(self, y: Tensor) -> Tensor:
-        return self._smooth_log_pmf(y).exp()
-
-    def _pmf_near(self, y: Tensor) -> Tensor:
-        """pmf on integers that hold the whole law."""
-        return self._pmf(y)
-
-    def _pmf_table(self, n: int) -> Tensor:
-        """pmf at 0..n-1, which hold the whole law."""
-        return self._first_integers(n)
-
-    def _pmf_prefix(self) -> Tensor:
-        return self._first_integers(PREFIX)
-
-    def _first_integers(self, n: int) -> Tensor:
-        rows = self._tensors()[0]
-        return self._log_pmf(torch.arange(float(n), dtype=torch.float64, device=rows.device).expand(len(rows), n)).exp()
-
-    def _mean_variance(self) -> tuple[Tensor, Tensor]:
-        return self.mean, self.variance
-
-    def _cut(self, y: Tensor) -> Cut:
-        return cut_at(self, y)
-
-    def _sides(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        """P(Z <= y) and P(Z > y), without the distance."""
-        return self._cut(y)[:2]
-
-    def _far_distance(self, y: Tensor) -> Tensor:
-        """E|Z - y| of laws with a long window."""
-        return self._cut(y).distance
-
-    def _half_mean_difference(self) -> Tensor:
-        """E|Z - Z'| / 2 of laws with a long window."""
-        return grid.half_mean_difference(grid.panels(self, self._breaks()))
-
-    def _entropy_of_panels(self) -> tuple[Tensor]:
-        return (grid.entropy(grid.panels(self, self._breaks())),)
-
-    def _mode_of_panels(self) -> Tensor:
-        """Mode of laws with a long window."""
-        return quantiles.mode_of_panels(self)
-
-    # From the user's shapes and dtypes to rows and back -----------------------------------------------------------
+    @cached_property
+    def _like(self) -> Tensor:
+        return self.log_prob(self.bracket(DEPTH)[0].double()).detach()
 
     @property
     def _dtype(self) -> torch.dtype:
-        return self.mean.dtype
+        return self._like.dtype
 
-    def _flat(self, shape: torch.Size | None = None) -> Self:
-        law = self if shape is None or shape == self.batch_shape else self.expand(shape)
-        return self._of(law._tensors())
+    @property
+    def _device(self) -> torch.device:
+        return self._like.device
+
+    # From the user's shapes and dtypes to rows and back --------------------------------------------------------------
+
+    def _positions(self) -> Tensor:
+        """The position of each element in the flattened batch."""
+        return torch.arange(self.batch_shape.numel(), device=self._device).view(self.batch_shape)
+
+    def _shaped(self, flat: Tensor, shape: torch.Size | None = None) -> Tensor:
+        return flat.reshape(self.batch_shape if shape is None else shape).to(self._dtype)
 
     def _counts(self, value: Any, name: str = "y") -> Tensor:
         y = torch.as_tensor(value, device=self._device)
@@ -161,40 +131,36 @@ class CountDistribution(Distribution):
             check_counts(name, y)
         return y
 
-    @property
-    def _device(self) -> torch.device:
-        return self._tensors()[0].device
+    def _paired(self, value: Any) -> tuple[Tensor, Any, torch.Size]:
+        """Counts as flat float64 values, the distribution of each, and the shape they came in."""
+        y = self._counts(value)
+        shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
+        return y.expand(shape).reshape(-1).double(), self._flat(shape), shape
 
-    def _paired(self, value: Tensor) -> tuple[Tensor, Self, torch.Size]:
-        """Flat float64 values, the law of each, and the shape they came in."""
-        shape = broadcast_shapes(y=tuple(value.shape), batch_shape=tuple(self.batch_shape))
-        return value.expand(shape).reshape(-1).double(), self._flat(shape), shape
-
-    # What users ask ---------------------------------------------------------------------------------------------
+    # What users call -------------------------------------------------------------------------------------------------
 
     @without_gradient
     def cdf(self, value: Tensor) -> Tensor:
         """P(Z <= y), relatively accurate in the lower tail."""
-        y, law, shape = self._paired(self._counts(value))
-        return _rounded_down(law._sides(y)[0], self._dtype).reshape(shape)
+        y, dist, shape = self._paired(value)
+        return _rounded_down(dist.sides(y)[0], self._dtype).reshape(shape)
 
     @without_gradient
     def survival(self, value: Tensor) -> Tensor:
         """P(Z > y), relatively accurate in the upper tail."""
-        y, law, shape = self._paired(self._counts(value))
-        return law._sides(y)[1].reshape(shape).to(self._dtype)
+        y, dist, shape = self._paired(value)
+        return self._shaped(dist.sides(y)[1], shape)
 
     @without_gradient
     def crps(self, value: Tensor) -> Tensor:
         """Continuous ranked probability score, sum over z of (F(z) - 1[z >= y])^2; smaller is better."""
-        y, law, shape = self._paired(self._counts(value))
-        (score,) = grid.by_window(law, _crps_on_integers, _crps_by_parts, y)
-        return score.reshape(shape).to(self._dtype)
+        y, dist, shape = self._paired(value)
+        return self._shaped(by_window(dist, tables.crps, _crps_by_parts, y)[0], shape)
 
     @without_gradient
     def entropy(self) -> Tensor:
         """-E[log p(Z)] in nats."""
-        return entropy_of(self._flat()).reshape(self.batch_shape).to(self._dtype)
+        return self._shaped(tables.entropy_of(self._flat()))
 
     def icdf(self, value: Tensor) -> Tensor:
         """The smallest count y with P(Z <= y) >= q; infinite at q = 1."""
@@ -203,15 +169,13 @@ class CountDistribution(Distribution):
             check_probabilities("q", q)
         shape = broadcast_shapes(q=tuple(q.shape), batch_shape=tuple(self.batch_shape))
         with torch.no_grad():
-            found = quantiles.smallest_count(self._flat(shape), q.double().expand(shape).reshape(-1))
-        return found.reshape(shape).to(self._dtype)
+            return self._shaped(smallest_count(self._flat(shape), q.double().expand(shape).reshape(-1)), shape)
 
     @property
     def mode(self) -> Tensor:
         """The most probable count, the smallest of several."""
         with torch.no_grad():
-            found = quantiles.most_probable_count(self._flat())
-        return found.reshape(self.batch_shape).to(self._dtype)
+            return self._shaped(by_window(self._flat(), tables.mode, lambda rows: (rows.far_mode(),))[0])
 
     def interval(self, coverage: float, kind: str = "central") -> tuple[Tensor, Tensor]:
         """Counts (low, high), both included, that hold at least `coverage` of the mass.
@@ -221,17 +185,100 @@ class CountDistribution(Distribution):
         coverage = check_coverage(coverage)
         check_interval_kind(kind)
         with torch.no_grad():
-            search = quantiles.highest if kind == "highest" else quantiles.central
+            search = intervals.highest if kind == "highest" else intervals.central
             low, high = search(self._flat(), coverage)
-        return low.reshape(self.batch_shape).to(self._dtype), high.reshape(self.batch_shape).to(self._dtype)
+        return self._shaped(low), self._shaped(high)
 
     def sample(self, sample_shape: Any = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
         """Draws by inversion of the cdf, from uniforms in float64."""
         shape = self._extended_shape(torch.Size(sample_shape))
         with torch.no_grad():
             u = torch.rand(shape, dtype=torch.float64, device=self._device, generator=generator)
-            found = quantiles.smallest_count(self._flat(shape), u.reshape(-1))
-        return found.reshape(shape).to(self._dtype)
+            return self._shaped(smallest_count(self._flat(shape), u.reshape(-1)), shape)
+
+
+class Selected(CountDistribution):
+    """Elements of another distribution, given by their positions in its flattened batch."""
+
+    def __init__(self, base: Any, index: Tensor) -> None:
+        if isinstance(base, Selected):
+            base, index = base._base, base._index.reshape(-1)[index]
+        self._base: Any = base
+        self._index = index
+        super().__init__(index.shape, base._check)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        y = self._counts(value)
+        shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
+        lead = shape[: len(shape) - self._index.dim()]
+        y = y.expand(shape).reshape(*lead, -1, *[1] * len(self._base.batch_shape[1:]))
+        return self._picked(lambda rows: rows.log_prob(y)).reshape(shape)
+
+    def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
+        first, last = (self._picked(lambda rows, i=i: rows.bracket(depth)[i]) for i in (0, 1))
+        return first.reshape(self.batch_shape), last.reshape(self.batch_shape)
+
+    def rows(self, index: Any) -> "Selected":
+        return Selected(self._base, self._index[index])
+
+    def _picked(self, of: Any) -> Tensor:
+        """`of` the base's rows that are needed, then the elements in them. Shape: (..., positions)."""
+        shape, flat = self._base.batch_shape, self._index.reshape(-1)
+        if len(shape) < 2:
+            found = of(self._base.rows(flat) if shape else self._base)
+            return found if found.dim() else found.expand(len(flat))
+        inner = shape[1:].numel()
+        found = of(self._base.rows(flat // inner)).flatten(1 - len(shape))
+        return found.gather(-1, (flat % inner).unsqueeze(-1).expand(*found.shape[:-1], 1)).squeeze(-1)
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        return self._base._dtype
+
+    @property
+    def _device(self) -> torch.device:
+        return self._base._device
+
+
+class DerivedRows(TabulatedRows):
+    """Rows of a distribution with one batch axis, by its public methods."""
+
+    def __init__(self, dist: Any, ends: tuple[Tensor, Tensor] | None = None) -> None:
+        self._dist = dist
+        # Of exp(log p) in the distribution's own dtype.
+        self.rounding = 16.0 * torch.finfo(dist._dtype).eps
+        if ends is None:
+            first, last = dist.bracket(DEPTH)
+            ends = first.double(), last.double()
+        self._ends = ends
+
+    def __len__(self) -> int:
+        return self._dist.batch_shape[0]
+
+    @property
+    def device(self) -> torch.device:
+        return self._ends[0].device
+
+    def rows(self, index: Tensor | slice) -> "DerivedRows":
+        if isinstance(index, slice):
+            index = torch.arange(len(self), device=self.device)[index]
+        first, last = self._ends
+        return DerivedRows(self._dist.rows(index), (first[index], last[index]))
+
+    def distinct(self) -> tuple["DerivedRows", Tensor]:
+        if not isinstance(self._dist, Selected):
+            return super().distinct()
+        index, place = self._dist._index.unique(return_inverse=True)
+        return DerivedRows(Selected(self._dist._base, index)), place
+
+    def log_pmf(self, y: Tensor) -> Tensor:
+        return self._dist.log_prob(y.T).T.double()
+
+    def window(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
+        if isinstance(depth, float) and depth != DEPTH:
+            first, last = self._dist.bracket(depth)
+            return first.double(), last.double()
+        return self._ends
 
 
 def _rounded_down(x: Tensor, dtype: torch.dtype) -> Tensor:
@@ -240,28 +287,14 @@ def _rounded_down(x: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.where(rounded.double() > x, torch.nextafter(rounded, torch.zeros_like(rounded)), rounded)
 
 
-def _crps_on_integers(at: grid.Grid, y: Tensor) -> tuple[Tensor]:
-    """Both tails are summed from their own end, so that a law with nearly all its mass on one count keeps its score."""
-    cdf, survival = grid.both_tails(at.pmf)
-    below = (y.unsqueeze(1) - at.y).clamp_(0.0, 1.0)
-    score = torch.lerp(survival.square_(), cdf.square_(), below).sum(1)
-    first, past = at.y[:, 0], at.y[:, -1] + 1.0
-    return (score + (first - y).clamp(min=0.0) + (y - past).clamp(min=0.0),)
+def _crps_by_parts(dist: Any, y: Tensor) -> tuple[Tensor]:
+    """E|Z - y| - E|Z - Z'| / 2."""
+    dist = dist.prepared(far=True)
+    return (dist.far_distance(y) - dist.far_half_mean_difference(),)
 
 
-def _crps_by_parts(law: CountDistribution, y: Tensor) -> tuple[Tensor]:
-    law = law._prepared(far=True)
-    return (law._far_distance(y) - law._half_mean_difference(),)
-
-
-def entropy_of(law: CountDistribution) -> Tensor:
-    """Entropy of a flat law. Shape: (rows,)."""
-    return grid.by_window(law, entropy_on_integers, lambda rows: rows._prepared()._entropy_of_panels())[0]
-
-
-def entropy_on_integers(at: grid.Grid) -> tuple[Tensor]:
-    """-sum p log p of a law on every integer of its window."""
-    # The largest probability as 1 minus the others: entropies far below 1e-16 stay right.
-    others = at.pmf.scatter(1, at.pmf.argmax(1, keepdim=True), 0.0)
-    rest = others.sum(1)
-    return (torch.special.entr(others).sum(1) - (1.0 - rest) * torch.log1p(-rest),)
+def bracket_of(dist: CountDistribution, depth: float) -> tuple[Tensor, Tensor]:
+    """The window of a distribution's rows, widened to integers, in its batch shape."""
+    with torch.no_grad():
+        first, last = dist._flat().window(depth)
+    return dist._shaped((first.floor() - 1.0).clamp(min=0.0)), dist._shaped(last.ceil() + 1.0)

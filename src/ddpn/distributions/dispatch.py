@@ -1,8 +1,11 @@
-"""Working through many rows: each by the method that suits it, in blocks that bound memory."""
+"""Working through many rows: each by the method that suits it, in blocks that bound memory.
+
+Inputs are tensors with one entry per row along their first axis, or `Rows`, which select their rows themselves.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,7 +17,7 @@ _GPU_SHARE = 128
 
 
 class Case(NamedTuple):
-    """Rows where `mask` holds are computed by `method`, which needs `width` numbers a row."""
+    """Rows where `mask` holds are computed by `method`, which needs `width` numbers per row."""
 
     mask: Tensor
     method: Callable[..., tuple[Tensor, ...]]
@@ -28,8 +31,15 @@ def constant(values: np.ndarray | list[float], device: torch.device) -> Tensor:
 
 
 def is_host(x: Tensor) -> bool:
-    """True where looking at values costs nothing, so that work may depend on them."""
+    """True where reading values costs nothing, so that work may depend on them."""
     return x.device.type == "cpu"
+
+
+def take(x: Any, index: Tensor | slice) -> Any:
+    """Some rows of a tensor or of `Rows`."""
+    if not isinstance(x, Tensor):
+        return x.rows(index)
+    return x[index] if isinstance(index, slice) else x.index_select(0, index)
 
 
 @cache
@@ -39,27 +49,23 @@ def _block_numbers(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).total_memory // (8 * _GPU_SHARE)
 
 
-def _block(width: int, device: torch.device) -> int:
-    return max(1, _block_numbers(device) // width)
-
-
-def in_blocks(method: Callable[..., tuple[Tensor, ...]], width: int, *inputs: Tensor) -> tuple[Tensor, ...]:
+def in_blocks(method: Callable[..., tuple[Tensor, ...]], width: int, *inputs: Any) -> tuple[Tensor, ...]:
     """Apply `method` to row-wise `inputs` block by block; results are those of one call."""
-    rows, size = len(inputs[0]), _block(width, inputs[0].device)
+    rows, size = len(inputs[0]), max(1, _block_numbers(inputs[0].device) // width)
     if rows <= size:
         return method(*inputs)
-    parts = [method(*(x[i : i + size] for x in inputs)) for i in range(0, rows, size)]
+    parts = [method(*(take(x, slice(i, i + size)) for x in inputs)) for i in range(0, rows, size)]
     return tuple(torch.cat(column) for column in zip(*parts, strict=True))
 
 
-def by_case(cases: Sequence[Case], *inputs: Tensor, sort: bool = False) -> tuple[Tensor, ...]:
+def by_case(cases: Sequence[Case], *inputs: Any, sort: bool = False) -> tuple[Tensor, ...]:
     """Every row by the one case whose mask holds; the masks partition the rows.
 
     On a CPU rows are sorted into their cases. Elsewhere counting them would make the host wait for the device, so
-    every method sees every row (its results are dropped where they do not apply) and shapes stay fixed; unless `sort`
-    says that a method is so costly that the wait is worth it.
+    every method sees every row (its results are dropped where they do not apply) and shapes stay fixed; `sort` is for
+    methods so costly that the wait is worth it.
     """
-    if sort or is_host(inputs[0]):
+    if sort or is_host(cases[0].mask):
         return _sorted(cases, *inputs)
     results: tuple[Tensor, ...] = ()
     for mask, method, width in cases:
@@ -68,7 +74,7 @@ def by_case(cases: Sequence[Case], *inputs: Tensor, sort: bool = False) -> tuple
     return results
 
 
-def _sorted(cases: Sequence[Case], *inputs: Tensor) -> tuple[Tensor, ...]:
+def _sorted(cases: Sequence[Case], *inputs: Any) -> tuple[Tensor, ...]:
     rows = len(inputs[0])
     results: tuple[Tensor, ...] = ()
     for mask, method, width in cases:
@@ -77,7 +83,7 @@ def _sorted(cases: Sequence[Case], *inputs: Tensor) -> tuple[Tensor, ...]:
             continue
         if len(index) == rows:
             return in_blocks(method, width, *inputs)
-        values = in_blocks(method, width, *(x.index_select(0, index) for x in inputs))
+        values = in_blocks(method, width, *(take(x, index) for x in inputs))
         if not results:
             results = tuple(v.new_empty((rows, *v.shape[1:])) for v in values)
         for result, value in zip(results, values, strict=True):

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any, Self
 
 import torch
@@ -17,7 +18,7 @@ from ddpn.distributions.arguments import (
     check_weights,
     is_checked,
 )
-from ddpn.distributions.count import CountDistribution
+from ddpn.distributions.count import CountDistribution, bracket_of
 from ddpn.distributions.mixture_rows import MixtureRows
 from ddpn.distributions.normal import normal_mixture_crps
 from ddpn.distributions.stacking import concatenated, reshaped, rows_of
@@ -45,7 +46,7 @@ class Mixture(Distribution):
     (5.002, 0.0)
     >>> blend = Mixture([Poisson(2.0), DoublePoisson(9.0, 3.0)], weights=[0.25, 0.75])
     >>> round(blend.cdf(torch.tensor(3)).item(), 4)
-    0.2149
+    0.2144
     """
 
     arg_constraints = {}
@@ -53,9 +54,10 @@ class Mixture(Distribution):
     _stacks: tuple[Any, ...]
     _weights: Tensor | None
     _check: bool | None
+    _kind: tuple[torch.dtype, torch.device]
 
     def __new__(cls, components: Any, weights: Any = None, validate_args: bool | None = None) -> "Mixture":
-        return super().__new__(_kind_of(components) if cls is Mixture else cls)
+        return super().__new__(_class_for(components) if cls is Mixture else cls)
 
     def __init__(
         self,
@@ -85,23 +87,19 @@ class Mixture(Distribution):
         >>> Mixture.concatenate([networks, tree], weights=[0.2, 0.2, 0.2, 0.4]).size
         4
         """
-        new = object.__new__(_kind_of(list(stacks)))
+        new: Any = object.__new__(_class_for(list(stacks)))
         new._set(list(stacks), weights, validate_args)
         return new
 
     def _set(self, stacks: list[Any], weights: Any, validate_args: bool | None) -> None:
-        stacks = [_checked(stack) for stack in stacks]
+        for stack in stacks:
+            _check_stack(stack)
+        kinds = [_kind_of(stack) for stack in stacks]
+        self._kind = reduce(torch.promote_types, (dtype for dtype, _ in kinds)), kinds[0][1]
         size = sum(stack.batch_shape[-1] for stack in stacks)
-        if weights is not None:
-            weights = torch.as_tensor(weights, device=stacks[0].mean.device)
-            if weights.dim() == 0 or weights.shape[-1] != size:
-                raise InputError(f"weights must have a last axis of {size}, got shape {tuple(weights.shape)}.")
-            if is_checked(validate_args, weights):
-                check_weights(weights)
-            weights = weights.double()
-            weights = weights / weights.sum(-1, keepdim=True)
+        weights = None if weights is None else _normalised(weights, size, self._kind[1], validate_args)
         shapes = {f"stack {i}": tuple(stack.batch_shape[:-1]) for i, stack in enumerate(stacks)}
-        shape = broadcast_shapes(**shapes, weights=() if weights is None else tuple(weights.shape[:-1]))
+        shape = broadcast_shapes(**shapes, weights=shapes["stack 0"] if weights is None else tuple(weights.shape[:-1]))
         stacks = [s if s.batch_shape[:-1] == shape else s.expand((*shape, s.batch_shape[-1])) for s in stacks]
         self._stacks = tuple(concatenated(stacks))
         self.components = self._stacks[0] if len(self._stacks) == 1 else self._stacks
@@ -110,7 +108,8 @@ class Mixture(Distribution):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Pickling would call __new__ without the components it chooses a class by.
-        return Mixture.concatenate, (self._stacks, self._weights, self._check)
+        weights = None if self._weights is None else self._weights.detach()
+        return Mixture.concatenate, (self._stacks, weights, self._check)
 
     @property
     def size(self) -> int:
@@ -120,10 +119,10 @@ class Mixture(Distribution):
     @property
     def weights(self) -> Tensor:
         """The weights, normalised. Shape: (K,), or (..., K) if they were given per row."""
-        mean = self._stacks[0].mean
+        dtype, device = self._kind
         if self._weights is None:
-            return torch.full((self.size,), 1.0 / self.size, dtype=mean.dtype, device=mean.device)
-        return self._weights.to(mean.dtype)
+            return torch.full((self.size,), 1.0 / self.size, dtype=dtype, device=device)
+        return self._weights.to(dtype)
 
     def _each(self, of: Callable[[Any], Tensor]) -> Tensor:
         """What `of` returns per component. Shape: (..., K)."""
@@ -195,7 +194,7 @@ class Mixture(Distribution):
         return new
 
 
-def _kind_of(components: Any) -> type:
+def _class_for(components: Any) -> type:
     parts = [components] if isinstance(components, Distribution) else list(components)
     if not parts:
         raise InputError("components must hold at least one distribution, got none.")
@@ -203,15 +202,31 @@ def _kind_of(components: Any) -> type:
         if not isinstance(part, Distribution):
             raise InputError(f"components must be distributions, got {type(part).__name__}.")
     counts = [isinstance(part, CountDistribution) for part in parts]
-    return _CountMixture if all(counts) else _MixedMixture if any(counts) else _ContinuousMixture
+    mixed = any(isinstance(part, _MixedMixture) for part in parts)
+    return _CountMixture if all(counts) else _MixedMixture if mixed or any(counts) else _ContinuousMixture
 
 
-def _checked(stack: Distribution) -> Distribution:
+def _check_stack(stack: Distribution) -> None:
     if not stack.batch_shape:
         raise InputError("components must have a last axis, one entry per component, got batch_shape ().")
     if stack.event_shape:
         raise InputError(f"components must be univariate, got event_shape {tuple(stack.event_shape)}. Mix each margin.")
-    return stack
+
+
+def _kind_of(dist: Any) -> tuple[torch.dtype, torch.device]:
+    """dtype and device of a distribution."""
+    if isinstance(dist, CountDistribution):
+        return dist._dtype, dist._device
+    return dist._kind if isinstance(dist, Mixture) else (dist.mean.dtype, dist.mean.device)
+
+
+def _normalised(weights: Any, size: int, device: torch.device, validate_args: bool | None) -> Tensor:
+    weights = torch.as_tensor(weights, dtype=None if isinstance(weights, Tensor) else torch.float64, device=device)
+    if weights.dim() == 0 or weights.shape[-1] != size:
+        raise InputError(f"weights must have a last axis of {size}, got shape {tuple(weights.shape)}.")
+    if is_checked(validate_args, weights):
+        check_weights(weights)
+    return weights.double() / weights.double().sum(-1, keepdim=True)
 
 
 def weighted_logsumexp(each: Tensor, weights: Tensor) -> Tensor:
@@ -225,66 +240,42 @@ def weighted_logsumexp(each: Tensor, weights: Tensor) -> Tensor:
 
 
 class _CountMixture(Mixture, CountDistribution):
-    """A mixture of count distributions. Its rows hold the weights, then each stack's tensors as (rows, k)."""
+    """A mixture of count distributions."""
 
     def log_prob(self, value: Tensor) -> Tensor:
         y = self._counts(value)
         broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         return super().log_prob(y)
 
+    def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
+        """First and last integer of a window outside of which about e^-depth of the mass lies."""
+        return bracket_of(self, depth)
+
     @property
     def _dtype(self) -> torch.dtype:
-        kinds = [stack._dtype for stack in self._stacks]
-        return kinds[0] if len(kinds) == 1 else torch.promote_types(kinds[0], kinds[1])
+        return self._kind[0]
 
     @property
     def _device(self) -> torch.device:
-        return self._stacks[0]._device
+        return self._kind[1]
 
     def _leaves(self) -> tuple[Tensor, ...]:
         own = () if self._weights is None else (self._weights,)
         return tuple(t for stack in self._stacks for t in stack._leaves()) + own
 
-    def _tensors(self) -> tuple[Tensor, ...]:
-        weights = self.weights if self._weights is None else self._weights
-        flat = weights.double().expand(*self.batch_shape, self.size).reshape(-1, self.size)
-        parts = [t.reshape(-1, s.batch_shape[-1], *t.shape[1:]) for s in self._stacks for t in s._tensors()]
-        return (flat / flat.sum(1, keepdim=True), *parts)
-
-    def _of(self, tensors: tuple[Tensor, ...]) -> Any:
-        return MixtureRows(self._stacks, tuple(len(s._tensors()) for s in self._stacks), tensors)
+    def _flat(self, shape: torch.Size | None = None) -> Any:
+        shape = self.batch_shape if shape is None else shape
+        sizes = tuple(stack.batch_shape[-1] for stack in self._stacks)
+        stacks = tuple(stack._flat(torch.Size((*shape, k))) for stack, k in zip(self._stacks, sizes, strict=True))
+        weights = self.weights.double() if self._weights is None else self._weights.detach()
+        return MixtureRows(stacks, sizes, weights.expand(*shape, -1).reshape(-1, self.size), self._weights is None)
 
     def sample(self, sample_shape: Any = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
         """Draws of a component at random, then of a count from it."""
         shape = self._extended_shape(torch.Size(sample_shape))
         with torch.no_grad():
-            flat = self._flat(shape)
-            u = torch.rand(2, len(flat._tensors()[0]), dtype=torch.float64, device=self._device, generator=generator)
-            return flat.draw(*u).reshape(shape).to(self._dtype)
-
-
-def _flattened(mixture: "Mixture") -> tuple[list[Any], Tensor]:
-    """Stacks and weights of a mixture's components; those of a mixture among them take its place."""
-    weights = mixture.weights if mixture._weights is None else mixture._weights
-    stacks, parts = [], []
-    for stack, own in zip(
-        mixture._stacks, weights.split([s.batch_shape[-1] for s in mixture._stacks], -1), strict=True
-    ):
-        if isinstance(stack, Mixture):
-            inner, each = _flattened(stack)
-            k = stack.batch_shape[-1]
-            each = each.expand(*stack.batch_shape, stack.size)
-            start = 0
-            for s in inner:
-                n = s.batch_shape[-1]
-                stacks.append(reshaped(s, (*s.batch_shape[:-2], k * n)))
-                parts.append((own.unsqueeze(-1) * each[..., start : start + n]).flatten(-2))
-                start += n
-        else:
-            stacks.append(stack)
-            parts.append(own)
-    shape = torch.broadcast_shapes(*(p.shape[:-1] for p in parts))
-    return stacks, torch.cat([p.expand(*shape, -1) for p in parts], dim=-1)
+            u = torch.rand(2, shape.numel(), dtype=torch.float64, device=self._device, generator=generator)
+            return self._shaped(self._flat(shape).draw(*u), shape)
 
 
 class _ContinuousMixture(Mixture):
@@ -292,10 +283,22 @@ class _ContinuousMixture(Mixture):
 
     support = constraints.real
 
-    def _set(self, stacks: list[Any], weights: Any, validate_args: bool | None) -> None:
-        super()._set(stacks, weights, validate_args)
-        stacks, weights = _flattened(self)
-        self._line = continuous.Parts(tuple(concatenated(stacks)), weights.to(self._stacks[0].mean.dtype))
+    def _simple(self) -> "_ContinuousMixture":
+        """The same mixture with the components of mixtures in their place."""
+        if not any(isinstance(stack, Mixture) for stack in self._stacks):
+            return self
+        stacks, weights = [], []
+        parts = self.weights.split([stack.batch_shape[-1] for stack in self._stacks], -1)
+        for stack, own in zip(self._stacks, parts, strict=True):
+            inner = stack._simple() if isinstance(stack, Mixture) else Mixture(reshaped(stack, (*stack.batch_shape, 1)))
+            sizes = [part.batch_shape[-1] for part in inner._stacks]
+            joint = (own.unsqueeze(-1) * inner.weights).expand(*inner.batch_shape, -1).split(sizes, -1)
+            stacks += [
+                reshaped(part, (*self.batch_shape, inner.batch_shape[-1] * part.batch_shape[-1]))
+                for part in inner._stacks
+            ]
+            weights += [part.flatten(-2) for part in joint]
+        return self._with(stacks, torch.cat(weights, dim=-1))
 
     def cdf(self, value: Tensor) -> Tensor:
         """P(Z <= y)."""
@@ -311,25 +314,26 @@ class _ContinuousMixture(Mixture):
         if is_checked(self._check, q):
             check_probabilities("q", q)
         with torch.no_grad():
-            return continuous.quantile(self._line, q)
+            return continuous.quantile(self._simple(), q)
 
     @property
     def mode(self) -> Tensor:
         """Where the density is highest."""
         with torch.no_grad():
-            return continuous.mode(self._line)
+            return continuous.mode(self._simple())
 
     def entropy(self) -> Tensor:
         """-E[log p(Z)] in nats."""
-        return continuous.entropy(self._line)
+        return continuous.entropy(self._simple())
 
     def crps(self, value: Tensor) -> Tensor:
         """Continuous ranked probability score, in closed form for Normal components."""
-        stacks, weights = self._line
-        if len(stacks) > 1 or not isinstance(stacks[0], Normal):
-            kinds = ", ".join(type(stack).__name__ for stack in stacks)
+        simple = self._simple()
+        normal = simple.components
+        if not isinstance(normal, Normal):
+            kinds = ", ".join(type(stack).__name__ for stack in simple._stacks)
             raise ConfigError(f"crps of a mixture must have Normal or count components, got {kinds}. Use nll instead.")
-        return normal_mixture_crps(stacks[0].loc, stacks[0].scale, weights, torch.as_tensor(value))
+        return normal_mixture_crps(normal.loc, normal.scale, torch.as_tensor(value), simple.weights)
 
     def interval(self, coverage: float, kind: str = "central") -> tuple[Tensor, Tensor]:
         """Real (low, high) that hold `coverage`: between equal tails, or the shortest for `kind="highest"`."""
@@ -337,18 +341,18 @@ class _ContinuousMixture(Mixture):
         check_interval_kind(kind)
         search = continuous.shortest if kind == "highest" else continuous.central
         with torch.no_grad():
-            return search(self._line, coverage)
+            return search(self._simple(), coverage)
 
     def sample(self, sample_shape: Any = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
         """Draws of a component at random, then of a value from it by inversion."""
         shape = self._extended_shape(torch.Size(sample_shape))
-        mean = self._stacks[0].mean
+        dtype, device = self._kind
         with torch.no_grad():
-            u = torch.rand(2, *shape, dtype=torch.float64, device=mean.device, generator=generator)
-            upto = self._line.weights.double().cumsum(-1)
+            u = torch.rand(2, *shape, dtype=torch.float64, device=device, generator=generator)
+            upto = self.weights.double().cumsum(-1)
             chosen = (upto.expand(*shape, -1) < u[0].unsqueeze(-1) * upto[..., -1:]).sum(-1, keepdim=True)
-            draws = self._line.each("icdf", u[1].clamp(2**-53, 1 - 2**-53))
-            return draws.expand(*shape, -1).gather(-1, chosen).squeeze(-1).to(mean.dtype)
+            draws = self._each(lambda stack: stack.icdf(u[1].clamp(2**-53, 1 - 2**-53).unsqueeze(-1)))
+            return draws.expand(*shape, -1).gather(-1, chosen).squeeze(-1).to(dtype)
 
 
 def _needs_rounding(self: Mixture, *args: Any, **options: Any) -> Any:

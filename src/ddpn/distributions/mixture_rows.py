@@ -1,235 +1,237 @@
-"""A uniform mixture of count laws, row by row: members' tensors (rows, M), flattened to call a member's own method."""
+"""Rows of a weighted mixture of count distributions."""
 
+from collections.abc import Callable, Sequence
 from functools import partial
+from math import log
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ddpn.distributions import grid, scattered
-from ddpn.distributions.count import CountDistribution, entropy_on_integers
-from ddpn.distributions.cuts import Cut
-from ddpn.distributions.dispatch import Case, by_case, in_blocks
-from ddpn.distributions.normalizer import DEPTH, MARGIN
+from ddpn.distributions import atoms, panels, peaks, tables
+from ddpn.distributions.dispatch import Case, by_case, take
 from ddpn.distributions.quadrature import PREFIX
 from ddpn.distributions.quantiles import smallest_count
+from ddpn.distributions.rows import DEPTH, MARGIN, Cut, Rows
 
-#: Members coincide where the union of their windows is at most so many times the shortest of them, and differ beyond
+#: Components coincide where the union of their windows is at most so many times the shortest of them, and differ beyond
 #: the second number.
 _STRETCH, _DIFFER = 1.4, 2.0
-#: Panels for each that members who differ ask for: log p turns within a standard deviation where a narrow one takes
+#: Panels for each that components which differ need: log p turns within a standard deviation where a narrow one takes
 #: over from a wide one.
 _FINER = 2
-#: Unions of at most so many integers are summed one by one where a member is narrow.
+#: Unions of at most so many integers are summed one by one where a component is rough.
 _NEAR = 512
-#: Counts beside a window that are looked at, too.
+#: Counts beside a window that are included, too.
 _BESIDE = 1.5
 
 
-class MixtureRows(CountDistribution):
-    """What `CountDistribution` needs to know of a mixture.
+class MixtureRows(Rows):
+    """Rows of stacks, each with the k components of row after row, and their weights (rows, K).
 
-    Tensors are the weights (rows, K), then each stack's (rows, k); `counts` is the number of tensors per stack.
+    Components of weight 0 count for nothing: neither windows nor panels depend on them.
     """
 
-    def __init__(
-        self, kinds: tuple[CountDistribution, ...], counts: tuple[int, ...], tensors: tuple[Tensor, ...]
-    ) -> None:
-        self._kinds, self._counts_of, self._stacked = kinds, counts, tensors
-        self._weights = tensors[0]
-        self._rows, self._size = tensors[0].shape[:2]
-        super().__init__(torch.Size([self._rows]), validate_args=False)
+    def __init__(self, stacks: tuple[Any, ...], sizes: tuple[int, ...], weights: Tensor, even: bool = False) -> None:
+        self.stacks, self.sizes, self.weights, self._even = stacks, sizes, weights, even
+
+    def __len__(self) -> int:
+        return len(self.weights)
 
     @property
-    def _copies(self) -> int:  # type: ignore[override]
-        return self._size
+    def device(self) -> torch.device:
+        return self.weights.device
 
-    def _tensors(self) -> tuple[Tensor, ...]:
-        return self._stacked
+    @property
+    def copies(self) -> int:  # type: ignore[override]
+        return sum(k * stack.copies for k, stack in zip(self.sizes, self.stacks, strict=True))
 
-    def _of(self, tensors: tuple[Tensor, ...]) -> "MixtureRows":
-        return MixtureRows(self._kinds, self._counts_of, tensors)
+    @property
+    def smooth(self) -> bool:  # type: ignore[override]
+        return all(stack.smooth for stack in self.stacks)
 
-    def _stack_tensors(self) -> list[tuple[Tensor, ...]]:
-        found, start = [], 1
-        for count in self._counts_of:
-            found.append(self._stacked[start : start + count])
-            start += count
-        return found
+    @property
+    def rounding(self) -> float:  # type: ignore[override]
+        return max(stack.rounding for stack in self.stacks)
 
-    def _sizes(self) -> list[int]:
-        return [tensors[0].shape[1] for tensors in self._stack_tensors()]
+    def rows(self, index: Tensor | slice) -> "MixtureRows":
+        stacks = tuple(stack.rows(_group(index, k)) for stack, k in zip(self.stacks, self.sizes, strict=True))
+        return MixtureRows(stacks, self.sizes, take(self.weights, index), self._even)
 
-    def _each(self) -> list[CountDistribution]:
-        """Each stack with all its components as rows."""
-        parts = zip(self._kinds, self._stack_tensors(), strict=True)
-        return [kind._of(tuple(t.flatten(0, 1) for t in tensors)) for kind, tensors in parts]
+    def prepared(self, far: bool = False) -> "MixtureRows":
+        return MixtureRows(tuple(stack.prepared() for stack in self.stacks), self.sizes, self.weights, self._even)
 
-    def _prepared(self, far: bool = False) -> "MixtureRows":
-        ready = [each._prepared() for each in self._each()]
-        tensors = [
-            tuple(t.unflatten(0, (self._rows, k)) for t in each._tensors())
-            for each, k in zip(ready, self._sizes(), strict=True)
-        ]
-        return MixtureRows(
-            tuple(ready), tuple(len(t) for t in tensors), (self._weights, *(t for s in tensors for t in s))
-        )
+    def smooth_part(self, weights: Tensor) -> "MixtureRows":
+        """The smooth stacks with other weights, which are normalised."""
+        parts = zip(self.stacks, self.sizes, weights.split(self.sizes, dim=1), strict=True)
+        stacks, sizes, kept = zip(*(part for part in parts if part[0].smooth), strict=True)
+        joined = torch.cat(kept, dim=1)
+        return MixtureRows(stacks, sizes, joined / joined.sum(1, keepdim=True))
 
-    def _component(self, index: int) -> CountDistribution:
-        for kind, tensors in zip(self._kinds, self._stack_tensors(), strict=True):
-            k = tensors[0].shape[1]
-            if index < k:
-                return kind._of(tuple(t[:, index] for t in tensors))
-            index -= k
-        raise IndexError(index)
-
-    def _all(self, method: str, *args: Any) -> Any:
-        """A method of each component; tensors among `args` are (rows, ...). Shape: (rows, K, ...)."""
-        found = []
-        for each, k in zip(self._each(), self._sizes(), strict=True):
-            own = [
-                a.unsqueeze(1).expand(-1, k, *a.shape[1:]).flatten(0, 1) if isinstance(a, Tensor) else a for a in args
-            ]
-            values = getattr(each, method)(*own)
-            several = values if isinstance(values, tuple) else (values,)
-            found.append([v.unflatten(0, (self._rows, k)) for v in several])
-        joined = tuple(c[0] if len(c) == 1 else torch.cat(c, dim=1) for c in zip(*found, strict=True))
-        return joined if isinstance(values, tuple) else joined[0]
+    def each(self, method: str, *args: Any) -> tuple[Tensor, ...]:
+        """Results of a method of all components; tensors among `args` are per row. Shape: (rows, K, ...)."""
+        found: list[Sequence[Tensor]] = []
+        for stack, k in zip(self.stacks, self.sizes, strict=True):
+            own = (_repeated(x, k) if isinstance(x, Tensor) else x for x in args)
+            values = getattr(stack, method)(*own)
+            several = (values,) if isinstance(values, Tensor) else values
+            found.append([v.unflatten(0, (len(self), k)) for v in several])
+        return tuple(c[0] if len(c) == 1 else torch.cat(c, dim=1) for c in zip(*found, strict=True))
 
     def _average(self, each: Tensor) -> Tensor:
-        return (each * self._weights.view(*self._weights.shape, *[1] * (each.dim() - 2))).sum(1)
+        if self._even:
+            return each.mean(1)
+        return each.mul_(self.weights.view(*self.weights.shape, *[1] * (each.dim() - 2))).sum(1)
 
-    def _log_mean(self, log_p: Tensor) -> Tensor:
-        log_w = self._weights.log()
-        return torch.logsumexp(log_p + log_w.view(*log_w.shape, *[1] * (log_p.dim() - 2)), dim=1)
+    def _log_average(self, each: Tensor) -> Tensor:
+        if self._even:
+            return torch.logsumexp(each, dim=1) - log(self.weights.shape[1])
+        log_weights = self.weights.log()
+        return torch.logsumexp(each + log_weights.view(*log_weights.shape, *[1] * (each.dim() - 2)), dim=1)
 
-    def _log_pmf(self, y: Tensor) -> Tensor:
-        return self._log_mean(self._all("_log_pmf", y))
+    def log_pmf(self, y: Tensor) -> Tensor:
+        return self._log_average(*self.each("log_pmf", y))
 
-    def _smooth_log_pmf(self, y: Tensor) -> Tensor:
-        return self._log_mean(self._all("_smooth_log_pmf", y))
+    def smooth_log_pmf(self, y: Tensor) -> Tensor:
+        return self._log_average(*self.each("smooth_log_pmf", y))
 
-    def _pmf(self, y: Tensor) -> Tensor:
-        return self._average(self._all("_pmf", y))
+    def pmf(self, y: Tensor) -> Tensor:
+        return self._average(*self.each("pmf", y))
 
-    def _pmf_near(self, y: Tensor) -> Tensor:
-        return self._average(self._all("_pmf_near", y))
+    def pmf_near(self, y: Tensor) -> Tensor:
+        return self._average(*self.each("pmf_near", y))
 
-    def _pmf_table(self, n: int) -> Tensor:
-        return self._average(self._all("_pmf_table", n))
+    def pmf_table(self, n: int) -> Tensor:
+        return self._average(*self.each("pmf_table", n))
 
-    def _pmf_prefix(self) -> Tensor:
-        return self._average(self._all("_pmf_prefix"))
+    def pmf_first(self, n: int) -> Tensor:
+        return self._average(*self.each("pmf_first", n))
 
-    def _mean_variance(self) -> tuple[Tensor, Tensor]:
-        each, variance = self._all("_mean_variance")
-        mean = self._average(each)
-        return mean, self._average(variance + (each - mean.unsqueeze(1)) ** 2)
+    def mean_variance(self) -> tuple[Tensor, Tensor]:
+        each, variance = self.each("mean_variance")
+        mean = (each * self.weights).sum(1)
+        return mean, ((variance + (each - mean.unsqueeze(1)) ** 2) * self.weights).sum(1)
 
-    def _cut(self, y: Tensor) -> Cut:
-        return Cut(*(self._average(x) for x in self._all("_cut", y)))
+    def cut(self, y: Tensor) -> Cut:
+        return Cut(*(self._average(x) for x in self.each("cut", y)))
 
-    def _sides(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        cdf, survival = self._all("_sides", y)
+    def sides(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        cdf, survival = self.each("sides", y)
         return self._average(cdf), self._average(survival)
 
-    def _windows(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor, Tensor]:
-        """First and last position per component, and which of them have weight."""
-        return *self._all("_window", depth), self._weights > 0
+    def far_distance(self, y: Tensor) -> Tensor:
+        """E|Z - y|."""
+        return self.cut(y).distance
 
-    def _window(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
-        first, last, used = self._windows(depth)
-        return torch.where(used, first, torch.inf).amin(1), torch.where(used, last, 0.0).amax(1)
+    def windows(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
+        """First and last position per component. Shape: (rows, K)."""
+        first, last = self.each("window", depth)
+        return self._used(first), self._used(last)
 
-    def _breaks(self) -> Tensor:
+    def _used(self, each: Tensor) -> Tensor:
+        """Values per component, those without weight replaced by those of the heaviest. Shape: (rows, K, ...)."""
+        if self._even or bool((self.weights > 0).all()):
+            return each
+        heaviest = self.weights.argmax(1, keepdim=True)
+        index = torch.where(self.weights > 0, torch.arange(self.weights.shape[1], device=self.device), heaviest)
+        return each.gather(1, index.view(*index.shape, *[1] * (each.dim() - 2)).expand_as(each))
+
+    def window(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
+        first, last = self.windows(depth)
+        return first.amin(1), last.amax(1)
+
+    def breaks(self) -> Tensor:
         return self._merged_breaks(1)
 
     def _merged_breaks(self, finer: int) -> Tensor:
-        used = (self._weights > 0).unsqueeze(2)
-        parts, count = [], 0
-        for each, k in zip(self._each(), self._sizes(), strict=True):
-            own = each._breaks()
+        each = [
+            torch.cat([(b[:, :1] - _BESIDE).clamp(min=0.0), b[:, 1:-1], b[:, -1:] + _BESIDE], dim=1)
             # A component narrower than 1 lives on the counts beside its window.
-            own = torch.cat([(own[:, :1] - _BESIDE).clamp(min=0.0), own[:, 1:-1], own[:, -1:] + _BESIDE], dim=1)
-            parts.append(own.unflatten(0, (self._rows, k)))
-            count += k * (own.shape[1] - 1)
-        longest = max(p.shape[2] for p in parts)
-        padded = [torch.cat([p, p[:, :, -1:].expand(-1, -1, longest - p.shape[2])], dim=2) for p in parts]
-        each = torch.cat(padded, dim=1)
-        heaviest = self._weights.argmax(1).view(-1, 1, 1).expand(-1, 1, longest)
-        each = torch.where(used, each, each.gather(1, heaviest))
-        return grid.merge(each, finer * count)
-
-    def _reweighted(self, weights: Tensor) -> "MixtureRows":
-        return self._of((weights / weights.sum(1, keepdim=True), *self._stacked[1:]))
+            for b in (stack.breaks() for stack in self.stacks)
+        ]
+        columns = max(b.shape[1] for b in each)
+        count = sum(k * (b.shape[1] - 1) for k, b in zip(self.sizes, each, strict=True))
+        padded = [torch.cat([b, b[:, -1:].expand(-1, columns - b.shape[1])], dim=1) for b in each]
+        parts = [b.unflatten(0, (len(self), k)) for k, b in zip(self.sizes, padded, strict=True)]
+        return panels.merge(self._used(torch.cat(parts, dim=1)), finer * count)
 
     def draw(self, choice: Tensor, u: Tensor) -> Tensor:
-        """Counts at the uniform u of components chosen by the uniform `choice`."""
-        upto = self._weights.cumsum(1)
+        """Counts at the uniforms u of components that the uniforms `choice` choose. Shape: (rows,)."""
+        upto = self.weights.cumsum(1)
         chosen = (upto < choice.unsqueeze(1) * upto[:, -1:]).sum(1)
-        found = torch.empty_like(u)
-        for index in range(self._size):
-            rows = (chosen == index).nonzero().squeeze(1)
+        found, start = torch.empty_like(u), 0
+        for stack, k in zip(self.stacks, self.sizes, strict=True):
+            rows = ((chosen >= start) & (chosen < start + k)).nonzero().squeeze(1)
             if len(rows):
-                part = self._component(index)
-                found[rows] = smallest_count(part._of(tuple(t[rows] for t in part._tensors())), u[rows])
+                found[rows] = smallest_count(stack.rows(rows * k + chosen[rows] - start), u[rows])
+            start += k
         return found
 
-    def _half_mean_difference(self) -> Tensor:
-        return self._by_resolution(grid.half_mean_difference, grid.spread_of, scattered.half_mean_difference, nodes=48)
+    def far_half_mean_difference(self) -> Tensor:
+        """E|Z - Z'| / 2."""
+        by = panels.half_mean_difference, tables.half_mean_difference, atoms.half_mean_difference
+        return self._by_resolution(*by, nodes=48)
 
-    def _entropy_of_panels(self) -> tuple[Tensor]:
-        return (self._by_resolution(grid.entropy, entropy_on_integers, scattered.entropy, nodes=96),)
+    def far_entropy(self) -> Tensor:
+        """-E[log p(Z)]."""
+        return self._by_resolution(panels.entropy, tables.entropy, atoms.entropy, nodes=96)
 
-    def _by_resolution(self, on_panels: Any, on_integers: Any, exactly: Any, nodes: int) -> Tensor:
-        """`on_panels`, unless a component is narrow: then `on_integers` where they are few, `exactly` elsewhere.
+    def far_mode(self) -> Tensor:
+        """The most probable count."""
+        return peaks.highest_peak(self) if self.smooth else tables.by_window(self, tables.mode, None)[0]
+
+    def rough(self, first: Tensor, last: Tensor) -> Tensor:
+        """Components whose pmf no panel resolves. Shape: windows (rows, K) -> (rows, K)."""
+        jagged = [not s.smooth for s, k in zip(self.stacks, self.sizes, strict=True) for _ in range(k)]
+        return (last - first < atoms.NARROW) | (torch.tensor(jagged, device=self.device) & (self.weights > 0))
+
+    def _by_resolution(self, on_panels: Any, on_table: Any, exactly: Any, nodes: int) -> Tensor:
+        """`on_panels`, unless a component is rough: then `on_table` where integers are few, and `exactly` elsewhere.
 
         Finding such rows is the one wait for a GPU here.
         """
-        first, last, used = self._windows()
-        values = self._on_merged(on_panels, nodes)
-        narrow = ((last - first < scattered.NARROW) & used).any(1)
-        union = torch.where(used, last, 0.0).amax(1) - torch.where(used, first, torch.inf).amin(1)
-        few = union < _NEAR - 2 * MARGIN
-        for rows, method in ((narrow & few, partial(self._on_integers, on_integers)), (narrow & ~few, exactly)):
-            index = rows.nonzero().squeeze(1)
-            if len(index):
-                values[index] = method(self._of(tuple(t[index] for t in self._stacked)))
-        return values
+        first, last = self.windows()
+        rough = self.rough(first, last).any(1)
+        few = last.amax(1) - first.amin(1) < _NEAR - 2 * MARGIN
+        cases = [
+            Case(~rough, lambda rows: (rows._on_merged(on_panels, nodes),), 1),
+            Case(rough & few, lambda rows: tables.by_window(rows, on_table, None), 1),
+            Case(rough & ~few, lambda rows: (exactly(rows),), 1),
+        ]
+        return by_case(cases, self, sort=True)[0]
 
-    def _on_integers(self, reduce: Any, rows: "MixtureRows") -> Tensor:
-        """Every integer of the union of the components' windows."""
-
-        def method(*tensors: Tensor) -> tuple[Tensor]:
-            law = self._of(tensors)
-            start = (law._window()[0].floor() - MARGIN).clamp(min=0.0)
-            y = start.unsqueeze(1) + torch.arange(float(_NEAR), dtype=start.dtype, device=start.device)
-            return reduce(grid.Grid(y, law._log_pmf(y).exp()))
-
-        return in_blocks(method, _NEAR * self._size, *rows._tensors())[0]
-
-    def _on_merged(self, reduce: Any, nodes: int) -> Tensor:
-        """One panel where no component is narrow beside the union of all; panels that each asks for elsewhere."""
-        law = self._prepared()
-        first, last, used = law._windows()
-        first, last = first.sqrt(), last.sqrt()
-        ends = torch.stack([torch.where(used, first, torch.inf).amin(1), torch.where(used, last, 0.0).amax(1)], dim=1)
-        union, shortest = ends[:, 1] - ends[:, 0], torch.where(used, last - first, torch.inf).amin(1)
+    def _on_merged(self, reduce: Callable[[panels.Panels], Tensor], nodes: int) -> Tensor:
+        """One panel where no component is narrow beside the union of all; panels that each needs elsewhere."""
+        dist = self.prepared()
+        first, last = (x.sqrt() for x in dist.windows())
+        ends = torch.stack([first.amin(1), last.amax(1)], dim=1)
+        union, shortest = ends[:, 1] - ends[:, 0], (last - first).amin(1)
         coincide, differ = union <= _STRETCH * shortest, union > _DIFFER * shortest
 
-        def together(nodes: int, ends: Tensor, *tensors: Tensor) -> tuple[Tensor]:
-            return (reduce(grid.panels(law._of(tensors), ends.square(), nodes)),)
+        def together(nodes: int, dist: MixtureRows, ends: Tensor) -> tuple[Tensor]:
+            return (reduce(panels.panels(dist, ends.square(), nodes)),)
 
-        def apart(ends: Tensor, *tensors: Tensor) -> tuple[Tensor]:
-            rows = law._of(tensors)
-            return (reduce(grid.panels(rows, rows._merged_breaks(_FINER))),)
+        def apart(dist: MixtureRows, ends: Tensor) -> tuple[Tensor]:
+            return (reduce(panels.panels(dist, dist._merged_breaks(_FINER))),)
 
         # As many nodes for each part of a panel, however long it is.
         more = round(nodes * _DIFFER / _STRETCH)
-        own = (PREFIX + 8 * self._size * grid.NODES) * self._size
-        found = [
-            Case(coincide, partial(together, nodes), (PREFIX + nodes) * self._size),
-            Case(~(coincide | differ), partial(together, more), (PREFIX + more) * self._size),
-            Case(differ, apart, _FINER * own),
+        size = self.copies
+        cases = [
+            Case(coincide, partial(together, nodes), (PREFIX + nodes) * size),
+            Case(~(coincide | differ), partial(together, more), (PREFIX + more) * size),
+            Case(differ, apart, _FINER * (PREFIX + 8 * size * panels.NODES) * size),
         ]
-        return by_case(found, ends, *law._tensors(), sort=True)[0]
+        return by_case(cases, dist, ends, sort=True)[0]
+
+
+def _group(index: Tensor | slice, k: int) -> Tensor | slice:
+    """The positions of the k components of some rows."""
+    if isinstance(index, slice):
+        return slice(index.start * k, index.stop * k)
+    return (index.unsqueeze(1) * k + torch.arange(k, device=index.device)).flatten()
+
+
+def _repeated(x: Tensor, k: int) -> Tensor:
+    """Each row k times."""
+    return x if k == 1 else x.unsqueeze(1).expand(-1, k, *x.shape[1:]).flatten(0, 1)

@@ -20,7 +20,7 @@ def normal_crps(loc: Tensor, scale: Tensor, y: Tensor) -> Tensor:
     return _mean_absolute(loc - y, scale) - scale / math.sqrt(math.pi)
 
 
-def normal_mixture_crps(loc: Tensor, scale: Tensor, weights: Tensor, y: Tensor) -> Tensor:
+def normal_mixture_crps(loc: Tensor, scale: Tensor, y: Tensor, weights: Tensor) -> Tensor:
     """CRPS of the weighted mixture over the last axis (Grimit et al., 2006).
 
     Shape: y (...), loc and scale (..., K), weights (K,) or (..., K).

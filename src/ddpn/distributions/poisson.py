@@ -1,37 +1,35 @@
-"""The Poisson law, with the methods torch's own lacks."""
-
-from typing import Any
+"""The Poisson distribution, with the methods that torch's own lacks."""
 
 import torch
 from torch import Tensor
 from torch.distributions import constraints
 
 from ddpn.distributions.arguments import as_parameters, broadcast_shapes, check_positive, is_checked
-from ddpn.distributions.count import CountDistribution
-from ddpn.distributions.double_poisson import DoublePoisson
-from ddpn.distributions.weights import deviance, log_h_of_count
+from ddpn.distributions.double_poisson.rows import DoublePoissonRows
+from ddpn.distributions.double_poisson.weights import deviance, log_h_of_count
+from ddpn.distributions.parametric import ParametricDistribution
 
 
-class Poisson(CountDistribution):
-    """Poisson with mean mu: the Double Poisson with gamma = 1, whose machinery answers all but the closed forms.
+def _rows(mu: Tensor) -> DoublePoissonRows:
+    return DoublePoissonRows(mu, torch.ones_like(mu))
+
+
+class Poisson(ParametricDistribution):
+    """Poisson with mean mu: the Double Poisson with gamma = 1, whose algorithms serve all but the closed forms.
 
     >>> Poisson(3.0).cdf(torch.tensor(2.0))
     tensor(0.4232)
     """
 
     arg_constraints = {"mu": constraints.positive}
+    _names = ("mu",)
+    _rows = _rows
 
     def __init__(self, mu: Tensor | float, validate_args: bool | None = None) -> None:
         (self.mu,) = as_parameters(mu=mu)
         if is_checked(validate_args, self.mu):
             check_positive("mu", self.mu, "Emit its logarithm and exponentiate, or clamp it.")
         super().__init__(self.mu.shape, validate_args)
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> "Poisson":
-        new = self._get_checked_instance(Poisson, _instance)
-        new.mu = self.mu.expand(torch.Size(batch_shape))
-        CountDistribution.__init__(new, new.mu.shape, self._check)
-        return new
 
     def log_prob(self, value: Tensor) -> Tensor:
         """log p(y), differentiable."""
@@ -53,14 +51,3 @@ class Poisson(CountDistribution):
     def mode(self) -> Tensor:
         """The largest count below mu; the smaller of two where mu is an integer."""
         return (self.mu.ceil() - 1.0).clamp(min=0.0)
-
-    @property
-    def _dtype(self) -> torch.dtype:
-        return self.mu.dtype
-
-    def _tensors(self) -> tuple[Tensor, ...]:
-        mu = self.mu.reshape(-1).double()
-        return mu, torch.ones_like(mu)
-
-    def _of(self, tensors: tuple[Tensor, ...]) -> Any:
-        return DoublePoisson(1.0, 1.0)._of(tensors)

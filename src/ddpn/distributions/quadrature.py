@@ -5,8 +5,8 @@ For f that is smooth on the scale of 1, Euler-Maclaurin in its midpoint form say
     sum_{z=a}^{b-1} f(z) = int_{a-1/2}^{b-1/2} f(x) dx + B[f](b - 1/2) - B[f](a - 1/2),
 
 with B = 1/delta - 1/D in operator form (delta the central difference, D the derivative). The integral takes
-Gauss-Legendre nodes in t = sqrt(x), where count laws have about constant width; B is read off the eight integers
-around the cut, so no derivative of the law is needed.
+Gauss-Legendre nodes in t = sqrt(x), where count distributions have about constant width; B is read off the eight
+integers around the cut, so no derivative is needed.
 """
 
 import math
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ddpn.distributions.dispatch import constant
 
-#: Below this count a law may be as sharp as x^-1/2 (h(0) = 1): those integers are always summed one by one.
+#: Below this count a pmf may be as sharp as x^-1/2 (h(0) = 1): those integers are always summed one by one.
 JOIN = 16
 #: The integers 0..PREFIX-1 carry both the exact part and the cut at JOIN - 1/2.
 PREFIX = JOIN + 4
@@ -26,13 +26,13 @@ PREFIX = JOIN + 4
 _CUT_SERIES = (-1 / 24, 17 / 5760, -367 / 967680, 27859 / 464486400)
 
 
-def _cut_weights(half: int = 4) -> np.ndarray:
-    """Weights of the 2 half integers around a cut."""
-    weights = np.zeros(2 * half)
-    for i, coefficient in enumerate(_CUT_SERIES[:half]):
+def _cut_weights() -> np.ndarray:
+    """Weights of the eight integers around a cut."""
+    weights = np.zeros(8)
+    for i, coefficient in enumerate(_CUT_SERIES):
         order = 2 * i + 1
         for j in range(order + 1):
-            weights[half - 1 - i + j] += coefficient * (-1) ** (order - j) * math.comb(order, j)
+            weights[3 - i + j] += coefficient * (-1) ** (order - j) * math.comb(order, j)
     return weights
 
 
@@ -43,9 +43,9 @@ def _join_weights() -> np.ndarray:
 
 
 @cache
-def cut(device: torch.device, half: int = 4) -> tuple[Tensor, Tensor]:
+def cut_weights(device: torch.device) -> tuple[Tensor, Tensor]:
     """Offsets (from y, for a cut at y + 1/2) and weights of B."""
-    return constant(np.arange(1.0 - half, 1.0 + half), device), constant(_cut_weights(half), device)
+    return constant(np.arange(-3.0, 5.0), device), constant(_cut_weights(), device)
 
 
 @cache

@@ -10,9 +10,9 @@ from torch.distributions import Distribution
 
 def mapped(dist: Distribution, change: Callable[[Tensor], Tensor]) -> Any:
     """The torch distribution whose parameters are those of `dist`, expanded to its batch shape and then changed."""
-    names = dist.arg_constraints
-    parameters = {name: change(getattr(dist, name).expand(dist.batch_shape)) for name in names}
-    return type(dist)(**parameters, validate_args=False)
+    family: Any = type(dist)
+    parameters = {name: change(getattr(dist, name).expand(dist.batch_shape)) for name in dist.arg_constraints}
+    return family(**parameters, validate_args=False)
 
 
 def rows_of(dist: Any, index: Any) -> Any:

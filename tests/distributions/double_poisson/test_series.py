@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from ddpn.distributions import series
+from ddpn.distributions.double_poisson import series
 
 #: gamma and k = gamma mu; mu / gamma stays above 1.3, below which the integers show.
 POINTS = [(g, k) for g in (0.01, 0.1, 0.5, 1.0, 2.0, 4.0) for k in (37.0, 55.0, 90.0, 160.0) if k >= 1.3 * g * g]

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from ddpn.distributions.arguments import check_positive
-from ddpn.distributions.normalizer import Moments, moments
+from ddpn.distributions.double_poisson.normalizer import Moments, moments
 from ddpn.errors import InputError
 
 _STEPS = 100

@@ -11,22 +11,13 @@ from scipy.special import gammaln
 from torch import Tensor
 
 from ddpn.distributions.dispatch import constant
-
-#: log(2 pi) / 2
-HALF_LOG_TWO_PI = 0.9189385332046727
+from ddpn.distributions.special import HALF_LOG_TWO_PI, stirling_error
 
 
 def deviance(y: Tensor, mu: Tensor) -> Tensor:
     """D(y; mu), with no cancellation where y is close to mu."""
     x = (y - mu) / mu
     return mu * ((1.0 + x) * torch.log1p(x.clamp(min=-1 + 2**-53)) - x)
-
-
-def stirling_error(y: Tensor) -> Tensor:
-    """log y! - log(sqrt(2 pi y) y^y e^-y) for real y >= 12; what is left out is 2e-11 at y = 12."""
-    r = torch.reciprocal(y)
-    r2 = r * r
-    return torch.mul(r2, 1 / 1260).sub_(1 / 360).mul_(r2).add_(1 / 12).mul_(r)
 
 
 def short_stirling_error(y: Tensor) -> Tensor:

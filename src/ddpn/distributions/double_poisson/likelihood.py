@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ddpn.distributions.double_poisson.normalizer import first_moments, moments
+from ddpn.distributions.double_poisson.weights import deviance, log_h_of_count
 from ddpn.distributions.gradients import barrier
-from ddpn.distributions.normalizer import first_moments, moments
-from ddpn.distributions.weights import deviance, log_h_of_count
 
 
 class _LogNormalizer(torch.autograd.Function):

@@ -13,12 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ddpn.distributions.double_poisson.series import MIN_K, MIN_MU, MIN_VARIANCE, Q
+from ddpn.distributions.double_poisson.weights import exact_log_h
 from ddpn.distributions.quadrature import JOIN, PREFIX, gauss_legendre, prefix
-from ddpn.distributions.series import MIN_K, MIN_MU, MIN_VARIANCE, Q
-from ddpn.distributions.weights import exact_log_h
+from ddpn.distributions.rows import DEPTH
 
-#: As in `normalizer`: depth of a window, nodes of an integral, integers on either side of a narrow law, and in a table.
-_DEPTH, _NODES, _LOCAL, _TABLE = 32.0, 40, 10, 64
+#: As in `normalizer`: nodes of an integral, integers on either side of a narrow distribution, and in a table.
+_NODES, _LOCAL, _TABLE = 40, 10, 64
 
 
 def _array(name: str, values: Sequence[float] | np.ndarray) -> str:
@@ -49,7 +50,7 @@ template <typename T> void double_poisson(T mu, T gamma, T& log_c, T& mean, T& d
   ARRAYS
 """
     f"""
-  const double MIN_K = {MIN_K!r}, MIN_MU = {MIN_MU!r}, MIN_VARIANCE = {MIN_VARIANCE!r}, DEPTH = {_DEPTH!r};
+  const double MIN_K = {MIN_K!r}, MIN_MU = {MIN_MU!r}, MIN_VARIANCE = {MIN_VARIANCE!r}, DEPTH = {DEPTH!r};
   const double JOIN = {JOIN - 0.5!r}, HALF_LOG_TWO_PI = 0.9189385332046727, ROOT_TWO_OVER_PI = 0.7978845608028654;
   const int PREFIX = {PREFIX}, NODES = {_NODES}, LOCAL = {_LOCAL}, TABLE = {_TABLE};
 """

@@ -21,12 +21,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ddpn.distributions import cuda_kernel as fused
-from ddpn.distributions import series
 from ddpn.distributions.dispatch import Case, by_case, constant, is_host
-from ddpn.distributions.quadrature import JOIN, PREFIX, between, gauss_legendre, prefix
-from ddpn.distributions.weights import (
-    HALF_LOG_TWO_PI,
+from ddpn.distributions.double_poisson import cuda_kernel, series
+from ddpn.distributions.double_poisson.weights import (
     count_table,
     deviance,
     log_h,
@@ -34,11 +31,10 @@ from ddpn.distributions.weights import (
     short_stirling_error,
     upper_end,
 )
+from ddpn.distributions.quadrature import JOIN, PREFIX, between, gauss_legendre, prefix
+from ddpn.distributions.rows import DEPTH, MARGIN
+from ddpn.distributions.special import HALF_LOG_TWO_PI
 
-#: Windows keep gamma D(y) <= DEPTH: what they leave out is below 1e-13 of the mass they hold.
-DEPTH = 32.0
-#: Integers kept beyond a window's end, for laws narrower than 1: their variance is what the next integer holds.
-MARGIN = 3.0
 #: Sizes of the table; the largest also decides what is called wide.
 TABLES = (16, 32, 64)
 _LOCAL = 10
@@ -207,7 +203,7 @@ def first_moments(mu: Tensor, gamma: Tensor, far: bool = False) -> tuple[Tensor,
 
     `far` says that all windows end beyond the largest table.
     """
-    if mu.is_cuda and (found := fused.first_moments(mu, gamma)) is not None:
+    if mu.is_cuda and (found := cuda_kernel.first_moments(mu, gamma)) is not None:
         return found
     log_c, mean, dev = by_regime(_FIRST_FAR if far else _FIRST, mu, gamma)
     return log_c, mean, dev

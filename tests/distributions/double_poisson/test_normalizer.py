@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from ddpn.distributions import normalizer, series, weights
+from ddpn.distributions.double_poisson import normalizer, series, weights
 
 
 def f64(x) -> torch.Tensor:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from ddpn.distributions import cuda_kernel as fused
-from ddpn.distributions.normalizer import first_moments
+from ddpn.distributions.double_poisson import cuda_kernel
+from ddpn.distributions.double_poisson.normalizer import first_moments
 
 _LOOP = """
 #include <cmath>
@@ -27,7 +27,7 @@ def moments(tmp_path_factory):
     if compiler is None:
         pytest.skip("no C++ compiler on this machine")
     folder = tmp_path_factory.mktemp("fused")
-    (folder / "rows.cpp").write_text(_LOOP % fused.source())
+    (folder / "rows.cpp").write_text(_LOOP % cuda_kernel.source())
     library = folder / "rows.so"
     subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", library, folder / "rows.cpp"], check=True, timeout=120)
     call = ctypes.CDLL(str(library)).rows

@@ -1,0 +1,215 @@
+"""The contract of three methods: whatever pmf a subclass has, all else follows. Against sums over every integer."""
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+from torch.distributions import Normal
+
+from ddpn.distributions import CountDistribution, DoublePoisson, Mixture, NegativeBinomial, Poisson, discretized
+from ddpn.errors import InputError
+from ddpn.metrics import crps, evaluate
+
+
+class Empirical(CountDistribution):
+    """The distribution of some neighbours' counts: as rough as a pmf can be."""
+
+    def __init__(self, counts: Tensor) -> None:
+        self.counts = counts
+        super().__init__(counts.shape[:-1])
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return (torch.as_tensor(value).unsqueeze(-1) == self.counts).to(self.counts.dtype).mean(-1).log()
+
+    def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
+        return self.counts.amin(-1), self.counts.amax(-1)
+
+    def rows(self, index: Tensor) -> "Empirical":
+        return Empirical(self.counts[index])
+
+
+#: Few and many, with gaps and ties; windows below 16, below 128, far from 0, long, and of one count.
+COUNTS = torch.tensor(
+    [
+        [0, 0, 3, 7, 7, 1],
+        [40, 90, 90, 41, 100, 0],
+        [1000, 1003, 1003, 1100, 1001, 1002],
+        [5, 700, 20, 5000, 5000, 33],
+        [4, 4, 4, 4, 4, 4],
+        [70_000, 0, 12, 70_000, 69_998, 3],
+    ],
+    dtype=torch.float64,
+)
+LEVELS = [0.0, 1e-9, 1 / 6, 0.2, 1 / 3, 0.5, 2 / 3, 0.9, 1 - 1e-9]
+#: Components of other families, with weights, to mix with the first rows.
+OTHERS = {
+    "alone": [],
+    "short": [(Poisson(2.0), 0.31), (NegativeBinomial(4.0, 0.5), 0.23)],
+    "long": [(DoublePoisson(3000.0, 0.2), 0.47), (Poisson(150.0), 0.12)],
+    "narrow and wide": [(DoublePoisson(900.0, 200.0), 0.27), (DoublePoisson(2e4, 0.05), 0.24), (Poisson(1.0), 0.0)],
+}
+
+
+class Summed:
+    """A pmf on every integer from 0."""
+
+    def __init__(self, pmf: np.ndarray) -> None:
+        self.y, self.pmf = np.arange(len(pmf)), pmf
+        self.mean = (self.y * pmf).sum()
+        self.variance = ((self.y - self.mean) ** 2 * pmf).sum()
+        self.entropy = -(pmf[pmf > 0] * np.log(pmf[pmf > 0])).sum()
+        self.below, self.above = pmf.cumsum(), np.append(pmf[::-1].cumsum()[::-1][1:], 0.0)
+
+    def cdf(self, y: float) -> float:
+        return self.below[min(int(y), len(self.pmf) - 1)] if y >= 0 else 0.0
+
+    def crps(self, y: float) -> float:
+        return np.where(self.y < y, self.below**2, self.above**2).sum() + max(y - len(self.pmf), 0)
+
+    def quantile(self, q: float) -> float:
+        return np.searchsorted(self.below, q - 1e-12) if q > 0 else 0.0
+
+    def shortest(self, coverage: float) -> tuple[int, int]:
+        end = np.searchsorted(self.below, self.below - self.pmf + coverage - 1e-12)
+        width = np.where(end < len(self.pmf), end - self.y, len(self.pmf))
+        return width.argmin(), end[width.argmin()]
+
+
+def blend(name: str) -> tuple[CountDistribution, list[Summed]]:
+    """The empirical distributions, mixed with others; and the same, summed."""
+    base, others = Empirical(COUNTS), OTHERS[name]
+    y = torch.arange(80_000.0, dtype=torch.float64)
+    each = [base.log_prob(y.unsqueeze(1)).exp().T]
+    if not others:
+        return base, [Summed(p) for p in each[0].numpy()]
+    weights = [1.0 - sum(w for _, w in others), *(w for _, w in others)]
+    for dist, _ in others:
+        wide = type(dist)(*(getattr(dist, name).double() for name in dist.arg_constraints))
+        each.append(wide.log_prob(y).exp().expand(len(COUNTS), -1))
+    pmf = sum(w * p for w, p in zip(weights, each, strict=True)).numpy()
+    return Mixture([base, *(dist for dist, _ in others)], weights), [Summed(p) for p in pmf]
+
+
+@pytest.fixture(scope="module", params=OTHERS)
+def case(request):
+    return blend(request.param)
+
+
+def test_what_is_linear_in_the_pmf(case):
+    dist, truth = case
+    y = torch.tensor([0.0, 4.0, 90.0, 1002.0, 5000.0, 79_000.0], dtype=torch.float64)
+    table = dist.cdf(y.unsqueeze(1)).numpy(), dist.survival(y.unsqueeze(1)).numpy()
+    expected = np.array([[t.cdf(v) for t in truth] for v in y.tolist()])
+    np.testing.assert_allclose(table[0], expected, rtol=1e-7)
+    np.testing.assert_allclose(table[1], 1 - expected, atol=1e-7)
+    np.testing.assert_allclose(dist.mean, [t.mean for t in truth], rtol=1e-6)
+    np.testing.assert_allclose(dist.variance, [t.variance for t in truth], rtol=1e-6, atol=1e-9)
+
+
+def test_scores_and_entropy(case):
+    dist, truth = case
+    for y in (0.0, 7.0, 1003.0, 81_234.0):
+        np.testing.assert_allclose(dist.crps(torch.tensor(y)), [t.crps(y) for t in truth], rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(dist.entropy(), [t.entropy for t in truth], rtol=1e-6, atol=1e-12)
+
+
+def test_searches(case):
+    dist, truth = case
+    found = dist.icdf(torch.tensor(LEVELS, dtype=torch.float64).unsqueeze(1))
+    assert found.tolist() == [[t.quantile(q) for t in truth] for q in LEVELS]
+    assert dist.mode.tolist() == [t.pmf.argmax() for t in truth]
+    for coverage in (0.4, 0.9):
+        rest = 0.5 * (1.0 - coverage)
+        expected = [[t.quantile(rest) for t in truth], [t.quantile(1.0 - rest) for t in truth]]
+        assert [end.tolist() for end in dist.interval(coverage)] == expected
+        low, high = dist.interval(coverage, kind="highest")
+        assert list(zip(low.tolist(), high.tolist(), strict=True)) == [t.shortest(coverage) for t in truth]
+
+
+def test_samples(case):
+    dist, truth = case
+    draws = dist.sample((3000,), generator=torch.Generator().manual_seed(1)).numpy()
+    assert draws.shape == (3000, len(COUNTS))
+    for column, t in zip(draws.T.astype(int), truth, strict=True):
+        edges = np.unique([t.quantile(q) for q in (0.1, 0.25, 0.5, 0.75, 0.9)]).astype(int)
+        expected = np.diff([0.0, *t.below[edges], 1.0]) * len(draws)
+        seen = np.bincount(np.searchsorted(edges, column), minlength=len(expected))
+        assert seen[expected < 1e-6].sum() == 0
+        keep = expected > 5
+        if keep.sum() > 1:
+            scaled = expected[keep] * seen[keep].sum() / expected[keep].sum()
+            assert stats.chisquare(seen[keep], scaled).pvalue > 1e-4
+
+
+def test_variance_splits_exactly():
+    dist, _ = blend("long")
+    means = torch.cat([stack.mean.expand(len(COUNTS), 1) for stack in dist.components], dim=-1)
+    expected = (dist.weights * (means - dist.mean.unsqueeze(-1)) ** 2).sum(-1)
+    torch.testing.assert_close(dist.epistemic, expected)
+    torch.testing.assert_close(dist.aleatoric + dist.epistemic, dist.variance)
+    torch.testing.assert_close(dist.expected_entropy + dist.mutual_information, dist.entropy())
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3, 2), (2, 1, 3)])
+def test_shapes(shape):
+    """Any batch shape gives what its elements give one by one."""
+    n = math.prod(shape)
+    dist, each = Empirical(COUNTS[:n].reshape(*shape, -1)), [Empirical(row) for row in COUNTS[:n]]
+    y = torch.tensor([[3.0], [90.0]]).view(2, *[1] * len(shape))
+    for method in ("log_prob", "cdf", "crps"):
+        got = getattr(dist, method)(y)
+        assert got.shape == (2, *shape)
+        expected = torch.stack([getattr(one, method)(y.flatten()) for one in each], dim=-1)
+        torch.testing.assert_close(got.reshape(2, -1), expected)
+    wide = dist.expand((4, *shape))
+    torch.testing.assert_close(wide.mean, dist.mean.expand(4, *shape))
+    assert wide.sample((2,)).shape == (2, 4, *shape)
+    stacked = Mixture(wide)
+    torch.testing.assert_close(stacked.mean, wide.mean.mean(-1))
+    torch.testing.assert_close(stacked.crps(torch.tensor(3.0)), Mixture(wide, [1 / n] * n).crps(torch.tensor(3.0))) if (
+        shape and shape[-1] == n
+    ) else None
+
+
+def test_float32_ties_are_ties():
+    """The cdf of six neighbours in float32 reaches 1/2 at the third of them, whatever rounding does."""
+    dist = Empirical(COUNTS.float())
+    assert dist.icdf(torch.tensor(0.5)).tolist() == [row[2] for row in COUNTS.sort(-1).values.tolist()]
+    assert dist.mean.dtype == dist.crps(torch.tensor(1)).dtype == torch.float32
+
+
+def test_rows_and_pickles_of_a_blend():
+    dist, _ = blend("short")
+    some = dist.rows(torch.tensor([3, 0]))
+    y = torch.tensor(4.0)
+    torch.testing.assert_close(some.crps(y), dist.crps(y)[[3, 0]])
+    again = pickle.loads(pickle.dumps(Mixture([Poisson(2.0), NegativeBinomial(4.0, 0.5)], [0.3, 0.7])))
+    assert again.weights.tolist() == pytest.approx([0.3, 0.7])
+    assert again.size == 2
+
+
+def test_metrics_and_discretized_take_it():
+    dist, truth = blend("short")
+    y = torch.tensor([3, 90, 1000, 20, 4, 12])
+    torch.testing.assert_close(crps(dist, y), dist.crps(y))
+    assert math.isfinite(evaluate(dist, y)["crps"])
+    assert discretized(dist) is dist
+    mixed = Mixture([Empirical(COUNTS), Normal(10.0, 3.0)], [0.5, 0.5])
+    torch.testing.assert_close(mixed.mean, 0.5 * COUNTS.mean(-1) + 5.0)
+    with pytest.raises(InputError, match=r"discretized\(\)"):
+        mixed.log_prob(y)
+    np.testing.assert_allclose(discretized(mixed).mean, mixed.mean, rtol=1e-3)
+    assert truth
+
+
+def test_a_class_without_the_three_methods_is_abstract():
+    class Missing(CountDistribution):
+        def log_prob(self, value):
+            return value
+
+    with pytest.raises(TypeError, match="abstract"):
+        Missing()
