@@ -142,7 +142,7 @@ def mode(at: Table) -> tuple[Tensor]:
 
 def quantile(at: Table, q: Tensor) -> tuple[Tensor]:
     """The smallest counts y with P(Z <= y) >= q, but for rounding of the sums. Shape: q (rows,) or (rows, n)."""
-    below = torch.searchsorted(at.pmf.cumsum(1), q.view(len(q), -1)).clamp(max=at.y.shape[1] - 1)
+    below = torch.searchsorted(at.pmf.cumsum(1), q.view(len(q), -1).contiguous()).clamp(max=at.y.shape[1] - 1)
     return (at.y.gather(1, below).view_as(q),)
 
 
