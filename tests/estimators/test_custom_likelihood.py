@@ -14,27 +14,44 @@ from typer.testing import CliRunner
 
 from ddpn import ConfigError, CountGLM, CountRegressor
 from ddpn.cli import app
-from ddpn.distributions import NegativeBinomial
+from ddpn.distributions import CountDistribution
 from ddpn.heads import HEADS, Head
+from ddpn.heads.clamps import log_mean
 
 
-class Geometric(Head):
-    """Failures before the first success; raw = log mean."""
+class Geometric(CountDistribution):
+    """Failures before the first success, by their mean."""
+
+    def __init__(self, mu):
+        self.mu = mu
+        super().__init__(mu.shape)
+
+    def log_prob(self, y):
+        return -torch.as_tensor(y) * torch.log1p(1.0 / self.mu) - torch.log1p(self.mu)
+
+    def bracket(self, depth):
+        return torch.zeros_like(self.mu), (depth / torch.log1p(1.0 / self.mu)).ceil()
+
+    def rows(self, index):
+        return Geometric(self.mu[index])
+
+
+class GeometricHead(Head):
+    """Geometric counts; raw = log mean."""
 
     name = "geometric"
     n_raw = 1
     support = constraints.nonnegative_integer
 
     def forward(self, raw, exposure=None):
-        mean = raw[..., 0].exp() * (1.0 if exposure is None else exposure)
-        return NegativeBinomial(mean, torch.ones_like(mean))
+        return Geometric(log_mean(raw[..., 0], exposure).exp())
 
 
 @pytest.fixture(scope="module", autouse=True)
 def registered() -> Iterator[None]:
     """The one line, undone after these tests."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(HEADS, "geometric", Geometric)
+        patch.setitem(HEADS, "geometric", GeometricHead)
         yield
 
 

@@ -21,12 +21,10 @@ from ddpn.distributions import CountDistribution
 from ddpn.errors import ConfigError
 from ddpn.features import FeatureEncoder, encoder_bytes, encoder_from_bytes
 from ddpn.members import MEMBERS, Member
-from ddpn.members.constant import Constant
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes
 from ddpn.predictor import MIXTURE
 from ddpn.sample import Sample
 from ddpn.workflow.model_folder import load
-from ddpn.workflow.prediction import evaluate
 
 
 class Empirical(CountDistribution):
@@ -177,26 +175,23 @@ def test_it_is_on_the_leaderboard_and_in_the_report(data, tmp_path, monkeypatch,
         assert found.exit_code == 0, found.output
         return found.output
 
-    others = ("--compare-with", "constant") if role == "--mix-with" else ("--mix-with", "constant")
+    others = ("--compare-with", "poisson_glm") if role == "--mix-with" else ("--mix-with", "poisson_glm")
     printed = ddpn("fit", "visits.csv", "--config", "quick.toml", role, "knn", *others, "-o", "model")
     assert "nearest neighbours" in printed
     folder = load(Path("model"))
     weight = folder.model.predictor_.weights["knn"]
     assert weight > 0 if role == "--mix-with" else weight == 0
     assert folder.model.predictor_.intervals["knn"].rows.tolist() == [28]
-    found = evaluate(folder, pl.read_csv("visits.csv"))
+    found = json.loads(ddpn("evaluate", "model", "visits.csv", "--json"), parse_constant=pytest.fail)
     entry = next(entry for entry in found["entries"] if entry["name"] == "knn")
     assert entry["label"] == "nearest neighbours"
     assert entry["weight"] == weight
     assert entry["seconds"] > 0
     assert 0.7 < entry["coverage"] <= 1.0
-    constant = next(entry for entry in found["entries"] if entry["name"] == "constant")
-    assert entry["crps"] < constant["crps"]
+    glm = next(entry for entry in found["entries"] if entry["name"] == "poisson_glm")
+    assert entry["crps"] < glm["crps"]
     assert "nearest neighbours" in ddpn("show", "model")
-    assert "nearest neighbours" in ddpn("evaluate", "model", "visits.csv")
-    json.loads(ddpn("evaluate", "model", "visits.csv", "--json"), parse_constant=pytest.fail)
     ddpn("predict", "model", "visits.csv", "-o", "predictions.csv")
     assert pl.read_csv("predictions.csv").height == 280
     ddpn("report", "model", "visits.csv", "-o", "report.html")
     assert "nearest neighbours" in Path("report.html").read_text()
-    assert isinstance(folder.model.predictor_.members["constant"], Constant)
