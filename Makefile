@@ -13,7 +13,7 @@ help:  ## say what there is
 install: $(STAMP)  ## the development environment, in .venv
 	@echo "Ready: $(PY)"
 
-demo: $(STAMP)  ## fit real and simulated counts, compare with three baselines, write demo/report.html
+demo: $(STAMP)  ## fit real and simulated counts, compare with other models, write demo/report.html
 	@$(PY) examples/demo.py
 
 test: $(STAMP)  ## every test and every example in a docstring; ARGS="-k crps" goes to pytest

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     )
     from ddpn.estimators import CountGLM, CountRegressor
 
-_LAWS = (
+_DISTRIBUTIONS = (
     "Conflation", "Discretized", "DoublePoisson", "Mixture", "NegativeBinomial", "Poisson", "discretized"
 )  # fmt: skip
-#: Loaded on first use: `ddpn --help` should not wait for torch, nor laws for scikit-learn.
-_LATER = dict.fromkeys(_LAWS, "ddpn.distributions") | dict.fromkeys(("CountGLM", "CountRegressor"), "ddpn.estimators")
+#: Imported on first use: `ddpn --help` should not wait for torch, nor distributions for scikit-learn.
+_LAZY = dict.fromkeys(_DISTRIBUTIONS, "ddpn.distributions")
+_LAZY |= {"CountGLM": "ddpn.estimators.glm", "CountRegressor": "ddpn.estimators.regressor"}
 
 __all__ = [
     "ConfigError",
@@ -41,6 +42,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        return getattr(import_module(_LATER[name]), name)
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -79,11 +79,11 @@ def test_intervals_of_every_member_are_calibrated_on_validation_rows(fitted, pre
 def test_test_rows_touch_neither_calibration_nor_weights(fitted, prepared, table):
     rows = np.zeros(table.height, dtype=bool)
     rows[prepared.split.rows.test] = True
-    strange = table.with_columns(
+    extreme = table.with_columns(
         severity=pl.when(pl.Series(rows)).then(40.0).otherwise(pl.col("severity")),
         visits=pl.when(pl.Series(rows)).then(500).otherwise(pl.col("visits")),
     )
-    changed = fit(prepare(strange, prepared.plan), {}).folder.model.predictor_
+    changed = fit(prepare(extreme, prepared.plan), {}).folder.model.predictor_
     usual = fitted.folder.model.predictor_
     assert changed.weights == usual.weights
     assert changed.ood.scores.tolist() == usual.ood.scores.tolist()

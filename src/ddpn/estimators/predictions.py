@@ -178,8 +178,8 @@ class CountPredictions(RegressorMixin):
     def fit_ood(self, X: Any, exposure: Any = None, kind: str = "mutual_information", alpha: float = 0.05) -> Self:
         """Calibrate out-of-distribution flags with rows like those to come that `fit` has not seen.
 
-        Training rows would not do: the model is surer of them than of any other, and too many later rows would be
-        flagged. `kind` is a score of `ddpn.metrics.ood_score`, `alpha` the share of ordinary rows that `is_ood` flags.
+        Do not use training rows: the model is more confident on them than on any others, and too many later rows would
+        be flagged. `kind` is a score of `ddpn.metrics.ood_score`, `alpha` the share of ordinary rows that `is_ood` flags.
 
         The default, "mutual_information", is what the members disagree about, in nats. Unlike the other three it hardly
         follows the predicted mean, and in simulations whose inputs leave the training region it was mostly the best,

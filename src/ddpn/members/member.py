@@ -18,7 +18,7 @@ from ddpn.sample import Sample
 
 
 class NotApplicableError(DDPNError):
-    """Raised by `like` or `fit` where a kind of member cannot be used; the mixture goes on without it and says why."""
+    """Raised by `like` or `fit` where a kind of member cannot be used; it is left out with a warning."""
 
 
 class Member(ABC):
@@ -57,7 +57,7 @@ class Member(ABC):
         """The fitted member that `state` described."""
 
     def facts(self) -> dict[str, Any]:
-        """What `ddpn show` and the report tell about it: values that JSON can hold, by name."""
+        """What `ddpn show` and the report show about it: values that JSON can hold, by name."""
         return {}
 
 

@@ -48,7 +48,7 @@ def fit(
     """Fit the model and what it is compared with, calibrate on validation rows and score on test rows.
 
     `about` goes into the task as it is; `on_step` is called with a description of each step. Ctrl-C ends the training
-    of the networks, and the rest goes on with the best epochs so far.
+    of the networks; the other steps continue with the best epochs so far.
     """
     model = prepared.plan.regressor(checkpoint=checkpoint, verbose=verbose, validation=None)
     interrupted = _train(model, prepared, checkpoint, on_step)
@@ -122,7 +122,7 @@ def _add_comparisons(model: CountRegressor, prepared: Prepared, on_step: Callabl
         started = time.perf_counter()
         try:
             with single_thread(), warnings.catch_warnings():
-                # One that is not quite at its maximum still serves; nobody asked for its coefficients.
+                # A fit that is not quite at its maximum is good enough for a comparison.
                 warnings.simplefilter("ignore")
                 member = kind.like(model.head_).fit(prepared.train, validation, prepared.plan.seed)
         except NotApplicableError as error:
