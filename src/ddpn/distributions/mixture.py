@@ -299,7 +299,8 @@ class _ContinuousMixture(Mixture):
         stacks, weights = [], []
         parts = self.weights.split([stack.batch_shape[-1] for stack in self._stacks], -1)
         for stack, own in zip(self._stacks, parts, strict=True):
-            inner = stack._simple() if isinstance(stack, Mixture) else Mixture(reshaped(stack, (*stack.batch_shape, 1)))
+            is_nested = isinstance(stack, _ContinuousMixture)
+            inner: Any = stack._simple() if is_nested else Mixture(reshaped(stack, (*stack.batch_shape, 1)))
             sizes = [part.batch_shape[-1] for part in inner._stacks]
             joint = (own.unsqueeze(-1) * inner.weights).expand(*inner.batch_shape, -1).split(sizes, -1)
             stacks += [
