@@ -179,7 +179,7 @@ class CountPredictions(RegressorMixin):
         """Calibrate out-of-distribution flags with rows like those to come that `fit` has not seen.
 
         Do not use training rows: the model is more confident on them than on any others, and too many later rows would
-        be flagged. `kind` is a score of `ddpn.metrics.ood_score`, `alpha` the share of ordinary rows that `is_ood` flags.
+        be flagged. `kind` is a score of `ddpn.metrics.ood_score`, `alpha` the share of ordinary rows it flags.
 
         The default, "mutual_information", is what the members disagree about, in nats. Unlike the other three it hardly
         follows the predicted mean, and in simulations whose inputs leave the training region it was mostly the best,
