@@ -24,10 +24,11 @@ lint: $(STAMP)  ## ruff (lint and format) and mypy
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-bench: $(STAMP)  ## time the start, the distributions and the training; results go to benchmarks/results
+bench: $(STAMP)  ## time the start, the distributions, the training and its threads; results go to benchmarks/results
 	$(PY) benchmarks/cold_start.py --out benchmarks/results
 	$(PY) benchmarks/distributions.py --out benchmarks/results
 	$(PY) benchmarks/training.py --out benchmarks/results
+	$(PY) benchmarks/threads.py --out benchmarks/results
 
 docs: $(STAMP)  ## the documentation as HTML, in docs/_build/html; a warning is an error
 	$(PY) -m sphinx -W --keep-going --quiet --fresh-env -b html docs docs/_build/html

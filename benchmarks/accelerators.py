@@ -33,10 +33,8 @@ FEW_STEPS, FEW_ROWS = 2, 1000
 
 
 def kernel() -> ModuleType:
-    try:
-        from ddpn.distributions.double_poisson import cuda_kernel
-    except ImportError:
-        from ddpn.distributions import cuda_kernel
+    from ddpn.distributions.double_poisson import cuda_kernel
+
     return cuda_kernel
 
 

@@ -17,6 +17,11 @@ suppress_warnings = ["toc.not_included"]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 
+# Sections of parameters as in numpy; "Shape:" and the like are no sections.
+napoleon_google_docstring = False
+napoleon_use_ivar = True
+napoleon_use_rtype = False
+
 # Docstrings write `name` for code.
 default_role = "code"
 autosummary_generate = False
@@ -77,4 +82,5 @@ def without_any(
 def setup(app: Any) -> None:
     """What Sphinx calls."""
     app.connect("autodoc-process-signature", without_any)
-    app.connect("autodoc-process-docstring", as_plain_text)
+    # Before napoleon, whose markup must stay as it is.
+    app.connect("autodoc-process-docstring", as_plain_text, priority=400)

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from itertools import pairwise
 
 import pytest
 
@@ -29,7 +30,7 @@ FIT = ["fit", "visits.csv", "-o", "new"]
 CASES = [
     *(((*command, "--help"), 0, "Usage") for command in HELP),
     (("--version",), 0, "."),
-    (("show", "MODEL"), 0, "Poisson gradient boosting"),
+    (("show", "MODEL"), 0, "Poisson GLM"),
     (("show", "MODEL", "--json"), 0, '"crps_gain"'),
     (("fit", "none.csv", "--target", "visits", "-o", "new"), 1, "File not found: none.csv"),
     ((*FIT, "--target", "vists"), 1, "Did you mean 'visits'?"),
@@ -82,6 +83,13 @@ def test_help_show_and_usage_errors_need_no_torch(answers):
 
 def test_help_needs_no_polars_either(answers):
     assert [polars for _, _, _, polars, _ in answers[0][: len(HELP)]] == [False] * len(HELP)
+
+
+def test_every_answer_takes_less_than_a_second(answers):
+    # Seconds of the CPU from the start of the process, of all commands so far: other programs share the machine.
+    ends = [seconds for *_, seconds in answers[0]]
+    assert ends[0] < 1.0
+    assert max(after - before for before, after in pairwise(ends)) < 1.0
 
 
 def test_the_estimator_does_not_import_what_only_saving_needs(answers):

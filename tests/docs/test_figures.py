@@ -1,4 +1,4 @@
-"""The pictures of the documentation can be drawn again, and every page's picture is one of them."""
+"""The figures of the documentation can be drawn again, and every figure of a page is one of them."""
 
 import importlib.util
 import re
@@ -27,13 +27,13 @@ def test_those_without_a_training_are_drawn(figures, name, tmp_path):
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
-def test_every_picture_has_a_function_and_a_page(figures):
+def test_every_figure_has_a_function_and_a_page(figures):
     text = "".join(page.read_text(encoding="utf-8") for page in DOCS.glob("*.md"))
     drawn = {path.stem for path in (DOCS / "pictures").glob("*.png")}
     assert drawn == set(figures.FIGURES) == set(re.findall(r"\(pictures/(\w+)\.png\)", text))
 
 
-def test_no_chair_is_made_up(figures):
+def test_simulated_chairs_are_within_the_clinic(figures):
     hour, occupied = figures.chairs(5000, seed=3)
     assert occupied.min() == 0
     assert occupied.max() == figures.CHAIRS

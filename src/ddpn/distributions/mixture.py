@@ -287,39 +287,27 @@ class _CountMixture(Mixture, CountDistribution):
             return self._shaped(self._flat(shape).draw(*u), shape)
 
 
-def _flattened(mixture: "Mixture") -> tuple[list[Any], Tensor]:
-    """Stacks and weights of a mixture's components; those of a mixture among them take its place."""
-    weights = mixture.weights if mixture._weights is None else mixture._weights
-    stacks, parts = [], []
-    for stack, own in zip(
-        mixture._stacks, weights.split([s.batch_shape[-1] for s in mixture._stacks], -1), strict=True
-    ):
-        if isinstance(stack, Mixture):
-            inner, each = _flattened(stack)
-            k = stack.batch_shape[-1]
-            each = each.expand(*stack.batch_shape, stack.size)
-            start = 0
-            for s in inner:
-                n = s.batch_shape[-1]
-                stacks.append(reshaped(s, (*s.batch_shape[:-2], k * n)))
-                parts.append((own.unsqueeze(-1) * each[..., start : start + n]).flatten(-2))
-                start += n
-        else:
-            stacks.append(stack)
-            parts.append(own)
-    shape = torch.broadcast_shapes(*(p.shape[:-1] for p in parts))
-    return stacks, torch.cat([p.expand(*shape, -1) for p in parts], dim=-1)
-
-
 class _ContinuousMixture(Mixture):
     """A mixture of distributions on the real line, such as Normals."""
 
     support = constraints.real
 
-    def _set(self, stacks: list[Any], weights: Any, validate_args: bool | None) -> None:
-        super()._set(stacks, weights, validate_args)
-        stacks, weights = _flattened(self)
-        self._line = continuous.Parts(tuple(concatenated(stacks)), weights.to(self._kind[0]))
+    def _simple(self) -> "_ContinuousMixture":
+        """The same mixture with the components of mixtures in their place."""
+        if not any(isinstance(stack, Mixture) for stack in self._stacks):
+            return self
+        stacks, weights = [], []
+        parts = self.weights.split([stack.batch_shape[-1] for stack in self._stacks], -1)
+        for stack, own in zip(self._stacks, parts, strict=True):
+            inner = stack._simple() if isinstance(stack, Mixture) else Mixture(reshaped(stack, (*stack.batch_shape, 1)))
+            sizes = [part.batch_shape[-1] for part in inner._stacks]
+            joint = (own.unsqueeze(-1) * inner.weights).expand(*inner.batch_shape, -1).split(sizes, -1)
+            stacks += [
+                reshaped(part, (*self.batch_shape, inner.batch_shape[-1] * part.batch_shape[-1]))
+                for part in inner._stacks
+            ]
+            weights += [part.flatten(-2) for part in joint]
+        return self._with(stacks, torch.cat(weights, dim=-1))
 
     def cdf(self, value: Tensor) -> Tensor:
         """P(Z <= y)."""
@@ -335,25 +323,26 @@ class _ContinuousMixture(Mixture):
         if is_checked(self._check, q):
             check_probabilities("q", q)
         with torch.no_grad():
-            return continuous.quantile(self._line, q)
+            return continuous.quantile(self._simple(), q)
 
     @property
     def mode(self) -> Tensor:
         """Where the density is highest."""
         with torch.no_grad():
-            return continuous.mode(self._line)
+            return continuous.mode(self._simple())
 
     def entropy(self) -> Tensor:
         """-E[log p(Z)] in nats."""
-        return continuous.entropy(self._line)
+        return continuous.entropy(self._simple())
 
     def crps(self, value: Tensor) -> Tensor:
         """Continuous ranked probability score, in closed form for Normal components."""
-        stacks, weights = self._line
-        if len(stacks) > 1 or not isinstance(stacks[0], Normal):
-            kinds = ", ".join(type(stack).__name__ for stack in stacks)
+        simple = self._simple()
+        normal = simple.components
+        if not isinstance(normal, Normal):
+            kinds = ", ".join(type(stack).__name__ for stack in simple._stacks)
             raise ConfigError(f"crps of a mixture must have Normal or count components, got {kinds}. Use nll instead.")
-        return normal_mixture_crps(stacks[0].loc, stacks[0].scale, torch.as_tensor(value), weights)
+        return normal_mixture_crps(normal.loc, normal.scale, torch.as_tensor(value), simple.weights)
 
     def interval(self, coverage: float, kind: str = "central") -> tuple[Tensor, Tensor]:
         """Real (low, high) that hold `coverage`: between equal tails, or the shortest for `kind="highest"`."""
@@ -361,7 +350,7 @@ class _ContinuousMixture(Mixture):
         check_interval_kind(kind)
         search = continuous.shortest if kind == "highest" else continuous.central
         with torch.no_grad():
-            return search(self._line, coverage)
+            return search(self._simple(), coverage)
 
     def sample(self, sample_shape: Any = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
         """Draws of a component at random, then of a value from it by inversion."""
@@ -369,9 +358,9 @@ class _ContinuousMixture(Mixture):
         dtype, device = self._kind
         with torch.no_grad():
             u = torch.rand(2, *shape, dtype=torch.float64, device=device, generator=generator)
-            upto = self._line.weights.double().cumsum(-1)
+            upto = self.weights.double().cumsum(-1)
             chosen = (upto.expand(*shape, -1) < u[0].unsqueeze(-1) * upto[..., -1:]).sum(-1, keepdim=True)
-            draws = self._line.each("icdf", u[1].clamp(2**-53, 1 - 2**-53))
+            draws = self._each(lambda stack: stack.icdf(u[1].clamp(2**-53, 1 - 2**-53).unsqueeze(-1)))
             return draws.expand(*shape, -1).gather(-1, chosen).squeeze(-1).to(dtype)
 
 
