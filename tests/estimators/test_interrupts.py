@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from ddpn import CountRegressor
+from ddpn.members.constant import Constant
 from ddpn.training.loop import Training
 
 #: Two batches per epoch of 200 rows.
@@ -53,6 +54,20 @@ def test_the_best_epochs_so_far_are_kept_and_can_be_saved(quick, larger, interru
 
 def test_a_fit_that_ends_is_not_interrupted(fitted):
     assert not fitted.interrupted_
+
+
+def test_networks_are_kept_where_another_member_is_interrupted(quick, larger, monkeypatch, tmp_path):
+    def interrupted(self, train, validation, seed):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Constant, "fit", interrupted)
+    model = quick(epochs=1, mix_with=["poisson_glm", "constant", "glm"], **BATCHES)
+    fit(model, larger)
+    assert list(model.predictor_.members) == ["networks", "poisson_glm"]
+    assert sum(model.predictor_.weights.values()) == pytest.approx(1.0)
+    assert model.interrupted_
+    model.save(tmp_path / "model")
+    assert CountRegressor.load(tmp_path / "model").interrupted_
 
 
 # In the second trial, after an epoch of it or before; and in the training after the three trials, before it is better

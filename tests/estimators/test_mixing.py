@@ -70,11 +70,13 @@ def test_exposures_weights_and_missing_values(quick, line):
     rng = np.random.default_rng(7)
     exposure, weight = rng.uniform(10.0, 900.0, 300), rng.integers(0, 3, 300).astype(float)
     holes = np.where(rng.random(X.shape) < 0.05, np.nan, X)
-    others = ["glm", "constant", "poisson_glm", "boosted_poisson"]
+    others = ["glm", "poisson_glm", "boosted_poisson"]
     model = quick(mix_with=others, likelihood="poisson", **QUICK)
     model.fit(holes, rng.poisson(y * exposure), weight, exposure)
     assert list(model.predictor_.members) == ["networks", *others]
     assert model.predictor_.weights["glm"] > 0
+    doubled = model.predict(holes, 2.0 * exposure) / model.predict(holes, exposure)
+    assert doubled == pytest.approx(np.full(300, 2.0), rel=1e-6)
     for name in model.predictor_.members:
         mean = model.predictor_.distribution(holes, exposure, of=name).mean.numpy()
         assert np.corrcoef(np.log(mean), np.log(exposure))[0, 1] > 0.5, name

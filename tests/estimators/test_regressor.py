@@ -1,5 +1,6 @@
 """Fitting `CountRegressor`: tables, weights, randomness, validation rows, checkpoints, and options that are refused."""
 
+import io
 import re
 
 import numpy as np
@@ -7,6 +8,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import torch
+from rich import console
 from scipy import sparse
 
 from ddpn import ConfigError, CountRegressor, InputError
@@ -269,6 +271,17 @@ def test_validation_rows_come_with_all_that_belongs_to_them(quick, counts, expos
     X, y = counts
     both = {"exposure": exposures, "X_val": X, "y_val": y, "exposure_val": exposures}
     assert quick(epochs=1).fit(X, y, **both).predictor_.needs_exposure
+
+
+def test_progress_is_shown_on_request(quick, counts, monkeypatch):
+    out, real = io.StringIO(), console.Console
+    terminal = {"file": out, "force_terminal": True, "width": 150}
+    monkeypatch.setattr(console, "Console", lambda **options: real(**terminal))
+    quick().fit(*counts)
+    assert out.getvalue() == ""
+    quick(verbose=True).fit(*counts)
+    assert "Training" in out.getvalue()
+    assert "5/5" in out.getvalue()
 
 
 # Checkpoints -----------------------------------------------------------------------------------------------------

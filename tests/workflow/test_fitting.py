@@ -8,6 +8,7 @@ import torch
 from ddpn.calibration.intervals import IntervalLevels, level_expected, level_needed
 from ddpn.errors import InputError
 from ddpn.heads import DoublePoissonHead
+from ddpn.members.glm import PoissonGLM
 from ddpn.predictor import MIXTURE
 from ddpn.workflow.fitting import PRIOR_ROWS, fit, fit_into
 from ddpn.workflow.leaderboard import leaderboard
@@ -187,6 +188,19 @@ def test_interrupted_while_encodings_are_tried_the_trial_is_saved(table, plan, t
     found = fit_into(tmp_path / "model", prepare(table, plan(compare_with=(), model=model)), {})
     assert (found.interrupted, found.can_continue) == (True, False)
     assert load(tmp_path / "model").model.model_.members == 2
+
+
+def test_interrupted_while_comparisons_are_fitted_the_model_is_saved(table, plan, tmp_path, monkeypatch):
+    def interrupted(self, train, validation, seed):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PoissonGLM, "fit", interrupted)
+    prepared = prepare(table, plan(compare_with=("constant", "poisson_glm", "glm"), model={"mix_with": ()}))
+    found = fit_into(tmp_path / "model", prepared, {})
+    assert found.interrupted
+    again = load(tmp_path / "model")
+    assert again.task["interrupted"]
+    assert list(again.model.predictor_.members) == ["networks", "constant"]
 
 
 def test_another_fit_does_not_continue(unmixed, table, plan, tmp_path, training_steps):

@@ -276,6 +276,11 @@ def _fit_mixture(members: Mapping[str, Member], train: Sample, validation: Sampl
             fitted[name] = member.fit(train, validation, seed)
         except NotApplicableError as error:
             warnings.warn(f"{member.label or name} is left out of the mixture: {error}.", UserWarning, stacklevel=3)
+        except KeyboardInterrupt:
+            networks = fitted.get(NETWORKS)
+            if not isinstance(networks, Networks):
+                raise
+            networks.history.interrupted = True
         else:
             seconds[name] = time.perf_counter() - started
     weights = {NETWORKS: 1.0} if len(fitted) == 1 or validation is None else choose_weights(fitted, validation)

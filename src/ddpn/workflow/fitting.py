@@ -48,11 +48,11 @@ def fit(
     """Fit the model and what it is compared with, calibrate on validation rows and score on test rows.
 
     `about` goes into the task as it is; `on_step` is called with a description of each step. Ctrl-C ends the training
-    of the networks; the other steps continue with the best epochs so far.
+    of the networks or of members to compare with; the other steps continue with what was fitted so far.
     """
     model = prepared.plan.regressor(checkpoint=checkpoint, verbose=verbose, validation=None)
     interrupted = _train(model, prepared, checkpoint, on_step)
-    _add_comparisons(model, prepared, on_step)
+    interrupted |= _add_comparisons(model, prepared, on_step)
     on_step("Scoring the test rows")
     _calibrate(model, prepared)
     task = {
@@ -111,8 +111,8 @@ def _train(model: CountRegressor, prepared: Prepared, checkpoint: Path | None, o
     return model.interrupted_
 
 
-def _add_comparisons(model: CountRegressor, prepared: Prepared, on_step: Callable[[str], None]) -> None:
-    """Fit the members of `compare_with` that are not part of the mixture to the same rows."""
+def _add_comparisons(model: CountRegressor, prepared: Prepared, on_step: Callable[[str], None]) -> bool:
+    """Fit the members of `compare_with` that are not part of the mixture; returns whether that was interrupted."""
     validation = prepared.validation if len(prepared.validation) else None
     wanted = [name for name in prepared.plan.compare_with if name not in model.predictor_.members]
     for name in wanted:
@@ -128,7 +128,11 @@ def _add_comparisons(model: CountRegressor, prepared: Prepared, on_step: Callabl
         except NotApplicableError as error:
             warnings.warn(f"Not compared with {label}: {error}.", UserWarning, stacklevel=2)
             continue
+        except KeyboardInterrupt:
+            on_step(f"Stopping: not compared with {label}")
+            return True
         model.predictor_.add(name, member, time.perf_counter() - started)
+    return False
 
 
 def _calibrate(model: CountRegressor, prepared: Prepared) -> None:
