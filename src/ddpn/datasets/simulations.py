@@ -37,7 +37,7 @@ class Simulation:
 
     @property
     def X(self) -> NDArray[np.float64]:  # noqa: N802
-        """x as a column, as estimators expect it. Shape: (n, 1)."""
+        """x as a column (n, 1), as estimators expect it."""
         return self.x[:, None]
 
     @property
