@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from ddpn import predictor as module
+from ddpn.calibration import intervals
 from ddpn.calibration.intervals import IntervalLevels, level_needed
 from ddpn.errors import ConfigError, InputError
 from ddpn.heads import make_head
@@ -111,13 +112,14 @@ def test_bad_exposures_are_reported_with_their_rows(predictor, exposure):
 
 
 @pytest.mark.parametrize("prior_rows", [0.0, 100.0])
-def test_intervals_are_calibrated_for_the_mixture_and_every_member(predictor, prior_rows):
+def test_intervals_are_calibrated_for_the_mixture_and_every_member(predictor, monkeypatch, prior_rows):
+    monkeypatch.setattr(intervals, "_EXPECTED", 120)  # two quantiles per row
     some = SAMPLE.rows(slice(0, 60)).replace(weight=np.where(np.arange(60) < 50, 1.0, 0.0))
     assert predictor.interval_level(0.8, of="glm") == 0.8
     predictor.calibrate_intervals(some, prior_rows)
     assert set(predictor.intervals) == {MIXTURE, *WEIGHTS}
     y = torch.from_numpy(some.y)
-    for name in predictor.intervals if not prior_rows else (MIXTURE, "constant"):
+    for name in predictor.intervals:
         dist = predictor.distribution(some.X, some.exposure, of=name)
         alone = IntervalLevels.fit([dist], some.y, some.weight, prior_rows)
         assert predictor.interval_level(0.8, of=name) == alone.at(0.8)
