@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from ddpn.errors import ConfigError, InputError
-from ddpn.heads import HEADS
+from ddpn.heads import HEADS, check_likelihood
 from ddpn.members import MEMBERS
 from ddpn.members.network_options import TRAINING_OPTIONS, NetworkOptions, check_training_options
-from ddpn.validation import check_choice, check_keys, is_integer, is_number
+from ddpn.validation import check_keys, is_integer, is_number
 
 #: Shares of training, validation and test rows.
 SHARES = (0.7, 0.1, 0.2)
@@ -76,7 +76,7 @@ class Plan:
 
     def _check_model(self) -> None:
         """What is known to be wrong without torch; the rest is validated by `CountRegressor.fit`."""
-        check_choice("likelihood", self.model.get("likelihood", "double_poisson"), HEADS)
+        check_likelihood(self.model.get("likelihood", "mixed"))
         own = {name: self.model[name] for name in ("members", "hidden", "numeric", "epochs") if name in self.model}
         NetworkOptions(**own, **check_training_options(self.model.get("training_options")))
 
@@ -84,8 +84,8 @@ class Plan:
         """The unfitted `CountRegressor`; by default mixed with the exact GLM where its likelihood has one of counts."""
         from ddpn.estimators import CountRegressor
 
-        head = HEADS[self.model.get("likelihood", "double_poisson")]
-        has_line = head.has_glm and head.is_count and tuple(self.model.get("hidden", (1,))) != ()
+        heads = [HEADS[name] for name in check_likelihood(self.model.get("likelihood", "mixed"))]
+        has_line = all(head.is_count and (head.has_glm or name == "mixed") for head in heads)
         options = {"mix_with": ("glm",) if has_line else (), **self.model, "random_state": self.seed}
         return CountRegressor(**options, **more)
 
