@@ -20,7 +20,7 @@ BODY = np.random.default_rng(0).bytes(300_000)
 @pytest.fixture
 def source(server):
     server.body = BODY
-    return Source("set/file.csv", server.url, len(BODY), sha256(BODY).hexdigest(), "none", "nobody")
+    return Source("none", server.url, "none", "nobody", ("set/file.csv",), len(BODY), sha256(BODY).hexdigest())
 
 
 def zipped(source):

@@ -1,8 +1,10 @@
-"""Public files: their addresses and checksums, the folder they are kept in, and downloads by pooch."""
+"""Where data sets come from: their addresses and checksums, the folder they are kept in, and downloads by pooch."""
 
 import errno
 import os
+import tomllib
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -20,19 +22,21 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True)
 class Source:
-    """A public file, or a file in a public zip archive: its address and its checksum.
+    """A data set of `catalogue.toml`, which explains these fields."""
 
-    `path` is its place below the data folder; `size` (bytes) and `sha256` are those of the file itself. Where `archive`
-    is given, `url` is that of a zip archive with this SHA-256, which holds the file.
-    """
-
-    path: str
+    loader: str
     url: str
-    size: int
-    sha256: str
     license: str
     citation: str
+    files: tuple[str, ...] = ()
+    size: int = 0
+    sha256: str | None = None
     archive: str | None = None
+
+
+_CATALOGUE = tomllib.loads((files(__package__) / "catalogue.toml").read_text(encoding="utf-8"))
+#: Every data set by name.
+SOURCES = {name: Source(**row | {"files": tuple(row.get("files", ()))}) for name, row in _CATALOGUE.items()}
 
 
 def data_folder() -> Path:
@@ -43,12 +47,12 @@ def data_folder() -> Path:
 
 
 def fetch(source: Source, folder: Path | None = None, *, may_download: bool = True, progress: bool = True) -> Path:
-    """Return the path of the source's file below `folder`, downloaded if it is missing; its checksum is verified.
+    """Return the path of the source's first file below `folder`, downloaded if it is missing, with a verified checksum.
 
     A download that breaks off is resumed, now or by the next call, from the bytes that it left in `<file>.part`.
     Processes that need the same file wait for each other.
     """
-    path = (data_folder() if folder is None else Path(folder)) / source.path
+    path = (data_folder() if folder is None else Path(folder)) / source.files[0]
     if not path.is_file():
         if not may_download:
             raise InputError(f"File not found: {path}. {_by_hand(source, path)}")
@@ -78,7 +82,7 @@ def _download(source: Source, path: Path, progress: bool) -> None:
     archive.unlink()
 
 
-def _retrieve(url: str, sha256: str, path: Path, size: int, progress: bool) -> None:
+def _retrieve(url: str, sha256: str | None, path: Path, size: int, progress: bool) -> None:
     """Download to `path`: pooch moves a file there only if its checksum is right."""
     pooch = import_extra("pooch", "data")
     pooch.get_logger().setLevel("WARNING")

@@ -11,21 +11,14 @@ import numpy as np
 
 from ddpn.datasets.csv_file import open_text, read_strings
 from ddpn.datasets.dataset import Dataset
-from ddpn.datasets.sources import data_folder
+from ddpn.datasets.sources import SOURCES, data_folder
 from ddpn.datasets.splits import LARGE_SHARES, SEED, split
 from ddpn.errors import InputError
 from ddpn.extras import import_extra
 from ddpn.validation import listed
 
-#: The address in the paper. Its publisher lists that file as ratings only; the texts are in `AMAZON_TEXTS` beside it.
-AMAZON_RATINGS = (
-    "https://datarepo.eng.ucsd.edu/mcauley_group/data/amazon_v2/categoryFilesSmall/Patio_Lawn_and_Garden.csv"
-)
-AMAZON_TEXTS = AMAZON_RATINGS.replace(".csv", "_5.json.gz")
+SOURCE = SOURCES["reviews"]
 _PATIO = "Patio_Lawn_and_Garden"
-#: Places of the paper's file; the first that exists is read. Its checksum is not known: users put it there themselves.
-AMAZON_FILES = tuple(f"reviews/{_PATIO}{ending}" for ending in ("_5.json.gz", "_5.json", ".csv.gz", ".csv"))
-WOMENS_CLOTHING = "reviews/womens_clothing.csv.gz"
 BIBLE = "bible/kjv_verses.txt.gz"
 
 #: Names that each column may have.
@@ -89,24 +82,22 @@ def bible(folder: Path | None = None) -> list[str]:
 
 def _find(folder: Path) -> Path:
     """The paper's file, or that of women's clothing."""
-    for name in (*AMAZON_FILES, WOMENS_CLOTHING):
-        if (folder / name).is_file():
-            return folder / name
+    if found := next((folder / name for name in SOURCE.files if (folder / name).is_file()), None):
+        return found
+    paper, *_, clothing = (Path(name).name for name in SOURCE.files)
+    # The address in the paper is that of a file which its publisher lists as ratings only.
     raise InputError(
-        f"No reviews found: {folder / 'reviews'} has neither {_PATIO}_5.json.gz nor {Path(WOMENS_CLOTHING).name}. "
-        f"Download {AMAZON_TEXTS} (the paper names {AMAZON_RATINGS}, which has no texts) into that folder, set "
-        f"DDPN_DATA to the folder above it, or pass the path of your own file."
+        f"No reviews found: {folder / 'reviews'} has neither {paper} nor {clothing}. Download {SOURCE.url} (the paper "
+        f"names {SOURCE.url.replace('_5.json.gz', '.csv')}, which has no texts) into that folder, set DDPN_DATA to the "
+        f"folder above it, or pass the path of your own file."
     )
 
 
 def _terms(path: Path) -> tuple[str, str]:
     """License and citation of a known file."""
     if path.name.startswith(_PATIO):
-        return "none given", (
-            "Ni, J., Li, J. and McAuley, J. (2019). Justifying recommendations using distantly-labeled reviews and "
-            "fine-grained aspects. EMNLP-IJCNLP."
-        )
-    if path.name == Path(WOMENS_CLOTHING).name:
+        return SOURCE.license, SOURCE.citation
+    if path.name == Path(SOURCE.files[-1]).name:
         return "CC0", "Brooks, N. (2018). Women's e-commerce clothing reviews. kaggle.com"
     return "that of the file", path.name
 
