@@ -19,13 +19,10 @@ SOURCE = SOURCES["coco_people"]
 ANNOTATIONS_URL = "http://images.cocodataset.org/annotations/annotations_trainval2017.zip"
 #: Images in the paper's data: all of train2017 with an annotation of a person, crowds among them.
 ALL = 64_115
-_CATEGORY = "person"
 #: Endings of image files, which a name in a CSV may leave out.
-_ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".avif", ".jp2", ".ppm"})
+_ENDINGS = {".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".avif", ".jp2", ".ppm"}
 #: The only keys that are kept while an annotation file is read: outlines are nine tenths of it.
-_KEPT = frozenset(
-    {"images", "annotations", "categories", "id", "file_name", "image_id", "category_id", "iscrowd", "name"}
-)
+_KEPT = {"images", "annotations", "categories", "id", "file_name", "image_id", "category_id", "iscrowd", "name"}
 
 
 def coco_people(
@@ -60,18 +57,11 @@ def coco_people(
     if times > 1:
         raise InputError(f"Every image must be counted once, got {file} {times} times.")
     y = as_counts(np.array([count for _, count in rows], dtype=np.float64), "person_count")
-    is_sample = annotations is None and len(y) < ALL
-    return Dataset(
-        name="coco_people",
-        X=import_extra("polars", "data").DataFrame({"file": [file for file, _ in rows]}),
-        y=y,
-        split=split(len(y), seed, LARGE_SHARES),
-        license=SOURCE.license,
-        citation=SOURCE.citation,
-        note=f"{len(y):,} of the {ALL:,} images of the paper's data" if is_sample else "",
-        sample=is_sample,
-        root=root,
-    )
+    frame = import_extra("polars", "data").DataFrame({"file": [file for file, _ in rows]})
+    parts, is_sample = split(len(y), seed, LARGE_SHARES), annotations is None and len(y) < ALL
+    note = f"{len(y):,} of the {ALL:,} images of the paper's data" if is_sample else ""
+    terms = SOURCE.license, SOURCE.citation
+    return Dataset("coco_people", frame, y, parts, *terms, note=note, sample=is_sample, root=root)
 
 
 def _find(folder: Path) -> Path:
@@ -109,13 +99,10 @@ def _counted(path: Path, crowds: bool) -> tuple[list[str], list[float]]:
     try:
         with path.open("rb") as file:
             kept = json.load(file, object_hook=lambda found: {k: v for k, v in found.items() if k in _KEPT})
-        people = [category["id"] for category in kept["categories"] if category["name"] == _CATEGORY]
+        people = [category["id"] for category in kept["categories"] if category["name"] == "person"]
         files = {image["id"]: image["file_name"] for image in kept["images"]}
-        counts = Counter(
-            each["image_id"]
-            for each in kept["annotations"]
-            if each["category_id"] in people and (crowds or not each.get("iscrowd"))
-        )
+        single = (each for each in kept["annotations"] if crowds or not each.get("iscrowd"))
+        counts = Counter(each["image_id"] for each in single if each["category_id"] in people)
         ids = sorted(counts)
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(
@@ -123,7 +110,7 @@ def _counted(path: Path, crowds: bool) -> tuple[list[str], list[float]]:
             f"{type(error).__name__}: {error}."
         ) from error
     if not ids:
-        raise InputError(f"{path} must have annotations of the category {_CATEGORY}, got none.")
+        raise InputError(f"{path} must have annotations of the category person, got none.")
     if unknown := [image for image in ids if image not in files]:
         raise InputError(f"{path} must list the image of every annotation, got {len(unknown)} others: {unknown[0]}.")
     return [files[image] for image in ids], [float(counts[image]) for image in ids]

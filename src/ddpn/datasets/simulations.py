@@ -17,8 +17,6 @@ from ddpn.validation import check_choice
 
 #: The smallest rate, for rates that reach 0 at one x: the distribution is a point at 0 to the last bit of a float64.
 _LEAST_RATE = 1e-12
-_REFLECTED_AT = 30
-_FOLDS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,22 +55,6 @@ class Process:
     shares: tuple[float, float, float] = SHARES
     added: tuple[tuple[float, int], ...] = ()
 
-    def draw(self, name: str, n: int | None, seed: int, shares: Sequence[float] | None) -> Simulation:
-        """Draw n rows, and append those added."""
-        n = self.n if n is None else n
-        drawn = split(n, seed, self.shares if shares is None else shares)
-        rng = np.random.default_rng(seed)
-        x, u = rng.uniform(self.low, self.high, n), rng.random(n)
-        # By inversion of the cdf: the same draws for every generator of torch.
-        y = self.distribution(x).icdf(torch.from_numpy(u)).numpy()
-        return Simulation(
-            name=name,
-            x=np.concatenate([x, [point for point, _ in self.added]]),
-            y=np.concatenate([y, [count for _, count in self.added]]).astype(np.int64),
-            split=Split(np.concatenate([drawn.train, np.arange(n, n + len(self.added))]), drawn.validation, drawn.test),
-            distribution=self.distribution,
-        )
-
 
 def _tensor(x: Any) -> Tensor:
     return torch.as_tensor(x, dtype=torch.float64)
@@ -84,7 +66,7 @@ def wave(x: Any) -> CountDistribution:
     Z exceeds 30 with a probability of at most 1.7e-7, where sin x = 1; the distribution is that given Z <= 30.
     """
     rate = (10 * torch.sin(_tensor(x)) + 10).clamp(min=_LEAST_RATE)
-    return Reflected(Poisson(rate), top=_REFLECTED_AT, folds=_FOLDS)
+    return Reflected(Poisson(rate), top=30, folds=5)
 
 
 def poisson(x: Any) -> CountDistribution:
@@ -122,4 +104,14 @@ def simulate(name: str, n: int | None = None, seed: int = SEED, shares: Sequence
     >>> data.distribution(0.0).mean.round(decimals=2).item(), data.truth.variance.shape
     (20.4, torch.Size([1000]))
     """
-    return SIMULATIONS[check_choice("name", name, SIMULATIONS)].draw(name, n, seed, shares)
+    process = SIMULATIONS[check_choice("name", name, SIMULATIONS)]
+    n = process.n if n is None else n
+    train, validation, test = split(n, seed, process.shares if shares is None else shares)
+    rng = np.random.default_rng(seed)
+    x, u = rng.uniform(process.low, process.high, n), rng.random(n)
+    # By inversion of the cdf: the same draws for every generator of torch.
+    y = process.distribution(x).icdf(torch.from_numpy(u)).numpy()
+    x = np.concatenate([x, [point for point, _ in process.added]])
+    y = np.concatenate([y, [count for _, count in process.added]]).astype(np.int64)
+    parts = Split(np.concatenate([train, np.arange(n, len(y))]), validation, test)
+    return Simulation(name, x, y, parts, process.distribution)

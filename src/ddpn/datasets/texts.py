@@ -26,7 +26,6 @@ _TITLE = ("Title", "summary", "title")
 _TEXT = ("Review Text", "reviewText", "review_text", "text", "review")
 _RATING = ("Rating", "overall", "rating")
 _ENDINGS = (".csv", ".json", ".jsonl")
-_MARKUP = r"<[^>]+>"
 #: Row number, title, text and rating as they are written in the file.
 Record = tuple[int, str, str, Any]
 
@@ -54,16 +53,9 @@ def reviews(
     if without_markup is None:
         without_markup = path is None and found.name.startswith(_PATIO)
     titles, texts, stars, note = _read(found, without_markup)
-    license, citation = _terms(found)
-    return Dataset(
-        name="reviews",
-        X=import_extra("polars", "data").DataFrame({"title": titles, "text": texts}),
-        y=np.array(stars, dtype=np.int64),
-        split=split(len(stars), seed, LARGE_SHARES),
-        license=license,
-        citation=citation,
-        note=note,
-    )
+    frame = import_extra("polars", "data").DataFrame({"title": titles, "text": texts})
+    parts = split(len(stars), seed, LARGE_SHARES)
+    return Dataset("reviews", frame, np.array(stars, dtype=np.int64), parts, *_terms(found), note=note)
 
 
 def bible(folder: Path | None = None) -> list[str]:
@@ -111,7 +103,7 @@ def _read(path: Path, without_markup: bool) -> tuple[list[str], list[str], list[
         raise InputError(f"File not found: {path}")
     records = list(_csv_records(path) if ending == ".csv" else _json_records(path))
     written = [record for record in records if record[2].strip()]
-    kept = [record for record in written if not (without_markup and re.search(_MARKUP, record[2]))]
+    kept = [record for record in written if not (without_markup and re.search(r"<[^>]+>", record[2]))]
     if not kept:
         raise InputError(f"{path} must have rows with text in a column {listed(_TEXT)}, got none in {len(records)}.")
     numbers = {"without text": len(records) - len(written), "with HTML": len(written) - len(kept)}
@@ -121,11 +113,11 @@ def _read(path: Path, without_markup: bool) -> tuple[list[str], list[str], list[
 
 
 def _csv_records(path: Path) -> Iterable[Record]:
-    header, frame = read_strings(path)
-    names = [_name(path, header, known) for known in (_TEXT, _RATING)]
-    names.insert(0, next((name for name in _TITLE if name in header), None))
-    columns = [[""] * frame.height if name is None else frame[str(header.index(name))].fill_null("") for name in names]
-    return zip(range(1, frame.height + 1), *columns, strict=True)
+    frame = read_strings(path)
+    title = next((name for name in _TITLE if name in frame.columns), None)
+    titles = [""] * frame.height if title is None else frame[title].fill_null("")
+    columns = [frame[_name(path, frame.columns, known)].fill_null("") for known in (_TEXT, _RATING)]
+    return zip(range(1, frame.height + 1), titles, *columns, strict=True)
 
 
 def _json_records(path: Path) -> Iterable[Record]:
@@ -145,7 +137,7 @@ def _json_records(path: Path) -> Iterable[Record]:
         yield row, _field(record, _TITLE), _field(record, _TEXT), rating
 
 
-def _name(path: Path, columns: Iterable[str], known: Sequence[str]) -> str | None:
+def _name(path: Path, columns: Iterable[str], known: Sequence[str]) -> str:
     """The first of the known names among the columns."""
     found = next((name for name in known if name in columns), None)
     if found is None:
@@ -154,6 +146,7 @@ def _name(path: Path, columns: Iterable[str], known: Sequence[str]) -> str | Non
 
 
 def _field(record: Mapping[str, Any], names: Sequence[str]) -> str:
+    # Left out: null, and NaN, which differs from itself.
     value = next((record[name] for name in names if record.get(name) is not None and record[name] == record[name]), "")
     # JSON can spell half a surrogate pair, which is not valid in UTF-8.
     return str(value).encode(errors="replace").decode()
