@@ -45,7 +45,7 @@ def test_the_look_ends_with_its_figures():
 
 def test_bands_go_from_white_to_black_and_change_at_the_levels():
     options = bands((0.1, 1.0, 10.0))
-    greys = [options["cmap"](options["norm"](value))[0] for value in (0.05, 0.5, 0.9, 5.0, 50.0)]
+    greys = [matplotlib.colormaps[options["cmap"]](options["norm"](value))[0] for value in (0.05, 0.5, 0.9, 5.0, 50.0)]
     assert greys[0] == 1.0
     assert greys[-1] == 0.0
     assert greys[1] == greys[2]

@@ -47,10 +47,7 @@ def panels(rows: int, columns: int, size: tuple[float, float], **options: Any) -
 
 def bands(levels: tuple[float, ...]) -> dict[str, Any]:
     """Options of `pcolormesh`: one grey per interval between levels, white below and black above them."""
-    colors = _matplotlib().colors
-    greys = [str(1.0 - step / len(levels)) for step in range(len(levels) + 1)]
-    cmap = colors.ListedColormap(greys[1:-1]).with_extremes(under=greys[0], over=greys[-1])
-    return {"cmap": cmap, "norm": colors.BoundaryNorm(levels, len(levels) - 1)}
+    return {"cmap": "Greys", "norm": _matplotlib().colors.BoundaryNorm(levels, 256, extend="both")}
 
 
 def legend_below(figure: Any, axes: Any, columns: int) -> None:
