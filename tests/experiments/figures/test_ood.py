@@ -42,9 +42,9 @@ def texts(declare, finish, means, rng):
 
 def key_of(ax):
     """The rows of a key: its label and three numbers."""
-    texts = [text.get_text() for text in ax.texts]
-    assert texts[:3] == ["AUROC", "AUPR", "FPR80"]
-    return {texts[at]: [float(number) for number in texts[at + 1 : at + 4]] for at in range(3, len(texts), 4)}
+    assert ax.get_legend().get_title().get_text().split() == ["AUROC", "AUPR", "FPR80"]
+    rows = [text.get_text().rsplit(maxsplit=3) for text in ax.get_legend().get_texts()]
+    return {label: [float(number) for number in numbers] for label, *numbers in rows}
 
 
 def test_curves_and_areas_are_those_of_the_total_variance(texts, means, tmp_path):
@@ -110,8 +110,8 @@ def test_ten_methods_look_different_without_their_colours(declare, finish, tmp_p
         raw = rng.normal(0.5, 0.1, (20, 2, run.head.n_raw))
         finish(run, raw[0], raw=raw, y=np.ones(20), ood=raw + 0.1)
     key = roc(experiment, tmp_path).axes[2]
-    looks = {(line.get_color(), line.get_linewidth(), str(line._dash_pattern)) for line in key.get_lines()}
-    assert len(looks) == len(key.get_lines()) == 10
+    looks = {(line.get_color(), line.get_linewidth(), str(line._dash_pattern)) for line in key.get_legend().get_lines()}
+    assert len(looks) == len(key.get_legend().get_lines()) == 10
     # Two rows per kind: distributions, and below them the variances.
     assert len(ood_pmfs(experiment, tmp_path).axes) == 20
 
