@@ -29,7 +29,7 @@ WORDS = [
     "heaven", "earth",
 ]  # fmt: skip
 TINY = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 8}
-TRAINING = {"epochs": 2, "batch_size": 8, "lr": 1e-2, "weight_decay": 0.0, "hidden": [6], "members": 3}
+TRAINING = {"epochs": 1, "batch_size": 8, "lr": 1e-2, "weight_decay": 0.0, "hidden": [6], "members": 3}
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +181,7 @@ def test_images_are_trained_on(data, tmp_path, monkeypatch, augment):
         "data": {"name": "coco_people", "size": 16, "augment": augment},
         "backbone": {"name": "vit", "frozen": "none", "config": {
             "model_type": "vit", "image_size": 16, "patch_size": 8, **TINY}},
-        "training": TRAINING | {"members": 1, "epochs": 1},
+        "training": TRAINING | {"members": 1},
     })  # fmt: skip
     raw = done(found, tmp_path)["raw"]
     assert raw.shape == (6, 1, 2)
