@@ -99,7 +99,7 @@ def test_a_single_network_has_no_table_of_epistemic_variance(experiment, wrote, 
 
 
 def test_lengths_without_overlap_are_reported(experiment, wrote, tmp_path):
-    wrote(length=torch.full((TEST,), 60), ood_length=torch.full((OOD,), 20))
+    wrote(members=1, length=torch.full((TEST,), 60), ood_length=torch.full((OOD,), 20))
     found = tables(experiment, tmp_path)
     assert "table_ood_matched" not in found
     assert found["table_ood"].notes[-1].startswith("No table for texts of equal length: length_in and length_out must")
