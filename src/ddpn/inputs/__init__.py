@@ -4,14 +4,4 @@ from ddpn.inputs.images import Images, auto_augment, decode_images
 from ddpn.inputs.point_clouds import Beam, pack, read_points, unpack
 from ddpn.inputs.tokens import join_texts, tokenize
 
-__all__ = [
-    "Beam",
-    "Images",
-    "auto_augment",
-    "decode_images",
-    "join_texts",
-    "pack",
-    "read_points",
-    "tokenize",
-    "unpack",
-]
+__all__ = ["Beam", "Images", "auto_augment", "decode_images", "join_texts", "pack", "read_points", "tokenize", "unpack"]

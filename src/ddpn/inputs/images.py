@@ -153,8 +153,7 @@ def read_image(path: Path, size: int) -> Tensor:
     pillow = import_extra("PIL.Image", "images")
     try:
         with pillow.open(path) as image:
-            _check_depth(path, image)
-            rgb = _rgb(pillow, image).resize((size, size), pillow.Resampling.BILINEAR)
+            rgb = _rgb(path, pillow, image).resize((size, size), pillow.Resampling.BILINEAR)
     except (InputError, MemoryError):
         raise
     except FileNotFoundError as error:
@@ -165,14 +164,11 @@ def read_image(path: Path, size: int) -> Tensor:
     return torch.from_numpy(np.array(rgb)).permute(2, 0, 1).contiguous()
 
 
-def _check_depth(path: Path, image: Any) -> None:
-    """Reject 32 bits per channel: the values of black and white are unknown, and Pillow clips at 255."""
+def _rgb(path: Path, pillow: Any, image: Any) -> Any:
+    """An RGB image; 32 bits per channel are an error: the values of black and white are unknown."""
     if image.mode == "F" or (image.mode == "I" and image.format not in _SIXTEEN_BITS):
         kind = "floats" if image.mode == "F" else "integers"
         raise InputError(f"{path} must have 8 or 16 bits per channel, got 32-bit {kind}. Scale them to 0..255.")
-
-
-def _rgb(pillow: Any, image: Any) -> Any:
     if image.mode.startswith("I"):
         # 16 bits of gray, which Pillow would clip at 255.
         image = pillow.fromarray((np.asarray(image).astype(np.int64).clip(0, 65_535) >> 8).astype(np.uint8))

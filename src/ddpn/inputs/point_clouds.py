@@ -117,11 +117,7 @@ def read_points(path: Path) -> Points:
         raise InputError(f"{path} must end in {', '.join(READERS)}, got {path.suffix!r}.")
     if not path.is_file():
         raise InputError(f"File not found: {path}")
-    with np.errstate(over="ignore"):
-        points = READERS[path.suffix](path).astype(np.float32)
-    if len(bad := np.flatnonzero(~np.isfinite(points).all(1))):
-        raise InputError(f"{path} must hold finite coordinates, got {points[bad[0]].tolist()} at point {bad[0] + 1}.")
-    return points
+    return as_points(READERS[path.suffix](path), str(path)).astype(np.float32)
 
 
 def _read_array(path: Path) -> NDArray[np.number]:
