@@ -104,7 +104,7 @@ def pathologies(experiment: Experiment, out: Path) -> Any:
         normal, counts = (run.distribution(raw[row]) for run, raw in zip(runs, raws, strict=True))
         last = int(max(counts.icdf(torch.tensor(0.9999)), normal.icdf(torch.tensor(0.9999)), y[row])) + 1
         first = min(-1.0, float(normal.icdf(torch.tensor(1e-4))))
-        x, y_at = torch.linspace(first, last, 600).double(), torch.arange(last + 1.0).double()
+        x, y_at = torch.linspace(first, last, 600, dtype=torch.float64), torch.arange(last + 1.0).double()
         edges, heights = torch.cat([x[:1], y_at]), torch.cat([x.new_zeros(1), counts.cdf(y_at)])
         ax.axvspan(first, 0, facecolor="white", edgecolor=GREY, hatch="///", lw=0, label="below 0")
         ax.plot(x.numpy(), normal.cdf(x).numpy(), color=ACCENT, ls="--", lw=1.6, label=runs[0].label)
