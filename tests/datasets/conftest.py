@@ -12,7 +12,7 @@ import pytest
 class Server(ThreadingHTTPServer):
     """Sends `body` from any address, except for what `script` (one entry per request, then none) orders.
 
-    An entry is a number of bytes after which the connection ends, or a status, given as "status 503". `ranges` tells
+    An entry is a number of bytes after which the connection ends, or a status, given as "status 503". `ranges` is
     whether it can send the rest of a file; `asked` are the ranges that were asked for, None for a whole file.
     """
 
