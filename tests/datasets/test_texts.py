@@ -123,7 +123,6 @@ def test_no_file(tmp_path):
         ("a.json", '{"body": "x", "score": 5}\n', "must have a column Rating, overall, rating, got body, score"),
         ("a.json", '[{"text": "x"}]\n', r"must have one JSON object per line, got '\[\{.* at row 1"),
         ("a.json", '{"text": "x", "rating": 5}\n{"te', "must have one JSON object per line, got '{\"te' at row 2"),
-        ("a.json.gz", '{"text": "x", "rating": 5}\n', "must be a complete file in UTF-8, got"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_one_sentence(tmp_path, name, content, sentence):

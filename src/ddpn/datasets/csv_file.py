@@ -53,8 +53,10 @@ def read_strings(path: Path) -> Any:
 
 
 def open_text(path: Path) -> IO[str]:
-    """Open a text file in UTF-8, plain or with gzip."""
-    return (gzip.open if path.suffix == ".gz" else open)(path, "rt", newline="", encoding="utf-8-sig")
+    """Open a text file in UTF-8, plain or with gzip; as in polars its first bytes decide, not its name."""
+    with path.open("rb") as file:
+        is_packed = file.read(2) == b"\x1f\x8b"
+    return (gzip.open if is_packed else open)(path, "rt", newline="", encoding="utf-8-sig")
 
 
 def _longer_row(path: Path) -> InputError:
