@@ -36,11 +36,13 @@ class Projection(Linear):
     Shape: (B, M, F) -> (B, M, P).
     """
 
+    @torch.inference_mode(False)
     def __init__(self, n_in: int, sees: Sequence[str], members: int) -> None:
         super().__init__(n_in, len(sees), members)
         self._any_detached, self._any_blind = "detached" in sees, "nothing" in sees
         self.register_buffer("_detached", torch.tensor([what == "detached" for what in sees]), persistent=False)
-        self.register_buffer("_sighted", torch.tensor([float(what != "nothing") for what in sees]), persistent=False)
+        sighted = torch.tensor([what != "nothing" for what in sees], dtype=torch.float32)
+        self.register_buffer("_sighted", sighted, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         weight = self.weight * cast(Tensor, self._sighted) if self._any_blind else self.weight

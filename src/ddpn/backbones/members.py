@@ -52,11 +52,12 @@ class Linear(nn.Module):
     (torch.Size([4, 5, 2]), torch.Size([4, 5, 2]))
     """
 
+    @torch.inference_mode(False)  # weights made in inference mode could never be trained
     def __init__(self, n_in: int, n_out: int, members: int) -> None:
         super().__init__()
         check_integer("members", members, minimum=1)
-        self.weight = nn.Parameter(torch.zeros(members, n_in, n_out))
-        self.bias = nn.Parameter(torch.zeros(members, 1, n_out))
+        self.weight = nn.Parameter(torch.zeros(members, n_in, n_out, dtype=torch.float32))
+        self.bias = nn.Parameter(torch.zeros(members, 1, n_out, dtype=torch.float32))
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
         """Fresh weights, one stream per member."""
@@ -65,7 +66,7 @@ class Linear(nn.Module):
         with torch.no_grad():
             for member, stream in enumerate(streams):
                 for parameter in (self.weight, self.bias):
-                    values = torch.rand(parameter.shape[1:], generator=stream)
+                    values = torch.rand(parameter.shape[1:], generator=stream, dtype=torch.float32)
                     parameter[member] = (2.0 * values - 1.0) * bound
 
     def extra_repr(self) -> str:
@@ -93,6 +94,7 @@ class Members(nn.ModuleList):
     torch.Size([4, 5, 2])
     """
 
+    @torch.inference_mode(False)
     def __init__(self, make: Callable[[], nn.Module], members: int, *, row_axes: int = 1) -> None:
         check_integer("members", members, minimum=1)
         super().__init__(make() for _ in range(members))

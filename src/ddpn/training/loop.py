@@ -29,6 +29,7 @@ from ddpn.training.state import State
 from ddpn.training.validation import check_exposure_in_both, check_sample, check_source, check_values
 
 
+@torch.inference_mode(False)  # whatever the caller's mode: gradients are needed
 def fit(
     model: CountModel,
     train: Source,
@@ -196,7 +197,7 @@ class Training:
             state.step += self.batches.steps
             self._recover(healthy)
             return (total / self.batches.steps).tolist()
-        total = torch.zeros(self.config.members, device=self.runtime.device)
+        total = torch.zeros(self.config.members, dtype=torch.float32, device=self.runtime.device)
         on_host = self.runtime.device.type == "cpu"
         healthy = torch.ones_like(total, dtype=torch.bool)
         for batch in self.batches.epoch(state.streams):
