@@ -56,8 +56,12 @@ def shared(sample: Sample) -> Sample:
 class Share(NamedTuple):
     """The part of every batch that this process computes: every `world`-th row from `rank` on."""
 
-    rank: int = 0
-    world: int = 1
+    rank: int
+    world: int
+
+
+#: The share of a single process.
+ALL = Share(rank=0, world=1)
 
 
 def orders(rows: int, batch: int, streams: Sequence[torch.Generator]) -> Tensor:
@@ -97,13 +101,7 @@ class MemoryBatches(Batches):
     Where all rows fit one batch, every member gets all of them in the given order.
     """
 
-    def __init__(
-        self,
-        source: Sample | Augmented,
-        batch_size: int,
-        share: Share = Share(),  # noqa: B008
-        accumulate: int = 1,
-    ) -> None:
+    def __init__(self, source: Sample | Augmented, batch_size: int, share: Share = ALL, accumulate: int = 1) -> None:
         sample = source.sample if isinstance(source, Augmented) else source
         super().__init__(len(sample), batch_size, share, accumulate, sample.y.device)
         self.source = source
@@ -145,7 +143,7 @@ class DatasetBatches(Batches):
         batch_size: int,
         device: torch.device,
         workers: int = 0,
-        share: Share = Share(),  # noqa: B008
+        share: Share = ALL,
         accumulate: int = 1,
         check: Callable[[Sample], object] = lambda sample: None,
     ) -> None:
@@ -154,43 +152,36 @@ class DatasetBatches(Batches):
 
     def epoch(self, streams: Sequence[torch.Generator]) -> Iterator[Sample]:
         """All batches of one epoch."""
-        for batch in self._loaded(batch_sampler=[index.reshape(-1).tolist() for index in self.indices(streams)]):
+        for batch in self._loaded([index.reshape(-1).tolist() for index in self.indices(streams)]):
             yield pick(batch, torch.arange(len(batch), device=self.device).view(len(streams), -1))
 
     def in_order(self) -> Iterator[Sample]:
         """Every item once, the same for all members."""
-        size = self._rows_at_once(as_sample([self.source[0]]).X)
-        return (shared(part) for part in self._loaded(batch_size=size))
+        rows, size = range(self.n), self._rows_at_once(as_sample([self.source[0]]).X)
+        return (shared(part) for part in self._loaded([rows[first : first + size] for first in rows[::size]]))
 
-    def _loaded(self, **batches: Any) -> Iterator[Sample]:
-        for loaded in DataLoader(_Items(self.source), num_workers=self.workers, collate_fn=_collated, **batches):
+    def _loaded(self, positions: list[Sequence[int]]) -> Iterator[Sample]:
+        for loaded in DataLoader(_Loads(self.source, positions), batch_size=None, num_workers=self.workers):
             if isinstance(loaded, DDPNError):
                 raise loaded
             self._check(loaded)
             yield loaded.map(lambda t: t.to(self.device))
 
 
-class _Items(Dataset):
-    """Items, or the error of reading one: raised in a worker process it comes with a traceback in its message."""
+class _Loads(Dataset):
+    """Batches, or the error of reading one: raised in a worker process it comes with a traceback in its message."""
 
-    def __init__(self, dataset: Dataset) -> None:
-        self.dataset = dataset
+    def __init__(self, dataset: Dataset, positions: list[Sequence[int]]) -> None:
+        self.dataset, self.positions = dataset, positions
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, number: int) -> Sample | DDPNError:
         try:
-            return self.dataset[index]
+            return as_sample([self.dataset[index] for index in self.positions[number]])
         except DDPNError as error:
             return error
 
     def __len__(self) -> int:
-        return len(self.dataset)  # type: ignore[arg-type]
-
-
-def _collated(items: list[Any]) -> Sample | DDPNError:
-    try:
-        return next((item for item in items if isinstance(item, DDPNError)), None) or as_sample(items)
-    except DDPNError as error:
-        return error
+        return len(self.positions)
 
 
 def named_parts(sample: Sample) -> dict[str, Any]:

@@ -20,25 +20,17 @@ def recover(state: State, healthy: Tensor, failing_rows: Callable[[int], Sequenc
     are rolled back in silence.
     """
     for member in (~healthy).nonzero().flatten().tolist():
-        report = None if state.has_stopped(member) else _report(state, member, failing_rows(member))
+        if state.has_stopped(member):
+            state.roll_back(member)
+            continue
+        rows = failing_rows(member)
         state.roll_back(member)
-        if report is not None:
-            _count(state, member, report, shows)
-
-
-def _count(state: State, member: int, report: str, shows: bool) -> None:
-    state.failures[member] += 1
-    state.history.rollbacks.append(report)
-    if state.failures[member] > _MAX_ROLLBACKS:
-        raise TrainingError(
-            f"loss must stay finite, got {state.failures[member]} failures; the last: {report}. "
-            "Lower lr, or check those rows."
-        )
-    if shows:
-        warnings.warn(report, RuntimeWarning, stacklevel=2)
-
-
-def _report(state: State, member: int, rows: Sequence[int]) -> str:
-    where = f"epoch {state.epoch + 1}, member {member}"
-    cause = at_rows(rows) if rows else "in the gradient only"
-    return f"non-finite loss in {where}, {cause}: the member was rolled back one epoch"
+        where = f"epoch {state.epoch + 1}, member {member}, {at_rows(rows) if rows else 'in the gradient only'}"
+        report = f"non-finite loss in {where}: the member was rolled back one epoch"
+        state.failures[member] += 1
+        state.history.rollbacks.append(report)
+        if state.failures[member] > _MAX_ROLLBACKS:
+            failures = f"{state.failures[member]} failures; the last: {report}"
+            raise TrainingError(f"loss must stay finite, got {failures}. Lower lr, or check those rows.")
+        if shows:
+            warnings.warn(report, RuntimeWarning, stacklevel=2)

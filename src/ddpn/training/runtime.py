@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ddpn.errors import ConfigError
-from ddpn.training.batches import Share
+from ddpn.training.batches import ALL, Share
 from ddpn.training.config import PRECISIONS
 from ddpn.validation import check_choice
 
@@ -28,7 +28,7 @@ class Runtime:
             found = self._accelerator = _accelerator(device)
             self.device, self.share = found.device, Share(found.process_index, found.num_processes)
         else:
-            self.device, self.share = pick_device(device), Share()
+            self.device, self.share = pick_device(device), ALL
         self.precision = precision
 
     @property
