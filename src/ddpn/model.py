@@ -122,15 +122,5 @@ def _check_backbone(backbone: nn.Module, members: int) -> None:
     if not callable(getattr(backbone, "reset", None)):
         raise ConfigError(f"{name} must have a method reset(streams) that draws weights, one random stream per member.")
     for module in backbone.modules():
-        found = _members_of(module)
-        if found not in (None, members):
-            raise ConfigError(f"members must be those of the backbone, {found}, got {members}.")
-
-
-def _members_of(module: nn.Module) -> int | None:
-    """The number of members of a ddpn module; None for other modules."""
-    if isinstance(module, Members):
-        return len(module)
-    if isinstance(module, Linear):
-        return len(module.weight)
-    return module.members if isinstance(module, Identity) else None
+        if isinstance(module, Members | Linear | Identity) and module.members != members:
+            raise ConfigError(f"members must be those of the backbone, {module.members}, got {members}.")

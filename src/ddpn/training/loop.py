@@ -22,10 +22,8 @@ from ddpn.training.capture import CapturedSteps, can_capture
 from ddpn.training.checkpointing import Checkpoint, data_identity, model_identity
 from ddpn.training.config import TrainingConfig
 from ddpn.training.evaluation import mean_scores
-from ddpn.training.history import History
-from ddpn.training.recovery import recover
 from ddpn.training.runtime import Runtime
-from ddpn.training.state import State
+from ddpn.training.state import History, State
 from ddpn.training.validation import check_exposure_in_both, check_sample, check_source, check_values
 
 
@@ -236,7 +234,7 @@ class Training:
         return each if part.weight is None else each * part.weight
 
     def _recover(self, healthy: Tensor) -> None:
-        recover(self.state, healthy, self._failing_rows, shows=self.runtime.is_main)
+        self.state.recover(healthy, self._failing_rows, shows=self.runtime.is_main)
 
     @torch.no_grad()
     def _failing_rows(self, member: int) -> list[int]:
