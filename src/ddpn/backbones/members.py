@@ -97,9 +97,8 @@ class Members(nn.ModuleList):
         self._make, self._row_axes = make, row_axes
         weights = [id(p) for network in self for p in network.parameters() if p.requires_grad]
         if len(set(weights)) < len(weights):
-            raise ConfigError(
-                "make must build a new network at every call, got weights that members share. Build all layers in it."
-            )
+            got = "weights that members share"
+            raise ConfigError(f"make must build a new network at every call, got {got}. Build all layers in it.")
 
     @property
     def members(self) -> int:

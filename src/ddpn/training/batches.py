@@ -114,11 +114,9 @@ class MemoryBatches(Batches):
             with torch.random.fork_rng(devices=[X.device] if X.device.type == "cuda" else []):
                 torch.manual_seed(seed)
                 changed = self.source.augment(self.source.sample.X)
-            if (changed.shape, changed.dtype) != (X.shape, X.dtype):
-                raise InputError(
-                    f"augment must return inputs of shape {tuple(X.shape)} and {X.dtype} as it takes them, "
-                    f"got {tuple(changed.shape)} and {changed.dtype}."
-                )
+            taken, got = (f"shape {tuple(t.shape)} and {t.dtype}" for t in (X, changed))
+            if got != taken:
+                raise InputError(f"augment must return inputs of {taken} as it takes them, got {got}.")
             X.copy_(changed)
 
     def epoch(self, streams: Sequence[torch.Generator]) -> Iterator[Sample]:
@@ -208,15 +206,12 @@ def as_sample(items: list[Any]) -> Sample:
     try:
         collated = default_collate(items)
     except (TypeError, RuntimeError) as error:
-        raise InputError(
-            f"items of the data set must be tensors or numbers of one shape each, got {str(error).splitlines()[0]}. "
-            "Pad what differs in length, and drop items without a count."
-        ) from None
+        must, why = "must be tensors or numbers of one shape each", str(error).splitlines()[0]
+        remedy = "Pad what differs in length, and drop items without a count."
+        raise InputError(f"items of the data set {must}, got {why}. {remedy}") from None
     if not isinstance(collated, list | tuple) or not 2 <= len(collated) <= 4:
-        raise InputError(
-            f"items of the data set must be (x, y[, weight[, exposure]]), got {type(items[0]).__name__}. "
-            "Return a tuple from __getitem__."
-        )
+        must, got = "must be (x, y[, weight[, exposure]])", type(items[0]).__name__
+        raise InputError(f"items of the data set {must}, got {got}. Return a tuple from __getitem__.")
     sample = Sample(*collated)
     check_vectors(sample)
     return sample
