@@ -42,10 +42,10 @@ def results(model: CountRegressor | CountGLM, rows: dict[str, np.ndarray]) -> li
     model.fit(**rows)
     inputs = {"X": rows["X"], "exposure": rows["exposure"]}
     dist = model.predict_distribution(**inputs)
-    return [model.predict(**inputs), model.predict_interval(**inputs), crps(dist, rows["y"]).numpy()]
+    return [model.predict(**inputs), crps(dist, rows["y"]).numpy()]
 
 
-@pytest.fixture(scope="module", params=[*HEADS, "glm"])
+@pytest.fixture(scope="module", params=["double_poisson", "gaussian", "glm"])
 def usual(request, quick, rows) -> tuple[CountRegressor | CountGLM, list[np.ndarray]]:
     """A model, and its results with torch's usual settings."""
     is_glm = request.param == "glm"
@@ -61,6 +61,17 @@ def test_a_fit_gives_the_same_results(usual, rows, setting):
         np.testing.assert_array_equal(one, other)
     # And it can be used after the setting has ended.
     np.testing.assert_array_equal(model.predict(rows["X"], exposure=rows["exposure"]), expected[0])
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_an_intercept_is_the_same(name, rows, setting):
+    def start():
+        y, weight, exposure = (torch.from_numpy(rows[part][:9]) for part in ("y", "sample_weight", "exposure"))
+        return make_head(name).start(y, weight, exposure)
+
+    with setting:
+        found = start()
+    assert torch.equal(found, start())
 
 
 def trained() -> CountModel:
