@@ -179,10 +179,11 @@ def detection(
         kept = inside[others if complement == "right" else -1 - rows]
         trials.append(_trial(_quantiles(inside[rows], 1.0 - alpha), kept, outside, thresholds))
     areas, *curves = (np.array(column) for column in zip(*trials, strict=True))
-    spreads = (Spread(float(x.mean()), float(x.std(ddof=1)) if len(x) > 1 else 0.0) for x in areas.T)
+    auc, average, at_80 = (Spread(float(x.mean()), float(x.std(ddof=1)) if len(x) > 1 else 0.0) for x in areas.T)
     threshold, tpr, fpr, *shares = (torch.from_numpy(values.mean(axis=0)) for values in curves)
     roc, pr = _curves(outside, *shares)
-    return Detection(*spreads, torch.from_numpy(alpha), threshold, tpr, fpr, roc, pr, len(kept), len(outside))
+    sizes = len(kept), len(outside)
+    return Detection(auc, average, at_80, torch.from_numpy(alpha), threshold, tpr, fpr, roc, pr, *sizes)
 
 
 def _trial(tau: np.ndarray, inside: np.ndarray, outside: np.ndarray, thresholds: str) -> tuple[Any, ...]:

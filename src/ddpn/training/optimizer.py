@@ -68,7 +68,9 @@ class Optimizer:
     def _move(self) -> None:
         if self.config.weight_decay:
             self.flat.values.mul_(torch.addcmul(self._one, self.flat.decayed, self.lr, value=-self.config.weight_decay))
-        adamw(*self._pieces, [], list(self.adam_steps), capturable=not self._on_host, lr=self.lr, **_ADAM)
+        values, grads, averages, squares = self._pieces
+        steps, captured = list(self.adam_steps), not self._on_host
+        adamw(values, grads, averages, squares, [], steps, capturable=captured, lr=self.lr, **_ADAM)
         self.step += 1.0
         if self.config.ema:
             # Early on the average is over fewer steps, otherwise the initial weights would remain in it.
