@@ -20,6 +20,7 @@ from ddpn.threads import single_thread
 from ddpn.workflow.leaderboard import label_of, leaderboard
 from ddpn.workflow.model_folder import ModelFolder
 from ddpn.workflow.preparing import Prepared, checkpoint_of, fingerprint, identity
+from ddpn.workflow.seen_rows import SeenRows
 
 FORMAT = 2
 #: The share of ordinary rows that is flagged as out-of-distribution by default.
@@ -71,7 +72,8 @@ def fit(
         **about,
     }
     # As it will be read again: lists instead of tuples.
-    return Fitted(ModelFolder(model, json.loads(json.dumps(task))), interrupted)
+    seen = SeenRows.of(prepared.sample, prepared.split.rows.test)
+    return Fitted(ModelFolder(model, json.loads(json.dumps(task)), seen), interrupted)
 
 
 def fit_into(
