@@ -8,8 +8,8 @@ from ddpn.features.table import Column
 from ddpn.report.columns import coded
 from ddpn.report.evidence import LEVEL, Evidence
 from ddpn.report.importance import Importances
-from ddpn.report.numbers import fmt, mean, percent, wilson
-from ddpn.workflow.verdict import effective_rows
+from ddpn.report.numbers import fmt, mean, percent
+from ddpn.workflow.gains import effective_rows, wilson
 
 #: A sentence is only about groups with so many rows, and such a share of all rows.
 _MIN_ROWS, _MIN_SHARE = 10, 0.02
@@ -102,6 +102,8 @@ def _noise_sentences(group: Group, whole: Group) -> str:
         return words + f"That is {fmt(beyond)} times what the mean explains: these rows are hard to predict."
     if beyond < 1 / _BEYOND:
         return words + "That is less than the mean alone explains."
+    if group.predicted < whole.predicted and deviation > usual:
+        return words + "The mean does not explain it, as it is smaller there."
     return words + "The mean explains it: standard deviations grow with the square root of the mean."
 
 

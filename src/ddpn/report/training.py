@@ -16,7 +16,7 @@ from ddpn.training import History
 
 _PACKAGES = ("ddpn", "torch", "numpy", "scipy", "scikit-learn")
 #: Entries of a task that are shown elsewhere.
-_SHOWN = {"command", "target", "note"}
+_SHOWN = {"command", "target", "note", "numbering"}
 _TITLES = {"loss": "Training loss", "score": "Validation score"}
 
 
