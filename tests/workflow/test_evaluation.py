@@ -47,7 +47,7 @@ def test_a_model_alone_needs_no_gain():
 
 
 def test_candidates_without_a_finite_score_are_left_out():
-    crps = {"m": np.ones(60), "glm": np.full(60, np.inf), "tree": np.full(60, np.nan)}
+    crps = {"m": np.ones(60), "glm": np.full(60, np.inf), "tree": np.full(60, np.nan), "low": np.full(60, -1e9)}
     assert Evaluation.from_rows("m", crps, np.ones(60)).others == []
     assert verdict(Evaluation.from_rows("glm", crps, np.ones(60))).level == "unusable"
 
@@ -191,6 +191,7 @@ def test_equal_counts_give_no_verdict(count):
     crps = {"m": np.full(200, 6e-44), "o": np.full(200, 6e-24)}
     found = Evaluation.from_rows("m", crps, np.ones(200), y=np.full(200, count))
     assert verdict(found).level == "unclear"
+    assert len(verdict(found).sentences) == 2, "which rows these tiny scores come from does not matter"
     nearly = Evaluation.from_rows("m", crps, rng.random(200) < 0.9, y=np.r_[count + 1, np.full(199, count)])
     assert verdict(nearly).level == "unclear"
 

@@ -62,6 +62,8 @@ TABLE = [
     (evaluation(effective_rows=12.3), "unclear", ["Too few rows", "500 test rows, which by their weights count as 12"]),
     (evaluation(gain=-0.3, rows=1), "unclear", ["Too few rows", "1 test row "]),
     (evaluation(crps={"mixture": 1.0}, gains={}), "unclear", ["not compared"]),
+    (evaluation(gains={}), "unclear", ["No other model could be scored"]),
+    (evaluation(model=-3.0), "unusable", ["not a finite number of at least 0"]),
     (evaluation(model=float("nan")), "unusable", ["not a finite number"]),
     (evaluation(model=float("inf"), coverage=float("nan")), "unusable", ["not a finite number"]),
     (evaluation(leak="Column 'total' predicts it."), "unusable", ["target leak", "Column 'total' predicts it."]),

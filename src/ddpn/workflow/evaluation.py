@@ -80,13 +80,14 @@ class Evaluation:
         weight = np.ones(len(inside)) if weight is None else weight
         used = weight > 0
         mean = {name: float(np.average(values, weights=weight)) for name, values in crps.items()}
-        few = _dominant(crps[model], weight, options.get("row_labels")) if math.isfinite(mean[model]) else ()
-        others = [name for name in crps if name != model and math.isfinite(mean[name])]
+        scored = [name for name in crps if is_score(mean[name])]
+        few = _dominant(crps[model], weight, options.get("row_labels")) if model in scored else ()
+        others = [name for name in scored if name != model and model in scored]
         error = error or {}
         return cls(
             model=model,
             crps=mean,
-            gains=_gains(crps, model, others, weight) if math.isfinite(mean[model]) else {},
+            gains=_gains(crps, model, others, weight),
             errors={name: float(np.average(values, weights=weight)) for name, values in error.items()},
             error_gains=_gains(error, model, [name for name in others if name in error], weight),
             rows=int(used.sum()),
@@ -162,6 +163,11 @@ class Evaluation:
         return bool(sign * other.mean < -small and (other.is_clear or is_far))
 
 
+def is_score(crps: float) -> bool:
+    """Whether a mean CRPS is a number that it can be; overflow of very large counts gives others."""
+    return math.isfinite(crps) and crps >= 0
+
+
 def _gains(scores: Mapping[str, np.ndarray], model: str, others: Sequence[str], weight: np.ndarray) -> dict[str, Gain]:
     return {name: gain_of(scores[name] - scores[model], weight, len(others)) for name in others}
 
@@ -170,7 +176,7 @@ def _dominant(crps: np.ndarray, weight: np.ndarray, labels: Any) -> tuple[str, .
     """A sentence where a handful of many rows make up most of the score."""
     few, total = few_rows(crps, weight), float(crps @ weight)
     share = float(crps[few] @ weight[few]) / total if total > 0 else 0.0
-    if share <= 0.5 or len(crps) < MIN_ROWS:
+    if share <= 0.5 or len(crps) < MIN_ROWS or total < _ROUNDING * weight.sum():
         return ()
     where = at_rows((few if labels is None else np.asarray(labels)[few]).tolist()).removeprefix("at ")
     return (f"{100 * share:.0f}% of the CRPS comes from {len(few)} of {len(crps):,} rows: check {where}.",)

@@ -17,6 +17,7 @@ from ddpn.members import MEMBERS
 from ddpn.members.member import NotApplicableError
 from ddpn.model_files import check_destination
 from ddpn.threads import single_thread
+from ddpn.workflow.kept_warnings import kept_warnings
 from ddpn.workflow.leaderboard import label_of, leaderboard
 from ddpn.workflow.model_folder import ModelFolder
 from ddpn.workflow.preparing import Prepared, checkpoint_of, fingerprint, identity
@@ -52,8 +53,9 @@ def fit(
     of the networks or of members to compare with; the other steps continue with what was fitted so far.
     """
     model = prepared.plan.regressor(checkpoint=checkpoint, verbose=verbose, validation=None)
-    interrupted = _train(model, prepared, checkpoint, on_step)
-    interrupted |= _add_comparisons(model, prepared, on_step)
+    with kept_warnings() as kept:
+        interrupted = _train(model, prepared, checkpoint, on_step)
+        interrupted |= _add_comparisons(model, prepared, on_step)
     on_step("Scoring the test rows")
     _calibrate(model, prepared)
     task = {
@@ -65,7 +67,7 @@ def fit(
         "split": {"how": prepared.split.how, "rows": prepared.counts},
         "interrupted": interrupted,
         "leaks": list(prepared.leaks),
-        "warnings": list(prepared.warnings),
+        "warnings": [*prepared.warnings, *kept],
         "test": leaderboard(model.predictor_, prepared.test, prepared.leaks),
         "versions": _versions(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -97,7 +97,7 @@ def leaderboard(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = (
     return {
         "rows": len(sample),
         "coverage": COVERAGE,
-        "entries": sorted(entries, key=lambda entry: entry["crps"]),
+        "entries": sorted(entries, key=lambda entry: np.inf if entry["crps"] is None else entry["crps"]),
         "crps_gain": found.gain.mean,
         "crps_gain_error": found.gain.error,
         "crps_gain_interval": [found.gain.low, found.gain.high],

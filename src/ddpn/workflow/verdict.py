@@ -4,7 +4,7 @@ import math
 from typing import NamedTuple
 
 from ddpn.validation import at_rows
-from ddpn.workflow.evaluation import MIN_ROWS, Evaluation
+from ddpn.workflow.evaluation import MIN_ROWS, Evaluation, is_score
 from ddpn.workflow.gains import Gain
 
 
@@ -38,8 +38,8 @@ def verdict(found: Evaluation) -> Verdict:
 
 def _headline(found: Evaluation) -> tuple[str, str]:
     """The level and the first sentence."""
-    if not math.isfinite(found.crps[found.model]):
-        return "unusable", "The model could not be scored: its CRPS is not a finite number."
+    if not is_score(found.crps[found.model]):
+        return "unusable", "The model could not be scored: its CRPS is not a finite number of at least 0."
     if found.leak:
         return "unusable", "These scores cannot be trusted: a column seems to contain the target (target leak)."
     if found.size < MIN_ROWS:
@@ -48,7 +48,8 @@ def _headline(found: Evaluation) -> tuple[str, str]:
         same = f"All {found.rows:,} test rows have the count {found.only_count:g}"
         return "unclear", f"{same}: they cannot show how well counts are predicted."
     if found.rival is None:
-        return "unclear", "The model was not compared with any other model."
+        why = "No other model could be scored" if len(found.crps) > 1 else "The model was not compared with any other"
+        return "unclear", f"{why}, so it is unknown whether a simpler one would do as well."
     name = found.labels.get(found.rival, found.rival)
     outcome = found.against(found.rival)
     if outcome == "unclear":
