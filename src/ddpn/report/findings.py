@@ -3,13 +3,11 @@
 The headline itself comes from `ddpn.workflow.verdict`, which every command shares.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
-from ddpn.report.evidence import LEVEL, SEED, Evidence
+from ddpn.report.evidence import LEVEL, Evidence
 from ddpn.report.figures.predictions import Pit
-from ddpn.report.numbers import bootstrap_mean, fmt, mean, percent, plural, quantile
+from ddpn.report.numbers import fmt, mean, percent, plural, quantile
 from ddpn.workflow.evaluation import MIN_ROWS, Evaluation
 from ddpn.workflow.gains import gain_of, wilson
 from ddpn.workflow.verdict import change
@@ -116,7 +114,7 @@ def pit_sentence(pit: Pit) -> str:
     h = pit.heights
     half = len(h) // 2
     ends, slope = 0.5 * (h[0] + h[-1]) - 1.0, float(h[half:].mean() - h[:half].mean())
-    if np.abs(h - 1.0).max() <= pit.chance:
+    if np.abs(h - 1.0).max() <= pit.chance_of_all:
         return "The PIT histogram is flat up to chance: there is no evidence against the predicted distributions."
     # Chance moves a difference of halves by sqrt(2 / 5) of what it moves one bar, the mean of two bars by sqrt(1 / 2).
     if abs(slope) > 0.63 * pit.chance and abs(slope) > abs(ends):
@@ -129,26 +127,14 @@ def pit_sentence(pit: Pit) -> str:
     return "Some bars of the PIT histogram are outside the range of chance, but without a slope, a U or a hump."
 
 
-class Pearson(NamedTuple):
-    """mean((y - m)^2 / m), which is 1 for Poisson counts with means m, and its 95% bootstrap interval."""
+def pearson(y: np.ndarray, m: np.ndarray, weight: np.ndarray) -> tuple[str, str]:
+    """Over-, under- or (if that may be chance) equi-dispersed; and mean((y - m)^2 / m) as text, with its 95% interval.
 
-    value: float
-    low: float
-    high: float
-
-    @property
-    def finding(self) -> str:
-        """Over- or under-dispersed or, if the interval contains 1, equi-dispersed."""
-        return "over-dispersed" if self.low > 1 else "under-dispersed" if self.high < 1 else "equi-dispersed"
-
-    def __str__(self) -> str:
-        return f"{fmt(self.value)} (95% bootstrap interval {fmt(self.low)} to {fmt(self.high)})"
-
-
-def pearson(y: np.ndarray, m: np.ndarray, weight: np.ndarray) -> Pearson:
-    """The statistic and its interval. Rows with a mean and a count of 0 count as 0."""
-    each = np.square(y - m) / np.maximum(m, np.finfo(float).tiny)
-    return Pearson(mean(each, weight), *bootstrap_mean(each, weight, SEED))
+    The statistic is 1 for Poisson counts with means m. Rows with a mean and a count of 0 count as 0.
+    """
+    found = gain_of(np.square(y - m) / np.maximum(m, np.finfo(float).tiny), weight)
+    kind = "over-dispersed" if found.low > 1 else "under-dispersed" if found.high < 1 else "equi-dispersed"
+    return kind, f"{fmt(found.mean)} (95% interval {fmt(found.low)} to {fmt(found.high)})"
 
 
 _CONDITIONAL = {
@@ -164,14 +150,13 @@ def dispersion_sentences(evidence: Evidence) -> list[str]:
     """Whether the counts are over-, equi- or under-dispersed, without a model and given its means."""
     y, weight, model, exposure = evidence.y, evidence.weight, evidence.model, evidence.exposure
     scale = np.ones_like(y) if exposure is None else exposure
-    marginal = pearson(y, scale * (weight @ y) / (weight @ scale), weight)
-    conditional = pearson(y, model.mean, weight)
+    alone, statistic = pearson(y, scale * (weight @ y) / (weight @ scale), weight)
+    given, conditional = pearson(y, model.mean, weight)
     below = mean((model.variance < model.mean).astype(float), weight)
     around = "their mean" if exposure is None else "one common rate per unit of exposure"
     return [
-        f"Without a model the counts are {marginal.finding}: the Pearson statistic around {around}, "
-        f"mean (y - m)² / m, is {marginal}; it is 1 for Poisson counts.",
-        f"Around the predicted means they are {conditional.finding}: {conditional}. "
-        f"{_CONDITIONAL[conditional.finding]}",
+        f"Without a model the counts are {alone}: the Pearson statistic around {around}, mean (y - m)² / m, is "
+        f"{statistic}; it is 1 for Poisson counts.",
+        f"Around the predicted means they are {given}: {conditional}. {_CONDITIONAL[given]}",
         f"The model predicts a variance below the mean for {percent(below)} of the rows.",
     ]

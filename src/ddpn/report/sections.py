@@ -45,7 +45,7 @@ def sections(
         "Leaderboard": _leaderboard(leaderboard),
         "Data": _data(evidence, target),
         "Accuracy": _accuracy(evidence, target, names, str(task.get("note") or _UNSEEN)),
-        "Calibration": page.figures_html(predictions.pit_figure(pit, shape), predictions.coverage_figure(evidence)),
+        "Calibration": page.pair(predictions.pit_figure(pit, shape), predictions.coverage_figure(evidence)),
         "Uncertainty": _uncertainty(evidence, drivers),
         "Importance": _importance(importances),
         "Best and worst rows": _rows(evidence, importances, str(task.get("numbering") or _NUMBERING)),
@@ -76,7 +76,7 @@ def _data(evidence: Evidence, target: str) -> str:
     return (
         page.definitions(grids.data_facts(evidence, target), "facts")
         + page.paragraphs(drawn)
-        + page.pair(words, page.figure_html(predictions.counts_figure(evidence, target)))
+        + page.pair(words, predictions.counts_figure(evidence, target))
         + page.grid_html(grid, "Columns", words=True)
         + page.paragraphs(more)
     )
@@ -103,13 +103,13 @@ def _accuracy(evidence: Evidence, target: str, names: list[str], note: str) -> s
         page.grid_html(grids.score_grid(rows), caption)
         + page.definitions(notes, "notes")
         + page.paragraphs(note)
-        + page.figures_html(*figures)
+        + page.pair(*figures)
     )
 
 
 def _uncertainty(evidence: Evidence, drivers: list[list[Group]]) -> str:
     groups = uncertainty.fifths(evidence)
-    html = page.figures_html(uncertainty.split_figure(groups), uncertainty.group_coverage_figure(groups))
+    html = page.pair(uncertainty.split_figure(groups), uncertainty.group_coverage_figure(groups))
     # The same column may drive both parts, and is shown once.
     for name, found in {each[0].column: each for each in drivers if each}.items():
         html += page.grid_html(grids.group_grid(found), f"Uncertainty by {name}")
@@ -118,7 +118,7 @@ def _uncertainty(evidence: Evidence, drivers: list[list[Group]]) -> str:
 
 def _importance(found: Importances) -> str:
     if found.each:
-        return page.figures_html(*uncertainty.importance_figures(found))
+        return page.pair(*uncertainty.importance_figures(found))
     return page.paragraphs(f"Not measured: {plural(found.columns, 'column')} are too many to shuffle.")
 
 
@@ -144,5 +144,5 @@ def _training(model: Any) -> str:
     history = getattr(model, "history_", None)
     if history is None or not history.epochs:
         return ""
-    figures = page.figures_html(*training_figures(history, model.predictor_.members[NETWORKS].options.score))
+    figures = page.pair(*training_figures(history, model.predictor_.members[NETWORKS].options.score))
     return page.paragraphs(training_sentences(model, history)) + figures

@@ -154,7 +154,7 @@ class Evaluation:
     @property
     def medians_disagree(self) -> bool:
         """Whether the absolute error says the opposite of the CRPS, beyond chance or by far."""
-        name = self.rival
+        name = self.rival or ""
         if name not in self.error_gains:
             return False
         other, sign = self.error_gains[name], np.sign(self.gain.mean)

@@ -1,6 +1,7 @@
 """How much better one candidate scores than another on the same rows: its interval, and on how few rows it hangs."""
 
 import math
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -98,6 +99,15 @@ def mean_and_error(values: np.ndarray, weight: np.ndarray) -> tuple[float, float
     scale = float(np.abs(values - mean).max()) or 1.0  # squares of very large or small values leave float64
     variance = float(np.average(np.square((values - mean) / scale), weights=weight))
     return mean, scale * math.sqrt(variance / max(effective_rows(weight) - 1.0, 1.0))
+
+
+def z_of(comparisons: int) -> float:
+    """Standard errors of normal intervals that all hold with 95%, for so many comparisons (Bonferroni).
+
+    >>> round(z_of(1), 2), round(z_of(10), 2)
+    (1.96, 2.81)
+    """
+    return NormalDist().inv_cdf(1.0 - _TAIL / comparisons)
 
 
 def wilson(share: float, rows: float, z: float = Z) -> tuple[float, float]:
