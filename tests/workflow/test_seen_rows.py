@@ -105,7 +105,7 @@ def test_sorted_or_partly_new_rows_are_recognised():
     left, note = unseen_rows(known, table.rows(order).replace(labels=order))
     assert sorted(left.labels.tolist()) == list(range(200, 360))
     assert note == "200 of 360 rows were used to fit the model and are left out of the scores."
-    assert unseen_rows(known, together(used.rows(slice(0, 1)), new))[1].startswith("1 of 101 row was used")
+    assert unseen_rows(known, together(used.rows(slice(0, 1)), new))[1].startswith("1 of 101 rows was used")
 
 
 def test_a_new_table_is_scored_whole():

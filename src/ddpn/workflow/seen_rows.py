@@ -81,9 +81,8 @@ class SeenRows(NamedTuple):
         arrays = arrays_from_bytes(content)
         return cls(arrays["hashes"].view(np.uint64), *arrays["numbers"].view(np.uint64).tolist())
 
-    def among(self, sample: Sample) -> np.ndarray:
+    def among(self, hashes: np.ndarray) -> np.ndarray:
         """Mask of the rows that the model was fitted to: of equal rows as many as fit had."""
-        hashes = row_hashes(sample)
         order = np.argsort(hashes, kind="stable")
         ordered = hashes[order]
         copy = np.arange(len(ordered)) - np.searchsorted(ordered, ordered)
@@ -92,13 +91,12 @@ class SeenRows(NamedTuple):
         found[order] = copy < had
         return found
 
-    def is_chance(self, sample: Sample) -> bool:
+    def is_chance(self, hashes: np.ndarray) -> bool:
         """Whether no more rows equal those of fit than by chance, as the test rows of fit show it."""
-        hashes = row_hashes(sample)
         if not self.equal or _sum(hashes) == self.total:
             return False
         share, usual = float(np.isin(hashes, self.hashes).mean()), self.equal / self.tested
-        error = math.sqrt(usual * (1.0 - usual) * (1.0 / len(sample) + 1.0 / self.tested))
+        error = math.sqrt(usual * (1.0 - usual) * (1.0 / len(hashes) + 1.0 / self.tested))
         return share <= usual + Z * error
 
 
@@ -109,11 +107,12 @@ def _sum(hashes: np.ndarray) -> int:
 
 def unseen_rows(seen: SeenRows, sample: Sample) -> tuple[Sample, str]:
     """The rows that a model was not fitted to, and a sentence where some were."""
-    mask = seen.among(sample)
+    hashes = row_hashes(sample)
+    mask = seen.among(hashes)
     number, total = int(mask.sum()), len(sample)
     if not number:
         return sample, ""
-    if seen.is_chance(sample):
+    if seen.is_chance(hashes):
         found = f"{number:,} of {total:,} rows equal rows that the model was fitted to"
         return sample, f"{found}. That is as frequent among its own test rows, so all rows are scored."
     if number == total:
@@ -121,6 +120,6 @@ def unseen_rows(seen: SeenRows, sample: Sample) -> tuple[Sample, str]:
             f"All {total:,} rows were used to fit the model, so scores on them say nothing about new rows. "
             "Use rows that were not part of the fit."
         )
-    were = "row was" if number == 1 else "rows were"
-    are = "is" if number == 1 else "are"
-    return sample.rows(~mask), f"{number:,} of {total:,} {were} used to fit the model and {are} left out of the scores."
+    were, are = ("was", "is") if number == 1 else ("were", "are")
+    note = f"{number:,} of {total:,} rows {were} used to fit the model and {are} left out of the scores."
+    return sample.rows(~mask), note
