@@ -129,7 +129,7 @@ def page(results: dict[str, list[dict[str, float]]]) -> str:
         "",
         *str(__doc__).split("\n\n")[2].strip().splitlines(),
         "",
-        "Mixture weights of networks and GLM, test CRPS (lower is better). All rules look at the validation rows only:",
+        "Mixture weights of networks and GLM, test CRPS (lower is better). All rules use the validation rows only:",
         "networks alone; equal weights; the weights with the smallest validation CRPS; and those shrunk towards equal",
         "weights as long as the validation CRPS is at most so many standard errors above the smallest (`ddpn fit` uses",
         "0.5). Then the weight of the GLM in each split, and the best of the models that `ddpn fit` compares with.",

@@ -36,11 +36,13 @@ class Projection(Linear):
     Shape: (B, M, F) -> (B, M, P).
     """
 
+    @torch.inference_mode(False)
     def __init__(self, n_in: int, sees: Sequence[str], members: int) -> None:
         super().__init__(n_in, len(sees), members)
         self._any_detached, self._any_blind = "detached" in sees, "nothing" in sees
         self.register_buffer("_detached", torch.tensor([what == "detached" for what in sees]), persistent=False)
-        self.register_buffer("_sighted", torch.tensor([float(what != "nothing") for what in sees]), persistent=False)
+        sighted = torch.tensor([what != "nothing" for what in sees], dtype=torch.float32)
+        self.register_buffer("_sighted", sighted, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         weight = self.weight * cast(Tensor, self._sighted) if self._any_blind else self.weight
@@ -120,15 +122,5 @@ def _check_backbone(backbone: nn.Module, members: int) -> None:
     if not callable(getattr(backbone, "reset", None)):
         raise ConfigError(f"{name} must have a method reset(streams) that draws weights, one random stream per member.")
     for module in backbone.modules():
-        found = _members_of(module)
-        if found not in (None, members):
-            raise ConfigError(f"members must be those of the backbone, {found}, got {members}.")
-
-
-def _members_of(module: nn.Module) -> int | None:
-    """The number of members of a ddpn module; None for other modules."""
-    if isinstance(module, Members):
-        return len(module)
-    if isinstance(module, Linear):
-        return len(module.weight)
-    return module.members if isinstance(module, Identity) else None
+        if isinstance(module, Members | Linear | Identity) and module.members != members:
+            raise ConfigError(f"members must be those of the backbone, {module.members}, got {members}.")

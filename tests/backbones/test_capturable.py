@@ -5,7 +5,8 @@ import pytest
 from ddpn.backbones import EfficientNet, Text, ViT
 
 TINY = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 8}
-BERT, VIT = {"model_type": "bert", **TINY}, {"model_type": "vit", "image_size": 16, "patch_size": 8, **TINY}
+BERT = {"model_type": "bert", "vocab_size": 30, **TINY}
+VIT = {"model_type": "vit", "image_size": 16, "patch_size": 8, **TINY}
 
 
 @pytest.mark.parametrize(

@@ -43,14 +43,18 @@ def made(name, members):
 
 @pytest.mark.parametrize("name", BACKBONES)
 def test_shapes_and_members(name):
-    """The same rows for all are rows of each member, repeated; members are what they would be alone."""
+    """The same rows for all are rows of each member, repeated; members differ, and are what they would be alone."""
     backbone, x = made(name, 2)
     alone, _ = made(name, 1)
     found = backbone(x)
     assert found.shape == (5, 2, backbone.output_dim)
+    assert torch.equal(found[:, 0], found[:, 1]) == (name == "identity")
     torch.testing.assert_close(backbone(torch.stack([x] * 2, dim=1)), found, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(alone(x.unsqueeze(1)), found[:, :1], rtol=1e-5, atol=1e-6)
-    looped = {id(p) for m in backbone.modules() if isinstance(m, Members) for p in m.parameters()}
+    looped = set()
+    for networks in (m for m in backbone.modules() if isinstance(m, Members)):
+        assert not torch.equal(*(next(network.parameters()) for network in networks))
+        looped |= {id(p) for p in networks.parameters()}
     assert all(len(p) == 2 for p in backbone.parameters() if p.requires_grad and id(p) not in looped)
 
 

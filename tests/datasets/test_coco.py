@@ -62,7 +62,7 @@ def images(folder, shown=SHOWN):
 @pytest.fixture
 def home(tmp_path):
     """The folder of a user who unpacked COCO."""
-    instances(tmp_path / "coco_people" / coco.INSTANCES[0])
+    instances(tmp_path / coco.SOURCE.files[0])
     images(tmp_path / "coco_people" / "train2017")
     return tmp_path
 
@@ -101,7 +101,7 @@ def test_files_and_images_of_a_user(tmp_path):
 
 def csv_home(tmp_path, rows, names):
     empty_files(tmp_path / "coco_people" / "images", names)
-    pd.DataFrame(rows, columns=["image_id", "person_count"]).to_csv(tmp_path / "coco_people" / coco.COUNTS, index=False)
+    pd.DataFrame(rows, columns=["image_id", "person_count"]).to_csv(tmp_path / coco.SOURCE.files[-1], index=False)
     return tmp_path
 
 
@@ -113,7 +113,7 @@ def test_a_csv_of_counts(tmp_path):
     assert data.y[:4].tolist() == [3, 1, 0, 2]
     assert data.root == tmp_path / "coco_people" / "images"
     np.testing.assert_array_equal(np.concatenate(list(data.split)), np.random.default_rng(1998).permutation(20))
-    instances(tmp_path / "coco_people" / coco.INSTANCES[0], {36: ["person"]})
+    instances(tmp_path / coco.SOURCE.files[0], {36: ["person"]})
     empty_files(data.root, [f"{36:012}.jpg"])
     assert counts(coco_people(tmp_path)) == {36: 1}
 

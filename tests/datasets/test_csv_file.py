@@ -24,6 +24,15 @@ def test_a_compressed_file(tmp_path):
     assert read_csv(tmp_path / "file.csv.gz", numbers=["a"], texts=["t"]).rows() == [(1.0, "x")]
 
 
+def test_a_file_named_as_if_it_were_compressed(tmp_path):
+    path = tmp_path / "file.csv.gz"
+    path.write_bytes(b"a,t\n1,x\n")
+    assert read_csv(path, numbers=["a"], texts=["t"]).rows() == [(1.0, "x")]
+    path.write_bytes(b"a,t\n1,x,2\n")
+    with pytest.raises(InputError, match="must have 2 fields per row, got 3 at row 1"):
+        read_csv(path, numbers=["a"], texts=["t"])
+
+
 def test_other_columns_can_be_left_out(tmp_path):
     path = write(tmp_path, "note,a,,t,note,\nx,1,,y,z,\n")
     assert read_csv(path, numbers=["a"], texts=["t"], ignored=None).rows() == [(1.0, "y")]

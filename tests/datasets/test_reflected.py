@@ -6,7 +6,7 @@ import torch
 from scipy import stats
 from scipy.special import log_softmax, softmax
 
-from ddpn.datasets.reflected import Reflected
+from ddpn.datasets.simulations import Reflected
 from ddpn.distributions import Conflation, NegativeBinomial, Poisson
 from ddpn.errors import InputError
 from ddpn.metrics import crps, nll

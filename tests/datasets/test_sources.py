@@ -20,7 +20,15 @@ BODY = np.random.default_rng(0).bytes(300_000)
 @pytest.fixture
 def source(server):
     server.body = BODY
-    return Source("set/file.csv", server.url, len(BODY), sha256(BODY).hexdigest(), "none", "nobody")
+    return Source("none", server.url, "none", "nobody", ("set/file.csv",), len(BODY), sha256(BODY).hexdigest())
+
+
+def zipped(source):
+    packed = io.BytesIO()
+    with ZipFile(packed, "w") as archive:
+        archive.writestr("Readme.txt", b"read me")
+        archive.writestr("file.csv", BODY)
+    return replace(source, archive=sha256(packed.getvalue()).hexdigest()), packed.getvalue()
 
 
 def names(folder):
@@ -37,12 +45,7 @@ def test_a_file_is_downloaded_once(source, server, tmp_path):
 
 
 def test_a_file_from_an_archive(source, server, tmp_path):
-    packed = io.BytesIO()
-    with ZipFile(packed, "w") as archive:
-        archive.writestr("Readme.txt", b"read me")
-        archive.writestr("file.csv", BODY)
-    server.body = packed.getvalue()
-    source = replace(source, archive=sha256(server.body).hexdigest())
+    source, server.body = zipped(source)
     assert fetch(source, tmp_path).read_bytes() == BODY
     assert names(tmp_path) == ["file.csv"]
 
@@ -55,16 +58,47 @@ def test_a_download_that_fails_is_tried_again(source, server, tmp_path, script):
     assert names(tmp_path) == ["file.csv"]
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_download_that_breaks_off_is_resumed_by_the_next_call(source, server, tmp_path, monkeypatch, packed):
+    monkeypatch.setattr(sources, "_CHUNK", 10_000)  # only whole chunks are kept
+    if packed:
+        source, server.body = zipped(source)
+    server.script = [100_000, 50_000, 0]
+    with pytest.raises(InputError, match="no connection"):
+        fetch(source, tmp_path)
+    (part,) = (path for path in (tmp_path / "set").iterdir() if path.suffix == ".part")
+    assert part.read_bytes() == server.body[:150_000]
+    assert fetch(source, tmp_path).read_bytes() == BODY
+    assert server.asked == [None, "bytes=100000-", "bytes=150000-", "bytes=150000-"]
+    assert names(tmp_path) == ["file.csv"]
+
+
+def test_a_download_starts_again_if_the_server_sends_the_whole_file(source, server, tmp_path):
+    server.script, server.ranges = [2 * sources._CHUNK], False
+    assert fetch(source, tmp_path).read_bytes() == BODY
+    assert server.asked == [None, f"bytes={2 * sources._CHUNK}-"]
+
+
+@pytest.mark.parametrize("old", [BODY[:1000][::-1], BODY, BODY * 2], ids=["another file", "complete", "too long"])
+def test_a_part_that_does_not_fit_is_replaced(source, server, tmp_path, old):
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "file.csv.part").write_bytes(old)
+    assert fetch(source, tmp_path).read_bytes() == BODY
+    assert server.asked == [f"bytes={len(old)}-", None]
+    assert names(tmp_path) == ["file.csv"]
+
+
 @pytest.mark.parametrize(
-    ("script", "words"), [(["status 404"] * 9, "status 404 Not Found"), ([1000] * 9, "no connection")]
+    ("script", "words", "left"),
+    [(["status 404"] * 9, "status 404 Not Found", []), ([70_000] * 9, "no connection", ["file.csv.part"])],
 )
-def test_a_download_that_keeps_failing_leaves_nothing_and_describes_what_to_do(source, server, tmp_path, script, words):
+def test_a_download_that_keeps_failing_describes_what_to_do(source, server, tmp_path, script, words, left):
     server.script = script
     with pytest.raises(InputError, match=f"^Cannot download {source.url}: {words}") as error:
         fetch(source, tmp_path)
     for needed in (str(source.size), source.sha256, str(tmp_path / "set"), "DDPN_DATA"):
         assert needed in str(error.value)
-    assert names(tmp_path) == []
+    assert names(tmp_path) == left
     assert server.requests == 3
 
 

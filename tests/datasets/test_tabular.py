@@ -12,8 +12,10 @@ import pytest
 from statsmodels.datasets import randhie
 
 from ddpn.datasets import tabular
+from ddpn.datasets.sources import SOURCES
 from ddpn.errors import ConfigError, InputError
 
+STAYS = SOURCES["length_of_stay"]
 STAY_COLUMNS = [
     *("rcount", "gender", "dialysisrenalendstage", "asthma", "irondef", "pneum", "substancedependence"),
     *("psychologicaldisordermajor", "depress", "psychother", "fibrosisandother", "malnutrition", "hemo"),
@@ -41,7 +43,7 @@ def stays(n: int = 300) -> pd.DataFrame:
 def sample_file(folder):
     frame = stays().assign(vdate_weekday="Monday", lengthofstay=lambda f: 1 + f["asthma"] + f["pneum"])
     (folder / "length_of_stay").mkdir(exist_ok=True)
-    frame.to_csv(folder / tabular.LENGTH_OF_STAY_SAMPLE, index=False)
+    frame.to_csv(folder / STAYS.files[1], index=False)
     return frame
 
 
@@ -53,12 +55,11 @@ def full_file(tmp_path, monkeypatch):
     frame.insert(1, "vdate", ["8/29/2012", "02/28/12", "12/31/2012"] * 100)
     frame.insert(len(frame.columns) - 1, "discharged", "9/2/2012")
     frame["lengthofstay"] = 4
-    path = tmp_path / tabular.LENGTH_OF_STAY.path
+    path = tmp_path / STAYS.files[0]
     path.parent.mkdir()
     frame.to_csv(path, index=False)
     body = path.read_bytes()
-    of = replace(tabular.LENGTH_OF_STAY, sha256=sha256(body).hexdigest())
-    monkeypatch.setattr(tabular, "LENGTH_OF_STAY", of)
+    monkeypatch.setitem(SOURCES, "length_of_stay", replace(STAYS, sha256=sha256(body).hexdigest()))
     return tmp_path
 
 
@@ -137,7 +138,7 @@ def test_authors_stays(tmp_path):
 
 def test_the_real_sample(real_data):
     """Figures of the data's own description."""
-    data = tabular.length_of_stay(real_data(tabular.LENGTH_OF_STAY_SAMPLE), sample=True)
+    data = tabular.length_of_stay(real_data(STAYS.files[1]), sample=True)
     assert data.X.shape == (20_000, 25)
     assert [len(part) for part in data.split] == [16_000, 2_000, 2_000]
     assert (data.y.min(), data.y.max()) == (1, 17)
@@ -152,14 +153,14 @@ def test_the_real_sample(real_data):
 
 
 def test_the_real_bikes(real_data):
-    folder = real_data(tabular.BIKE_SHARING.path)
+    folder = real_data(SOURCES["bike_sharing"].files[0])
     data = bikes(folder)
     assert data.X.shape == (17_379, 12)
     assert not {"casual", "registered", "instant", "dteday", "cnt"} & set(data.X.columns)
     assert (data.y.min(), data.y.max()) == (1, 977)
     assert data.y.mean() == pytest.approx(189.46, abs=0.005)
     assert data.features("one_hot").shape == (17_379, 58)
-    raw = pd.read_csv(folder / tabular.BIKE_SHARING.path)
+    raw = pd.read_csv(folder / SOURCES["bike_sharing"].files[0])
     np.testing.assert_array_equal(data.y, raw["cnt"])
     np.testing.assert_allclose(data.features("authors").to_numpy(), authors_bikes(raw), rtol=1e-10, atol=1e-10)
     circle = data.features("authors")

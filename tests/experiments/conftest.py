@@ -1,6 +1,7 @@
 """Folders of finished runs, written by hand: networks with weights of 0, so that their predictions are their bias."""
 
 import json
+from functools import partial
 
 import pytest
 import torch
@@ -30,7 +31,7 @@ def scores(mae):
     return {"single": single, "ensemble": {name: [min(values)] for name, values in single.items()}}
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def declare():
     """Returns a function that makes an experiment of two members with three hidden units."""
 
@@ -44,14 +45,20 @@ def declare():
 
 
 @pytest.fixture
-def finish(tmp_path):
-    """Returns a function that writes the folder of a finished run.
+def finish(tmp_path, finish_in):
+    """As `finish_in`, in the test's own folder."""
+    return partial(finish_in, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def finish_in():
+    """Returns a function that writes the folder of a finished run below the folder `out`.
 
     `bias` (M, P) are the raw outputs everywhere, `raw` those of the test rows, `mae` the absolute errors of members,
     `result` changes its result, and `more` are other tensors of its predictions.
     """
 
-    def write_run(run, bias, raw=None, y=None, x=None, mae=(1.5,), result=None, **more):
+    def write_run(out, run, bias, raw=None, y=None, x=None, mae=(1.5,), result=None, **more):
         bias = torch.as_tensor(bias, dtype=torch.float32)
         members = len(bias)
         model = CountModel(MLP(n_in=1, hidden=(3,), members=members), run.head, members)
@@ -61,7 +68,7 @@ def finish(tmp_path):
             model.projection.bias.copy_(bias.reshape(model.projection.bias.shape))
         y = torch.zeros(4) if y is None else torch.as_tensor(y, dtype=torch.float32)
         raw = bias.expand(len(y), *bias.shape) if raw is None else torch.as_tensor(raw, dtype=torch.float32)
-        folder = tmp_path / run.experiment.name / run.name
+        folder = out / run.experiment.name / run.name
         kept = {"raw": raw, "y": y, "x": torch.zeros(len(y), 1) if x is None else x}
         kept |= {name: torch.as_tensor(value, dtype=torch.float32) for name, value in more.items()}
         write(folder / PREDICTIONS, kept, {})

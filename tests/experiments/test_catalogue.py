@@ -6,7 +6,7 @@ import pytest
 
 from ddpn.errors import ConfigError
 from ddpn.experiments import catalogue
-from ddpn.experiments.catalogue import experiment, methods, names, parse, select
+from ddpn.experiments.catalogue import experiment, methods, names, parse, reference, select
 from ddpn.experiments.experiment import Training
 from ddpn.heads import HEADS, Head
 
@@ -216,3 +216,13 @@ def test_options_change_the_training():
 def test_dry_runs_of_different_lengths_are_different_runs():
     (two,), (five,) = (select(["wave"], max_steps=steps) for steps in (2, 5))
     assert two.runs()[0].as_dict() != five.runs()[0].as_dict()
+
+
+def test_references_hold_both_kinds_of_every_method():
+    kinds = {(kind, method) for kind, method, _ in reference("accuracy_calibration", "length_of_stay")}
+    assert len(kinds) == 20
+
+
+def test_ood_detection_is_there():
+    found = reference("ood_detection")
+    assert found["", "beta_ddpn_0.5", "auroc"] > found["", "poisson", "auroc"]

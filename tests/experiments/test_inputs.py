@@ -29,7 +29,7 @@ WORDS = [
     "heaven", "earth",
 ]  # fmt: skip
 TINY = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 8}
-TRAINING = {"epochs": 2, "batch_size": 8, "lr": 1e-2, "weight_decay": 0.0, "hidden": [6], "members": 3}
+TRAINING = {"epochs": 1, "batch_size": 8, "lr": 1e-2, "weight_decay": 0.0, "hidden": [6], "members": 3}
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +45,11 @@ def model(tmp_path_factory):
     return str(folder)
 
 
-@pytest.fixture
-def data(tmp_path, monkeypatch):
-    """A data folder with reviews, verses and images."""
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A data folder with reviews, verses and images; not to be changed."""
     random = np.random.default_rng(0)
-    folder = tmp_path / "data"
+    folder = tmp_path_factory.mktemp("data")
     for name in ("reviews", "bible", "coco_people"):
         (folder / name).mkdir(parents=True)
     texts = [" ".join(random.choice(WORDS, random.integers(1, 9))) for _ in range(40)]
@@ -65,8 +65,19 @@ def data(tmp_path, monkeypatch):
         Image.fromarray(pixels).save(folder / "coco_people" / "images" / f"{i:012}.jpg")
         rows.append(f"{i:012},{1 + i % 4}")
     (folder / "coco_people" / "person_counts.csv").write_text("\n".join(rows) + "\n")
-    monkeypatch.setenv("DDPN_DATA", str(folder))
     return folder
+
+
+@pytest.fixture
+def data(folder, monkeypatch):
+    monkeypatch.setenv("DDPN_DATA", str(folder))
+
+
+@pytest.fixture
+def own_data(folder, tmp_path, monkeypatch):
+    """A copy of the data folder that may be changed."""
+    monkeypatch.setenv("DDPN_DATA", str(tmp_path / "data"))
+    return shutil.copytree(folder, tmp_path / "data")
 
 
 def reviews(model, **changes):
@@ -85,11 +96,11 @@ def done(found, tmp_path, name="run", parts=None):
 
 def test_features_computed_once_give_the_same_results(model, data, tmp_path, monkeypatch):
     found = reviews(model)
-    assert rows_of(found).cached
-    cached = done(found, tmp_path, "cached")
+    kept = rows_of(found)
     monkeypatch.setattr(networks, "_SHARE", 0.0)
-    assert not rows_of(found).cached
-    whole = done(found, tmp_path, "whole")
+    texts = rows_of(found)
+    assert (kept.cached, texts.cached) == (True, False)
+    cached, whole = done(found, tmp_path, "cached", kept), done(found, tmp_path, "whole", texts)
     for name in ("raw", "ood"):
         torch.testing.assert_close(cached[name], whole[name], rtol=1e-4, atol=1e-5)
     assert cached["raw"].shape == (8, 3, 2)
@@ -148,29 +159,31 @@ def test_every_process_needs_memory_for_features(monkeypatch):
 
 
 def test_members_some_at_a_time_are_those_of_all_at_once(model, data, tmp_path):
-    together = done(reviews(model), tmp_path, "together")
-    apart = done(reviews(model, at_once=2), tmp_path, "apart")
+    parts = rows_of(reviews(model))
+    together = done(reviews(model), tmp_path, "together", parts)
+    apart = done(reviews(model, at_once=2), tmp_path, "apart", parts)
     torch.testing.assert_close(apart["raw"], together["raw"], rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(apart["ood"], together["ood"], rtol=1e-5, atol=1e-6)
     assert not list((tmp_path / "apart").glob("members-*"))
 
 
 def test_an_interrupted_run_resumes_with_the_missing_members(model, data, tmp_path, monkeypatch):
-    found, trained = reviews(model, at_once=1), []
-    expected, usual = done(found, tmp_path, "whole"), training.fit
+    found, trained = reviews(model, at_once=1, members=2), []
+    parts, usual = rows_of(found), training.fit
+    expected = done(found, tmp_path, "whole", parts)
 
     def stopped(*given, **options):
-        if len(trained) == 2:
+        if len(trained) == 1:
             raise KeyboardInterrupt
         trained.append(given[3].seeds)
         return usual(*given, **options)
 
     monkeypatch.setattr(training, "fit", stopped)
     with pytest.raises(KeyboardInterrupt):
-        done(found, tmp_path, "stopped")
+        done(found, tmp_path, "stopped", parts)
     trained.clear()
-    after = done(found, tmp_path, "stopped")
-    assert trained == [(2,)]
+    after = done(found, tmp_path, "stopped", parts)
+    assert trained == [(1,)]
     assert torch.equal(after["raw"], expected["raw"])
 
 
@@ -181,7 +194,7 @@ def test_images_are_trained_on(data, tmp_path, monkeypatch, augment):
         "data": {"name": "coco_people", "size": 16, "augment": augment},
         "backbone": {"name": "vit", "frozen": "none", "config": {
             "model_type": "vit", "image_size": 16, "patch_size": 8, **TINY}},
-        "training": TRAINING | {"members": 1, "epochs": 1},
+        "training": TRAINING | {"members": 1},
     })  # fmt: skip
     raw = done(found, tmp_path)["raw"]
     assert raw.shape == (6, 1, 2)
@@ -263,14 +276,14 @@ def test_an_unknown_precision_is_reported():
         rows_of(experiment("wave").with_training(precision="fp16"))
 
 
-def test_too_few_rows_to_split_are_reported(data):
-    path = data / "coco_people" / "person_counts.csv"
+def test_too_few_rows_to_split_are_reported(own_data):
+    path = own_data / "coco_people" / "person_counts.csv"
     path.write_text("\n".join(path.read_text().splitlines()[:3]) + "\n")
     with pytest.raises(InputError, match=r"^coco_people has too few rows to split: 2, none for \w+\."):
         rows_of(experiment("coco-people"))
 
 
-def test_missing_verses_are_reported(data, model):
-    (data / "bible" / "kjv_verses.txt.gz").write_bytes(gzip.compress(b"\n\n"))
+def test_missing_verses_are_reported(own_data, model):
+    (own_data / "bible" / "kjv_verses.txt.gz").write_bytes(gzip.compress(b"\n\n"))
     with pytest.raises(InputError, match=r"kjv_verses.txt.gz.* verse"):
         rows_of(reviews(model))

@@ -57,7 +57,10 @@ class Scenario:
 
 
 def test_workers_do_what_one_process_does_survive_each_other_and_end_with_an_interrupt(tmp_path):
-    experiment = parse("tiny", CONTENT | {"grid": {"epochs": [2, LONG]}})
+    # Few test rows: a simulation by its name has 10,000.
+    shelves = {"data": {"name": "shelves", "beams": 40, "points": 16}, "grid": {"epochs": [2, LONG]}}
+    content = CONTENT | shelves | {"backbone": {"name": "countnet3d", "widths": [4, 8]}}
+    experiment = parse("tiny", {key: value for key, value in content.items() if key != "simulation"})
     short, long = ([run for run in experiment.runs() if run.training.epochs == epochs] for epochs in (2, LONG))
     parts, out = rows_of(experiment), tmp_path / "two"
     scenario = Scenario()
@@ -119,7 +122,7 @@ def test_two_processes_of_torchrun_write_what_one_does(tmp_path):
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "ddpn.cli", "reproduce", "misspecified-poisson", "--max-steps", "5"]
-    command += ["--only", "ddpn", "--device", "cpu", "--jobs", "1", "--out", str(tmp_path / "two")]
+    command += ["--only", "poisson", "--device", "cpu", "--jobs", "1", "--out", str(tmp_path / "two")]
     shared = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}
     shared |= {"MASTER_PORT": str(port), "LOCAL_WORLD_SIZE": "2"}
     processes = [
@@ -133,7 +136,7 @@ def test_two_processes_of_torchrun_write_what_one_does(tmp_path):
     assert [process.returncode for process in processes] == [0, 0], outputs
     assert [output.count("Tables and figures:") for output, _ in outputs] == [1, 0]
     (experiment,) = select(["misspecified-poisson"], max_steps=5)
-    run = next(run for run in experiment.runs() if run.method.name == "ddpn")
+    run = next(run for run in experiment.runs() if run.method.name == "poisson")
     one = execute(run, rows_of(experiment), folder_of(run, tmp_path / "one"), "cpu")
     two = json.loads((folder_of(run, tmp_path / "two") / RESULT).read_text())
     crps = [result["scores"]["ours"]["ensemble"]["crps"] for result in (one, two)]

@@ -8,20 +8,20 @@ import pytest
 import torch
 
 from ddpn.errors import ConfigError, InputError
-from ddpn.inputs import augmentation
-from ddpn.inputs.augmentation import augmentation_library, auto_augment, make_auto_augment
+from ddpn.inputs import images
+from ddpn.inputs.images import augmentation_library, auto_augment, make_auto_augment
 
 IMAGES = torch.arange(2 * 3 * 16 * 16).reshape(2, 3, 16, 16).remainder(256).to(torch.uint8)
 
 
 @pytest.mark.parametrize(("there", "chosen"), [(("torchvision", "kornia"), "torchvision"), (("kornia",), "kornia")])
 def test_torchvision_comes_first(monkeypatch, there, chosen):
-    monkeypatch.setattr(augmentation, "find_spec", lambda name: SimpleNamespace() if name in there else None)
+    monkeypatch.setattr(images, "find_spec", lambda name: SimpleNamespace() if name in there else None)
     assert augmentation_library() == chosen
 
 
 def test_neither_is_there(monkeypatch):
-    monkeypatch.setattr(augmentation, "find_spec", lambda name: None)
+    monkeypatch.setattr(images, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"ddpn\[images\] is not installed"):
         augmentation_library()
 

@@ -96,7 +96,7 @@ def test_a_tokenizer_that_loses_texts(tokenizer):
         def __call__(self, block, **options):
             return {"input_ids": [[5, 6]]}
 
-    with pytest.raises(ConfigError, match="tokenizer must return one list of ids per text, got 1 for 2 texts"):
+    with pytest.raises(ConfigError, match="tokenizer must return a list of ids per text, got 1 for 2 texts"):
         tokenize(TEXTS, Lossy())
 
 

@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,10 @@ DISTS = {
     "Normal": Normal(MU, MU.sqrt()),
     "mixture of Normals": Mixture(Normal(MU.unsqueeze(-1) * SHIFTS, 2.0)),
 }
+for _dist in DISTS.values():
+    if hasattr(_dist, "interval"):
+        # Most of the time of these tests: many of them ask for the same intervals.
+        _dist.interval = cache(_dist.interval)
 
 
 @pytest.fixture(params=DISTS)

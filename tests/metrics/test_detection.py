@@ -29,9 +29,9 @@ def average_precision(inside: np.ndarray, outside: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("digits", [None, 1, 0])
-@pytest.mark.parametrize("sizes", [(500, 120), (1, 1), (7, 400), (3, 2)])
+@pytest.mark.parametrize("sizes", [(100, 30), (1, 1), (7, 80), (3, 2)])
 def test_areas_by_their_definitions(sizes, digits):
-    for seed in range(3):
+    for seed in range(2):
         inside, outside = two_sets(*sizes, digits, seed)
         higher, equal = outside[:, None] > inside, outside[:, None] == inside
         assert auroc(inside, outside) == pytest.approx((higher + 0.5 * equal).mean(), rel=1e-12)

@@ -49,8 +49,7 @@ def on_a_grid(lower: np.ndarray, upper: np.ndarray, weight: np.ndarray | None = 
     return np.abs(gap).max(), (gap**2).mean()
 
 
-@pytest.mark.parametrize("factor", [1.0, 1.3])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("factor", "weighted"), [(1.0, False), (1.3, True)])
 def test_pit_distances_on_a_fine_grid(counts_of_set, poisson_bounds, factor, weighted):
     mu, y = counts_of_set(150, seed=2)
     weight = np.random.default_rng(0).uniform(0, 3, 150) if weighted else np.ones(150)

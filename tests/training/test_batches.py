@@ -7,7 +7,7 @@ from torch.utils.data import Dataset, TensorDataset
 from ddpn.backbones.members import generators
 from ddpn.errors import InputError
 from ddpn.training import Augmented, Sample
-from ddpn.training.batches import DatasetBatches, MemoryBatches, Share, named_parts, orders, parts_of, pick
+from ddpn.training.batches import ALL, DatasetBatches, MemoryBatches, Share, named_parts, orders, parts_of, pick
 
 CPU = torch.device("cpu")
 
@@ -97,7 +97,7 @@ def test_the_shares_of_all_processes_are_the_batch(source, world):
         dataset = TensorDataset(data.X, data.y, data.weight)
         return list(DatasetBatches(dataset, 8, CPU, share=share).epoch(generators([1, 2])))
 
-    whole = epoch(Share())
+    whole = epoch(ALL)
     shares = [epoch(Share(rank, world)) for rank in range(world)]
     for number, batch in enumerate(whole):
         for member in range(2):
@@ -188,6 +188,6 @@ class Unreadable(Dataset):
 def test_an_item_that_cannot_be_read_raises_its_own_error(workers):
     batches = DatasetBatches(Unreadable(), 2, CPU, workers)
     with pytest.raises(InputError, match=r"^a\.jpg must be an image\.$"):
-        list(batches._loaded(batch_sampler=[[0, 1], [3, 4]]))
+        list(batches._loaded([[0, 1], [3, 4]]))
     with pytest.raises(InputError, match=r"y must have one number per row, got shape \(1, 2\)"):
-        list(batches._loaded(batch_sampler=[[2]]))
+        list(batches._loaded([[2]]))

@@ -44,12 +44,12 @@ class Recorded(Dataset):
 
 @pytest.mark.parametrize(("recipe", "head"), [("plain", "exact"), *(("all of it", head) for head in HEADS)])
 def test_stacked_members_equal_separate_runs(train, rows, head, recipe):
-    # 50 rows in batches of 16: two rows are left over in every epoch.
-    data, validation = rows(50, seed=1, weight=True, exposure=True), rows(40, seed=2, exposure=True)
+    # 34 rows in batches of 16: two rows are left over in every epoch.
+    data, validation = rows(34, seed=1, weight=True, exposure=True), rows(20, seed=2, exposure=True)
     name, options = HEADS[head]
     settings = {"epochs": 4, "patience": 2, "head": name, "head_options": options} | RECIPES[recipe]
-    together, history = train(data, validation, seeds=SEEDS, **settings)
-    for member, seed in enumerate(SEEDS):
+    together, history = train(data, validation, seeds=SEEDS[:2], **settings)
+    for member, seed in enumerate(SEEDS[:2]):
         alone, its_history = train(data, validation, seeds=(seed,), **settings)
         torch.testing.assert_close(together[member], alone[0], rtol=0, atol=1e-6)
         assert history.best_epoch[member] == its_history.best_epoch[0]
@@ -59,10 +59,10 @@ def test_stacked_members_equal_separate_runs(train, rows, head, recipe):
 
 
 def test_members_whose_inputs_change_equal_separate_runs(train, rows):
-    data = Augmented(rows(50, seed=1), lambda x: x + torch.randn_like(x))
-    together = train(data, rows(40, seed=2), seeds=(3, 8))[0]
+    data, validation = Augmented(rows(34, seed=1), lambda x: x + torch.randn_like(x)), rows(20, seed=2)
+    together = train(data, validation, seeds=(3, 8))[0]
     for number, seed in enumerate((3, 8)):
-        torch.testing.assert_close(together[number], train(data, rows(40, seed=2), seeds=(seed,))[0][0])
+        torch.testing.assert_close(together[number], train(data, validation, seeds=(seed,))[0][0])
 
 
 def test_members_have_their_own_order(rows, train):
@@ -147,9 +147,9 @@ def test_it_is_what_plain_torch_computes(train, rows, fresh, flat, recipe):
 
 @pytest.mark.parametrize("parts", [3, 100])
 def test_accumulating_parts_equals_one_batch(train, rows, parts):
-    data = rows(50, weight=True, exposure=True)
-    whole, _ = train(data, accumulate=1, seeds=(1, 2))
-    split, _ = train(data, accumulate=parts, seeds=(1, 2))
+    data = rows(34, weight=True, exposure=True)
+    whole, _ = train(data, accumulate=1, seeds=(1, 2), epochs=2)
+    split, _ = train(data, accumulate=parts, seeds=(1, 2), epochs=2)
     torch.testing.assert_close(split, whole, rtol=0, atol=1e-6)
 
 

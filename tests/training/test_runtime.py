@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from ddpn.errors import ConfigError
 from ddpn.training import Runtime, TrainingConfig, fit, runtime
-from ddpn.training.batches import Share
+from ddpn.training.batches import ALL, Share
 from ddpn.training.loop import Training
 from ddpn.training.runtime import pick_device
 
@@ -53,7 +53,7 @@ def test_a_missing_gpu_is_refused(monkeypatch):
 def test_one_process_has_all_rows_and_adds_nothing_up():
     runtime, values = Runtime("cpu"), torch.ones(3)
     runtime.add_up(values)
-    assert runtime.share == Share(0, 1)
+    assert runtime.share == ALL
     assert runtime.is_main
     assert torch.equal(values, torch.ones(3))
 
@@ -97,7 +97,7 @@ def test_more_processes_than_rows_in_a_batch_are_refused(fresh, rows):
 def test_shares_of_a_step_add_up_to_the_whole(fresh, rows):
     """What two processes would exchange: their gradients sum to that of one, also where shares are uneven."""
     data, config, gradients = rows(5, weight=True, exposure=True), TrainingConfig(batch_size=5, clip=None), []
-    for share in (Share(), Share(0, 2), Share(1, 2)):
+    for share in (ALL, Share(0, 2), Share(1, 2)):
         runtime = Runtime("cpu")
         runtime.share = share
         training = Training(fresh((0,)), data, None, config, runtime)

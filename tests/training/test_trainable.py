@@ -9,7 +9,6 @@ from ddpn.heads import make_head
 from ddpn.model import CountModel
 from ddpn.training import History, Runtime, TrainingConfig, fit
 from ddpn.training.loop import Training
-from ddpn.training.recovery import recover
 from ddpn.training.trainable import Buffers
 
 CONFIG = TrainingConfig(epochs=6, batch_size=16, lr=0.3, ema=0.0, seeds=(0, 1))
@@ -94,7 +93,7 @@ def test_a_member_that_is_rolled_back_has_its_statistics_again(rows):
     for mean in statistics:
         mean.fill_(torch.nan)
     with pytest.warns(RuntimeWarning, match="member 1"):
-        recover(training.state, torch.tensor([True, False]), lambda member: [])
+        training.state.recover(torch.tensor([True, False]), lambda member: [])
     assert statistics[0].isnan().all()
     assert torch.equal(statistics[1], torch.zeros(3))
 

@@ -46,7 +46,9 @@ class EfficientNet(Tuned):
         check_choice("frozen", "none" if frozen is None else frozen, ("none", "all"))
         check_choice("pooling", pooling, POOLINGS)
         check_rate("drop_connect", drop_connect)
-        make = _loader(pretrained, drop_connect, pooling)
+        # Those drawn at random differ from call to call; pretrained weights are read once.
+        make: Callable[[], nn.Module] = partial(_features, pretrained, drop_connect, pooling)
+        make = Copies(make()) if pretrained else make
         options: dict[str, Any] = {"width": POOLINGS[pooling], "hidden": hidden, "members": members}
         if frozen == "all":
             super().__init__(Frozen(make(), row_axes=3), Tail(None, **options))
@@ -55,17 +57,12 @@ class EfficientNet(Tuned):
         self.tail.capturable_if(drop_connect == 0.0)
 
 
-def _loader(pretrained: bool, drop_connect: float, pooling: str) -> Callable[[], nn.Module]:
-    Lite = import_extra("efficientnet_lite_pytorch", "weights").EfficientNet
-    if not pretrained:
-        return partial(_drawn, Lite, drop_connect, pooling)
-    network = Lite.from_name("efficientnet-lite0", drop_connect_rate=drop_connect)
-    network.load_state_dict(_weights())
-    return Copies(Features(network, pooling))
-
-
-def _drawn(lite: Any, drop_connect: float, pooling: str) -> "Features":
-    return Features(lite.from_name("efficientnet-lite0", drop_connect_rate=drop_connect), pooling)
+def _features(pretrained: bool, drop_connect: float, pooling: str) -> "Features":
+    lite = import_extra("efficientnet_lite_pytorch", "weights").EfficientNet
+    network = lite.from_name("efficientnet-lite0", drop_connect_rate=drop_connect)
+    if pretrained:
+        network.load_state_dict(_weights())
+    return Features(network, pooling)
 
 
 def _weights() -> dict[str, Tensor]:
@@ -97,12 +94,12 @@ class Features(nn.Module):
         # Channels last: twice as fast on a CPU, and the layout of tensor cores.
         pixels = self.normalize(x).contiguous(memory_format=torch.channels_last)
         maps: list[Tensor] = []
+        network: Any = self.network
         if self.pooling == "mean":
-            return self.network.extract_features(pixels).mean((-2, -1))  # type: ignore[operator]
-        blocks: Any = self.network._blocks
-        hooks = [blocks[n].register_forward_hook(lambda *given: maps.append(given[2])) for n in _STAGES]
+            return network.extract_features(pixels).mean((-2, -1))
+        hooks = [network._blocks[n].register_forward_hook(lambda *given: maps.append(given[2])) for n in _STAGES]
         try:
-            maps.append(self.network.extract_features(pixels))  # type: ignore[operator]
+            maps.append(network.extract_features(pixels))
         finally:
             for hook in hooks:
                 hook.remove()

@@ -20,9 +20,9 @@ class ImageNormalization(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         # (x / 255 - mean) / std as one product and one sum.
-        std = 255.0 * torch.tensor(_STD).view(3, 1, 1)
+        mean, std = (255.0 * torch.tensor(each, dtype=torch.float32).view(3, 1, 1) for each in (_MEAN, _STD))
         self.register_buffer("_scale", 1.0 / std, persistent=False)
-        self.register_buffer("_shift", -torch.tensor(_MEAN).view(3, 1, 1) * 255.0 / std, persistent=False)
+        self.register_buffer("_shift", -mean / std, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         if x.dtype != torch.uint8 or x.shape[-3] != 3:

@@ -52,33 +52,31 @@ class Linear(nn.Module):
     (torch.Size([4, 5, 2]), torch.Size([4, 5, 2]))
     """
 
+    @torch.inference_mode(False)  # weights made in inference mode could never be trained
     def __init__(self, n_in: int, n_out: int, members: int) -> None:
         super().__init__()
-        check_integer("members", members, minimum=1)
-        self.weight = nn.Parameter(torch.zeros(members, n_in, n_out))
-        self.bias = nn.Parameter(torch.zeros(members, 1, n_out))
+        self.members = check_integer("members", members, minimum=1)
+        self.weight = nn.Parameter(torch.zeros(members, n_in, n_out, dtype=torch.float32))
+        self.bias = nn.Parameter(torch.zeros(members, 1, n_out, dtype=torch.float32))
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
         """Fresh weights, one stream per member."""
-        check_seeds(streams, len(self.weight))
+        check_seeds(streams, self.members)
         bound = 1.0 / math.sqrt(max(1, self.weight.shape[1]))
         with torch.no_grad():
             for member, stream in enumerate(streams):
                 for parameter in (self.weight, self.bias):
-                    values = torch.rand(parameter.shape[1:], generator=stream)
+                    values = torch.rand(parameter.shape[1:], generator=stream, dtype=torch.float32)
                     parameter[member] = (2.0 * values - 1.0) * bound
 
     def extra_repr(self) -> str:
-        members, n_in, n_out = self.weight.shape
-        return f"{n_in}, {n_out}, members={members}"
+        return f"{self.weight.shape[1]}, {self.weight.shape[2]}, members={self.members}"
 
     def forward(self, x: Tensor) -> Tensor:
-        weight = self.weight
-        members = len(weight)
-        check_rows(x, 1, None, members)
-        check_dtype(x, weight)
-        rows = x.unsqueeze(0).expand(members, -1, -1) if x.dim() == 2 else x.transpose(0, 1)
-        return torch.baddbmm(self.bias, rows, weight).transpose(0, 1)
+        check_rows(x, 1, None, self.members)
+        check_dtype(x, self.weight)
+        rows = x.unsqueeze(0).expand(self.members, -1, -1) if x.dim() == 2 else x.transpose(0, 1)
+        return torch.baddbmm(self.bias, rows, self.weight).transpose(0, 1)
 
 
 class Members(nn.ModuleList):
@@ -93,15 +91,19 @@ class Members(nn.ModuleList):
     torch.Size([4, 5, 2])
     """
 
+    @torch.inference_mode(False)
     def __init__(self, make: Callable[[], nn.Module], members: int, *, row_axes: int = 1) -> None:
-        check_integer("members", members, minimum=1)
-        super().__init__(make() for _ in range(members))
+        super().__init__(make() for _ in range(check_integer("members", members, minimum=1)))
         self._make, self._row_axes = make, row_axes
         weights = [id(p) for network in self for p in network.parameters() if p.requires_grad]
         if len(set(weights)) < len(weights):
-            raise ConfigError(
-                "make must build a new network at every call, got weights that members share. Build all layers in it."
-            )
+            got = "weights that members share"
+            raise ConfigError(f"make must build a new network at every call, got {got}. Build all layers in it.")
+
+    @property
+    def members(self) -> int:
+        """How many networks there are."""
+        return len(self)
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
         """Fresh weights, one stream per member."""

@@ -28,12 +28,7 @@ class MLP(nn.Module):
     """
 
     def __init__(
-        self,
-        *,
-        n_in: int,
-        hidden: Sequence[int] = (128, 128, 128, 64),
-        members: int = 1,
-        activation: str = "relu",
+        self, *, n_in: int, hidden: Sequence[int] = (128, 128, 128, 64), members: int = 1, activation: str = "relu"
     ) -> None:
         super().__init__()
         check_choice("activation", activation, ACTIVATIONS)

@@ -65,10 +65,8 @@ def _configured(config: Any) -> Any:
         return copy.deepcopy(config)
     kind = config.get("model_type") if isinstance(config, dict) else None
     if kind not in transformers.CONFIG_MAPPING:
-        raise ConfigError(
-            "config must be a configuration of transformers or a dict with a model_type that it knows, "
-            f"such as {{'model_type': 'bert'}}, got {config!r:.80}."
-        )
+        known = "a configuration of transformers or a dict with a model_type that it knows"
+        raise ConfigError(f"config must be {known}, such as {{'model_type': 'bert'}}, got {config!r:.80}.")
     with _buildable(kind):
         return transformers.AutoConfig.for_model(**config)
 

@@ -68,10 +68,8 @@ class TokenReader(Reader):
             raise ConfigError(f"the model must read token ids, got {type(model).__name__}. Use ViT for images.")
         found = getattr(model.config, "pad_token_id", None) if pad is None else pad
         if not is_integer(found) or not 0 <= found < words:
-            raise ConfigError(
-                f"pad must be an id below {words}, the model's number of tokens, got {found!r}. "
-                "Use pad=tokenizer.pad_token_id."
-            )
+            most = f"{words}, the model's number of tokens"
+            raise ConfigError(f"pad must be an id below {most}, got {found!r}. Use pad=tokenizer.pad_token_id.")
         self.pad, self.words, self.positions = int(found), words, _positions(model)
 
     def read(self, model: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -95,15 +93,11 @@ class TokenReader(Reader):
         # All values that are read at once: a GPU's host waits only once.
         longest, low, high = torch.stack([last, *(each.long() for each in ids.aminmax())]).tolist()
         if low < 0 or high >= self.words:
-            raise InputError(
-                f"x must hold token ids from 0 to {self.words - 1}, got {low if low < 0 else high}. "
-                "Use the tokenizer of this model."
-            )
+            must, got = f"hold token ids from 0 to {self.words - 1}", low if low < 0 else high
+            raise InputError(f"x must {must}, got {got}. Use the tokenizer of this model.")
         if self.positions is not None and longest > self.positions:
-            raise InputError(
-                f"x must hold texts of at most {self.positions} tokens, got {longest}. "
-                f"Tokenise with max_length={self.positions}."
-            )
+            most, remedy = f"at most {self.positions} tokens", f"Tokenise with max_length={self.positions}."
+            raise InputError(f"x must hold texts of {most}, got {longest}. {remedy}")
         return ids[:, : max(1, longest)]
 
 

@@ -159,10 +159,9 @@ def _features(whole: Whole, example: Tensor) -> Tensor:
     try:
         return whole.eval()(example)
     except Exception as error:
-        raise ConfigError(
-            f"the model must return hidden states for its inputs alone, got {type(error).__name__} from "
-            f"{type(whole.model).__name__} ({first_line(error)}). Use an encoder such as bert, for images vit."
-        ) from error
+        got = f"{type(error).__name__} from {type(whole.model).__name__} ({first_line(error)})"
+        must, remedy = "return hidden states for its inputs alone", "Use an encoder such as bert, for images vit."
+        raise ConfigError(f"the model must {must}, got {got}. {remedy}") from error
 
 
 def _frozen_blocks(frozen: int | str | None, model: nn.Module) -> int | None:
@@ -172,9 +171,8 @@ def _frozen_blocks(frozen: int | str | None, model: nn.Module) -> int | None:
         return None
     n = count if frozen == "all" else frozen
     if not is_integer(n) or not -count <= n <= count:
-        raise ConfigError(
-            f"frozen must be 'all', 'none' or a number of blocks up to {count} (-1: all but one), got {frozen!r}."
-        )
+        numbers = f"a number of blocks up to {count} (-1: all but one)"
+        raise ConfigError(f"frozen must be 'all', 'none' or {numbers}, got {frozen!r}.")
     return n + count if n < 0 else n
 
 
@@ -188,7 +186,5 @@ def _check_split(expected: Tensor, first: nn.Module, last: nn.Module, example: T
     except Exception as error:  # blocks of other families have other arguments and results
         good, worst = False, f"{type(error).__name__}: {first_line(error)}"
     if not good:
-        raise ConfigError(
-            f"a model that is split between blocks must give the same features as before, got {worst}. "
-            "Use frozen='none' or frozen='all' with this model."
-        )
+        must, remedy = "give the same features as before", "Use frozen='none' or frozen='all' with this model."
+        raise ConfigError(f"a model that is split between blocks must {must}, got {worst}. {remedy}")

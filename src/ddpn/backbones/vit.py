@@ -55,10 +55,11 @@ class ImageReader(Reader):
         given = getattr(model.config, "image_size", None)
         sides: list[Any] = list(given) if isinstance(given, list | tuple) else [given]  # some have height and width
         if len(set(sides)) != 1 or not is_integer(sides[0]) or sides[0] < 1:
-            raise ConfigError(
-                f"the model must take square images, got image_size {given} of {type(model).__name__}. "
-                "Use a vision transformer, or Text for texts."
+            got, remedy = (
+                f"image_size {given} of {type(model).__name__}",
+                "Use a vision transformer, or Text for texts.",
             )
+            raise ConfigError(f"the model must take square images, got {got}. {remedy}")
         self.size, self.normalize = int(sides[0]), ImageNormalization()
 
     def read(self, model: nn.Module, x: Tensor) -> tuple[Tensor, None]:

@@ -1,13 +1,10 @@
 """ddpn data: the data sets and their state, and downloads."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from ddpn.cli.console import EXIT_CODES, friendly_errors
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 data = typer.Typer(help="List and download data sets.", epilog=EXIT_CODES, no_args_is_help=True)
 
@@ -17,8 +14,16 @@ def list_() -> None:
     """Show every data set: its rows, origin, license, and whether it is available, missing or damaged."""
     with friendly_errors("Nothing was changed."):
         from rich.console import Console
+        from rich.markup import escape
+        from rich.table import Table
 
-        Console().print(_status_table())
+        from ddpn.datasets import data_folder, dataset_status
+
+        table = Table("name", "rows", "origin", "license", "state", title=f"Data in {data_folder()}")
+        for status in dataset_status():
+            rows = "-" if status.rows is None else f"{status.rows:,}" + (" (sample)" if status.sample else "")
+            table.add_row(status.name, rows, status.address, status.license, escape(status.state))
+        Console().print(table)
 
 
 @data.command()
@@ -28,16 +33,3 @@ def get(name: Annotated[str, typer.Argument(help="A data set of `ddpn data list`
         from ddpn.datasets import download
 
         typer.echo(download(name))
-
-
-def _status_table() -> "Table":
-    from rich.markup import escape
-    from rich.table import Table
-
-    from ddpn.datasets import data_folder, dataset_status
-
-    table = Table("name", "rows", "origin", "license", "state", title=f"Data in {data_folder()}")
-    for status in dataset_status():
-        rows = "-" if status.rows is None else f"{status.rows:,}" + (" (sample)" if status.sample else "")
-        table.add_row(status.name, rows, status.address, status.license, escape(status.state))
-    return table

@@ -19,8 +19,7 @@ from ddpn.datasets.splits import LARGE_SHARES, SEED, split
 from ddpn.errors import InputError
 from ddpn.extras import import_extra
 from ddpn.files import atomic_folder, write_text
-from ddpn.inputs.point_clouds import MAX_POINTS, as_points, pack
-from ddpn.inputs.point_files import READERS, read_points
+from ddpn.inputs.point_clouds import MAX_POINTS, READERS, as_points, pack, read_points
 from ddpn.validation import is_count, listed
 
 _TABLE, _CLASSES, _POINTS = "beams.csv", "classes.json", "points"

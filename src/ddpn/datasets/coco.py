@@ -10,26 +10,19 @@ import numpy as np
 
 from ddpn.datasets.csv_file import read_csv
 from ddpn.datasets.dataset import Dataset, as_counts
-from ddpn.datasets.sources import data_folder
+from ddpn.datasets.sources import SOURCES, data_folder
 from ddpn.datasets.splits import LARGE_SHARES, SEED, split
 from ddpn.errors import InputError
 from ddpn.extras import import_extra
 
-FOLDER = "coco_people"
-COUNTS = "person_counts.csv"
-INSTANCES = ("annotations/instances_train2017.json", "instances_train2017.json")
+SOURCE = SOURCES["coco_people"]
 ANNOTATIONS_URL = "http://images.cocodataset.org/annotations/annotations_trainval2017.zip"
-IMAGES_URL = "http://images.cocodataset.org/zips/train2017.zip"
-LICENSE = "annotations CC BY 4.0, images under their own terms"
 #: Images in the paper's data: all of train2017 with an annotation of a person, crowds among them.
 ALL = 64_115
-_CATEGORY = "person"
 #: Endings of image files, which a name in a CSV may leave out.
-_ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".avif", ".jp2", ".ppm"})
+_ENDINGS = {".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".avif", ".jp2", ".ppm"}
 #: The only keys that are kept while an annotation file is read: outlines are nine tenths of it.
-_KEPT = frozenset(
-    {"images", "annotations", "categories", "id", "file_name", "image_id", "category_id", "iscrowd", "name"}
-)
+_KEPT = {"images", "annotations", "categories", "id", "file_name", "image_id", "category_id", "iscrowd", "name"}
 
 
 def coco_people(
@@ -53,37 +46,33 @@ def coco_people(
     CSV are taken as they are). Rows are in the order of the images' ids and split 70/10/20.
     `coco_people().images("train")` reads them.
     """
-    home = (data_folder() if folder is None else Path(folder)) / FOLDER
-    paths = _find(home) if annotations is None else _check_files(annotations)
+    folder = data_folder() if folder is None else Path(folder)
+    home = folder / "coco_people"
+    paths = [_find(folder)] if annotations is None else _check_files(annotations)
     root = Path(images) if images is not None else home / "images" if (home / "images").is_dir() else home
     if not root.is_dir():
-        raise InputError(f"Folder of images not found: {root}. Unpack {IMAGES_URL} there.")
+        raise InputError(f"Folder of images not found: {root}. Unpack {SOURCE.url} there.")
     rows = [row for path in paths for row in _rows(path, root, crowds)]
     file, times = Counter(file for file, _ in rows).most_common(1)[0]
     if times > 1:
         raise InputError(f"Every image must be counted once, got {file} {times} times.")
     y = as_counts(np.array([count for _, count in rows], dtype=np.float64), "person_count")
-    is_sample = annotations is None and len(y) < ALL
-    return Dataset(
-        name="coco_people",
-        X=import_extra("polars", "data").DataFrame({"file": [file for file, _ in rows]}),
-        y=y,
-        split=split(len(y), seed, LARGE_SHARES),
-        license=LICENSE,
-        citation="Lin, T.-Y. et al. (2014). Microsoft COCO: common objects in context. ECCV.",
-        note=f"{len(y):,} of the {ALL:,} images of the paper's data" if is_sample else "",
-        sample=is_sample,
-        root=root,
-    )
+    frame = import_extra("polars", "data").DataFrame({"file": [file for file, _ in rows]})
+    parts, is_sample = split(len(y), seed, LARGE_SHARES), annotations is None and len(y) < ALL
+    note = f"{len(y):,} of the {ALL:,} images of the paper's data" if is_sample else ""
+    terms = SOURCE.license, SOURCE.citation
+    return Dataset("coco_people", frame, y, parts, *terms, note=note, sample=is_sample, root=root)
 
 
-def _find(home: Path) -> list[Path]:
-    for name in (*INSTANCES, COUNTS):
-        if (home / name).is_file():
-            return [home / name]
+def _find(folder: Path) -> Path:
+    """The first annotations that the folder has."""
+    if found := next((folder / name for name in SOURCE.files if (folder / name).is_file()), None):
+        return found
+    instances, *_, counts = (Path(name).relative_to("coco_people") for name in SOURCE.files)
     raise InputError(
-        f"No annotations found: {home} has neither {INSTANCES[0]} nor {COUNTS}. Unpack {ANNOTATIONS_URL} and "
-        f"{IMAGES_URL} there, set DDPN_DATA to the folder above it, or pass annotations and images."
+        f"No annotations found: {folder / 'coco_people'} has neither {instances} nor {counts}. "
+        f"Unpack {ANNOTATIONS_URL} and {SOURCE.url} there, set DDPN_DATA to the folder above it, or "
+        f"pass annotations and images."
     )
 
 
@@ -110,13 +99,10 @@ def _counted(path: Path, crowds: bool) -> tuple[list[str], list[float]]:
     try:
         with path.open("rb") as file:
             kept = json.load(file, object_hook=lambda found: {k: v for k, v in found.items() if k in _KEPT})
-        people = [category["id"] for category in kept["categories"] if category["name"] == _CATEGORY]
+        people = [category["id"] for category in kept["categories"] if category["name"] == "person"]
         files = {image["id"]: image["file_name"] for image in kept["images"]}
-        counts = Counter(
-            each["image_id"]
-            for each in kept["annotations"]
-            if each["category_id"] in people and (crowds or not each.get("iscrowd"))
-        )
+        single = (each for each in kept["annotations"] if crowds or not each.get("iscrowd"))
+        counts = Counter(each["image_id"] for each in single if each["category_id"] in people)
         ids = sorted(counts)
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(
@@ -124,7 +110,7 @@ def _counted(path: Path, crowds: bool) -> tuple[list[str], list[float]]:
             f"{type(error).__name__}: {error}."
         ) from error
     if not ids:
-        raise InputError(f"{path} must have annotations of the category {_CATEGORY}, got none.")
+        raise InputError(f"{path} must have annotations of the category person, got none.")
     if unknown := [image for image in ids if image not in files]:
         raise InputError(f"{path} must list the image of every annotation, got {len(unknown)} others: {unknown[0]}.")
     return [files[image] for image in ids], [float(counts[image]) for image in ids]
@@ -138,7 +124,7 @@ def _locate(path: Path, root: Path, names: list[str]) -> list[str]:
     if missing := [name for name in names if name not in files]:
         raise InputError(
             f"Images of {path} not found in {root}: {len(missing):,} of {len(names):,}, such as {missing[0]}. "
-            f"Unpack {IMAGES_URL} there, or pass their folder as images."
+            f"Unpack {SOURCE.url} there, or pass their folder as images."
         )
     if several := next((name for name in names if len(files[name]) > 1), None):
         raise InputError(

@@ -2,8 +2,7 @@
 
 import csv
 import gzip
-import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from itertools import dropwhile
 from pathlib import Path
 from typing import IO, Any
@@ -22,56 +21,52 @@ def read_csv(
     repeated, a row with more fields than the header, an empty text and a value that is not a finite number raise an
     error. Rows are numbered from 1 below the header.
     """
-    header, frame = read_strings(path)
-    wanted = {*numbers, *texts}
-    problems = {
-        "missing": wanted - set(header),
-        "unknown": set() if ignored is None else set(header) - wanted - set(ignored),
-        "repeated": {name for name in wanted if header.count(name) > 1},
-    }
+    frame, wanted = read_strings(path), {*numbers, *texts}
+    # polars adds this to the second of two equal names.
+    repeated = {name for name in wanted if f"{name}_duplicated_0" in frame.columns}
+    others = {name for name in frame.columns if name.partition("_duplicated_")[0] not in wanted}
+    unknown = set() if ignored is None else others - set(ignored)
+    problems = {"missing": wanted - set(frame.columns), "unknown": unknown, "repeated": repeated}
     if found := "; ".join(f"{problem} {listed(sorted(names))}" for problem, names in problems.items() if names):
         raise InputError(f"The columns of {path} must be {listed(sorted(wanted), 40)}, got {found}.")
     if frame.height == 0:
         raise InputError(f"{path} must have rows below its header, got none.")
-    kept = [frame[str(i)].alias(name) for i, name in enumerate(header) if name in wanted]
+    kept = [column for column in frame if column.name in wanted]
     return frame.select([_numbers(path, column) if column.name in numbers else _texts(path, column) for column in kept])
 
 
-def read_strings(path: Path) -> tuple[list[str], Any]:
-    """The header of a CSV file, plain or with gzip, and all fields as strings in columns "0", "1", ...; null if empty.
+def read_strings(path: Path) -> Any:
+    """All fields of a CSV file, plain or with gzip, as strings in a polars frame; null if empty.
 
     A row with fewer fields than the header is filled with nulls.
     """
     pl = import_extra("polars", "data")
     try:
-        with open_text(path) as file:
-            header = next(_rows(file), [])
-        frame = pl.read_csv(path, infer_schema=False, new_columns=[str(i) for i in range(len(header))])
+        return pl.read_csv(path, infer_schema=False)
     except pl.exceptions.NoDataError:
-        return [], pl.DataFrame()
-    except (pl.exceptions.PolarsError, OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
+        return pl.DataFrame()
+    except (pl.exceptions.PolarsError, OSError) as error:
         reason = str(error).split("\n")[0]
         if "more fields" in reason:
-            row, fields = _longer_row(path, len(header))
-            raise InputError(f"{path} must have {len(header)} fields per row, got {fields} at row {row}.") from None
+            raise _longer_row(path) from None
         raise InputError(f"{path} must be a CSV file in UTF-8, got: {reason}.") from error
-    return header, frame
 
 
 def open_text(path: Path) -> IO[str]:
-    """Open a text file in UTF-8, plain or with gzip."""
-    return (gzip.open if path.suffix == ".gz" else open)(path, "rt", newline="", encoding="utf-8-sig")
+    """Open a text file in UTF-8, plain or with gzip; as in polars its first bytes decide, not its name."""
+    with path.open("rb") as file:
+        is_packed = file.read(2) == b"\x1f\x8b"
+    return (gzip.open if is_packed else open)(path, "rt", newline="", encoding="utf-8-sig")
 
 
-def _rows(file: IO[str]) -> Iterator[list[str]]:
-    # As polars does it: blank lines above the header are skipped.
-    return dropwhile(lambda row: not row, csv.reader(file))
-
-
-def _longer_row(path: Path, width: int) -> tuple[int, int]:
-    """The number of the first row with more than `width` fields, and its fields: polars does not name it."""
+def _longer_row(path: Path) -> InputError:
+    """The error for the first row with more fields than the header: polars does not name it."""
     with open_text(path) as file:
-        return next((row, len(fields)) for row, fields in enumerate(_rows(file)) if len(fields) > width)
+        # As polars does it: blank lines above the header are skipped.
+        rows = dropwhile(lambda fields: not fields, csv.reader(file))
+        width = len(next(rows))
+        row, fields = next((row, len(fields)) for row, fields in enumerate(rows, start=1) if len(fields) > width)
+    return InputError(f"{path} must have {width} fields per row, got {fields} at row {row}.")
 
 
 def _numbers(path: Path, column: Any) -> Any:

@@ -34,6 +34,8 @@ _CHUNK = 128
 SHELF, PLAY, CLEARANCE = (0.55, 0.75), (0.005, 0.02), (0.06, 0.2)
 #: Gaps between products are CLOSE on average; a share HOLES of them is wider by a HOLE.
 CLOSE, HOLES, HOLE = 0.004, 0.25, (0.03, 0.15)
+#: The default camera.
+CAMERA = Camera()
 
 
 @dataclass(frozen=True)
@@ -149,12 +151,7 @@ def measure(scenes: Scenes, camera: Camera, rng: Generator) -> list[Floats]:
 
 
 def simulate_shelves(
-    n: int,
-    seed: int = SEED,
-    *,
-    max_points: int = MAX_POINTS,
-    camera: Camera = Camera(),  # noqa: B008
-    progress: bool = True,
+    n: int, seed: int = SEED, *, max_points: int = MAX_POINTS, camera: Camera = CAMERA, progress: bool = True
 ) -> Dataset:
     """Simulate n slots; return their packed beams and counts, split 70/10/20.
 
@@ -170,12 +167,7 @@ def simulate_shelves(
 
 
 def write_shelves(
-    folder: str | os.PathLike[str],
-    n: int,
-    seed: int = SEED,
-    *,
-    camera: Camera = Camera(),  # noqa: B008
-    progress: bool = True,
+    folder: str | os.PathLike[str], n: int, seed: int = SEED, *, camera: Camera = CAMERA, progress: bool = True
 ) -> Path:
     """Write the beams of n simulated slots to a new folder, with every point that the camera sees.
 

@@ -1,4 +1,7 @@
-"""The simulations of the paper: seeded draws from known distributions."""
+"""The simulations of the paper: seeded draws from known distributions.
+
+`Reflected` turns the long tail of a count distribution towards 0.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,15 +13,63 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ddpn.datasets.reflected import Reflected
 from ddpn.datasets.splits import SEED, SHARES, Split, split
 from ddpn.distributions import CountDistribution, DoublePoisson, NegativeBinomial, Poisson
+from ddpn.errors import InputError
 from ddpn.validation import check_choice
 
 #: The smallest rate, for rates that reach 0 at one x: the distribution is a point at 0 to the last bit of a float64.
 _LEAST_RATE = 1e-12
-_REFLECTED_AT = 30
-_FOLDS = 5
+
+
+#: The largest count of a `Reflected` distribution, whose table has an entry per count.
+_MOST = 100
+
+
+class Reflected(CountDistribution):
+    """top - Z given Z <= top, on {0, ..., top}; Z follows `dist`, or the conflation of `folds` copies of it.
+
+    A conflation of copies is p^folds, normalised: on so few counts that is one table, with no search for its peak.
+
+    >>> from ddpn.distributions import Poisson
+    >>> dist = Reflected(Poisson(2.0), top=30)
+    >>> round(dist.mean.item(), 4), round(dist.variance.item(), 4), dist.mode.item()
+    (28.0, 2.0, 28.0)
+    """
+
+    def __init__(self, dist: CountDistribution, top: int, folds: int = 1, validate_args: bool | None = None) -> None:
+        if not 1 <= top <= _MOST:
+            raise InputError(f"top must be between 1 and {_MOST}, got {top}.")
+        counts = torch.arange(float(top), -1.0, -1.0, dtype=torch.float64)
+        with torch.no_grad():
+            log_p = dist.log_prob(counts.view(-1, *[1] * len(dist.batch_shape)))
+        self._table = (folds * log_p.double()).movedim(0, -1).log_softmax(-1).to(log_p.dtype)
+        super().__init__(dist.batch_shape, validate_args)
+
+    @property
+    def top(self) -> int:
+        """The largest count."""
+        return self._table.shape[-1] - 1
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """log p(y); minus infinity above `top`."""
+        y = torch.as_tensor(value, device=self._table.device)
+        shape = torch.broadcast_shapes(y.shape, self.batch_shape)
+        at = y.expand(shape).clamp(max=self.top).long().unsqueeze(-1)
+        found = self._table.expand(*shape, -1).gather(-1, at).squeeze(-1)
+        return torch.where(y <= self.top, found, -torch.inf)
+
+    def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
+        """0 and `top`."""
+        first = torch.zeros_like(self._table[..., 0])
+        return first, first + self.top
+
+    def rows(self, index: Any) -> "Reflected":
+        """The distributions of some rows along the first batch axis."""
+        new = object.__new__(Reflected)
+        new._table = self._table[index]
+        CountDistribution.__init__(new, new._table.shape[:-1], self._check)
+        return new
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,22 +108,6 @@ class Process:
     shares: tuple[float, float, float] = SHARES
     added: tuple[tuple[float, int], ...] = ()
 
-    def draw(self, name: str, n: int | None, seed: int, shares: Sequence[float] | None) -> Simulation:
-        """Draw n rows, and append those added."""
-        n = self.n if n is None else n
-        drawn = split(n, seed, self.shares if shares is None else shares)
-        rng = np.random.default_rng(seed)
-        x, u = rng.uniform(self.low, self.high, n), rng.random(n)
-        # By inversion of the cdf: the same draws for every generator of torch.
-        y = self.distribution(x).icdf(torch.from_numpy(u)).numpy()
-        return Simulation(
-            name=name,
-            x=np.concatenate([x, [point for point, _ in self.added]]),
-            y=np.concatenate([y, [count for _, count in self.added]]).astype(np.int64),
-            split=Split(np.concatenate([drawn.train, np.arange(n, n + len(self.added))]), drawn.validation, drawn.test),
-            distribution=self.distribution,
-        )
-
 
 def _tensor(x: Any) -> Tensor:
     return torch.as_tensor(x, dtype=torch.float64)
@@ -84,7 +119,7 @@ def wave(x: Any) -> CountDistribution:
     Z exceeds 30 with a probability of at most 1.7e-7, where sin x = 1; the distribution is that given Z <= 30.
     """
     rate = (10 * torch.sin(_tensor(x)) + 10).clamp(min=_LEAST_RATE)
-    return Reflected(Poisson(rate), top=_REFLECTED_AT, folds=_FOLDS)
+    return Reflected(Poisson(rate), top=30, folds=5)
 
 
 def poisson(x: Any) -> CountDistribution:
@@ -122,4 +157,14 @@ def simulate(name: str, n: int | None = None, seed: int = SEED, shares: Sequence
     >>> data.distribution(0.0).mean.round(decimals=2).item(), data.truth.variance.shape
     (20.4, torch.Size([1000]))
     """
-    return SIMULATIONS[check_choice("name", name, SIMULATIONS)].draw(name, n, seed, shares)
+    process = SIMULATIONS[check_choice("name", name, SIMULATIONS)]
+    n = process.n if n is None else n
+    train, validation, test = split(n, seed, process.shares if shares is None else shares)
+    rng = np.random.default_rng(seed)
+    x, u = rng.uniform(process.low, process.high, n), rng.random(n)
+    # By inversion of the cdf: the same draws for every generator of torch.
+    y = process.distribution(x).icdf(torch.from_numpy(u)).numpy()
+    x = np.concatenate([x, [point for point, _ in process.added]])
+    y = np.concatenate([y, [count for _, count in process.added]]).astype(np.int64)
+    parts = Split(np.concatenate([train, np.arange(n, len(y))]), validation, test)
+    return Simulation(name, x, y, parts, process.distribution)

@@ -1,11 +1,12 @@
-"""Public files: their addresses and checksums, the folder they are kept in, and downloads by pooch."""
+"""Where data sets come from: their addresses and checksums, the folder they are kept in, and downloads by pooch."""
 
 import errno
 import os
-from contextlib import ExitStack
+import tomllib
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from typing import Any
 from zipfile import ZipFile
 
 from ddpn.errors import InputError
@@ -21,19 +22,21 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True)
 class Source:
-    """A public file, or a file in a public zip archive: its address and its checksum.
+    """A data set of `catalogue.toml`, which explains these fields."""
 
-    `path` is its place below the data folder; `size` (bytes) and `sha256` are those of the file itself. Where `archive`
-    is given, `url` is that of a zip archive with this SHA-256, which holds the file.
-    """
-
-    path: str
+    loader: str
     url: str
-    size: int
-    sha256: str
     license: str
     citation: str
+    files: tuple[str, ...] = ()
+    size: int = 0
+    sha256: str | None = None
     archive: str | None = None
+
+
+_CATALOGUE = tomllib.loads((files(__package__) / "catalogue.toml").read_text(encoding="utf-8"))
+#: Every data set by name.
+SOURCES = {name: Source(**row | {"files": tuple(row.get("files", ()))}) for name, row in _CATALOGUE.items()}
 
 
 def data_folder() -> Path:
@@ -44,11 +47,12 @@ def data_folder() -> Path:
 
 
 def fetch(source: Source, folder: Path | None = None, *, may_download: bool = True, progress: bool = True) -> Path:
-    """Return the path of the source's file below `folder`, downloaded if it is missing; its checksum is verified.
+    """Return the path of the source's first file below `folder`, downloaded if it is missing, with a verified checksum.
 
-    A download that fails is tried again from its start. Processes that need the same file wait for each other.
+    A download that breaks off is resumed, now or by the next call, from the bytes that it left in `<file>.part`.
+    Processes that need the same file wait for each other.
     """
-    path = (data_folder() if folder is None else Path(folder)) / source.path
+    path = (data_folder() if folder is None else Path(folder)) / source.files[0]
     if not path.is_file():
         if not may_download:
             raise InputError(f"File not found: {path}. {_by_hand(source, path)}")
@@ -71,24 +75,21 @@ def _download(source: Source, path: Path, progress: bool) -> None:
     if source.archive is None:
         _retrieve(source.url, source.sha256, path, source.size, progress)
         return
-    with TemporaryDirectory(dir=path.parent, prefix=".") as scratch:
-        archive = Path(scratch) / "archive.zip"
-        _retrieve(source.url, source.archive, archive, source.size, progress)
-        with ZipFile(archive) as members:
-            write_bytes(path, members.read(path.name))
+    archive = path.with_name(f"{path.name}.zip")
+    _retrieve(source.url, source.archive, archive, source.size, progress)
+    with ZipFile(archive) as members:
+        write_bytes(path, members.read(path.name))
+    archive.unlink()
 
 
-def _retrieve(url: str, sha256: str, path: Path, size: int, progress: bool) -> None:
+def _retrieve(url: str, sha256: str | None, path: Path, size: int, progress: bool) -> None:
     """Download to `path`: pooch moves a file there only if its checksum is right."""
     pooch = import_extra("pooch", "data")
     pooch.get_logger().setLevel("WARNING")
     cache = pooch.create(path.parent, "", registry={path.name: sha256}, urls={path.name: url}, retry_if_failed=_RETRIES)
     try:
-        with progress_bar(path.name, size, progress, in_bytes=True) as bar, ExitStack() as stack:
-            # pooch leaves the connection of a download that failed open.
-            hooks = {"response": lambda response, **_: stack.enter_context(response)}
-            options = {"progressbar": _Progress(bar), "chunk_size": _CHUNK, "timeout": _TIMEOUT, "hooks": hooks}
-            cache.fetch(path.name, downloader=pooch.HTTPDownloader(**options))
+        with progress_bar(path.name, size, progress, in_bytes=True) as bar:
+            cache.fetch(path.name, downloader=_Resuming(path.with_name(f"{path.name}.part"), bar))
     except ValueError as error:
         raise InputError(
             f"{url} sent a file with a wrong checksum, expected SHA-256 {sha256}. If it does so again, "
@@ -96,23 +97,35 @@ def _retrieve(url: str, sha256: str, path: Path, size: int, progress: bool) -> N
         ) from error
 
 
-class _Progress:
-    """The bar that pooch expects, shown by a `ProgressBar`."""
+class _Resuming:
+    """A downloader for pooch that collects bytes in the file `part`, which remains if the connection breaks.
 
-    total = 0
+    The next attempt asks only for the bytes that are missing, and starts again if the server sends all of them.
+    """
 
-    def __init__(self, bar: ProgressBar) -> None:
-        self._bar, self._done = bar, 0
+    def __init__(self, part: Path, bar: ProgressBar) -> None:
+        self._part, self._bar, self._shown = part, bar, 0
 
-    def update(self, steps: int) -> None:
-        self._bar.advance(steps)
-        self._done += steps
+    def __call__(self, url: str, output_file: str, pooch: Any) -> None:
+        requests = import_extra("requests", "data")
+        have = self._part.stat().st_size if self._part.exists() else 0
+        headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
+        with requests.get(url, headers=headers, stream=True, timeout=_TIMEOUT) as response:
+            if response.status_code == 416:
+                # No bytes after those of `part`, which is complete or of another file: the next attempt starts again.
+                self._part.unlink()
+            response.raise_for_status()
+            is_rest = response.status_code == 206
+            self._show(have if is_rest else 0)
+            with self._part.open("ab" if is_rest else "wb") as file:
+                for chunk in response.iter_content(_CHUNK):
+                    file.write(chunk)
+                    self._show(self._shown + len(chunk))
+        os.replace(self._part, output_file)
 
-    def reset(self) -> None:
-        self.update(-self._done)
-
-    def close(self) -> None:
-        """Nothing to do: the bar is closed by its context."""
+    def _show(self, done: int) -> None:
+        self._bar.advance(done - self._shown)
+        self._shown = done
 
 
 def _failure(source: Source, path: Path, error: OSError) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ddpn.datasets.csv_file import read_csv
 from ddpn.datasets.dataset import Dataset, as_counts
-from ddpn.datasets.sources import Source, data_folder, fetch
+from ddpn.datasets.sources import SOURCES, data_folder, fetch
 from ddpn.datasets.splits import SEED, split
 from ddpn.errors import InputError
 from ddpn.extras import import_extra
@@ -20,53 +20,13 @@ from ddpn.validation import at_rows, listed
 #: Numeric inputs by name.
 Columns = dict[str, NDArray[np.float64]]
 
-LENGTH_OF_STAY = Source(
-    path="length_of_stay/LengthOfStay.csv",
-    url="https://raw.githubusercontent.com/microsoft/r-server-hospital-length-of-stay/refs/heads/master/Data/LengthOfStay.csv",
-    size=12_418_298,
-    sha256="6c688ccbadf1d74250047ad6d4160886055ccab5edf07d1e014c40f185b9ddcd",
-    license="MIT",
-    citation="Microsoft (2016). Hospital length of stay. github.com/microsoft/r-server-hospital-length-of-stay",
-)
-#: A random 20,000 of the file's rows, which may be in its place.
-LENGTH_OF_STAY_SAMPLE = "length_of_stay/los_20k.csv"
-BIKE_SHARING = Source(
-    path="bike_sharing/hour.csv",
-    url="https://archive.ics.uci.edu/static/public/275/bike+sharing+dataset.zip",
-    size=1_156_736,
-    sha256="e03de4ee4ef4dc376ac6e04bf829673c6269e8eba5c60fa121640fa2f829504f",
-    archive="b70182d0d0508e9abbb79306ce5c0cec34869000f8220175ac83d11dbe845401",
-    license="CC BY 4.0",
-    citation=(
-        "Fanaee-T, H. and Gama, J. (2013). Event labeling combining ensemble detectors and background knowledge. "
-        "Progress in Artificial Intelligence, 1-15. doi:10.1007/s13748-013-0040-3"
-    ),
-)
-
 _CONDITIONS = (
-    "dialysisrenalendstage",
-    "asthma",
-    "irondef",
-    "pneum",
-    "substancedependence",
-    "psychologicaldisordermajor",
-    "depress",
-    "psychother",
-    "fibrosisandother",
-    "malnutrition",
-    "hemo",
-)
+    "dialysisrenalendstage", "asthma", "irondef", "pneum", "substancedependence", "psychologicaldisordermajor",
+    "depress", "psychother", "fibrosisandother", "malnutrition", "hemo",
+)  # fmt: skip
 _LABS = (
-    "hematocrit",
-    "neutrophils",
-    "sodium",
-    "glucose",
-    "bloodureanitro",
-    "creatinine",
-    "bmi",
-    "pulse",
-    "respiration",
-)
+    "hematocrit", "neutrophils", "sodium", "glucose", "bloodureanitro", "creatinine", "bmi", "pulse", "respiration",
+)  # fmt: skip
 _DIAGNOSES = "secondarydiagnosisnonicd9"
 _READMISSIONS = ("0", "1", "2", "3", "4", "5+")
 _FACILITIES = ("A", "B", "C", "D", "E")
@@ -90,16 +50,14 @@ def rand_health(*, seed: int = SEED) -> Dataset:
     polars, randhie = import_extra("polars", "data"), import_extra("statsmodels.datasets.randhie", "data")
     frame = randhie.load_pandas().data
     table = polars.DataFrame({str(name): frame[name].to_numpy(dtype=float) for name in frame.columns})
-    y = as_counts(table["mdvis"], "mdvis")
-    return Dataset(
-        name="rand_health",
-        X=table.drop("mdvis"),
-        y=y,
-        split=split(len(y), seed),
-        license="public domain",
-        citation="Cameron, A. C. and Trivedi, P. K. (2005). Microeconometrics: Methods and Applications. Cambridge.",
-        note="rows are person-years: the years of one person may fall into different parts of the split",
-    )
+    note = "rows are person-years: the years of one person may fall into different parts of the split"
+    return _dataset("rand_health", table, "mdvis", seed, note=note)
+
+
+def _dataset(name: str, table: Any, target: str, seed: int, **more: Any) -> Dataset:
+    """The data set of a table, one column of which is the target."""
+    y, source = as_counts(table[target], target), SOURCES[name]
+    return Dataset(name, table.drop(target), y, split(len(y), seed), source.license, source.citation, **more)
 
 
 def length_of_stay(
@@ -114,24 +72,16 @@ def length_of_stay(
     "authors" (the 35 of the paper's code: no pneum, diagnoses as levels, statistics of all rows).
     """
     folder = data_folder() if folder is None else Path(folder)
-    sampled = folder / LENGTH_OF_STAY_SAMPLE
+    source = SOURCES["length_of_stay"]
+    full, sampled = (folder / file for file in source.files)
     if sample is None:
-        sample = sampled.is_file() and not (folder / LENGTH_OF_STAY.path).is_file()
+        sample = sampled.is_file() and not full.is_file()
     if sample and not sampled.is_file():
         raise InputError(f"File not found: {sampled}. Use sample=False for the full file.")
-    table = _read_stays(sampled if sample else fetch(LENGTH_OF_STAY, folder, may_download=may_download), sample)
-    y = as_counts(table["lengthofstay"], "lengthofstay")
-    return Dataset(
-        name="length_of_stay",
-        X=table.drop("lengthofstay"),
-        y=y,
-        split=split(len(y), seed),
-        license=LENGTH_OF_STAY.license,
-        citation=LENGTH_OF_STAY.citation,
-        note=f"a random sample of {len(y):,} of the 100,000 rows of the paper's file" if sample else "",
-        sample=sample,
-        encodings={"standard": _standard_stays, "authors": _authors_stays},
-    )
+    table = _read_stays(sampled if sample else fetch(source, folder, may_download=may_download), sample)
+    note = f"a random sample of {len(table):,} of the 100,000 rows of the paper's file" if sample else ""
+    encodings = {"standard": _standard_stays, "authors": _authors_stays}
+    return _dataset("length_of_stay", table, "lengthofstay", seed, note=note, sample=sample, encodings=encodings)
 
 
 def _read_stays(path: Path, sample: bool) -> Any:
@@ -188,18 +138,10 @@ def bike_sharing(folder: Path | None = None, *, seed: int = SEED, may_download: 
     Feature sets: "raw" (12 columns), "one_hot" (58 inputs, statistics of the training rows), "authors" (the 15 of the
     paper's code: statistics of all rows; hour 0 has the same point as hour 23, month 1 as month 12, season 1 as 4).
     """
-    path = fetch(BIKE_SHARING, folder, may_download=may_download)
+    path = fetch(SOURCES["bike_sharing"], folder, may_download=may_download)
     table = read_csv(path, numbers=(*_RENTAL, "cnt"), ignored=("instant", "dteday", "casual", "registered"))
-    y = as_counts(table["cnt"], "cnt")
-    return Dataset(
-        name="bike_sharing",
-        X=table.drop("cnt"),
-        y=y,
-        split=split(len(y), seed),
-        license=BIKE_SHARING.license,
-        citation=BIKE_SHARING.citation,
-        encodings={"one_hot": _one_hot_rentals, "authors": _authors_rentals},
-    )
+    encodings = {"one_hot": _one_hot_rentals, "authors": _authors_rentals}
+    return _dataset("bike_sharing", table, "cnt", seed, encodings=encodings)
 
 
 def _one_hot_rentals(table: Any, train: NDArray[np.int64]) -> Columns:

@@ -11,21 +11,14 @@ import numpy as np
 
 from ddpn.datasets.csv_file import open_text, read_strings
 from ddpn.datasets.dataset import Dataset
-from ddpn.datasets.sources import data_folder
+from ddpn.datasets.sources import SOURCES, data_folder
 from ddpn.datasets.splits import LARGE_SHARES, SEED, split
 from ddpn.errors import InputError
 from ddpn.extras import import_extra
 from ddpn.validation import listed
 
-#: The address in the paper. Its publisher lists that file as ratings only; the texts are in `AMAZON_TEXTS` beside it.
-AMAZON_RATINGS = (
-    "https://datarepo.eng.ucsd.edu/mcauley_group/data/amazon_v2/categoryFilesSmall/Patio_Lawn_and_Garden.csv"
-)
-AMAZON_TEXTS = AMAZON_RATINGS.replace(".csv", "_5.json.gz")
+SOURCE = SOURCES["reviews"]
 _PATIO = "Patio_Lawn_and_Garden"
-#: Places of the paper's file; the first that exists is read. Its checksum is not known: users put it there themselves.
-AMAZON_FILES = tuple(f"reviews/{_PATIO}{ending}" for ending in ("_5.json.gz", "_5.json", ".csv.gz", ".csv"))
-WOMENS_CLOTHING = "reviews/womens_clothing.csv.gz"
 BIBLE = "bible/kjv_verses.txt.gz"
 
 #: Names that each column may have.
@@ -33,7 +26,6 @@ _TITLE = ("Title", "summary", "title")
 _TEXT = ("Review Text", "reviewText", "review_text", "text", "review")
 _RATING = ("Rating", "overall", "rating")
 _ENDINGS = (".csv", ".json", ".jsonl")
-_MARKUP = r"<[^>]+>"
 #: Row number, title, text and rating as they are written in the file.
 Record = tuple[int, str, str, Any]
 
@@ -61,16 +53,9 @@ def reviews(
     if without_markup is None:
         without_markup = path is None and found.name.startswith(_PATIO)
     titles, texts, stars, note = _read(found, without_markup)
-    license, citation = _terms(found)
-    return Dataset(
-        name="reviews",
-        X=import_extra("polars", "data").DataFrame({"title": titles, "text": texts}),
-        y=np.array(stars, dtype=np.int64),
-        split=split(len(stars), seed, LARGE_SHARES),
-        license=license,
-        citation=citation,
-        note=note,
-    )
+    frame = import_extra("polars", "data").DataFrame({"title": titles, "text": texts})
+    parts = split(len(stars), seed, LARGE_SHARES)
+    return Dataset("reviews", frame, np.array(stars, dtype=np.int64), parts, *_terms(found), note=note)
 
 
 def bible(folder: Path | None = None) -> list[str]:
@@ -89,24 +74,22 @@ def bible(folder: Path | None = None) -> list[str]:
 
 def _find(folder: Path) -> Path:
     """The paper's file, or that of women's clothing."""
-    for name in (*AMAZON_FILES, WOMENS_CLOTHING):
-        if (folder / name).is_file():
-            return folder / name
+    if found := next((folder / name for name in SOURCE.files if (folder / name).is_file()), None):
+        return found
+    paper, *_, clothing = (Path(name).name for name in SOURCE.files)
+    # The address in the paper is that of a file which its publisher lists as ratings only.
     raise InputError(
-        f"No reviews found: {folder / 'reviews'} has neither {_PATIO}_5.json.gz nor {Path(WOMENS_CLOTHING).name}. "
-        f"Download {AMAZON_TEXTS} (the paper names {AMAZON_RATINGS}, which has no texts) into that folder, set "
-        f"DDPN_DATA to the folder above it, or pass the path of your own file."
+        f"No reviews found: {folder / 'reviews'} has neither {paper} nor {clothing}. Download {SOURCE.url} (the paper "
+        f"names {SOURCE.url.replace('_5.json.gz', '.csv')}, which has no texts) into that folder, set DDPN_DATA to the "
+        f"folder above it, or pass the path of your own file."
     )
 
 
 def _terms(path: Path) -> tuple[str, str]:
     """License and citation of a known file."""
     if path.name.startswith(_PATIO):
-        return "none given", (
-            "Ni, J., Li, J. and McAuley, J. (2019). Justifying recommendations using distantly-labeled reviews and "
-            "fine-grained aspects. EMNLP-IJCNLP."
-        )
-    if path.name == Path(WOMENS_CLOTHING).name:
+        return SOURCE.license, SOURCE.citation
+    if path.name == Path(SOURCE.files[-1]).name:
         return "CC0", "Brooks, N. (2018). Women's e-commerce clothing reviews. kaggle.com"
     return "that of the file", path.name
 
@@ -120,7 +103,7 @@ def _read(path: Path, without_markup: bool) -> tuple[list[str], list[str], list[
         raise InputError(f"File not found: {path}")
     records = list(_csv_records(path) if ending == ".csv" else _json_records(path))
     written = [record for record in records if record[2].strip()]
-    kept = [record for record in written if not (without_markup and re.search(_MARKUP, record[2]))]
+    kept = [record for record in written if not (without_markup and re.search(r"<[^>]+>", record[2]))]
     if not kept:
         raise InputError(f"{path} must have rows with text in a column {listed(_TEXT)}, got none in {len(records)}.")
     numbers = {"without text": len(records) - len(written), "with HTML": len(written) - len(kept)}
@@ -130,11 +113,11 @@ def _read(path: Path, without_markup: bool) -> tuple[list[str], list[str], list[
 
 
 def _csv_records(path: Path) -> Iterable[Record]:
-    header, frame = read_strings(path)
-    names = [_name(path, header, known) for known in (_TEXT, _RATING)]
-    names.insert(0, next((name for name in _TITLE if name in header), None))
-    columns = [[""] * frame.height if name is None else frame[str(header.index(name))].fill_null("") for name in names]
-    return zip(range(1, frame.height + 1), *columns, strict=True)
+    frame = read_strings(path)
+    title = next((name for name in _TITLE if name in frame.columns), None)
+    titles = [""] * frame.height if title is None else frame[title].fill_null("")
+    columns = [frame[_name(path, frame.columns, known)].fill_null("") for known in (_TEXT, _RATING)]
+    return zip(range(1, frame.height + 1), titles, *columns, strict=True)
 
 
 def _json_records(path: Path) -> Iterable[Record]:
@@ -154,7 +137,7 @@ def _json_records(path: Path) -> Iterable[Record]:
         yield row, _field(record, _TITLE), _field(record, _TEXT), rating
 
 
-def _name(path: Path, columns: Iterable[str], known: Sequence[str]) -> str | None:
+def _name(path: Path, columns: Iterable[str], known: Sequence[str]) -> str:
     """The first of the known names among the columns."""
     found = next((name for name in known if name in columns), None)
     if found is None:
@@ -163,6 +146,7 @@ def _name(path: Path, columns: Iterable[str], known: Sequence[str]) -> str | Non
 
 
 def _field(record: Mapping[str, Any], names: Sequence[str]) -> str:
+    # Left out: null, and NaN, which differs from itself.
     value = next((record[name] for name in names if record.get(name) is not None and record[name] == record[name]), "")
     # JSON can spell half a surrogate pair, which is not valid in UTF-8.
     return str(value).encode(errors="replace").decode()

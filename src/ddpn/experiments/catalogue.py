@@ -1,8 +1,11 @@
 """The experiments: TOML files in the folder `catalogue`, listed, selected, read and validated. Imports no torch.
 
+The numbers that the paper prints are in the folder `reference`.
+
 Names of heads, their options and data sets are validated by `ddpn.heads` and `ddpn.datasets` when they are used.
 """
 
+import csv
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, replace
@@ -14,12 +17,12 @@ from rich.table import Table
 
 from ddpn.errors import ConfigError
 from ddpn.experiments.experiment import Experiment, Method, Training
-from ddpn.experiments.published import reference
 from ddpn.validation import check_choice, check_keys
 
 #: Stands for every experiment with `in_all`.
 EVERY = "all"
 _FOLDER = "catalogue"
+_REFERENCE = files(__package__) / "reference"
 _METHODS = "methods"
 _Declared = TypeVar("_Declared", Experiment, Method, Training)
 
@@ -95,6 +98,19 @@ def read(name: str) -> dict[str, Any]:
         return tomllib.loads((files(__package__) / _FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{name}.toml is not valid TOML: {error}.") from None
+
+
+def reference(table: str, dataset: str | None = None) -> dict[tuple[str, str, str], float]:
+    """The paper's numbers by (kind, method, metric); the kind is "" in a table without kinds.
+
+    `dataset` is one of the data sets of the table, if it has several.
+    """
+    check_choice("table of the paper", table, sorted(entry.name.removesuffix(".csv") for entry in _REFERENCE.iterdir()))
+    rows = list(csv.DictReader((_REFERENCE / f"{table}.csv").read_text(encoding="utf-8").splitlines()))
+    if "dataset" in rows[0]:
+        check_choice(f"dataset of the table {table}", dataset, dict.fromkeys(row["dataset"] for row in rows))
+        rows = [row for row in rows if row["dataset"] == dataset]
+    return {(row.get("kind", ""), row["method"], row["metric"]): float(row["mean"]) for row in rows}
 
 
 def methods() -> dict[str, Method]:

@@ -45,10 +45,6 @@ class Method:
         """Whether it predicts real numbers instead of counts."""
         return not HEADS[self.head].is_count
 
-    def make_head(self, **more: Any) -> "Head":
-        """The head with its own options and those of one run."""
-        return make_head(self.head, **{**self.options, **more})
-
 
 @dataclass(frozen=True)
 class Training:
@@ -133,8 +129,7 @@ class Experiment:
 
     def quick(self) -> Self:
         """A tenth of the training, under another name: it must not replace the results of a full run."""
-        lengths = {name: value for name in _LENGTHS if (value := getattr(self.training, name)) is not None}
-        shorter = {name: _shortened(value) for name, value in lengths.items()}
+        shorter = {name: _shortened(value) for name in _LENGTHS if (value := getattr(self.training, name)) is not None}
         grid = {k: tuple(map(_shortened, values)) if k in _LENGTHS else values for k, values in self.grid.items()}
         named = replace(self, name=f"{self.name}-quick", title=f"{self.title} (quick run)", grid=grid)
         return named.with_training(members=min(self.training.members, _QUICK_MEMBERS), **shorter)
@@ -173,7 +168,7 @@ class Run:
     def head(self) -> "Head":
         """The head at this point of the grid."""
         options = {key: value for key, value in self.point.items() if key not in TRAINING}
-        return self.method.make_head(**options)
+        return make_head(self.method.head, **{**self.method.options, **options})
 
     @property
     def training(self) -> Training:
@@ -182,9 +177,8 @@ class Run:
 
     def as_dict(self) -> dict[str, Any]:
         """Everything that its results depend on except the rows."""
-        source = dict(self.experiment.data or self.experiment.simulation or {})
-        head = {"name": self.head.name, "options": self.head.options}
-        common = {"source": source, "head": head, "exact": self.method.exact}
+        source, head = dict(self.experiment.data or self.experiment.simulation or {}), self.head
+        common = {"source": source, "head": {"name": head.name, "options": head.options}, "exact": self.method.exact}
         if self.experiment.dry_steps is not None:
             common |= {"dry_steps": self.experiment.dry_steps}
         if self.method.exact:

@@ -1,7 +1,7 @@
 """The rows of an experiment: tables, simulations, texts, images and point clouds, in three parts."""
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from torch.utils.data import Dataset as TorchDataset
 
 from ddpn.backbones import Tuned
 from ddpn.backbones.pretrained import tokenizer_of
-from ddpn.datasets import bible, inventory, load, simulate, simulate_shelves
+from ddpn.datasets import Dataset, bible, inventory, load, simulate, simulate_shelves
 from ddpn.distributions import CountDistribution
 from ddpn.errors import ConfigError, InputError
 from ddpn.experiments.experiment import Experiment
@@ -75,8 +75,8 @@ def rows_of(experiment: Experiment, device: str = "cpu", keep: Path | None = Non
     if experiment.simulation is not None:
         parts = _simulated(experiment.simulation["name"])
     else:
-        assert experiment.data is not None
-        parts = LOADERS.get(experiment.data["name"], _table)(experiment, keep)
+        source: Any = experiment.data
+        parts = LOADERS.get(source["name"], _table)(experiment, _load(source), keep)
     if experiment.dry_steps:
         parts = _shortened(parts, experiment.dry_steps * experiment.training.batch_size)
     runtime = Runtime(device, experiment.training.precision)
@@ -124,42 +124,43 @@ def _first(rows: Any, n: int) -> Any:
 def _simulated(name: str) -> Parts:
     drawn, fresh = simulate(name), simulate(name, n=TEST_ROWS, seed=TEST_SEED)
     train, validation = drawn.split.train, drawn.split.validation
+    rows = [Sample(_floats(drawn.X[part]), _floats(drawn.y[part])) for part in (train, validation) if len(part)]
+    note = f"{len(train)} training rows, scored on {len(fresh.y)} fresh ones"
     return Parts(
-        _rows(drawn.X[train], drawn.y[train]),
-        _rows(drawn.X[validation], drawn.y[validation]) if len(validation) else None,
-        _rows(fresh.X, fresh.y),
-        f"{len(train)} training rows, scored on {len(fresh.y)} fresh ones",
-        fresh.truth,
+        rows[0], rows[1] if len(rows) > 1 else None, Sample(_floats(fresh.X), _floats(fresh.y)), note, fresh.truth
     )
 
 
-def _rows(x: np.ndarray, y: np.ndarray) -> Sample:
-    return Sample(torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32)), _counts(y))
+def _floats(values: np.ndarray) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))
 
 
-def _counts(y: np.ndarray) -> Tensor:
-    return torch.from_numpy(np.asarray(y).astype(np.float32))
-
-
-def _with_rows(data: Any) -> Any:
-    """The same data, if every part has rows."""
+def _load(source: Mapping[str, Any]) -> Any:
+    """The data set, in which every part must have rows."""
+    if source["name"] == "shelves":
+        data = simulate_shelves(source["beams"], max_points=source["points"], progress=False)
+    else:
+        data = inventory(max_points=source["points"]) if source["name"] == "inventory" else load(source["name"])
     for name, rows in zip(PARTS, data.split, strict=True):
         if len(rows) == 0:
-            raise InputError(f"{data.name} has too few rows to split: {sum(map(len, data.split))}, none for {name}.")
+            raise InputError(f"{data.name} has too few rows to split: {data.split.n}, none for {name}.")
     return data
 
 
-def _table(experiment: Experiment, keep: Path | None) -> Parts:
+def _parts(data: Dataset, encode: Callable[[Any], Tensor], features: str = "raw", **more: Any) -> Parts:
+    """The rows of a data set, with their inputs as tensors."""
+    found = {name: data.part(name, features) for name in PARTS}
+    rows: Any = {name: Sample(encode(inputs), _floats(y)) for name, (inputs, y) in found.items()}
+    return Parts(**rows, note=data.note, **more)
+
+
+def _table(experiment: Experiment, data: Dataset, keep: Path | None) -> Parts:
     source: Any = experiment.data
-    data = _with_rows(load(source["name"]))
-    parts = {name: data.part(name, source["features"]) for name in PARTS}
-    rows: Any = {name: _rows(table.to_numpy(), y) for name, (table, y) in parts.items()}
-    return Parts(**rows, note=data.note)
+    return _parts(data, lambda table: _floats(table.to_numpy()), source["features"])
 
 
-def _texts(experiment: Experiment, keep: Path | None) -> Parts:
+def _texts(experiment: Experiment, data: Dataset, keep: Path | None) -> Parts:
     source, backbone = experiment.data or {}, experiment.backbone or {}
-    data = _with_rows(load(source["name"]))
     length = source["max_length"]
     if experiment.dry_steps and "config" in backbone:
         tokens, pad = partial(_hashed, length=length, words=backbone["config"]["vocab_size"]), 0
@@ -171,12 +172,11 @@ def _texts(experiment: Experiment, keep: Path | None) -> Parts:
                 f"Set it in {backbone['pretrained']}/config.json."
             )
         tokens = partial(tokenize, tokenizer=tokenizer, max_length=length, cache=keep, progress=True)
-    parts = {name: data.part(name) for name in PARTS}
-    texts = {name: join_texts(table, source["text"]) for name, (table, _) in parts.items()}
-    rows: Any = {name: Sample(tokens(texts[name]), _counts(y)) for name, (_, y) in parts.items()}
-    ood = tokens(bible()) if experiment.ood == "bible" else None
-    lengths = None if ood is None else ((pad != rows["test"].X).sum(1), (ood != pad).sum(1))
-    return Parts(**rows, note=data.note, ood=ood, lengths=lengths)
+    parts = _parts(data, lambda table: tokens(join_texts(table, source["text"])))
+    if experiment.ood is None:
+        return parts
+    ood = tokens(bible())
+    return parts._replace(ood=ood, lengths=((pad != parts.test.X).sum(1), (ood != pad).sum(1)))
 
 
 def _hashed(texts: list[str], length: int, words: int) -> Tensor:
@@ -188,10 +188,9 @@ def _hashed(texts: list[str], length: int, words: int) -> Tensor:
     return found
 
 
-def _images(experiment: Experiment, keep: Path | None) -> Parts:
+def _images(experiment: Experiment, data: Dataset, keep: Path | None) -> Parts:
     """Decoded once into memory; very many training images with augmentation are read again in every epoch."""
     source: Any = experiment.data
-    data = _with_rows(load(source["name"]))
     files = {name: data.images(name, size=source["size"]) for name in PARTS}
     decoded = partial(decode_images, workers=min(experiment.training.workers, cores()), progress=True)
     rows: dict[str, Any] = {name: Sample(*decoded(files[name])) for name in PARTS if name != "train"}
@@ -203,19 +202,8 @@ def _images(experiment: Experiment, keep: Path | None) -> Parts:
     return Parts(**rows, note=data.note)
 
 
-def _clouds(experiment: Experiment, keep: Path | None) -> Parts:
-    source: Any = experiment.data
-    if source["name"] == "shelves":
-        clouds = simulate_shelves(source["beams"], max_points=source["points"], progress=False)
-    else:
-        clouds = _with_rows(inventory(max_points=source["points"]))
-    rows: Any = {name: Sample(x, _counts(y)) for name in PARTS for x, y in [clouds.part(name)]}
-    return Parts(**rows, note=clouds.note, classes=len(clouds.classes))
+def _clouds(experiment: Experiment, data: Dataset, keep: Path | None) -> Parts:
+    return _parts(data, lambda beams: beams, classes=len(data.classes))
 
 
-LOADERS: dict[str, Callable[[Experiment, Path | None], Parts]] = {
-    "reviews": _texts,
-    "coco_people": _images,
-    "inventory": _clouds,
-    "shelves": _clouds,
-}
+LOADERS = {"reviews": _texts, "coco_people": _images, "inventory": _clouds, "shelves": _clouds}

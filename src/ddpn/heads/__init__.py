@@ -13,10 +13,8 @@ from ddpn.validation import check_keys
 
 if TYPE_CHECKING:
     from ddpn.heads.double_poisson import DoublePoissonHead
-    from ddpn.heads.faithful_gaussian import FaithfulGaussianHead
-    from ddpn.heads.gaussian import GaussianHead
+    from ddpn.heads.gaussian import FaithfulGaussianHead, GaussianHead, NaturalGaussianHead
     from ddpn.heads.head import Head
-    from ddpn.heads.natural_gaussian import NaturalGaussianHead
     from ddpn.heads.negative_binomial import NegativeBinomialHead
     from ddpn.heads.poisson import PoissonHead
 
@@ -38,8 +36,8 @@ _SHIPPED = {
     "poisson": "ddpn.heads.poisson:PoissonHead",
     "negative_binomial": "ddpn.heads.negative_binomial:NegativeBinomialHead",
     "gaussian": "ddpn.heads.gaussian:GaussianHead",
-    "faithful_gaussian": "ddpn.heads.faithful_gaussian:FaithfulGaussianHead",
-    "natural_gaussian": "ddpn.heads.natural_gaussian:NaturalGaussianHead",
+    "faithful_gaussian": "ddpn.heads.gaussian:FaithfulGaussianHead",
+    "natural_gaussian": "ddpn.heads.gaussian:NaturalGaussianHead",
 }
 #: Every likelihood that can be named, with those that users add: name -> subclass of `Head`.
 HEADS = Registry("likelihood", _SHIPPED)

@@ -1,4 +1,4 @@
-"""The Gaussian head, and what all Gaussian heads share.
+"""The Gaussian head, and the variants of Stirn et al. (2023) and Immer et al. (2023).
 
 Counts are not Gaussian: these heads are baselines. With an exposure it is y / exposure that is Gaussian, so mean and
 standard deviation both scale.
@@ -40,11 +40,14 @@ class NormalHead(Head):
 
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
         """-log p(y)."""
-        return nll(*self.links(raw), y, exposure)
+        return _nll(*self.links(raw), y, exposure)
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """Weighted mean and log variance of y / exposure."""
-        return torch.stack(moments(y, weight, exposure))
+        """Weighted mean and log variance of y / exposure; the variance is kept above the clamp's lower bound, e^-14."""
+        rows = Rows(y, weight, exposure)
+        rate = rows.y / rows.scale
+        mean = rows.mean(rate)
+        return torch.stack([mean, rows.mean((rate - mean).square()).log().clamp(*LOG_VARIANCE)])
 
 
 class GaussianHead(NormalHead):
@@ -65,25 +68,69 @@ class GaussianHead(NormalHead):
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
         """-log p(y), times variance^beta."""
         mean, log_variance = self.links(raw)
-        value = nll(mean, log_variance, y, exposure)
+        value = _nll(mean, log_variance, y, exposure)
         return value * (self.beta * log_variance.detach()).exp() if self.beta else value
 
 
-def rate(y: Tensor, exposure: Tensor | None, dtype: torch.dtype) -> Tensor:
-    """y / exposure, what is Gaussian."""
-    return y.to(dtype) if exposure is None else y.to(dtype) / exposure.to(dtype)
+class FaithfulGaussianHead(NormalHead):
+    """Gaussian baseline whose mean is fitted by squared error (Stirn et al., 2023).
+
+    raw = (mean, log variance): squared error for the mean, the likelihood for the variance around it. Neither disturbs
+    the other: the variance's loss takes the mean as given, and the variance sees features without gradient, so the
+    backbone learns from squared error alone. That is no likelihood of both, hence no generalised linear model.
+
+    >>> FaithfulGaussianHead().sees
+    ('features', 'detached')
+    """
+
+    name = "faithful_gaussian"
+    has_glm = False
+
+    @property
+    def sees(self) -> tuple[str, ...]:
+        """The variance uses the features but sends no gradient back."""
+        return ("features", "detached")
+
+    def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
+        """(y / exposure - mean)^2 / 2 plus -log p(y) with the mean held fixed."""
+        mean, log_variance = self.links(raw)
+        return 0.5 * _error(mean, y, exposure).square() + _nll(mean.detach(), log_variance, y, exposure)
 
 
-def nll(mean: Tensor, log_variance: Tensor, y: Tensor, exposure: Tensor | None) -> Tensor:
+class NaturalGaussianHead(NormalHead):
+    """Gaussian baseline in natural parameters (Immer et al., 2023).
+
+    raw = (eta1, log precision): eta1 = mean / variance, eta2 = -precision / 2. The negative log-likelihood is convex in
+    (eta1, eta2).
+
+    >>> dist = NaturalGaussianHead()(torch.tensor([6.0, 0.6931472]))
+    >>> dist.mean, dist.variance
+    (tensor(3.), tensor(0.5000))
+    """
+
+    name = "natural_gaussian"
+    parameter_names = ("mean / variance", "log precision")
+
+    def links(self, raw: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and log variance at an exposure of 1: eta1 / precision and -log precision."""
+        raw = promoted(raw)
+        log_variance = bend(-raw[..., 1], *LOG_VARIANCE)
+        return raw[..., 0] * log_variance.exp(), log_variance
+
+    def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
+        """Weighted mean and variance of y / exposure, as natural parameters."""
+        mean, log_variance = super().start(y, weight, exposure)
+        return torch.stack([mean * (-log_variance).exp(), -log_variance])
+
+
+def _error(mean: Tensor, y: Tensor, exposure: Tensor | None) -> Tensor:
+    """y / exposure, what is Gaussian, minus its mean."""
+    y = y.to(mean.dtype)
+    return (y if exposure is None else y / exposure.to(mean.dtype)) - mean
+
+
+def _nll(mean: Tensor, log_variance: Tensor, y: Tensor, exposure: Tensor | None) -> Tensor:
     """-log p(y), from the mean and log variance at an exposure of 1."""
-    error = rate(y, exposure, mean.dtype) - mean
+    error = _error(mean, y, exposure)
     value = 0.5 * (error.square() * (-log_variance).exp() + log_variance) + _HALF_LOG_TWO_PI
     return value if exposure is None else value + exposure.to(mean.dtype).log()
-
-
-def moments(y: Tensor, weight: Tensor | None, exposure: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Weighted mean of y / exposure and the log of its variance, which is kept above the clamp's lower bound, e^-14."""
-    rows = Rows(y, weight, exposure)
-    z = rate(rows.y, rows.exposure, torch.float64)
-    mean = rows.mean(z)
-    return mean, rows.mean((z - mean).square()).log().clamp(*LOG_VARIANCE)

@@ -16,10 +16,12 @@ _GAIN = 1e-12
 class Rows:
     """Counts with their weights (1 where none are given) and exposures, in float64."""
 
+    @torch.inference_mode(False)
     def __init__(self, y: Tensor, weight: Tensor | None, exposure: Tensor | None) -> None:
-        self.y = y.double()
-        self.weight = torch.ones_like(self.y) if weight is None else weight.double().expand_as(self.y)
-        self.exposure = None if exposure is None else exposure.double().expand_as(self.y)
+        # Copied, because autograd takes no tensors that were made in inference mode.
+        self.y = y.double().clone()
+        self.weight = torch.ones_like(self.y) if weight is None else weight.double().expand_as(self.y).clone()
+        self.exposure = None if exposure is None else exposure.double().expand_as(self.y).clone()
         if exposure is None:
             # Equal counts as one row: the likelihood is then evaluated a few hundred times, not once per row.
             self.y, place = self.y.unique(return_inverse=True)
@@ -38,10 +40,10 @@ class Rows:
 def fit(loss: Callable[[Tensor], Tensor], guess: Tensor, bounds: Sequence[tuple[float, float]]) -> Tensor:
     """The raw outputs (P,) within `bounds` that minimise the scalar `loss`, searched from `guess`."""
 
+    @torch.inference_mode(False)
     def value_and_slope(x: np.ndarray) -> tuple[float, np.ndarray]:
         raw = torch.tensor(x, dtype=torch.float64, device=guess.device, requires_grad=True)
-        with torch.enable_grad():
-            value = loss(raw)
+        value = loss(raw)
         (slope,) = torch.autograd.grad(value, raw)
         return value.item(), slope.cpu().numpy()
 

@@ -1,19 +1,7 @@
 """Raw inputs as tensors: tokens, images and point clouds, from files of your own."""
 
-from ddpn.inputs.augmentation import auto_augment
-from ddpn.inputs.images import Images, decode_images
-from ddpn.inputs.point_clouds import Beam, pack, unpack
-from ddpn.inputs.point_files import read_points
+from ddpn.inputs.images import Images, auto_augment, decode_images
+from ddpn.inputs.point_clouds import Beam, pack, read_points, unpack
 from ddpn.inputs.tokens import join_texts, tokenize
 
-__all__ = [
-    "Beam",
-    "Images",
-    "auto_augment",
-    "decode_images",
-    "join_texts",
-    "pack",
-    "read_points",
-    "tokenize",
-    "unpack",
-]
+__all__ = ["Beam", "Images", "auto_augment", "decode_images", "join_texts", "pack", "read_points", "tokenize", "unpack"]

@@ -3,6 +3,7 @@
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from torch.utils.data import DataLoader, Dataset
 
 from ddpn.errors import ConfigError, InputError
 from ddpn.extras import import_extra
-from ddpn.inputs.augmentation import augmentation_library, make_auto_augment
 from ddpn.progress import progress_bar
 from ddpn.sample import check_counts
 from ddpn.validation import check_integer
@@ -23,6 +23,8 @@ from ddpn.validation import check_integer
 _BATCH = 32
 #: Formats whose 16-bit gray values Pillow returns in mode I, as integers up to 65,535.
 _SIXTEEN_BITS = ("PNG", "PPM")
+#: Images that AutoAugment changes in the same way; which ones they are is random.
+_GROUP = 8
 
 
 class Images(Dataset[tuple[Tensor, Tensor]]):
@@ -151,8 +153,7 @@ def read_image(path: Path, size: int) -> Tensor:
     pillow = import_extra("PIL.Image", "images")
     try:
         with pillow.open(path) as image:
-            _check_depth(path, image)
-            rgb = _rgb(pillow, image).resize((size, size), pillow.Resampling.BILINEAR)
+            rgb = _rgb(path, pillow, image).resize((size, size), pillow.Resampling.BILINEAR)
     except (InputError, MemoryError):
         raise
     except FileNotFoundError as error:
@@ -163,14 +164,11 @@ def read_image(path: Path, size: int) -> Tensor:
     return torch.from_numpy(np.array(rgb)).permute(2, 0, 1).contiguous()
 
 
-def _check_depth(path: Path, image: Any) -> None:
-    """Reject 32 bits per channel: the values of black and white are unknown, and Pillow clips at 255."""
+def _rgb(path: Path, pillow: Any, image: Any) -> Any:
+    """An RGB image; 32 bits per channel are an error: the values of black and white are unknown."""
     if image.mode == "F" or (image.mode == "I" and image.format not in _SIXTEEN_BITS):
         kind = "floats" if image.mode == "F" else "integers"
         raise InputError(f"{path} must have 8 or 16 bits per channel, got 32-bit {kind}. Scale them to 0..255.")
-
-
-def _rgb(pillow: Any, image: Any) -> Any:
     if image.mode.startswith("I"):
         # 16 bits of gray, which Pillow would clip at 255.
         image = pillow.fromarray((np.asarray(image).astype(np.int64).clip(0, 65_535) >> 8).astype(np.uint8))
@@ -178,3 +176,45 @@ def _rgb(pillow: Any, image: Any) -> Any:
         # Pillow warns about a direct conversion to RGB.
         image = image.convert("RGBA")
     return image.convert("RGB")
+
+
+def augmentation_library() -> str:
+    """The installed library that provides AutoAugment: torchvision, which works on bytes and is faster, or kornia."""
+    for name in ("torchvision", "kornia"):
+        if find_spec(name) is not None:
+            return name
+    raise ConfigError("ddpn[images] is not installed: pip install 'ddpn[images]'")
+
+
+def make_auto_augment(library: str) -> Callable[[Tensor], Tensor]:
+    """AutoAugment's policy for ImageNet (Cubuk et al., 2018): the same change for all images of a call.
+
+    It is drawn from torch's generator. Shape: (N, 3, height, width), uint8, in and out.
+    """
+    change: Any
+    if library == "torchvision":
+        from torchvision.transforms.v2 import AutoAugment, AutoAugmentPolicy
+
+        change = AutoAugment(AutoAugmentPolicy.IMAGENET)
+        return lambda images: change(images)
+    from kornia.augmentation.auto import AutoAugment
+
+    change = AutoAugment(policy="imagenet")
+    # kornia works on floats between 0 and 1.
+    return lambda images: (change(images.to(torch.float32) / 255) * 255).round().clamp(0, 255).to(torch.uint8)
+
+
+def auto_augment(images: Tensor) -> Tensor:
+    """Change images at random by AutoAugment on their device, eight at a time by the same policy.
+
+    Shape: (N, 3, height, width), uint8, in and out.
+    """
+    is_tensor = isinstance(images, Tensor)
+    if not is_tensor or images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3:
+        found = f"{images.dtype} of shape {tuple(images.shape)}" if is_tensor else type(images).__name__
+        raise InputError(f"images must be a uint8 tensor (N, 3, height, width), got {found}. Use decode_images.")
+    change, changed = make_auto_augment(augmentation_library()), torch.empty_like(images)
+    for index in torch.randperm(len(images)).split(_GROUP):
+        index = index.to(images.device)
+        changed[index] = change(images[index])
+    return changed

@@ -25,6 +25,7 @@ from ddpn.validation import check_integer
 _LOG = getLogger(__name__)
 #: Texts given to the tokenizer at once: it works on them in parallel, and memory holds only their lists of ids.
 _BLOCK = 1024
+_ONLY_IDS = {"return_attention_mask": False, "return_token_type_ids": False}
 Texts = Sequence[str] | NDArray[Any]
 
 
@@ -120,24 +121,31 @@ def _check_length(tokenizer: Any, max_length: Any) -> int:
 
 def _compute(texts: Texts, tokenizer: Any, max_length: int, progress: bool) -> tuple[Tensor, int]:
     """The padded ids, and the number of empty texts."""
+    # All ids of a block in one array, and the number of ids per text.
     blocks: list[tuple[NDArray[np.int32], NDArray[np.int64]]] = []
     empty = 0
     with progress_bar("Tokens", len(texts), progress) as bar:
         for first in range(0, len(texts), _BLOCK):
             block = _strings(texts[first : first + _BLOCK], first)
             empty += sum(not text.strip() for text in block)
-            blocks.append(_encode(block, tokenizer, max_length))
+            ids = tokenizer(block, truncation=True, max_length=max_length, **_ONLY_IDS)["input_ids"]
+            if len(ids) != len(block):
+                raise ConfigError(
+                    f"tokenizer must return a list of ids per text, got {len(ids)} for {len(block)} texts."
+                )
+            lengths = np.array([len(row) for row in ids], dtype=np.int64)
+            blocks.append((np.fromiter(chain.from_iterable(ids), np.int32, count=lengths.sum()), lengths))
             bar.advance(len(block))
     # At least one column: without special tokens, texts that are all empty have no token.
     width = max(1, *(int(lengths.max()) for _, lengths in blocks))
-    ids = np.full((len(texts), width), tokenizer.pad_token_id, dtype=np.int32)
+    padded = np.full((len(texts), width), tokenizer.pad_token_id, dtype=np.int32)
     row = len(texts)
     while blocks:
         # From the last block on, each freed as soon as it is copied: the ids are never in memory twice.
         flat, lengths = blocks.pop()
         row -= len(lengths)
-        ids[row : row + len(lengths)][np.arange(width) < lengths[:, None]] = flat
-    return torch.from_numpy(ids), empty
+        padded[row : row + len(lengths)][np.arange(width) < lengths[:, None]] = flat
+    return torch.from_numpy(padded), empty
 
 
 def _strings(block: Texts, first: int) -> list[str]:
@@ -146,17 +154,6 @@ def _strings(block: Texts, first: int) -> list[str]:
             raise InputError(f'texts must be strings, got {text!r:.40} at row {first + i}. Use "" for a missing text.')
     # Tokenizers do not accept half a surrogate pair.
     return [text.encode(errors="replace").decode() for text in block]
-
-
-def _encode(block: list[str], tokenizer: Any, max_length: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """All ids of a block in one array, and the number of ids per text."""
-    rows = tokenizer(
-        block, truncation=True, max_length=max_length, return_attention_mask=False, return_token_type_ids=False
-    )["input_ids"]
-    if len(rows) != len(block):
-        raise ConfigError(f"tokenizer must return one list of ids per text, got {len(rows)} for {len(block)} texts.")
-    lengths = np.array([len(row) for row in rows], dtype=np.int64)
-    return np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=int(lengths.sum())), lengths
 
 
 # Cache ---------------------------------------------------------------------------------------------------------------

@@ -45,6 +45,7 @@ class LinearFit(NamedTuple):
     identified: np.ndarray
 
 
+@torch.inference_mode(False)
 def fit_linear(
     head: Head, X: np.ndarray, sample: Sample, dispersion: str, alpha: float, tol: float = 1e-6, max_iter: int = 200
 ) -> LinearFit:

@@ -87,6 +87,7 @@ class Networks(Member):
 
     # Fitting -----------------------------------------------------------------------------------------------------
 
+    @torch.inference_mode(False)
     def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:
         """Train; an interrupted training leaves the best networks so far, and `interrupted` is true."""
         self.unit, self.n_rows = exposure_unit(train), int(train.is_used.sum())

@@ -7,7 +7,6 @@ return one value or curve.
 from ddpn.metrics.calibration import covered, expected_coverage, pit, pit_bounds, pit_cdf, precision, width
 from ddpn.metrics.detection import Detection, aupr, auroc, detection, fpr80, fpr_at, matched
 from ddpn.metrics.ood import OOD_SCORES, ood_score
-from ddpn.metrics.point import absolute_error, point, squared_error
 from ddpn.metrics.reliability import (
     CoverageCurve,
     coverage_curve,
@@ -17,7 +16,16 @@ from ddpn.metrics.reliability import (
     pit_histogram,
     pit_unevenness,
 )
-from ddpn.metrics.scores import crps, dawid_sebastiani, nll, ranked_probability, register_crps
+from ddpn.metrics.scores import (
+    absolute_error,
+    crps,
+    dawid_sebastiani,
+    nll,
+    point,
+    ranked_probability,
+    register_crps,
+    squared_error,
+)
 from ddpn.metrics.summary import evaluate
 
 __all__ = [

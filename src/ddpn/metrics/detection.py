@@ -178,28 +178,16 @@ def detection(
         rows, others = order[:held], order[held:]
         kept = inside[others if complement == "right" else -1 - rows]
         trials.append(_trial(_quantiles(inside[rows], 1.0 - alpha), kept, outside, thresholds))
-    areas = np.array([trial.areas for trial in trials]).T
-    auc, average, at_80 = (Spread(float(x.mean()), float(x.std(ddof=1)) if len(x) > 1 else 0.0) for x in areas)
-    means = [torch.from_numpy(np.mean(column, axis=0)) for column in zip(*trials, strict=True)]
-    _, threshold, tpr, fpr, *shares = means
+    areas, *curves = (np.array(column) for column in zip(*trials, strict=True))
+    auc, average, at_80 = (Spread(float(x.mean()), float(x.std(ddof=1)) if len(x) > 1 else 0.0) for x in areas.T)
+    threshold, tpr, fpr, *shares = (torch.from_numpy(values.mean(axis=0)) for values in curves)
     roc, pr = _curves(outside, *shares)
     sizes = len(kept), len(outside)
     return Detection(auc, average, at_80, torch.from_numpy(alpha), threshold, tpr, fpr, roc, pr, *sizes)
 
 
-class _Trial(NamedTuple):
-    """One resampling: AUROC, AUPR, FPR80; values at the alphas; values at each distinct OOD score, descending."""
-
-    areas: tuple[float, float, float]
-    threshold: np.ndarray
-    tpr: np.ndarray
-    fpr: np.ndarray
-    fpr_above: np.ndarray
-    fpr_from: np.ndarray
-    precision: np.ndarray
-
-
-def _trial(tau: np.ndarray, inside: np.ndarray, outside: np.ndarray, thresholds: str) -> _Trial:
+def _trial(tau: np.ndarray, inside: np.ndarray, outside: np.ndarray, thresholds: str) -> tuple[Any, ...]:
+    """One resampling: (AUROC, AUPR, FPR80); values at the alphas; values at each distinct OOD score, descending."""
     hits, alarms = _above(outside, tau), _above(inside, tau)
     tpr, fpr = hits / len(outside), alarms / len(inside)
     if thresholds == "all":
@@ -211,7 +199,7 @@ def _trial(tau: np.ndarray, inside: np.ndarray, outside: np.ndarray, thresholds:
     at = np.unique(outside)[::-1]
     above, from_there, caught = _above(inside, at), _above(inside, at, "left"), _above(outside, at, "left")
     shares = above / len(inside), from_there / len(inside), caught / (caught + from_there)
-    return _Trial(areas, tau, tpr, fpr, *shares)
+    return areas, tau, tpr, fpr, *shares
 
 
 def _area(x: np.ndarray, y: np.ndarray) -> float:

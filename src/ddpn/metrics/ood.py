@@ -16,10 +16,8 @@ def _ensemble(dist: Any, kind: str) -> Mixture:
     if isinstance(dist, Mixture) and dist.size > 1:
         return dist
     got = "one of a single member" if isinstance(dist, Mixture) else f"a single {type(dist).__name__}"
-    raise InputError(
-        f"dist must be a mixture of at least 2 members for kind={kind!r}, got {got}. "
-        "Use kind='variance' or kind='entropy', or train more members."
-    )
+    remedy = "Use kind='variance' or kind='entropy', or train more members."
+    raise InputError(f"dist must be a mixture of at least 2 members for kind={kind!r}, got {got}. {remedy}")
 
 
 #: OOD scores of a distribution: name -> function (dist) -> one value per row.

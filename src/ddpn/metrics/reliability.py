@@ -13,7 +13,7 @@ from torch.distributions import Distribution
 
 from ddpn.metrics.calibration import pit_bounds, pit_cdf, precision
 from ddpn.metrics.predictive import interval, known, mass_between, observed
-from ddpn.metrics.weights import checked_weight, filled, mean, median
+from ddpn.metrics.weights import checked_weight, mean, median
 from ddpn.validation import check_integer
 
 #: Below this F(y) - F(y - 1) is a jump: distances change by less than this, and slopes keep their digits.
@@ -39,7 +39,7 @@ def pit_histogram(dist: Distribution, y: Tensor, bins: int = 10, weight: Any = N
     """
     bins = check_integer("bins", bins, minimum=1)
     edges = torch.linspace(0.0, 1.0, bins + 1, dtype=torch.float64)
-    upto = filled(pit_cdf(dist, y, edges))
+    upto = pit_cdf(dist, y, edges)
     upto[..., 0] = 0.0
     shares = upto.double().diff(dim=-1)
     return bins * mean(shares.flatten(0, -2), checked_weight(weight, shares[..., 0]))
@@ -56,7 +56,7 @@ class _Steps(NamedTuple):
 def _steps(dist: Distribution, y: Tensor, weight: Any) -> _Steps:
     """The exact steps, from where each row's PIT cdf begins and ends to rise."""
     lower, upper = pit_bounds(dist, y)
-    w = checked_weight(weight, filled(lower))
+    w = checked_weight(weight, lower)
     lower, upper = (x.double().reshape(-1) for x in (lower, upper))
     w = w / w.sum()
     jumps = upper - lower < _JUMP
@@ -114,7 +114,7 @@ def median_precision(dist: Distribution, weight: Any = None) -> float:
     >>> median_precision(Poisson(torch.tensor([1.0, 4.0, 100.0])))
     0.25
     """
-    values = filled(precision(dist))
+    values = precision(dist)
     return median(values.reshape(-1), checked_weight(weight, values)).item()
 
 
@@ -134,7 +134,7 @@ def coverage_curve(
     level = torch.as_tensor(levels, dtype=torch.float64).reshape(-1)
     for nominal in level.tolist():
         low, high = interval(dist, nominal, kind)
-        hit = filled((low <= y) & (y <= high))
+        hit = (low <= y) & (y <= high)
         w = checked_weight(weight, hit)
         inside.append(mean(hit.reshape(-1), w))
         expected.append(mean(mass_between(dist, low, high).expand(hit.shape).reshape(-1), w))

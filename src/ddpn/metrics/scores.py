@@ -1,4 +1,4 @@
-"""Proper scores: f(dist, y) -> one value per row; smaller is better."""
+"""Proper scores, and errors of point predictions, each of which has its own best point: smaller is better."""
 
 from collections.abc import Callable
 from functools import singledispatch
@@ -11,9 +11,15 @@ from torch.distributions import Distribution, Normal
 from ddpn.distributions import CountDistribution, Mixture, discretized
 from ddpn.distributions.normal import normal_crps
 from ddpn.errors import InputError
-from ddpn.metrics.predictive import known, observed
+from ddpn.metrics.predictive import known, observed, quantile
+from ddpn.validation import check_choice
 
 Score = Callable[[Any, Tensor], Tensor]
+_STATISTICS: dict[str, Callable[[Any], Tensor]] = {
+    "mean": lambda dist: dist.mean,
+    "median": lambda dist: quantile(dist, 0.5),
+    "mode": lambda dist: dist.mode,
+}
 
 
 @singledispatch
@@ -22,15 +28,9 @@ def _crps(dist: Any, y: Tensor) -> Tensor:
     raise InputError(f"dist must be a distribution with a registered CRPS, got {name}. Use @register_crps({name}).")
 
 
-@_crps.register(CountDistribution)
-@_crps.register(Mixture)
-def _own_crps(dist: Any, y: Tensor) -> Tensor:
-    return dist.crps(y)
-
-
-@_crps.register(Normal)
-def _normal_crps(dist: Normal, y: Tensor) -> Tensor:
-    return normal_crps(dist.loc, dist.scale, y)
+for _kind in (CountDistribution, Mixture):
+    _crps.register(_kind, lambda dist, y: dist.crps(y))
+_crps.register(Normal, lambda dist, y: normal_crps(dist.loc, dist.scale, y))
 
 
 def register_crps(kind: type) -> Callable[[Score], Score]:
@@ -101,3 +101,40 @@ def dawid_sebastiani(dist: Distribution, y: Tensor) -> Tensor:
     # If all mass is on one count, the score is very low there and very high elsewhere, but never NaN.
     variance = variance.clamp(min=torch.finfo(variance.dtype).tiny)
     return (y - mean).square() / variance + variance.log()
+
+
+def point(dist: Distribution, statistic: str) -> Tensor:
+    """The mean, median or mode of each row. The median of a count distribution is the smallest y with F(y) >= 1/2.
+
+    Shape: dist.batch_shape.
+
+    >>> from ddpn.distributions import NegativeBinomial
+    >>> dist = NegativeBinomial(torch.tensor([10.0]), torch.tensor([0.5]))
+    >>> [point(dist, statistic).item() for statistic in ("mean", "median", "mode")]
+    [10.0, 8.0, 4.0]
+    """
+    return _STATISTICS[check_choice("statistic", statistic, _STATISTICS)](known(dist))
+
+
+def absolute_error(dist: Distribution, y: Tensor, statistic: str = "median") -> Tensor:
+    """|point - y|, whose mean is smallest for the median (Appendix B.2 takes the mode).
+
+    Shape: y broadcasts with dist.batch_shape.
+
+    >>> from ddpn.distributions import Poisson
+    >>> absolute_error(Poisson(torch.tensor([2.0, 3.5])), torch.tensor([5, 3]))
+    tensor([3., 0.])
+    """
+    return (point(dist, statistic) - observed(y, dist)).abs()
+
+
+def squared_error(dist: Distribution, y: Tensor, statistic: str = "mean") -> Tensor:
+    """(point - y)^2, whose mean is smallest for the mean.
+
+    Shape: y broadcasts with dist.batch_shape.
+
+    >>> from ddpn.distributions import Poisson
+    >>> squared_error(Poisson(torch.tensor([2.0, 3.5])), torch.tensor([5, 3]))
+    tensor([9.0000, 0.2500])
+    """
+    return (point(dist, statistic) - observed(y, dist)).square()

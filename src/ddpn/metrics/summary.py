@@ -6,11 +6,10 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.metrics.point import absolute_error, squared_error
 from ddpn.metrics.predictive import interval, known, mass_between, observed
 from ddpn.metrics.reliability import median_precision, pit_distance
-from ddpn.metrics.scores import crps, dawid_sebastiani, nll
-from ddpn.metrics.weights import checked_weight, filled, mean
+from ddpn.metrics.scores import absolute_error, crps, dawid_sebastiani, nll, squared_error
+from ddpn.metrics.weights import checked_weight, mean
 
 
 @torch.no_grad()
@@ -42,7 +41,7 @@ def evaluate(
         "expected_coverage": mass_between(dist, low, high),
         "width": high - low,
     }
-    shape = filled(each["crps"]).shape
+    shape = each["crps"].shape
     w = checked_weight(weight, each["crps"])
     result = {name: mean(value.expand(shape).reshape(-1), w).item() for name, value in each.items()}
     result["rmse"] **= 0.5

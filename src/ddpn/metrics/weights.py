@@ -8,15 +8,10 @@ from torch import Tensor
 from ddpn.errors import InputError
 
 
-def filled(x: Tensor) -> Tensor:
-    """x, if it has at least one row."""
-    if x.numel() == 0:
-        raise InputError("y must hold at least one row, got none.")
-    return x
-
-
 def checked_weight(weight: Any, like: Tensor) -> Tensor:
-    """Weights as float64, flat, one per element of `like`; ones for None."""
+    """Weights as float64, flat, one per element of `like`, which must have at least one row; ones for None."""
+    if like.numel() == 0:
+        raise InputError("y must hold at least one row, got none.")
     if weight is None:
         return torch.ones(like.numel(), dtype=torch.float64, device=like.device)
     weight = torch.as_tensor(weight).to(like.device, torch.float64)
@@ -26,7 +21,7 @@ def checked_weight(weight: Any, like: Tensor) -> Tensor:
         shapes = f"shape {tuple(weight.shape)} for {tuple(like.shape)}"
         raise InputError(f"weight must have one entry per row, got {shapes}.") from None
     if not (torch.isfinite(weight).all() and (weight >= 0).all() and weight.sum() > 0):
-        shown = f"min {weight.min().item():g}, sum {weight.sum().item():g}" if len(weight) else "none"
+        shown = f"min {weight.min().item():g}, sum {weight.sum().item():g}"
         raise InputError(f"weight must be finite, not negative and not all 0, got {shown}.")
     return weight
 

@@ -56,8 +56,12 @@ def shared(sample: Sample) -> Sample:
 class Share(NamedTuple):
     """The part of every batch that this process computes: every `world`-th row from `rank` on."""
 
-    rank: int = 0
-    world: int = 1
+    rank: int
+    world: int
+
+
+#: The share of a single process.
+ALL = Share(rank=0, world=1)
 
 
 def orders(rows: int, batch: int, streams: Sequence[torch.Generator]) -> Tensor:
@@ -97,13 +101,7 @@ class MemoryBatches(Batches):
     Where all rows fit one batch, every member gets all of them in the given order.
     """
 
-    def __init__(
-        self,
-        source: Sample | Augmented,
-        batch_size: int,
-        share: Share = Share(),  # noqa: B008
-        accumulate: int = 1,
-    ) -> None:
+    def __init__(self, source: Sample | Augmented, batch_size: int, share: Share = ALL, accumulate: int = 1) -> None:
         sample = source.sample if isinstance(source, Augmented) else source
         super().__init__(len(sample), batch_size, share, accumulate, sample.y.device)
         self.source = source
@@ -116,11 +114,9 @@ class MemoryBatches(Batches):
             with torch.random.fork_rng(devices=[X.device] if X.device.type == "cuda" else []):
                 torch.manual_seed(seed)
                 changed = self.source.augment(self.source.sample.X)
-            if (changed.shape, changed.dtype) != (X.shape, X.dtype):
-                raise InputError(
-                    f"augment must return inputs of shape {tuple(X.shape)} and {X.dtype} as it takes them, "
-                    f"got {tuple(changed.shape)} and {changed.dtype}."
-                )
+            taken, got = (f"shape {tuple(t.shape)} and {t.dtype}" for t in (X, changed))
+            if got != taken:
+                raise InputError(f"augment must return inputs of {taken} as it takes them, got {got}.")
             X.copy_(changed)
 
     def epoch(self, streams: Sequence[torch.Generator]) -> Iterator[Sample]:
@@ -145,7 +141,7 @@ class DatasetBatches(Batches):
         batch_size: int,
         device: torch.device,
         workers: int = 0,
-        share: Share = Share(),  # noqa: B008
+        share: Share = ALL,
         accumulate: int = 1,
         check: Callable[[Sample], object] = lambda sample: None,
     ) -> None:
@@ -154,43 +150,36 @@ class DatasetBatches(Batches):
 
     def epoch(self, streams: Sequence[torch.Generator]) -> Iterator[Sample]:
         """All batches of one epoch."""
-        for batch in self._loaded(batch_sampler=[index.reshape(-1).tolist() for index in self.indices(streams)]):
+        for batch in self._loaded([index.reshape(-1).tolist() for index in self.indices(streams)]):
             yield pick(batch, torch.arange(len(batch), device=self.device).view(len(streams), -1))
 
     def in_order(self) -> Iterator[Sample]:
         """Every item once, the same for all members."""
-        size = self._rows_at_once(as_sample([self.source[0]]).X)
-        return (shared(part) for part in self._loaded(batch_size=size))
+        rows, size = range(self.n), self._rows_at_once(as_sample([self.source[0]]).X)
+        return (shared(part) for part in self._loaded([rows[first : first + size] for first in rows[::size]]))
 
-    def _loaded(self, **batches: Any) -> Iterator[Sample]:
-        for loaded in DataLoader(_Items(self.source), num_workers=self.workers, collate_fn=_collated, **batches):
+    def _loaded(self, positions: list[Sequence[int]]) -> Iterator[Sample]:
+        for loaded in DataLoader(_Loads(self.source, positions), batch_size=None, num_workers=self.workers):
             if isinstance(loaded, DDPNError):
                 raise loaded
             self._check(loaded)
             yield loaded.map(lambda t: t.to(self.device))
 
 
-class _Items(Dataset):
-    """Items, or the error of reading one: raised in a worker process it comes with a traceback in its message."""
+class _Loads(Dataset):
+    """Batches, or the error of reading one: raised in a worker process it comes with a traceback in its message."""
 
-    def __init__(self, dataset: Dataset) -> None:
-        self.dataset = dataset
+    def __init__(self, dataset: Dataset, positions: list[Sequence[int]]) -> None:
+        self.dataset, self.positions = dataset, positions
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, number: int) -> Sample | DDPNError:
         try:
-            return self.dataset[index]
+            return as_sample([self.dataset[index] for index in self.positions[number]])
         except DDPNError as error:
             return error
 
     def __len__(self) -> int:
-        return len(self.dataset)  # type: ignore[arg-type]
-
-
-def _collated(items: list[Any]) -> Sample | DDPNError:
-    try:
-        return next((item for item in items if isinstance(item, DDPNError)), None) or as_sample(items)
-    except DDPNError as error:
-        return error
+        return len(self.positions)
 
 
 def named_parts(sample: Sample) -> dict[str, Any]:
@@ -217,15 +206,12 @@ def as_sample(items: list[Any]) -> Sample:
     try:
         collated = default_collate(items)
     except (TypeError, RuntimeError) as error:
-        raise InputError(
-            f"items of the data set must be tensors or numbers of one shape each, got {str(error).splitlines()[0]}. "
-            "Pad what differs in length, and drop items without a count."
-        ) from None
+        must, why = "must be tensors or numbers of one shape each", str(error).splitlines()[0]
+        remedy = "Pad what differs in length, and drop items without a count."
+        raise InputError(f"items of the data set {must}, got {why}. {remedy}") from None
     if not isinstance(collated, list | tuple) or not 2 <= len(collated) <= 4:
-        raise InputError(
-            f"items of the data set must be (x, y[, weight[, exposure]]), got {type(items[0]).__name__}. "
-            "Return a tuple from __getitem__."
-        )
+        must, got = "must be (x, y[, weight[, exposure]])", type(items[0]).__name__
+        raise InputError(f"items of the data set {must}, got {got}. Return a tuple from __getitem__.")
     sample = Sample(*collated)
     check_vectors(sample)
     return sample

@@ -41,10 +41,10 @@ class CapturedSteps:
         steps = config.epochs * batches.steps
         # One more for each step of the warm-up, which may begin at the last.
         lrs = [config.lr_at(i, steps) for i in range(steps)] + [0.0] * (_WARM_UP + 1)
-        self._lrs = torch.tensor(lrs, device=device)
+        self._lrs = torch.tensor(lrs, dtype=torch.float32, device=device)
         self._index = torch.zeros(config.members, batches.batch, dtype=torch.long, device=device)
         self._step = torch.zeros(1, dtype=torch.long, device=device)
-        self._total = torch.zeros(config.members, device=device)
+        self._total = torch.zeros(config.members, dtype=torch.float32, device=device)
         self._healthy = torch.ones(config.members, dtype=torch.bool, device=device)
         self._graph: torch.cuda.CUDAGraph | None = None
 

@@ -43,10 +43,8 @@ def check_identity(path: Path, found: dict[str, Any], expected: dict[str, Any]) 
     settings = found.get("config", {})
     changed += [name for name, value in expected["config"].items() if settings.get(name) != value]
     if changed:
-        raise InputError(
-            f"{path} comes from a training with another {listed(changed)}. Delete it to train again, or use another "
-            "path."
-        )
+        remedy = "Delete it to train again, or use another path."
+        raise InputError(f"{path} comes from a training with another {listed(changed)}. {remedy}")
 
 
 def model_identity(model: CountModel) -> dict[str, Any]:

@@ -54,8 +54,9 @@ class TrainingConfig:
             self._check(name, "in [0, 1)", lambda v: 0.0 <= v < 1.0)
         for name, choices in _CHOICES.items():
             check_choice(name, getattr(self, name), choices)
-        if not _are_seeds(self.seeds):
-            raise ConfigError(f"seeds must be a tuple of one integer of at least 0 per member, got {self.seeds!r}.")
+        seeds: Any = self.seeds
+        if not isinstance(seeds, tuple) or not seeds or any(type(s) is not int or not 0 <= s < 2**62 for s in seeds):
+            raise ConfigError(f"seeds must be a tuple of one integer of at least 0 per member, got {seeds!r}.")
 
     def _check(self, name: str, condition: str, holds: Callable[[float], bool]) -> None:
         value = getattr(self, name)
@@ -85,7 +86,3 @@ class TrainingConfig:
         if self.schedule == "constant":
             return self.lr
         return self.lr * 0.5 * (1.0 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
-
-
-def _are_seeds(value: Any) -> bool:
-    return isinstance(value, tuple) and bool(value) and all(type(seed) is int and 0 <= seed < 2**62 for seed in value)

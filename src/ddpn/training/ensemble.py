@@ -20,9 +20,9 @@ from ddpn.threads import threads_for
 from ddpn.training.batches import Source
 from ddpn.training.checkpointing import check_identity, data_identity, model_identity
 from ddpn.training.config import TrainingConfig
-from ddpn.training.history import History
 from ddpn.training.loop import fit
 from ddpn.training.runtime import Runtime
+from ddpn.training.state import History
 from ddpn.training.trainable import frozen_fingerprint, load_trained_tensors, trained_tensors
 from ddpn.training.validation import check_source
 from ddpn.validation import check_integer
@@ -70,21 +70,16 @@ class Ensemble:
         self, x: Tensor, device: torch.device | str = "cpu", batch: int = 256, *, exposure: Tensor | float | None = None
     ) -> Mixture:
         """The prediction: the uniform mixture of all members. Shape: batch (B,); exposure (B,) or one for all rows."""
-        known = self._exposure(exposure, len(x))
+        if exposure is None and self._has_exposure:
+            raise InputError("exposure is missing: the members were trained with exposures.")
+        scale = check_vector("exposure", exposure, len(x), zero=False)
         raw, head = self._raw(x, device, batch)
-        return Mixture(head(raw, None if known is None else known.unsqueeze(-1)))
+        return Mixture(head(raw, None if scale is None else torch.from_numpy(scale).float().unsqueeze(-1)))
 
     @cached_property
     def _has_exposure(self) -> bool:
         """Whether members were trained with exposures, as far as their files show."""
         return read(self.path(0))[1]["training data"].get("exposure") is not None
-
-    def _exposure(self, given: Tensor | float | None, rows: int) -> Tensor | None:
-        if given is None:
-            if self._has_exposure:
-                raise InputError("exposure is missing: the members were trained with exposures.")
-            return None
-        return torch.as_tensor(check_vector("exposure", given, rows, zero=False), dtype=torch.float32)
 
     @torch.no_grad()
     def _raw(self, x: Tensor, device: torch.device | str, batch: int) -> tuple[Tensor, Head]:

@@ -78,10 +78,9 @@ def _stacked(model: nn.Module, members: int) -> list[_Weight]:
         if not p.requires_grad or id(p) in looped:
             continue
         if p.dim() == 0 or len(p) != members or id(p) in shared:
-            raise ConfigError(
-                f"parameters must have the {members} members along their first axis, got {name} of shape "
-                f"{tuple(p.shape)}. Build the network of ddpn.backbones layers, or wrap it in ddpn.backbones.Members."
-            )
+            must, got = f"have the {members} members along their first axis", f"{name} of shape {tuple(p.shape)}"
+            remedy = "Build the network of ddpn.backbones layers, or wrap it in ddpn.backbones.Members."
+            raise ConfigError(f"parameters must {must}, got {got}. {remedy}")
         found.append(_Weight([p], members, not name.endswith("bias")))
     return found
 

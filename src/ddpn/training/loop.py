@@ -22,13 +22,12 @@ from ddpn.training.capture import CapturedSteps, can_capture
 from ddpn.training.checkpointing import Checkpoint, data_identity, model_identity
 from ddpn.training.config import TrainingConfig
 from ddpn.training.evaluation import mean_scores
-from ddpn.training.history import History
-from ddpn.training.recovery import recover
 from ddpn.training.runtime import Runtime
-from ddpn.training.state import State
+from ddpn.training.state import History, State
 from ddpn.training.validation import check_exposure_in_both, check_sample, check_source, check_values
 
 
+@torch.inference_mode(False)  # whatever the caller's mode: gradients are needed
 def fit(
     model: CountModel,
     train: Source,
@@ -103,14 +102,15 @@ class Training:
     ) -> None:
         self.model, self.config, self.runtime, self._workers = model, config, runtime, workers
         check_exposure_in_both(train, validation)
-        _check_weights_are_drawn(model)
+        weight = model.projection.weight
+        if weight.numel() and not weight.flatten(1).any(1).all():
+            # Layers are made of zeros, from which only biases would learn.
+            raise ConfigError("weights must be drawn before a training, got zeros. Call model.reset(config.seeds).")
         self.state = State(model, config, validates=validation is not None)
         self.batches = self._batches("train", train)
         if self.batches.batch < runtime.share.world:
-            raise ConfigError(
-                f"batch_size must be at least the number of processes, {runtime.share.world}, "
-                f"got batches of {self.batches.batch} rows."
-            )
+            processes = f"the number of processes, {runtime.share.world}"
+            raise ConfigError(f"batch_size must be at least {processes}, got batches of {self.batches.batch} rows.")
         self.validation = None if validation is None else self._batches("validation", validation)
         self.steps = config.epochs * self.batches.steps
         self._captured: CapturedSteps | None = None
@@ -166,7 +166,10 @@ class Training:
             self._captured = None
         with self._seeded():
             losses = self._train_epoch()
-        scores = self._validate()
+        scores = None
+        if self.validation is not None:
+            with self.state.averaged():
+                scores = mean_scores(self.model, self.validation, self.config.score, self.runtime)
         lr, seconds = self.config.lr_at(self.state.step - 1, self.steps), time.perf_counter() - started
         self.state.complete_epoch(losses, scores, lr=lr, seconds=seconds)
         if scores is None:
@@ -194,19 +197,17 @@ class Training:
         if self._captured is not None:
             total, healthy = self._captured.epoch()
             state.step += self.batches.steps
-            self._recover(healthy)
-            return (total / self.batches.steps).tolist()
-        total = torch.zeros(self.config.members, device=self.runtime.device)
-        on_host = self.runtime.device.type == "cpu"
-        healthy = torch.ones_like(total, dtype=torch.bool)
-        for batch in self.batches.epoch(state.streams):
-            state.optimizer.lr.fill_(self.config.lr_at(state.step, self.steps))
-            total += self.train_step(batch)
-            state.step += 1
-            healthy &= state.optimizer.healthy
-            if on_host and not healthy.all():
-                self._recover(healthy)
-                healthy.fill_(True)
+        else:
+            total = torch.zeros(self.config.members, dtype=torch.float32, device=self.runtime.device)
+            healthy = torch.ones_like(total, dtype=torch.bool)
+            for batch in self.batches.epoch(state.streams):
+                state.optimizer.lr.fill_(self.config.lr_at(state.step, self.steps))
+                total += self.train_step(batch)
+                state.step += 1
+                healthy &= state.optimizer.healthy
+                if self.runtime.device.type == "cpu" and not healthy.all():
+                    self._recover(healthy)
+                    healthy.fill_(True)
         self._recover(healthy)
         return (total / self.batches.steps).tolist()
 
@@ -232,29 +233,10 @@ class Training:
         each = self.model.head.loss(raw, part.y, part.exposure)
         return each if part.weight is None else each * part.weight
 
-    def _validate(self) -> list[float] | None:
-        if self.validation is None:
-            return None
-        with self.state.averaged():
-            return mean_scores(self.model, self.validation, self.config.score, self.runtime)
-
     def _recover(self, healthy: Tensor) -> None:
-        if not healthy.all():
-            recover(self.state, healthy, self._failing_rows, shows=self.runtime.is_main)
+        self.state.recover(healthy, self._failing_rows, shows=self.runtime.is_main)
 
     @torch.no_grad()
     def _failing_rows(self, member: int) -> list[int]:
-        bad: list[int] = []
-        first = 0
-        for part in self.batches.in_order():
-            each = self._losses(part)[:, member]
-            bad += (first + (~torch.isfinite(each)).nonzero().flatten()).tolist()
-            first += len(part)
-        return bad
-
-
-def _check_weights_are_drawn(model: CountModel) -> None:
-    """Layers are made of zeros, from which only biases would learn."""
-    weight = model.projection.weight
-    if weight.numel() and not weight.flatten(1).any(1).all():
-        raise ConfigError("weights must be drawn before a training, got zeros. Call model.reset(seeds=config.seeds).")
+        each = torch.cat([self._losses(part)[:, member] for part in self.batches.in_order()])
+        return (~each.isfinite()).nonzero().flatten().tolist()

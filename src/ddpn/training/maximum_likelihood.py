@@ -89,9 +89,10 @@ class LinearObjective:
         self.design = torch.cat([x.new_ones(len(x), 1), x], dim=1)
         widths = [self.design.shape[1] if sees else 1 for sees in linear]
         ends = np.cumsum(widths).tolist()
+        # Of each raw output: where its coefficients are in theta, and the columns that they multiply.
         self.blocks = [slice(end - width, end) for end, width in zip(ends, widths, strict=True)]
-        penalty = [np.r_[0.0, np.full(width - 1, alpha)] for width in widths]
-        self.penalty = np.concatenate(penalty)
+        self.columns = [self.design[:, :width] for width in widths]
+        self.penalty = np.concatenate([np.r_[0.0, np.full(width - 1, alpha)] for width in widths])
 
     def start(self) -> np.ndarray:
         """The head's intercept-only fit, all slopes 0."""
@@ -102,7 +103,7 @@ class LinearObjective:
     def raw(self, theta: np.ndarray) -> Tensor:
         """The raw outputs of all rows. Shape: (D,) -> (N, P)."""
         parts = [torch.from_numpy(theta[block]) for block in self.blocks]
-        return torch.stack([self.design[:, : len(part)] @ part for part in parts], dim=1)
+        return torch.stack([columns @ part for columns, part in zip(self.columns, parts, strict=True)], dim=1)
 
     def losses(self, theta: np.ndarray) -> np.ndarray:
         """The loss per row, without weight and penalty. Shape: (N,)."""
@@ -112,27 +113,22 @@ class LinearObjective:
     def value_and_gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """The objective and its gradient (D,)."""
         raw = self.raw(theta).requires_grad_()
-        with torch.enable_grad():
-            value = self.share @ self.head.loss(raw, self.y, self.exposure)
+        value = self.share @ self.head.loss(raw, self.y, self.exposure)
         (slopes,) = torch.autograd.grad(value, raw)
-        gradient = [
-            (self.design[:, : block.stop - block.start].T @ slopes[:, p]).numpy() for p, block in enumerate(self.blocks)
-        ]
+        gradient = [(columns.T @ slopes[:, p]).numpy() for p, columns in enumerate(self.columns)]
         penalty = self.penalty * theta
         return value.item() + 0.5 * float(penalty @ theta), np.concatenate(gradient) + penalty
 
     def hessian(self, theta: np.ndarray) -> np.ndarray:
         """Second derivatives of the objective (D, D)."""
         raw = self.raw(theta).requires_grad_()
-        with torch.enable_grad():
-            value = self.share @ self.head.loss(raw, self.y, self.exposure)
-            (slopes,) = torch.autograd.grad(value, raw, create_graph=True)
+        value = self.share @ self.head.loss(raw, self.y, self.exposure)
+        (slopes,) = torch.autograd.grad(value, raw, create_graph=True)
         hessian = np.diag(self.penalty)
         for p, upper in enumerate(self.blocks):
             (curvatures,) = torch.autograd.grad(slopes[:, p].sum(), raw, retain_graph=True)
             for q, lower in enumerate(self.blocks[: p + 1]):
-                left, right = (self.design[:, : b.stop - b.start] for b in (upper, lower))
-                block = (left.T @ (curvatures[:, q : q + 1] * right)).numpy()
+                block = (self.columns[p].T @ (curvatures[:, q : q + 1] * self.columns[q])).numpy()
                 hessian[upper, lower] += block
                 if p != q:
                     hessian[lower, upper] += block.T

@@ -1,5 +1,8 @@
 """`Optimizer`: one AdamW step for all members, with clipping per member and an average of the weights."""
 
+from functools import partial
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.optim.adamw import adamw
@@ -7,6 +10,9 @@ from torch.optim.adamw import adamw
 from ddpn.training.config import TrainingConfig
 from ddpn.training.flat_weights import FlatWeights
 
+#: Adam's usual constants; weights decay apart from it, as biases do not.
+_ADAM: dict[str, Any] = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0}
+_ADAM |= {"fused": True, "amsgrad": False, "maximize": False}
 #: As many tensors as torch's fused AdamW takes in one launch.
 _PIECES = 36
 
@@ -20,18 +26,17 @@ class Optimizer:
 
     def __init__(self, flat: FlatWeights, config: TrainingConfig) -> None:
         self.flat, self.config = flat, config
-        device = flat.values.device
-        self._on_host = device.type == "cpu"
+        self._on_host = flat.values.device.type == "cpu"
+        # Not in the default dtype: torch's fused kernel counts steps in float32.
+        number = partial(torch.tensor, dtype=torch.float32, device=flat.values.device)
         # As tensors on a GPU, where a captured graph reads them at every replay.
-        self.lr = torch.tensor(config.lr, device=device)
-        self.step = torch.zeros((), device=device)
-        self._one = torch.ones((), device=device)
+        self.lr, self.step, self._one = number(config.lr), number(0.0), number(1.0)
         self.average = flat.values.clone() if config.ema else flat.values
-        self.healthy = torch.ones(len(flat.values), dtype=torch.bool, device=device)
+        self.healthy = flat.values.new_ones(len(flat.values), dtype=torch.bool)
         self.exp_avg, self.exp_avg_sq = torch.zeros_like(flat.values), torch.zeros_like(flat.values)
         # A fused kernel gives each tensor few blocks: on a GPU one long tensor would leave most of the card idle.
         pieces = 1 if self._on_host else _PIECES
-        self.adam_steps = torch.zeros(pieces, device=device)
+        self.adam_steps = number([0.0] * pieces)
         states = (flat.values, flat.grad, self.exp_avg, self.exp_avg_sq)
         self._pieces = [list(t.view(-1).tensor_split(pieces)) for t in states]
 
@@ -63,24 +68,9 @@ class Optimizer:
     def _move(self) -> None:
         if self.config.weight_decay:
             self.flat.values.mul_(torch.addcmul(self._one, self.flat.decayed, self.lr, value=-self.config.weight_decay))
-        values, grads, exp_avgs, exp_avg_sqs = self._pieces
-        adamw(
-            params=values,
-            grads=grads,
-            exp_avgs=exp_avgs,
-            exp_avg_sqs=exp_avg_sqs,
-            max_exp_avg_sqs=[],
-            state_steps=list(self.adam_steps),
-            fused=True,
-            capturable=not self._on_host,
-            amsgrad=False,
-            beta1=0.9,
-            beta2=0.999,
-            lr=self.lr,
-            weight_decay=0.0,
-            eps=1e-8,
-            maximize=False,
-        )
+        values, grads, averages, squares = self._pieces
+        steps, captured = list(self.adam_steps), not self._on_host
+        adamw(values, grads, averages, squares, [], steps, capturable=captured, lr=self.lr, **_ADAM)
         self.step += 1.0
         if self.config.ema:
             # Early on the average is over fewer steps, otherwise the initial weights would remain in it.

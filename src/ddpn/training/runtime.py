@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from ddpn.errors import ConfigError
-from ddpn.training.batches import Share
+from ddpn.extras import import_extra
+from ddpn.training.batches import ALL, Share
 from ddpn.training.config import PRECISIONS
 from ddpn.validation import check_choice
 
@@ -28,7 +29,7 @@ class Runtime:
             found = self._accelerator = _accelerator(device)
             self.device, self.share = found.device, Share(found.process_index, found.num_processes)
         else:
-            self.device, self.share = pick_device(device), Share()
+            self.device, self.share = pick_device(device), ALL
         self.precision = precision
 
     @property
@@ -54,14 +55,11 @@ class Runtime:
 
 
 def _accelerator(device: torch.device | str) -> Any:
-    try:
-        from accelerate import Accelerator
-    except ImportError:
-        raise ConfigError("ddpn[distributed] is not installed: pip install 'ddpn[distributed]'") from None
+    accelerate = import_extra("accelerate", "distributed")
     if not torch.distributed.is_initialized():
         atexit.register(_leave)
     # Without a precision, which would be that of the whole program: every runtime has its own.
-    return Accelerator(cpu=pick_device(device).type == "cpu")
+    return accelerate.Accelerator(cpu=pick_device(device).type == "cpu")
 
 
 def _leave() -> None:

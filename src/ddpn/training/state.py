@@ -1,25 +1,61 @@
-"""`State`: all that the next epochs of a training depend on, and what was best until now."""
+"""`State`: all that the next epochs of a training depend on, and what was best until now; `History`, how it went."""
 
-from collections.abc import Iterator
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ddpn.backbones.members import generators
+from ddpn.errors import TrainingError
 from ddpn.model import CountModel
 from ddpn.training.config import TrainingConfig
 from ddpn.training.flat_weights import FlatWeights
-from ddpn.training.history import History
 from ddpn.training.optimizer import Optimizer
 from ddpn.training.trainable import Buffers
+from ddpn.validation import at_rows
 
 #: Batch orders come from another stream than initial weights.
 _ORDER_SEED = 2**31
+#: A member that had to be rolled back so often will not recover by itself.
+_MAX_ROLLBACKS = 3
 #: Prefixes of the names of networks' buffers, and of those of the best epoch.
 _BUFFERS, _BEST_BUFFERS = "buffers/", "best_buffers/"
+
+
+@dataclass
+class History:
+    """One record per epoch (loss and score per member, lr, seconds), and each member's best epoch and score.
+
+    `interrupted` is true if Ctrl-C ended the training; `stopped` says why it ended before its last epoch, else "".
+    `rollbacks` holds one sentence per member that was reset to the beginning of its epoch after a non-finite loss.
+    """
+
+    epochs: list[dict[str, Any]] = field(default_factory=list)
+    best_epoch: list[int] = field(default_factory=list)
+    best_score: list[float] = field(default_factory=list)
+    rollbacks: list[str] = field(default_factory=list)
+    stopped: str = ""
+    interrupted: bool = False
+
+    def __post_init__(self) -> None:
+        # JSON has no infinity: there, a member that was never validated has no score.
+        self.best_score = [math.inf if score is None else score for score in self.best_score]
+
+    @property
+    def seconds(self) -> float:
+        """Time in training and validation, over all sessions of a resumed training."""
+        return sum(record["seconds"] for record in self.epochs)
+
+    def as_dict(self) -> dict[str, Any]:
+        """A copy of plain values, for a manifest."""
+        plain = {name: list(value) if isinstance(value, list) else value for name, value in vars(self).items()}
+        return plain | {"best_score": [score if score < math.inf else None for score in self.best_score]}
 
 
 class Snapshot(NamedTuple):
@@ -139,7 +175,31 @@ class State:
         self.history = History(**deepcopy(info["history"]))
         self.before = saved
 
-    def roll_back(self, member: int) -> None:
+    # Recovery from failed steps ----------------------------------------------------------------------------------
+
+    def recover(self, healthy: Tensor, failing_rows: Callable[[int], Sequence[int]], shows: bool = True) -> None:
+        """Roll back every member that is not `healthy` (M,), and warn of it if `shows`; raise after too many failures.
+
+        `failing_rows` finds the rows whose loss is not finite for a member as it is. Members that have stopped
+        improving are rolled back in silence.
+        """
+        for member in (~healthy).nonzero().flatten().tolist():
+            if self.has_stopped(member):
+                self._roll_back(member)
+                continue
+            rows = failing_rows(member)
+            self._roll_back(member)
+            where = f"epoch {self.epoch + 1}, member {member}, {at_rows(rows) if rows else 'in the gradient only'}"
+            report = f"non-finite loss in {where}: the member was rolled back one epoch"
+            self.failures[member] += 1
+            self.history.rollbacks.append(report)
+            if self.failures[member] > _MAX_ROLLBACKS:
+                failures = f"{self.failures[member]} failures; the last: {report}"
+                raise TrainingError(f"loss must stay finite, got {failures}. Lower lr, or check those rows.")
+            if shows:
+                warnings.warn(report, RuntimeWarning, stacklevel=2)
+
+    def _roll_back(self, member: int) -> None:
         """Give one member the weights, optimizer state and buffers that it had at the beginning of the epoch."""
         for name, now in self.optimizer.tensors().items():
             if now.dim() == 2:

@@ -52,13 +52,14 @@ class Buffers:
         named = trained_buffers(model)
         self._each = _looped(model, named)
         looped = {id(b) for each in self._each.values() for b in each}
-        self._whole = {name: b for name, b in named.items() if id(b) not in looped}
-        self._members = members
+        whole = {name: b for name, b in named.items() if id(b) not in looped}
+        self._shared = {name: b for name, b in whole.items() if b.dim() == 0 or len(b) != members}
+        self._each |= {name: [*b.unbind()] for name, b in whole.items() if name not in self._shared}
 
     def copied(self) -> dict[str, Tensor]:
         """A copy of the current values; one tensor (M, ...) for what every member has."""
         stacked = {name: torch.stack(each) for name, each in self._each.items()}
-        return stacked | {name: whole.clone() for name, whole in self._whole.items()}
+        return stacked | {name: buffer.clone() for name, buffer in self._shared.items()}
 
     def load(self, tensors: dict[str, Tensor], member: int | None = None) -> None:
         """Take over what `copied` returned; with `member`, only what is that member's own."""
@@ -66,24 +67,15 @@ class Buffers:
             for number, buffer in enumerate(each):
                 if member in (None, number):
                     buffer.copy_(tensors[name][number])
-        for name, whole in self._whole.items():
-            if member is None:
-                whole.copy_(tensors[name])
-            elif self._has_members(whole):
-                whole[member].copy_(tensors[name][member])
+        for name, buffer in self._shared.items() if member is None else ():
+            buffer.copy_(tensors[name])
 
     def copy_member(self, tensors: dict[str, Tensor], member: int) -> None:
         """Write one member's current values, and what all share, into what `copied` returned."""
         for name, each in self._each.items():
             tensors[name][member] = each[member]
-        for name, whole in self._whole.items():
-            if self._has_members(whole):
-                tensors[name][member] = whole[member]
-            else:
-                tensors[name].copy_(whole)
-
-    def _has_members(self, buffer: Tensor) -> bool:
-        return buffer.dim() > 0 and len(buffer) == self._members
+        for name, buffer in self._shared.items():
+            tensors[name].copy_(buffer)
 
 
 def _looped(model: nn.Module, named: dict[str, Tensor]) -> dict[str, list[Tensor]]:

@@ -17,10 +17,8 @@ def check_source(name: str, source: Any, needed: bool = True) -> None:
     is_known = isinstance(source, Sample | Augmented) or (source is None and not needed)
     is_dataset = hasattr(source, "__getitem__") and hasattr(source, "__len__")
     if not is_known and (not is_dataset or isinstance(source, tuple | list | dict | str | Tensor)):
-        raise InputError(
-            f"{name} must be a Sample, Augmented or a Dataset with a length, got {type(source).__name__}. "
-            "Use Sample(X, y)."
-        )
+        kinds = "a Sample, Augmented or a Dataset with a length"
+        raise InputError(f"{name} must be {kinds}, got {type(source).__name__}. Use Sample(X, y).")
 
 
 def check_sample(sample: Sample, head: Head) -> None:
@@ -53,15 +51,11 @@ def check_values(sample: Sample, head: Head) -> None:
 
 def check_exposure_in_both(train: Any, validation: Any) -> None:
     """Raise an `InputError` if one of training and validation rows has exposures and the other has none."""
-    has = [sample.exposure is not None for sample in (_sample(train), _sample(validation)) if sample is not None]
+    samples = [source.sample if isinstance(source, Augmented) else source for source in (train, validation)]
+    has = [sample.exposure is not None for sample in samples if isinstance(sample, Sample)]
     if len(set(has)) > 1:
         with_, without = ("train", "validation") if has[0] else ("validation", "train")
         raise InputError(f"exposure must be in both or in none, got one in {with_}, none in {without}.")
-
-
-def _sample(source: Any) -> Sample | None:
-    source = source.sample if isinstance(source, Augmented) else source
-    return source if isinstance(source, Sample) else None
 
 
 def _check(name: str, values: Tensor, good: Tensor, condition: str) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from ddpn.errors import ConfigError, InputError
 from ddpn.experiments import catalogue
-from ddpn.experiments.figures import FIGURES, write_figures
+from ddpn.experiments.figures import FIGURES, simulations, write_figures
 
 pytest.importorskip("matplotlib")
 
@@ -14,18 +14,11 @@ def test_the_catalogue_asks_for_every_figure_and_for_no_other():
     assert asked == set(FIGURES)
 
 
-def test_figures_are_written_beside_the_runs(declare, finish, tmp_path):
-    experiment = declare("waves", simulation={"name": "wave"}, methods=["poisson"], figures=["wave"])
-    finish(experiment.runs()[0], [[1.0]])
-    written = write_figures(experiment, tmp_path)
-    assert written == [tmp_path / "waves" / "wave.svg", tmp_path / "waves" / "wave.png"]
-    assert all(path.stat().st_size > 10_000 for path in written)
-
-
-def test_the_grids_need_no_run(tmp_path):
+def test_figures_without_runs_are_written_in_the_folder_of_the_experiment(tmp_path, monkeypatch):
+    monkeypatch.setattr(simulations, "_NODES", 20)
     written = write_figures(catalogue.experiment("moments"), tmp_path)
     assert [str(path.relative_to(tmp_path)) for path in written] == ["moments/epsilon.svg", "moments/epsilon.png"]
-    assert all(path.exists() for path in written)
+    assert all(path.stat().st_size > 10_000 for path in written)
 
 
 def test_an_unknown_figure_is_reported_with_a_suggestion(tmp_path):
@@ -43,7 +36,7 @@ def test_a_figure_that_cannot_be_drawn_leaves_the_others(declare, finish, tmp_pa
     with pytest.raises(InputError) as caught:
         write_figures(experiment, tmp_path)
     folder = tmp_path / "three"
-    assert sorted(path.name for path in folder.glob("*.*")) == ["wave.png", "wave.svg"]
+    assert sorted(path.name for path in folder.glob("*.*")) == ["wave.png", "wave.svg"], "beside the runs"
     assert str(caught.value).startswith("recovery: No finished run of ddpn")
     assert " beams: " in str(caught.value)
     assert "wave:" not in str(caught.value)

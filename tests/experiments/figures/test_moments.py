@@ -3,7 +3,7 @@ import pytest
 from scipy.special import gammaln, xlogy
 
 from ddpn.experiments.catalogue import experiment
-from ddpn.experiments.figures.moments import epsilon
+from ddpn.experiments.figures.simulations import epsilon
 
 pytest.importorskip("matplotlib")
 

@@ -16,39 +16,54 @@ TEN = [
 ]  # fmt: skip
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def rng():
     return np.random.default_rng(0)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def means(rng):
     """Means, and so variances, of a Poisson network for test rows and OOD rows."""
     return rng.gamma(9.0, 0.4, N), rng.gamma(9.0, 0.7, M)
 
 
-@pytest.fixture
-def texts(declare, finish, means, rng):
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    return tmp_path_factory.mktemp("texts")
+
+
+@pytest.fixture(scope="module")
+def texts(declare, finish_in, out, means, rng):
     """A Poisson network of two equal members and a Gaussian one with two means; OOD texts are shorter."""
     experiment = declare("texts", data=DATA, ood="bible", methods=["poisson", "gaussian"])
     poisson, gaussian = experiment.runs()
     test, ood = (np.repeat(np.log(side)[:, None, None], 2, 1) for side in means)
     sizes = {"length": rng.integers(20, 100, N), "ood_length": rng.integers(5, 60, M)}
-    finish(poisson, np.zeros((2, 1)), raw=test, y=np.ones(N), ood=ood, **sizes)
+    finish_in(out, poisson, np.zeros((2, 1)), raw=test, y=np.ones(N), ood=ood, **sizes)
     test, ood = (np.stack([np.tile([1.0, 3.0], (len(side), 1)), np.log(side)[:, None] + [0, 0]], -1) for side in means)
-    finish(gaussian, np.zeros((2, 2)), raw=test, y=np.ones(N), ood=ood, **sizes)
+    finish_in(out, gaussian, np.zeros((2, 2)), raw=test, y=np.ones(N), ood=ood, **sizes)
     return experiment
+
+
+@pytest.fixture(scope="module")
+def curves(texts, out):
+    return roc(texts, out).axes
+
+
+@pytest.fixture(scope="module")
+def pmfs(texts, out):
+    return ood_pmfs(texts, out).axes
 
 
 def key_of(ax):
     """The rows of a key: its label and three numbers."""
-    texts = [text.get_text() for text in ax.texts]
-    assert texts[:3] == ["AUROC", "AUPR", "FPR80"]
-    return {texts[at]: [float(number) for number in texts[at + 1 : at + 4]] for at in range(3, len(texts), 4)}
+    assert ax.get_legend().get_title().get_text().split() == ["AUROC", "AUPR", "FPR80"]
+    rows = [text.get_text().rsplit(maxsplit=3) for text in ax.get_legend().get_texts()]
+    return {label: [float(number) for number in numbers] for label, *numbers in rows}
 
 
-def test_curves_and_areas_are_those_of_the_total_variance(texts, means, tmp_path):
-    left, right, key, *_ = roc(texts, tmp_path).axes
+def test_curves_and_areas_are_those_of_the_total_variance(curves, means):
+    left, right, key, *_ = curves
     truth, scores = np.repeat([0, 1], [N, M]), np.concatenate(means)
     x, y = left.get_lines()[0].get_data()
     # Over x + y, which ascends where the curve is upright too.
@@ -67,8 +82,8 @@ def test_curves_and_areas_are_those_of_the_total_variance(texts, means, tmp_path
     np.testing.assert_allclose(found[recall > 0.1], np.interp(recall[recall > 0.1], r[::-1], p[::-1]), atol=0.02)
 
 
-def test_rows_of_equal_length_are_evaluated_too_and_length_alone_beside(texts, tmp_path):
-    axes = np.reshape(roc(texts, tmp_path).axes, (2, 3))
+def test_rows_of_equal_length_are_evaluated_too_and_length_alone_beside(curves):
+    axes = np.reshape(curves, (2, 3))
     everything, equal = (key_of(ax) for ax in axes[:, 2])
     assert list(everything) == list(equal) == ["Poisson", "Gaussian", "length alone (short)"]
     assert everything["length alone (short)"][0] > 0.8
@@ -110,14 +125,14 @@ def test_ten_methods_look_different_without_their_colours(declare, finish, tmp_p
         raw = rng.normal(0.5, 0.1, (20, 2, run.head.n_raw))
         finish(run, raw[0], raw=raw, y=np.ones(20), ood=raw + 0.1)
     key = roc(experiment, tmp_path).axes[2]
-    looks = {(line.get_color(), line.get_linewidth(), str(line._dash_pattern)) for line in key.get_lines()}
-    assert len(looks) == len(key.get_lines()) == 10
+    looks = {(line.get_color(), line.get_linewidth(), str(line._dash_pattern)) for line in key.get_legend().get_lines()}
+    assert len(looks) == len(key.get_legend().get_lines()) == 10
     # Two rows per kind: distributions, and below them the variances.
     assert len(ood_pmfs(experiment, tmp_path).axes) == 20
 
 
-def test_distributions_are_those_of_the_median_rows(texts, means, tmp_path):
-    pmf, _, density, _ = ood_pmfs(texts, tmp_path).axes
+def test_distributions_are_those_of_the_median_rows(pmfs, means):
+    pmf, _, density, _ = pmfs
     test, ood = (np.sort(side)[(len(side) - 1) // 2] for side in means)
     y = np.array([bar.get_x() + bar.get_width() / 2 for bar in pmf.patches]).round()
     np.testing.assert_allclose([b.get_height() for b in pmf.patches], stats.poisson.pmf(y, test), atol=1e-6)
@@ -129,8 +144,8 @@ def test_distributions_are_those_of_the_median_rows(texts, means, tmp_path):
     assert (pmf.get_ylabel(), density.get_ylabel()) == ("probability", "density")
 
 
-def test_every_row_is_in_the_histogram_of_its_kind(texts, means, tmp_path):
-    _, variance, _, wider = ood_pmfs(texts, tmp_path).axes
+def test_every_row_is_in_the_histogram_of_its_kind(pmfs, means):
+    _, variance, _, wider = pmfs
     for ax, more in ((variance, 0.0), (wider, 1.0)):
         for patch, side in zip(ax.patches, means, strict=True):
             shares, edges, _ = patch.get_data()

@@ -1,6 +1,7 @@
 """What all figures share: matplotlib (optional), one style, and files that do not change when drawn again."""
 
 from contextlib import AbstractContextManager
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -10,25 +11,13 @@ from ddpn.errors import ConfigError
 ACCENT = "#2166ac"
 BAND = "#b3cde3"
 GREY = "0.6"
-_LOOK = {
-    "font.size": 9,
-    "axes.titlesize": 9,
-    "legend.fontsize": 8,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "hatch.linewidth": 0.5,
-    "savefig.dpi": 150,
-    # Else the names of clip paths are random, and the same figure is another file.
-    "svg.hashsalt": "ddpn",
-}
 
 
 def _matplotlib() -> Any:
     try:
         import matplotlib.colors
         import matplotlib.figure
+        import matplotlib.style
     except ImportError:
         raise ConfigError("ddpn[plot] is not installed: pip install 'ddpn[plot]'") from None
     return matplotlib
@@ -36,7 +25,7 @@ def _matplotlib() -> Any:
 
 def style() -> AbstractContextManager[None]:
     """A context in which matplotlib has the style of all figures."""
-    return _matplotlib().rc_context(_LOOK)
+    return _matplotlib().style.context(str(files(__package__) / "paper.mplstyle"))
 
 
 def panels(rows: int, columns: int, size: tuple[float, float], **options: Any) -> tuple[Any, Any]:
@@ -47,10 +36,7 @@ def panels(rows: int, columns: int, size: tuple[float, float], **options: Any) -
 
 def bands(levels: tuple[float, ...]) -> dict[str, Any]:
     """Options of `pcolormesh`: one grey per interval between levels, white below and black above them."""
-    colors = _matplotlib().colors
-    greys = [str(1.0 - step / len(levels)) for step in range(len(levels) + 1)]
-    cmap = colors.ListedColormap(greys[1:-1]).with_extremes(under=greys[0], over=greys[-1])
-    return {"cmap": cmap, "norm": colors.BoundaryNorm(levels, len(levels) - 1)}
+    return {"cmap": "Greys", "norm": _matplotlib().colors.BoundaryNorm(levels, 256, extend="both")}
 
 
 def legend_below(figure: Any, axes: Any, columns: int) -> None:

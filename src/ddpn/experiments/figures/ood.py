@@ -13,7 +13,7 @@ from ddpn.experiments.experiment import Experiment, Method
 from ddpn.experiments.figures.canvas import ACCENT, BAND, legend_below, panels
 from ddpn.experiments.results import finished_runs, predictions_of
 from ddpn.experiments.tables import COLUMNS, TOTAL, ScoredRun, scored
-from ddpn.metrics import Detection, auroc, detection
+from ddpn.metrics import auroc, detection
 
 #: Points per curve: one per threshold would make files of many megabytes that look the same.
 _POINTS = 400
@@ -21,8 +21,6 @@ _POINTS = 400
 _KINDS: tuple[dict[str, Any], ...] = ({"color": ACCENT, "lw": 2.0}, {"color": "0.55", "lw": 1.2}, {"color": "black"})
 _DASHES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)), (0, (9, 2, 1, 1.5, 1, 1.5)))
 _LENGTH = {"color": "black", "lw": 0.8, "marker": "x", "ms": 4, "markevery": 0.1}
-#: The positions of the columns of a legend, as shares of its width.
-_PLACES = dict(zip(COLUMNS, (0.70, 0.85, 1.0), strict=True))
 _FILLED = {"facecolor": BAND, "edgecolor": ACCENT, "hatch": "//", "lw": 0.8}
 
 
@@ -56,8 +54,10 @@ def _curves(axes: Any, title: str, runs: list[ScoredRun], styles: dict[str, Any]
     if lengths is not None:
         label, sign = f"length alone ({'short' if is_short else 'long'})", -1.0 if is_short else 1.0
         found[label], drawn[label] = detection(*(sign * length.double() for length in lengths)), _LENGTH
+    width = max(map(len, found))
     for label, one in found.items():
-        left.plot(*_thinned(one.roc.x + one.roc.y, one.roc), **drawn[label])
+        numbers = "  ".join(f"{getattr(one, name.lower()).mean:.3f}" for name in COLUMNS)
+        left.plot(*_thinned(one.roc.x + one.roc.y, one.roc), **drawn[label], label=f"{label:{width}}  {numbers}")
         right.plot(*_thinned(one.pr.x, one.pr), **drawn[label])
     one = next(iter(found.values()))
     left.plot([0, 1], [0, 1], color="0.8", lw=0.8, zorder=0)
@@ -65,7 +65,13 @@ def _curves(axes: Any, title: str, runs: list[ScoredRun], styles: dict[str, Any]
     left.set(title=f"ROC, {title}", xlabel="false positive rate", ylabel="true positive rate")
     right.set(title=f"precision and recall, {title}", xlabel="recall", ylabel="precision", ylim=(None, 1.02))
     test, ood = (len(scores) for scores in runs[0].scores[TOTAL])
-    _legend(legend, f"{test:,} test rows, {ood:,} OOD rows", found, drawn)
+    legend.set_axis_off()
+    legend.set_title(f"{test:,} test rows, {ood:,} OOD rows")
+    # With letters of one width the numbers stand below each other.
+    head, font = f"{'':{width}}  " + "  ".join(f"{name:5}" for name in COLUMNS), {"family": "monospace", "size": 7}
+    look: Any = {"alignment": "right", "frameon": False, "handlelength": 3, "labelspacing": 0.9}
+    entries = left.get_legend_handles_labels()
+    legend.legend(*entries, title=head, title_fontproperties=font, prop=font, loc="upper left", **look)
 
 
 def _thinned(along: Tensor, curve: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -73,20 +79,6 @@ def _thinned(along: Tensor, curve: Any) -> tuple[np.ndarray, np.ndarray]:
     wanted = torch.linspace(float(along[0]), float(along[-1]), _POINTS, dtype=along.dtype)
     rows = torch.searchsorted(along.contiguous(), wanted).clamp(max=len(along) - 1).unique()
     return curve.x[rows].numpy(), curve.y[rows].numpy()
-
-
-def _legend(ax: Any, title: str, found: dict[str, Detection], drawn: dict[str, dict[str, Any]]) -> None:
-    """A legend with one column per number."""
-    ax.set_axis_off()
-    ax.set(xlim=(0, 1), ylim=(-len(found) - 0.5, 2.5), title=title)
-    for name, x in _PLACES.items():
-        ax.text(x, 1, name, ha="right", va="center", fontsize=8)
-    for place, (label, one) in enumerate(found.items()):
-        style = {name: value for name, value in drawn[label].items() if name != "markevery"}
-        ax.plot([0.0, 0.06, 0.12], [-place] * 3, **style, markevery=[1])
-        ax.text(0.15, -place, label, va="center", fontsize=8)
-        for name, x in _PLACES.items():
-            ax.text(x, -place, f"{getattr(one, name.lower()).mean:.3f}", ha="right", va="center", fontsize=8)
 
 
 def ood_pmfs(experiment: Experiment, out: Path) -> Any:

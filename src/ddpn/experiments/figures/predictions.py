@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +18,8 @@ from ddpn.experiments.figures.canvas import ACCENT, BAND, GREY, legend_below, pa
 from ddpn.experiments.results import FinishedRun, predictions_of, runs_of
 from ddpn.inputs import Beam, pack, unpack
 
+#: A beam, the name of its class, and its products if it is simulated, as z, y, depth and height.
+Example = tuple[Beam, str, list[tuple[float, ...]]]
 #: A row with a low, one with a medium and one with a high count.
 QUANTILES = (0.1, 0.5, 0.95)
 #: The first of these that is finished is shown, for images and for beams.
@@ -102,7 +104,11 @@ def pathologies(experiment: Experiment, out: Path) -> Any:
         normal, counts = (run.distribution(raw[row]) for run, raw in zip(runs, raws, strict=True))
         last = int(max(counts.icdf(torch.tensor(0.9999)), normal.icdf(torch.tensor(0.9999)), y[row])) + 1
         first = min(-1.0, float(normal.icdf(torch.tensor(1e-4))))
-        _cdfs(ax, normal, counts, (first, float(last)), [run.label for run in runs])
+        x, y_at = torch.linspace(first, last, 600, dtype=torch.float64), torch.arange(last + 1.0).double()
+        edges, heights = torch.cat([x[:1], y_at]), torch.cat([x.new_zeros(1), counts.cdf(y_at)])
+        ax.axvspan(first, 0, facecolor="white", edgecolor=GREY, hatch="///", lw=0, label="below 0")
+        ax.plot(x.numpy(), normal.cdf(x).numpy(), color=ACCENT, ls="--", lw=1.6, label=runs[0].label)
+        ax.step(edges.numpy(), heights.numpy(), where="post", color="black", lw=1.6, label=runs[1].label)
         ax.axvline(y[row].item(), color="black", ls=":", lw=1.2, label="observed")
         ax.set(title=f"test row {row}: {title}", xlabel="days", xlim=(first, last))
     axes[0, 0].set_ylabel("P(days ≤ x)")
@@ -121,23 +127,6 @@ def _chosen(gaussians: Any) -> dict[int, str]:
     }
 
 
-def _cdfs(ax: Any, normal: Any, counts: Any, ends: tuple[float, float], labels: list[str]) -> None:
-    x = torch.linspace(*ends, 600, dtype=torch.float64)
-    ax.axvspan(ends[0], 0, facecolor="white", edgecolor=GREY, hatch="///", lw=0, label="below 0")
-    ax.plot(x.numpy(), normal.cdf(x).numpy(), color=ACCENT, ls="--", lw=1.6, label=labels[0])
-    y = torch.arange(0.0, ends[1] + 1, dtype=torch.float64)
-    edges, heights = torch.cat([x[:1], y]), torch.cat([x.new_zeros(1), counts.cdf(y)])
-    ax.step(edges.numpy(), heights.numpy(), where="post", color="black", lw=1.6, label=labels[1])
-
-
-class Example(NamedTuple):
-    """A beam, the name of its class, and its products if it is simulated, as z, y, depth and height."""
-
-    name: str
-    beam: Beam
-    solids: list[tuple[float, ...]]
-
-
 def beams(experiment: Experiment, out: Path) -> Any:
     """Appendix D.3: the points of three beams, seen by the camera and from the side, beside the pmfs."""
     run, *_ = runs_of(experiment, out, PREFERRED)
@@ -145,13 +134,13 @@ def beams(experiment: Experiment, out: Path) -> Any:
     source = experiment.data or {}
     found = (_stored if source["name"] == "inventory" else _simulated)(source, run, counts)
     figure, axes = panels(len(found), 3, (9.0, 1.0 + 2.3 * len(found)), width_ratios=[1.0, 2.4, 1.6])
-    for (front, side, pmf), (row, example) in zip(axes, found.items(), strict=True):
-        _points(front, example.beam, (0, 1))
-        for z, y, depth, height in example.solids:
+    for (front, side, pmf), (row, (beam, name, solids)) in zip(axes, found.items(), strict=True):
+        _points(front, beam, (0, 1))
+        for z, y, depth, height in solids:
             side.bar(z, height, depth, y, align="edge", **_PRODUCT)
-        _points(side, example.beam, (2, 1))
+        _points(side, beam, (2, 1))
         count = int(counts[row])
-        front.set_title(f"test row {row}: {example.name}, {count} product{'s' * (count != 1)}", loc="left")
+        front.set_title(f"test row {row}: {name}, {count} product{'s' * (count != 1)}", loc="left")
         side.set_title("from the side", loc="right")
         draw_pmf(pmf, run.distribution(raw[row]), count)
         pmf.set_ylabel("probability")
@@ -167,7 +156,7 @@ def _stored(source: Mapping[str, Any], run: FinishedRun, counts: Tensor) -> dict
     x, y = clouds.part("test")
     check_rows(run, counts, y)
     found = {row: unpack(x[row]) for row in at_quantiles(counts)}
-    return {row: Example(clouds.classes[beam.geometry], beam, []) for row, beam in found.items()}
+    return {row: (beam, clouds.classes[beam.geometry], []) for row, beam in found.items()}
 
 
 def _simulated(source: Mapping[str, Any], run: FinishedRun, counts: Tensor) -> dict[int, Example]:
@@ -189,7 +178,7 @@ def _simulated(source: Mapping[str, Any], run: FinishedRun, counts: Tensor) -> d
     # Packed as by `simulate_shelves`.
     packed = pack(clouds, geometry, max_points=source["points"], seed=SEED)
     found = {int(row): (unpack(packed[test[row]]), places[test[row]]) for row in rows}
-    return {row: Example(tuple(GEOMETRIES)[beam.geometry], beam, _solids(*at)) for row, (beam, at) in found.items()}
+    return {row: (beam, tuple(GEOMETRIES)[beam.geometry], _solids(*at)) for row, (beam, at) in found.items()}
 
 
 def _solids(scenes: Scenes, place: int) -> list[tuple[float, ...]]:

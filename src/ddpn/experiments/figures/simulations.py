@@ -1,20 +1,25 @@
-"""Figures of simulations: the ensembles' predictions over x, against the true distribution."""
+"""Figures of simulations: the ensembles' predictions over x, against the true distribution. And of exact moments."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from ddpn.datasets import SIMULATIONS, Simulation, simulate
-from ddpn.distributions import Mixture
+from ddpn.distributions import Mixture, mean_deviation, variance_deviation
 from ddpn.experiments.experiment import Experiment
-from ddpn.experiments.figures.canvas import ACCENT, BAND, GREY, legend_below, panels
+from ddpn.experiments.figures.canvas import ACCENT, BAND, GREY, bands, legend_below, panels
 from ddpn.experiments.results import FinishedRun, finished_runs, runs_of
 
 _COVERAGE = 0.95
 _MEAN = {"color": "black", "lw": 1.5}
 #: The isolated points lie at 1 and 10, the counts at 10 to 23.
 _ISOLATED_X = np.linspace(0.0, 11.0, 441)
+#: Decades from 0.1; deviations below the first level are drawn in white.
+_DECADES = (-1.0, 1.7)
+_NODES = 200
+_LEVELS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
 
 
 def _drawn(experiment: Experiment) -> tuple[Simulation, np.ndarray]:
@@ -130,3 +135,23 @@ def _counts_and_gammas(counts: Any, gammas: Any, run: FinishedRun, drawn: Any) -
         gammas.axvline(at, color="black", lw=0.6, ls=(0, (1, 3)))
     counts.set(ylim=(0.0, 36.0), xticks=range(0, 11, 2))
     gammas.set(yscale="log", ylim=(0.03, 300.0), yticks=[0.1, 1, 10, 100])
+
+
+def epsilon(experiment: Experiment, out: Path) -> Any:
+    """Figure 7: epsilon_1 and epsilon_2 over target means and variances, computed exactly, not from 100 terms."""
+    nodes = torch.logspace(*_DECADES, _NODES, dtype=torch.float64)
+    variance, mean = torch.meshgrid(nodes, nodes, indexing="ij")
+    shown = {
+        "ε₁: |E[Z] − mean|": mean_deviation(mean, variance),
+        "ε₂: |Var[Z] − variance|": variance_deviation(mean, variance),
+    }
+    figure, axes = panels(1, 2, (8.0, 3.6), sharey=True)
+    at = nodes.numpy()
+    for ax, (title, deviation) in zip(axes[0], shown.items(), strict=True):
+        image = ax.pcolormesh(at, at, deviation.numpy(), **bands(_LEVELS), rasterized=True)
+        ax.plot(at, at, color="tab:red", ls="--", lw=1.2, label="variance = mean (Poisson)")
+        ax.set(xscale="log", yscale="log", title=title, xlabel="target mean")
+    axes[0, 0].set_ylabel("target variance")
+    axes[0, 0].legend(loc="lower right", framealpha=1.0)
+    figure.colorbar(image, ax=list(axes[0]), label="deviation", spacing="uniform", format="%g")
+    return figure
