@@ -124,7 +124,7 @@ def gather(
         baselines=of_others,
         fingerprint=fingerprint(columns, sample.y),
         calibrated=int(model.interval_levels_.rows[0]) if hasattr(model, "interval_levels_") else 0,
-        ids=None if ids is None else (ids[0], [ids[1][row] for row in rows]),
+        ids=None if ids is None else (ids[0], [ids[1][row] for row in rows.tolist()]),
     )
 
 
