@@ -17,7 +17,8 @@ _FEWEST, _MOST = 3, 20
 class Gain(NamedTuple):
     """The mean of per-row differences, positive where the model is better, and its 95% interval.
 
-    `without_few` is the mean without the `few` rows (their positions) that count most.
+    `without_few` is the mean if the `few` rows (their positions) that count most had no difference, `rest_is_clear`
+    whether that is more than chance and has the same sign.
     """
 
     mean: float
@@ -26,6 +27,7 @@ class Gain(NamedTuple):
     error: float = 0.0
     without_few: float | None = None
     few: tuple[int, ...] = ()
+    rest_is_clear: bool = False
 
     def __neg__(self) -> "Gain":
         """The gain of the other candidate on the model."""
@@ -39,8 +41,10 @@ class Gain(NamedTuple):
 
     @property
     def hangs_on_few(self) -> bool:
-        """Whether more than half of it disappears without the rows that count most."""
-        return self.without_few is not None and self.without_few * np.sign(self.mean) < 0.5 * abs(self.mean)
+        """Whether more than half of it disappears without the rows that count most, and the rest may be chance."""
+        if self.without_few is None or self.rest_is_clear:
+            return False
+        return bool(self.without_few * np.sign(self.mean) < 0.5 * abs(self.mean))
 
 
 def gain_of(difference: np.ndarray, weight: np.ndarray, candidates: int = 1) -> Gain:
@@ -50,12 +54,24 @@ def gain_of(difference: np.ndarray, weight: np.ndarray, candidates: int = 1) -> 
     is that of Bonferroni's interval. The lower end needs none: the model is better than all where it is better than
     each.
     """
-    mean, error = mean_and_error(difference, weight)
-    low, high = (mean - reach for reach in _reaches(difference, weight, mean, error, candidates))
+    mean, low, high, error = _interval(difference, weight, candidates)
     few = few_rows(difference, weight)
-    rest = np.delete(np.arange(len(difference)), few)
-    without = float(np.average(difference[rest], weights=weight[rest])) if weight[rest].any() else mean
-    return Gain(mean, low, high, error, without, tuple(few.tolist()))
+
+    def without(rows: np.ndarray) -> tuple[float, float, float]:
+        """The mean and its interval if these rows had no difference."""
+        kept = np.delete(np.arange(len(difference)), rows)
+        share = float(weight[kept].sum() / weight.sum())
+        if not share:
+            return 0.0, 0.0, 0.0
+        inner, inner_low, inner_high, _ = _interval(difference[kept], weight[kept], candidates)
+        return share * inner, share * inner_low, share * inner_high
+
+    # Large differences make the mean uncertain, but those in its favour do not make its sign uncertain.
+    lowest, highest = without(few[difference[few] > 0])[1], without(few[difference[few] < 0])[2]
+    low, high = max(low, lowest) if lowest > 0 else low, min(high, highest) if highest < 0 else high
+    rest, rest_low, rest_high = without(few)
+    is_clear = rest_low > 0 if mean > 0 else rest_high < 0
+    return Gain(mean, low, high, error, rest, tuple(few.tolist()), is_clear)
 
 
 def few_rows(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -64,16 +80,17 @@ def few_rows(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
     return np.argsort(-np.abs(values * weight), kind="stable")[:number]
 
 
-def _reaches(values: np.ndarray, weight: np.ndarray, mean: float, error: float, candidates: int) -> tuple[float, float]:
-    """The mean minus the lower and the upper end of its interval.
+def _interval(values: np.ndarray, weight: np.ndarray, candidates: int) -> tuple[float, float, float, float]:
+    """The mean, both ends of its interval, and its standard error.
 
-    That of Student's t or, where it reaches farther, that of Hall's transformation (1992, J. R. Stat. Soc. B 54), which
-    corrects for skewness: where one side has a long tail, the t interval misses the mean too often.
+    The ends are those of Student's t or, where they are farther out, those of Hall's transformation (1992, J. R. Stat.
+    Soc. B 54), which corrects for skewness: where one side has a long tail, the t interval misses the mean too often.
     """
     from scipy.special import stdtrit  # slow to import
 
+    mean, error = mean_and_error(values, weight)
     if error == 0:
-        return 0.0, 0.0
+        return mean, mean, mean, error
     rows = max(effective_rows(weight), 2.0)
     deviation = error * math.sqrt(rows)
     skewness = float(np.average(((values - mean) / deviation) ** 3, weights=weight))
@@ -85,7 +102,7 @@ def _reaches(values: np.ndarray, weight: np.ndarray, mean: float, error: float, 
             inner = 1.0 + skewness * (x - skewness / (6.0 * rows))
             corrected = 3.0 / skewness * (float(np.cbrt(inner)) - 1.0)
         reaches.append(deviation * (max(x, corrected) if sign > 0 else min(x, corrected)))
-    return reaches[0], reaches[1]
+    return mean, mean - reaches[0], mean - reaches[1], error
 
 
 def effective_rows(weight: np.ndarray) -> float:
