@@ -13,6 +13,8 @@ from ddpn.distributions.quadrature import gauss_legendre
 
 #: Halvings of a bracket until float64 can resolve no more.
 _HALVINGS = 80
+#: Refinements of a shortest interval: its ends are then right to 1e-9 of the rest, its width to the square of that.
+_ZOOMS = 6
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 #: Where a component is evaluated: so many of its standard deviations from its mean, with panels between.
 _REACH = (-40.0, -20.0, -10.0, -6.0, -3.0, -1.0, 0.0, 1.0, 3.0, 6.0, 10.0, 20.0, 40.0)
@@ -80,18 +82,13 @@ def central(mixture: Any, coverage: float) -> tuple[Tensor, Tensor]:
 
 
 def shortest(mixture: Any, coverage: float) -> tuple[Tensor, Tensor]:
-    """The shortest interval, by trying 63 shares of the rest below it and then by golden sections."""
-    rest, like = 1.0 - coverage, mixture.mean
-
-    def width(q: Tensor) -> Tensor:
-        return quantile(mixture, q + coverage) - quantile(mixture, q)
-
-    share = torch.linspace(0.0, 1.0, 65, dtype=like.dtype, device=like.device)[1:-1] * rest
-    best = share[torch.stack([width(s.expand_as(like)) for s in share], dim=-1).argmin(-1)]
-    low, high = (best - rest / 64).clamp(min=0.0), (best + rest / 64).clamp(max=rest)
-    for _ in range(_HALVINGS // 2):
-        left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-        better = width(left) > width(right)
-        low, high = torch.where(better, left, low), torch.where(better, high, right)
-    q = 0.5 * (low + high)
-    return quantile(mixture, q), quantile(mixture, q + coverage)
+    """The shortest interval: the best of 65 shares of the rest below it, ever closer together around the best."""
+    wide = mixture._reshape((*mixture.batch_shape, 1))
+    low = torch.zeros_like(wide.mean)
+    high, share = low + (1.0 - coverage), torch.linspace(0.0, 1.0, 65, dtype=low.dtype, device=low.device)
+    for _ in range(_ZOOMS):
+        q = torch.lerp(low, high, share)
+        first, last = quantile(wide, q), quantile(wide, (q + coverage).clamp(max=1.0))
+        best = (last - first).argmin(-1, keepdim=True)
+        low, high = q.gather(-1, (best - 1).clamp(min=0)), q.gather(-1, (best + 1).clamp(max=64))
+    return first.gather(-1, best).squeeze(-1), last.gather(-1, best).squeeze(-1)

@@ -86,14 +86,18 @@ def _counts(n: int, device: torch.device) -> Tensor:
     return constant(list(range(n)), device)
 
 
-def _up_to(y: Tensor, n: int) -> Tensor:
-    """1 where the column's integer is at most y, else 0. Shape: y (rows,) -> (rows, n)."""
-    return (y.unsqueeze(1) - (_counts(n, y.device) - 1.0)).clamp_(0.0, 1.0)
+def _up_to(y: Tensor, p: Tensor) -> Tensor:
+    """p where the column's integer is at most y, else 0. Shape: y (rows,), p (rows, n)."""
+    counts = _counts(p.shape[1], p.device)
+    if not is_host(p):
+        return torch.where(counts <= y.unsqueeze(1), p, 0.0)
+    # A CPU multiplies faster than it selects.
+    return (y.unsqueeze(1) - (counts - 1.0)).clamp_(0.0, 1.0).mul_(p)
 
 
 def _by_table(n: int, gap: bool, dist: TailRows, y: Tensor) -> tuple[Tensor, ...]:
     p = dist.pmf_table(n)
-    inside = _up_to(y, n).mul_(p)
+    inside = _up_to(y, p)
     distance = [(y.unsqueeze(1) - _counts(n, y.device)).abs_().mul_(p).sum(1)] if gap else []
     sums = [inside.sum(1), p.sub_(inside).sum(1), *distance]
     total = sums[0] + sums[1]
@@ -126,51 +130,51 @@ def _outer(gap: bool, dist: TailRows, y: Tensor, side: Tensor, end: Tensor) -> t
     return by_case(cases, dist, y, side, end)
 
 
-def _sums(gap: bool, p: Tensor, steps: Tensor) -> tuple[Tensor, ...]:
-    """Sums of the pmf, and for `gap` of |z - y| p(z)."""
-    return (p.sum(1), p.mul_(steps).sum(1)) if gap else (p.sum(1),)
-
-
 def _tail_by_table(gap: bool, dist: TailRows, y: Tensor, side: Tensor, end: Tensor) -> tuple[Tensor, ...]:
-    n = dist.tables[-1]
-    return _sums(gap, dist.pmf_first(n).mul_(_up_to(y, n)), y.unsqueeze(1) - _counts(n, y.device))
+    p = _up_to(y, dist.pmf_first(dist.tables[-1]))
+    mass = p.sum(1)
+    return (mass, y * mass - p @ _counts(p.shape[1], y.device)) if gap else (mass,)
 
 
 def _tail_by_integers(gap: bool, dist: TailRows, y: Tensor, side: Tensor, end: Tensor) -> tuple[Tensor, ...]:
-    steps = _counts(dist.short_tail, y.device) + side.clamp(min=0.0).unsqueeze(1)
-    z = torch.addcmul(y.unsqueeze(1), side.unsqueeze(1), steps).clamp_(min=_SMOOTH_FROM)
-    return _sums(gap, dist.pmf(z), steps)
+    steps, first = _counts(dist.short_tail, y.device), side.clamp(min=0.0)
+    p = dist.pmf(torch.addcmul((y + first).unsqueeze(1), side.unsqueeze(1), steps).clamp_(min=_SMOOTH_FROM))
+    mass = p.sum(1)
+    return (mass, first * mass + p @ steps) if gap else (mass,)
 
 
 def _tail_by_nodes(gap: bool, dist: TailRows, y: Tensor, side: Tensor, end: Tensor) -> tuple[Tensor, ...]:
     here = y + 0.5
-    p, steps = _on_nodes(dist, y, torch.minimum(here, end), torch.maximum(here, end), -side, from_zero=False)
-    return _sums(gap, p, steps.mul_(side.unsqueeze(1)) if gap else steps)
+    integral = _integral(gap, dist, y, torch.minimum(here, end), torch.maximum(here, end), from_zero=False)
+    mass, *distance = (i - side * c for i, c in zip(integral, _at_cut(gap, dist, y), strict=True))
+    return (mass, *(side * x for x in distance))
 
 
 def _tail_from_zero(gap: bool, dist: TailRows, y: Tensor, side: Tensor, end: Tensor) -> tuple[Tensor, ...]:
     """A tail that includes some of the first integers: 0..y below, or y+1.. above with y < 16."""
     lower = side < 0
-    start = torch.full_like(y, JOIN - 0.5)
-    beyond = _on_nodes(dist, y, start, torch.where(lower, y + 0.5, end), lower.to(y.dtype), from_zero=True)
+    stop = torch.where(lower, y + 0.5, end)
+    beyond = _integral(gap, dist, y, torch.full_like(y, JOIN - 0.5), stop, from_zero=True)
     counts, joined = prefix(y.device)
-    kept = torch.where(lower.unsqueeze(1), joined, joined - _up_to(y, PREFIX))
-    head = dist.pmf_first(PREFIX).mul_(kept), counts - y.unsqueeze(1)
-    p, steps = (torch.cat(pair, dim=1) for pair in zip(beyond, head, strict=True))
-    return _sums(gap, p, steps.mul_(side.unsqueeze(1)) if gap else steps)
+    first = dist.pmf_first(PREFIX)
+    p = first * joined - _up_to(torch.where(lower, -1.0, y), first)
+    head = (p.sum(1), p @ counts - y * p.sum(1)) if gap else (p.sum(1),)
+    parts = zip(head, beyond, _at_cut(gap, dist, y), strict=True)
+    mass, *distance = (a + b + torch.where(lower, c, 0.0) for a, b, c in parts)
+    return (mass, *(side * x for x in distance))
 
 
-def _on_nodes(
-    dist: TailRows, y: Tensor, start: Tensor, end: Tensor, sign: Tensor, from_zero: bool
-) -> tuple[Tensor, Tensor]:
-    """Weighted pmf and z - y on the nodes from `start` to `end` and, times `sign`, on those of the cut at y + 1/2."""
-    x, weight = dist.nodes(start, end, from_zero)
-    offsets, at_cut = cut_weights(y.device)
-    z = torch.cat([x, (y.unsqueeze(1) + offsets).clamp_(min=_SMOOTH_FROM)], dim=1)
-    p = dist.pmf(z)
-    n = x.shape[1]
-    p[:, :n].mul_(weight)
-    p[:, n:].mul_(at_cut * sign.unsqueeze(1))
-    steps = z.sub_(y.unsqueeze(1))
-    steps[:, n:] = offsets
-    return p, steps
+def _integral(
+    gap: bool, dist: TailRows, y: Tensor, start: Tensor, end: Tensor, from_zero: bool
+) -> tuple[Tensor, ...]:
+    """The integral of p(z), and for `gap` of (z - y) p(z)."""
+    z, weight = dist.nodes(start, end, from_zero)
+    p = dist.pmf(z).mul_(weight)
+    return (p.sum(1), z.sub_(y.unsqueeze(1)).mul_(p).sum(1)) if gap else (p.sum(1),)
+
+
+def _at_cut(gap: bool, dist: TailRows, y: Tensor) -> tuple[Tensor, ...]:
+    """The correction B of a cut at y + 1/2 for the same functions."""
+    offsets, weights = cut_weights(y.device)
+    p = dist.pmf((y.unsqueeze(1) + offsets).clamp_(min=_SMOOTH_FROM))
+    return (p @ weights, p @ (weights * offsets)) if gap else (p @ weights,)

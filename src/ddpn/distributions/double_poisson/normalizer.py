@@ -28,7 +28,7 @@ from ddpn.distributions.double_poisson.weights import (
     deviance,
     log_h,
     log_weight_table,
-    short_stirling_error,
+    minus_stirling_error,
     upper_end,
 )
 from ddpn.distributions.quadrature import JOIN, PREFIX, between, gauss_legendre, prefix
@@ -148,7 +148,7 @@ def _first_of_local(mu: Tensor, gamma: Tensor, end: Tensor) -> tuple[Tensor, ...
     u = torch.log1p(x)
     kx = x.mul_(k)
     scaled_dev = torch.addcmul(kx.neg(), kx + k, u)
-    log_w = u.mul_(-0.5).sub_(scaled_dev).sub_(short_stirling_error(y))
+    log_w = minus_stirling_error(u.mul_(-0.5).sub_(scaled_dev), y)
     # No count beats the one next to mu by more than a nat.
     peak = log_w[:, _LOCAL : _LOCAL + 1].clone()
     w = log_w.sub_(peak).exp_()
@@ -179,7 +179,7 @@ def _first_of_wide(mu: Tensor, gamma: Tensor, end: Tensor) -> tuple[Tensor, ...]
     t = (length.unsqueeze(1) * nodes).add_(_JOIN_T)
     y = t.mul_(t)
     dev = torch.addcmul(mu.unsqueeze(1), y, torch.log(y).sub_((1.0 + log_mu).unsqueeze(1)))
-    w = short_stirling_error(y).addcmul_(gamma.unsqueeze(1), dev).neg_().exp_()
+    w = minus_stirling_error(dev * -gamma.unsqueeze(1), y).exp_()
     scale = _SQRT_TWO_OVER_PI * length
     tail_total, tail_y, tail_dev = (scale * (f @ node_weights) for f in (w, y.mul_(w), dev.mul_(w)))
     total = head_total + tail_total

@@ -13,7 +13,7 @@ from ddpn.distributions.double_poisson.weights import (
     log_h_of_count,
     log_weight_table,
     lower_end,
-    short_stirling_error,
+    minus_stirling_error,
     upper_end,
 )
 from ddpn.distributions.quadrature import PREFIX, between
@@ -30,7 +30,7 @@ _TAIL_NODES, _PREFIX_NODES = 16, 32
 
 
 class DoublePoissonRows(SmoothParameterRows):
-    """Rows of mu and gamma; prepared rows also know log c and the mean."""
+    """Rows of mu and gamma; prepared rows also know log(sqrt(gamma) / c) and the mean."""
 
     # Clear of 0, sums over the integers equal integrals once the standard deviation is above 1.2 (`series`).
     short = 32
@@ -45,12 +45,12 @@ class DoublePoissonRows(SmoothParameterRows):
     def prepared(self, far: bool = False) -> Any:
         if self.known:
             return self
-        return DoublePoissonRows(self.mu, self.gamma, known=normalizer.first_moments(self.mu, self.gamma, far)[:2])
+        log_c, mean, _ = normalizer.first_moments(self.mu, self.gamma, far)
+        return DoublePoissonRows(self.mu, self.gamma, known=(0.5 * self.gamma.log() - log_c, mean))
 
     def _offset(self) -> Tensor:
         """log(sqrt(gamma) / c)."""
-        log_c = self.known[0] if self.known else normalizer.first_moments(self.mu, self.gamma)[0]
-        return 0.5 * self.gamma.log() - log_c
+        return self.prepared().known[0]
 
     def _log_weight(self, y: Tensor, log_scale: Tensor) -> Tensor:
         """log of h(y) exp(-gamma D(y)) sqrt(2 pi mu) at real y >= 12, plus `log_scale` per row.
@@ -61,7 +61,7 @@ class DoublePoissonRows(SmoothParameterRows):
         x = (y * torch.reciprocal(self.mu).unsqueeze(1)).sub_(1.0)
         u = torch.log1p(x)
         kx = torch.addcmul(scale, x, k)
-        return torch.addcmul(kx, kx + (k + 0.5 - scale), u, value=-1.0).sub_(short_stirling_error(y))
+        return minus_stirling_error(kx.addcmul_(kx + (k + 0.5 - scale), u, value=-1.0), y)
 
     def log_pmf(self, y: Tensor) -> Tensor:
         mu, gamma, offset = (beside(x, y) for x in (self.mu, self.gamma, self._offset()))
