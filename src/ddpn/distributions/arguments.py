@@ -5,7 +5,6 @@ Looking at values makes a GPU's host wait, so by default (`validate_args=None`) 
 """
 
 import math
-import sys
 from numbers import Real
 
 import numpy as np
@@ -84,10 +83,10 @@ def check_counts(name: str, values: Tensor, negative: bool = False) -> None:
     if values.numel() == 0:
         return
     low, high = _range(values)
-    least, kind = (-sys.float_info.max, "integers") if negative else (0.0, "non-negative integers")
+    below, kind = (-math.inf, "integers") if negative else (-1.0, "non-negative integers")
     whole = not values.is_floating_point() or torch.equal(values, values.floor())
-    if not (low >= least and high < math.inf and whole):
-        value, position = _first_bad(~((values >= least) & (values < torch.inf) & (values == values.floor())), values)
+    if not (low > below and high < math.inf and whole):
+        value, position = _first_bad(~((values > below) & (values < torch.inf) & (values == values.floor())), values)
         raise InputError(f"{name} must hold {kind}, got {value}{position}. Recode, round or drop such values.")
 
 

@@ -9,15 +9,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from ddpn.distributions import intervals, quantiles, tables
-from ddpn.distributions.arguments import (
-    broadcast_shapes,
-    check_counts,
-    check_coverage,
-    check_interval_kind,
-    check_probabilities,
-    is_checked,
-)
+from ddpn.distributions import arguments, quantiles, tables
+from ddpn.distributions.arguments import broadcast_shapes, is_checked
 from ddpn.distributions.gradients import without_gradient
 from ddpn.distributions.rows import DEPTH, Rows
 from ddpn.distributions.tables import TabulatedRows, by_window
@@ -102,6 +95,7 @@ class CountDistribution(Distribution, ABC):
 
     @cached_property
     def _like(self) -> Tensor:
+        """A tensor of the dtype and on the device of all results."""
         return self.log_prob(self.bracket(DEPTH)[0].double()).detach()
 
     @property
@@ -127,7 +121,7 @@ class CountDistribution(Distribution, ABC):
             raise InputError(f"y must hold counts, got dtype {y.dtype}. Pass real or integer tensors.")
         y = y.to(torch.uint8) if y.dtype == torch.bool else y
         if is_checked(self._check, y):
-            check_counts("y", y, negative)
+            arguments.check_counts("y", y, negative)
         return y
 
     def _paired(self, value: Any, negative: bool = False) -> tuple[Tensor, Any, torch.Size]:
@@ -165,10 +159,11 @@ class CountDistribution(Distribution, ABC):
         """The smallest count y with P(Z <= y) >= q; infinite at q = 1."""
         q = torch.as_tensor(value, device=self._device)
         if is_checked(self._check, q):
-            check_probabilities("q", q)
+            arguments.check_probabilities("q", q)
         shape = broadcast_shapes(q=tuple(q.shape), batch_shape=tuple(self.batch_shape))
         with torch.no_grad():
-            return self._shaped(quantiles.smallest_count(self._flat(shape), q.double().expand(shape).reshape(-1)), shape)
+            y = quantiles.smallest_count(self._flat(shape), q.double().expand(shape).reshape(-1))
+        return self._shaped(y, shape)
 
     @property
     def mode(self) -> Tensor:
@@ -181,11 +176,10 @@ class CountDistribution(Distribution, ABC):
 
         `kind="central"` leaves at most half of the rest on either side; `kind="highest"` is the shortest such interval.
         """
-        coverage = check_coverage(coverage)
-        check_interval_kind(kind)
+        coverage = arguments.check_coverage(coverage)
+        arguments.check_interval_kind(kind)
         with torch.no_grad():
-            search = intervals.highest if kind == "highest" else intervals.central
-            low, high = search(self._flat(), coverage)
+            low, high = (quantiles.highest if kind == "highest" else quantiles.central)(self._flat(), coverage)
         return self._shaped(low), self._shaped(high)
 
     def sample(self, sample_shape: Any = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
@@ -203,8 +197,8 @@ class Selected(CountDistribution):
     def __init__(self, base: Any, index: Tensor) -> None:
         if isinstance(base, Selected):
             base, index = base._base, base._index.reshape(-1)[index]
-        self._base: Any = base
-        self._index = index
+        self._base, self._index = base, index
+        self._like = base._like
         super().__init__(index.shape, base._check)
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -230,14 +224,6 @@ class Selected(CountDistribution):
         inner = shape[1:].numel()
         found = of(self._base.rows(flat // inner)).flatten(1 - len(shape))
         return found.gather(-1, (flat % inner).unsqueeze(-1).expand(*found.shape[:-1], 1)).squeeze(-1)
-
-    @property
-    def _dtype(self) -> torch.dtype:
-        return self._base._dtype
-
-    @property
-    def _device(self) -> torch.device:
-        return self._base._device
 
 
 class DerivedRows(TabulatedRows):

@@ -11,10 +11,9 @@ from ddpn.distributions.arguments import as_parameters, broadcast_shapes, check_
 from ddpn.distributions.parametric import ParametricDistribution
 from ddpn.distributions.quadrature import JOIN
 from ddpn.distributions.rows import DEPTH
-from ddpn.distributions.smooth import SmoothParameterRows
 from ddpn.distributions.special import HALF_LOG_TWO_PI, beside, stirling_error_from_zero
+from ddpn.distributions.tails import ParameterRows
 
-_PANELS = 12
 #: Ends of windows are found to 2^-14 of their bracket, 0.001 standard deviations.
 _HALVINGS = 14
 
@@ -35,7 +34,7 @@ def _log_pmf(y: Tensor, mu: Tensor, r: Tensor) -> Tensor:
     return torch.where(y > 0, saturated - unit_deviance(safe, mu, r), -r * torch.log1p(mu / r))
 
 
-class NegativeBinomialRows(SmoothParameterRows):
+class NegativeBinomialRows(ParameterRows):
     """Rows of mu and alpha; prepared rows also know a window of twice the usual depth."""
 
     def __init__(self, mu: Tensor, alpha: Tensor, known: tuple[Tensor, ...] = ()) -> None:
@@ -49,9 +48,6 @@ class NegativeBinomialRows(SmoothParameterRows):
 
     def log_pmf(self, y: Tensor) -> Tensor:
         return _log_pmf(y, beside(self.mu, y), beside(1.0 / self.alpha, y))
-
-    def location(self) -> Tensor:
-        return self.mu
 
     def mean(self) -> Tensor:
         return self.mu
@@ -107,8 +103,8 @@ class NegativeBinomialRows(SmoothParameterRows):
 
     def spread(self, first: Tensor, last: Tensor) -> Tensor:
         low, high = (self._scale(x.clamp(min=JOIN - 0.5)).unsqueeze(1) for x in (first, last))
-        share = torch.linspace(0.0, 1.0, _PANELS + 1, dtype=low.dtype, device=low.device)
-        inner = self._unscale(torch.lerp(low.expand(-1, _PANELS + 1), high, share))
+        share = torch.linspace(0.0, 1.0, self.panels + 1, dtype=low.dtype, device=low.device)
+        inner = self._unscale(torch.lerp(low.expand(-1, self.panels + 1), high, share))
         return torch.cat([first.unsqueeze(1), inner[:, 1:-1], last.unsqueeze(1)], dim=1)
 
     def _scale(self, y: Tensor) -> Tensor:

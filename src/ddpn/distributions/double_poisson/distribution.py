@@ -98,8 +98,9 @@ def _flat(dist: Any) -> tuple[Tensor, Tensor]:
 
 @register_kl(DoublePoisson, DoublePoisson)
 def kl_divergence(p: Any, q: Any) -> Tensor:
-    """KL(p || q), also where one is a Poisson, by the exponential family's closed form: E_p of the log ratio, linear in E[Z] and E[Z log Z] under p.
+    """KL(p || q), also where one is a Poisson.
 
+    The exponential family's closed form: E_p of the log ratio, linear in E[Z] and E[Z log Z] under p.
     KL = log c_q - log c_p + log(gamma_p / gamma_q) / 2 + gamma_q E[D(Z; mu_q)] - gamma_p E[D(Z; mu_p)],
     with D(Z; mu_q) = D(Z; mu_p) + mu_q - mu_p - Z log(mu_q / mu_p).
     """
