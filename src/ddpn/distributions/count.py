@@ -197,8 +197,8 @@ class Selected(CountDistribution):
     def __init__(self, base: Any, index: Tensor) -> None:
         if isinstance(base, Selected):
             base, index = base._base, base._index.reshape(-1)[index]
-        self._base, self._index = base, index
-        self._like = base._like
+        self._base: Any = base
+        self._index, self._like = index, base._like
         super().__init__(index.shape, base._check)
 
     def log_prob(self, value: Tensor) -> Tensor:

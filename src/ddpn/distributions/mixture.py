@@ -188,8 +188,9 @@ class Mixture(Distribution):
 
     def _weights_of(self, change: Callable[[Tensor], Tensor]) -> Tensor | None:
         weights = self._weights
-        per_row = weights is not None and weights.dim() > 1
-        return change(weights.expand(*self.batch_shape, self.size)) if per_row else weights
+        if weights is None or weights.dim() == 1:
+            return weights
+        return change(weights.expand(*self.batch_shape, self.size))
 
     def _with(self, stacks: Sequence[Any], weights: Tensor | None) -> Any:
         new = object.__new__(type(self))

@@ -18,6 +18,12 @@ class _RowWise(torch.autograd.Function):
     """A function of vectors (rows,), one row at a time: `torch.func.vmap` computes the rows of all examples at once."""
 
     @classmethod
+    def apply(cls, *inputs: Tensor) -> Any:
+        # Outside of transforms without torch's own step, which inspects a signature: that takes as long as a small row.
+        is_plain = torch._C._functorch.peek_interpreter_stack() is None
+        return super(torch.autograd.Function, cls).apply(*inputs) if is_plain else super().apply(*inputs)
+
+    @classmethod
     def vmap(cls, info: Any, in_dims: tuple[int | None, ...], *inputs: Tensor) -> Any:
         size, pairs = info.batch_size, zip(inputs, in_dims, strict=True)
         moved = [x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0) for x, dim in pairs]
