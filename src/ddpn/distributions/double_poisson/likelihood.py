@@ -20,8 +20,9 @@ class _RowWise(torch.autograd.Function):
     @classmethod
     def apply(cls, *inputs: Tensor) -> Any:
         # Outside of transforms without torch's own step, which inspects a signature: that takes as long as a small row.
-        is_plain = torch._C._functorch.peek_interpreter_stack() is None
-        return super(torch.autograd.Function, cls).apply(*inputs) if is_plain else super().apply(*inputs)
+        if torch._C._functorch.peek_interpreter_stack() is None:
+            return super(torch.autograd.Function, cls).apply(*inputs)  # type: ignore[misc]
+        return super().apply(*inputs)
 
     @classmethod
     def vmap(cls, info: Any, in_dims: tuple[int | None, ...], *inputs: Tensor) -> Any:
