@@ -1,6 +1,6 @@
-"""Time the laws against the 2000-entry table per row that the paper's code builds, in one run, on one CPU thread.
+"""Time the distributions against the paper's table of 2000 entries per row, in one run, on one CPU thread.
 
-    python benchmarks/laws.py --out benchmarks/results          (CPU, and the GPU where there is one)
+    python benchmarks/distributions.py --out benchmarks/results          (CPU, and the GPU where there is one)
 
 The table is built as that code builds it, for all 100,000 rows at once (about 10 GB); "ratio to blocks" is to the same
 table in blocks of 1,000 rows, which stay in a CPU's cache. Writes laws_<device>.json and laws_<device>.md. Ratios are
