@@ -3,8 +3,8 @@
     python benchmarks/distributions.py --out benchmarks/results          (CPU, and the GPU where there is one)
 
 The table is built as that code builds it, for all 100,000 rows at once (about 10 GB); "ratio to blocks" is to the same
-table in blocks of 1,000 rows, which stay in a CPU's cache. Writes distributions_<device>.json and .md. Ratios are of the
-best of several repetitions within this run.
+table in blocks of 1,000 rows, which stay in a CPU's cache. Writes distributions_<device>.json and .md. Ratios are of
+the best of several repetitions within this run.
 """
 
 import time
