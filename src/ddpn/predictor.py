@@ -18,7 +18,7 @@ from ddpn.members import MEMBERS
 from ddpn.members.blending import mix
 from ddpn.members.member import Member, arrays_from_bytes, arrays_to_bytes
 from ddpn.model_files import read_files, read_manifest, write_model
-from ddpn.sample import BLOCK, Sample, check_vector, row_count, row_labels, take_rows
+from ddpn.sample import BLOCK, Sample, check_vector, row_count, row_labels, rows_named, take_rows
 from ddpn.threads import single_thread
 from ddpn.validation import check_choice
 
@@ -86,7 +86,9 @@ class Predictor:
         scale = self._exposure(X, exposure)
         for start in range(0, n, BLOCK):
             part = slice(start, start + BLOCK)
-            yield self.distribution(take_rows(X, part), None if scale is None else scale[part], of)
+            with rows_named(np.arange(start, n)):
+                block = self.distribution(take_rows(X, part), None if scale is None else scale[part], of)
+            yield block
 
     def _exposure(self, X: Any, exposure: Any) -> np.ndarray | None:
         scale = check_vector("exposure", exposure, row_count(X), zero=False, labels=row_labels(X))

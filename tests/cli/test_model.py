@@ -205,18 +205,30 @@ def test_ctrl_c_before_the_first_epoch_saves_nothing(ddpn, files, ctrl_c):
 
 
 def test_a_leak_is_reported_everywhere_and_forbids_a_positive_verdict(ddpn, files, table):
-    table.with_columns(paid=pl.col("visits") * 20 + 1).write_csv(files / "leaky.csv")
+    date = "Column day is a date, and rows are split at random"
+    days = pl.date_range(pl.date(2024, 1, 1), pl.date(2024, 9, 16), "1d", eager=True)
+    table.with_columns(paid=pl.col("visits") * 20 + 1, day=days).write_csv(files / "leaky.csv")
     leak = "Column paid nearly determines the target (correlation 1.00)."
     fitted = ddpn("fit", "leaky.csv", *SMALL, "-o", "model")
     assert fitted.exit_code == 0, fitted.output
     shown, scored = ddpn("show", "model"), ddpn("evaluate", "model", "leaky.csv")
     for found in (fitted, shown, scored):
         assert f"Warning: {leak}" in found.stderr
+        assert f"Warning: {date}" in found.stderr
         assert "These scores cannot be trusted" in found.stdout
         assert leak in found.stdout
     document = json.loads(ddpn("evaluate", "model", "leaky.csv", "--json").stdout)
     assert document["verdict"]["level"] == "unusable"
     assert document["warnings"][0].startswith(leak)
+    found = ddpn("report", "model", "leaky.csv", "-o", "report.html")
+    assert found.exit_code == 0, found.output
+    report = (files / "report.html").read_text()
+    assert report.count(leak) >= 1
+    assert date in report
+    assert "These scores cannot be trusted" in report
+    assert 'class="verdict bad"' in report
+    kept = ddpn("fit", "leaky.csv", *SMALL, "--use", "paid", "-o", "kept")
+    assert "cannot be trusted" not in kept.stdout
 
 
 # Predict -------------------------------------------------------------------------------------------------------------
@@ -261,11 +273,13 @@ def test_standard_input_and_output(ddpn, saved, table):
         (["MODEL", "visits.csv", "-o", "o.csv", "--ood", "0.001"], 1, "alpha must be at least"),
         (["MODEL", "less.csv", "-o", "o.csv"], 1, "No column named 'ward'"),
         (["MODEL", "text.csv", "-o", "o.csv"], 1, "column 'severity' must hold numbers, got 'high' at row 2"),
+        (["MODEL", "infinite.csv", "-o", "o.csv"], 1, "must hold finite numbers .* got inf at row 3"),
     ],
 )
 def test_wrong_predictions_are_one_sentence_and_leave_nothing(ddpn, files, saved, table, arguments, code, words):
     table.drop("ward").write_csv(files / "less.csv")
     (files / "text.csv").write_text("severity,ward\n1.0,A\nhigh,B\n")
+    (files / "infinite.csv").write_text("severity,ward\n1.0,A\n2.0,B\ninf,B\n")
     before = names(files)
     found = ddpn("predict", *(str(saved) if word == "MODEL" else word for word in arguments))
     assert found.exit_code == code, found.output
@@ -310,10 +324,15 @@ def test_a_small_table_without_validation_rows_and_with_digits_as_categories(ddp
 
 
 def test_evaluate_on_new_rows_and_on_the_table_of_fit(ddpn, files, saved, table):
-    table.head(100).write_csv(files / "new.csv")
+    new = table.head(100).with_columns(severity=pl.col("severity") + 0.01)
+    new.write_csv(files / "new.csv")
     found = ddpn("evaluate", str(saved), "new.csv")
     assert found.exit_code == 0, found.output
     assert "Scores on 100 test rows" in found.stdout
+    pl.concat([new, table.sort("visits")]).write_parquet(files / "mixed.parquet")
+    mixed = ddpn("evaluate", str(saved), "mixed.parquet")
+    assert "208 of 360 rows were used to fit the model and are left out of the scores." in mixed.stdout
+    assert "Scores on 152 test rows" in mixed.stdout
     same = json.loads(ddpn("evaluate", str(saved), "visits.csv", "--json").stdout)
     assert same["note"] == "The model was fitted to this table: only its 52 test rows are scored."
     assert same["entries"] == read_task(saved)["test"]["entries"]
@@ -380,3 +399,10 @@ def test_a_report_is_one_html_file(ddpn, files, saved):
     html = (files / "report.html").read_text()
     assert html.lstrip().lower().startswith("<!doctype html")
     assert "Poisson gradient boosting" in html
+    verdict = read_task(saved)["test"]["verdict"]["sentences"]
+    assert verdict[0] in html
+    tested = {row: f"p{row - 1}" for row in range(1, 261)}
+    rows = re.findall(r"<h4>Row (\d+), patient (p\d+)</h4>", html)
+    assert len(rows) == 6
+    assert all(tested[int(row)] == patient for row, patient in rows)
+    assert "Rows are numbered as in the file: the first below the header is 1." in html

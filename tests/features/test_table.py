@@ -140,6 +140,12 @@ def test_infinity_is_named_with_its_place(X):
         Reader().read(X)
 
 
+def test_rows_are_called_by_the_index_of_a_frame():
+    X = pd.DataFrame({"a": [1.0, np.inf, 2.0]}, index=["p", "q", "r"])
+    with pytest.raises(InputError, match=r"got inf in column 'a' at row q\.$"):
+        Reader().read(X)
+
+
 @pytest.mark.parametrize(
     ("X", "message"),
     [

@@ -130,6 +130,27 @@ def test_a_comparison_that_is_not_applicable_is_left_out_with_a_warning(table, p
     with pytest.warns(UserWarning, match=r"Not compared with GLM: .*no exact GLM"):
         found = fit(prepare(table, plan(compare_with=("glm",), model=model)), {})
     assert list(found.folder.model.predictor_.members) == ["networks"]
+    assert found.folder.task["warnings"][-1].startswith("Not compared with GLM: "), "the warning stays with the model"
+
+
+# Verdicts of whole fits ----------------------------------------------------------------------------------------------
+
+X = np.random.default_rng(0).normal(size=(320, 2))
+COUNTS = {
+    "noise": np.random.default_rng(1).poisson(3.0, 320),
+    "equal": np.full(320, 5),
+    "an outlier": np.where(np.arange(320) == 11, 10**12, np.random.default_rng(2).poisson(np.exp(1 + X[:, 0]))),
+}
+
+
+@pytest.mark.parametrize("kind", COUNTS)
+def test_where_nothing_can_be_predicted_no_verdict_is_positive(plan, kind):
+    frame = pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "visits": COUNTS[kind]})
+    options = {"exposure": None, "weight": None, "compare_with": ("constant",)}
+    small = plan(**options, model={"members": 1, "epochs": 2, "mix_with": ()})
+    verdict = fit(prepare(frame, small), {}).folder.task["test"]["verdict"]
+    assert verdict["level"] != "better", verdict
+    assert (kind == "equal") == (verdict["sentences"][0].startswith("All 64 test rows have the count 5"))
 
 
 # Interruption --------------------------------------------------------------------------------------------------------

@@ -37,6 +37,8 @@ def test_what_is_saved_is_loaded(fitted, prepared, tmp_path):
         assert new.interval_level(0.9, of=name) == old.interval_level(0.9, of=name)
     assert (new.ood_pvalue(X, exposure) == old.ood_pvalue(X, exposure)).all()
     assert again.task == fitted.folder.task
+    assert (again.seen.hashes == fitted.folder.seen.hashes).all()
+    assert len(again.seen.hashes) == 240
     assert again.roles == prepared.roles
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["model"]
 

@@ -8,7 +8,7 @@ from polars.testing import assert_frame_equal
 from ddpn.errors import InputError
 from ddpn.workflow import prediction
 from ddpn.workflow.fitting import fit
-from ddpn.workflow.model_folder import ModelFolder
+from ddpn.workflow.model_folder import ModelFolder, load
 from ddpn.workflow.prediction import evaluate, predict, report_parts, rows_to_score
 from ddpn.workflow.preparing import prepare
 from ddpn.workflow.requests import Request
@@ -19,6 +19,12 @@ COLUMNS = ["mean", "median", "mode", "lower", "upper", "aleatoric", "epistemic",
 @pytest.fixture(scope="module")
 def folder(fitted) -> ModelFolder:
     return fitted.folder
+
+
+@pytest.fixture(scope="module")
+def new(table) -> pl.DataFrame:
+    """50 rows that the model was not fitted to."""
+    return table.head(50).with_columns(severity=pl.col("severity") + 0.01)
 
 
 def test_columns_are_those_of_the_estimator(folder, prepared, table):
@@ -98,16 +104,71 @@ def test_of_the_table_of_fit_only_test_rows_are_scored(folder, table):
     assert found == folder.task["test"]
 
 
-def test_of_another_table_all_rows_are_scored(folder, table):
-    sample, note = rows_to_score(folder, table.head(50))
+def test_of_another_table_all_rows_are_scored(folder, new):
+    sample, note = rows_to_score(folder, new)
     assert (len(sample), note) == (50, "")
     assert sample.labels.tolist() == list(range(1, 51))
-    assert rows_to_score(folder, table.head(50).drop("weight")).sample.weight is None
+    assert rows_to_score(folder, new.drop("weight")).sample.weight is None
 
 
-def test_rows_of_weight_zero_are_not_scored(folder, table):
-    some = table.head(50).with_columns(weight=pl.Series([0, 1] * 25))
+def test_rows_of_weight_zero_are_not_scored(folder, new):
+    some = new.with_columns(weight=pl.Series([0, 1] * 25))
     assert rows_to_score(folder, some).sample.labels.tolist() == list(range(2, 51, 2))
+
+
+def test_rows_of_fit_are_recognised_in_any_order(folder, table, new, prepared, tmp_path):
+    folder.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    order = np.random.default_rng(0).permutation(300)
+    sample, note = rows_to_score(again, table[order])
+    assert note == "240 of 300 rows were used to fit the model and are left out of the scores."
+    assert set(order[sample.labels - 1].tolist()) == set(prepared.split.rows.test.tolist())
+    scores, usual = evaluate(again, table[order]), folder.task["test"]
+    assert scores["crps_gain"] == pytest.approx(usual["crps_gain"])
+    assert scores["verdict"] == usual["verdict"]
+    mixed = pl.concat([table.head(80).select(pl.exclude("patient")), new.select(pl.exclude("patient"))])
+    seen = int((prepared.split.rows.test < 80).sum())
+    assert len(rows_to_score(again, mixed).sample) == 50 + seen
+    used = table[np.sort(prepared.split.rows.train)]
+    with pytest.raises(InputError, match=r"^All 210 rows were used to fit the model"):
+        evaluate(again, used)
+
+
+def test_the_report_has_the_verdict_of_evaluate_and_the_rows_of_the_file(folder, table, prepared):
+    parts = report_parts(folder, table)
+    assert list(parts["verdict"].sentences) == folder.task["test"]["verdict"]["sentences"]
+    assert parts["labels"].tolist() == (prepared.split.rows.test + 1).tolist()
+    assert parts["ids"] == ("patient", [f"p{row}" for row in prepared.split.rows.test])
+    assert parts["task"]["numbering"].startswith("Rows are numbered as in the file")
+    assert report_parts(folder, table.drop("patient"))["ids"] is None
+
+
+def test_a_bad_value_is_reported_at_its_row_of_the_file(folder, table, monkeypatch):
+    """Whatever block of rows it is in, and whichever part of the model finds it."""
+    monkeypatch.setattr(prediction, "BLOCK", 40)
+    row = pl.int_range(pl.len()) == 96
+    infinite = table.with_columns(severity=pl.when(row).then(float("inf")).otherwise("severity"))
+    for use in (lambda: predict(folder, infinite, Request()), lambda: evaluate(folder, infinite)):
+        with pytest.raises(InputError, match=r"column 'severity' must hold finite numbers .* got inf at row 97\."):
+            use()
+    number = table.with_columns(smokes=pl.when(row).then(2).otherwise(pl.col("smokes").cast(int)))
+    with pytest.raises(InputError, match=r"column 'smokes' must hold booleans as in fit, got 2 at row 97\."):
+        predict(folder, number, Request())
+    monkeypatch.setattr(type(folder.roles), "features", lambda roles, frame: prepare_plain(frame, infinite))
+    with pytest.raises(InputError, match=r"got inf in column 'severity' at row 97\."):
+        predict(folder, table, Request())
+
+
+def prepare_plain(frame, other):
+    """The inputs of the fit, with a column of another table that was not checked."""
+    dates = frame["admitted"]
+    parts = {
+        "admitted day": dates.dt.epoch("d"),
+        "admitted month": dates.dt.month(),
+        "admitted weekday": dates.dt.weekday(),
+    }
+    columns = frame.select("ward", "smokes", "age").with_columns(severity=other["severity"])
+    return columns.with_columns(**{name: values.cast(pl.Float64) for name, values in parts.items()})
 
 
 def test_leaks_are_repeated_and_forbid_a_positive_verdict(folder, table):
@@ -119,6 +180,7 @@ def test_leaks_are_repeated_and_forbid_a_positive_verdict(folder, table):
     assert found["warnings"] == [leak, *folder.task["warnings"]]
     parts = report_parts(leaking, table.head(80))
     assert (parts["leak"], parts["warnings"]) == (leak, folder.task["warnings"])
+    assert parts["verdict"].level == "unusable"
 
 
 @pytest.mark.parametrize(
@@ -134,8 +196,8 @@ def test_tables_that_cannot_be_scored(folder, table, change, words):
         evaluate(folder, change(table))
 
 
-def test_the_parts_of_a_report(folder, table):
-    parts = report_parts(folder, table.head(40))
+def test_the_parts_of_a_report(folder, new):
+    parts = report_parts(folder, new.head(40))
     assert parts["model"] is folder.model
     assert parts["y"].shape == parts["exposure"].shape == parts["weight"].shape == (40,)
     assert (parts["task"]["target"], parts["leak"]) == ("visits", "")

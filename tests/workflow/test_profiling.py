@@ -1,4 +1,4 @@
-"""What is found out about columns before training: kinds, useless ones, target leaks."""
+"""What is found out about columns before training: kinds and useless ones."""
 
 from datetime import datetime, timedelta
 
@@ -8,7 +8,7 @@ import pytest
 
 from ddpn.errors import InputError
 from ddpn.workflow.plan import Plan
-from ddpn.workflow.profiling import leak_warnings, roles_of
+from ddpn.workflow.profiling import roles_of
 
 N = 60
 RNG = np.random.default_rng(1)
@@ -84,32 +84,3 @@ def test_every_name_is_checked(role):
 def test_a_table_with_nothing_to_predict_from():
     with pytest.raises(InputError, match=r"No column is left to predict from \(id: nearly every"):
         roles_of(FRAME.select("id", "y"), Plan(target="y"))
-
-
-# Target leaks --------------------------------------------------------------------------------------------------------
-
-
-def test_a_column_that_nearly_is_the_target():
-    y = RNG.poisson(20, 500).astype(float)
-    noisy = y + RNG.normal(size=500)
-    r = np.corrcoef(noisy, y)[0, 1]
-    (warning,) = leak_warnings(pl.DataFrame({"ok": RNG.normal(size=500), "noisy": noisy}), y)
-    assert warning.startswith(f"Column noisy nearly determines the target (correlation {r:.2f}).")
-    assert warning.endswith("leave it out with --drop noisy.")
-
-
-def test_parts_that_sum_to_the_target():
-    parts = RNG.poisson([8.0, 8.0], (400, 2)).astype(float)
-    X = pl.DataFrame(
-        {"casual": parts[:, 0], "other": RNG.normal(size=400), "registered": parts[:, 1], "word": ["a"] * 400}
-    )
-    (warning,) = leak_warnings(X, parts.sum(1))
-    assert "together determine the target" in warning
-    assert {"--drop casual,registered.", "--drop registered,casual."} & {warning[warning.index("--drop") :]}
-
-
-def test_honest_columns_are_not_suspected():
-    X = RNG.normal(size=(300, 6))
-    frame = pl.DataFrame({f"x{j}": X[:, j] for j in range(6)})
-    assert leak_warnings(frame, RNG.poisson(np.exp(1 + X[:, 0])).astype(float)) == []
-    assert leak_warnings(frame, np.full(300, 2.0)) == []

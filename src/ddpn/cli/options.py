@@ -32,7 +32,7 @@ Exposure = Annotated[
 ]
 Weight = Annotated[str | None, _option("Column of sample weights.", metavar="COLUMN")]
 Drop = Annotated[str | None, _option("Columns to leave out, separated by commas.", metavar="COLUMNS")]
-Use = Annotated[str | None, _option("Columns to keep that would be left out, such as ids.", metavar="COLUMNS")]
+Use = Annotated[str | None, _option("Columns to keep that would be left out or suspected as leaks.", metavar="COLUMNS")]
 Category = Annotated[
     str | None, _option("Numeric columns to treat as categorical, such as zip,station.", metavar="COLUMNS")
 ]

@@ -11,7 +11,7 @@ from ddpn.errors import InputError
 from ddpn.features.categorical import CategoricalColumn
 from ddpn.features.fitting import Encoded, add_bins, add_steps, fit_columns
 from ddpn.features.table import Column, read_table
-from ddpn.sample import check_vector, labels_at, row_labels
+from ddpn.sample import RowError, check_vector, labels_at, row_labels, rows_named
 from ddpn.validation import check_choice, check_integer, check_number, is_integer, is_number
 
 #: Bins per column if `bins` is None: quantile bins, and steps (a few well chosen ones beat many).
@@ -89,9 +89,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> np.ndarray:
         """The inputs of every row: finite, float32, C-contiguous."""
         check_is_fitted(self)
-        table = [
-            as_fitted(column, kind) for column, kind in zip(read_table(self, X, reset=False), self.kinds_, strict=True)
-        ]
+        table = read_as_fitted(self, X)
         rows = len(table[0].values)
         ends = np.cumsum([column.width for column in self.columns_])
         out = np.empty((rows, ends[-1]), dtype=np.float32)
@@ -131,7 +129,14 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         return tags
 
 
-def as_fitted(column: Column, kind: str) -> Column:
+def read_as_fitted(estimator: Any, X: Any) -> list[Column]:
+    """The columns of X, in the order and of the kinds (`kinds_`) of fit."""
+    table = read_table(estimator, X, reset=False)
+    with rows_named(row_labels(X)):
+        return [_as_fitted(column, kind) for column, kind in zip(table, estimator.kinds_, strict=True)]
+
+
+def _as_fitted(column: Column, kind: str) -> Column:
     """The column as the kind it had in fit, where that can be done without guessing."""
     name, found, values, _ = column
     if found == kind or (found, kind) == ("flag", "number"):
@@ -140,8 +145,7 @@ def as_fitted(column: Column, kind: str) -> Column:
         wrong = ~np.isnan(values) & (values != 0) & (values != 1)
         if not wrong.any():
             return column
-        got = f"{values[wrong][0]:g} {labels_at(wrong, None)}"
-        raise InputError(f"column {name!r} must hold booleans as in fit, got {got}.")
+        raise RowError(f"column {name!r} must hold booleans as in fit, got {values[wrong][0]:g}", wrong)
     missing = values == -1 if found == "category" else np.isnan(values)
     if missing.all():  # a column with no value has no kind
         return Column(name, kind, np.full(len(values), -1 if kind == "category" else np.nan))

@@ -14,7 +14,7 @@ from scipy import sparse
 from sklearn.utils.validation import validate_data
 
 from ddpn.errors import InputError
-from ddpn.sample import labels_at
+from ddpn.sample import RowError, row_labels, rows_named
 from ddpn.validation import listed
 
 #: Cells of a sparse matrix that may become dense: 2 GiB in float64.
@@ -35,6 +35,11 @@ class Column(NamedTuple):
 
 def read_table(estimator: Any, X: Any, *, reset: bool) -> list[Column]:
     """The columns of X in the order of fit; sets (`reset`) or checks the estimator's feature names and number."""
+    with rows_named(row_labels(X)):
+        return _read(estimator, X, reset)
+
+
+def _read(estimator: Any, X: Any, reset: bool) -> list[Column]:
     frame = _frame_of(X)
     if frame is not None:
         return _read_frame(estimator, frame, reset)
@@ -178,8 +183,8 @@ def _missing(cells: np.ndarray) -> np.ndarray:
 def _number(name: str, values: np.ndarray) -> Column:
     bad = np.isinf(values)
     if bad.any():
-        got = f"{values[bad][0]} in column {name!r} {labels_at(bad, None)}"
-        raise InputError(f"X must hold finite numbers or missing values, got {got}.")
+        got = f"{values[bad][0]} in column {name!r}"
+        raise RowError(f"X must hold finite numbers or missing values, got {got}", bad)
     return Column(name, "number", values)
 
 

@@ -5,7 +5,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from ddpn.features.encoder import as_fitted
+from ddpn.features.encoder import read_as_fitted
 from ddpn.features.table import Column, read_table
 
 
@@ -20,8 +20,7 @@ class TableReader(BaseEstimator):
 
     def read(self, X: Any) -> list[Column]:
         """The columns of X in the order of fit."""
-        table = read_table(self, X, reset=False)
-        return [as_fitted(column, kind) for column, kind in zip(table, self.kinds_, strict=True)]
+        return read_as_fitted(self, X)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -17,9 +17,11 @@ from ddpn.members import MEMBERS
 from ddpn.members.member import NotApplicableError
 from ddpn.model_files import check_destination
 from ddpn.threads import single_thread
+from ddpn.workflow.kept_warnings import kept_warnings
 from ddpn.workflow.leaderboard import label_of, leaderboard
 from ddpn.workflow.model_folder import ModelFolder
 from ddpn.workflow.preparing import Prepared, checkpoint_of, fingerprint, identity
+from ddpn.workflow.seen_rows import SeenRows
 
 FORMAT = 2
 #: The share of ordinary rows that is flagged as out-of-distribution by default.
@@ -51,8 +53,9 @@ def fit(
     of the networks or of members to compare with; the other steps continue with what was fitted so far.
     """
     model = prepared.plan.regressor(checkpoint=checkpoint, verbose=verbose, validation=None)
-    interrupted = _train(model, prepared, checkpoint, on_step)
-    interrupted |= _add_comparisons(model, prepared, on_step)
+    with kept_warnings() as kept:
+        interrupted = _train(model, prepared, checkpoint, on_step)
+        interrupted |= _add_comparisons(model, prepared, on_step)
     on_step("Scoring the test rows")
     _calibrate(model, prepared)
     task = {
@@ -64,14 +67,15 @@ def fit(
         "split": {"how": prepared.split.how, "rows": prepared.counts},
         "interrupted": interrupted,
         "leaks": list(prepared.leaks),
-        "warnings": list(prepared.warnings),
+        "warnings": [*prepared.warnings, *kept],
         "test": leaderboard(model.predictor_, prepared.test, prepared.leaks),
         "versions": _versions(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         **about,
     }
     # As it will be read again: lists instead of tuples.
-    return Fitted(ModelFolder(model, json.loads(json.dumps(task))), interrupted)
+    seen = SeenRows.of(prepared.sample, prepared.split.rows.test)
+    return Fitted(ModelFolder(model, json.loads(json.dumps(task)), seen), interrupted)
 
 
 def fit_into(

@@ -14,16 +14,20 @@ from ddpn.workflow.roles import Roles
 
 if TYPE_CHECKING:
     from ddpn.estimators import CountRegressor
+    from ddpn.workflow.seen_rows import SeenRows
 
 TASK, CHECKPOINT = "task.json", "checkpoint.safetensors"
+#: In a folder of its own, as predictions do not read it.
+SEEN_ROWS = "fit/rows.safetensors"
 
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """A fitted model, and how it was fitted."""
+    """A fitted model, how it was fitted, and to which rows (unknown where it was loaded for predictions only)."""
 
     model: "CountRegressor"
     task: dict[str, Any]
+    seen: "SeenRows | None" = None
 
     @property
     def roles(self) -> Roles:
@@ -33,6 +37,8 @@ class ModelFolder:
         """Write all of it, or nothing; with a `checkpoint`, a later fit continues from it."""
         files, manifest = self.model.saved_state()
         files[TASK] = json.dumps(self.task, indent=1).encode()
+        if self.seen is not None:
+            files[SEEN_ROWS] = self.seen.to_bytes()
         if checkpoint is not None and checkpoint.exists():
             files[CHECKPOINT] = checkpoint.read_bytes()
         write_model(path, files, manifest, overwrite)
@@ -52,10 +58,16 @@ def _task(path: Path, manifest: dict[str, Any]) -> dict[str, Any]:
 
 def load(path: Path, mixed_only: bool = False) -> ModelFolder:
     """The model again, for predictions without what it is compared with; nothing in the files is executed."""
-    task = read_task(path)
+    manifest = read_manifest(path)
+    task = _task(path, manifest)
     from ddpn.estimators import CountRegressor
+    from ddpn.workflow.seen_rows import SeenRows
 
-    return ModelFolder(CountRegressor.load(path, mixed_only), task)
+    model = CountRegressor.load(path, mixed_only)
+    if mixed_only or SEEN_ROWS not in manifest["files"]:
+        return ModelFolder(model, task)
+    content = read_files(path, {"files": {SEEN_ROWS: manifest["files"][SEEN_ROWS]}})[SEEN_ROWS]
+    return ModelFolder(model, task, SeenRows.from_bytes(content))
 
 
 def describe(path: Path) -> dict[str, Any]:

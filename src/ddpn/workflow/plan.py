@@ -30,9 +30,10 @@ _TABLES = ("head_options", "training_options")
 class Plan:
     """All of it, validated as far as that is possible without the table.
 
-    `drop` leaves columns out, `use` keeps those that would be left out, `category` takes numbers as categories. Rows
-    are split at random by `seed`, by `split_column` (train, validation, test) or by `time` (the last rows are the test
-    rows). `compare_with` names members that the model is compared with; `model` has arguments of `CountRegressor`.
+    `drop` leaves columns out, `use` keeps those that would be left out or suspected as leaks, `category` takes numbers
+    as categories. Rows are split at random by `seed`, by `split_column` (train, validation, test) or by `time` (the
+    last rows are the test rows). `compare_with` names members that the model is compared with; `model` has arguments of
+    `CountRegressor`.
 
     >>> Plan(target="visits", model={"members": 3}).shares
     (0.7, 0.1, 0.2)

@@ -10,7 +10,7 @@ from torch import Tensor
 from ddpn.distributions import discretized
 from ddpn.metrics import point
 from ddpn.predictor import Predictor
-from ddpn.sample import BLOCK, Sample
+from ddpn.sample import BLOCK, Sample, rows_named
 from ddpn.threads import single_thread
 from ddpn.workflow.leaderboard import COVERAGE, label_of, leaderboard
 from ddpn.workflow.model_folder import ModelFolder
@@ -18,7 +18,11 @@ from ddpn.workflow.plan import plan_from
 from ddpn.workflow.preparing import fingerprint
 from ddpn.workflow.reading import polars
 from ddpn.workflow.requests import Request
+from ddpn.workflow.seen_rows import unseen_rows
 from ddpn.workflow.splitting import split_rows
+from ddpn.workflow.verdict import Verdict
+
+_NUMBERING = "Rows are numbered as in the file: the first below the header is 1."
 
 
 def predict(folder: ModelFolder, frame: Any, request: Request, done: Callable[[int], None] = lambda rows: None) -> Any:
@@ -33,7 +37,8 @@ def predict(folder: ModelFolder, frame: Any, request: Request, done: Callable[[i
     for start in range(0, frame.height, BLOCK):
         rows = slice(start, start + BLOCK)
         scale = None if exposure is None else exposure[rows]
-        parts.append(polars().DataFrame(prediction_table(predictor, X[rows], scale, request)))
+        with rows_named(np.arange(start, frame.height) + 1):
+            parts.append(polars().DataFrame(prediction_table(predictor, X[rows], scale, request)))
         done(parts[-1].height)
     predictions = polars().concat(parts)
     return _beside(frame, predictions) if request.keep else predictions
@@ -83,14 +88,17 @@ class Scored(NamedTuple):
 
 
 def rows_to_score(folder: ModelFolder, frame: Any) -> Scored:
-    """The rows of a table that has the target. Of the table that the model was fitted to, only the test rows."""
+    """The rows of a table that has the target, without those that the model was fitted to.
+
+    Of the very table that it was fitted to these are the test rows.
+    """
     plan = plan_from(folder.task["plan"])
     sample = folder.roles.sample(frame, plan.model.get("fractional", "error"))
     frame, sample = frame.filter(sample.is_used), sample.rows(sample.is_used)
-    if fingerprint(sample) != folder.task["fingerprint"]:
-        return Scored(sample, "")
-    test = sample.rows(split_rows(frame, plan, sample.labels).rows.test)
-    return Scored(test, f"The model was fitted to this table: only its {len(test):,} test rows are scored.")
+    if fingerprint(sample) == folder.task["fingerprint"]:
+        test = sample.rows(split_rows(frame, plan, sample.labels).rows.test)
+        return Scored(test, f"The model was fitted to this table: only its {len(test):,} test rows are scored.")
+    return Scored(sample, "") if folder.seen is None else Scored(*unseen_rows(folder.seen, sample))
 
 
 def evaluate(folder: ModelFolder, frame: Any) -> dict[str, Any]:
@@ -105,8 +113,10 @@ def report_parts(folder: ModelFolder, frame: Any) -> dict[str, Any]:
     (sample, note), task, predictor = rows_to_score(folder, frame), folder.task, folder.model.predictor_
     shown = {"target": folder.roles.target, "command": task.get("command"), "data": task.get("data")}
     shown |= {"split": task["split"], "seed": task["plan"]["seed"], "fitted": task["date"]}
+    shown |= {"exposure": folder.roles.exposure, "note": note, "numbering": _NUMBERING}
     others = {name: label_of(name, member) for name, member in predictor.members.items() if name not in predictor.mixed}
     distributions = {label: predictor.distribution(sample.X, sample.exposure, name) for name, label in others.items()}
+    board, name = leaderboard(predictor, sample, tuple(task["leaks"])), folder.roles.identifier
     return {
         "model": folder.model,
         "X": sample.X,
@@ -115,8 +125,12 @@ def report_parts(folder: ModelFolder, frame: Any) -> dict[str, Any]:
         "weight": sample.weight,
         "baselines": distributions,
         "levels": {label: predictor.interval_level(COVERAGE, name) for name, label in others.items()},
-        "leaderboard": leaderboard(predictor, sample, tuple(task["leaks"]))["entries"],
+        "leaderboard": board["entries"],
         "leak": " ".join(task["leaks"]),
+        "verdict": Verdict(board["verdict"]["level"], tuple(board["verdict"]["sentences"])),
         "warnings": task["warnings"],
-        "task": shown | ({"note": note} if note else {}),
+        "labels": sample.labels,
+        # Labels are the rows of the file from 1.
+        "ids": (name, frame[name][sample.labels - 1].to_list()) if name in frame.columns else None,
+        "task": {key: value for key, value in shown.items() if value not in (None, "")},
     }

@@ -1,19 +1,15 @@
-"""Profile a table before fitting: what each column is, which are useless, and which leak the target."""
+"""Profile a table before fitting: what each column is, and which are useless."""
 
 from typing import Any
 
-import numpy as np
-
 from ddpn.errors import InputError
-from ddpn.validation import check_column, listed
+from ddpn.validation import check_column
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.reading import polars
 from ddpn.workflow.roles import DAY, HOUR, MONTH, WEEKDAY, Column, Roles
 
 #: A categorical column with so large a share of distinct values identifies rows; in fewer rows that may be chance.
 _ID_SHARE, _ID_ROWS = 0.9, 20
-#: A column above this correlation is suspected to leak the target; so many columns together above that R^2.
-LEAK, _LEAK_TOGETHER, _LEAK_COLUMNS = 0.95, 0.999, 4
 
 
 def roles_of(frame: Any, plan: Plan) -> Roles:
@@ -88,50 +84,3 @@ def _counts_rows(series: Any) -> bool:
     if rows < _ID_ROWS or series.null_count() or series.max() - series.min() != rows - 1:
         return False
     return series.n_unique() == rows
-
-
-def leak_warnings(X: Any, y: np.ndarray) -> list[str]:
-    """Warnings about columns that determine the target: they are unknown when a prediction is needed."""
-    library = polars()
-    numbers = {
-        name: np.nan_to_num(X[name].cast(library.Float64).to_numpy().astype(np.float64), nan=0.0)
-        for name in X.columns
-        if X[name].dtype.is_numeric()
-    }
-    centred = {name: _unit(values) for name, values in numbers.items()}
-    goal = _unit(y)
-    remedy = "If it is known only after the count, leave it out with --drop"
-    found = {name: float(values @ goal) for name, values in centred.items()}
-    found_leaks = [
-        f"Column {name} nearly determines the target (correlation {r:.2f}). {remedy} {name}."
-        for name, r in found.items()
-        if abs(r) > LEAK
-    ]
-    together = _together(centred, goal)
-    if len(together) > 1:
-        names = ",".join(together)
-        found_leaks.append(
-            f"Columns {listed(together)} together determine the target: a weighted sum of them equals it. "
-            f"If they are known only after the count, leave them out with --drop {names}."
-        )
-    return found_leaks
-
-
-def _together(centred: dict[str, np.ndarray], goal: np.ndarray) -> list[str]:
-    """A few columns whose weighted sum is the target, found greedily; empty if there are none."""
-    chosen: list[str] = []
-    rest = goal
-    for _ in range(min(_LEAK_COLUMNS, len(centred)) if goal.any() else 0):
-        chosen.append(max((name for name in centred if name not in chosen), key=lambda n: abs(centred[n] @ rest)))
-        basis = np.column_stack([centred[name] for name in chosen])
-        rest = goal - basis @ np.linalg.lstsq(basis, goal, rcond=None)[0]
-        if 1.0 - rest @ rest > _LEAK_TOGETHER:
-            return chosen
-    return []
-
-
-def _unit(values: np.ndarray) -> np.ndarray:
-    """Centred, of length 1 (or 0)."""
-    moved = values - values.mean()
-    length = np.linalg.norm(moved)
-    return moved / length if length > 0 else moved

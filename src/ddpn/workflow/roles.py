@@ -53,6 +53,13 @@ class Roles:
         """Categorical columns, whose digits are kept as they are written: 007 is not 7."""
         return [column.name for column in self.used if column.kind == "category"]
 
+    @property
+    def identifier(self) -> str | None:
+        """A column that identifies rows, for reports: one that is left out as ids or row numbers, or is named so."""
+        found = [column.name for column in self.columns if column.left_out.endswith(("ids", "row numbers"))]
+        named = [column.name for column in self.columns if column.name.lower() == "id"]
+        return next(iter([*named, *found]), None)
+
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -118,9 +125,22 @@ def _series(frame: Any, column: Column) -> Sequence[Any]:
     library, series = polars(), frame[column.name]
     if column.kind == "category":
         return [series.cast(library.String)]
+    if column.kind == "date":
+        return date_parts(series, column)
     if column.kind == "number":
-        return [library.Series(column.name, _numbers(frame, column.name, "column"))]
-    return date_parts(series, column) if column.kind == "date" else [series]
+        series = library.Series(column.name, _numbers(frame, column.name, "column"))
+        _check_rows(series, series.is_infinite(), "finite numbers or missing values")
+    elif series.dtype.is_numeric():
+        _check_rows(series, ~series.cast(library.Float64).fill_nan(None).is_in([0.0, 1.0]), "booleans as in fit")
+    return [series]
+
+
+def _check_rows(series: Any, bad: Any, what: str) -> None:
+    """Raise an `InputError` where values of a column are bad, by the file's rows from 1."""
+    wrong = bad.fill_null(False).to_numpy()
+    if wrong.any():
+        where = labels_at(wrong, np.arange(1, len(series) + 1))
+        raise InputError(f"column {series.name!r} must hold {what}, got {series.filter(wrong)[0]:g} {where}.")
 
 
 def date_parts(series: Any, column: Column) -> list[Any]:
