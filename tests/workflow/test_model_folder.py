@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -137,7 +138,8 @@ def change_manifest(folder: Path) -> None:
 
 def of_format_1(folder: Path) -> None:
     manifest = json.loads((folder / MANIFEST).read_text())
-    write_model(folder, {}, manifest | {"format": 1, "ddpn": "0.1.0"}, overwrite=True)
+    shutil.rmtree(folder)
+    write_model(folder, {}, manifest | {"format": 1, "ddpn": "0.1.0"})
 
 
 BROKEN = {
@@ -175,5 +177,5 @@ def test_damaged_members_and_folders_of_other_estimators(saved, tmp_path, prepar
         read_task(tmp_path / "file")
     files, manifest = {}, {"members": {"constant": Constant().fit(prepared.train, None, 0).facts()}}
     write_model(tmp_path / "other", files, manifest)
-    with pytest.raises(InputError, match="not written by `ddpn fit`"):
+    with pytest.raises(InputError, match="holds a Predictor, without names of columns"):
         read_task(tmp_path / "other")

@@ -19,7 +19,7 @@ def _option(help_: str, *names: str, metavar: str | None = None) -> typer.models
 
 
 Data = Annotated[str, typer.Argument(metavar="DATA", help=f"The table: {_FILES}")]
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder written by `ddpn fit`.")]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder written by `ddpn fit`, or by `save` in Python.")]
 Json = Annotated[bool, _option("Print one JSON document instead of tables.", "--json")]
 Overwrite = Annotated[bool, _option("Replace an existing output.", "--overwrite")]
 
@@ -91,6 +91,15 @@ Ood = Annotated[
         "Add a flag for out-of-distribution rows: those with ood_pvalue up to this, such as 0.01.", metavar="ALPHA"
     ),
 ]
+
+# Roles of columns for predict, evaluate and report: those of the fit by default, unknown to models saved in Python.
+_AS_IN_FIT = "Default: as in fit; a model saved in Python needs it"
+TargetOf = Annotated[str | None, _option(f"Column of counts. {_AS_IN_FIT}.", "--target", metavar="COLUMN")]
+ExposureOf = Annotated[
+    str | None,
+    _option(f"Column of exposures. {_AS_IN_FIT} if it was fitted with exposures.", "--exposure", metavar="COLUMN"),
+]
+WeightOf = Annotated[str | None, _option("Column of sample weights. Default: as in fit.", "--weight", metavar="COLUMN")]
 
 # Options of report.
 Html = Annotated[Path, _option("The HTML file to write.", "-o", "--out", metavar="HTML")]

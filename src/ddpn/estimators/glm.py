@@ -12,7 +12,6 @@ from ddpn.errors import InputError
 from ddpn.estimators.coefficients import CoefficientTable, coefficient_table
 from ddpn.estimators.predictions import CountPredictions
 from ddpn.estimators.regressor import merge_equal_rows
-from ddpn.features.table import read_table
 from ddpn.heads import HEADS, Head, make_head
 from ddpn.members.design import Design, check_complete, design_of
 from ddpn.members.glm import GLM
@@ -106,20 +105,18 @@ class CountGLM(CountPredictions, BaseEstimator):
         head = self._checked_head()
         sample = checked_sample(X, y, sample_weight, exposure, self.fractional)
         reader = TableReader()
-        table = check_complete(reader.fit(X), sample.labels)
-        read_table(self, X, reset=True)
+        table = check_complete(reader.fit(X, type(self)), sample.labels)
         used = sample.is_used
         table = [column._replace(values=column.values[used]) for column in table]
         design = design_of(table)
         rows = sample.replace(X=None).rows(used).replace(X=design.matrix(table))
         if not rows.y.any():
             raise InputError("y must hold a positive count, got zeros only: no finite coefficients fit them.")
-        self.n_rows_ = len(rows)
         merged = merge_equal_rows(rows) if len(rows) <= _MERGED else rows
         found = fit_linear(head, merged.X, merged, self.dispersion, self.alpha, self.tol, self.max_iter)
-        self.predictor_ = Predictor(
-            {"glm": GLM.of_design(head, reader, design, found.linear)}, None, exposure is not None
-        )
+        member = GLM.of_design(head, reader, design, found.linear)
+        self._set_fitted(reader, Predictor({"glm": member}, None, exposure is not None))
+        self.n_rows_ = len(rows)
         self._keep(found, float(merged.weight_or_ones.sum()))
         self._warn(found, head, design)
         return self

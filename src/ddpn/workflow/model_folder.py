@@ -1,28 +1,33 @@
-"""A model folder: what `CountRegressor.save` writes, and task.json about how it was fitted.
+"""A model folder: what `save` of an estimator writes and, from `ddpn fit`, task.json about how it was fitted.
 
 Reading a task or a description imports no torch.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ddpn.errors import InputError
-from ddpn.model_files import read_files, read_manifest, write_model
-from ddpn.workflow.roles import Roles
+from ddpn.model_files import TASK, read_files, read_manifest, write_model
+from ddpn.validation import check_choice
+from ddpn.workflow.roles import Column, Roles
 
 if TYPE_CHECKING:
-    from ddpn.estimators import CountRegressor
+    from ddpn.estimators import CountGLM, CountRegressor
 
-TASK, CHECKPOINT = "task.json", "checkpoint.safetensors"
+#: The version of task.json.
+FORMAT = 2
+CHECKPOINT = "checkpoint.safetensors"
+#: Kinds of columns that estimators call otherwise.
+_KINDS = {"flag": "boolean"}
 
 
 @dataclass(frozen=True)
 class ModelFolder:
     """A fitted model, and how it was fitted."""
 
-    model: "CountRegressor"
+    model: "CountRegressor | CountGLM"
     task: dict[str, Any]
 
     @property
@@ -46,19 +51,50 @@ def read_task(path: Path) -> dict[str, Any]:
 def _task(path: Path, manifest: dict[str, Any]) -> dict[str, Any]:
     digest = manifest["files"].get(TASK)
     if digest is None:
-        raise InputError(f"{path} was not written by `ddpn fit`: it has no {TASK}.")
-    return json.loads(read_files(path, {"files": {TASK: digest}})[TASK])
+        return _task_of_estimator(path, manifest.get("estimator"))
+    task = json.loads(read_files(path, {"files": {TASK: digest}})[TASK])
+    if task.get("format") != FORMAT:
+        got = f"got format {task.get('format')!r}, this version reads {FORMAT}"
+        raise InputError(f"{path / TASK} must be of a known format, {got}. Fit the model again.")
+    return task
 
 
-def load(path: Path, mixed_only: bool = False) -> ModelFolder:
-    """The model again, for predictions without what it is compared with; nothing in the files is executed."""
-    task = read_task(path)
-    from ddpn.estimators import CountRegressor
+def _task_of_estimator(path: Path, estimator: dict[str, Any] | None) -> dict[str, Any]:
+    """The task of a model that was saved in Python: it knows its columns, not the target, the split or scores."""
+    if estimator is None or estimator["features"] is None:
+        what = "a Predictor" if estimator is None else "a model that was fitted to an array"
+        raise InputError(
+            f"{path} holds {what}, without names of columns. Save a model that was fitted to a data frame."
+        )
+    kinds = estimator.get("kinds") or [""] * estimator["n_features"]
+    columns = [Column(name, _KINDS.get(kind, kind)) for name, kind in zip(estimator["features"], kinds, strict=True)]
+    return {"roles": Roles(None, None, None, tuple(columns)).as_dict(), "leaks": [], "warnings": []}
 
-    return ModelFolder(CountRegressor.load(path, mixed_only), task)
+
+def roles_of_model(path: Path, **columns: str | None) -> Roles:
+    """The roles of columns, some of them (target, exposure, weight) given here; the model itself is not loaded."""
+    manifest = read_manifest(path)
+    roles = replace(Roles.from_dict(_task(path, manifest)["roles"]), **{n: v for n, v in columns.items() if v})
+    if manifest["needs_exposure"] and roles.exposure is None:
+        raise InputError(f"{path} was fitted with exposures: name their column with --exposure.")
+    return roles
+
+
+def load(path: Path, mixed_only: bool = False, **columns: str | None) -> ModelFolder:
+    """The model again, for predictions without what it is compared with; nothing in the files is executed.
+
+    `columns` (target, exposure, weight) name roles that differ from those of the fit, or that a model saved in Python
+    does not know.
+    """
+    task = {**read_task(path), "roles": roles_of_model(path, **columns).as_dict()}
+    from ddpn import estimators
+
+    kind = check_choice("The class of the saved model", read_manifest(path)["estimator"]["class"], estimators.__all__)
+    return ModelFolder(getattr(estimators, kind).load(path, mixed_only), json.loads(json.dumps(task)))
 
 
 def describe(path: Path) -> dict[str, Any]:
-    """What a saved model is and how it was fitted, ready for JSON."""
+    """What a saved model is and how it was fitted, ready for JSON; `ood` says whether it can flag unusual rows."""
     manifest = read_manifest(path)
-    return {"ddpn": manifest["ddpn"], "members": manifest["members"], "task": _task(path, manifest)}
+    about = {name: manifest[name] for name in ("ddpn", "members")}
+    return {**about, "ood": "ood" in manifest, "task": _task(path, manifest)}
