@@ -156,6 +156,13 @@ BROKEN = {
 }
 
 
+def test_a_task_of_another_format_is_refused(saved, fitted, rewrite):
+    rewrite(saved, {TASK: json.dumps(fitted.folder.task | {"format": 3}).encode()})
+    for function in (read_task, describe, load):
+        with pytest.raises(InputError, match=r"task\.json must be of a known format, got format 3"):
+            function(saved)
+
+
 @pytest.mark.parametrize("kind", BROKEN)
 def test_a_damaged_folder_is_refused_in_one_sentence(saved, kind):
     damage, words = BROKEN[kind]
