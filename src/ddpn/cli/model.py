@@ -11,6 +11,7 @@ import typer
 
 from ddpn.cli import options as o
 from ddpn.cli.console import EXIT_CODES, INTERRUPTED, friendly_errors, output_to_stderr, print_json, prompt_ctrl_c, show
+from ddpn.cli.flags import Command
 from ddpn.cli.tables import column_table, fact_table, leaderboard_table, model_facts
 
 
@@ -243,4 +244,4 @@ def _steps() -> Iterator[Callable[[str], None]]:
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the program."""
     for command in (fit, predict, evaluate, show_, report):
-        app.command(command.__name__.strip("_"), epilog=EXIT_CODES)(command)
+        app.command(command.__name__.strip("_"), epilog=EXIT_CODES, cls=Command)(command)
