@@ -224,7 +224,7 @@ def _model_and_table(model: Path, data: str, **columns: str | None) -> tuple[Any
     roles = roles_of_model(model, **columns)
     frame = read(data, roles.as_text)
     roles.sample(frame, "round")
-    return load(model, **columns), frame
+    return load(model, mixed_only=False, **columns), frame
 
 
 @contextmanager

@@ -38,7 +38,7 @@ class CountPredictions(RegressorMixin):
         """Replace what an earlier fit left, all at once: a fit that fails or is interrupted changes nothing."""
         if hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-        vars(self).update({name: value for name, value in vars(reader).items() if name.endswith("_in_")})
+        self.__dict__.update({name: value for name, value in vars(reader).items() if name.endswith("_in_")})
         self.feature_kinds_, self.predictor_ = reader.kinds_, predictor
 
     @property

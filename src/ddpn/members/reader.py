@@ -16,7 +16,7 @@ class TableReader(BaseEstimator):
         """The columns of X, whose names and kinds are remembered; messages name the `estimator`, if given."""
         reader = self if estimator is None else estimator()
         table = read_table(reader, X, reset=True)
-        vars(self).update({name: value for name, value in vars(reader).items() if name.endswith("_in_")})
+        self.__dict__.update({name: value for name, value in vars(reader).items() if name.endswith("_in_")})
         self.kinds_ = [column.kind for column in table]
         return table
 

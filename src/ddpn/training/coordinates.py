@@ -55,7 +55,7 @@ def standardize(X: np.ndarray, weight: np.ndarray, reduce: bool = True) -> Coord
     if not reduce:
         return Coordinates(center, scale, ~constant, constant, np.ones((~constant).sum()))
     rows = np.where(constant, 0.0, (X - center) / scale) * np.sqrt(share)[:, None]
-    triangle = np.linalg.qr(rows, mode="r")
+    triangle: np.ndarray = np.linalg.qr(rows, mode="r")  # type: ignore[assignment]
     kept = _kept(triangle)
     return Coordinates(center, scale, kept, constant, _inflation(triangle[:, kept]))
 
@@ -78,5 +78,5 @@ def _kept(triangle: np.ndarray) -> np.ndarray:
 
 def _inflation(columns: np.ndarray) -> np.ndarray:
     """Square roots of variance inflation factors of independent columns of length 1."""
-    triangle = np.linalg.qr(columns, mode="r")
+    triangle: np.ndarray = np.linalg.qr(columns, mode="r")  # type: ignore[assignment]
     return np.linalg.norm(solve_triangular(triangle, np.eye(len(triangle))), axis=1) if triangle.size else np.ones(0)

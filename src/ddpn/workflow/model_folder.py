@@ -74,7 +74,8 @@ def _task_of_estimator(path: Path, estimator: dict[str, Any] | None) -> dict[str
 def roles_of_model(path: Path, **columns: str | None) -> Roles:
     """The roles of columns, some of them (target, exposure, weight) given here; the model itself is not loaded."""
     manifest = read_manifest(path)
-    roles = replace(Roles.from_dict(_task(path, manifest)["roles"]), **{n: v for n, v in columns.items() if v})
+    given: dict[str, Any] = {name: value for name, value in columns.items() if value is not None}
+    roles = replace(Roles.from_dict(_task(path, manifest)["roles"]), **given)
     if manifest["needs_exposure"] and roles.exposure is None:
         raise InputError(f"{path} was fitted with exposures: name their column with --exposure.")
     return roles

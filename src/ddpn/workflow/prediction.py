@@ -76,7 +76,7 @@ def _plain(name: str, values: Tensor) -> np.ndarray:
 
 def _beside(frame: Any, predictions: Any) -> Any:
     """The table followed by the predictions, whose names get a prefix where the table has them already."""
-    names = {}
+    names: dict[str, str] = {}
     for name in predictions.columns:
         new = name
         while new in frame.columns or new in names.values():
