@@ -61,7 +61,8 @@ def test_a_folder_is_replaced_as_a_whole(tmp_path):
 
 
 @pytest.mark.parametrize("step", ["fill", "move"])
-def test_a_failure_leaves_the_old_folder(tmp_path, monkeypatch, step):
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+def test_a_failure_leaves_the_old_folder(tmp_path, monkeypatch, step, error):
     path = tmp_path / "folder"
     path.mkdir()
     (path / "old").write_text("old")
@@ -69,17 +70,17 @@ def test_a_failure_leaves_the_old_folder(tmp_path, monkeypatch, step):
 
     def full(source, target):
         if target == path and source.name == "new":
-            raise OSError("No space left on device")
+            raise error("No space left on device")
         rename(source, target)
 
     def fail():
         with atomic_folder(path) as draft:
             (draft / "new").write_text("half")
             if step == "fill":
-                raise OSError("No space left on device")
+                raise error("No space left on device")
 
     monkeypatch.setattr(os, "rename", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(error, match="No space"):
         fail()
     assert os.listdir(path) == ["old"]
     assert os.listdir(tmp_path) == ["folder"]

@@ -82,13 +82,11 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             _flush(draft)
             if path.exists():
                 os.rename(path, old)
-            try:
-                os.rename(draft, path)
-            except OSError:
-                if old.exists():
-                    os.rename(old, path)
-                raise
+            os.rename(draft, path)
         finally:
+            # Also after Ctrl-C between the two.
+            if old.exists() and not path.exists():
+                os.rename(old, path)
             shutil.rmtree(scratch, ignore_errors=True)
 
 

@@ -59,8 +59,8 @@ def prompt_ctrl_c(what_is_kept: str) -> Iterator[None]:
     Python handles signals between two of its instructions only. Here a thread learns of Ctrl-C at once. If the program
     has not ended by itself after a moment, the thread prints what `friendly_errors` would, and ends it.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield  # signals reach the main thread only
+    if os.name != "posix" or threading.current_thread() is not threading.main_thread():
+        yield  # elsewhere there are no such signals, and they reach the main thread only
         return
     read, write = os.pipe()
     os.set_blocking(write, False)

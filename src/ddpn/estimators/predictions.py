@@ -159,10 +159,10 @@ class CountPredictions(RegressorMixin):
     ) -> Self:
         """Calibrate intervals with rows that `fit` was not trained on.
 
-        `predict_interval(..., kind="calibrated")` then takes each row's central interval at the level that covers what
-        is asked. That holds for all rows together: where few counts have all the mass, some intervals cover more and
-        some less. It is exact with `prior_rows` 0. Few rows say little: `prior_rows` shrinks the level towards that of
-        the predicted distributions themselves, which then count as so many rows.
+        `predict_interval` then takes each row's central interval at the level that covers what is asked. That holds for
+        all rows together: where few counts have all the mass, some intervals cover more and some less. It is exact with
+        `prior_rows` 0. Few rows say little: `prior_rows` shrinks the level towards that of the predicted distributions
+        themselves, which then count as so many rows.
 
         >>> from ddpn import CountRegressor
         >>> rng = np.random.default_rng(0)
