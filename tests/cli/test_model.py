@@ -352,10 +352,10 @@ def test_a_small_table_without_validation_rows_and_with_digits_as_categories(ddp
 
 
 def test_evaluate_on_new_rows_and_on_the_table_of_fit(ddpn, files, saved, table):
-    table.head(100).write_csv(files / "new.csv")
+    table.head(30).write_csv(files / "new.csv")
     found = ddpn("evaluate", str(saved), "new.csv")
     assert found.exit_code == 0, found.output
-    assert "Scores on 100 test rows" in found.stdout
+    assert "Scores on 30 test rows" in found.stdout
     same = json.loads(ddpn("evaluate", str(saved), "visits.csv", "--json").stdout)
     assert same["note"] == "The model was fitted to this table: only its 52 test rows are scored."
     assert same["entries"] == read_task(saved)["test"]["entries"]
@@ -413,11 +413,11 @@ def test_report_prints_steps_and_is_not_replaced(ddpn, files, saved, written):
     again = ddpn("report", str(saved), "visits.csv", "-o", "report.html")
     assert again.exit_code == 1
     assert "report.html already exists" in errors(again)[0]
-    assert ddpn("report", str(saved), "visits.csv", "-o", "report.html", "--overwrite").exit_code == 0
 
 
 def test_a_report_is_one_html_file(ddpn, files, saved):
-    found = ddpn("report", str(saved), "visits.csv", "-o", "report.html")
+    (files / "report.html").write_text("an older report")
+    found = ddpn("report", str(saved), "visits.csv", "-o", "report.html", "--overwrite")
     assert found.exit_code == 0, found.output
     html = (files / "report.html").read_text()
     assert html.lstrip().lower().startswith("<!doctype html")

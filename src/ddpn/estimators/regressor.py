@@ -165,7 +165,7 @@ class CountRegressor(CountPredictions, NestedOptions):
     def checked_options(self) -> tuple[Head, NetworkOptions, Runtime, dict[str, Member]]:
         """What `fit` builds from the arguments, or a `ConfigError` for the first that is invalid."""
         head, options, runtime = self._head(), self._network_options(), self._runtime()
-        options.config(rows=1, seeds=(0,))
+        options.config(rows=1000, seeds=(0,))
         self._checkpoint()
         return head, options, runtime, self._other_members(head, options)
 
