@@ -34,7 +34,7 @@ def test_columns_are_those_of_the_estimator(folder, prepared, table):
     assert found["mean"].to_numpy() == pytest.approx(model.predict(X, exposure))
     assert found["median"].to_list() == model.predict(X, exposure, "median").tolist()
     assert found["mode"].to_list() == model.predict(X, exposure, "mode").tolist()
-    ends = model.predict_interval(X, 0.8, exposure, kind="calibrated")
+    ends = model.predict_interval(X, 0.8, exposure)
     assert found.select("lower", "upper").to_numpy().tolist() == ends.tolist()
     quantiles = model.predict_quantiles(X, [0.1, 0.75], exposure)
     assert found.select("q0.1", "q0.75").to_numpy().tolist() == quantiles.tolist()
@@ -62,6 +62,10 @@ def test_kept_columns_come_first_and_keep_their_names(folder, table):
     found = predict(folder, some.with_columns(mean=pl.lit("mine")), Request(keep=True))
     assert found.columns == [*table.columns, "mean", "predicted_mean", *COLUMNS[1:]]
     assert found["mean"][0] == "mine"
+    twice = some.with_columns(mean=pl.lit("mine"), predicted_mean=pl.lit("mine too"))
+    assert predict(folder, twice, Request(keep=True)).columns[len(table.columns) :][:3] == [
+        "mean", "predicted_mean", "predicted_predicted_mean"
+    ]  # fmt: skip
 
 
 def test_a_table_needs_no_target_and_no_weight(folder, table):
@@ -109,6 +113,18 @@ def test_of_another_table_all_rows_are_scored(folder, new):
     assert (len(sample), note) == (50, "")
     assert sample.labels.tolist() == list(range(1, 51))
     assert rows_to_score(folder, new.drop("weight")).sample.weight is None
+
+
+@pytest.mark.parametrize("role", ["split_column", "time"])
+def test_the_table_of_fit_without_the_column_that_splits_it(folder, table, new, role):
+    marked = table.with_columns(part=pl.Series(["train", "test"] * 150))
+    plan = folder.task["plan"] | {role: "part"}
+    split = ModelFolder(folder.model, folder.task | {"plan": plan})
+    with pytest.raises(InputError, match="No column named 'part', which says which rows are test rows"):
+        evaluate(split, table)
+    assert rows_to_score(split, new).note == ""
+    if role == "split_column":
+        assert len(rows_to_score(split, marked).sample) == 150
 
 
 def test_rows_of_weight_zero_are_not_scored(folder, new):

@@ -57,7 +57,9 @@ def _from_normal(dist: Rows, q: Tensor) -> tuple[Tensor]:
     first, last = dist.window()
     mean, variance = dist.mean_variance()
     root = mean.sqrt()
-    t = (root + torch.special.ndtri(q) * 0.5 * variance.sqrt() / root).clamp(min=0.0)
+    # All mass of a rounded Normal far below 0 is on 0: its mean is 0.
+    spread = torch.where(root > 0.0, 0.5 * variance.sqrt() / root, 0.0)
+    t = (root + torch.special.ndtri(q).clamp(-1e9, 1e9) * spread).clamp(min=0.0)
     return (torch.minimum(torch.maximum((t * t).floor(), first.floor()), last.ceil()),)
 
 

@@ -12,9 +12,11 @@ from ddpn.features.table import Column, read_table
 class TableReader(BaseEstimator):
     """Knows the number, names and kinds of the columns, and checks those of every later table."""
 
-    def fit(self, X: Any) -> list[Column]:
-        """The columns of X, whose names and kinds are remembered."""
-        table = read_table(self, X, reset=True)
+    def fit(self, X: Any, estimator: type[BaseEstimator] | None = None) -> list[Column]:
+        """The columns of X, whose names and kinds are remembered; messages name the `estimator`, if given."""
+        reader = self if estimator is None else estimator()
+        table = read_table(reader, X, reset=True)
+        self.__dict__.update({name: value for name, value in vars(reader).items() if name.endswith("_in_")})
         self.kinds_ = [column.kind for column in table]
         return table
 

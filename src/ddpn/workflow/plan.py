@@ -76,10 +76,19 @@ class Plan:
                 raise ConfigError(f"Column {name!r} has a role, so it cannot be in drop or use.")
 
     def _check_model(self) -> None:
-        """What is known to be wrong without torch; the rest is validated by `CountRegressor.fit`."""
+        """What is known to be wrong without torch; `check_with_torch` validates the rest."""
         check_choice("likelihood", self.model.get("likelihood", "double_poisson"), HEADS)
         own = {name: self.model[name] for name in ("members", "hidden", "numeric", "epochs") if name in self.model}
         NetworkOptions(**own, **check_training_options(self.model.get("training_options")))
+
+    def check_with_torch(self) -> None:
+        """Raise a `ConfigError` for an option that only torch can validate; imports it only if there is such an option.
+
+        The defaults need no check.
+        """
+        given = {name for name in ("head_options", "training_options", "mix_with") if self.model.get(name)}
+        if given or self.model.get("device", "auto") not in ("auto", "cpu"):
+            self.regressor().checked_options()
 
     def regressor(self, **more: Any) -> Any:
         """The unfitted `CountRegressor`; by default mixed with the exact GLM where its likelihood has one of counts."""

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from ddpn.distributions import discretized
+from ddpn.errors import InputError
 from ddpn.metrics import point
 from ddpn.predictor import Predictor
-from ddpn.sample import BLOCK, Sample, rows_named
+from ddpn.sample import Sample, rows_named
 from ddpn.threads import single_thread
 from ddpn.workflow.leaderboard import COVERAGE, label_of, leaderboard
 from ddpn.workflow.model_folder import ModelFolder
@@ -24,13 +25,17 @@ from ddpn.workflow.verdict import Verdict
 
 _NUMBERING = "Rows are numbered as in the file: the first below the header is 1."
 
+#: Rows that are predicted at a time: as fast as more (65,536 rows took 13.9 s; 14.4 s in one piece) in half the memory
+#: (0.5 GB; 1.1 GB), and Ctrl-C is answered within a second.
+BLOCK = 4096
+
 
 def predict(folder: ModelFolder, frame: Any, request: Request, done: Callable[[int], None] = lambda rows: None) -> Any:
     """A row of predictions for every row of the table; `done` is called with the number of rows of each block."""
     roles, predictor = folder.roles, folder.model.predictor_
     X, exposure = roles.features(frame), roles.exposures(frame)
     if request.ood is not None:
-        request.check_model(folder.task)
+        request.check_model(predictor.ood is not None)
         # Raises for a level that is too small for the number of calibration rows, before the work.
         predictor.calibrated_ood.is_ood(np.ones(1), request.ood)
     parts = []
@@ -76,7 +81,12 @@ def _plain(name: str, values: Tensor) -> np.ndarray:
 
 def _beside(frame: Any, predictions: Any) -> Any:
     """The table followed by the predictions, whose names get a prefix where the table has them already."""
-    names = {name: f"predicted_{name}" for name in predictions.columns if name in frame.columns}
+    names: dict[str, str] = {}
+    for name in predictions.columns:
+        new = name
+        while new in frame.columns or new in names.values():
+            new = f"predicted_{new}"
+        names[name] = new
     return polars().concat([frame, predictions.rename(names)], how="horizontal")
 
 
@@ -92,13 +102,19 @@ def rows_to_score(folder: ModelFolder, frame: Any) -> Scored:
 
     Of the very table that it was fitted to these are the test rows.
     """
-    plan = plan_from(folder.task["plan"])
-    sample = folder.roles.sample(frame, plan.model.get("fractional", "error"))
+    sample = folder.roles.sample(frame, folder.model.fractional)
     frame, sample = frame.filter(sample.is_used), sample.rows(sample.is_used)
-    if fingerprint(sample) == folder.task["fingerprint"]:
-        test = sample.rows(split_rows(frame, plan, sample.labels).rows.test)
-        return Scored(test, f"The model was fitted to this table: only its {len(test):,} test rows are scored.")
-    return Scored(sample, "") if folder.seen is None else Scored(*unseen_rows(folder.seen, sample))
+    if fingerprint(sample) != folder.task.get("fingerprint"):
+        return Scored(sample, "") if folder.seen is None else Scored(*unseen_rows(folder.seen, sample))
+    plan = plan_from(folder.task["plan"])
+    for name in (plan.split_column, plan.time):
+        if name is not None and name not in frame.columns:
+            raise InputError(
+                f"No column named {name!r}, which says which rows are test rows: the model was fitted to this table. "
+                "Add the column, or use other rows."
+            )
+    test = sample.rows(split_rows(frame, plan, sample.labels).rows.test)
+    return Scored(test, f"The model was fitted to this table: only its {len(test):,} test rows are scored.")
 
 
 def evaluate(folder: ModelFolder, frame: Any) -> dict[str, Any]:
@@ -112,7 +128,7 @@ def report_parts(folder: ModelFolder, frame: Any) -> dict[str, Any]:
     """What a report is written from, as keyword arguments of `write_report`."""
     (sample, note), task, predictor = rows_to_score(folder, frame), folder.task, folder.model.predictor_
     shown = {"target": folder.roles.target, "command": task.get("command"), "data": task.get("data")}
-    shown |= {"split": task["split"], "seed": task["plan"]["seed"], "fitted": task["date"]}
+    shown |= {"split": task.get("split"), "seed": task.get("plan", {}).get("seed"), "fitted": task.get("date")}
     shown |= {"exposure": folder.roles.exposure, "note": note, "numbering": _NUMBERING}
     others = {name: label_of(name, member) for name, member in predictor.members.items() if name not in predictor.mixed}
     distributions = {label: predictor.distribution(sample.X, sample.exposure, name) for name, label in others.items()}

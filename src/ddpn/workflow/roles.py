@@ -37,9 +37,9 @@ class Column:
 
 @dataclass(frozen=True)
 class Roles:
-    """Which column is what."""
+    """Which column is what; a model that was saved in Python does not know its target."""
 
-    target: str
+    target: str | None
     exposure: str | None
     weight: str | None
     columns: tuple[Column, ...]
@@ -81,6 +81,8 @@ class Roles:
 
         A table without the weight column counts every row once.
         """
+        if self.target is None:
+            raise InputError("The model was saved in Python and does not know its target. Name it with --target.")
         labels = np.arange(1, frame.height + 1)
         check_column(self.target, frame.columns, "target", InputError)
         y = _numbers(frame, self.target, "target")
