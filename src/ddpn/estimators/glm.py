@@ -8,6 +8,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from ddpn.calibration.profile import FeatureProfile
 from ddpn.errors import InputError
 from ddpn.estimators.coefficients import CoefficientTable, coefficient_table
 from ddpn.estimators.predictions import CountPredictions
@@ -119,6 +120,7 @@ class CountGLM(CountPredictions, BaseEstimator):
         self.predictor_ = Predictor(
             {"glm": GLM.of_design(head, reader, design, found.linear)}, None, exposure is not None
         )
+        self.predictor_.profile = FeatureProfile.fit(X, sample.weight)
         self._keep(found, float(merged.weight_or_ones.sum()))
         self._warn(found, head, design)
         return self

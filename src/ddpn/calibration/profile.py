@@ -1,0 +1,189 @@
+"""`FeatureProfile`: a summary of the training rows by which later rows are unusual or not, whatever the model."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from ddpn.calibration.columns import NEVER, STATES, Cells, ColumnProfile, fit_column
+from ddpn.calibration.joint import Joint
+from ddpn.calibration.tails import LARGEST, UpperTail
+from ddpn.features.table import Column
+from ddpn.members.member import arrays_from_bytes, arrays_to_bytes, json_to_bytes
+from ddpn.members.reader import TableReader
+
+#: Rows that are worked on at a time: few enough that a wide table stays small, many enough for numpy.
+_CHUNK = 4096
+#: Training rows for the joint score, fewer in wide tables, and the fewest that it needs.
+_JOINT_CELLS, _MOST_ROWS, _FEWEST_ROWS = 6_000_000, 20_000, 40
+#: The share of these rows that its directions come from; its scale comes from the others.
+_DIRECTIONS = 0.75
+_ARRAYS = ColumnProfile._fields[1:]  # without the kind
+_FILES = ("features.json", "features.safetensors")
+
+
+class Measured(NamedTuple):
+    """Scores of rows, and how many cells of each column are in each state of `columns.STATES`.
+
+    Shape: (rows,), (columns, states).
+    """
+
+    score: np.ndarray
+    states: np.ndarray
+
+
+class FeatureProfile:
+    """What is ordinary in every column of the training rows, and in all of them together.
+
+    The score of a row is the largest of three surprises, each -log of a tail probability: that of its most unusual
+    column (less log of the number of columns), that of the sum over its columns, and that of its distance from the mean
+    in an encoding by normal scores and levels. No training row is kept: the summary has some quantiles and the range of
+    numbers, hashes and frequencies of levels, shares of missing values, and principal directions.
+
+    >>> X = np.random.default_rng(0).normal(size=(500, 2))
+    >>> profile = FeatureProfile.fit(X)
+    >>> profile.measure([[0.1, -0.2], [9.0, 0.0], [None, 0.0]]).score.round(1).tolist()
+    [0.3, 24.9, 27.6]
+    """
+
+    def __init__(
+        self, reader: TableReader, columns: list[ColumnProfile], joint: Joint | None, tails: tuple[UpperTail, ...]
+    ) -> None:
+        self.reader, self.columns, self.joint, self.tails = reader, columns, joint, tails
+
+    @property
+    def names(self) -> list[str]:
+        """The columns' names, or x0, x1, ... where they have none."""
+        named = getattr(self.reader, "feature_names_in_", None)
+        return [f"x{j}" for j in range(len(self.columns))] if named is None else [str(name) for name in named]
+
+    @property
+    def rows(self) -> int:
+        """Training rows."""
+        return int(self.columns[0].rows[0])
+
+    # Fitting -----------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def fit(cls, X: Any, weight: np.ndarray | None = None) -> Self:
+        """From training rows. Integer weights count a row so many times; others only leave out rows of weight 0."""
+        reader = TableReader()
+        table = reader.fit(X)
+        counts = np.ones(len(table[0].values)) if weight is None else np.asarray(weight, dtype=np.float64)
+        used = counts > 0.0
+        if not used.all():
+            table, counts = [column._replace(values=column.values[used]) for column in table], counts[used]
+        if not (counts == np.rint(counts)).all():
+            counts = np.ones(len(counts))
+        profile = cls(reader, with_absent([fit_column(column, counts) for column in table]), None, ())
+        profile._fit_joint(table)
+        return profile
+
+    def _fit_joint(self, table: list[Column]) -> None:
+        n, width = len(table[0].values), sum(column.width for column in self.columns)
+        size = min(n, _MOST_ROWS, max(_JOINT_CELLS // max(width, 1), 1000))
+        if size < _FEWEST_ROWS or not width:
+            return
+        rows = np.sort(np.random.default_rng(0).choice(n, size, replace=False))
+        some = [column._replace(values=column.values[rows]) for column in table]
+        parts = [(_largest_and_sum(cells), _inputs(cells)) for cells in self._chunks(some)]
+        inputs = np.concatenate([own for _, own in parts])
+        for_directions = np.random.default_rng(1).permutation(size) < _DIRECTIONS * size
+        self.joint = Joint.fit(inputs[for_directions])
+        total = np.concatenate([sums for (_, sums), _ in parts])
+        self.tails = (UpperTail.fit(total), UpperTail.fit(self.joint.distance(inputs[~for_directions])))
+
+    # Scoring -----------------------------------------------------------------------------------------------------
+
+    def measure(self, X: Any) -> Measured:
+        """Scores of later rows, which have the columns of fit."""
+        scores, states = [], np.zeros((len(self.columns), len(STATES)), dtype=np.int64)
+        for cells in self._chunks(self.reader.read(X)):
+            scores.append(self._score(cells))
+            states += [np.bincount(each.state, minlength=len(STATES)) for each in cells]
+        return Measured(np.concatenate(scores), states)
+
+    def cells(self, X: Any) -> tuple[list[Column], list[Cells]]:
+        """The columns of a few rows as they were read, and what is unusual about each cell."""
+        table = self.reader.read(X)
+        whole = slice(0, None)
+        return table, [own.cells(column, whole) for own, column in zip(self.columns, table, strict=True)]
+
+    def _chunks(self, table: list[Column]) -> Iterator[list[Cells]]:
+        for start in range(0, len(table[0].values), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            yield [own.cells(column, part) for own, column in zip(self.columns, table, strict=True)]
+
+    def _score(self, cells: list[Cells]) -> np.ndarray:
+        largest, total = _largest_and_sum(cells)
+        found = np.maximum(largest - np.log(len(cells)), 0.0)
+        if self.joint is not None:
+            for tail, scores in zip(self.tails, (total, self.joint.distance(_inputs(cells))), strict=True):
+                found = np.maximum(found, tail.of(scores))
+        return np.minimum(found, LARGEST)
+
+    # Saving ------------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, bytes]:
+        """Files by name."""
+        arrays = {}
+        for name in _ARRAYS:
+            each = [getattr(column, name) for column in self.columns]
+            arrays[name], arrays[f"{name}.lengths"] = np.concatenate(each), np.array([len(own) for own in each])
+        for name, part in self._parts().items():
+            arrays |= {f"{name}.{field}": values for field, values in part._asdict().items()}
+        about = {**self.reader.as_dict(), "joint": self.joint is not None}
+        return dict(zip(_FILES, (json_to_bytes(about), arrays_to_bytes(**arrays)), strict=True))
+
+    def _parts(self) -> dict[str, Any]:
+        return {} if self.joint is None else {"joint": self.joint, "sum": self.tails[0], "distance": self.tails[1]}
+
+    @classmethod
+    def from_state(cls, files: Mapping[str, bytes]) -> Self | None:
+        """The inverse of `state`; None where a model has no profile."""
+        if _FILES[0] not in files:
+            return None
+        about, arrays = json.loads(files[_FILES[0]]), arrays_from_bytes(files[_FILES[1]])
+        split = {name: np.split(arrays[name], np.cumsum(arrays[f"{name}.lengths"])[:-1]) for name in _ARRAYS}
+        columns = [
+            ColumnProfile(kind, **{name: split[name][j] for name in _ARRAYS}) for j, kind in enumerate(about["kinds"])
+        ]
+        joint, tails = None, ()
+        if about["joint"]:
+            joint = Joint(*(arrays[f"joint.{field}"] for field in Joint._fields))
+            tails = tuple(
+                UpperTail(*(arrays[f"{name}.{field}"] for field in UpperTail._fields)) for name in ("sum", "distance")
+            )
+        return cls(TableReader.from_dict(about), columns, joint, tails)
+
+
+def with_absent(columns: list[ColumnProfile]) -> list[ColumnProfile]:
+    """The columns with the surprise of a missing value, and of a present one where most are missing.
+
+    A column that was never missing borrows from the others (Good-Turing over columns): where some were missing in one
+    row only, the next to be missing may be this one; where none was, nothing suggests it.
+    """
+    missing = np.array([column.rows[1] for column in columns])
+    never, once = np.count_nonzero(missing == 0), np.count_nonzero(missing == 1)
+    filled = []
+    for column in columns:
+        n, absent = column.rows
+        unseen = -np.log(min(1.0, (once + 0.5) / max(never, 1)) / (n + 1.0)) + (0.0 if once else NEVER)
+        share = absent / n
+        if_missing = unseen if not absent else -np.log(share) if share < 0.5 else 0.0
+        if_present = np.log(n + 1.0) + NEVER if absent == n else -np.log(1.0 - share) if share > 0.5 else 0.0
+        filled.append(column._replace(absent=np.array([if_missing, if_present])))
+    return filled
+
+
+def _largest_and_sum(cells: list[Cells]) -> tuple[np.ndarray, np.ndarray]:
+    largest, total = cells[0].surprise.copy(), np.zeros(len(cells[0].surprise))
+    for each in cells:
+        np.maximum(largest, each.surprise, out=largest)
+        total += each.surprise
+    return largest, total
+
+
+def _inputs(cells: list[Cells]) -> np.ndarray:
+    return np.concatenate([each.inputs for each in cells], axis=1, dtype=np.float32)
