@@ -141,9 +141,15 @@ def measured(data: str, table: Table, seed: int) -> list[Result]:
     for j, name in enumerate(X.columns):
         share = predictor.profile.columns[j].missing_share
         for change, column in changes(X, train, name):
-            shares = _flagged(predictor, X.with_columns(column))
+            changed = X.with_columns(column)
+            # A missing value stays missing when it is shifted.
+            shares = _flagged(predictor, changed if change == "missing" else changed.filter(_present(X[name])))
             results.append(Result(data, seed, change, name, name in important, share, *shares))
     return results
+
+
+def _present(column: Any) -> Any:
+    return column.is_not_null() & column.is_not_nan() if column.dtype.is_float() else column.is_not_null()
 
 
 def _flagged(predictor: Any, X: Any) -> tuple[float, float]:

@@ -18,8 +18,9 @@ from ddpn.features.table import Column
 #: What a cell is: as usual, missing in a column that sometimes is, missing in one that never was, a level or value that
 #: training did not have, a number above or below all of training.
 USUAL, MISSING, NEVER_MISSING, UNSEEN, ABOVE, BELOW = STATES = range(6)
-#: Added to the surprise of what nothing in training suggests to happen: more than any frequency of rows amounts to.
-NEVER = 20.0
+#: Added to the surprise of what never happened in training: more than any frequency of rows amounts to where nothing
+#: suggests that it can, and enough to come before equally frequent numbers in a tail where something does.
+NEVER, NEW = 20.0, 5.0
 #: Distinct values up to which a column of numbers has levels; levels of which a column keeps track.
 FEW_VALUES, MAX_LEVELS = 32, 100_000
 #: Levels of this share or more have an input for the joint score, at most so many per column.
@@ -70,6 +71,15 @@ class ColumnProfile(NamedTuple):
         """Inputs of the joint score."""
         own = np.count_nonzero(self.coded) if self.kind == "category" else 1
         return int(own) + self._missing_coded
+
+    def expected_new(self, surprise: np.ndarray) -> np.ndarray:
+        """The probability of a level or a missing value that training never had and that has this surprise or more."""
+        found = np.zeros(len(surprise))
+        if len(self.keys):
+            found += np.where(surprise <= self.unseen[0], np.exp(NEW - self.unseen[0]), 0.0)
+        if not self.rows[1]:
+            found += np.where(surprise <= self.absent[0], np.exp(NEW - self.absent[0]), 0.0)
+        return found
 
     def cells(self, column: Column, part: slice) -> Cells:
         """The cells of some rows of a column that was read as this kind."""
@@ -188,5 +198,5 @@ def _level_fields(keys: np.ndarray, counts: np.ndarray) -> dict[str, np.ndarray]
         "keys": keys,
         "key_surprise": -np.log(as_rare / total),
         "coded": np.where(is_coded, shares, 0.0),
-        "unseen": np.array([-np.log(probability) + (0.0 if single else NEVER), probability]),
+        "unseen": np.array([-np.log(probability) + (NEW if single else NEVER), probability]),
     }

@@ -8,22 +8,29 @@ import numpy as np
 _ALL, _FIRST = 256, 64
 #: Directions with less than this share of the mean variance count as having it: rounding is not evidence.
 _LEAST = 1e-3
+#: The share of training rows whose residual stays below the scale of an input.
+_RARE = 0.995
 
 
 class Joint(NamedTuple):
     """Mean and principal directions of training rows, and one over the variance of each; `rest` of all others.
 
-    Shape: (width,), (width, k), (k,), (1,).
+    `scale` is the size of the residual that each input rarely has when it is predicted from the others.
+    Shape: (width,), (width, k), (k,), (1,), (width,).
     """
 
     mean: np.ndarray
     directions: np.ndarray
     precision: np.ndarray
     rest: np.ndarray
+    scale: np.ndarray
 
     @classmethod
-    def fit(cls, inputs: np.ndarray) -> Self:
-        """From encoded training rows. Variances are shrunk towards their mean, by the rule of Ledoit and Wolf if narrow."""
+    def fit(cls, inputs: np.ndarray, others: np.ndarray) -> Self:
+        """From encoded training rows, and `others` for the scale.
+
+        Variances are shrunk towards their mean, by the rule of Ledoit and Wolf in narrow tables.
+        """
         from sklearn.covariance import ledoit_wolf_shrinkage  # slow to import
         from sklearn.utils.extmath import randomized_svd
 
@@ -37,20 +44,22 @@ class Joint(NamedTuple):
             _, singular, across = randomized_svd(centred, min(_FIRST, rows - 1), n_iter=2, random_state=0)
             variance, directions = np.square(singular) / rows, across.T
         typical = total / width
-        if not typical > 0.0:  # nothing varies
-            return cls(mean, np.zeros((width, 0), np.float32), np.zeros(0, np.float32), np.zeros(1, np.float32))
+        typical = max(typical, np.finfo(np.float32).tiny)  # where nothing varies
         wide = width > _ALL  # the rule would need all products of columns
         shrinkage = width / (width + rows) if wide else ledoit_wolf_shrinkage(centred, assume_centered=True)
         left = max(total - variance.sum(), 0.0) / max(width - len(variance), 1)
         shrunk = [(1.0 - shrinkage) * np.atleast_1d(v) + shrinkage * typical for v in (variance, left)]
         precision, rest = (1.0 / np.maximum(v, _LEAST * typical) for v in shrunk)
-        return cls(mean, *(np.asarray(v, dtype=np.float32) for v in (directions, precision, rest)))
+        found = cls(mean, *(np.asarray(v, dtype=np.float32) for v in (directions, precision, rest, np.ones(width))))
+        rare = np.quantile(np.abs(found._weighted(others - mean)), _RARE, axis=0)
+        return found._replace(scale=np.maximum(rare, np.finfo(np.float32).tiny).astype(np.float32))
 
-    def distance(self, inputs: np.ndarray) -> np.ndarray:
-        """The squared distance from the mean of each row, per input. Shape: (rows,)."""
+    def _weighted(self, centred: np.ndarray) -> np.ndarray:
+        """The inverse covariance times each row: residuals of each input given the others, up to its own factor."""
+        return self.rest * centred + ((centred @ self.directions) * (self.precision - self.rest)) @ self.directions.T
+
+    def distances(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Per row the squared distance from the mean, and the largest residual of an input given the others."""
         centred = inputs - self.mean
-        along = np.square(centred @ self.directions)
-        rest = np.maximum(np.square(centred).sum(1) - along.sum(1), 0.0)
-        if self.directions.shape[1] == len(self.mean):
-            rest = np.zeros_like(rest)
-        return ((along @ self.precision + rest * self.rest[0]) / len(self.mean)).astype(np.float64)
+        weighted = self._weighted(centred)
+        return (centred * weighted).mean(1, dtype=np.float64), np.abs(weighted / self.scale).max(1).astype(np.float64)

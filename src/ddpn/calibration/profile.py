@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ddpn.calibration.columns import NEVER, STATES, Cells, ColumnProfile, fit_column
+from ddpn.calibration.columns import NEVER, NEW, STATES, Cells, ColumnProfile, fit_column
 from ddpn.calibration.joint import Joint
 from ddpn.calibration.tails import LARGEST, UpperTail
 from ddpn.features.table import Column
@@ -19,6 +19,9 @@ _CHUNK = 4096
 _JOINT_CELLS, _MOST_ROWS, _FEWEST_ROWS = 6_000_000, 20_000, 40
 #: The share of these rows that its directions come from; its scale comes from the others.
 _DIRECTIONS = 0.75
+#: Surprises at which the probability of what training never had is known.
+_GRID = np.linspace(0.0, 40.0, 401)
+_TAILS = ("largest", "sum", "distance", "residual")
 _ARRAYS = ColumnProfile._fields[1:]  # without the kind
 _FILES = ("features.json", "features.safetensors")
 
@@ -36,9 +39,9 @@ class Measured(NamedTuple):
 class FeatureProfile:
     """What is ordinary in every column of the training rows, and in all of them together.
 
-    The score of a row is the largest of three surprises, each -log of a tail probability: that of its most unusual
-    column (less log of the number of columns), that of the sum over its columns, and that of its distance from the mean
-    in an encoding by normal scores and levels. No training row is kept: the summary has some quantiles and the range of
+    The score of a row is the largest of four surprises, each -log of a tail probability: that of its most unusual cell,
+    that of the sum over its cells, and, in an encoding by normal scores and levels, that of its distance from the mean
+    and that of the column that the others predict worst. No training row is kept: the summary has some quantiles and the range of
     numbers, hashes and frequencies of levels, shares of missing values, and principal directions.
 
     >>> X = np.random.default_rng(0).normal(size=(500, 2))
@@ -51,6 +54,8 @@ class FeatureProfile:
         self, reader: TableReader, columns: list[ColumnProfile], joint: Joint | None, tails: tuple[UpperTail, ...]
     ) -> None:
         self.reader, self.columns, self.joint, self.tails = reader, columns, joint, tails
+        # No training row has what training never had: its probability comes on top.
+        self._new = np.sum([column.expected_new(_GRID) for column in columns], axis=0)
 
     @property
     def names(self) -> list[str]:
@@ -77,22 +82,23 @@ class FeatureProfile:
         if not (counts == np.rint(counts)).all():
             counts = np.ones(len(counts))
         profile = cls(reader, with_absent([fit_column(column, counts) for column in table]), None, ())
-        profile._fit_joint(table)
+        profile._fit_scores(table)
         return profile
 
-    def _fit_joint(self, table: list[Column]) -> None:
+    def _fit_scores(self, table: list[Column]) -> None:
+        """The tails of the scores of training rows, and their joint distribution where there are enough of them."""
         n, width = len(table[0].values), sum(column.width for column in self.columns)
         size = min(n, _MOST_ROWS, max(_JOINT_CELLS // max(width, 1), 1000))
-        if size < _FEWEST_ROWS or not width:
-            return
         rows = np.sort(np.random.default_rng(0).choice(n, size, replace=False))
         some = [column._replace(values=column.values[rows]) for column in table]
-        parts = [(_largest_and_sum(cells), _inputs(cells)) for cells in self._chunks(some)]
-        inputs = np.concatenate([own for _, own in parts])
-        for_directions = np.random.default_rng(1).permutation(size) < _DIRECTIONS * size
-        self.joint = Joint.fit(inputs[for_directions])
-        total = np.concatenate([sums for (_, sums), _ in parts])
-        self.tails = (UpperTail.fit(total), UpperTail.fit(self.joint.distance(inputs[~for_directions])))
+        parts = [(*_largest_and_sum(cells), _inputs(cells)) for cells in self._chunks(some)]
+        largest, total, inputs = (np.concatenate(each) for each in zip(*parts, strict=True))
+        self.tails = (UpperTail.fit(largest, least_scale=1.0),)
+        if size >= _FEWEST_ROWS and width:
+            for_directions = np.random.default_rng(1).permutation(size) < _DIRECTIONS * size
+            self.joint = Joint.fit(inputs[for_directions], inputs[~for_directions])
+            scores = (total, *self.joint.distances(inputs[~for_directions]))
+            self.tails += tuple(map(UpperTail.fit, scores))
 
     # Scoring -----------------------------------------------------------------------------------------------------
 
@@ -117,11 +123,13 @@ class FeatureProfile:
 
     def _score(self, cells: list[Cells]) -> np.ndarray:
         largest, total = _largest_and_sum(cells)
-        found = np.maximum(largest - np.log(len(cells)), 0.0)
+        with np.errstate(divide="ignore"):
+            new = np.log(np.interp(largest, _GRID, self._new, right=0.0))
+        found = -np.logaddexp(-self.tails[0].of(largest), new)
         if self.joint is not None:
-            for tail, scores in zip(self.tails, (total, self.joint.distance(_inputs(cells))), strict=True):
+            for tail, scores in zip(self.tails[1:], (total, *self.joint.distances(_inputs(cells))), strict=True):
                 found = np.maximum(found, tail.of(scores))
-        return np.minimum(found, LARGEST)
+        return np.clip(found, 0.0, LARGEST)
 
     # Saving ------------------------------------------------------------------------------------------------------
 
@@ -137,7 +145,8 @@ class FeatureProfile:
         return dict(zip(_FILES, (json_to_bytes(about), arrays_to_bytes(**arrays)), strict=True))
 
     def _parts(self) -> dict[str, Any]:
-        return {} if self.joint is None else {"joint": self.joint, "sum": self.tails[0], "distance": self.tails[1]}
+        tails = dict(zip(_TAILS, self.tails, strict=False))
+        return tails if self.joint is None else {"joint": self.joint, **tails}
 
     @classmethod
     def from_state(cls, files: Mapping[str, bytes]) -> Self | None:
@@ -149,12 +158,11 @@ class FeatureProfile:
         columns = [
             ColumnProfile(kind, **{name: split[name][j] for name in _ARRAYS}) for j, kind in enumerate(about["kinds"])
         ]
-        joint, tails = None, ()
-        if about["joint"]:
-            joint = Joint(*(arrays[f"joint.{field}"] for field in Joint._fields))
-            tails = tuple(
-                UpperTail(*(arrays[f"{name}.{field}"] for field in UpperTail._fields)) for name in ("sum", "distance")
-            )
+        joint = Joint(*(arrays[f"joint.{field}"] for field in Joint._fields)) if about["joint"] else None
+        tails = tuple(
+            UpperTail(*(arrays[f"{name}.{field}"] for field in UpperTail._fields))
+            for name in (_TAILS if about["joint"] else _TAILS[:1])
+        )
         return cls(TableReader.from_dict(about), columns, joint, tails)
 
 
@@ -169,7 +177,7 @@ def with_absent(columns: list[ColumnProfile]) -> list[ColumnProfile]:
     filled = []
     for column in columns:
         n, absent = column.rows
-        unseen = -np.log(min(1.0, (once + 0.5) / max(never, 1)) / (n + 1.0)) + (0.0 if once else NEVER)
+        unseen = -np.log(min(1.0, (once + 0.5) / max(never, 1)) / (n + 1.0)) + (NEW if once else NEVER)
         share = absent / n
         if_missing = unseen if not absent else -np.log(share) if share < 0.5 else 0.0
         if_present = np.log(n + 1.0) + NEVER if absent == n else -np.log(1.0 - share) if share > 0.5 else 0.0

@@ -73,12 +73,12 @@ class UpperTail(NamedTuple):
     scale: np.ndarray
 
     @classmethod
-    def fit(cls, scores: np.ndarray) -> Self:
+    def fit(cls, scores: np.ndarray, least_scale: float = 0.0) -> Self:
         column = counted(scores, np.ones(len(scores)))
         kept = tail_edges(column)
         as_high = np.cumsum(column.counts[::-1])[::-1]
         surprise = -np.log(as_high / (column.total + 1.0))
-        return cls(column.values[kept], surprise[kept], np.array([mean_excess(column)]))
+        return cls(column.values[kept], surprise[kept], np.array([max(mean_excess(column), least_scale)]))
 
     def of(self, scores: np.ndarray) -> np.ndarray:
         """The surprise of each score."""
