@@ -34,6 +34,8 @@ HEADER = ("data", "seed", "change", "column", "important", "missing_in_training"
 
 
 class Table(NamedTuple):
+    """How to load a table, its target, and the columns that a careful user drops."""
+
     load: Callable[[], Any]
     target: str
     drop: tuple[str, ...] = ()
@@ -223,14 +225,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/results"), help="ood_tables.md and .csv")
     args = parser.parse_args()
     tables = {k: v for k, v in (DEVELOPMENT if args.development else TABLES).items() if k in (args.only or [k])}
-    results = [one for data, table in tables.items() for seed in range(args.seeds) for one in measured(data, table, seed)]
+    results = [
+        one for data, table in tables.items() for seed in range(args.seeds) for one in measured(data, table, seed)
+    ]
     text = [*lines(results), "", f"Criteria at alpha = {ALPHA:g}, important columns that training rows always have:"]
     text += [f"at most {MOST_CLEAN:.0%} of ordinary rows and at least {LEAST_CHANGED:.0%} of changed rows flagged."]
     text += ["", *outcome(results)]
     print("\n".join(text))
     if not args.development and args.only is None:
         about = "\n\n".join(str(__doc__).strip().split("\n\n")[2:])
-        title = f"# Out-of-distribution flags on tables\n\n`python benchmarks/ood_tables.py` writes this page.\n\n{about}"
+        title = (
+            f"# Out-of-distribution flags on tables\n\n`python benchmarks/ood_tables.py` writes this page.\n\n{about}"
+        )
         shown = f"Means over {args.seeds} splits and over columns, at alpha = {ALPHA:g}:"
         (args.out / "ood_tables.md").write_text("\n".join([title, "", shown, "", *text]) + "\n")
         with (args.out / "ood_tables.csv").open("w", newline="", encoding="utf-8") as file:

@@ -72,15 +72,6 @@ class ColumnProfile(NamedTuple):
         own = np.count_nonzero(self.coded) if self.kind == "category" else 1
         return int(own) + self._missing_coded
 
-    def expected_new(self, surprise: np.ndarray) -> np.ndarray:
-        """The probability of a level or a missing value that training never had and that has this surprise or more."""
-        found = np.zeros(len(surprise))
-        if len(self.keys):
-            found += np.where(surprise <= self.unseen[0], np.exp(NEW - self.unseen[0]), 0.0)
-        if not self.rows[1]:
-            found += np.where(surprise <= self.absent[0], np.exp(NEW - self.absent[0]), 0.0)
-        return found
-
     def cells(self, column: Column, part: slice) -> Cells:
         """The cells of some rows of a column that was read as this kind."""
         values = column.values[part]

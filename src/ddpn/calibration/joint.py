@@ -26,8 +26,8 @@ class Joint(NamedTuple):
     scale: np.ndarray
 
     @classmethod
-    def fit(cls, inputs: np.ndarray, others: np.ndarray) -> Self:
-        """From encoded training rows, and `others` for the scale.
+    def fit(cls, inputs: np.ndarray) -> Self:
+        """From encoded training rows.
 
         Variances are shrunk towards their mean, by the rule of Ledoit and Wolf in narrow tables.
         """
@@ -51,8 +51,10 @@ class Joint(NamedTuple):
         shrunk = [(1.0 - shrinkage) * np.atleast_1d(v) + shrinkage * typical for v in (variance, left)]
         precision, rest = (1.0 / np.maximum(v, _LEAST * typical) for v in shrunk)
         found = cls(mean, *(np.asarray(v, dtype=np.float32) for v in (directions, precision, rest, np.ones(width))))
-        rare = np.quantile(np.abs(found._weighted(others - mean)), _RARE, axis=0)
-        return found._replace(scale=np.maximum(rare, np.finfo(np.float32).tiny).astype(np.float32))
+        # At least their standard deviation: an input that hardly ever differs from 0 has a smaller quantile.
+        deviation = np.sqrt(found.rest + np.square(found.directions) @ (found.precision - found.rest))
+        rare = np.quantile(np.abs(found._weighted(centred)), _RARE, axis=0)
+        return found._replace(scale=np.maximum(rare, deviation).astype(np.float32))
 
     def _weighted(self, centred: np.ndarray) -> np.ndarray:
         """The inverse covariance times each row: residuals of each input given the others, up to its own factor."""

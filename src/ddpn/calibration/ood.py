@@ -33,7 +33,7 @@ class OODScores(NamedTuple):
 
     @classmethod
     def fit(cls, blocks: Iterable[Mixture], kind: str, alpha: float, features: np.ndarray | None = None) -> Self:
-        """From predictions of calibration rows, in blocks, and the feature scores of the same rows, if there are any."""
+        """From predictions of calibration rows, in blocks, and the feature scores of these rows, if there are any."""
         check_choice("kind", kind, OOD_SCORES)
         scores = _scores(blocks, kind)
         alpha = check_alpha(alpha, len(scores))

@@ -15,12 +15,8 @@ from ddpn.members.reader import TableReader
 
 #: Rows that are worked on at a time: few enough that a wide table stays small, many enough for numpy.
 _CHUNK = 4096
-#: Training rows for the joint score, fewer in wide tables, and the fewest that it needs.
-_JOINT_CELLS, _MOST_ROWS, _FEWEST_ROWS = 6_000_000, 20_000, 40
-#: The share of these rows that its directions come from; its scale comes from the others.
-_DIRECTIONS = 0.75
-#: Surprises at which the probability of what training never had is known.
-_GRID = np.linspace(0.0, 40.0, 401)
+#: Rows that are set aside, at most; cells for the joint distribution, at most; the fewest rows for either.
+_MOST_APART, _JOINT_CELLS, _FEWEST_ROWS = 5000, 3_000_000, 40
 _TAILS = ("largest", "sum", "distance", "residual")
 _ARRAYS = ColumnProfile._fields[1:]  # without the kind
 _FILES = ("features.json", "features.safetensors")
@@ -41,21 +37,19 @@ class FeatureProfile:
 
     The score of a row is the largest of four surprises, each -log of a tail probability: that of its most unusual cell,
     that of the sum over its cells, and, in an encoding by normal scores and levels, that of its distance from the mean
-    and that of the column that the others predict worst. No training row is kept: the summary has some quantiles and the range of
-    numbers, hashes and frequencies of levels, shares of missing values, and principal directions.
+    and that of the column that the others predict worst. No training row is kept: the summary has some quantiles and
+    the range of numbers, hashes and frequencies of levels, shares of missing values, and principal directions.
 
     >>> X = np.random.default_rng(0).normal(size=(500, 2))
     >>> profile = FeatureProfile.fit(X)
     >>> profile.measure([[0.1, -0.2], [9.0, 0.0], [None, 0.0]]).score.round(1).tolist()
-    [0.3, 24.9, 27.6]
+    [0.0, 29.5, 28.9]
     """
 
     def __init__(
         self, reader: TableReader, columns: list[ColumnProfile], joint: Joint | None, tails: tuple[UpperTail, ...]
     ) -> None:
         self.reader, self.columns, self.joint, self.tails = reader, columns, joint, tails
-        # No training row has what training never had: its probability comes on top.
-        self._new = np.sum([column.expected_new(_GRID) for column in columns], axis=0)
 
     @property
     def names(self) -> list[str]:
@@ -78,27 +72,37 @@ class FeatureProfile:
         counts = np.ones(len(table[0].values)) if weight is None else np.asarray(weight, dtype=np.float64)
         used = counts > 0.0
         if not used.all():
-            table, counts = [column._replace(values=column.values[used]) for column in table], counts[used]
+            table, counts = _rows(table, np.flatnonzero(used)), counts[used]
         if not (counts == np.rint(counts)).all():
             counts = np.ones(len(counts))
-        profile = cls(reader, with_absent([fit_column(column, counts) for column in table]), None, ())
-        profile._fit_scores(table)
+        profile = cls(reader, _fit_columns(table, counts), None, ())
+        profile._fit_scores(table, counts)
         return profile
 
-    def _fit_scores(self, table: list[Column]) -> None:
-        """The tails of the scores of training rows, and their joint distribution where there are enough of them."""
-        n, width = len(table[0].values), sum(column.width for column in self.columns)
-        size = min(n, _MOST_ROWS, max(_JOINT_CELLS // max(width, 1), 1000))
-        rows = np.sort(np.random.default_rng(0).choice(n, size, replace=False))
-        some = [column._replace(values=column.values[rows]) for column in table]
-        parts = [(*_largest_and_sum(cells), _inputs(cells)) for cells in self._chunks(some)]
-        largest, total, inputs = (np.concatenate(each) for each in zip(*parts, strict=True))
-        self.tails = (UpperTail.fit(largest, least_scale=1.0),)
-        if size >= _FEWEST_ROWS and width:
-            for_directions = np.random.default_rng(1).permutation(size) < _DIRECTIONS * size
-            self.joint = Joint.fit(inputs[for_directions], inputs[~for_directions])
-            scores = (total, *self.joint.distances(inputs[~for_directions]))
-            self.tails += tuple(map(UpperTail.fit, scores))
+    def _fit_scores(self, table: list[Column], counts: np.ndarray) -> None:
+        """The tails of the scores, and the joint distribution where there are enough rows.
+
+        Some rows are set aside, so that tails are those of rows that a summary does not know: these have levels and
+        extremes that it does not know either.
+        """
+        n, width = len(counts), sum(column.width for column in self.columns)
+        apart = np.sort(np.random.default_rng(0).permutation(n)[: min(n // 4, _MOST_APART)])
+        if n < _FEWEST_ROWS:
+            largest, _ = _largest_and_sum(next(self._chunks(table)))
+            self.tails = (UpperTail.fit(largest, least_scale=1.0),)
+            return
+        rest = np.setdiff1d(np.arange(n), apart)
+        without = FeatureProfile(self.reader, _fit_columns(_rows(table, rest), counts[rest]), None, ())
+        sums = [_largest_and_sum(cells) for cells in without._chunks(_rows(table, apart))]
+        largest, total = (np.concatenate(each) for each in zip(*sums, strict=True))
+        size = min(len(rest), max(_JOINT_CELLS // max(width, 1), 1000))
+        known = np.sort(np.random.default_rng(1).choice(rest, size, replace=False))
+        inputs, others = (
+            np.concatenate([_inputs(cells) for cells in self._chunks(_rows(table, rows))]) for rows in (known, apart)
+        )
+        self.joint = Joint.fit(inputs)
+        tails = map(UpperTail.fit, (total, *self.joint.distances(others)))
+        self.tails = (UpperTail.fit(largest, least_scale=1.0), *tails)
 
     # Scoring -----------------------------------------------------------------------------------------------------
 
@@ -110,12 +114,6 @@ class FeatureProfile:
             states += [np.bincount(each.state, minlength=len(STATES)) for each in cells]
         return Measured(np.concatenate(scores), states)
 
-    def cells(self, X: Any) -> tuple[list[Column], list[Cells]]:
-        """The columns of a few rows as they were read, and what is unusual about each cell."""
-        table = self.reader.read(X)
-        whole = slice(0, None)
-        return table, [own.cells(column, whole) for own, column in zip(self.columns, table, strict=True)]
-
     def _chunks(self, table: list[Column]) -> Iterator[list[Cells]]:
         for start in range(0, len(table[0].values), _CHUNK):
             part = slice(start, start + _CHUNK)
@@ -123,9 +121,7 @@ class FeatureProfile:
 
     def _score(self, cells: list[Cells]) -> np.ndarray:
         largest, total = _largest_and_sum(cells)
-        with np.errstate(divide="ignore"):
-            new = np.log(np.interp(largest, _GRID, self._new, right=0.0))
-        found = -np.logaddexp(-self.tails[0].of(largest), new)
+        found = self.tails[0].of(largest)
         if self.joint is not None:
             for tail, scores in zip(self.tails[1:], (total, *self.joint.distances(_inputs(cells))), strict=True):
                 found = np.maximum(found, tail.of(scores))
@@ -164,6 +160,14 @@ class FeatureProfile:
             for name in (_TAILS if about["joint"] else _TAILS[:1])
         )
         return cls(TableReader.from_dict(about), columns, joint, tails)
+
+
+def _fit_columns(table: list[Column], counts: np.ndarray) -> list[ColumnProfile]:
+    return with_absent([fit_column(column, counts) for column in table])
+
+
+def _rows(table: list[Column], rows: np.ndarray) -> list[Column]:
+    return [column._replace(values=column.values[rows]) for column in table]
 
 
 def with_absent(columns: list[ColumnProfile]) -> list[ColumnProfile]:

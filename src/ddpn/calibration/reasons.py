@@ -16,11 +16,23 @@ _RARE = 0.05
 _MOST, _MOST_SENTENCES = 3, 10
 #: A count is worth a sentence if it lies so many standard deviations above what is expected.
 _DEVIATIONS = 4.0
+#: Rows that are worked on at a time: all cells of them are in memory at once.
+_ROWS = 1024
 
 
 def row_reasons(profile: FeatureProfile, X: Any) -> list[list[str]]:
     """What is unusual about the cells of each row, the most unusual first; empty where nothing is."""
-    table, cells = profile.cells(X)
+    table = profile.reader.read(X)
+    found: list[list[str]] = []
+    for start in range(0, len(table[0].values), _ROWS):
+        part = slice(start, start + _ROWS)
+        some = [column._replace(values=column.values[part]) for column in table]
+        cells = [own.cells(each, slice(None)) for own, each in zip(profile.columns, some, strict=True)]
+        found += _reasons(profile, some, cells)
+    return found
+
+
+def _reasons(profile: FeatureProfile, table: list[Column], cells: list[Cells]) -> list[list[str]]:
     surprise = np.stack([each.surprise for each in cells])
     is_reason = surprise >= np.log(len(cells) / _RARE)
     is_reason |= np.stack([np.isin(each.state, (NEVER_MISSING, ABOVE, BELOW)) for each in cells])
@@ -76,8 +88,8 @@ class TableSummary:
             shares = f"{absent / self.rows:.1%} of rows, against {column.missing_share:.1%} in training"
             found.append((absent, f"{name!r} is missing in {shares}."))
         unseen = int(counts[UNSEEN])
-        if unseen:
-            expected = column.unseen[1] * self.rows
+        expected = column.unseen[1] * self.rows if unseen else 0.0
+        if unseen and (expected < 1.0 or self._is_many(unseen, column.unseen[1])):
             usual = f" (about {expected:,.0f} expected)" if expected >= 1.0 else ""
             what = "level" if column.kind == "category" else "value"
             found.append((unseen, f"{_have(unseen)} an unseen {what} of {name!r}{usual}."))

@@ -43,9 +43,10 @@ def mean_excess(column: Counted) -> float:
     # Halves, so that values of both signs near the largest float do not overflow.
     part = 0.5 * values[start:] - 0.5 * values[start]
     width = 0.5 * values[-1] - 0.5 * values[0]
-    found = 2.0 * float(np.average(part, weights=counts[start:]))
-    floor = _LEAST_SCALE * (2.0 * width if width > 0.0 else max(abs(values[0]), 1.0))
-    return max(found, floor, np.finfo(float).tiny)
+    excess = float(np.average(part, weights=counts[start:]))
+    floor = _LEAST_SCALE * (width if width > 0.0 else max(abs(values[0]), 1.0))
+    largest = np.finfo(float).max / 4.0
+    return 2.0 * min(max(excess, floor, np.finfo(float).tiny), largest)
 
 
 def tail_edges(column: Counted) -> np.ndarray:
