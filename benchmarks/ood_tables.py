@@ -1,7 +1,7 @@
 """Out-of-distribution flags on real tables: how many ordinary and how many unusual test rows are flagged.
 
     python benchmarks/ood_tables.py                       (docs/results/ood_tables.md and .csv)
-    python benchmarks/ood_tables.py --development         (prints the same of the development tables)
+    python benchmarks/ood_tables.py --development         (prints the same of the development tables; --only NAME... for some)
 
 The four tables, named before the first result on any of them: rented bikes per hour, visits to a doctor in RAND's
 health insurance experiment, days in hospital (20,000 rows), and visits to hospital during pregnancy (births14 of
@@ -17,6 +17,7 @@ columns are the three that change the predicted mean most when they are permuted
 
 import argparse
 import csv
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from statistics import mean
@@ -80,11 +81,10 @@ def _rand() -> Any:
 
 def _file(name: str) -> Callable[[], Any]:
     def load() -> Any:
-        import polars
-
         from ddpn.datasets import data_folder
+        from ddpn.workflow.reading import read
 
-        return polars.read_csv(data_folder() / name)
+        return read(str(data_folder() / name))
 
     return load
 
@@ -168,6 +168,45 @@ def _importance(predictor: Any, X: Any, name: str) -> float:
     return float((after - before).abs().mean())
 
 
+def cost(rows: int, columns: int, numeric: str) -> str:
+    """CPU seconds of the summary, and milliseconds per 1,000 rows of its score and of a prediction; a line of a table."""
+    from ddpn import CountRegressor
+    from ddpn.calibration.profile import FeatureProfile
+    from ddpn.workflow.prediction import prediction_table
+    from ddpn.workflow.requests import Request
+
+    X = np.random.default_rng(0).normal(size=(rows, columns))
+    seconds, profile = _cpu(lambda: FeatureProfile.fit(X))
+    score = min(_cpu(lambda: profile.measure(X[:1000]))[0] for _ in range(3))
+    size = sum(map(len, profile.state().values()))
+    some = X[:2000]
+    model = CountRegressor(numeric=numeric, epochs=1, validation=None, device="cpu", random_state=0)
+    predictor = model.fit(some, np.random.default_rng(1).poisson(np.exp(0.3 * some[:, 0]))).predictor_
+    predictor.profile = None
+    prediction = min(_cpu(lambda: prediction_table(predictor, X[:1000], None, Request()))[0] for _ in range(3))
+    shown = f"{seconds:.2f} s | {1e-3 * size:,.0f} kB | {1e3 * score:.1f} ms | {1e3 * prediction:.1f} ms"
+    return f"| {rows:,} x {columns:,} ({numeric}) | {shown} |"
+
+
+def _cpu(call: Callable[[], Any]) -> tuple[float, Any]:
+    start = time.process_time()
+    found = call()
+    return time.process_time() - start, found
+
+
+def costs() -> list[str]:
+    """What the summary costs, for tables of normal numbers and networks of the default size."""
+    shapes = ((20_000, 20, "piecewise"), (1_000_000, 20, "piecewise"), (2_000, 3_000, "standard"))
+    return [
+        "CPU time on one core for normal numbers and networks of the default size (5 members): the summary at fit, its",
+        "size, and per 1,000 rows its score and the prediction itself (point predictions, intervals, variances):",
+        "",
+        "| rows x columns (encoding) | summary | size | score | prediction |",
+        "|---|---|---|---|---|",
+        *(cost(*shape) for shape in shapes),
+    ]
+
+
 def lines(results: list[Result]) -> list[str]:
     """A table per data set: the mean over splits and columns, and the smallest over columns."""
     found = [
@@ -231,6 +270,8 @@ def main() -> None:
     text = [*lines(results), "", f"Criteria at alpha = {ALPHA:g}, important columns that training rows always have:"]
     text += [f"at most {MOST_CLEAN:.0%} of ordinary rows and at least {LEAST_CHANGED:.0%} of changed rows flagged."]
     text += ["", *outcome(results)]
+    if not args.development:
+        text += ["", *costs()]
     print("\n".join(text))
     if not args.development and args.only is None:
         about = "\n\n".join(str(__doc__).strip().split("\n\n")[2:])

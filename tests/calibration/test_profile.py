@@ -100,7 +100,7 @@ def test_few_rows_do(n):
 
 
 def test_saved_and_restored(profile):
-    for own in (profile, FeatureProfile.fit(TRAIN.head(20)), FeatureProfile.fit(np.zeros((5, 2)))):
+    for own in (profile, FeatureProfile.fit(TRAIN.head(20)), FeatureProfile.fit(np.zeros((60, 2)))):
         X = np.ones((3, 2)) if own.names == ["x0", "x1"] else NEW_ROWS
         again = FeatureProfile.from_state(own.state())
         assert (again.measure(X).score == own.measure(X).score).all()

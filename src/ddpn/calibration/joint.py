@@ -43,8 +43,7 @@ class Joint(NamedTuple):
         else:
             _, singular, across = randomized_svd(centred, min(_FIRST, rows - 1), n_iter=2, random_state=0)
             variance, directions = np.square(singular) / rows, across.T
-        typical = total / width
-        typical = max(typical, np.finfo(np.float32).tiny)  # where nothing varies
+        typical = max(total / width, _LEAST)  # the variance of an input is about 1, or 0 where nothing varies
         wide = width > _ALL  # the rule would need all products of columns
         shrinkage = width / (width + rows) if wide else ledoit_wolf_shrinkage(centred, assume_centered=True)
         left = max(total - variance.sum(), 0.0) / max(width - len(variance), 1)

@@ -16,6 +16,8 @@ _RARE = 0.05
 _MOST, _MOST_SENTENCES = 3, 10
 #: A count is worth a sentence if it lies so many standard deviations above what is expected.
 _DEVIATIONS = 4.0
+#: The probability of a sentence about numbers outside the training range where all rows are alike.
+_CHANCE = 1e-3
 #: Rows that are worked on at a time: all cells of them are in memory at once.
 _ROWS = 1024
 
@@ -95,7 +97,7 @@ class TableSummary:
             found.append((unseen, f"{_have(unseen)} an unseen {what} of {name!r}{usual}."))
         for state, where, limit in ((ABOVE, "above", -1), (BELOW, "below", 0)):
             count = int(counts[state])
-            if count and self._is_many(count, 1.0 / (self.profile.rows + 1.0)):
+            if count and self._are_beyond(count):
                 edge = f"{column.edges[limit]:.6g}"
                 found.append((count, f"{_have(count)} {name!r} {where} the training range, which ends at {edge}."))
         return found
@@ -103,6 +105,15 @@ class TableSummary:
     def _is_many(self, count: int, share: float) -> bool:
         expected = share * self.rows
         return count > expected + _DEVIATIONS * np.sqrt(max(expected, 0.1) * (1.0 - share))
+
+    def _are_beyond(self, count: int) -> bool:
+        """Whether so many rows beyond the largest training value are more than chance, over all columns.
+
+        In any order of n training rows and N others, alike, the first `count` all come from the others with a
+        probability of at most (N / (N + n)) ** count.
+        """
+        chance = count * np.log(self.rows / (self.rows + self.profile.rows))
+        return bool(chance < np.log(_CHANCE / len(self.profile.columns)))
 
 
 def _have(count: int) -> str:
