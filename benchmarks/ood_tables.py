@@ -1,7 +1,7 @@
 """Out-of-distribution flags on real tables: how many ordinary and how many unusual test rows are flagged.
 
     python benchmarks/ood_tables.py                       (docs/results/ood_tables.md and .csv)
-    python benchmarks/ood_tables.py --development         (prints the same of the development tables; --only NAME... for some)
+    python benchmarks/ood_tables.py --development         (prints the same of the development tables)
 
 The four tables, named before the first result on any of them: rented bikes per hour, visits to a doctor in RAND's
 health insurance experiment, days in hospital (20,000 rows), and visits to hospital during pregnancy (births14 of
@@ -169,7 +169,7 @@ def _importance(predictor: Any, X: Any, name: str) -> float:
 
 
 def cost(rows: int, columns: int, numeric: str) -> str:
-    """CPU seconds of the summary, and milliseconds per 1,000 rows of its score and of a prediction; a line of a table."""
+    """A line of a table: CPU seconds of the summary, milliseconds per 1,000 rows of its score and of a prediction."""
     from ddpn import CountRegressor
     from ddpn.calibration.profile import FeatureProfile
     from ddpn.workflow.prediction import prediction_table

@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from ddpn.calibration.intervals import IntervalLevels
 from ddpn.calibration.ood import OODScores
 from ddpn.calibration.profile import FeatureProfile
-from ddpn.calibration.reasons import COMBINATION, DISAGREEMENT, row_reasons
+from ddpn.calibration.reasons import DISAGREEMENT, combination_reasons, row_reasons
 from ddpn.distributions import Mixture
 from ddpn.distributions.arguments import check_coverage
 from ddpn.errors import ConfigError, InputError
@@ -141,15 +141,21 @@ class Predictor:
         the members, where no single column explains the flag.
         """
         reasons = [[] for _ in range(row_count(X))] if self.profile is None else row_reasons(self.profile, X)
-        if flagged is None or not flagged.any():
-            return reasons
-        by_feature = np.zeros(len(reasons), dtype=bool)
-        if self.ood is not None and len(self.ood.features):
-            # Half of alpha: the two scores share it.
-            by_feature = self._profile.measure(X).score >= np.quantile(self.ood.features, 1.0 - self.ood.alpha / 2.0)
-        for row in np.flatnonzero(flagged):
-            reasons[row] = reasons[row] or [COMBINATION if by_feature[row] else DISAGREEMENT]
+        unexplained = [row for row, own in enumerate(reasons) if not own and flagged is not None and flagged[row]]
+        if unexplained:
+            for row, reason in zip(unexplained, self._general_reasons(take_rows(X, unexplained)), strict=True):
+                reasons[row] = [reason]
         return reasons
+
+    def _general_reasons(self, X: Any) -> list[str]:
+        """Reasons of flagged rows that no single column explains: by which score a row is flagged."""
+        if self.ood is None or not len(self.ood.features):
+            return [DISAGREEMENT] * row_count(X)
+        # Half of alpha: the two scores share it.
+        limit = np.quantile(self.ood.features, 1.0 - self.ood.alpha / 2.0)
+        is_combination = self._profile.measure(X).score >= limit
+        both = zip(is_combination, combination_reasons(self._profile, X), strict=True)
+        return [reason if by_features else DISAGREEMENT for by_features, reason in both]
 
     @property
     def _profile(self) -> FeatureProfile:

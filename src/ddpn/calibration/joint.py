@@ -59,6 +59,10 @@ class Joint(NamedTuple):
         """The inverse covariance times each row: residuals of each input given the others, up to its own factor."""
         return self.rest * centred + ((centred @ self.directions) * (self.precision - self.rest)) @ self.directions.T
 
+    def worst(self, inputs: np.ndarray) -> np.ndarray:
+        """The input of each row that the others predict worst, by position."""
+        return np.abs(self._weighted(inputs - self.mean) / self.scale).argmax(1)
+
     def distances(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Per row the squared distance from the mean, and the largest residual of an input given the others."""
         centred = inputs - self.mean

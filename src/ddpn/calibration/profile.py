@@ -114,6 +114,14 @@ class FeatureProfile:
             states += [np.bincount(each.state, minlength=len(STATES)) for each in cells]
         return Measured(np.concatenate(scores), states)
 
+    def misfits(self, X: Any) -> list[str]:
+        """The column of each row that fits the others least; "" where there were too few training rows to know."""
+        table = self.reader.read(X)
+        if self.joint is None:
+            return [""] * len(table[0].values)
+        owner = np.repeat(self.names, [column.width for column in self.columns])
+        return [name for cells in self._chunks(table) for name in owner[self.joint.worst(_inputs(cells))].tolist()]
+
     def _chunks(self, table: list[Column]) -> Iterator[list[Cells]]:
         for start in range(0, len(table[0].values), _CHUNK):
             part = slice(start, start + _CHUNK)

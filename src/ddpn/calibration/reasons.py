@@ -45,6 +45,11 @@ def _reasons(profile: FeatureProfile, table: list[Column], cells: list[Cells]) -
     ]
 
 
+def combination_reasons(profile: FeatureProfile, X: Any) -> list[str]:
+    """The reason of rows whose values are unusual only together."""
+    return [f"{COMBINATION}, mostly {name!r}" if name else COMBINATION for name in profile.misfits(X)]
+
+
 def _words(column: Column, cells: Cells, row: int, edges: np.ndarray) -> str:
     name, state, value = column.name, cells.state[row], column.values[row]
     is_category = column.kind == "category"
