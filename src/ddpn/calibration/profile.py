@@ -185,11 +185,11 @@ def with_absent(columns: list[ColumnProfile]) -> list[ColumnProfile]:
     row only, the next to be missing may be this one; where none was, nothing suggests it.
     """
     missing = np.array([column.rows[1] for column in columns])
-    never, once = np.count_nonzero(missing == 0), np.count_nonzero(missing == 1)
+    never, once = int((missing == 0).sum()), int((missing == 1).sum())
     filled = []
     for column in columns:
         n, absent = column.rows
-        unseen = -np.log(min(1.0, (once + 0.5) / max(never, 1)) / (n + 1.0)) + (NEW if once else NEVER)
+        unseen = -float(np.log(min(1.0, (once + 0.5) / max(never, 1)) / (float(n) + 1.0))) + (NEW if once else NEVER)
         share = absent / n
         if_missing = unseen if not absent else -np.log(share) if share < 0.5 else 0.0
         if_present = np.log(n + 1.0) + NEVER if absent == n else -np.log(1.0 - share) if share > 0.5 else 0.0
