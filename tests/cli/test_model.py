@@ -293,10 +293,21 @@ def test_standard_input_and_output(ddpn, saved, table):
     found = ddpn("predict", str(saved), "-", "-o", "-", "--keep", "--ood", "0.05", input=rows)
     assert found.exit_code == 0, found.output
     lines = found.stdout.splitlines()
-    assert lines[0] == "patient,severity,ward,mean,median,mode,lower,upper,aleatoric,epistemic,stddev,ood_pvalue,ood"
+    columns = "mean,median,mode,lower,upper,aleatoric,epistemic,stddev,ood_pvalue,ood,ood_reason"
+    assert lines[0] == f"patient,severity,ward,{columns}"
     assert len(lines) == 6
     assert lines[1].startswith("p0,")
     assert "5 predictions written to standard output" in found.stderr
+
+
+def test_predict_reports_what_is_unusual_about_the_table(ddpn, files, saved, table):
+    row = pl.int_range(table.height)
+    unusual = table.with_columns(ward=pl.when(row < 4).then(pl.lit("gold")).otherwise("ward"))
+    unusual.write_csv(files / "unusual.csv")
+    found = ddpn("predict", str(saved), "unusual.csv", "-o", "o.csv")
+    assert found.exit_code == 0, found.output
+    assert "4 rows have an unseen level of 'ward'." in found.stderr.splitlines()
+    assert re.search(r"^\d+\.\d% of rows are flagged as out-of-distribution \(5% expected", found.stderr, re.MULTILINE)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def new(table) -> pl.DataFrame:
 
 def test_columns_are_those_of_the_estimator(folder, prepared, table):
     found = predict(folder, table, Request(coverage=0.8, quantiles=(0.1, 0.75), pmf=2, ood=0.05))
-    assert found.columns == [*COLUMNS[:-1], "q0.1", "q0.75", "p0", "p1", "p2", "ood_pvalue", "ood"]
+    assert found.columns == [*COLUMNS[:-1], "q0.1", "q0.75", "p0", "p1", "p2", "ood_pvalue", "ood", "ood_reason"]
     model, X, exposure = folder.model, prepared.sample.X, prepared.sample.exposure
     assert found["mean"].to_numpy() == pytest.approx(model.predict(X, exposure))
     assert found["median"].to_list() == model.predict(X, exposure, "median").tolist()
@@ -45,6 +45,26 @@ def test_columns_are_those_of_the_estimator(folder, prepared, table):
     assert found["stddev"].to_numpy() == pytest.approx(np.sqrt(parts["total"]))
     assert found["ood_pvalue"].to_list() == model.ood_pvalue(X, exposure).tolist()
     assert found["ood"].to_list() == model.is_ood(X, 0.05, exposure).tolist()
+    both = zip(found["ood"], model.ood_reasons(X, exposure), strict=True)
+    assert found["ood_reason"].to_list() == ["; ".join(each) if flag else None for flag, each in both]
+
+
+def test_findings_about_an_unusual_table(folder, table):
+    some = table.tail(200).with_columns(
+        ward=pl.when(pl.int_range(200) < 30).then(pl.lit("Z")).otherwise("ward"),
+        severity=pl.when(pl.int_range(200) == 150).then(None).otherwise("severity"),
+    )
+    findings = []
+    found = predict(folder, some, Request(ood=0.1), on_finding=findings.append)
+    assert findings[:2] == [
+        "30 rows have an unseen level of 'ward'.",
+        "1 row has a missing 'severity', which was never missing in training.",
+    ]
+    share = f"{found['ood'].mean():.1%} of rows are flagged as out-of-distribution (10% expected of rows like"
+    assert findings[-1].startswith(share)
+    assert found["ood"][:30].all()
+    assert found["ood_reason"][0].startswith("unseen level 'Z' of 'ward'")
+    assert found["ood_reason"][150].startswith("missing 'severity'")
 
 
 def test_blocks_change_nothing(folder, table, monkeypatch):
@@ -55,6 +75,11 @@ def test_blocks_change_nothing(folder, table, monkeypatch):
     parts = predict(folder, some, Request(), done.append)
     assert_frame_equal(parts, whole, rel_tol=1e-9)
     assert done == [40, 40, 20]
+    findings = {size: [] for size in (40, 100)}
+    for size, found in findings.items():
+        monkeypatch.setattr(prediction, "BLOCK", size)
+        predict(folder, some.with_columns(ward=pl.lit("Z")), Request(), on_finding=found.append)
+    assert findings[40] == findings[100] != []
 
 
 def test_kept_columns_come_first_and_keep_their_names(folder, table):
@@ -75,7 +100,11 @@ def test_a_table_needs_no_target_and_no_weight(folder, table):
 def test_a_model_without_validation_rows_has_no_pvalues(table, plan):
     plain = {"exposure": None, "weight": None, "compare_with": (), "model": {"members": 1, "epochs": 1}}
     small = fit(prepare(table.head(60), plan(**plain)), {}).folder
-    assert predict(small, table.tail(3), Request()).columns == COLUMNS[:-1]
+    findings = []
+    unseen = table.tail(3).with_columns(ward=pl.lit("Z"))
+    assert predict(small, unseen, Request(), on_finding=findings.append).columns == COLUMNS[:-1]
+    assert "3 rows have an unseen level of 'ward'." in findings
+    assert not any("flagged" in sentence for sentence in findings)
     with pytest.raises(InputError, match="--ood needs a model that was fitted with validation rows"):
         predict(small, table.tail(3), Request(ood=0.05))
 

@@ -128,7 +128,8 @@ def predict(
     """Predict every row of a table.
 
     Columns: mean, median, mode, lower, upper, aleatoric (variance that more data would not remove), epistemic (variance
-    that more data would remove), stddev, and ood_pvalue (small where a row is unlike the training data).
+    that more data would remove), stddev, and ood_pvalue (small where a row is unlike the training data). What is
+    unusual about the table (missing values, unseen levels, numbers outside the training range) goes to standard error.
     """
     with friendly_errors("Nothing was written."):
         from ddpn.progress import progress_bar
@@ -146,9 +147,13 @@ def predict(
             roles.features(frame)
             from ddpn.workflow.prediction import predict as predicted
 
+            findings: list[str] = []
             with progress_bar("Predicting", frame.height) as bar:
-                found = predicted(load(model, mixed_only=True, exposure=exposure), frame, request, bar.advance)
+                folder = load(model, mixed_only=True, exposure=exposure)
+                found = predicted(folder, frame, request, bar.advance, findings.append)
         write(found, out)
+        for sentence in findings:
+            typer.echo(sentence, err=True)
         typer.echo(f"{found.height:,} predictions written to {'standard output' if out == '-' else out}", err=True)
 
 

@@ -91,7 +91,8 @@ Keep = Annotated[bool, _option("Keep the columns of DATA in front.", "--keep")]
 Ood = Annotated[
     float | None,
     _option(
-        "Add a flag for out-of-distribution rows: those with ood_pvalue up to this, such as 0.01.", metavar="ALPHA"
+        "Add a flag for out-of-distribution rows, those with ood_pvalue up to this, such as 0.01, and the reason.",
+        metavar="ALPHA",
     ),
 ]
 

@@ -8,6 +8,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from ddpn.calibration.profile import FeatureProfile
 from ddpn.errors import InputError
 from ddpn.estimators.coefficients import CoefficientTable, coefficient_table
 from ddpn.estimators.predictions import CountPredictions
@@ -116,6 +117,7 @@ class CountGLM(CountPredictions, BaseEstimator):
         found = fit_linear(head, merged.X, merged, self.dispersion, self.alpha, self.tol, self.max_iter)
         member = GLM.of_design(head, reader, design, found.linear)
         self._set_fitted(reader, Predictor({"glm": member}, None, exposure is not None))
+        self.predictor_.profile = FeatureProfile.fit(X, sample.weight)
         self.n_rows_ = len(rows)
         self._keep(found, float(merged.weight_or_ones.sum()))
         self._warn(found, head, design)

@@ -193,34 +193,37 @@ class CountPredictions(RegressorMixin):
             raise AttributeError("interval_levels_ exists after fit_intervals")
         return self._fitted.intervals[MIXTURE]
 
-    def fit_ood(self, X: Any, exposure: Any = None, kind: str = "mutual_information", alpha: float = 0.05) -> Self:
+    def fit_ood(
+        self, X: Any, exposure: Any = None, kind: str | None = None, alpha: float = 0.05, features: bool = True
+    ) -> Self:
         """Calibrate out-of-distribution flags with rows like those to come that `fit` has not seen.
 
-        Do not use training rows: the model is more confident on them than on any others, and too many later rows would
-        be flagged. `kind` is a score of `ddpn.metrics.ood_score`, `alpha` the share of ordinary rows it flags.
+        Two scores of a row are combined: one of its features, by a summary of the training rows that `fit` keeps
+        (missing values, unseen levels, numbers outside the training range, unusual combinations), and one of its
+        prediction. `alpha` is the share of ordinary rows that are flagged. Do not use training rows: the model is more
+        confident on them than on any others, and too many later rows would be flagged.
 
-        The default, "mutual_information", is what the members disagree about, in nats. Unlike the other three it hardly
-        follows the predicted mean, and in simulations whose inputs leave the training region it was mostly the best,
-        with "epistemic", which costs least, the second. "variance" is the paper's score and, with "entropy", the one
-        for a single member. Disagreement does not show where all members go astray alike, say to a mean near 0.
+        `kind` is the score of the prediction, one of `ddpn.metrics.ood_score`. The default is "mutual_information",
+        what the members disagree about, in nats, or "variance" for a single member. Unlike the others it hardly follows
+        the predicted mean. "variance" is the paper's score. `features` False uses the prediction alone.
 
         >>> from ddpn import CountRegressor
         >>> rng = np.random.default_rng(0)
         >>> X = rng.uniform(-2, 2, (400, 1))
         >>> y = rng.poisson(np.exp(1 + X[:, 0]))
         >>> model = CountRegressor(members=3, hidden=(16,), epochs=30, random_state=0).fit(X[:300], y[:300])
-        >>> model.fit_ood(X[300:]).is_ood([[0.0], [9.0]]).tolist()
-        [False, True]
+        >>> model.fit_ood(X[300:]).is_ood([[0.0], [9.0], [None]]).tolist()
+        [False, True, True]
         """
         with single_thread():
-            self._fitted.calibrate_ood(X, exposure, kind, alpha)
+            self._fitted.calibrate_ood(X, exposure, kind, alpha, features)
         return self
 
     def ood_pvalue(self, X: Any, exposure: Any = None) -> np.ndarray:
-        """Conformal p-value of "this row is like the calibration rows": (1 + how many of n score as high) / (n + 1).
+        """Conformal p-value of "this row is like the calibration rows", small for unusual rows. Shape: (rows,).
 
-        Of rows that are exchangeable with the calibration rows at most a share alpha, on average over calibration
-        sets, has a p-value of alpha or less: for any model, score and n. Shape: (rows,).
+        Of rows that are exchangeable with the n calibration rows at most a share alpha, on average over calibration
+        sets, has a p-value of alpha or less: for any model, score and n. The smallest is 1 / (n + 1).
         """
         with single_thread():
             return self._fitted.ood_pvalue(X, exposure)
@@ -228,6 +231,22 @@ class CountPredictions(RegressorMixin):
     def is_ood(self, X: Any, alpha: float | None = None, exposure: Any = None) -> np.ndarray:
         """Rows with a p-value of at most `alpha`, by default that of `fit_ood`. Shape: (rows,)."""
         return self._fitted.calibrated_ood.is_ood(self.ood_pvalue(X, exposure), alpha)
+
+    def ood_reasons(self, X: Any, exposure: Any = None) -> list[list[str]]:
+        """What is unusual about each row: up to three columns, the most unusual first; an empty list if nothing is.
+
+        A row may have a reason without being flagged, such as a number just above the training range. After `fit_ood`
+        every flagged row has one. Before it, reasons are those of columns alone.
+
+        >>> from ddpn import CountGLM
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.integers(0, 5, (200, 2))
+        >>> model = CountGLM(likelihood="poisson").fit(X, rng.poisson(1 + X[:, 0]))
+        >>> model.ood_reasons([[2, 2], [2, 50]])
+        [[], ["'x1' above the training range: 50 > 4"]]
+        """
+        flagged = None if self._fitted.ood is None else self.is_ood(X, exposure=exposure)
+        return self._fitted.ood_reasons(X, flagged)
 
     # Saving ------------------------------------------------------------------------------------------------------
 

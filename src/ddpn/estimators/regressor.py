@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import Tags, check_random_state
 
+from ddpn.calibration.profile import FeatureProfile
 from ddpn.errors import ConfigError, InputError
 from ddpn.estimators.nested import NestedOptions
 from ddpn.estimators.predictions import CountPredictions
@@ -158,6 +159,7 @@ class CountRegressor(CountPredictions, NestedOptions):
             head, options, seeds=seeds, runtime=runtime, checkpoint=checkpoint, verbose=bool(self.verbose)
         )
         self._set_fitted(reader, _fit_mixture({NETWORKS: networks, **others}, train, validation, seeds[0]))
+        self.predictor_.profile = FeatureProfile.fit(train.X, train.weight)
         if self.interrupted_:
             raise KeyboardInterrupt
         return self

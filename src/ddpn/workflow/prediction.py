@@ -7,11 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ddpn.calibration.reasons import TableSummary
 from ddpn.distributions import discretized
 from ddpn.errors import InputError
 from ddpn.metrics import point
 from ddpn.predictor import Predictor
-from ddpn.sample import Sample, rows_named
+from ddpn.sample import Sample, rows_named, take_rows
 from ddpn.threads import single_thread
 from ddpn.workflow.leaderboard import COVERAGE, label_of, leaderboard
 from ddpn.workflow.model_folder import ModelFolder
@@ -30,29 +31,48 @@ _NUMBERING = "Rows are numbered as in the file: the first below the header is 1.
 BLOCK = 4096
 
 
-def predict(folder: ModelFolder, frame: Any, request: Request, done: Callable[[int], None] = lambda rows: None) -> Any:
-    """A row of predictions for every row of the table; `done` is called with the number of rows of each block."""
+def predict(
+    folder: ModelFolder,
+    frame: Any,
+    request: Request,
+    done: Callable[[int], None] = lambda rows: None,
+    on_finding: Callable[[str], None] = lambda sentence: None,
+) -> Any:
+    """A row of predictions for every row of the table.
+
+    `done` is called with the number of rows of each block, `on_finding` with every sentence about unusual rows.
+    """
     roles, predictor = folder.roles, folder.model.predictor_
     X, exposure = roles.features(frame), roles.exposures(frame)
     if request.ood is not None:
         request.check_model(predictor.ood is not None)
         # Raises for a level that is too small for the number of calibration rows, before the work.
         predictor.calibrated_ood.is_ood(np.ones(1), request.ood)
+    summary = None if predictor.profile is None else TableSummary(predictor.profile)
     parts = []
     for start in range(0, frame.height, BLOCK):
         rows = slice(start, start + BLOCK)
         scale = None if exposure is None else exposure[rows]
         with rows_named(np.arange(start, frame.height) + 1):
-            parts.append(polars().DataFrame(prediction_table(predictor, X[rows], scale, request)))
+            parts.append(polars().DataFrame(prediction_table(predictor, X[rows], scale, request, summary)))
         done(parts[-1].height)
     predictions = polars().concat(parts)
+    for sentence in _findings(predictor, predictions, request, summary):
+        on_finding(sentence)
     return _beside(frame, predictions) if request.keep else predictions
 
 
 def prediction_table(
-    predictor: Predictor, X: Any, exposure: np.ndarray | None, request: Request
-) -> dict[str, np.ndarray]:
-    """The columns of a request, by name. Shape: (rows,) each."""
+    predictor: Predictor,
+    X: Any,
+    exposure: np.ndarray | None,
+    request: Request,
+    summary: TableSummary | None = None,
+) -> dict[str, Any]:
+    """The columns of a request, by name; what is unusual about the rows is added to `summary`. Shape: (rows,) each."""
+    measured = None if predictor.profile is None else predictor.profile.measure(X)
+    if summary is not None and measured is not None:
+        summary.add(measured.states)
     with single_thread(), torch.no_grad():
         dist = predictor.distribution(X, exposure)
         aleatoric, epistemic = dist.aleatoric, dist.epistemic
@@ -65,11 +85,34 @@ def prediction_table(
             columns[f"q{level:g}"] = counts.icdf(torch.full_like(dist.mean, level))
         for count in range(0 if request.pmf is None else request.pmf + 1):
             columns[f"p{count}"] = counts.log_prob(torch.full_like(dist.mean, count)).exp()
-        found = {name: _plain(name, values) for name, values in columns.items()}
+        found: dict[str, Any] = {name: _plain(name, values) for name, values in columns.items()}
         if predictor.ood is not None:
-            found["ood_pvalue"] = predictor.ood.pvalue([dist])
+            features = measured.score if measured is not None and len(predictor.ood.features) else None
+            found["ood_pvalue"] = predictor.ood.pvalue([dist], features)
     if request.ood is not None:
         found["ood"] = predictor.calibrated_ood.is_ood(found["ood_pvalue"], request.ood)
+        found["ood_reason"] = _reasons(predictor, X, found["ood"])
+    return found
+
+
+def _reasons(predictor: Predictor, X: Any, flagged: np.ndarray) -> Any:
+    """Why each flagged row is unusual; null for the others."""
+    reasons = polars().Series(np.full(len(flagged), None), dtype=polars().String)
+    if not flagged.any():
+        return reasons
+    rows = np.flatnonzero(flagged)
+    found = predictor.ood_reasons(take_rows(X, rows), np.ones(len(rows), dtype=bool))
+    return reasons.scatter(rows, ["; ".join(each) for each in found])
+
+
+def _findings(predictor: Predictor, predictions: Any, request: Request, summary: TableSummary | None) -> list[str]:
+    """Sentences about what is unusual in the table, and the share of rows that is flagged."""
+    found = [] if summary is None else summary.sentences()
+    if predictor.ood is not None and predictions.height:
+        alpha = predictor.ood.alpha if request.ood is None else request.ood
+        flagged = predictor.ood.is_ood(predictions["ood_pvalue"].to_numpy(), alpha).mean()
+        expected = f"{100 * alpha:.3g}% expected of rows like the training data"
+        found.append(f"{flagged:.1%} of rows are flagged as out-of-distribution ({expected}).")
     return found
 
 
