@@ -10,6 +10,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from ddpn.errors import InputError
 from ddpn.features.categorical import CategoricalColumn
 from ddpn.features.fitting import Encoded, add_bins, add_steps, fit_columns
+from ddpn.features.kinds import as_fitted, kind_of
 from ddpn.features.table import Column, read_table
 from ddpn.sample import check_vector, labels_at, row_labels
 from ddpn.validation import check_choice, check_integer, check_number, is_integer, is_number
@@ -73,7 +74,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
             table = [column._replace(values=column.values[used]) for column in table]
             target = None if target is None else target[used]
             weights = weights[used]
-        self.kinds_ = [column.kind for column in table]
+        self.kinds_ = [kind_of(column) for column in table]
         self.columns_ = self._fitted(table, target, weights, bins)
         return self
 
@@ -129,24 +130,6 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         tags.target_tags.required = self.numeric == "steps"
         tags.transformer_tags.preserves_dtype = []
         return tags
-
-
-def as_fitted(column: Column, kind: str) -> Column:
-    """The column as the kind it had in fit, where that can be done without guessing."""
-    name, found, values, _ = column
-    if found == kind or (found, kind) == ("flag", "number"):
-        return column
-    if (found, kind) == ("number", "flag"):
-        wrong = ~np.isnan(values) & (values != 0) & (values != 1)
-        if not wrong.any():
-            return column
-        got = f"{values[wrong][0]:g} {labels_at(wrong, None)}"
-        raise InputError(f"column {name!r} must hold booleans as in fit, got {got}.")
-    missing = values == -1 if found == "category" else np.isnan(values)
-    if missing.all():  # a column with no value has no kind
-        return Column(name, kind, np.full(len(values), -1 if kind == "category" else np.nan))
-    words = {"number": "numbers", "flag": "booleans", "category": "text"}
-    raise InputError(f"column {name!r} must hold {words[kind]} as in fit, got {words[found]}.")
 
 
 def _checked_target(y: Any, rows: int) -> np.ndarray:

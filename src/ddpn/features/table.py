@@ -4,7 +4,7 @@ Frames of pandas, polars and pyarrow are read by narwhals, which requires none o
 numbers are checked by scikit-learn, so that its messages and its `n_features_in_` are those of any of its estimators.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, time, timedelta
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from scipy import sparse
 from sklearn.utils.validation import validate_data
 
 from ddpn.errors import InputError
+from ddpn.features.canonical import canonical_level
 from ddpn.sample import labels_at
 from ddpn.validation import listed
 
@@ -25,7 +26,10 @@ _DERIVE = "Derive numbers from it, such as the month or the days since a start."
 
 
 class Column(NamedTuple):
-    """One column: float64 values with NaN where missing; for categories codes into `levels`, -1 where missing."""
+    """One column: float64 values with NaN where missing; for categories codes into `levels`, -1 where missing.
+
+    Levels are named as `ddpn.features.canonical` does, so that every sort of table has the same ones.
+    """
 
     name: str
     kind: str  # "number", "flag" or "category"
@@ -128,10 +132,18 @@ def _factorized(name: str, series: nw.Series[Any]) -> Column:
     present = series.drop_nulls()
     levels = present.unique().to_list()
     codes = np.full(len(series), -1)
+    places, names = _canonical(levels, canonical_level)
     if levels:
-        found = present.replace_strict(levels, list(range(len(levels))), return_dtype=nw.Int64)
+        found = present.replace_strict(levels, places.tolist(), return_dtype=nw.Int64)
         codes[~np.asarray(series.is_null().to_numpy(), dtype=bool)] = found.to_numpy()
-    return Column(name, "category", codes, tuple(str(level) for level in levels))
+    return Column(name, "category", codes, names)
+
+
+def _canonical(levels: Iterable[Any], canonical: Callable[[Any], str]) -> tuple[np.ndarray, tuple[str, ...]]:
+    """For each level the position of its canonical name, and the names."""
+    index: dict[str, int] = {}
+    places = [index.setdefault(canonical(level), len(index)) for level in levels]
+    return np.array(places, dtype=np.int64), tuple(index)
 
 
 def _read_column(name: str, cells: np.ndarray) -> Column:
@@ -142,7 +154,8 @@ def _read_column(name: str, cells: np.ndarray) -> Column:
         cells = np.char.decode(cells, errors="replace")
     if cells.dtype.kind == "U":
         levels, codes = np.unique(cells, return_inverse=True)
-        return Column(name, "category", codes, tuple(levels.tolist()))
+        places, names = _canonical(levels.tolist(), canonical_level)
+        return Column(name, "category", places[codes], names)
     if cells.dtype.kind != "O":
         return _number(name, cells.astype(np.float64))
     return _read_objects(name, cells)
@@ -153,10 +166,9 @@ def _read_objects(name: str, cells: np.ndarray) -> Column:
     present = cells[~missing]
     kinds = set(map(type, present.tolist()))
     if any(issubclass(kind, str) for kind in kinds):
-        index: dict[str, int] = {}
         codes = np.full(len(cells), -1)
-        codes[~missing] = [index.setdefault(str(value), len(index)) for value in present.tolist()]
-        return Column(name, "category", codes, tuple(index))
+        codes[~missing], names = _canonical(present.tolist(), canonical_level)
+        return Column(name, "category", codes, names)
     if any(issubclass(kind, _DATES) for kind in kinds):
         raise _not_a_feature(name, "dates or times", _DERIVE)
     values = np.full(len(cells), np.nan)

@@ -5,7 +5,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from ddpn.features.encoder import as_fitted
+from ddpn.features.kinds import as_fitted, kind_of
 from ddpn.features.table import Column, read_table
 
 
@@ -15,7 +15,7 @@ class TableReader(BaseEstimator):
     def fit(self, X: Any) -> list[Column]:
         """The columns of X, whose names and kinds are remembered."""
         table = read_table(self, X, reset=True)
-        self.kinds_ = [column.kind for column in table]
+        self.kinds_ = [kind_of(column) for column in table]
         return table
 
     def read(self, X: Any) -> list[Column]:

@@ -89,7 +89,8 @@ def rows_to_score(folder: ModelFolder, frame: Any) -> Scored:
     frame, sample = frame.filter(sample.is_used), sample.rows(sample.is_used)
     if fingerprint(sample) != folder.task["fingerprint"]:
         return Scored(sample, "")
-    test = sample.rows(split_rows(frame, plan, sample.labels).rows.test)
+    times = folder.roles.times(frame, plan.time)
+    test = sample.rows(split_rows(times, plan, sample.labels).rows.test)
     return Scored(test, f"The model was fitted to this table: only its {len(test):,} test rows are scored.")
 
 

@@ -23,7 +23,7 @@ def check_output(target: str, overwrite: bool) -> None:
     """Raise an `InputError` if a table cannot be written there."""
     if target == STDIN:
         return
-    if ending(target) in TEXT and target.lower().endswith(".zst"):
+    if ending(target, to_write=True) in TEXT and target.lower().endswith(".zst"):
         raise InputError(f"Output cannot be compressed as .zst: {target}. Use .gz or no compression.")
     path = Path(target)
     if path.is_dir():
@@ -36,7 +36,7 @@ def write(frame: Any, target: str) -> None:
     if target == STDIN:
         sys.stdout.write(frame.write_csv())
         return
-    content, kind = io.BytesIO(), ending(target)
+    content, kind = io.BytesIO(), ending(target, to_write=True)
     if kind in TEXT:
         frame.write_csv(content, separator=TEXT[kind] or ",")
     elif BINARY[kind] == "read_parquet":
