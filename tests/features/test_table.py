@@ -150,6 +150,12 @@ def test_nested_columns_are_refused():
         Reader().read(pl.DataFrame({"l": [[1, 2], [3]]}))
 
 
+@pytest.mark.parametrize("cell", [[1, 2], np.ones(2), {"a": 1}, b"x"], ids=["list", "array", "dict", "bytes"])
+def test_objects_in_a_frame_are_refused_by_name(cell):
+    with pytest.raises(InputError, match=r"in column 'o'\. Unnest it"):
+        Reader().read(pd.DataFrame({"o": [cell, cell]}))
+
+
 @pytest.mark.parametrize(
     "X", [pd.DataFrame({"a": [1.0, -np.inf]}), np.array([[1.0], [-np.inf]], dtype=object)], ids=["frame", "objects"]
 )

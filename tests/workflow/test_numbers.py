@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddpn.workflow.numbers import NumberFormat, are_codes, find_number_format, parse_numbers
+from ddpn.workflow.numbers import PLAIN, NumberFormat, are_codes, find_number_format, parse_numbers
 
 
 def parsed(cells: list[str | None]) -> list[float | None]:
     """The cells in the format that is found in them."""
     text = pl.Series("x", cells, dtype=pl.String)
-    return parse_numbers(text, find_number_format(text) or NumberFormat()).to_list()
+    return parse_numbers(text, find_number_format(text) or PLAIN).to_list()
 
 
 @pytest.mark.parametrize(
@@ -47,9 +47,9 @@ def test_names_times_and_dates_are_no_numbers(name):
 
 
 def test_the_decimal_sign_is_decided_by_all_cells():
-    assert find_number_format(pl.Series(["1,234", "5,678"])) == NumberFormat(ambiguous="1,234")
+    assert find_number_format(pl.Series(["1,234", "5,678"])) == NumberFormat(".", ambiguous="1,234")
     assert find_number_format(pl.Series(["1,234"] * 5000 + ["5,6"])).decimal == ","
-    assert find_number_format(pl.Series(["1,234"] * 5000 + ["5.6"])) == NumberFormat()
+    assert find_number_format(pl.Series(["1,234"] * 5000 + ["5.6"])) == PLAIN
 
 
 @settings(max_examples=30, deadline=None)

@@ -70,7 +70,7 @@ def test_of_the_time_column_only_the_calendar_is_an_input():
     assert columns(time="number")["number"].left_out == "used for the split by time"
 
 
-# Text that is read as something else -----------------------------------------------------------------------------------
+# Text that is read as something else ---------------------------------------------------------------------------------
 
 
 def of(cells: list, **options):
@@ -92,7 +92,7 @@ def test_numbers_with_a_few_other_cells_are_numbers():
 def test_words_for_missing_values_may_be_many():
     assert of(["unknown"] * 500 + NUMBERS[:100]).kind == "number"
     assert of(["-999"] * 100 + NUMBERS[:500], missing=("-999",)).missing == 100
-    assert of([-999, -999.0, *map(float, NUMBERS[:598])], missing=("-999",)).missing == 2
+    assert of([-999.0, -999.0, *map(float, NUMBERS[:598])], missing=("-999",)).missing == 2
     column = of(["refused"] * 100 + NUMBERS[:500])
     assert column.kind == "category"
     assert "500 of 600 values are numbers, but the others ('refused') are too many" in column.notes[0]

@@ -159,10 +159,11 @@ def workbook(rows: list[list]) -> bytes:
     main = f'xmlns="{types}/spreadsheetml/2006/main" xmlns:r="{types}/officeDocument/2006/relationships"'
     office, package = f"{types}/officeDocument/2006/relationships", f"{types}/package/2006"
     kinds = "application/vnd.openxmlformats-officedocument.spreadsheetml"
+    links = "application/vnd.openxmlformats-package.relationships+xml"
     parts = {
-        "[Content_Types].xml": f'<Types xmlns="{package}/content-types"><Default Extension="rels" ContentType='
-        f'"application/vnd.openxmlformats-package.relationships+xml"/><Override PartName="/xl/workbook.xml" ContentType='
-        f'"{kinds}.sheet.main+xml"/><Override PartName="/xl/s.xml" ContentType="{kinds}.worksheet+xml"/></Types>',
+        "[Content_Types].xml": f'<Types xmlns="{package}/content-types"><Default Extension="rels" '
+        f'ContentType="{links}"/><Override PartName="/xl/workbook.xml" ContentType="{kinds}.sheet.main+xml"/>'
+        f'<Override PartName="/xl/s.xml" ContentType="{kinds}.worksheet+xml"/></Types>',
         "_rels/.rels": f'<Relationships xmlns="{package}/relationships"><Relationship Id="r1" '
         f'Type="{office}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
         "xl/workbook.xml": f'<workbook {main}><sheets><sheet name="S" sheetId="1" r:id="r1"/></sheets></workbook>',

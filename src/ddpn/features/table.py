@@ -124,7 +124,10 @@ def _read_series(name: str, series: nw.Series[Any]) -> Column:
         return Column(name, "flag", values) if dtype == nw.Boolean else _number(name, values)
     if dtype in _TEXT:
         return _factorized(name, series)
-    return _read_column(name, np.asarray(series.to_native()))
+    try:
+        return _read_column(name, np.asarray(series.to_native()))
+    except TypeError:
+        raise _not_a_feature(name, "objects of other types", "Unnest it into columns of their own.") from None
 
 
 def _factorized(name: str, series: nw.Series[Any]) -> Column:
@@ -171,6 +174,8 @@ def _read_objects(name: str, cells: np.ndarray) -> Column:
         return Column(name, "category", codes, names)
     if any(issubclass(kind, _DATES) for kind in kinds):
         raise _not_a_feature(name, "dates or times", _DERIVE)
+    if any(issubclass(kind, list | tuple | np.ndarray | bytes) for kind in kinds):
+        raise _not_a_feature(name, "lists or bytes", "Unnest it into columns of their own.")
     values = np.full(len(cells), np.nan)
     values[~missing] = present.astype(np.float64)
     if kinds and kinds <= {bool, np.bool_}:

@@ -1,32 +1,38 @@
 """One column of a later table as the kind it had in fit: cells that cannot be read become missing and are counted."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ddpn.errors import InputError
 from ddpn.features.canonical import canonical_level, canonical_number
 from ddpn.workflow.cells import cleaned, is_text, looks_missing, missing_numbers, polars
-from ddpn.workflow.dates import DateFormat, local_times, parse_dates
-from ddpn.workflow.numbers import NumberFormat, parse_numbers
+from ddpn.workflow.dates import YEAR_FIRST, DateFormat, about_dates, find_date_format, local_times, parse_dates
+from ddpn.workflow.numbers import PLAIN, NumberFormat, about_numbers, find_number_format, parse_numbers
 
 #: Words for true and false, in lower case.
 TRUE, FALSE = ("true", "t", "yes", "y", "1", "1.0"), ("false", "f", "no", "n", "0", "0.0")
 
 
 class Converted(NamedTuple):
-    """Values of one kind, and the cells that could not be read, as they are written."""
+    """Values of one kind, the cells that could not be read as they are written, and sentences about assumptions."""
 
     values: Any
     odd: Any
+    notes: tuple[str, ...] = ()
 
 
 def to_numbers(series: Any, written: NumberFormat, missing: Sequence[str], what: str) -> Converted:
     """Float64, null where missing; `what` names the column in errors."""
-    library = polars()
+    library, notes = polars(), ()
     if is_text(series):
         text = cleaned(series, missing)
         numbers = _flags_as_numbers(text)
-        numbers = parse_numbers(text, written) if numbers is None else numbers
+        if numbers is None:
+            if not written.decimal:
+                written = find_number_format(text.filter(~looks_missing(text))) or PLAIN
+                notes = about_numbers(series.name, written)
+            numbers = parse_numbers(text, written)
         odd = text.filter(numbers.is_null() & text.is_not_null())
     elif series.dtype.is_numeric() or series.dtype in (library.Boolean, library.Null):
         numbers = series.cast(library.Float64)
@@ -38,7 +44,7 @@ def to_numbers(series: Any, written: NumberFormat, missing: Sequence[str], what:
     markers = missing_numbers(missing)
     if markers:
         numbers = numbers.set(numbers.is_in(markers).fill_null(False), None)
-    return Converted(numbers.alias(series.name), odd)
+    return Converted(numbers.alias(series.name), odd, notes)
 
 
 def _flags_as_numbers(text: Any) -> Any:
@@ -59,7 +65,7 @@ def to_booleans(series: Any, missing: Sequence[str], what: str) -> Converted:
     if series.dtype == library.Boolean:
         return Converted(series, series.head(0).cast(library.String))
     if series.dtype.is_numeric() or series.dtype == library.Null:
-        numbers, odd = to_numbers(series, NumberFormat(), missing, what)
+        numbers, odd, _ = to_numbers(series, PLAIN, missing, what)
         known = numbers.is_in([0.0, 1.0]).fill_null(False)
         odd = library.concat([odd, numbers.filter(~known & numbers.is_not_null()).cast(library.String)])
         return Converted(numbers.set(~known, None).cast(library.Boolean), odd)
@@ -76,9 +82,12 @@ def to_times(series: Any, written: DateFormat, missing: Sequence[str], what: str
     """Datetimes without a zone."""
     library = polars()
     if is_text(series):
-        text = cleaned(series, missing)
+        text, notes = cleaned(series, missing), ()
+        if not written.order:
+            found = find_date_format(text.filter(~looks_missing(text))) or DateFormat(YEAR_FIRST)
+            notes, written = about_dates(series.name, found), replace(found, zone=written.zone)
         times = parse_dates(text, written)
-        return Converted(times, text.filter(times.is_null() & text.is_not_null()))
+        return Converted(times, text.filter(times.is_null() & text.is_not_null()), notes)
     if series.dtype in (library.Date, library.Datetime):
         return Converted(local_times(series, written.zone), series.head(0).cast(library.String))
     if series.null_count() == len(series):
@@ -96,7 +105,7 @@ def to_levels(series: Any, level_kind: str, missing: Sequence[str], what: str) -
             raise InputError(f"{what} must hold text, got {series.dtype}.")
         series = series.cast(library.String)
     if level_kind == "boolean":
-        flags, odd = to_booleans(series, missing, what)
+        flags, odd, _ = to_booleans(series, missing, what)
         return Converted(flags.cast(library.String), odd)
     if series.dtype == library.Float32:
         series, level_kind = series.cast(library.String), "number"

@@ -30,10 +30,11 @@ _SAMPLE, _HOPEFUL = 1000, 0.4
 class DateFormat:
     """The order of day, month and year in text, and the time zone whose clock counts ("" for the one as written).
 
+    Without an order they were no text in fit, and a later table that has text says itself how it is written.
     `ambiguous` is a cell such as "03/04/2021" if no cell of the column says which of the two is the day.
     """
 
-    order: str = YEAR_FIRST
+    order: str = ""
     zone: str = ""
     ambiguous: str = ""
 
@@ -51,7 +52,7 @@ def parse_dates(text: Any, written: DateFormat) -> Any:
 def _parsed_by(text: Any, written: DateFormat) -> Any:
     found = _parsed(text, YEAR_FIRST, written.zone)
     rest = found.is_null() & text.is_not_null()
-    if rest.any() and written.order != YEAR_FIRST:
+    if rest.any() and written.order not in ("", YEAR_FIRST):
         return found.scatter(rest.arg_true(), _parsed(text.filter(rest), written.order, written.zone))
     return found
 
@@ -142,6 +143,17 @@ def _format_of(known: Any) -> DateFormat:
     offsets = set(known.str.extract(r"\d:\d{2}(?:[.,]\d+)?\s*(Z|UTC|[+-]\d{2}:?\d{2})$", 1).drop_nulls())
     is_utc = bool(offsets) and offsets <= {"Z", "UTC", "+00:00", "+0000"}
     return DateFormat(order, "UTC" if is_utc else "", ambiguous)
+
+
+def about_dates(name: str, written: DateFormat) -> tuple[str, ...]:
+    """A sentence about what was assumed to read the dates of a column, if anything was."""
+    if not written.ambiguous:
+        return ()
+    other = "day" if written.order == MONTH_FIRST else "month"
+    return (
+        f"Column {name}: dates such as {written.ambiguous!r} are read with the {written.order}, as no date of the "
+        f"column tells; write them as 2024-12-31 if the {other} comes first.",
+    )
 
 
 def local_times(series: Any, zone: str) -> Any:

@@ -3,8 +3,8 @@
 from typing import Any, NamedTuple
 
 from ddpn.workflow.cells import cleaned, examples, is_text, looks_missing, polars
-from ddpn.workflow.dates import DAY_FIRST, MONTH_FIRST, DateFormat, find_date_format, parse_dates
-from ddpn.workflow.numbers import NumberFormat, are_codes, find_number_format, parse_numbers
+from ddpn.workflow.dates import DateFormat, about_dates, find_date_format, parse_dates
+from ddpn.workflow.numbers import NumberFormat, about_numbers, are_codes, find_number_format, parse_numbers
 
 #: Text is read as numbers or dates if so large a share of the cells that are not missing can be; above the lower share
 #: it is worth a sentence that it is not.
@@ -66,12 +66,12 @@ def _text(text: Any, known: Any) -> Detected:
     numbers = None if written is None else parse_numbers(known, written).is_not_null()
     if written is not None and numbers.sum() >= _NEARLY_ALL * len(known):
         notes = _lost(text, known, numbers, "numbers")
-        return Detected("number", number=written, notes=(*notes, *_about_numbers(text, known, written)))
+        return Detected("number", number=written, notes=(*notes, *_about_text(text, known, written)))
     order = find_date_format(known)
     dates = None if order is None else parse_dates(known, order).is_not_null()
     if order is not None and dates.sum() >= _NEARLY_ALL * len(known):
         notes = _lost(text, known, dates, "dates")
-        return Detected("date", date=order, notes=(*notes, *_about_dates(text, order)))
+        return Detected("date", date=order, notes=(*notes, *about_dates(text.name, order)))
     for what, read in (("dates", dates), ("numbers", numbers)):
         if read is not None and read.sum() >= _MANY * len(known):
             return _named(known, (_mixed(text, known.filter(~read), int(read.sum()), what),))
@@ -100,23 +100,9 @@ def _mixed(text: Any, others: Any, count: int, what: str) -> str:
     )
 
 
-def _about_numbers(text: Any, known: Any, written: NumberFormat) -> tuple[str, ...]:
-    """About what was assumed to read the numbers."""
-    if written.ambiguous:
-        meaning = "a decimal comma" if written.decimal == "," else "a thousands separator"
-        return (f"Column {text.name}: the comma in values such as {written.ambiguous!r} is read as {meaning}.",)
-    if written.unit:
-        return (f"Column {text.name}: values with {written.unit!r} are read as numbers without it.",)
-    if len(known) == len(text) - text.null_count() and not known.cast(polars().Float64, strict=False).null_count():
+def _about_text(text: Any, known: Any, written: NumberFormat) -> tuple[str, ...]:
+    notes = about_numbers(text.name, written)
+    is_plain = not notes and len(known) == len(text) - text.null_count()
+    if is_plain and not known.cast(polars().Float64, strict=False).null_count():
         return (f"Column {text.name}: its text is read as numbers; --category {text.name} keeps it categorical.",)
-    return ()
-
-
-def _about_dates(text: Any, written: DateFormat) -> tuple[str, ...]:
-    if not written.ambiguous:
-        return ()
-    other = {DAY_FIRST: MONTH_FIRST, MONTH_FIRST: DAY_FIRST}[written.order]
-    return (
-        f"Column {text.name}: dates such as {written.ambiguous!r} are read with the {written.order}, as no date of the "
-        f"column tells; write them as 2024-12-31 if the {other.split()[0]} comes first.",
-    )
+    return notes

@@ -30,12 +30,17 @@ _CODES = 0.05
 class NumberFormat:
     """How the numbers of a column are written: the decimal sign, and the unit that they may have.
 
+    Without a decimal sign they were no text in fit, and a later table that has text says itself how it is written.
     `ambiguous` is a cell such as "1,234" if no cell of the column says whether its comma is a decimal sign.
     """
 
-    decimal: str = "."
+    decimal: str = ""
     unit: str = ""
     ambiguous: str = ""
+
+
+#: What programs write.
+PLAIN = NumberFormat(".")
 
 
 def _pattern(decimal: str, unit: str) -> str:
@@ -52,7 +57,7 @@ def parse_numbers(text: Any, written: NumberFormat) -> Any:
     """Cleaned text as float64; null where a cell is not a finite number in this format.
 
     >>> import polars
-    >>> parse_numbers(polars.Series(["1,234", "(5)", "3 kg", "4 lb"]), NumberFormat(unit="kg")).to_list()
+    >>> parse_numbers(polars.Series(["1,234", "(5)", "3 kg", "4 lb"]), NumberFormat(".", unit="kg")).to_list()
     [1234.0, -5.0, 3.0, None]
     """
     library = polars()
@@ -93,7 +98,7 @@ def find_number_format(text: Any) -> NumberFormat | None:
     library = polars()
     known = text.drop_nulls()
     if known.is_empty() or not known.cast(library.Float64, strict=False).null_count():
-        return NumberFormat()
+        return PLAIN
     found = _format_of(_ascii(known.gather_every(max(1, len(known) // _SAMPLE))))
     # One decisive cell is enough, wherever it stands.
     return _format_of(_ascii(known)) if found is not None and found.ambiguous else found
@@ -112,6 +117,16 @@ def _format_of(some: Any) -> NumberFormat | None:
     unsure = read.filter(read.str.contains(r"^[^0-9]*[0-9]{1,3},[0-9]{3}(?:[^0-9].*)?$"))
     is_ambiguous = len(unsure) and counts["."] == counts[","]
     return NumberFormat(decimal, unit, unsure[0] if is_ambiguous else "")
+
+
+def about_numbers(name: str, written: NumberFormat) -> tuple[str, ...]:
+    """A sentence about what was assumed to read the numbers of a column, if anything was."""
+    if written.ambiguous:
+        meaning = "a decimal comma" if written.decimal == "," else "a thousands separator"
+        return (f"Column {name}: the comma in values such as {written.ambiguous!r} is read as {meaning}.",)
+    if written.unit:
+        return (f"Column {name}: values with {written.unit!r} are read as numbers without it.",)
+    return ()
 
 
 def are_codes(text: Any) -> bool:

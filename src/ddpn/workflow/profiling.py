@@ -10,7 +10,7 @@ from ddpn.validation import check_column, listed
 from ddpn.workflow.cells import MISSING, cleaned, is_text, polars
 from ddpn.workflow.dates import DAY, HOUR, MONTH, WEEKDAY
 from ddpn.workflow.detection import detect
-from ddpn.workflow.numbers import NumberFormat, find_number_format
+from ddpn.workflow.numbers import PLAIN, find_number_format
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.roles import Column, Roles
 
@@ -35,7 +35,7 @@ def roles_of(frame: Any, plan: Plan) -> Roles:
     special = {plan.target, plan.exposure, plan.weight, plan.split_column}
     columns = tuple(_column(frame[name], plan, missing) for name in frame.columns if name not in special)
     formats = {
-        name: find_number_format(cleaned(frame[name], missing)) or NumberFormat()
+        name: find_number_format(cleaned(frame[name], missing)) or PLAIN
         for name in (plan.target, plan.exposure, plan.weight)
         if name is not None and is_text(frame[name])
     }
@@ -56,7 +56,7 @@ def _column(series: Any, plan: Plan, missing: tuple[str, ...]) -> Column:
     if not found.kind:
         return Column(series.name, str(series.dtype), series.null_count(), left_out=f"unsupported type {series.dtype}")
     column = Column(series.name, found.kind, number=found.number, date=found.date, level_kind=found.level_kind)
-    values, odd = column.converted(series, missing)
+    values, odd, _ = column.converted(series, missing)
     notes = found.notes
     if len(odd) and not is_text(series):
         notes = (f"Column {series.name}: {len(odd):,} infinite values are treated as missing.",)

@@ -110,8 +110,8 @@ class Roles:
         for column in self.used:
             if column.name not in present:
                 check_column(column.name, frame.columns, "needed by the model", InputError)
-            values, odd = column.converted(frame[column.name], self.missing)
-            sentences += _sentences(column, values, odd)
+            values, odd, notes = column.converted(frame[column.name], self.missing)
+            sentences += [*notes, *_sentences(column, values, odd)]
             is_date = column.kind == "date"
             found += date_parts(values, column.parts, column.inputs) if is_date else [values]
         report_all(sentences, report)
@@ -162,7 +162,7 @@ class Roles:
             series = series.fill_nan(None)
             if series.is_infinite().any():
                 return series.cast(polars().Float64).to_numpy().astype(np.float64)
-        numbers, odd = to_numbers(series, self.formats.get(name, NumberFormat()), self.missing, what)
+        numbers, odd, _ = to_numbers(series, self.formats.get(name, NumberFormat()), self.missing, what)
         bad = not_missing(odd)
         if len(bad):
             where = series.cast(polars().String).str.strip_chars() == bad[0]
