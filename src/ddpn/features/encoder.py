@@ -17,6 +17,9 @@ from ddpn.validation import check_choice, check_integer, check_number, is_intege
 
 #: Bins per column if `bins` is None: quantile bins, and steps (a few well chosen ones beat many).
 DEFAULT_BINS = {"standard": 0, "piecewise": 24, "steps": 12}
+#: Inputs that bins, steps or codes may add in all, so that wide tables do not make the first layer huge: the default
+#: number of bins becomes smaller from 427 columns on.
+MAX_INPUTS = 10_240
 #: Rows encoded at a time, so that a block of inputs stays in cache on its way out.
 _BLOCK = 4096
 
@@ -32,7 +35,8 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
     - "piecewise": piecewise-linear bins between weighted quantiles, by default 24 `bins`;
     - "steps": indicators 1[x > t] at the best cuts of boosted trees fitted to y, by default 12 `bins`;
 
-    and with both a one-hot code of integer columns with at most 32 values. A boolean stays 0 or 1. Text becomes one
+    and with both a one-hot code of integer columns with at most 32 values; tables of more than about 400 columns get
+    fewer of them. A boolean stays 0 or 1. Text becomes one
     input per level, most frequent first, at most `max_categories`; levels below `min_frequency` (a share of the total
     weight, or a count if an integer) share one. Unseen levels go there too, or get zeros if there is none.
 
@@ -83,9 +87,11 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         if not is_integer(self.min_frequency):
             min_weight *= weights.sum()
         columns, numbers = fit_columns(table, weights, min_weight, self.max_categories)
+        most = max(1, MAX_INPUTS // max(1, len(numbers)))
+        bins = min(bins, most) if self.bins is None else bins
         if self.numeric == "piecewise":
-            return add_bins(columns, numbers, bins)
-        return columns if y is None else add_steps(columns, numbers, table, y, weights, bins)
+            return add_bins(columns, numbers, bins, most)
+        return columns if y is None else add_steps(columns, numbers, table, y, weights, bins, most)
 
     def transform(self, X: Any) -> np.ndarray:
         """The inputs of every row: finite, float32, C-contiguous."""

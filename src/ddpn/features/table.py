@@ -100,8 +100,20 @@ def _read_frame(estimator: Any, frame: nw.DataFrame[Any], reset: bool) -> list[C
     validate_data(estimator, frame.to_native(), reset=reset, skip_check_array=True)
     if 0 in frame.shape:
         raise InputError(f"X must have at least one row and one column, got shape {frame.shape}.")
-    names = _names(estimator)
-    return [_read_series(name, series) for name, series in zip(names, frame.iter_columns(), strict=True)]
+    names, numbers = _names(estimator), _numbers_of(frame)
+    return [
+        _number(name, numbers[column]) if column in numbers else _read_series(name, series)
+        for name, column, series in zip(names, frame.columns, frame.iter_columns(), strict=True)
+    ]
+
+
+def _numbers_of(frame: nw.DataFrame[Any]) -> dict[str, np.ndarray]:
+    """All columns of numbers of a polars frame, by name: at once, as a table may have thousands of them."""
+    if not frame.implementation.is_polars():
+        return {}
+    names = [name for name, dtype in frame.schema.items() if dtype.is_numeric()]
+    cells = frame.select(nw.col(*names).cast(nw.Float64)).to_numpy() if names else np.empty((0, 0))
+    return {name: cells[:, j] for j, name in enumerate(names)}
 
 
 def _in_order(frame: nw.DataFrame[Any], names: list[str]) -> nw.DataFrame[Any]:

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ddpn.errors import InputError
 from ddpn.features.canonical import canonical_level, canonical_number
 from ddpn.workflow.cells import cleaned, is_text, looks_missing, missing_numbers, polars
@@ -35,16 +37,29 @@ def to_numbers(series: Any, written: NumberFormat, missing: Sequence[str], what:
             numbers = parse_numbers(text, written)
         odd = text.filter(numbers.is_null() & text.is_not_null())
     elif series.dtype.is_numeric() or series.dtype in (library.Boolean, library.Null):
-        numbers = series.cast(library.Float64)
-        infinite = numbers.is_infinite().fill_null(False)
-        odd = numbers.filter(infinite).cast(library.String)
-        numbers = numbers.set(numbers.is_nan().fill_null(False) | infinite, None)
+        numbers, odd = _finite(series.cast(library.Float64))
     else:
         raise InputError(f"{what} must hold numbers, got {series.dtype}.")
-    markers = missing_numbers(missing)
-    if markers:
-        numbers = numbers.set(numbers.is_in(markers).fill_null(False), None)
-    return Converted(numbers.alias(series.name), odd, notes)
+    return Converted(_without(numbers, missing_numbers(missing)).alias(series.name), odd, notes)
+
+
+def _finite(numbers: Any) -> tuple[Any, Any]:
+    """Numbers with null for NaN and infinity, and the infinite ones as text.
+
+    By numpy: a table may have thousands of columns, and a call of polars takes as long as a thousand rows.
+    """
+    library, values = polars(), numbers.to_numpy()
+    if np.isfinite(values).all():
+        return numbers, library.Series([], dtype=library.String)
+    infinite = np.isinf(values)
+    odd = library.Series(values[infinite]).cast(library.String)
+    return library.Series(np.where(infinite, np.nan, values), nan_to_null=True), odd
+
+
+def _without(numbers: Any, markers: list[float]) -> Any:
+    """Numbers with null for those that stand for a missing value."""
+    found = np.isin(numbers.to_numpy(), markers) if markers else np.zeros(1, dtype=bool)
+    return numbers.set(polars().Series(found), None) if found.any() else numbers
 
 
 def _flags_as_numbers(text: Any) -> Any:

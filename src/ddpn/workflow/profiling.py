@@ -60,7 +60,7 @@ def _column(series: Any, plan: Plan, missing: tuple[str, ...]) -> Column:
     notes = found.notes
     if len(odd) and not is_text(series):
         notes = (f"Column {series.name}: {len(odd):,} infinite values are treated as missing.",)
-    known = values.drop_nulls()
+    known = values.drop_nulls() if values.null_count() else values
     distinct = known.n_unique()
     why = _why_useless(values, column, distinct, plan)
     if series.name in plan.use and distinct:
@@ -104,29 +104,26 @@ def _why_useless(values: Any, column: Column, distinct: int, plan: Plan) -> str:
 def _counts_rows(values: Any, distinct: int) -> bool:
     """Whether it is 1, 2, 3, ... in any order, without gaps."""
     rows = len(values)
-    if rows < _ID_ROWS or distinct != rows or values.max() - values.min() != rows - 1:
+    if rows < _ID_ROWS or distinct != rows or values.null_count():
         return False
-    return bool((values.floor() == values).all())
+    numbers = values.to_numpy()
+    return bool(numbers.max() - numbers.min() == rows - 1 and (np.floor(numbers) == numbers).all())
 
 
 def leak_warnings(X: Any, y: np.ndarray) -> list[str]:
     """Warnings about columns that determine the target: they are unknown when a prediction is needed."""
     library = polars()
-    numbers = {
-        name: np.nan_to_num(X[name].cast(library.Float64).to_numpy().astype(np.float64), nan=0.0)
-        for name in X.columns
-        if X[name].dtype.is_numeric()
-    }
-    centred = {name: _unit(values) for name, values in numbers.items()}
+    names = [name for name in X.columns if X[name].dtype.is_numeric()]
+    numbers = X.select(library.col(names).cast(library.Float64)).to_numpy() if names else np.empty((len(y), 0))
+    centred = _unit(np.nan_to_num(numbers, nan=0.0))
     goal = _unit(y)
     remedy = "If it is known only after the count, leave it out with --drop"
-    found = {name: float(values @ goal) for name, values in centred.items()}
     found_leaks = [
         f"Column {name} nearly determines the target (correlation {r:.2f}). {remedy} {name}."
-        for name, r in found.items()
+        for name, r in zip(names, (goal @ centred).tolist(), strict=True)
         if abs(r) > LEAK
     ]
-    together = _together(centred, goal)
+    together = [names[j] for j in _together(centred, goal)]
     if len(together) > 1:
         names = ",".join(together)
         found_leaks.append(
@@ -136,13 +133,15 @@ def leak_warnings(X: Any, y: np.ndarray) -> list[str]:
     return found_leaks
 
 
-def _together(centred: dict[str, np.ndarray], goal: np.ndarray) -> list[str]:
-    """A few columns whose weighted sum is the target, found greedily; empty if there are none."""
-    chosen: list[str] = []
+def _together(centred: np.ndarray, goal: np.ndarray) -> list[int]:
+    """Positions of a few columns whose weighted sum is the target, found greedily; empty if there are none."""
+    chosen: list[int] = []
     rest = goal
-    for _ in range(min(_LEAK_COLUMNS, len(centred)) if goal.any() else 0):
-        chosen.append(max((name for name in centred if name not in chosen), key=lambda n: abs(centred[n] @ rest)))
-        basis = np.column_stack([centred[name] for name in chosen])
+    for _ in range(min(_LEAK_COLUMNS, centred.shape[1]) if goal.any() else 0):
+        fit = np.abs(rest @ centred)
+        fit[chosen] = -1.0
+        chosen.append(int(fit.argmax()))
+        basis = centred[:, chosen]
         rest = goal - basis @ np.linalg.lstsq(basis, goal, rcond=None)[0]
         if 1.0 - rest @ rest > _LEAK_TOGETHER:
             return chosen
@@ -150,7 +149,7 @@ def _together(centred: dict[str, np.ndarray], goal: np.ndarray) -> list[str]:
 
 
 def _unit(values: np.ndarray) -> np.ndarray:
-    """Centred, of length 1 (or 0)."""
-    moved = values - values.mean()
-    length = np.linalg.norm(moved)
-    return moved / length if length > 0 else moved
+    """Each column centred and of length 1 (or 0)."""
+    moved = values - values.mean(axis=0)
+    length = np.linalg.norm(moved, axis=0)
+    return moved / np.where(length > 0, length, 1.0)
