@@ -117,12 +117,14 @@ def _numbers_of(frame: nw.DataFrame[Any]) -> dict[str, np.ndarray]:
 
 
 def _in_order(frame: nw.DataFrame[Any], names: list[str]) -> nw.DataFrame[Any]:
-    missing = [name for name in names if name not in frame.columns]
-    extra = [name for name in frame.columns if name not in names]
+    found, known = frame.columns, set(names)
+    present = set(found)
+    missing = [name for name in names if name not in present]
+    extra = [name for name in found if name not in known]
     if missing or extra:
-        found = [f"{what} {listed([*map(repr, those)])}" for what, those in (("no", missing), ("also", extra)) if those]
-        raise InputError(f"X must have the columns of fit, got {' and '.join(found)}.")
-    return frame if frame.columns == names else frame.select(names)
+        both = [f"{what} {listed([*map(repr, those)])}" for what, those in (("no", missing), ("also", extra)) if those]
+        raise InputError(f"X must have the columns of fit, got {' and '.join(both)}.")
+    return frame if found == names else frame.select(names)
 
 
 def _read_series(name: str, series: nw.Series[Any]) -> Column:
