@@ -190,6 +190,13 @@ def expected(drawn: Drawn) -> np.ndarray:
     return np.array([np.nan if v is None else float(v) for v in drawn.values])
 
 
+def could_be_decimals(drawn: Drawn) -> bool:
+    """Whether every point between thousands could be a decimal point, as which it is read: 31.287."""
+    known = [cell for cell, value in zip(drawn.cells, drawn.values, strict=True) if value is not None]
+    dotted = [cell for cell in known if "." in cell]
+    return drawn.kind == "integer" and bool(dotted) and all(cell.count(".") == 1 for cell in dotted)
+
+
 @FUZZ
 @given(data=st.data())
 def test_a_dirty_table_is_read_as_its_true_values(data, tmp_path):
@@ -212,7 +219,7 @@ def test_a_dirty_table_is_read_as_its_true_values(data, tmp_path):
             assert [v or None for v in X[column.name].to_list()] == [v or None for v in true.tolist()], column
         elif drawn.kind == "date" and not column.date.ambiguous:
             np.testing.assert_array_equal(np.floor(X[f"{column.name} day"].to_numpy()), true)
-        elif drawn.kind != "date" and not column.number.ambiguous:
+        elif drawn.kind != "date" and not column.number.ambiguous and not could_be_decimals(drawn):
             np.testing.assert_allclose(X[column.name].cast(pl.Float64).to_numpy(), true, rtol=1e-12)
 
 

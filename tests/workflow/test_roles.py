@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 
 import numpy as np
 import polars as pl
@@ -115,6 +115,8 @@ def test_roles_are_read_in_the_number_formats_of_fit():
 def test_columns_that_were_no_text_in_fit_may_be_any_text_later():
     later = FRAME.with_columns(n=pl.Series(["1,0", None]), d=pl.Series(["02.01.1970 06:30", "30.12.2024 00:00"]))
     assert ROLES.features(later).equals(ROLES.features(FRAME))
+    iso = replace(ROLES, columns=tuple(replace(c, date=DateFormat("year first")) for c in ROLES.columns))
+    assert iso.features(later).equals(ROLES.features(FRAME))
     found = []
     X = ROLES.features(FRAME.with_columns(n=pl.Series(["1,234", None]), d=pl.Series(["02/01/1970"] * 2)), found.append)
     assert (X["n"].to_list(), X["d month"].to_list()) == ([1234, None], [2, 2])
@@ -182,6 +184,7 @@ def test_a_target_that_is_not_a_count(values, words):
         ({"n": [date(2024, 1, 1)] * 2}, ["column 'n' must hold numbers", "Date"]),
         ({"f": [date(2024, 1, 1)] * 2}, ["column 'f' must hold booleans", "Date"]),
         ({"c": [[1], [2]]}, ["column 'c' must hold text", "List"]),
+        ({"c": [timedelta(1)] * 2}, ["column 'c' must hold text", "Duration"]),
         ({"d": [1, 2]}, ["column 'd' must hold dates", "Int64"]),
         ({"days": [1, 0]}, ["exposure 'days' must be finite and positive", "got 0 at row 2"]),
         ({"w": [None, 0]}, ["weight 'w' must be finite and not negative", "at row 1"]),

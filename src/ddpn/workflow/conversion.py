@@ -98,7 +98,8 @@ def to_times(series: Any, written: DateFormat, missing: Sequence[str], what: str
     library = polars()
     if is_text(series):
         text, notes = cleaned(series, missing), ()
-        if not written.order:
+        if written.order in ("", YEAR_FIRST):
+            # Neither says whether the day or the month comes first where the year does not.
             found = find_date_format(text.filter(~looks_missing(text))) or DateFormat(YEAR_FIRST)
             notes, written = about_dates(series.name, found), replace(found, zone=written.zone)
         times = parse_dates(text, written)
@@ -116,7 +117,7 @@ def to_levels(series: Any, level_kind: str, missing: Sequence[str], what: str) -
     library = polars()
     none = library.Series([], dtype=library.String)
     if not (is_text(series) or series.dtype.is_numeric() or series.dtype in (library.Boolean, library.Null)):
-        if not series.dtype.is_temporal():
+        if series.dtype not in (library.Date, library.Datetime, library.Time):
             raise InputError(f"{what} must hold text, got {series.dtype}.")
         series = series.cast(library.String)
     if level_kind == "boolean":
