@@ -26,7 +26,8 @@ class Converted(NamedTuple):
 
 def to_numbers(series: Any, written: NumberFormat, missing: Sequence[str], what: str) -> Converted:
     """Float64, null where missing; `what` names the column in errors."""
-    library, notes = polars(), ()
+    library = polars()
+    notes: tuple[str, ...] = ()
     if is_text(series):
         text = cleaned(series, missing)
         numbers = _flags_as_numbers(text)
@@ -97,7 +98,8 @@ def to_times(series: Any, written: DateFormat, missing: Sequence[str], what: str
     """Datetimes without a zone."""
     library = polars()
     if is_text(series):
-        text, notes = cleaned(series, missing), ()
+        text = cleaned(series, missing)
+        notes: tuple[str, ...] = ()
         if written.order in ("", YEAR_FIRST):
             # Neither says whether the day or the month comes first where the year does not.
             found = find_date_format(text.filter(~looks_missing(text))) or DateFormat(YEAR_FIRST)
@@ -134,8 +136,3 @@ def to_levels(series: Any, level_kind: str, missing: Sequence[str], what: str) -
     if all(name == level for name, level in zip(known, levels, strict=True)):
         return Converted(text.cast(library.String), none)
     return Converted(text.replace_strict(levels, known, default=None, return_dtype=library.String), none)
-
-
-def not_missing(odd: Any) -> Any:
-    """The cells that do not even say in words that they are missing."""
-    return odd.filter(~looks_missing(odd))

@@ -63,12 +63,12 @@ def _text(text: Any, known: Any) -> Detected:
     if known[0].lower() in _FLAGS and known.str.to_lowercase().is_in(_FLAGS).all():
         return Detected("boolean", notes=_lost(text, known, known.is_not_null(), "booleans"))
     written = find_number_format(known)
-    numbers = None if written is None else parse_numbers(known, written).is_not_null()
+    numbers: Any = None if written is None else parse_numbers(known, written).is_not_null()
     if written is not None and numbers.sum() >= _NEARLY_ALL * len(known):
         notes = _lost(text, known, numbers, "numbers")
         return Detected("number", number=written, notes=(*notes, *_about_text(text, known, written)))
     order = find_date_format(known)
-    dates = None if order is None else parse_dates(known, order).is_not_null()
+    dates: Any = None if order is None else parse_dates(known, order).is_not_null()
     if order is not None and dates.sum() >= _NEARLY_ALL * len(known):
         notes = _lost(text, known, dates, "dates")
         return Detected("date", date=order, notes=(*notes, *about_dates(text.name, order)))

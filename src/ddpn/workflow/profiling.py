@@ -125,10 +125,10 @@ def leak_warnings(X: Any, y: np.ndarray) -> list[str]:
     ]
     together = [names[j] for j in _together(centred, goal)]
     if len(together) > 1:
-        names = ",".join(together)
+        joined = ",".join(together)
         found_leaks.append(
             f"Columns {listed(together)} together determine the target: a weighted sum of them equals it. "
-            f"If they are known only after the count, leave them out with --drop {names}."
+            f"If they are known only after the count, leave them out with --drop {joined}."
         )
     return found_leaks
 

@@ -10,8 +10,8 @@ import numpy as np
 from ddpn.errors import InputError
 from ddpn.sample import Sample, check_counts, check_vector, labels_at
 from ddpn.validation import check_column
-from ddpn.workflow.cells import MISSING, examples, is_text, polars
-from ddpn.workflow.conversion import Converted, not_missing, to_booleans, to_levels, to_numbers, to_times
+from ddpn.workflow.cells import MISSING, cleaned, examples, is_text, looks_missing, polars
+from ddpn.workflow.conversion import Converted, to_booleans, to_levels, to_numbers, to_times
 from ddpn.workflow.dates import DateFormat, date_parts
 from ddpn.workflow.numbers import NumberFormat
 
@@ -163,11 +163,12 @@ class Roles:
             if series.is_infinite().any():
                 return series.cast(polars().Float64).to_numpy().astype(np.float64)
         numbers, odd, _ = to_numbers(series, self.formats.get(name, NumberFormat()), self.missing, what)
-        bad = not_missing(odd)
-        if len(bad):
-            where = series.cast(polars().String).str.strip_chars() == bad[0]
-            rows = labels_at(where.fill_null(False).to_numpy(), np.arange(1, frame.height + 1))
-            raise InputError(f"{what} must hold numbers, got {bad[0]!r} {rows}.")
+        if len(odd):
+            text = cleaned(series, self.missing)
+            bad = numbers.is_null() & ~looks_missing(text)
+            if bad.any():
+                rows = labels_at(bad.to_numpy(), np.arange(1, frame.height + 1))
+                raise InputError(f"{what} must hold numbers, got {text.filter(bad)[0]!r} {rows}.")
         return numbers.to_numpy().astype(np.float64)
 
 
