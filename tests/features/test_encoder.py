@@ -132,7 +132,7 @@ def test_kinds_are_held_to_those_of_fit():
     encoder = FeatureEncoder().fit(FRAME)
     with pytest.raises(InputError, match="'ward' must hold text as in fit, got numbers"):
         encoder.transform(FRAME.assign(ward=1.0))
-    with pytest.raises(InputError, match="'age' must hold numbers as in fit, got text"):
+    with pytest.raises(InputError, match="'age' must hold numbers as in fit, got 'old' at rows 0, 1"):
         encoder.transform(FRAME.assign(age="old"))
     with pytest.raises(InputError, match="'flag' must hold booleans as in fit, got 7 at row"):
         encoder.transform(FRAME.assign(flag=7))

@@ -24,6 +24,7 @@ def fit(
     drop: o.Drop = None,
     use: o.Use = None,
     category: o.Category = None,
+    missing: o.Missing = None,
     likelihood: o.Likelihood = None,
     beta: o.Beta = None,
     members: o.Members = None,
@@ -49,8 +50,9 @@ def fit(
     """
     given = {
         "target": target, "exposure": exposure, "weight": weight, "drop": drop, "use": use, "category": category,
-        "likelihood": likelihood, "beta": beta, "members": members, "epochs": epochs, "mix_with": mix_with,
-        "compare_with": compare_with, "seed": seed, "split_column": split_column, "time": time, "device": device,
+        "missing": missing, "likelihood": likelihood, "beta": beta, "members": members, "epochs": epochs,
+        "mix_with": mix_with, "compare_with": compare_with, "seed": seed, "split_column": split_column, "time": time,
+        "device": device,
     }  # fmt: skip
     with friendly_errors("Nothing was saved."):
         _fit(data, out, given, config, overwrite, as_json)

@@ -9,7 +9,8 @@ from ddpn.heads import HEADS
 from ddpn.members import MEMBERS
 
 _FILES = (
-    "CSV, TSV, Parquet or Feather, by its ending; CSV and TSV also as .gz or .zst; - reads CSV from standard input."
+    "CSV, TSV, Excel, JSON lines, Parquet or Feather, by its ending; CSV and TSV also as .gz or .zst; - reads CSV from "
+    "standard input."
 )
 _MEMBERS = ", ".join(name for name in MEMBERS if name != "networks")
 
@@ -35,6 +36,13 @@ Drop = Annotated[str | None, _option("Columns to leave out, separated by commas.
 Use = Annotated[str | None, _option("Columns to keep that would be left out or suspected as leaks.", metavar="COLUMNS")]
 Category = Annotated[
     str | None, _option("Numeric columns to treat as categorical, such as zip,station.", metavar="COLUMNS")
+]
+Missing = Annotated[
+    str | None,
+    _option(
+        "Further words and numbers that stand for a missing value, separated by commas, such as unknown,-999.",
+        metavar="WORDS",
+    ),
 ]
 Likelihood = Annotated[
     str | None, _option(f"Distribution of the counts: {', '.join(HEADS)}. Default: double_poisson.", metavar="NAME")

@@ -5,7 +5,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from ddpn.features.encoder import read_as_fitted
+from ddpn.features.kinds import kind_of, read_as_fitted
 from ddpn.features.table import Column, read_table
 
 
@@ -17,7 +17,7 @@ class TableReader(BaseEstimator):
         reader = self if estimator is None else estimator()
         table = read_table(reader, X, reset=True)
         self.__dict__.update({name: value for name, value in vars(reader).items() if name.endswith("_in_")})
-        self.kinds_ = [column.kind for column in table]
+        self.kinds_ = [kind_of(column) for column in table]
         return table
 
     def read(self, X: Any) -> list[Column]:

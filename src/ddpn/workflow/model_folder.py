@@ -22,8 +22,8 @@ FORMAT = 2
 CHECKPOINT = "checkpoint.safetensors"
 #: In a folder of its own, as predictions do not read it.
 SEEN_ROWS = "fit/rows.safetensors"
-#: Kinds of columns that estimators call otherwise.
-_KINDS = {"flag": "boolean"}
+#: Kinds of columns that estimators call otherwise, with the kind of levels.
+_KINDS = {"flag": ("boolean", "text"), "category with numbers": ("category", "number")}
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,10 @@ def _task_of_estimator(path: Path, estimator: dict[str, Any] | None) -> dict[str
             f"{path} holds {what}, without names of columns. Save a model that was fitted to a data frame."
         )
     kinds = estimator.get("kinds") or [""] * estimator["n_features"]
-    columns = [Column(name, _KINDS.get(kind, kind)) for name, kind in zip(estimator["features"], kinds, strict=True)]
+    columns = []
+    for name, found in zip(estimator["features"], kinds, strict=True):
+        kind, level_kind = _KINDS.get(found, (found, "text"))
+        columns.append(Column(name, kind, level_kind=level_kind))
     return {"roles": Roles(None, None, None, tuple(columns)).as_dict(), "leaks": [], "warnings": []}
 
 

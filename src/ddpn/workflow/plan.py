@@ -22,7 +22,7 @@ MODEL_OPTIONS = (
     "fractional", "device",
 )  # fmt: skip
 _NAMES = ("target", "exposure", "weight", "split_column", "time")
-_LISTS = ("drop", "use", "category", "compare_with", "mix_with")
+_LISTS = ("drop", "use", "category", "missing", "compare_with", "mix_with")
 _TABLES = ("head_options", "training_options")
 
 
@@ -31,9 +31,9 @@ class Plan:
     """All of it, validated as far as that is possible without the table.
 
     `drop` leaves columns out, `use` keeps those that would be left out or suspected as leaks, `category` takes numbers
-    as categories. Rows are split at random by `seed`, by `split_column` (train, validation, test) or by `time` (the
-    last rows are the test rows). `compare_with` names members that the model is compared with; `model` has arguments of
-    `CountRegressor`.
+    as categories, `missing` are further words and numbers that stand for a missing value. Rows are split at random by
+    `seed`, by `split_column` (train, validation, test) or by `time` (the last rows are the test rows). `compare_with`
+    names members that the model is compared with; `model` has arguments of `CountRegressor`.
 
     >>> Plan(target="visits", model={"members": 3}).shares
     (0.7, 0.1, 0.2)
@@ -45,6 +45,7 @@ class Plan:
     drop: tuple[str, ...] = ()
     use: tuple[str, ...] = ()
     category: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
     split_column: str | None = None
     time: str | None = None
     shares: tuple[float, ...] = SHARES
@@ -154,6 +155,8 @@ def _checked(name: str, value: Any) -> Any:
         raise ConfigError(f"{name} must be a table of options, got {value!r}.")
     if name in _LISTS:
         words = value.split(",") if isinstance(value, str) else value
+        if name == "missing" and isinstance(words, list | tuple):
+            words = [str(word) if is_number(word) else word for word in words]
         if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
             raise ConfigError(f'{name} must be a list of names such as ["one", "two"], got {value!r}.')
         return tuple(word.strip() for word in words if word.strip())

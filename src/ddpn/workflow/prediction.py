@@ -156,7 +156,7 @@ def rows_to_score(folder: ModelFolder, frame: Any) -> Scored:
                 f"No column named {name!r}, which says which rows are test rows: the model was fitted to this table. "
                 "Add the column, or use other rows."
             )
-    test = sample.rows(split_rows(frame, plan, sample.labels).rows.test)
+    test = sample.rows(split_rows(folder.roles.times(frame, plan.time), plan, sample.labels).rows.test)
     return Scored(test, f"The model was fitted to this table: only its {len(test):,} test rows are scored.")
 
 

@@ -26,7 +26,7 @@ def check_output(target: str, overwrite: bool, source: str = STDIN) -> None:
     """Raise an `InputError` if predictions for the table `source` cannot be written to `target`."""
     if target == STDIN:
         return
-    if ending(target) in TEXT and target.lower().endswith(".zst"):
+    if ending(target, to_write=True) in TEXT and target.lower().endswith(".zst"):
         raise InputError(f"Output cannot be compressed as .zst: {target}. Use .gz or no compression.")
     check_free(Path(target), overwrite, source)
 
@@ -36,7 +36,7 @@ def write(frame: Any, target: str) -> None:
     if target == STDIN:
         sys.stdout.write(frame.write_csv())
         return
-    content, kind = io.BytesIO(), ending(target)
+    content, kind = io.BytesIO(), ending(target, to_write=True)
     if kind in TEXT:
         frame.write_csv(content, separator=TEXT[kind] or ",")
     elif BINARY[kind] == "read_parquet":
