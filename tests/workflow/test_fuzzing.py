@@ -302,8 +302,10 @@ def predictor() -> CountRegressor:
 def test_changed_columns_never_end_in_a_traceback(data, tmp_path):
     """Any change of type gives inputs, or one sentence of ours; cells that are lost are reported."""
     table = data.draw(tables())
-    frame = loaded(tmp_path, data.draw(files(table)))
-    assume(frame.height > 0)
+    file = data.draw(files(table))
+    frame = attempted(lambda: loaded(tmp_path, file))
+    # A file of one column whose cells hold a comma looks like one of more columns.
+    assume(not isinstance(frame, str))
     roles = decided(frame)
     used = [column.name for column in roles.used]
     name, change = data.draw(st.sampled_from(used)), data.draw(st.sampled_from(list(CHANGES)))

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ddpn.errors import InputError
-from ddpn.features.canonical import canonical_level, canonical_number
 from ddpn.workflow.cells import cleaned, is_text, looks_missing, missing_numbers, polars
 from ddpn.workflow.dates import YEAR_FIRST, DateFormat, about_dates, find_date_format, local_times, parse_dates
 from ddpn.workflow.numbers import PLAIN, NumberFormat, about_numbers, find_number_format, parse_numbers
@@ -116,6 +115,9 @@ def to_times(series: Any, written: DateFormat, missing: Sequence[str], what: str
 
 def to_levels(series: Any, level_kind: str, missing: Sequence[str], what: str) -> Converted:
     """Text in the one form that every file type and data frame gives (`ddpn.features.canonical`)."""
+    # Imported here, as the package imports scikit-learn, which commands that only show a model do without.
+    from ddpn.features.canonical import canonical_level, canonical_number
+
     library = polars()
     none = library.Series([], dtype=library.String)
     if not (is_text(series) or series.dtype.is_numeric() or series.dtype in (library.Boolean, library.Null)):
