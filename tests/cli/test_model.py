@@ -340,6 +340,7 @@ def test_cells_that_cannot_be_read_are_reported_and_predicted_as_missing(ddpn, f
 )
 def test_wrong_predictions_are_one_sentence_and_leave_nothing(ddpn, files, saved, table, arguments, code, words):
     table.drop("ward").write_csv(files / "less.csv")
+    (files / "text.csv").write_text("severity,ward\n1.0,A\n")
     before = names(files)
     found = ddpn("predict", *(str(saved) if word == "MODEL" else word for word in arguments))
     assert found.exit_code == code, found.output

@@ -156,7 +156,6 @@ def test_a_column_that_is_kept_on_purpose_is_not_suspected():
         ("length_of_stay/los_20k.csv", "lengthofstay", ()),
         ("bike_sharing/hour.csv", "cnt", ("casual", "registered")),
         ("reviews/womens_clothing.csv.gz", "Rating", ("Positive Feedback Count",)),
-        ("coco_people/person_counts.csv", "person_count", ()),
     ],
 )
 def test_no_column_of_a_real_table_is_suspected(data_folder, file, target, drop):

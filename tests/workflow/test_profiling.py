@@ -154,3 +154,15 @@ def test_every_name_is_checked(role):
 def test_a_table_with_nothing_to_predict_from():
     with pytest.raises(InputError, match=r"No column is left to predict from \(id: nearly every"):
         roles_of(FRAME.select("id", "y"), Plan(target="y"))
+
+
+def test_open_ended_numbers_are_numbers():
+    column = of(["0", "1", "2", "5+"] * 10)
+    assert (column.kind, column.missing) == ("number", 0)
+    assert "values such as '5+' are read as 5" in " ".join(column.notes)
+
+
+def test_few_levels_with_a_word_among_them_stay_a_category():
+    """A word in 5% of the rows is a level; among hundreds of different numbers it stands for a missing one."""
+    assert of(["1", "2", "3", "4"] * 19 + ["many"] * 4).kind == "category"
+    assert of([str(number) for number in range(100, 195)] + ["many"] * 5).kind == "number"

@@ -4,11 +4,13 @@ from typing import Any, NamedTuple
 
 from ddpn.workflow.cells import cleaned, examples, is_text, looks_missing, polars
 from ddpn.workflow.dates import DateFormat, about_dates, find_date_format, parse_dates
-from ddpn.workflow.numbers import NumberFormat, about_numbers, are_codes, find_number_format, parse_numbers
+from ddpn.workflow.numbers import OPEN_ENDED, NumberFormat, about_numbers, are_codes, find_number_format, parse_numbers
 
 #: Text is read as numbers or dates if so large a share of the cells that are not missing can be; above the lower share
 #: it is worth a sentence that it is not.
 _NEARLY_ALL, _MANY = 0.9, 0.5
+#: With at most so many different cells, the others have to be rarer than this: they may well be levels.
+_FEW_LEVELS, _RARE = 50, 0.01
 _FLAGS = ("true", "false")
 
 
@@ -64,7 +66,7 @@ def _text(text: Any, known: Any) -> Detected:
         return Detected("boolean", notes=_lost(text, known, known.is_not_null(), "booleans"))
     written = find_number_format(known)
     numbers: Any = None if written is None else parse_numbers(known, written).is_not_null()
-    if written is not None and numbers.sum() >= _NEARLY_ALL * len(known):
+    if written is not None and _are_nearly_all(numbers, known):
         notes = _lost(text, known, numbers, "numbers")
         return Detected("number", number=written, notes=(*notes, *_about_text(text, known, written)))
     order = find_date_format(known)
@@ -76,6 +78,12 @@ def _text(text: Any, known: Any) -> Detected:
         if read is not None and read.sum() >= _MANY * len(known):
             return _named(known, (_mixed(text, known.filter(~read), int(read.sum()), what),))
     return _named(known)
+
+
+def _are_nearly_all(read: Any, known: Any) -> bool:
+    """Whether so many cells are read that the others may be taken as missing."""
+    share = read.sum() / len(known)
+    return bool(share >= 1.0 - _RARE or (share >= _NEARLY_ALL and known.n_unique() > _FEW_LEVELS))
 
 
 def _lost(text: Any, known: Any, read: Any, what: str) -> tuple[str, ...]:
@@ -102,6 +110,9 @@ def _mixed(text: Any, others: Any, count: int, what: str) -> str:
 
 def _about_text(text: Any, known: Any, written: NumberFormat) -> tuple[str, ...]:
     notes = about_numbers(text.name, written)
+    more = known.filter(known.str.contains(OPEN_ENDED))
+    if len(more):
+        notes = (*notes, f"Column {text.name}: values such as {more[0]!r} are read as {more[0].rstrip(' +')}.")
     is_plain = not notes and len(known) == len(text) - text.null_count()
     if is_plain and not known.cast(polars().Float64, strict=False).null_count():
         return (f"Column {text.name}: its text is read as numbers; --category {text.name} keeps it categorical.",)

@@ -1,4 +1,4 @@
-"""Numbers written as text: thousands separators, decimal commas, currencies, units, negative numbers in brackets."""
+"""Numbers written as text: thousands separators, decimal commas, currencies, units, brackets, "5+" for 5 or more."""
 
 import re
 from dataclasses import dataclass
@@ -17,6 +17,8 @@ _DIGITS = {
     r",[0-9]+)",
 }
 _EXPONENT = r"(?:[eE][+-]?[0-9]{1,3})?"
+#: The plus of "5+": that many or more.
+OPEN_ENDED = r"([0-9])\s*\+$"
 _NEGATIVE = r"^\(|-$|^[^0-9.,]*-"
 _CORE = rf"([0-9.,](?:[0-9., ']*[0-9.,])?{_EXPONENT})"
 _BLANKS = r"[\u{00A0}\u{2009}\u{202F}\u{2212}]"
@@ -59,6 +61,8 @@ def parse_numbers(text: Any, written: NumberFormat) -> Any:
     >>> import polars
     >>> parse_numbers(polars.Series(["1,234", "(5)", "3 kg", "4 lb"]), NumberFormat(".", unit="kg")).to_list()
     [1234.0, -5.0, 3.0, None]
+    >>> parse_numbers(polars.Series(["4", "5+"]), PLAIN).to_list()
+    [4.0, 5.0]
     """
     library = polars()
     numbers = text.cast(library.Float64, strict=False)
@@ -75,7 +79,7 @@ def parse_numbers(text: Any, written: NumberFormat) -> Any:
 def _formatted(text: Any, written: NumberFormat) -> Any:
     """Cells that polars cannot read as numbers."""
     library = polars()
-    plain = _ascii(text)
+    plain = _ascii(text).str.replace(OPEN_ENDED, "${1}")
     is_valid = plain.str.contains(_pattern(written.decimal, re.escape(written.unit)))
     core = plain.set(~is_valid, None).str.extract(_CORE, 1).str.replace_all("[ ']", "")
     if written.decimal == ",":
