@@ -1,10 +1,10 @@
-"""Time the laws against the 2000-entry table per row that the paper's code builds, in one run, on one CPU thread.
+"""Time the distributions against the paper's table of 2000 entries per row, in one run, on one CPU thread.
 
-    python benchmarks/laws.py --out benchmarks/results          (CPU, and the GPU where there is one)
+    python benchmarks/distributions.py --out benchmarks/results          (CPU, and the GPU where there is one)
 
 The table is built as that code builds it, for all 100,000 rows at once (about 10 GB); "ratio to blocks" is to the same
-table in blocks of 1,000 rows, which stay in a CPU's cache. Writes laws_<device>.json and laws_<device>.md. Ratios are
-of the best of several repetitions within this run.
+table in blocks of 1,000 rows, which stay in a CPU's cache. Writes distributions_<device>.json and .md. Ratios are of
+the best of several repetitions within this run.
 """
 
 import time
@@ -105,7 +105,13 @@ def cpu_ratios(regime: str, rows: int, repeat: int) -> list[dict]:
         few = slice(0, 5 * part)
         rows_of_blocks = mu[few], gamma[few], at_most[few]
         blocks = seconds(lambda n=name, r=rows_of_blocks, p=part: in_blocks(n, *r, p), repeat)
-        result = {"what": name, "regime": regime, "rows": count, "us a row": ours * 1e6, "table us a row": whole * 1e6}
+        result = {
+            "what": name,
+            "regime": regime,
+            "rows": count,
+            "us per row": ours * 1e6,
+            "table us per row": whole * 1e6,
+        }
         results.append(result | {"ratio": whole / ours, "ratio to blocks": blocks / (5 * part) / ours})
     return results
 
@@ -114,8 +120,8 @@ def ours_of(name: str, mu: Tensor, gamma: Tensor, y: Tensor) -> Callable[[], obj
     if name == "log_prob + gradients":
         leaves = with_grad(mu, gamma)
         return lambda: gradients(*leaves, y)
-    law = Mixture(DoublePoisson(mu, gamma)) if mu.dim() == 2 else DoublePoisson(mu, gamma)
-    return lambda: (law.cdf if name == "cdf" else law.crps)(y)
+    dist = Mixture(DoublePoisson(mu, gamma)) if mu.dim() == 2 else DoublePoisson(mu, gamma)
+    return lambda: (dist.cdf if name == "cdf" else dist.crps)(y)
 
 
 def table_of(name: str, mu: Tensor, gamma: Tensor, y: Tensor) -> None:
@@ -143,12 +149,12 @@ def gpu_times(rows: int) -> list[dict]:
         mu, gamma, y = draw(rows, regime, "cuda")
         leaves = with_grad(mu, gamma)
         mixture = Mixture(DoublePoisson(*draw(rows // 5, regime, "cuda", 5)[:2]))
-        law, y_small = DoublePoisson(mu, gamma), y[: rows // 5]
+        dist, y_small = DoublePoisson(mu, gamma), y[: rows // 5]
         calls: dict[str, tuple[Callable[[], object], bool]] = {
-            "log_prob": (lambda law=law, y=y: law.log_prob(y), True),
+            "log_prob": (lambda dist=dist, y=y: dist.log_prob(y), True),
             "log_prob + gradients": (lambda leaves=leaves, y=y: gradients(*leaves, y), True),
-            "cdf": (lambda law=law, y=y: law.cdf(y), True),
-            "crps": (lambda law=law, y=y: law.crps(y), True),
+            "cdf": (lambda dist=dist, y=y: dist.cdf(y), True),
+            "crps": (lambda dist=dist, y=y: dist.crps(y), True),
             "mixture crps (rows/5 x 5)": (lambda mixture=mixture, y=y_small: mixture.crps(y), False),
         }
         for name, (call, no_sync) in calls.items():
@@ -192,8 +198,8 @@ def gpu_floor(rows: int) -> list[dict]:
     return [
         {"what": "copy bandwidth", "TB/s": bytes_a_ms / 1e9},
         {"what": "one pass of exp over 2^27 float64", "ms": exp},
-        {"what": "floor, log_prob + gradients (6 float32 a row)", "rows": rows, "ms": floor},
-        {"what": "floor, crps (4 float32 a row)", "rows": rows, "ms": rows * 4 * 4 / bytes_a_ms},
+        {"what": "floor, log_prob + gradients (6 float32 per row)", "rows": rows, "ms": floor},
+        {"what": "floor, crps (4 float32 per row)", "rows": rows, "ms": rows * 4 * 4 / bytes_a_ms},
     ]
 
 
@@ -212,7 +218,7 @@ def main() -> None:
         late = [small_step(regime) for regime in REGIMES]
         return ratios + [min(pair, key=lambda r: r["ms"]) for pair in zip(early, late, strict=True)]
 
-    recording.record("laws", args, measure, TARGETS)
+    recording.record("distributions", args, measure, TARGETS)
 
 
 if __name__ == "__main__":

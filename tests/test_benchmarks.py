@@ -1,8 +1,10 @@
-"""The benchmarks of threads and accelerators start, and their small runs give figures."""
+"""The benchmarks of threads, accelerators and out-of-distribution flags start, and their small runs give figures."""
 
 import importlib
 from pathlib import Path
 
+import numpy as np
+import polars as pl
 import pytest
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
@@ -39,3 +41,21 @@ def test_threads(benchmark_module):
     with threads.neighbour(busy=True) as process:
         assert process.poll() is None
     assert process.poll() is not None
+
+
+def test_ood_tables(benchmark_module):
+    tables = benchmark_module("ood_tables")
+    rng = np.random.default_rng(0)
+    size, plan = rng.normal(size=500), rng.choice(["a", "b"], 500)
+    gaps = np.where(rng.random(500) < 0.3, np.nan, size)
+    frame = pl.DataFrame({"size": size, "plan": plan, "gaps": gaps, "y": rng.poisson(np.exp(size))})
+    results = tables.measured("small", tables.Table(lambda: frame, "y"), seed=0)
+    flagged = {(each.change, each.column): each.flagged for each in results}
+    assert flagged["none", ""] < 0.2
+    assert min(flagged[change, "size"] for change in ("missing", "+10 sd", "-10 sd")) > 0.9
+    assert flagged["unseen level", "plan"] > 0.9
+    # Missing values that training rows have too are ordinary.
+    assert flagged["missing", "gaps"] < 0.5
+    shown = "\n".join(tables.lines(results))
+    assert "| small | missing | missing in training too | " in shown
+    assert tables.outcome(results)[0].startswith("- small: met (ordinary rows ")

@@ -1,8 +1,10 @@
 """A saved model has a manifest with hashes; what does not match it is refused."""
 
 import json
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ddpn.errors import InputError
@@ -122,3 +124,37 @@ def test_a_failed_save_leaves_the_old_model(saved, monkeypatch):
 
 def test_the_manifest_is_plain_json(saved):
     assert json.loads((saved / "model.json").read_text())["rows"] == 3
+
+
+def test_every_changed_byte_is_found(saved):
+    """One bit of a byte of any file is flipped: the model is refused in one sentence."""
+    rng = np.random.default_rng(0)
+    for file in [path for path in saved.rglob("*") if path.is_file()]:
+        content = file.read_bytes()
+        for place in range(0, len(content), 1 if file.name == "model.json" else 9):
+            damaged = bytearray(content)
+            damaged[place] ^= 1 << int(rng.integers(8))
+            file.write_bytes(damaged)
+            with pytest.raises(InputError, match=f"{file.name} (is damaged|was truncated|was changed)") as error:
+                read_files(saved, read_manifest(saved))
+            assert "\n" not in str(error.value)
+        file.write_bytes(content)
+    assert read_files(saved, read_manifest(saved)) == FILES
+
+
+def test_a_model_under_a_hidden_name_is_found_again(saved):
+    scratch = saved.parent / ".model.12345678.draft"
+    scratch.mkdir()
+    shutil.copytree(saved, scratch / "new")
+    saved.rename(scratch / "old")
+    assert read_manifest(saved)["rows"] == 3
+    assert [path.name for path in saved.parent.iterdir()] == ["model"]
+
+
+def test_what_ddpn_fit_wrote_is_not_overwritten_by_a_model_without_it(tmp_path):
+    write_model(tmp_path / "model", {**FILES, "task.json": b"{}"}, {"rows": 3})
+    with pytest.raises(InputError, match=r"it was written by `ddpn fit`, and its task\.json would be lost"):
+        write_model(tmp_path / "model", FILES, {"rows": 9}, overwrite=True)
+    assert read_manifest(tmp_path / "model")["rows"] == 3
+    write_model(tmp_path / "model", {"task.json": b"{}"}, {"rows": 9}, overwrite=True)
+    assert read_manifest(tmp_path / "model")["rows"] == 9

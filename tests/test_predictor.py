@@ -90,6 +90,16 @@ def test_blocks_are_the_same_rows(predictor, monkeypatch):
     assert one.size == 1
 
 
+@pytest.mark.parametrize(("index", "label"), [(None, "70"), ([f"p{row}" for row in range(120)], "p70")])
+def test_a_bad_value_in_a_later_block_is_reported_at_its_row(predictor, monkeypatch, index, label):
+    monkeypatch.setattr(module, "BLOCK", 50)
+    cells = X.astype(object)
+    cells[70, 1] = np.inf
+    table = cells if index is None else pd.DataFrame(cells.astype(float), index=index)
+    with pytest.raises(InputError, match=f"at row {label}\\."):
+        list(predictor.blocks(table, EXPOSURE))
+
+
 # Exposure --------------------------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,18 @@ import torch
 from scipy import sparse
 
 from ddpn.errors import ConfigError, InputError
-from ddpn.sample import BLOCK, Sample, check_counts, check_vector, checked_sample, row_count, row_labels, take_rows
+from ddpn.sample import (
+    BLOCK,
+    RowError,
+    Sample,
+    check_counts,
+    check_vector,
+    checked_sample,
+    row_count,
+    row_labels,
+    rows_named,
+    take_rows,
+)
 
 ONE = Sample(
     pl.DataFrame({"a": [1, 2, 3], "b": ["x", None, "z"]}),
@@ -187,3 +198,11 @@ def test_a_checked_sample_holds_vectors_and_labels():
     assert (found.weight.tolist(), found.exposure.tolist()) == ([3.0, 3.0], [0.5, 1.5])
     assert found.labels.tolist() == ["p", "q"]
     assert row_labels([1, 2], np.ones(2), pl.Series([1])) is None
+
+
+def test_errors_about_rows_are_named_by_the_first_that_knows_them():
+    bad = np.array([False, True, False])
+    with pytest.raises(InputError, match=r"^x must be 1 at row 1\. Fix it\.$"), rows_named(None):
+        raise RowError("x must be 1", bad, ". Fix it.")
+    with pytest.raises(InputError, match=r"at row q\.$"), rows_named([7, 8, 9]), rows_named(["p", "q", "r", "s"]):
+        raise RowError("x must be 1", bad)

@@ -2,19 +2,47 @@
 
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
 from ddpn.errors import InputError
 
+#: How the names of folders end that are being filled.
+_DRAFT = ".draft"
+
+
+def followed(path: Path) -> Path:
+    """The path that symbolic links lead to: links themselves are never replaced."""
+    return Path(os.path.realpath(path))
+
+
+def check_writable(path: Path) -> None:
+    """Raise an `InputError` if nothing can be written to `path`: a folder above it is a file or forbids it."""
+    above = next(folder for folder in followed(path).parents if folder.exists())
+    if not above.is_dir():
+        raise InputError(f"{above} is a file, not a folder. Choose another name.")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise InputError(f"{above} does not permit writing. Choose another folder.")
+
+
+def check_space(path: Path, needed: int) -> None:
+    """Raise an `InputError` if the disk of `path` has fewer free bytes than `needed`."""
+    above = next(folder for folder in followed(path).parents if folder.exists())
+    free = shutil.disk_usage(above).free
+    if free < needed:
+        got = f"{free / 1e6:,.0f} MB free in {above}, about {needed / 1e6:,.0f} MB needed"
+        raise InputError(f"The disk is nearly full: {got}. Free some space, or choose another folder.")
+
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path` to write to; it replaces `path` only if the block succeeds."""
+    path = followed(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{uuid4().hex}")
     try:
@@ -39,23 +67,56 @@ def write_text(path: Path, content: str) -> None:
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder beside `path` to fill; it replaces `path` only if the block succeeds."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
-    draft, old = scratch / "new", scratch / "old"
-    draft.mkdir()  # with the usual permissions, unlike `scratch`
-    try:
-        yield draft
-        if path.exists():
-            os.rename(path, old)
+    """Yield a temporary folder beside `path` to fill; it replaces `path` only if the block succeeds.
+
+    `recover` repairs what a process leaves that is killed meanwhile.
+    """
+    path = followed(path)
+    with folder_lock(path):
+        recover(path)
+        scratch = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=_DRAFT))
+        draft, old = scratch / "new", scratch / "old"
+        draft.mkdir()  # with the usual permissions, unlike `scratch`
         try:
+            yield draft
+            _flush(draft)
+            if path.exists():
+                os.rename(path, old)
             os.rename(draft, path)
-        except OSError:
-            if old.exists():
+        finally:
+            # Also after Ctrl-C between the two.
+            if old.exists() and not path.exists():
                 os.rename(old, path)
-            raise
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def recover(path: Path) -> None:
+    """Finish what a process was killed at while it replaced the folder `path`, and remove what it left behind."""
+    path = followed(path)
+    if not _drafts(path):
+        return
+    with folder_lock(path, wait=True):
+        for scratch in _drafts(path):
+            # The old folder was moved away when the new one was complete.
+            if (scratch / "old").exists() and not path.exists():
+                os.rename(scratch / "new", path)
+            shutil.rmtree(scratch)
+
+
+def _drafts(path: Path) -> list[Path]:
+    """Folders beside `path` that are or were being filled to replace it."""
+    name = re.compile(rf"\.{re.escape(path.name)}\.[^.]+{re.escape(_DRAFT)}")
+    if not path.parent.is_dir() or not os.access(path.parent, os.R_OK):
+        return []
+    return [each for each in path.parent.iterdir() if name.fullmatch(each.name)]
+
+
+def _flush(folder: Path) -> None:
+    """Write all files to the disk itself: a folder that is moved into place is complete after a power cut too."""
+    for each in folder.rglob("*"):
+        if each.is_file():
+            with open(each, "rb+") as file:
+                os.fsync(file.fileno())
 
 
 def sha256(content: bytes) -> str:
@@ -80,3 +141,30 @@ def lock(path: Path, wait: bool = True, busy: str = "Another process is using {p
             yield
     except Timeout:
         raise InputError(busy.format(path=path)) from None
+
+
+@contextmanager
+def folder_lock(path: Path, wait: bool = False) -> Iterator[None]:
+    """Hold the right to write the folder `path`, which one process has at a time; it ends with that process.
+
+    The holder may take it again. Without `wait`, an `InputError` is raised if another process has it.
+    """
+    from filelock import FileLock, Timeout
+
+    path = followed(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = path.with_name(f".{path.name}.lock")
+    held = FileLock(file, is_singleton=True)
+    try:
+        held.acquire(timeout=-1 if wait else 0)
+    except Timeout:
+        raise InputError(
+            f"Another process is writing to {path}. Wait until it has finished, or choose another name."
+        ) from None
+    try:
+        yield
+    finally:
+        if held.lock_counter == 1:
+            with suppress(PermissionError):  # Windows removes the file itself, after the release
+                file.unlink(missing_ok=True)
+        held.release()

@@ -8,21 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from ddpn.errors import InputError
-from ddpn.files import atomic_folder, sha256
+from ddpn.files import atomic_folder, check_writable, folder_lock, recover, sha256
 
 FORMAT = 2
 MANIFEST = "model.json"
+#: The file of `ddpn fit` about how a model was fitted.
+TASK = "task.json"
 
 
 def check_destination(path: Path, overwrite: bool) -> None:
     """Raise an `InputError` if a model cannot be saved to `path`."""
+    recover(path)
     if path.exists() and not overwrite:
         raise InputError(f"{path} already exists. Choose another name, or overwrite it.")
     if path.exists() and not (path / MANIFEST).is_file():
         raise InputError(f"{path} exists and is not a saved model, so it is not overwritten. Choose another name.")
-    parent = next((parent for parent in path.absolute().parents if parent.exists()), path)
-    if not parent.is_dir():
-        raise InputError(f"{parent} is a file, not a folder. Choose another name.")
+    check_writable(path)
 
 
 def write_model(path: Path, files: Mapping[str, bytes], manifest: Mapping[str, Any], overwrite: bool = False) -> None:
@@ -31,14 +32,21 @@ def write_model(path: Path, files: Mapping[str, bytes], manifest: Mapping[str, A
     known = {"format": FORMAT, "ddpn": version("ddpn"), **manifest}
     known["files"] = {name: sha256(content) for name, content in files.items()}
     known["checksum"] = _checksum(known)
-    with atomic_folder(path) as draft:
-        for name, content in {**files, MANIFEST: json.dumps(known, indent=1).encode()}.items():
-            (draft / name).parent.mkdir(parents=True, exist_ok=True)
-            (draft / name).write_bytes(content)
+    with folder_lock(path):
+        check_destination(path, overwrite)  # again: another process may have written it meanwhile
+        if (path / TASK).exists() and TASK not in files:
+            reason = f"it was written by `ddpn fit`, and its {TASK} would be lost"
+            raise InputError(f"{path} is not overwritten: {reason}. Choose another name, or delete the folder first.")
+        with atomic_folder(path) as draft:
+            for name, content in {**files, MANIFEST: json.dumps(known, indent=1).encode()}.items():
+                (draft / name).parent.mkdir(parents=True, exist_ok=True)
+                (draft / name).write_bytes(content)
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
     """The manifest of a saved model, verified by its own checksum; no other file is read."""
+    if not path.exists():
+        recover(path)
     try:
         manifest = json.loads((path / MANIFEST).read_bytes())
     except (FileNotFoundError, NotADirectoryError):

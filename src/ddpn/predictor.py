@@ -11,6 +11,8 @@ from safetensors import SafetensorError
 
 from ddpn.calibration.intervals import IntervalLevels
 from ddpn.calibration.ood import OODScores
+from ddpn.calibration.profile import FeatureProfile
+from ddpn.calibration.reasons import DISAGREEMENT, combination_reasons, row_reasons
 from ddpn.distributions import Mixture
 from ddpn.distributions.arguments import check_coverage
 from ddpn.errors import ConfigError, InputError
@@ -18,7 +20,7 @@ from ddpn.members import MEMBERS
 from ddpn.members.blending import mix
 from ddpn.members.member import Member, arrays_from_bytes, arrays_to_bytes
 from ddpn.model_files import read_files, read_manifest, write_model
-from ddpn.sample import BLOCK, Sample, check_vector, row_count, row_labels, take_rows
+from ddpn.sample import BLOCK, Sample, check_vector, row_count, row_labels, rows_named, take_rows
 from ddpn.threads import single_thread
 from ddpn.validation import check_choice
 
@@ -32,7 +34,8 @@ class Predictor:
 
     `weights` (by name) sum to 1; a member of weight 0 is kept for comparison only. `intervals` has calibrated levels
     for the mixture and every member, `ood` the out-of-distribution scores; both are empty before calibration.
-    `seconds` are the times that the fits took, where known.
+    `profile` is a summary of the training rows of a table, by which out-of-distribution scores take features into
+    account. `seconds` are the times that the fits took, where known.
 
     >>> from ddpn.members.constant import Constant
     >>> sample = Sample(np.zeros((4, 1)), np.array([1.0, 2.0, 2.0, 4.0]))
@@ -53,6 +56,7 @@ class Predictor:
         self.seconds = dict(seconds or {})
         self.intervals: dict[str, IntervalLevels] = {}
         self.ood: OODScores | None = None
+        self.profile: FeatureProfile | None = None
 
     @property
     def mixed(self) -> dict[str, Member]:
@@ -86,7 +90,9 @@ class Predictor:
         scale = self._exposure(X, exposure)
         for start in range(0, n, BLOCK):
             part = slice(start, start + BLOCK)
-            yield self.distribution(take_rows(X, part), None if scale is None else scale[part], of)
+            with rows_named(np.arange(start, n)):
+                block = self.distribution(take_rows(X, part), None if scale is None else scale[part], of)
+            yield block
 
     def _exposure(self, X: Any, exposure: Any) -> np.ndarray | None:
         scale = check_vector("exposure", exposure, row_count(X), zero=False, labels=row_labels(X))
@@ -110,21 +116,54 @@ class Predictor:
         """The level of the predicted intervals that cover `coverage`; the coverage itself before calibration."""
         return self.intervals[of].at(coverage) if of in self.intervals else check_coverage(coverage)
 
-    def calibrate_ood(self, X: Any, exposure: Any = None, kind: str | None = None, alpha: float = 0.05) -> None:
+    def calibrate_ood(
+        self, X: Any, exposure: Any = None, kind: str | None = None, alpha: float = 0.05, features: bool = True
+    ) -> None:
         """Learn which out-of-distribution scores are ordinary, from rows that no member was trained on.
 
         `kind` is a score of `ddpn.metrics.ood_score`; by default what the components disagree about, or the variance
-        where there is only one.
+        where there is only one. `features` False leaves the features out of account, also where there is a `profile`.
         """
         if kind is None:
             scale = self._exposure(X, exposure)
             size = self.distribution(take_rows(X, slice(0, 1)), None if scale is None else scale[:1]).size
             kind = "mutual_information" if size > 1 else "variance"
-        self.ood = OODScores.fit(self.blocks(X, exposure), kind, alpha)
+        known = self.profile.measure(X).score if features and self.profile is not None else None
+        self.ood = OODScores.fit(self.blocks(X, exposure), kind, alpha, known)
 
     def ood_pvalue(self, X: Any, exposure: Any = None) -> np.ndarray:
         """Conformal p-value of "this row is like the calibration rows", small for unusual rows. Shape: (rows,)."""
-        return self.calibrated_ood.pvalue(self.blocks(X, exposure))
+        ood = self.calibrated_ood
+        return ood.pvalue(self.blocks(X, exposure), self._profile.measure(X).score if len(ood.features) else None)
+
+    def ood_reasons(self, X: Any, flagged: np.ndarray | None = None) -> list[list[str]]:
+        """What is unusual about each row, the most unusual first: columns, for example "missing 'age'".
+
+        Rows that are `flagged` (a mask) always have a reason: the combination of their values, or the disagreement of
+        the members, where no single column explains the flag.
+        """
+        reasons = [[] for _ in range(row_count(X))] if self.profile is None else row_reasons(self.profile, X)
+        unexplained = [row for row, own in enumerate(reasons) if not own and flagged is not None and flagged[row]]
+        if unexplained:
+            for row, reason in zip(unexplained, self._general_reasons(take_rows(X, unexplained)), strict=True):
+                reasons[row] = [reason]
+        return reasons
+
+    def _general_reasons(self, X: Any) -> list[str]:
+        """Reasons of flagged rows that no single column explains: by which score a row is flagged."""
+        if self.ood is None or not len(self.ood.features):
+            return [DISAGREEMENT] * row_count(X)
+        # Half of alpha: the two scores share it.
+        limit = np.quantile(self.ood.features, 1.0 - self.ood.alpha / 2.0)
+        is_combination = self._profile.measure(X).score >= limit
+        both = zip(is_combination, combination_reasons(self._profile, X), strict=True)
+        return [reason if by_features else DISAGREEMENT for by_features, reason in both]
+
+    @property
+    def _profile(self) -> FeatureProfile:
+        if self.profile is None:
+            raise InputError("The model has no summary of its training rows. Fit it again.")
+        return self.profile
 
     @property
     def calibrated_ood(self) -> OODScores:
@@ -149,8 +188,10 @@ class Predictor:
         manifest: dict[str, Any] = {"members": about, "needs_exposure": self.needs_exposure}
         manifest["intervals"] = list(self.intervals)
         if self.ood is not None:
-            arrays["ood"] = self.ood.scores
+            arrays |= {"ood": self.ood.scores, "ood.features": self.ood.features, "ood.order": self.ood.order}
             manifest["ood"] = {"kind": self.ood.kind, "alpha": self.ood.alpha}
+        if self.profile is not None:
+            files |= self.profile.state()
         return files | {_CALIBRATION: arrays_to_bytes(**arrays)}, manifest
 
     @classmethod
@@ -164,7 +205,8 @@ class Predictor:
                 name: IntervalLevels(*(arrays[f"intervals.{name}.{part}"] for part in IntervalLevels._fields))
                 for name in manifest["intervals"]
             }
-            ood = OODScores(arrays["ood"], **manifest["ood"]) if "ood" in manifest else None
+            ood = _ood_from(arrays, manifest["ood"]) if "ood" in manifest else None
+            profile = FeatureProfile.from_state(files)
         except (KeyError, TypeError, json.JSONDecodeError, SafetensorError) as error:
             raise InputError(
                 f"The files of the saved model do not fit its manifest ({error}). Fit it again."
@@ -172,7 +214,7 @@ class Predictor:
         seconds = {name: each["seconds"] for name, each in about.items() if each["seconds"] is not None}
         weights = {name: each["weight"] for name, each in about.items()}
         predictor = cls(members, weights, manifest["needs_exposure"], seconds)
-        predictor.intervals, predictor.ood = levels, ood
+        predictor.intervals, predictor.ood, predictor.profile = levels, ood, profile
         return predictor
 
     def save(self, path: str | PathLike[str], overwrite: bool = False) -> None:
@@ -189,3 +231,9 @@ class Predictor:
 
 def _files_of(name: str, files: Mapping[str, bytes]) -> dict[str, bytes]:
     return {file.removeprefix(f"{name}/"): content for file, content in files.items() if file.startswith(f"{name}/")}
+
+
+def _ood_from(arrays: Mapping[str, np.ndarray], known: Mapping[str, Any]) -> OODScores:
+    """The calibration of a saved model; without features where it was saved before there were any."""
+    both = (arrays[f"ood.{name}"] for name in ("features", "order")) if "ood.features" in arrays else ()
+    return OODScores(arrays["ood"], known["kind"], known["alpha"], *both)

@@ -1,6 +1,7 @@
 """`Sample`: rows that models are fitted to and scored on, validated once and used down to the training loop."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -128,6 +129,26 @@ def row_labels(*sources: Any) -> np.ndarray | None:
         if index is not None and not callable(index) and len(index) == len(source):
             return np.asarray(index)
     return None
+
+
+class RowError(InputError):
+    """Invalid values at positions of a table; `rows_named` replaces the positions by what a user calls these rows."""
+
+    def __init__(self, before: str, bad: np.ndarray, after: str = ".", labels: Any = None) -> None:
+        super().__init__(f"{before} {labels_at(bad, labels)}{after}")
+        self.before, self.bad, self.after, self.is_named = before, bad, after, labels is not None
+
+
+@contextmanager
+def rows_named(labels: Any) -> Iterator[None]:
+    """Let errors about rows of a table call them by these labels; None leaves the error to the next one outside."""
+    try:
+        yield
+    except RowError as error:
+        if labels is None or error.is_named:
+            raise
+        named = np.asarray(labels)[: len(error.bad)]
+        raise RowError(error.before, error.bad, error.after, named) from None
 
 
 def labels_at(bad: np.ndarray, labels: Any) -> str:

@@ -58,6 +58,51 @@ def test_a_score_that_is_not_a_number_is_the_most_unusual():
     assert found.pvalue(gaps([np.nan, np.inf, 2.0])).tolist() == [1 / 40, 1 / 40, 39 / 40]
 
 
+# Two scores as one --------------------------------------------------------------------------------------------------
+
+
+def both(x, features, alpha: float = 0.05) -> OODScores:
+    return OODScores.fit(gaps(x), "epistemic", alpha, np.asarray(features, dtype=float))
+
+
+@pytest.mark.parametrize(("n", "alpha"), [(19, 0.05), (40, 0.1), (200, 0.05)])
+@pytest.mark.parametrize("shared", [0.0, 0.9])
+def test_two_scores_flag_ordinary_rows_at_most_as_often_as_promised(n, alpha, shared):
+    rng = np.random.default_rng(4)
+    flagged = []
+    for _ in range(400):
+        x = rng.gamma(2.0, 1.0, n + 40)
+        features = shared * x + rng.gamma(2.0, 1.0, n + 40)
+        scores = both(x[:n], features[:n], alpha)
+        flagged.append((scores.pvalue(gaps(x[n:]), features[n:]) <= alpha).mean())
+    deviation = np.std(flagged) / np.sqrt(400)
+    assert np.mean(flagged) <= alpha + 4 * deviation
+    # A calibration row counts at most two ranks too early.
+    assert np.mean(flagged) >= alpha - 3.0 / (n + 1.0) - 4 * deviation
+
+
+def test_the_pvalue_is_never_below_that_of_ranking_all_rows_alike():
+    rng = np.random.default_rng(5)
+    x, features = rng.integers(0, 6, (2, 13)).astype(float)
+    for row in range(13):
+        rest = np.delete(np.arange(13), row)
+        ranks = np.stack([(s[None, :] >= s[:, None]).sum(1) for s in (x, features)]).min(0)
+        order = list(zip(ranks.tolist(), (-features).tolist(), strict=True))
+        exact = sum(each <= order[row] for each in order) / 13
+        (ours,) = both(x[rest], features[rest], 0.5).pvalue(gaps(x[row : row + 1]), features[row : row + 1])
+        assert exact <= ours <= exact + 3 / 13
+
+
+def test_a_row_that_one_score_finds_gets_the_smallest_pvalue_by_its_features():
+    rng = np.random.default_rng(6)
+    scores = both(rng.gamma(2.0, 1.0, 60), rng.gamma(2.0, 1.0, 60))
+    found = scores.pvalue(gaps([0.0, 50.0, 0.0]), np.array([50.0, 0.0, 0.0]))
+    # The highest of the feature scores comes before a row that only its prediction makes unusual.
+    assert found[0] == 1 / 61
+    assert 2 / 61 <= found[1] <= 3 / 61
+    assert found[2] == 1.0
+
+
 # What is found -----------------------------------------------------------------------------------------------------
 
 
@@ -77,12 +122,14 @@ def wave() -> tuple[CountRegressor, np.ndarray, np.ndarray, np.ndarray]:
 def test_new_rows_of_the_same_kind_are_seldom_flagged(wave, kind):
     model, known, new, _ = wave
     # Twice 400 rows: four deviations of a difference of two shares of about 0.1.
-    assert model.fit_ood(known, kind=kind, alpha=0.1).is_ood(new).mean() == pytest.approx(0.1, abs=0.085)
+    for features in (True, False):
+        model.fit_ood(known, kind=kind, alpha=0.1, features=features)
+        assert model.is_ood(new).mean() == pytest.approx(0.1, abs=0.085)
 
 
 def test_disagreement_finds_rows_outside_the_training_region_and_is_the_default(wave):
     model, known, _, outside = wave
-    found = {kind: model.fit_ood(known, kind=kind).is_ood(outside).mean() for kind in OOD_SCORES}
+    found = {kind: model.fit_ood(known, kind=kind, features=False).is_ood(outside).mean() for kind in OOD_SCORES}
     assert min(found["mutual_information"], found["epistemic"]) > max(
         0.9, found["variance"] + 0.2, found["entropy"] + 0.2
     )
@@ -90,7 +137,8 @@ def test_disagreement_finds_rows_outside_the_training_region_and_is_the_default(
 
 
 def test_exposure_is_used(quick, counts, exposures):
-    model = quick().fit(*counts, exposure=exposures).fit_ood(counts[0], exposures, kind="variance")
+    model = quick().fit(*counts, exposure=exposures)
+    model.fit_ood(counts[0], exposures, kind="variance", features=False)
     variance = model.predict_uncertainty(counts[0], exposures)["total"]
     assert model.predictor_.ood.scores == pytest.approx(np.sort(variance), rel=1e-12)
     assert model.is_ood(counts[0], exposure=1000 * exposures).all()
@@ -108,6 +156,7 @@ def test_a_linear_model_has_variance_and_entropy(counts):
         with pytest.raises(InputError, match=rf"at least 2 .*{kind}"):
             model.fit_ood(counts[0], kind=kind)
     assert model.predictor_.ood.kind == "entropy"
+    assert model.fit_ood(counts[0]).predictor_.ood.kind == "variance"
 
 
 @pytest.mark.parametrize("kind", [CountRegressor, CountGLM])

@@ -1,12 +1,15 @@
 """Errors and warnings are sentences; exit codes are as documented."""
 
 import errno
+import signal
+import subprocess
+import sys
 import warnings
 
 import pytest
 import typer
 
-from ddpn.cli.console import friendly_errors, output_to_stderr, print_json, show
+from ddpn.cli.console import friendly_errors, output_to_stderr, print_json, prompt_ctrl_c, show
 from ddpn.errors import ConfigError, InputError, TrainingError
 
 
@@ -28,6 +31,45 @@ def test_errors(error, code, words, capsys):
     printed = capsys.readouterr().err
     assert printed.startswith(words)
     assert printed.count("\n") == 1
+
+
+def test_ctrl_c_that_arrives_twice_is_reported(monkeypatch, capsys):
+    echo, calls = typer.echo, []
+
+    def interrupted(*arguments, **options):
+        calls.append(arguments)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        echo(*arguments, **options)
+
+    monkeypatch.setattr(typer, "echo", interrupted)
+    with pytest.raises(typer.Exit), friendly_errors("Nothing was saved."):
+        raise KeyboardInterrupt
+    assert capsys.readouterr().err == "Stopped. Nothing was saved.\n"
+
+
+#: A call of many seconds into a library, which ends when it is done and not when a signal arrives.
+LONG = """
+import hashlib, os, signal, threading
+from ddpn.cli.console import friendly_errors, prompt_ctrl_c
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+with friendly_errors("Nothing was written."), prompt_ctrl_c("Nothing was written."):
+    threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
+"""
+
+
+def test_ctrl_c_is_answered_in_the_middle_of_a_long_call():
+    found = subprocess.run([sys.executable, "-c", LONG], capture_output=True, text=True, timeout=60, check=False)
+    assert (found.returncode, found.stderr) == (130, "Stopped. Nothing was written.\n")
+
+
+def test_ctrl_c_between_two_instructions_is_the_usual_exception():
+    before = signal.set_wakeup_fd(-1)
+    with pytest.raises(KeyboardInterrupt), prompt_ctrl_c(""):
+        signal.raise_signal(signal.SIGINT)
+    assert signal.set_wakeup_fd(before) == -1
 
 
 def test_other_errors_are_not_hidden():

@@ -1,5 +1,6 @@
 """The program as a whole: its commands, help, exit codes and version."""
 
+import re
 from importlib.metadata import version
 
 import pytest
@@ -21,11 +22,16 @@ def test_idle_threads_sleep_by_default(monkeypatch, given, used):
     assert environment == {"OMP_WAIT_POLICY": used}
 
 
-@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])
-def test_every_help_has_the_exit_codes(ddpn, command):
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS), ["data", "list"], ["data", "get"]])
+def test_every_help_has_the_exit_codes_and_says_which_options_take_a_value(ddpn, command):
     found = ddpn(*command, "--help")
     assert found.exit_code == 0
     assert "Exit codes: 0 success; 1 a problem" in found.output
+    assert "<bool>" not in found.output
+    assert re.search(r"--help +Show this message and exit", found.output)
+    options = re.findall(r"^│ \*? *(--[\w-]+)(?: +-\w)? +(\S+)", found.output, flags=re.MULTILINE)
+    values = {name: value for name, value in options if value.isupper() or "<" in value}
+    assert not any("<" in value for value in values.values()), "name what the option takes"
 
 
 def test_help_names_every_command_and_completion(ddpn):

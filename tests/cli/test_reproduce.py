@@ -138,7 +138,7 @@ def test_the_list_has_every_experiment_with_what_it_needs(ddpn):
 
 def test_an_interrupted_program_ends_with_130_and_the_same_command_resumes(ddpn, tmp_path):
     name = "misspecified-poisson"
-    command = ["reproduce", name, "--quick", "--only", "poisson", "--device", "cpu", "--jobs", "1"]
+    command = ["reproduce", name, "--quick", "--only", "poisson", "--members", "1", "--device", "cpu", "--jobs", "1"]
     folder = tmp_path / "results" / f"{name}-quick" / "poisson"
     program = [sys.executable, "-m", "ddpn.cli", *command]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

@@ -155,10 +155,10 @@ def summed() -> Callable[[float, float], Oracle]:
 
 @pytest.fixture(scope="session")
 def random_laws() -> list[Oracle]:
-    """150 Double Poissons over the whole domain that a direct sum can reach quickly."""
+    """80 Double Poissons over the whole domain that a direct sum can reach quickly."""
     rng = np.random.default_rng(20250)
-    mu = np.exp(rng.uniform(math.log(1e-6), math.log(3e4), 150))
-    gamma = np.exp(rng.uniform(math.log(2e-3), math.log(1e4), 150))
+    mu = np.exp(rng.uniform(math.log(1e-6), math.log(3e4), 80))
+    gamma = np.exp(rng.uniform(math.log(2e-3), math.log(1e4), 80))
     return [Oracle(m, g) for m, g in zip(mu, gamma, strict=True)]
 
 

@@ -5,9 +5,11 @@ import re
 
 import pytest
 import torch
+from torch.distributions import Normal
 
 from ddpn import ConfigError, DDPNError, DoublePoisson, InputError, NegativeBinomial, Poisson
-from ddpn.distributions import mean_deviation, variance_deviation
+from ddpn.distributions import Conflation, Discretized, Mixture, mean_deviation, variance_deviation
+from ddpn.distributions.count import Selected
 
 MAKERS = {
     "DoublePoisson": lambda mu=2.0, gamma=0.5, **kw: DoublePoisson(mu, gamma, **kw),
@@ -19,6 +21,8 @@ PARAMETERS += [("NegativeBinomial", "mu"), ("NegativeBinomial", "alpha")]
 AT_COUNTS = ("log_prob", "cdf", "survival", "crps")
 each_law = pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in MAKERS.items()])
 each_method = pytest.mark.parametrize("method", AT_COUNTS)
+#: P(Z <= y) is 0 and P(Z > y) is 1 at a negative y; other methods refuse one.
+refuses_negative = pytest.mark.parametrize("method", ["log_prob", "crps"])
 
 
 def one_sentence_and_a_remedy(pattern: str, error: pytest.ExceptionInfo) -> None:
@@ -57,11 +61,30 @@ class TestParameters:
 @each_law
 @each_method
 class TestCounts:
-    @pytest.mark.parametrize("bad", [-1.0, 2.5, 1e-3, math.nan, math.inf, -math.inf])
+    @pytest.mark.parametrize("bad", [2.5, 1e-3, math.nan, math.inf, -math.inf])
     def test_in_a_batch(self, make, method, bad):
         with pytest.raises(InputError) as error:
-            getattr(make(), method)(torch.tensor([0.0, 3.0, bad, -7.0]))
-        one_sentence_and_a_remedy(rf"y must hold non-negative integers, got {bad:g} at 2", error)
+            getattr(make(), method)(torch.tensor([0.0, 3.0, bad, 0.5]))
+        kind = "integers" if method in ("cdf", "survival") else "non-negative integers"
+        one_sentence_and_a_remedy(rf"y must hold {kind}, got {bad:g} at 2", error)
+
+    def test_shape(self, make, method):
+        law = make(mu=torch.ones(3))
+        with pytest.raises(InputError) as error:
+            getattr(law, method)(torch.ones(4, 2))
+        one_sentence_and_a_remedy(r"shapes must broadcast, got y \(4, 2\) and batch_shape \(3,\)", error)
+
+    def test_unchecked(self, make, method):
+        assert getattr(make(validate_args=False), method)(torch.tensor([2.5, 3.0])).shape == (2,)
+
+
+@each_law
+@refuses_negative
+class TestNegativeCounts:
+    def test_in_a_batch(self, make, method):
+        with pytest.raises(InputError) as error:
+            getattr(make(), method)(torch.tensor([0.0, 3.0, -1.0, -7.0]))
+        one_sentence_and_a_remedy("y must hold non-negative integers, got -1 at 2", error)
 
     def test_in_a_table(self, make, method):
         with pytest.raises(InputError) as error:
@@ -73,14 +96,21 @@ class TestCounts:
             getattr(make(), method)(-3)
         one_sentence_and_a_remedy("y must hold non-negative integers, got -3", error)
 
-    def test_shape(self, make, method):
-        law = make(mu=torch.ones(3))
-        with pytest.raises(InputError) as error:
-            getattr(law, method)(torch.ones(4, 2))
-        one_sentence_and_a_remedy(r"shapes must broadcast, got y \(4, 2\) and batch_shape \(3,\)", error)
 
-    def test_unchecked(self, make, method):
-        assert getattr(make(validate_args=False), method)(torch.tensor([2.5, 3.0])).shape == (2,)
+@pytest.mark.parametrize("check", [None, True, False])
+def test_nothing_lies_below_0(check):
+    poisson = Poisson(torch.tensor([2.0, 900.0]), validate_args=check)
+    dists = [make(mu=torch.tensor([2.0, 900.0]), validate_args=check) for make in MAKERS.values()]
+    dists += [Mixture([poisson, dists[0]], [0.3, 0.7], validate_args=check), Conflation([poisson, dists[0]], check)]
+    dists += [
+        Discretized(Normal(torch.tensor([-3.0, 40.0]), 2.0), validate_args=check),
+        Selected(poisson, torch.arange(2)),
+    ]
+    for dist in dists:
+        y = torch.tensor([-1, -7])
+        assert dist.cdf(y).tolist() == [0.0, 0.0]
+        assert dist.survival(y).tolist() == [1.0, 1.0]
+        assert (dist.cdf(torch.tensor([[-1.0], [1e5]]))[1] > 0.99).all()
 
 
 @each_law

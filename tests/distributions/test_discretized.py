@@ -215,3 +215,10 @@ def test_gradients_are_refused():
     for value in (law.log_prob(torch.tensor(1)), law.mean, law.crps(torch.tensor(1))):
         with pytest.raises(DDPNError, match="no gradient"):
             value.backward()
+
+
+def test_a_normal_far_below_zero_is_a_count_of_zero():
+    dist = discretized(Mixture(Normal(torch.full((1, 2), -1e10).double(), torch.tensor([[1e6, 2e6]]).double())))
+    assert dist.icdf(torch.tensor([0.001, 0.5, 0.999]).double().unsqueeze(1)).tolist() == [[0.0]] * 3
+    assert [end.item() for end in dist.interval(0.9)] == [0.0, 0.0]
+    assert dist.mode.item() == 0.0

@@ -9,7 +9,7 @@ import torch
 from scipy import optimize, special, stats
 from torch.distributions import kl_divergence
 
-from ddpn import DoublePoisson, InputError
+from ddpn import DoublePoisson, InputError, Poisson
 from ddpn.distributions import mean_deviation, variance_deviation, variance_limits
 
 PLACES = ("1", "2", "3")
@@ -236,6 +236,17 @@ class TestKullbackLeibler:
         assert table.shape == (4, 3)
         assert table[2, 1] == kl_divergence(DoublePoisson(p.mu[2, 0], 1.0), DoublePoisson(q.mu[1], 2.0))
 
+    def test_with_a_poisson(self):
+        """By sums over the integers, both ways; of two Poissons as torch has it."""
+        p, q = DoublePoisson(f64([0.3, 5.0, 80.0]), f64([2.0, 0.4, 3.0])), Poisson(f64([0.5, 4.0, 90.0]))
+        y = torch.arange(1000, dtype=torch.float64).unsqueeze(1)
+        log_p, log_q = p.log_prob(y), q.log_prob(y)
+        torch.testing.assert_close(kl_divergence(p, q), (log_p.exp() * (log_p - log_q)).sum(0))
+        torch.testing.assert_close(kl_divergence(q, p), (log_q.exp() * (log_q - log_p)).sum(0))
+        other = Poisson(q.mu + 1.0)
+        expected = kl_divergence(torch.distributions.Poisson(q.mu), torch.distributions.Poisson(other.mu))
+        torch.testing.assert_close(kl_divergence(q, other), expected)
+
 
 class TestEfron:
     def test_approximations(self):
@@ -343,6 +354,14 @@ class TestSampling:
         assert law.sample((5,)).shape == (5, 3, 2)
         assert law.sample(torch.Size([0])).shape == (0, 3, 2)
         assert law.sample((4, 5)).dtype == torch.float32
+
+    @pytest.mark.parametrize("draws", [3, 4000])
+    def test_inverts_the_cdf_however_many_draws(self, draws):
+        """Few draws are searched for, many are read off a table: of the same uniforms both make the same counts."""
+        law = DoublePoisson(f64([5.0, 700.0, 3e5]), f64([2.0, 0.3, 1.0]))
+        found = law.sample((draws,), generator=torch.Generator().manual_seed(4))
+        u = torch.rand(draws, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
+        assert torch.equal(found[:60], law.icdf(u[:60]))
 
     def test_follows_the_generator(self):
         law = DoublePoisson(30.0, 0.5)

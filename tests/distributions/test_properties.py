@@ -11,9 +11,9 @@ from torch.distributions import kl_divergence
 from ddpn.distributions import CountDistribution, DoublePoisson, Mixture, NegativeBinomial, Poisson
 
 examples = settings(
-    derandomize=True, deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], print_blob=False
+    derandomize=True, deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow], print_blob=False
 )
-few_examples = settings(examples, max_examples=20)
+few_examples = settings(examples, max_examples=15)
 
 
 def double(x: float) -> torch.Tensor:

@@ -239,27 +239,66 @@ def test_zeros_only_are_refused(likelihood):
 
 
 @pytest.mark.parametrize("likelihood", COUNT_LIKELIHOODS)
-def test_a_constant_column_is_set_aside(likelihood):
-    with pytest.warns(UserWarning, match="constant or combinations of others: 'x3'") as caught:
-        model = CountGLM(likelihood=likelihood, dispersion="constant").fit(np.c_[X, np.full(N, 7.0)], WIDE)
-    assert caught[0].filename == __file__
-    plain = CountGLM(likelihood=likelihood, dispersion="constant").fit(X, WIDE)
+@pytest.mark.parametrize("alpha", [0.0, 1e-3])
+def test_a_constant_column_changes_nothing_else(likelihood, alpha):
+    options = {"likelihood": likelihood, "dispersion": "constant", "alpha": alpha}
+    # 1,500 rows: the mean of so many equal numbers is not quite that number.
+    inputs, y = np.tile(X, (4, 1))[:1500], np.tile(WIDE, 4)[:1500]
+    with pytest.warns(UserWarning, match=r"Constant columns: 'x3'\. Drop these columns\.$") as caught:
+        model = CountGLM(**options).fit(np.c_[inputs, np.full(1500, 7.3)], y)
+    assert [warning.filename for warning in caught] == [__file__]
+    plain = CountGLM(**options).fit(inputs, y)
     assert model.coef_[0, 3] == 0.0
-    np.testing.assert_allclose(model.coef_[0, :3], plain.coef_[0], rtol=1e-6)
-    np.testing.assert_allclose(model.standard_errors_[:4], plain.standard_errors_[:4], rtol=1e-6)
+    np.testing.assert_allclose(model.coef_[0, :3], plain.coef_[0], rtol=1e-9)
+    np.testing.assert_allclose(
+        model.standard_errors_[[0, 1, 2, 3, 5][: plain.standard_errors_.size]], plain.standard_errors_, rtol=1e-6
+    )
     assert np.isnan(model.standard_errors_[4])
     assert model.aic_ == pytest.approx(plain.aic_)
 
 
-def test_collinear_columns_share_their_effect(poisson):
-    doubled = np.c_[X, X[:, 0]]
-    with pytest.warns(UserWarning, match=r"combinations of others: 'x0', 'x3'. Of all coefficients .* the smallest"):
-        model = CountGLM(likelihood="poisson").fit(doubled, Y)
-    np.testing.assert_allclose(model.coef_[0, [0, 3]], poisson.coef_[0, 0] / 2.0, rtol=1e-6)
-    np.testing.assert_allclose(model.predict(doubled), poisson.predict(X), rtol=1e-6)
-    assert np.isnan(model.standard_errors_).tolist() == [False, True, False, False, True]
-    penalised = CountGLM(likelihood="poisson", alpha=1e-4).fit(doubled, Y)
+ONE_HOT = np.eye(3)[RNG.integers(0, 3, N)]
+REDUNDANT = {
+    "duplicate": (np.c_[X, X[:, 0]], ["x3"]),
+    "duplicate first": (np.c_[X[:, 0], X], ["x1"]),
+    "sum": (np.c_[X, X @ [1.0, -2.0, 3.0]], ["x3"]),
+    "levels that sum to the intercept": (np.c_[ONE_HOT, X], ["x2"]),
+    "two sets of levels": (np.c_[ONE_HOT, 1.0 - (X[:, :1] > 0), X[:, :1] > 0, X[:, 1]], ["x2", "x4"]),
+    "first duplicate, then constant": (np.c_[X[:, 0], X[:, 0], np.ones(N), X[:, 1]], ["x1", "x2"]),
+}
+
+
+@pytest.mark.parametrize(("inputs", "redundant"), REDUNDANT.values(), ids=REDUNDANT.keys())
+def test_redundant_columns_get_no_coefficient(inputs, redundant):
+    names = np.array([f"x{column}" for column in range(inputs.shape[1])])
+    with pytest.warns(UserWarning, match="are 0 with standard error NaN") as caught:
+        model = CountGLM(likelihood="poisson").fit(inputs, Y, sample_weight=WEIGHT, exposure=EXPOSURE)
+    (warning,) = caught
+    assert all((f"'{name}'" in str(warning.message)) == (name in redundant) for name in names)
+    assert "likelihood" not in str(warning.message)
+    kept = np.r_[True, ~np.isin(names, redundant)]
+    design = sm.add_constant(inputs[:, kept[1:]], has_constant="add")
+    peer = sm.GLM(Y, design, sm.families.Poisson(), exposure=EXPOSURE, freq_weights=WEIGHT).fit(tol=1e-13)
+    np.testing.assert_allclose(all_of(model)[kept], peer.params, rtol=1e-6)
+    np.testing.assert_allclose(model.standard_errors_[kept], peer.bse, rtol=1e-6)
+    assert model.aic_ == pytest.approx(peer.aic, rel=1e-9)
+    np.testing.assert_allclose(model.predict(inputs, EXPOSURE), peer.fittedvalues, rtol=1e-6)
+    assert (all_of(model)[~kept] == 0.0).all()
+    assert np.isnan(model.standard_errors_[~kept]).all()
+    penalised = CountGLM(likelihood="poisson", alpha=1e-4).fit(inputs[:, inputs.std(0) > 0], Y)
     assert np.isfinite(penalised.standard_errors_).all()
+
+
+@pytest.mark.parametrize("likelihood", ["poisson", "double_poisson"])
+def test_nearly_redundant_columns_are_named_and_not_taken_for_a_likelihood_without_maximum(likelihood):
+    near = np.c_[X, X[:, 0] + 1e-4 * np.random.default_rng(3).normal(size=N)]
+    with pytest.warns(UserWarning, match="nearly combinations of others: 'x0', 'x3'") as caught:
+        model = CountGLM(likelihood=likelihood, dispersion="constant").fit(near, Y)
+    assert len(caught) == 1
+    if likelihood == "poisson":
+        peer = sm.GLM(Y, sm.add_constant(near), sm.families.Poisson()).fit(tol=1e-13)
+        np.testing.assert_allclose(all_of(model), peer.params, rtol=1e-6)
+        np.testing.assert_allclose(model.standard_errors_, peer.bse, rtol=1e-6)
 
 
 MOVES = {"large": lambda x: 1e12 * (x + 1.0), "far": lambda x: x + 1e12, "small": lambda x: 1e-12 * x}
@@ -285,7 +324,9 @@ def test_fewer_rows_than_columns(likelihood, dispersion):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = CountGLM(likelihood=likelihood, dispersion=dispersion).fit(inputs, y)
-    assert any("constant or combinations of others" in str(warning.message) for warning in caught)
+    messages = " ".join(str(warning.message) for warning in caught)
+    assert "Combinations of the columns before them: 'x19', 'x20'" in messages
+    assert "The likelihood has no maximum" not in messages
     assert is_finite(model, inputs)
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from ddpn import CountRegressor
+from ddpn.errors import InputError
 from ddpn.members.constant import Constant
 from ddpn.training.loop import Training
 
@@ -93,3 +94,23 @@ def test_before_the_first_epoch_there_is_nothing(quick, larger, interrupt, numer
     fit(model, larger)
     with pytest.raises(ValueError, match="not fitted"):
         model.predict(larger[0])
+
+
+def test_a_fit_that_ends_before_its_first_epoch_changes_nothing(quick, counts, wards, interrupt):
+    model = quick(members=1, epochs=1).fit(*wards)
+    before = dict(vars(model))
+    interrupt(at=0)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(*counts)
+    with pytest.raises(InputError):
+        model.fit(counts[0], -counts[1])
+    assert vars(model) == before
+    assert model.predict(wards[0]).shape == (90,)
+
+
+def test_another_fit_forgets_the_names_of_columns(quick, counts, wards):
+    model = quick(members=1, epochs=1).fit(*wards)
+    assert model.feature_kinds_ == ["category", "category", "number", "flag"]
+    model.fit(*counts)
+    assert not hasattr(model, "feature_names_in_")
+    assert (model.n_features_in_, model.feature_kinds_) == (3, ["number"] * 3)

@@ -6,7 +6,7 @@ import torch
 from scipy import stats
 from torch.distributions import Normal
 
-from ddpn import ConfigError, InputError, Mixture, predictor
+from ddpn import ConfigError, InputError, Mixture, discretized, predictor
 
 
 @pytest.fixture(params=["double_poisson", "negative_binomial", "gaussian"], scope="module")
@@ -32,7 +32,9 @@ def ends_of(normal, X) -> stats.rv_continuous:
 
 
 def test_points_are_those_of_the_distribution(model, dist, counts, exposures):
-    wanted = {"mean": dist.mean, "median": dist.icdf(torch.full((90,), 0.5, dtype=torch.float64)), "mode": dist.mode}
+    rounded = discretized(dist)
+    median = rounded.icdf(torch.full((90,), 0.5, dtype=torch.float64))
+    wanted = {"mean": dist.mean, "median": median, "mode": rounded.mode}
     for statistic, values in wanted.items():
         assert (model.predict(counts[0], exposures, statistic) == values.numpy()).all(), statistic
     assert (model.predict(counts[0], exposures) == dist.mean.numpy()).all()
@@ -62,11 +64,11 @@ def test_intervals_of_counts_are_those_of_the_distribution(fitted, counts):
     assert (fitted.predict_interval(counts[0]) == np.stack([low, high], 1)).all()
 
 
-def test_intervals_of_normals_are_rounded_outward(normal, counts):
+def test_intervals_of_normals_are_those_of_their_rounded_values(normal, counts):
     ends = ends_of(normal, counts[0])
     low, high = normal.predict_interval(counts[0], 0.9).T
-    assert (low == np.maximum(np.floor(ends.ppf(0.05)), 0)).all()
-    assert (high == np.maximum(np.ceil(ends.ppf(0.95)), 0)).all()
+    assert (low == np.maximum(np.rint(ends.ppf(0.05)), 0)).all()
+    assert (high == np.maximum(np.rint(ends.ppf(0.95)), 0)).all()
     assert (ends.ppf(0.05) < 0).any(), "the data must make the bound at 0 matter"
 
 
@@ -74,9 +76,16 @@ def test_quantiles_are_those_of_the_distribution(model, dist, counts, exposures)
     found = model.predict_quantiles(counts[0], [0.1, 0.5, 0.99], exposures)
     assert found.shape == (90, 3)
     for column, q in zip(found.T, (0.1, 0.5, 0.99), strict=True):
-        assert (column == dist.icdf(torch.full((90,), q, dtype=torch.float64)).numpy()).all()
+        assert (column == discretized(dist).icdf(torch.full((90,), q, dtype=torch.float64)).numpy()).all()
     assert (np.diff(found) >= 0).all()
     assert (model.predict_quantiles(counts[0], 0.5, exposures) == found[:, [1]]).all()
+
+
+def test_quantiles_at_no_level_and_at_the_ends(fitted, counts):
+    assert fitted.predict_quantiles(counts[0], []).shape == (90, 0)
+    low, high = fitted.predict_quantiles(counts[0], (0, 1)).T
+    assert (low == 0).all()
+    assert (high >= fitted.predict_quantiles(counts[0], 0.999)[:, 0]).all()
 
 
 def test_variance_is_split(model, dist, counts, exposures):
@@ -185,6 +194,15 @@ def test_an_exposure_is_allowed_where_fit_had_none(fitted, counts):
             for coverage in (0.0, 1.0, 90, -0.1, float("nan"), "0.9")
         ),
         ("predict_quantiles", {"q": [10, 90]}, InputError, r"q must lie in \[0, 1\], got 10"),
+        ("predict_quantiles", {"q": np.nan}, InputError, r"q must lie in \[0, 1\], got nan"),
+        ("predict_quantiles", {"q": -0.1}, InputError, r"q must lie in \[0, 1\], got -0.1"),
+        ("predict_quantiles", {"q": ["half"]}, InputError, "q must hold numbers, got"),
+        (
+            "predict_quantiles",
+            {"q": [[0.5]]},
+            InputError,
+            "q must be a number or a list of numbers, got shape",
+        ),
         *(
             ("predict_proba_of", {"counts": values}, InputError, "counts must ")
             for values in ([-1], [0.5], ["a"], [np.nan])

@@ -71,7 +71,7 @@ def test_values_that_fit_has_not_seen_are_predicted(of_wards):
         (lambda X: X.drop(columns="age"), "'age'"),
         (lambda X: X.assign(extra=1), "'extra'"),
         (lambda X: X.rename(columns={"age": "years"}), "'age'.*'years'"),
-        (lambda X: X.assign(age="old"), "column 'age' must hold numbers as in fit, got text"),
+        (lambda X: X.assign(age="old"), "column 'age' must hold numbers as in fit, got '"),
     ],
     ids=["missing", "extra", "renamed", "text for numbers"],
 )

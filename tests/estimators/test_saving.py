@@ -15,6 +15,8 @@ from ddpn.members import MEMBERS
 FILES = {
     "model.json",
     "calibration.safetensors",
+    "features.json",
+    "features.safetensors",
     "networks/networks.json",
     "networks/networks.safetensors",
     "networks/features.skops",
@@ -105,7 +107,8 @@ def test_no_file_is_a_pickle(of_all, tmp_path):
         elif name.endswith(".safetensors"):
             length = int.from_bytes(content[:8], "little")
             dtypes = {entry["dtype"] for entry in json.loads(content[8 : 8 + length]).values()}
-            assert dtypes <= ({"F32"} if "networks" in name else {"F64", "I64"})
+            usual = {"features.safetensors": {"F32", "F64", "I64", "U64"}, "networks/networks.safetensors": {"F32"}}
+            assert dtypes <= usual.get(name, {"F64", "I64"})
         else:
             assert name.endswith(".skops")
             with zipfile.ZipFile(BytesIO(content)) as archive:

@@ -41,7 +41,6 @@ def test_the_glm_passes_the_checks_of_scikit_learn(estimator, check):
 @pytest.mark.parametrize(
     "check",
     [
-        estimator_checks.check_estimators_dtypes,
         estimator_checks.check_fit2d_1sample,
         estimator_checks.check_sample_weight_equivalence_on_dense_data,
         estimator_checks.check_regressors_train,

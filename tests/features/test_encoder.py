@@ -132,11 +132,16 @@ def test_kinds_are_held_to_those_of_fit():
     encoder = FeatureEncoder().fit(FRAME)
     with pytest.raises(InputError, match="'ward' must hold text as in fit, got numbers"):
         encoder.transform(FRAME.assign(ward=1.0))
-    with pytest.raises(InputError, match="'age' must hold numbers as in fit, got text"):
+    with pytest.raises(InputError, match="'age' must hold numbers as in fit, got 'old' at rows 0, 1"):
         encoder.transform(FRAME.assign(age="old"))
     with pytest.raises(InputError, match="'flag' must hold booleans as in fit, got 7 at row"):
         encoder.transform(FRAME.assign(flag=7))
-    assert np.array_equal(encoder.transform(FRAME.assign(flag=FRAME["flag"] * 1.0)), encoder.transform(FRAME))
+    flags = FRAME["flag"] * 1.0
+    assert np.array_equal(encoder.transform(FRAME.assign(flag=flags)), encoder.transform(FRAME))
+    flags.iloc[5] = 7
+    named = FRAME.assign(flag=flags).set_axis([f"p{row}" for row in range(len(FRAME))])
+    with pytest.raises(InputError, match=r"got 7 at row p5\.$"):
+        encoder.transform(named)
     for name in ("ward", "age", "flag"):
         assert np.isfinite(encoder.transform(FRAME.assign(**{name: None}))).all()
 

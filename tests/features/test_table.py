@@ -79,9 +79,27 @@ def test_objects_that_are_numbers(values):
     np.testing.assert_array_equal(column.values, [1, 2.5, np.nan])
 
 
-def test_objects_of_mixed_type_are_text_by_how_they_print():
-    (column,) = Reader().read(np.array(["a", 1, np.nan, True], dtype=object)[:, None])
-    assert (column.kind, texts(column)) == ("category", ["a", "1", None, "True"])
+def test_objects_of_mixed_type_are_text_in_their_one_form():
+    (column,) = Reader().read(np.array(["a", 1, np.nan, True, 1.0, " a"], dtype=object)[:, None])
+    assert (column.kind, texts(column)) == ("category", ["a", "1", None, "true", "1", "a"])
+
+
+@pytest.mark.parametrize(
+    "series",
+    [
+        pd.Series([1, 2, 1], dtype="category"),
+        pd.Series([1.0, 2.0, 1.0], dtype="category"),
+        pd.Series(["1", "2 ", "1"], dtype="category"),
+        pd.Series([1, "2", 1.0], dtype=object),
+        pd.Series(["1", " 2", "1"], dtype="string"),
+        pl.Series(["1", "2", " 1"]),
+    ],
+    ids=["integers", "floats", "text", "objects", "strings", "polars"],
+)
+def test_levels_have_one_form(series):
+    frame = pl.DataFrame({"c": series}) if isinstance(series, pl.Series) else pd.DataFrame({"c": series})
+    (column,) = Reader().read(frame)
+    assert (column.kind, texts(column)) == ("category", ["1", "2", "1"])
 
 
 def test_columns_with_nothing_in_them_are_numbers():
@@ -132,11 +150,23 @@ def test_nested_columns_are_refused():
         Reader().read(pl.DataFrame({"l": [[1, 2], [3]]}))
 
 
+@pytest.mark.parametrize("cell", [[1, 2], np.ones(2), {"a": 1}, b"x"], ids=["list", "array", "dict", "bytes"])
+def test_objects_in_a_frame_are_refused_by_name(cell):
+    with pytest.raises(InputError, match=r"in column 'o'\. Unnest it"):
+        Reader().read(pd.DataFrame({"o": [cell, cell]}))
+
+
 @pytest.mark.parametrize(
     "X", [pd.DataFrame({"a": [1.0, -np.inf]}), np.array([[1.0], [-np.inf]], dtype=object)], ids=["frame", "objects"]
 )
 def test_infinity_is_named_with_its_place(X):
     with pytest.raises(InputError, match=r"got -inf in column '(a|x0)' at row 1"):
+        Reader().read(X)
+
+
+def test_rows_are_called_by_the_index_of_a_frame():
+    X = pd.DataFrame({"a": [1.0, np.inf, 2.0]}, index=["p", "q", "r"])
+    with pytest.raises(InputError, match=r"got inf in column 'a' at row q\.$"):
         Reader().read(X)
 
 

@@ -82,3 +82,17 @@ def test_the_poisson_glm_is_that_of_statsmodels(mixed_sample):
     # Apart from the trace of ridge.
     assert member.distribution(X, exposure).mean.numpy()[:, 0] == pytest.approx(glm.fittedvalues, rel=5e-3)
     assert not PoissonGLM.is_clipped
+
+
+@pytest.mark.parametrize("kind", [GLM, PoissonGLM])
+def test_constant_and_duplicated_columns_change_no_prediction(line, kind):
+    sample = line.rows(np.resize(np.arange(200), 1500))
+    plain = kind(make_head("poisson")).fit(sample, None, seed=0)
+    constant = np.c_[sample.X, np.full(1500, 7.3)]
+    assert raw(kind(make_head("poisson")).fit(sample.replace(X=constant), None, seed=0), constant) == pytest.approx(
+        raw(plain, sample.X), abs=1e-9
+    )
+    doubled = np.c_[sample.X, sample.X]
+    found = kind(make_head("poisson")).fit(sample.replace(X=doubled), None, seed=0)
+    # The penalty of two equal columns is half of that of one.
+    assert raw(found, doubled) == pytest.approx(raw(plain, sample.X), abs=1e-2)

@@ -42,8 +42,11 @@ def test_a_constant_dispersion_is_an_intercept():
     assert [len(each) for each in found.standard_deviations] == [3, 1]
 
 
-def test_coefficients_that_the_rows_do_not_determine_are_marked():
-    found = fit(np.c_[X, X[:, 0]])
-    assert found.identified.tolist() == [True, False, True, False]
-    assert np.isnan(np.diag(found.covariance)).tolist() == [False, True, False, True]
-    assert fit(np.c_[X, X[:, 0]], alpha=1e-3).identified.all()
+def test_a_coefficient_that_the_rows_do_not_determine_is_0():
+    found, plain = fit(np.c_[X[:, 0], X]), fit()
+    assert found.coordinates.kept.tolist() == [True, False, True]
+    np.testing.assert_allclose(found.coef, np.insert(plain.coef, 1, 0.0, axis=1), rtol=1e-9)
+    known = [0, 1, 3]
+    np.testing.assert_allclose(found.covariance[np.ix_(known, known)], plain.covariance, rtol=1e-9)
+    assert np.isnan(found.covariance[2]).all()
+    assert fit(np.c_[X, X[:, 0]], alpha=1e-3).coordinates.kept.all()

@@ -87,7 +87,7 @@ def made() -> Callable[..., Evidence]:
         counts = torch.as_tensor(np.asarray(y, dtype=float))
         rows, mine = len(counts), scored(dist, counts)
         parts = {
-            "rows": np.arange(rows),
+            "labels": np.arange(rows),
             "total": rows,
             "X": None,
             "columns": [],

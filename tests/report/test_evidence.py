@@ -89,7 +89,7 @@ def test_rows_of_weight_0_are_not_evaluated(fitted, data, baselines):
     weight = np.arange(len(y)) % 3.0
     found = gather(fitted, frame, y, None, weight, baselines, lambda stage: None)
     kept = np.flatnonzero(weight)
-    assert found.rows.tolist() == kept.tolist()
+    assert found.labels.tolist() == kept.tolist()
     assert found.weight.tolist() == weight[kept].tolist()
     assert found.weighted
     assert found.model.mean == pytest.approx(fitted.predict(frame.iloc[kept]))
@@ -100,7 +100,18 @@ def test_of_very_many_rows_a_draw_is_evaluated(monkeypatch, fitted, data, baseli
     monkeypatch.setattr(module, "MAX_ROWS", 60)
     frame, y = data
     found = gather(fitted, frame, y, None, None, baselines, lambda stage: None)
-    assert (len(found.rows), len(set(found.rows)), found.total) == (60, 60, 300)
-    assert found.y.tolist() == y[found.rows].tolist()
-    assert found.columns[0].values == pytest.approx(frame["x"].to_numpy()[found.rows])
-    assert found.baselines["truth"].mean == pytest.approx(baselines["truth"].mean.numpy()[found.rows])
+    assert (len(found.labels), len(set(found.labels)), found.total) == (60, 60, 300)
+    assert found.y.tolist() == y[found.labels].tolist()
+    assert found.columns[0].values == pytest.approx(frame["x"].to_numpy()[found.labels])
+    assert found.baselines["truth"].mean == pytest.approx(baselines["truth"].mean.numpy()[found.labels])
+
+
+def test_rows_are_called_by_the_index_or_by_given_labels(fitted, data):
+    frame, y = data[0][:9], data[1][:9]
+    options = {"exposure": None, "weight": np.arange(9) % 2, "baselines": {}, "progress": lambda stage: None}
+    named = gather(fitted, frame.set_axis(list("abcdefghi")), y, **options)
+    assert named.labels.tolist() == list("bdfh")
+    ids = ("patient", [f"p{row}" for row in range(9)])
+    found = gather(fitted, frame, y, **options, labels=np.arange(9) + 100, ids=ids)
+    assert found.labels.tolist() == [101, 103, 105, 107]
+    assert found.ids == ("patient", ["p1", "p3", "p5", "p7"])

@@ -1,5 +1,7 @@
 """Sentences follow the numbers, also where these are against the model."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,6 @@ from ddpn import Poisson
 from ddpn.report.figures.predictions import Pit
 from ddpn.report.findings import (
     comparison_sentences,
-    comparisons,
     coverage_sentences,
     dispersion_sentences,
     error_sentences,
@@ -33,44 +34,46 @@ def dist(mu):
 
 def test_a_model_worse_than_a_baseline_loses(made):
     evidence = made(dist(Y.mean()), Y, baselines={"mad": dist(60.0), "truth": dist(MU)})
-    pairs = comparisons(evidence)
+    found = evaluation(evidence)
     own, other = evidence.model.crps, evidence.baselines["truth"].crps
-    assert list(pairs) == ["truth", "mad"]
-    assert [pair.outcome for pair in pairs.values()] == ["worse", "better"]
-    assert pairs["truth"].gain == pytest.approx((other - own).mean())
-    assert pairs["truth"].gain_error == pytest.approx((other - own).std(ddof=1) / 20)
-    found = verdict(evaluation(evidence, evidence.baselines))
-    assert found.level == "worse"
-    assert found.headline.startswith("Truth is better on these rows")
-    words = comparison_sentences(evidence, pairs)
-    assert f"{100 * (own.mean() / other.mean() - 1):.1f}% higher than that of the best baseline, truth" in words
+    assert found.others == ["truth", "mad"]
+    assert [found.against(name) for name in found.others] == ["worse", "better"]
+    assert found.gain.mean == pytest.approx((other - own).mean())
+    assert found.gain.error == pytest.approx((other - own).std(ddof=1) / 20)
+    assert verdict(found).level == "worse"
+    assert verdict(found).headline.startswith("Truth is better on these rows")
+    words = comparison_sentences(found)
+    assert f"CRPS is {100 * (own.mean() / other.mean() - 1):.0f}% higher, 95% interval" in words
+    assert "compared with the best baseline, truth" in words
     assert "the median of truth is closer to the counts" in words
 
 
 def test_a_model_better_than_all_baselines_wins(made):
     evidence = made(dist(MU), Y, baselines={"constant": dist(Y.mean()), "mad": dist(60.0)})
-    assert verdict(evaluation(evidence, evidence.baselines)).level == "better"
-    words = comparison_sentences(evidence, comparisons(evidence))
-    assert "lower than that of the best baseline, constant" in words
+    found = evaluation(evidence)
+    assert verdict(found).level == "better"
+    words = comparison_sentences(found)
+    assert re.search("lower, 95% interval .* compared with the best baseline, constant", words)
     assert "better than the other baselines too" in words
     assert "closer" not in words
 
 
 def test_equal_predictions_are_no_difference(made):
     evidence = made(dist(MU), Y, baselines={"twin": dist(MU), "again": dist(MU)})
-    assert verdict(evaluation(evidence, evidence.baselines)).level == "unclear"
-    words = comparison_sentences(evidence, comparisons(evidence))
+    found = evaluation(evidence)
+    assert verdict(found).level == "unclear"
+    words = comparison_sentences(found)
     assert "best baseline, twin" in words
     assert "no clear difference" in words
     assert "not clearly better than again" in words
 
 
 def test_without_baselines_that_is_reported(made):
-    assert "No baseline was given" in comparison_sentences(made(dist(MU), Y), {})
+    assert "No baseline was given" in comparison_sentences(evaluation(made(dist(MU), Y)))
 
 
 def test_a_leak_reaches_the_verdict(made):
-    assert verdict(evaluation(made(dist(MU), Y), (), "Column a is a leak.")).level == "unusable"
+    assert verdict(evaluation(made(dist(MU), Y), "Column a is a leak.")).level == "unusable"
 
 
 # Coverage and errors ---------------------------------------------------------------------------------------------
@@ -80,16 +83,22 @@ def test_intervals_of_an_overconfident_distribution_are_too_narrow(made):
     noisy = RNG.negative_binomial(1.0, 1.0 / (1.0 + MU))
     low, high = stats.poisson.ppf([[0.05], [0.95]], MU)
     inside = int(((low <= noisy) & (noisy <= high)).sum())
-    words = coverage_sentences(made(dist(MU), noisy))
+    words = covered(made(dist(MU), noisy))
     assert f"{inside} of 400 rows ({inside / 4:.1f}%, 95% interval" in words
     assert "the intervals are too narrow" in words
+
+
+def covered(evidence):
+    return coverage_sentences(evidence, evaluation(evidence))
 
 
 def covering(made, share, expected, **more):
     """Evidence of 1,000 rows of which a share is inside the interval, and as many as `expected` should be."""
     evidence = made(Poisson(torch.ones(1000).double()), np.ones(1000), **more)
     inside = (np.arange(1000) < 1000 * share).astype(float)
-    return evidence._replace(model=evidence.model._replace(inside=inside, expected=np.full(1000, expected)))
+    # The counts, all 1, are at the ends of the intervals.
+    ends = {"low": np.ones(1000), "high": np.ones(1000)}
+    return evidence._replace(model=evidence.model._replace(inside=inside, expected=np.full(1000, expected), **ends))
 
 
 @pytest.mark.parametrize(
@@ -102,21 +111,26 @@ def covering(made, share, expected, **more):
     ],
 )
 def test_coverage_is_compared_with_the_level_and_with_what_is_expected(made, share, expected, words):
-    found = coverage_sentences(covering(made, share, expected))
+    found = covered(covering(made, share, expected))
     assert words in found
     assert "intervals of integers cover more than 90%" in found or share == 0.85
 
 
 def test_calibrated_intervals_are_compared_with_their_level_alone(made):
-    found = coverage_sentences(covering(made, 0.95, 0.95, calibrated=120))
+    found = covered(covering(made, 0.95, 0.95, calibrated=120))
     assert "calibrated on 120 validation rows" in found
     assert "wider than necessary" in found
-    assert "as expected" in coverage_sentences(covering(made, 0.95, 0.95))
+    assert "as expected" in covered(covering(made, 0.95, 0.95))
 
 
 def test_with_weights_rows_are_not_counted(made):
-    words = coverage_sentences(covering(made, 0.9, 0.9, weight=np.linspace(0.5, 1.5, 1000)))
+    words = covered(covering(made, 0.9, 0.9, weight=np.linspace(0.5, 1.5, 1000)))
     assert "% of the weighted rows (95% interval" in words
+
+
+def test_intervals_that_are_far_too_wide(made):
+    calm = np.round(MU).astype(int)
+    assert "the intervals are too wide" in covered(made(dist(MU), calm))
 
 
 def test_the_typical_error_and_a_bias_are_reported(made):
@@ -158,10 +172,11 @@ MEANING = {"equi-dispersed": "about as much", "over-dispersed": "too narrow", "u
 @pytest.mark.parametrize("finding", COUNTS)
 def test_the_dispersion_is_that_of_the_distribution_drawn_from(finding, made):
     y = COUNTS[finding]
-    found = pearson(y.astype(float), M, np.ones(len(M)))
-    assert found.value == pytest.approx(np.mean((y - M) ** 2 / M))
-    assert found.low < found.value < found.high
-    assert found.finding == finding
+    kind, found = pearson(y.astype(float), M, np.ones(len(M)))
+    assert float(found.split()[0]) == pytest.approx(np.mean((y - M) ** 2 / M), rel=5e-3)
+    low, high = map(float, re.search(r"\(95% interval (.+) to (.+)\)", found).groups())
+    assert low < float(found.split()[0]) < high
+    assert kind == finding
     marginal, conditional, _ = dispersion_sentences(made(Poisson(torch.from_numpy(M)), y))
     assert f"around their mean, mean (y - m)² / m, is {y.var() / y.mean():.2f}" in marginal
     assert f"they are {finding}: {found}" in conditional

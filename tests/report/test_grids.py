@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from ddpn.features.table import Column
-from ddpn.report.grids import column_grid, data_facts, extremes, group_grid, row_cells, row_facts, score_grid
+from ddpn.report.grids import column_grid, data_facts, extremes, group_grid, row_cells, row_facts, row_title, score_grid
 from ddpn.report.groups import groups
 
 
@@ -84,3 +84,9 @@ def test_a_single_row_has_its_most_important_columns_first(evidence, data):
     assert facts["Exposure"] == "2.50"
     p = np.exp(evidence.model.dist.log_prob(torch.from_numpy(evidence.y)).numpy()[7])
     assert facts["Probability of the observed count"] == f"{100 * p:.1f}%"
+
+
+def test_a_row_is_called_by_its_label_and_its_id(evidence):
+    labels = np.array([f"p{row}" for row in range(300)])
+    assert row_title(evidence, 7) == "Row 7"
+    assert row_title(evidence._replace(labels=labels, ids=("case", list(range(300)))), 7) == "Row p7, case 7"

@@ -71,6 +71,15 @@ def test_noise_that_the_mean_explains_is_reported_as_such(made):
     assert "The mean explains it" in words["Most uncertain"]
 
 
+def test_a_smaller_mean_does_not_explain_more_noise(made):
+    mu = torch.from_numpy(np.where(IN_B, 8.0, 9.0))
+    noisy = made(Poisson(mu), RNG.poisson(mu), columns=[WARD, AGE])
+    noisy = noisy._replace(aleatoric=np.where(IN_B, 10.0, 9.0))
+    words = sentences(noisy)["Most uncertain"]
+    assert "Where ward is b" in words
+    assert words.endswith("The mean does not explain it, as it is smaller there.")
+
+
 def test_disagreement_is_reported_where_it_is_largest(noisy):
     epistemic = np.where(AGE.values == 1.0, 3.0, 0.3) * noisy.aleatoric
     words = sentences(noisy._replace(epistemic=epistemic))["Reason"]

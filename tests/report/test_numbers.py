@@ -1,20 +1,13 @@
-"""Intervals and quantiles against scipy, numpy and theory; numbers as text."""
+"""Quantiles against numpy; numbers as text."""
 
 import math
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
 
-from ddpn.report.numbers import bootstrap_mean, fmt, percent, plural, quantile, wilson
+from ddpn.report.numbers import fmt, percent, plural, quantile
 
 RNG = np.random.default_rng(3)
-
-
-@pytest.mark.parametrize(("covered", "rows"), [(0, 5), (5, 5), (90, 100), (4321, 5000)])
-def test_wilson_is_that_of_scipy(covered, rows):
-    expected = binomtest(covered, rows).proportion_ci(method="wilson")
-    assert wilson(covered / rows, rows) == pytest.approx(tuple(expected), abs=1e-12)
 
 
 @pytest.mark.parametrize("q", [0.05, 0.5, 0.9])
@@ -23,14 +16,6 @@ def test_a_quantile_with_weights_is_that_of_repeated_values(q):
     expected = np.quantile(np.repeat(values, weight), q, method="inverted_cdf")
     assert quantile(values, weight.astype(float), q) == expected
     assert quantile(values, 0.1 * weight, q) == expected
-
-
-def test_a_bootstrap_interval_is_as_wide_as_in_theory():
-    values = RNG.exponential(size=2000)
-    half = 1.96 * values.std() / math.sqrt(2000)
-    expected = pytest.approx((values.mean() - half, values.mean() + half), rel=0.02)
-    assert bootstrap_mean(values, np.ones(2000), seed=0) == expected
-    assert bootstrap_mean(values, np.full(2000, 0.3), seed=0) == expected
 
 
 @pytest.mark.parametrize(

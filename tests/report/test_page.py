@@ -4,7 +4,7 @@ import pytest
 
 from ddpn.report.figures.chart import Figure
 from ddpn.report.grids import Grid
-from ddpn.report.page import card, definitions, figures_html, grid_html, page, verdict_html
+from ddpn.report.page import card, definitions, grid_html, page, pair, verdict_html
 from ddpn.workflow.verdict import Verdict
 
 BAD = "<script>\"'&"
@@ -17,7 +17,7 @@ def test_text_is_escaped_everywhere():
         definitions([(BAD, BAD)], "facts"),
         definitions([(BAD, BAD)], code=True),
         grid_html(Grid((BAD,), [(BAD,)], frozenset({(0, 0)})), BAD),
-        figures_html(Figure("f", BAD, "<svg></svg>", BAD, (("bar", BAD),))),
+        pair(Figure("f", BAD, "<svg></svg>", BAD, (("bar", BAD),))),
         card(BAD, "<svg></svg>", [(BAD, BAD)], [(BAD, BAD)]),
         verdict_html(Verdict("better", (BAD,)), [(BAD, BAD)]),
     ]
@@ -42,7 +42,7 @@ def test_the_best_cells_are_bold_and_text_columns_are_marked():
 
 
 def test_a_legend_shows_the_mark_itself():
-    html = figures_html(Figure("f", "t", "<svg></svg>", "w", (("dot big", "seen"), ("ref", "nominal"))))
+    html = pair(Figure("f", "t", "<svg></svg>", "w", (("dot big", "seen"), ("ref", "nominal"))))
     assert '<path d="M12 6h0" class="dot big"/>' in html
     assert '<path d="M1 6H23" class="ref"/>' in html
 

@@ -1,5 +1,11 @@
 """Fit, calibrate on validation rows, score on test rows; interrupted fits that continue."""
 
+import errno
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -7,9 +13,11 @@ import torch
 
 from ddpn.calibration.intervals import IntervalLevels, level_expected, level_needed
 from ddpn.errors import InputError
+from ddpn.files import folder_lock
 from ddpn.heads import DoublePoissonHead
 from ddpn.members.glm import PoissonGLM
 from ddpn.predictor import MIXTURE
+from ddpn.workflow import fitting
 from ddpn.workflow.fitting import PRIOR_ROWS, fit, fit_into
 from ddpn.workflow.leaderboard import leaderboard
 from ddpn.workflow.model_folder import CHECKPOINT, load
@@ -130,6 +138,27 @@ def test_a_comparison_that_is_not_applicable_is_left_out_with_a_warning(table, p
     with pytest.warns(UserWarning, match=r"Not compared with GLM: .*no exact GLM"):
         found = fit(prepare(table, plan(compare_with=("glm",), model=model)), {})
     assert list(found.folder.model.predictor_.members) == ["networks"]
+    assert found.folder.task["warnings"][-1].startswith("Not compared with GLM: "), "the warning stays with the model"
+
+
+# Verdicts of whole fits ----------------------------------------------------------------------------------------------
+
+X = np.random.default_rng(0).normal(size=(320, 2))
+COUNTS = {
+    "noise": np.random.default_rng(1).poisson(3.0, 320),
+    "equal": np.full(320, 5),
+    "an outlier": np.where(np.arange(320) == 11, 10**12, np.random.default_rng(2).poisson(np.exp(1 + X[:, 0]))),
+}
+
+
+@pytest.mark.parametrize("kind", COUNTS)
+def test_where_nothing_can_be_predicted_no_verdict_is_positive(plan, kind):
+    frame = pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "visits": COUNTS[kind]})
+    options = {"exposure": None, "weight": None, "compare_with": ("constant",)}
+    small = plan(**options, model={"members": 1, "epochs": 2, "mix_with": ()})
+    verdict = fit(prepare(frame, small), {}).folder.task["test"]["verdict"]
+    assert verdict["level"] != "better", verdict
+    assert (kind == "equal") == (verdict["sentences"][0].startswith("All 64 test rows have the count 5"))
 
 
 # Interruption --------------------------------------------------------------------------------------------------------
@@ -216,3 +245,60 @@ def test_an_existing_output_is_reported_before_the_work(unmixed, tmp_path, train
     with pytest.raises(InputError, match="already exists"):
         fit_into(tmp_path / "model", unmixed, {})
     assert training_steps.taken == 0
+
+
+# Where the model goes ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def at_once(fitted, monkeypatch):
+    """A fit that takes no time."""
+    monkeypatch.setattr(fitting, "fit", lambda *_, **__: fitted)
+
+
+def test_a_folder_that_another_process_writes_is_not_fitted_to(at_once, prepared, tmp_path, monkeypatch):
+    with ThreadPoolExecutor() as pool, folder_lock(tmp_path / "model"):
+        # A lock belongs to a thread: another thread is refused as another process would be.
+        found = pool.submit(fit_into, tmp_path / "model", prepared, {}).exception()
+    assert isinstance(found, InputError)
+    assert "Another process is writing to" in str(found)
+    fit_into(tmp_path / "model", prepared, {})
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_disk_that_is_nearly_full_is_reported_before_the_fit(prepared, tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1_000_000))
+    with pytest.raises(InputError, match=r"The disk is nearly full: 1 MB free in .*, about 10 MB needed"):
+        fit_into(tmp_path / "model", prepared, {})
+
+
+@pytest.mark.parametrize("places", [1, 2, 3], ids=["the folder", "and the cache", "and all others"])
+def test_a_model_that_cannot_be_saved_is_kept_elsewhere(at_once, prepared, tmp_path, monkeypatch, places):
+    folders = [tmp_path / name for name in ("work", "cache", "temporary")]
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folders[1]))
+    monkeypatch.setattr("tempfile.tempdir", str(folders[2]))
+    write, full = Path.write_bytes, folders[:places]
+
+    def limited(path: Path, content: bytes) -> int:
+        if path.name == "task.json" and any(folder in path.parents for folder in full):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(path, content)
+
+    monkeypatch.setattr(Path, "write_bytes", limited)
+    with pytest.raises(InputError, match=r"cannot be saved in .*work/model: No space left on device") as error:
+        fit_into(tmp_path / "work" / "model", prepared, {})
+    assert list((tmp_path / "work").iterdir()) == []
+    if places == 3:
+        assert "it is lost" in str(error.value)
+        return
+    kept = Path(re.search(r"kept in (\S+)\. Use it there, or move", str(error.value))[1])
+    assert folders[places] in kept.parents
+    X, exposure = prepared.test.X, prepared.test.exposure
+    assert load(kept).model.predict(X, exposure).shape == (len(prepared.test),)
+
+
+def test_checkpoints_of_other_folders_are_left_alone(at_once, prepared, tmp_path):
+    other = tmp_path / f".model.v2.{'0' * 16}.checkpoint"
+    other.touch()
+    fit_into(tmp_path / "model", prepared, {})
+    assert other.exists()

@@ -12,7 +12,7 @@ from ddpn.distributions import Poisson
 from ddpn.members import Member
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.sample import Sample
-from ddpn.workflow.leaderboard import leaderboard, score_rows
+from ddpn.workflow.leaderboard import SCORES, leaderboard, score_rows
 
 MEAN = np.array([2.0, 5.5, 9.0, 0.3, 4.0])
 Y = np.array([3.0, 5.0, 20.0, 0.0, 1.0])
@@ -55,13 +55,14 @@ def test_every_row_is_scored_as_by_scipy(blocks_of_two):
     low, high = (dist.ppf(q)[:, 0] for q in (0.05, 0.95))
     assert found.coverage.tolist() == ((low <= Y) & (high >= Y)).tolist()
     assert found.width == pytest.approx(high - low)
+    assert found.interior.tolist() == ((low < Y) & (high > Y)).tolist()
 
 
 def test_means_count_rows_by_their_weight():
     weight = np.array([1.0, 2.0, 0.0, 3.0, 1.0])
     found = score_rows(Predictor({"one": Scaled()}), Sample(MEAN, Y))
-    repeated = [np.repeat(values, weight.astype(int)).mean() for values in found]
-    assert list(found.means(weight).values()) == pytest.approx(repeated)
+    repeated = {name: np.repeat(getattr(found, name), weight.astype(int)).mean() for name in SCORES}
+    assert found.means(weight) == pytest.approx(repeated)
 
 
 def test_a_normal_is_scored_as_the_counts_it_rounds_to():
@@ -87,7 +88,8 @@ def predictor(comparison: Member) -> Predictor:
 def test_the_shape_that_json_documents():
     found = leaderboard(predictor(Scaled(0.5, label="half the mean")), SAMPLE)
     assert json.loads(json.dumps(found)) == found
-    assert set(found) == {"rows", "coverage", "entries", "crps_gain", "crps_gain_error", "verdict"}
+    gain = {"crps_gain", "crps_gain_error", "crps_gain_interval"}
+    assert set(found) == {"rows", "coverage", "entries", "verdict"} | gain
     assert (found["rows"], found["coverage"]) == (300, 0.9)
     assert set(found["verdict"]) == {"level", "sentences"}
     for entry in found["entries"]:
@@ -109,6 +111,8 @@ def test_the_gain_is_on_the_best_member_that_is_not_mixed():
     found = leaderboard(predictor(Scaled(0.5, label="half the mean")), SAMPLE)
     crps = {entry["name"]: entry["crps"] for entry in found["entries"]}
     assert found["crps_gain"] == pytest.approx(crps["half_of_it"] - crps[MIXTURE])
+    low, high = found["crps_gain_interval"]
+    assert low < found["crps_gain"] < high
     assert found["verdict"]["level"] == "better"
     assert "half the mean" in found["verdict"]["sentences"][0]
     better = leaderboard(predictor(Scaled(1.0, label="the true mean")), SAMPLE)

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,8 @@ def test_what_is_saved_is_loaded(fitted, prepared, tmp_path):
         assert new.interval_level(0.9, of=name) == old.interval_level(0.9, of=name)
     assert (new.ood_pvalue(X, exposure) == old.ood_pvalue(X, exposure)).all()
     assert again.task == fitted.folder.task
+    assert (again.seen.hashes == fitted.folder.seen.hashes).all()
+    assert len(again.seen.hashes) == 240
     assert again.roles == prepared.roles
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["model"]
 
@@ -137,7 +140,8 @@ def change_manifest(folder: Path) -> None:
 
 def of_format_1(folder: Path) -> None:
     manifest = json.loads((folder / MANIFEST).read_text())
-    write_model(folder, {}, manifest | {"format": 1, "ddpn": "0.1.0"}, overwrite=True)
+    shutil.rmtree(folder)
+    write_model(folder, {}, manifest | {"format": 1, "ddpn": "0.1.0"})
 
 
 BROKEN = {
@@ -152,6 +156,13 @@ BROKEN = {
     "no task file": (lambda folder: (folder / TASK).unlink(), ["File not found", TASK]),
     "an earlier format": (of_format_1, ["format 1 by ddpn 0.1.0", "reads format 2", "Fit the model again"]),
 }
+
+
+def test_a_task_of_another_format_is_refused(saved, fitted, rewrite):
+    rewrite(saved, {TASK: json.dumps(fitted.folder.task | {"format": 3}).encode()})
+    for function in (read_task, describe, load):
+        with pytest.raises(InputError, match=r"task\.json must be of a known format, got format 3"):
+            function(saved)
 
 
 @pytest.mark.parametrize("kind", BROKEN)
@@ -175,5 +186,5 @@ def test_damaged_members_and_folders_of_other_estimators(saved, tmp_path, prepar
         read_task(tmp_path / "file")
     files, manifest = {}, {"members": {"constant": Constant().fit(prepared.train, None, 0).facts()}}
     write_model(tmp_path / "other", files, manifest)
-    with pytest.raises(InputError, match="not written by `ddpn fit`"):
+    with pytest.raises(InputError, match="holds a Predictor, without names of columns"):
         read_task(tmp_path / "other")

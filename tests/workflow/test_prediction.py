@@ -8,7 +8,7 @@ from polars.testing import assert_frame_equal
 from ddpn.errors import InputError
 from ddpn.workflow import prediction
 from ddpn.workflow.fitting import fit
-from ddpn.workflow.model_folder import ModelFolder
+from ddpn.workflow.model_folder import ModelFolder, load
 from ddpn.workflow.prediction import evaluate, predict, report_parts, rows_to_score
 from ddpn.workflow.preparing import prepare
 from ddpn.workflow.requests import Request
@@ -21,14 +21,20 @@ def folder(fitted) -> ModelFolder:
     return fitted.folder
 
 
+@pytest.fixture(scope="module")
+def new(table) -> pl.DataFrame:
+    """50 rows that the model was not fitted to."""
+    return table.head(50).with_columns(severity=pl.col("severity") + 0.01)
+
+
 def test_columns_are_those_of_the_estimator(folder, prepared, table):
     found = predict(folder, table, Request(coverage=0.8, quantiles=(0.1, 0.75), pmf=2, ood=0.05))
-    assert found.columns == [*COLUMNS[:-1], "q0.1", "q0.75", "p0", "p1", "p2", "ood_pvalue", "ood"]
+    assert found.columns == [*COLUMNS[:-1], "q0.1", "q0.75", "p0", "p1", "p2", "ood_pvalue", "ood", "ood_reason"]
     model, X, exposure = folder.model, prepared.sample.X, prepared.sample.exposure
     assert found["mean"].to_numpy() == pytest.approx(model.predict(X, exposure))
     assert found["median"].to_list() == model.predict(X, exposure, "median").tolist()
     assert found["mode"].to_list() == model.predict(X, exposure, "mode").tolist()
-    ends = model.predict_interval(X, 0.8, exposure, kind="calibrated")
+    ends = model.predict_interval(X, 0.8, exposure)
     assert found.select("lower", "upper").to_numpy().tolist() == ends.tolist()
     quantiles = model.predict_quantiles(X, [0.1, 0.75], exposure)
     assert found.select("q0.1", "q0.75").to_numpy().tolist() == quantiles.tolist()
@@ -39,6 +45,26 @@ def test_columns_are_those_of_the_estimator(folder, prepared, table):
     assert found["stddev"].to_numpy() == pytest.approx(np.sqrt(parts["total"]))
     assert found["ood_pvalue"].to_list() == model.ood_pvalue(X, exposure).tolist()
     assert found["ood"].to_list() == model.is_ood(X, 0.05, exposure).tolist()
+    both = zip(found["ood"], model.ood_reasons(X, exposure), strict=True)
+    assert found["ood_reason"].to_list() == ["; ".join(each) if flag else None for flag, each in both]
+
+
+def test_findings_about_an_unusual_table(folder, table):
+    some = table.tail(200).with_columns(
+        ward=pl.when(pl.int_range(200) < 30).then(pl.lit("Z")).otherwise("ward"),
+        severity=pl.when(pl.int_range(200) == 150).then(None).otherwise("severity"),
+    )
+    findings = []
+    found = predict(folder, some, Request(ood=0.1), on_finding=findings.append)
+    assert findings[:2] == [
+        "30 rows have an unseen level of 'ward'.",
+        "1 row has a missing 'severity', which was never missing in training.",
+    ]
+    share = f"{found['ood'].mean():.1%} of rows are flagged as out-of-distribution (10% expected of rows like"
+    assert findings[-1].startswith(share)
+    assert found["ood"][:30].all()
+    assert found["ood_reason"][0].startswith("unseen level 'Z' of 'ward'")
+    assert found["ood_reason"][150].startswith("missing 'severity'")
 
 
 def test_blocks_change_nothing(folder, table, monkeypatch):
@@ -49,6 +75,11 @@ def test_blocks_change_nothing(folder, table, monkeypatch):
     parts = predict(folder, some, Request(), done.append)
     assert_frame_equal(parts, whole, rel_tol=1e-9)
     assert done == [40, 40, 20]
+    findings = {size: [] for size in (40, 100)}
+    for size, found in findings.items():
+        monkeypatch.setattr(prediction, "BLOCK", size)
+        predict(folder, some.with_columns(ward=pl.lit("Z")), Request(), on_finding=found.append)
+    assert findings[40] == findings[100] != []
 
 
 def test_kept_columns_come_first_and_keep_their_names(folder, table):
@@ -56,6 +87,10 @@ def test_kept_columns_come_first_and_keep_their_names(folder, table):
     found = predict(folder, some.with_columns(mean=pl.lit("mine")), Request(keep=True))
     assert found.columns == [*table.columns, "mean", "predicted_mean", *COLUMNS[1:]]
     assert found["mean"][0] == "mine"
+    twice = some.with_columns(mean=pl.lit("mine"), predicted_mean=pl.lit("mine too"))
+    assert predict(folder, twice, Request(keep=True)).columns[len(table.columns) :][:3] == [
+        "mean", "predicted_mean", "predicted_predicted_mean"
+    ]  # fmt: skip
 
 
 def test_a_table_needs_no_target_and_no_weight(folder, table):
@@ -65,7 +100,11 @@ def test_a_table_needs_no_target_and_no_weight(folder, table):
 def test_a_model_without_validation_rows_has_no_pvalues(table, plan):
     plain = {"exposure": None, "weight": None, "compare_with": (), "model": {"members": 1, "epochs": 1}}
     small = fit(prepare(table.head(60), plan(**plain)), {}).folder
-    assert predict(small, table.tail(3), Request()).columns == COLUMNS[:-1]
+    findings = []
+    unseen = table.tail(3).with_columns(ward=pl.lit("Z"))
+    assert predict(small, unseen, Request(), on_finding=findings.append).columns == COLUMNS[:-1]
+    assert "3 rows have an unseen level of 'ward'." in findings
+    assert not any("flagged" in sentence for sentence in findings)
     with pytest.raises(InputError, match="--ood needs a model that was fitted with validation rows"):
         predict(small, table.tail(3), Request(ood=0.05))
 
@@ -98,16 +137,80 @@ def test_of_the_table_of_fit_only_test_rows_are_scored(folder, table):
     assert found == folder.task["test"]
 
 
-def test_of_another_table_all_rows_are_scored(folder, table):
-    sample, note = rows_to_score(folder, table.head(50))
+def test_of_another_table_all_rows_are_scored(folder, new):
+    sample, note = rows_to_score(folder, new)
     assert (len(sample), note) == (50, "")
     assert sample.labels.tolist() == list(range(1, 51))
-    assert rows_to_score(folder, table.head(50).drop("weight")).sample.weight is None
+    assert rows_to_score(folder, new.drop("weight")).sample.weight is None
 
 
-def test_rows_of_weight_zero_are_not_scored(folder, table):
-    some = table.head(50).with_columns(weight=pl.Series([0, 1] * 25))
+@pytest.mark.parametrize("role", ["split_column", "time"])
+def test_the_table_of_fit_without_the_column_that_splits_it(folder, table, new, role):
+    marked = table.with_columns(part=pl.Series(["train", "test"] * 150))
+    plan = folder.task["plan"] | {role: "part"}
+    split = ModelFolder(folder.model, folder.task | {"plan": plan})
+    with pytest.raises(InputError, match="No column named 'part', which says which rows are test rows"):
+        evaluate(split, table)
+    assert rows_to_score(split, new).note == ""
+    if role == "split_column":
+        assert len(rows_to_score(split, marked).sample) == 150
+
+
+def test_rows_of_weight_zero_are_not_scored(folder, new):
+    some = new.with_columns(weight=pl.Series([0, 1] * 25))
     assert rows_to_score(folder, some).sample.labels.tolist() == list(range(2, 51, 2))
+
+
+def test_rows_of_fit_are_recognised_in_any_order(folder, table, new, prepared, tmp_path):
+    folder.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    order = np.random.default_rng(0).permutation(300)
+    sample, note = rows_to_score(again, table[order])
+    assert note == "240 of 300 rows were used to fit the model and are left out of the scores."
+    assert set(order[sample.labels - 1].tolist()) == set(prepared.split.rows.test.tolist())
+    scores, usual = evaluate(again, table[order]), folder.task["test"]
+    assert scores["crps_gain"] == pytest.approx(usual["crps_gain"])
+    assert scores["verdict"] == usual["verdict"]
+    mixed = pl.concat([table.head(80).select(pl.exclude("patient")), new.select(pl.exclude("patient"))])
+    seen = int((prepared.split.rows.test < 80).sum())
+    assert len(rows_to_score(again, mixed).sample) == 50 + seen
+    used = table[np.sort(prepared.split.rows.train)]
+    with pytest.raises(InputError, match=r"^All 210 rows were used to fit the model"):
+        evaluate(again, used)
+
+
+def test_the_report_has_the_verdict_of_evaluate_and_the_rows_of_the_file(folder, table, prepared):
+    parts = report_parts(folder, table)
+    assert list(parts["verdict"].sentences) == folder.task["test"]["verdict"]["sentences"]
+    assert parts["labels"].tolist() == (prepared.split.rows.test + 1).tolist()
+    assert parts["ids"] == ("patient", [f"p{row}" for row in prepared.split.rows.test])
+    assert parts["task"]["numbering"].startswith("Rows are numbered as in the file")
+    assert report_parts(folder, table.drop("patient"))["ids"] is None
+
+
+def test_a_bad_value_is_reported_at_its_row_of_the_file(folder, table, monkeypatch):
+    """Whatever block of rows it is in, and whichever part of the model finds it."""
+    monkeypatch.setattr(prediction, "BLOCK", 40)
+    row = pl.int_range(pl.len()) == 96
+    infinite = table.with_columns(severity=pl.when(row).then(float("inf")).otherwise("severity"))
+    for use in (lambda: predict(folder, infinite, Request()), lambda: evaluate(folder, infinite)):
+        with pytest.warns(UserWarning, match=r"Column severity: 1 of 300 values are not numbers as in fit \('inf'\)"):
+            use()
+    monkeypatch.setattr(type(folder.roles), "features", lambda roles, frame, *_: prepare_plain(frame, infinite))
+    with pytest.raises(InputError, match=r"got inf in column 'severity' at row 97\."):
+        predict(folder, table, Request())
+
+
+def prepare_plain(frame, other):
+    """The inputs of the fit, with a column of another table that was not checked."""
+    dates = frame["admitted"]
+    parts = {
+        "admitted day": dates.dt.epoch("d"),
+        "admitted month": dates.dt.month(),
+        "admitted weekday": dates.dt.weekday(),
+    }
+    columns = frame.select("ward", "smokes", "age").with_columns(severity=other["severity"])
+    return columns.with_columns(**{name: values.cast(pl.Float64) for name, values in parts.items()})
 
 
 def test_leaks_are_repeated_and_forbid_a_positive_verdict(folder, table):
@@ -119,6 +222,7 @@ def test_leaks_are_repeated_and_forbid_a_positive_verdict(folder, table):
     assert found["warnings"] == [leak, *folder.task["warnings"]]
     parts = report_parts(leaking, table.head(80))
     assert (parts["leak"], parts["warnings"]) == (leak, folder.task["warnings"])
+    assert parts["verdict"].level == "unusable"
 
 
 @pytest.mark.parametrize(
@@ -134,8 +238,8 @@ def test_tables_that_cannot_be_scored(folder, table, change, words):
         evaluate(folder, change(table))
 
 
-def test_the_parts_of_a_report(folder, table):
-    parts = report_parts(folder, table.head(40))
+def test_the_parts_of_a_report(folder, new):
+    parts = report_parts(folder, new.head(40))
     assert parts["model"] is folder.model
     assert parts["y"].shape == parts["exposure"].shape == parts["weight"].shape == (40,)
     assert (parts["task"]["target"], parts["leak"]) == ("visits", "")

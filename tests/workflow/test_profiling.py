@@ -1,4 +1,4 @@
-"""What is found out about columns before training: kinds, useless ones, target leaks."""
+"""What is found out about columns before training: kinds and useless ones."""
 
 from datetime import datetime, timedelta
 
@@ -8,7 +8,7 @@ import pytest
 
 from ddpn.errors import InputError
 from ddpn.workflow.plan import Plan
-from ddpn.workflow.profiling import leak_warnings, roles_of
+from ddpn.workflow.profiling import roles_of
 
 N = 60
 RNG = np.random.default_rng(1)
@@ -70,6 +70,76 @@ def test_of_the_time_column_only_the_calendar_is_an_input():
     assert columns(time="number")["number"].left_out == "used for the split by time"
 
 
+# Text that is read as something else ---------------------------------------------------------------------------------
+
+
+def of(cells: list, **options):
+    """The column x of a table with these cells."""
+    frame = pl.DataFrame({"x": pl.Series(cells), "ok": [0.5, 1.5] * (len(cells) // 2), "y": [1] * len(cells)})
+    return roles_of(frame, Plan(target="y", **options)).columns[0]
+
+
+NUMBERS = [f"{value:.3f}" for value in RNG.normal(50, 9, 600)]
+
+
+def test_numbers_with_a_few_other_cells_are_numbers():
+    column = of(["n/a", *NUMBERS[:296], "n/a", *NUMBERS[296:596], "-", " 5 "])
+    assert (column.kind, column.left_out, column.missing) == ("number", "", 3)
+    sentence = "Column x: 597 of 600 values are numbers; 3 ('n/a', '-') are treated as missing."
+    assert column.notes == (sentence,)
+
+
+def test_words_for_missing_values_may_be_many():
+    assert of(["unknown"] * 500 + NUMBERS[:100]).kind == "number"
+    assert of(["-999"] * 100 + NUMBERS[:500], missing=("-999",)).missing == 100
+    assert of([-999.0, -999.0, *map(float, NUMBERS[:598])], missing=("-999",)).missing == 2
+    column = of(["refused"] * 100 + NUMBERS[:500])
+    assert column.kind == "category"
+    assert "500 of 600 values are numbers, but the others ('refused') are too many" in column.notes[0]
+    assert of(["refused"] * 100 + NUMBERS[:500], missing=("refused",)).kind == "number"
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind", "words"),
+    [
+        (["1,234", "2,000"] * 20, "number", "the comma in values such as '1,234' is read as a thousands separator"),
+        (["5 kg", "7 kg"] * 20, "number", "values with 'kg' are read as numbers without it"),
+        (["1", "2"] * 20, "number", "--category x keeps it categorical"),
+        (["31.01.2021", "01.02.2021"] * 20, "date", None),
+        (["03/04/2021", "05/06/2021"] * 20, "date", "dates such as '03/04/2021' are read with the month first"),
+        (["31.01.2021", "01.02.2021"] * 20 + ["soon", "-"], "date", "40 of 42 values are dates; 2 ('-', 'soon') are"),
+        (["True", "FALSE"] * 20, "boolean", None),
+        (["True", "FALSE"] * 20 + ["n/a", "n/a"], "boolean", "40 of 42 values are booleans; 2 ('n/a') are treated"),
+        (["007", "012"] * 20, "category", None),
+        (["yes", "no"] * 20, "category", None),
+        (["a", "b", "c", "1"] * 20, "category", None),
+        ([1.0, float("inf")] * 20, "number", "20 infinite values are treated as missing"),
+    ],
+)
+def test_kinds_of_text(cells, kind, words):
+    column = of(cells)
+    assert column.kind == kind
+    assert bool(column.notes) == (words is not None)
+    assert words is None or words in column.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("cells", "level_kind"),
+    [
+        ([1, 2], "number"),
+        ([1.0, 2.0], "number"),
+        (["1.0", "2"], "number"),
+        (["007", "012"], "text"),
+        ([True, False], "boolean"),
+        (["True", "False"], "boolean"),
+        (["a", "b"], "text"),
+    ],
+)
+def test_levels_of_a_category_on_request(cells, level_kind):
+    column = of(cells * 20, category=("x",))
+    assert (column.kind, column.level_kind) == ("category", level_kind)
+
+
 def test_columns_with_a_role_are_not_inputs():
     assert not {"y", "number", "code", "word"} & set(columns(exposure="number", weight="code", split_column="word"))
 
@@ -86,30 +156,13 @@ def test_a_table_with_nothing_to_predict_from():
         roles_of(FRAME.select("id", "y"), Plan(target="y"))
 
 
-# Target leaks --------------------------------------------------------------------------------------------------------
+def test_open_ended_numbers_are_numbers():
+    column = of(["0", "1", "2", "5+"] * 10)
+    assert (column.kind, column.missing) == ("number", 0)
+    assert "values such as '5+' are read as 5" in " ".join(column.notes)
 
 
-def test_a_column_that_nearly_is_the_target():
-    y = RNG.poisson(20, 500).astype(float)
-    noisy = y + RNG.normal(size=500)
-    r = np.corrcoef(noisy, y)[0, 1]
-    (warning,) = leak_warnings(pl.DataFrame({"ok": RNG.normal(size=500), "noisy": noisy}), y)
-    assert warning.startswith(f"Column noisy nearly determines the target (correlation {r:.2f}).")
-    assert warning.endswith("leave it out with --drop noisy.")
-
-
-def test_parts_that_sum_to_the_target():
-    parts = RNG.poisson([8.0, 8.0], (400, 2)).astype(float)
-    X = pl.DataFrame(
-        {"casual": parts[:, 0], "other": RNG.normal(size=400), "registered": parts[:, 1], "word": ["a"] * 400}
-    )
-    (warning,) = leak_warnings(X, parts.sum(1))
-    assert "together determine the target" in warning
-    assert {"--drop casual,registered.", "--drop registered,casual."} & {warning[warning.index("--drop") :]}
-
-
-def test_honest_columns_are_not_suspected():
-    X = RNG.normal(size=(300, 6))
-    frame = pl.DataFrame({f"x{j}": X[:, j] for j in range(6)})
-    assert leak_warnings(frame, RNG.poisson(np.exp(1 + X[:, 0])).astype(float)) == []
-    assert leak_warnings(frame, np.full(300, 2.0)) == []
+def test_few_levels_with_a_word_among_them_stay_a_category():
+    """A word in 5% of the rows is a level; among hundreds of different numbers it stands for a missing one."""
+    assert of(["1", "2", "3", "4"] * 19 + ["many"] * 4).kind == "category"
+    assert of([str(number) for number in range(100, 195)] + ["many"] * 5).kind == "number"

@@ -1,12 +1,16 @@
 """How values reach the model: the same in fit and in predictions; bad values are reported with the rows of the file."""
 
-from datetime import date, datetime
+import re
+from dataclasses import replace
+from datetime import date, datetime, timedelta
 
 import numpy as np
 import polars as pl
 import pytest
 
 from ddpn.errors import InputError
+from ddpn.workflow.dates import DateFormat
+from ddpn.workflow.numbers import NumberFormat
 from ddpn.workflow.roles import Column, Roles
 
 ROLES = Roles(
@@ -59,11 +63,81 @@ def test_other_spellings_of_the_same_values_give_the_same():
     assert ROLES.features(same).equals(ROLES.features(FRAME))
 
 
-def test_a_column_without_values_is_missing():
-    empty = FRAME.with_columns(n=pl.Series([None, None], dtype=pl.String), d=pl.Series([None, None], dtype=pl.String))
-    X = ROLES.features(empty)
-    assert X["n"].is_nan().all()
-    assert X["d day"].null_count() == 2
+@pytest.mark.parametrize("dtype", [pl.String, pl.Null, pl.Float64, pl.Categorical])
+def test_a_column_without_values_is_missing(dtype):
+    names = ["n", "c", "f", "d"]
+    X = ROLES.features(FRAME.with_columns(pl.Series(name, [None, None], dtype=dtype) for name in names))
+    assert X.columns == ROLES.features(FRAME).columns
+    assert X.null_count().row(0) == (2,) * X.width
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"n": ["x", "1"]}, "Column n: 1 of 2 values are not numbers as in fit ('x') and are treated as missing."),
+        ({"d": ["soon", "later"]}, "Column d: 2 of 2 values are not dates as in fit ('soon', 'later') and are"),
+        ({"f": ["maybe", "yes"]}, "Column f: 1 of 2 values are not booleans as in fit ('maybe') and are"),
+        ({"f": [2, 0]}, "Column f: 1 of 2 values are not booleans as in fit ('2.0') and are"),
+        ({"n": [float("inf"), 1]}, "Column n: 1 of 2 values are not numbers as in fit ('inf') and are"),
+    ],
+)
+def test_cells_that_cannot_be_read_are_missing_and_reported(change, sentence):
+    frame = FRAME.with_columns(**{name: pl.Series(values, strict=False) for name, values in change.items()})
+    with pytest.warns(UserWarning, match=re.escape(sentence)) as found:
+        ROLES.features(frame)
+    assert len(found) == 1
+
+
+def test_of_many_sentences_the_first_are_reported():
+    names = [f"n{j}" for j in range(25)]
+    roles = Roles("y", None, None, tuple(Column(name, "number") for name in names))
+    found = []
+    roles.features(pl.DataFrame({name: ["x"] for name in names}), found.append)
+    assert len(found) == 21
+    assert found[-1] == "5 more columns have such cells."
+
+
+def test_roles_are_read_in_the_number_formats_of_fit():
+    roles = Roles("y", "e", "w", (Column("n", "number"),), formats={"e": NumberFormat(","), "w": NumberFormat(".")})
+    frame = pl.DataFrame({"n": [1, 2], "y": ["1,234", " 7 "], "e": ["1.000,5", "2"], "w": ["1", "$2"]})
+    sample = replace(roles, formats={**roles.formats, "w": NumberFormat(".", "$")}).sample(frame)
+    assert (sample.y.tolist(), sample.exposure.tolist(), sample.weight.tolist()) == ([1234, 7], [1000.5, 2], [1, 2])
+    with pytest.raises(InputError, match=r"weight 'w' must hold numbers, got '\$2' at row 2"):
+        roles.sample(frame)
+    with pytest.raises(InputError, match="target 'y' is missing at row 1"):
+        roles.sample(frame.with_columns(y=pl.Series(["n/a", "3"])))
+    with pytest.raises(InputError, match="target 'y' is missing at row 2"):
+        replace(roles, missing=("-999",)).sample(frame.with_columns(y=pl.Series([3, -999])))
+
+
+def test_columns_that_were_no_text_in_fit_may_be_any_text_later():
+    later = FRAME.with_columns(n=pl.Series(["1,0", None]), d=pl.Series(["02.01.1970 06:30", "30.12.2024 00:00"]))
+    assert ROLES.features(later).equals(ROLES.features(FRAME))
+    iso = replace(ROLES, columns=tuple(replace(c, date=DateFormat("year first")) for c in ROLES.columns))
+    assert iso.features(later).equals(ROLES.features(FRAME))
+    found = []
+    X = ROLES.features(FRAME.with_columns(n=pl.Series(["1,234", None]), d=pl.Series(["02/01/1970"] * 2)), found.append)
+    assert (X["n"].to_list(), X["d month"].to_list()) == ([1234, None], [2, 2])
+    assert ["thousands separator" in found[0], "with the month first" in found[1]] == [True, True]
+
+
+def test_a_zone_of_fit_is_the_clock_of_later_tables():
+    roles = Roles("y", None, None, (Column("d", "date", parts=("hour",), date=DateFormat(zone="Europe/Berlin")),))
+    noon = pl.Series("d", [datetime(2024, 7, 1, 12)])
+    for same in (
+        noon.dt.replace_time_zone("Europe/Berlin"),
+        noon.dt.replace_time_zone("Europe/Berlin").dt.convert_time_zone("America/New_York"),
+        pl.Series("d", ["2024-07-01T10:00:00Z"]),
+        pl.Series("d", ["2024-07-01 12:00"]),
+        noon,
+    ):
+        assert roles.features(pl.DataFrame([same]))["d hour"].to_list() == [12]
+
+
+def test_the_tasks_of_older_models_are_read():
+    old = {"name": "n", "kind": "number", "missing": 0, "distinct": 2, "parts": [], "left_out": ""}
+    plain = {"target": "y", "exposure": None, "weight": None, "columns": [old]}
+    assert Roles.from_dict(plain) == replace(PLAIN, columns=(Column("n", "number", distinct=2),))
 
 
 def test_roles_survive_json():
@@ -105,8 +179,10 @@ def test_a_target_that_is_not_a_count(values, words):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"n": ["x", "1"]}, ["column 'n' must hold numbers", "'x' at row 1"]),
-        ({"d": ["soon", "later"]}, ["column 'd' must hold dates such as 2024-12-31", "'soon'"]),
+        ({"n": [date(2024, 1, 1)] * 2}, ["column 'n' must hold numbers", "Date"]),
+        ({"f": [date(2024, 1, 1)] * 2}, ["column 'f' must hold booleans", "Date"]),
+        ({"c": [[1], [2]]}, ["column 'c' must hold text", "List"]),
+        ({"c": [timedelta(1)] * 2}, ["column 'c' must hold text", "Duration"]),
         ({"d": [1, 2]}, ["column 'd' must hold dates", "Int64"]),
         ({"days": [1, 0]}, ["exposure 'days' must be finite and positive", "got 0 at row 2"]),
         ({"w": [None, 0]}, ["weight 'w' must be finite and not negative", "at row 1"]),

@@ -59,3 +59,18 @@ def test_outputs_are_checked_before_the_work(tmp_path):
             check_output(str(tmp_path / name), overwrite=False)
     with pytest.raises(InputError, match=r"t\.csv is a file, not a folder"):
         check_free(tmp_path / "t.csv" / "x.html", overwrite=False)
+
+
+@pytest.mark.parametrize("name", ["t.csv", "folder/../t.csv", "link.csv", "hard.csv"])
+def test_the_table_itself_is_not_overwritten(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "t.csv").write_text("a\n1\n")
+    (tmp_path / "link.csv").symlink_to("t.csv")
+    (tmp_path / "hard.csv").hardlink_to("t.csv")
+    for source in ("t.csv", str(tmp_path / "t.csv")):
+        with pytest.raises(InputError, match=r"is the table .* itself, which is not overwritten"):
+            check_output(name, overwrite=True, source=source)
+    check_output("new.csv", overwrite=False, source="t.csv")
+    check_output(name, overwrite=True, source="none.csv")
+    check_output(name, overwrite=True, source="-")

@@ -13,28 +13,58 @@ from ddpn.validation import check_choice, is_number
 
 
 class OODScores(NamedTuple):
-    """The sorted scores of the calibration rows, which score that is, and the share of them that flags allow."""
+    """The sorted scores of n calibration rows: of the model's predictions and, for tables, of the features.
+
+    A row has two ranks, one per score: 1 if no calibration row scores as high. Rows are ordered by the smaller rank,
+    equal ones by the rank of the feature score (`order` has these places, as one integer per calibration row), and the
+    p-value is (1 + number of calibration rows that come no later) / (n + 1).
+
+    For rows exchangeable with the calibration rows, P(p-value <= alpha) <= alpha for every alpha. For let every
+    calibration row be ranked among all n + 1 rows: then all of them are treated alike, and the share of rows that come
+    no later than a new one is a valid p-value. Here a calibration row is ranked among the n: its rank can be smaller by
+    one, never larger, so that it can only come earlier, and the p-value can only be larger.
+    """
 
     scores: np.ndarray
     kind: str
     alpha: float
+    features: np.ndarray = np.empty(0)
+    order: np.ndarray = np.empty(0, dtype=np.int64)
 
     @classmethod
-    def fit(cls, blocks: Iterable[Mixture], kind: str, alpha: float) -> Self:
-        """From predictions of calibration rows, in blocks."""
+    def fit(cls, blocks: Iterable[Mixture], kind: str, alpha: float, features: np.ndarray | None = None) -> Self:
+        """From predictions of calibration rows, in blocks, and the feature scores of these rows, if there are any."""
         check_choice("kind", kind, OOD_SCORES)
-        scores = np.sort(_scores(blocks, kind))
-        return cls(scores, kind, check_alpha(alpha, len(scores)))
+        scores = _scores(blocks, kind)
+        alpha = check_alpha(alpha, len(scores))
+        if features is None:
+            return cls(np.sort(scores), kind, alpha)
+        found = cls(np.sort(scores), kind, alpha, np.sort(features))
+        by_model, by_feature = _as_high(found.scores, scores), _as_high(found.features, features)
+        return found._replace(order=np.sort(_place(np.minimum(by_model, by_feature), by_feature, len(scores))))
 
-    def pvalue(self, blocks: Iterable[Mixture]) -> np.ndarray:
-        """(1 + number of calibration scores that are as high) / (n + 1). Shape: (rows,)."""
-        # A score that is no number sorts last, as the highest of all.
-        as_high = len(self.scores) - np.searchsorted(self.scores, _scores(blocks, self.kind), side="left")
-        return (1.0 + as_high) / (len(self.scores) + 1.0)
+    def pvalue(self, blocks: Iterable[Mixture], features: np.ndarray | None = None) -> np.ndarray:
+        """The p-value of every row; `features` are needed where `fit` had them. Shape: (rows,)."""
+        by_model, n = _as_high(self.scores, _scores(blocks, self.kind)), len(self.scores)
+        if features is None:
+            return (1.0 + by_model) / (n + 1.0)
+        by_feature = _as_high(self.features, features)
+        place = _place(1 + np.minimum(by_model, by_feature), by_feature, n)
+        return (1.0 + np.searchsorted(self.order, place, side="right")) / (n + 1.0)
 
     def is_ood(self, pvalue: np.ndarray, alpha: float | None = None) -> np.ndarray:
         """Rows with a p-value of at most `alpha`, by default that of `fit`."""
         return pvalue <= (self.alpha if alpha is None else check_alpha(alpha, len(self.scores)))
+
+
+def _as_high(known: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """How many of the sorted calibration scores are as high; NaN sorts last, as the highest of all."""
+    return len(known) - np.searchsorted(known, scores, side="left")
+
+
+def _place(smaller: np.ndarray, by_feature: np.ndarray, n: int) -> np.ndarray:
+    """The pair (smaller rank, number of feature scores as high), in lexicographic order, as one integer."""
+    return smaller.astype(np.int64) * (n + 2) + by_feature
 
 
 @torch.no_grad()

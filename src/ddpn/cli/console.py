@@ -3,7 +3,9 @@
 import errno
 import json
 import os
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -15,6 +17,8 @@ from ddpn.errors import ConfigError, DDPNError, machine_error
 
 #: As in shells: bad input, misuse of the command, and 128 + SIGINT.
 BAD_INPUT, MISUSE, INTERRUPTED = 1, 2, 130
+#: Seconds that a program gets to end by itself after Ctrl-C.
+_PATIENCE = 0.5
 #: Characters per line where there is no terminal.
 _WIDE = 140
 EXIT_CODES = (
@@ -32,12 +36,54 @@ def friendly_errors(after_ctrl_c: str) -> Iterator[None]:
     except DDPNError as error:
         _fail(str(error), MISUSE if isinstance(error, ConfigError) else BAD_INPUT)
     except KeyboardInterrupt:
-        typer.echo(f"Stopped. {after_ctrl_c}", err=True)
+        try:
+            _print_stopped(after_ctrl_c)
+        except KeyboardInterrupt:
+            # One Ctrl-C arrives twice where a library such as polars raises it, too.
+            _print_stopped(after_ctrl_c)
         raise typer.Exit(INTERRUPTED) from None
     except OSError as error:
         if error.errno == errno.EPIPE:
             raise  # a reader such as `head` has closed the pipe, which typer handles
         _fail(machine_error(error), BAD_INPUT)
+
+
+def _print_stopped(what_is_kept: str) -> None:
+    typer.echo(f"Stopped. {what_is_kept}", err=True)
+
+
+@contextmanager
+def prompt_ctrl_c(what_is_kept: str) -> Iterator[None]:
+    """Answer Ctrl-C within a second, also in a library's long call: for work that has written nothing yet.
+
+    Python handles signals between two of its instructions only. Here a thread learns of Ctrl-C at once. If the program
+    has not ended by itself after a moment, the thread prints what `friendly_errors` would, and ends it.
+    """
+    if os.name != "posix" or threading.current_thread() is not threading.main_thread():
+        yield  # elsewhere there are no such signals, and they reach the main thread only
+        return
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    before, finished = signal.set_wakeup_fd(write, warn_on_full_buffer=False), threading.Event()
+
+    def watch() -> None:
+        while number := os.read(read, 1):
+            if number[0] == signal.SIGINT and not finished.wait(_PATIENCE):
+                if sys.stderr.isatty():
+                    sys.stderr.write("\x1b[?25h")  # a progress bar hides the cursor
+                _print_stopped(what_is_kept)
+                os._exit(INTERRUPTED)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        finished.set()
+        signal.set_wakeup_fd(before)
+        os.close(write)
+        watcher.join()
+        os.close(read)
 
 
 def _fail(sentence: str, code: int) -> None:

@@ -5,11 +5,12 @@ from typing import Annotated
 import typer
 
 from ddpn.cli.console import EXIT_CODES, friendly_errors
+from ddpn.cli.flags import Command, Group
 
-data = typer.Typer(help="List and download data sets.", epilog=EXIT_CODES, no_args_is_help=True)
+data = typer.Typer(cls=Group, help="List and download data sets.", epilog=EXIT_CODES, no_args_is_help=True)
 
 
-@data.command("list")
+@data.command("list", epilog=EXIT_CODES, cls=Command)
 def list_() -> None:
     """Show every data set: its rows, origin, license, and whether it is available, missing or damaged."""
     with friendly_errors("Nothing was changed."):
@@ -26,8 +27,8 @@ def list_() -> None:
         Console().print(table)
 
 
-@data.command()
-def get(name: Annotated[str, typer.Argument(help="A data set of `ddpn data list`.")]) -> None:
+@data.command(epilog=EXIT_CODES, cls=Command)
+def get(name: Annotated[str, typer.Argument(metavar="NAME", help="A data set of `ddpn data list`.")]) -> None:
     """Download a data set unless it is available, or explain where to put it."""
     with friendly_errors("Nothing was changed."):
         from ddpn.datasets import download

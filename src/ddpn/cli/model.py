@@ -10,7 +10,8 @@ from typing import Any
 import typer
 
 from ddpn.cli import options as o
-from ddpn.cli.console import EXIT_CODES, INTERRUPTED, friendly_errors, output_to_stderr, print_json, show
+from ddpn.cli.console import EXIT_CODES, INTERRUPTED, friendly_errors, output_to_stderr, print_json, prompt_ctrl_c, show
+from ddpn.cli.flags import Command
 from ddpn.cli.tables import column_table, fact_table, leaderboard_table, model_facts
 
 
@@ -23,6 +24,7 @@ def fit(
     drop: o.Drop = None,
     use: o.Use = None,
     category: o.Category = None,
+    missing: o.Missing = None,
     likelihood: o.Likelihood = None,
     beta: o.Beta = None,
     members: o.Members = None,
@@ -48,8 +50,9 @@ def fit(
     """
     given = {
         "target": target, "exposure": exposure, "weight": weight, "drop": drop, "use": use, "category": category,
-        "likelihood": likelihood, "beta": beta, "members": members, "epochs": epochs, "mix_with": mix_with,
-        "compare_with": compare_with, "seed": seed, "split_column": split_column, "time": time, "device": device,
+        "missing": missing, "likelihood": likelihood, "beta": beta, "members": members, "epochs": epochs,
+        "mix_with": mix_with, "compare_with": compare_with, "seed": seed, "split_column": split_column, "time": time,
+        "device": device,
     }  # fmt: skip
     with friendly_errors("Nothing was saved."):
         _fit(data, out, given, config, overwrite, as_json)
@@ -63,7 +66,9 @@ def _fit(data: str, out: Path, given: dict[str, Any], config: Path | None, overw
 
     plan = plan_of(given, config)
     check_destination(out, overwrite)
-    prepared = prepare(read(data, plan.category), plan)
+    plan.check_with_torch()
+    with prompt_ctrl_c("Nothing was saved."):
+        prepared = prepare(read(data, plan.category), plan)
     _show_prepared(data, prepared, as_json)
     about = {"data": data, "command": shlex.join(["ddpn", *sys.argv[1:]])}
     # Only now, as it imports torch: wrong options and tables are reported at once.
@@ -119,43 +124,56 @@ def predict(
     pmf: o.Pmf = None,
     keep: o.Keep = False,
     ood: o.Ood = None,
+    exposure: o.ExposureOf = None,
     overwrite: o.Overwrite = False,
 ) -> None:
     """Predict every row of a table.
 
     Columns: mean, median, mode, lower, upper, aleatoric (variance that more data would not remove), epistemic (variance
-    that more data would remove), stddev, and ood_pvalue (small where a row is unlike the training data).
+    that more data would remove), stddev, and ood_pvalue (small where a row is unlike the training data). What is
+    unusual about the table (missing values, unseen levels, numbers outside the training range) goes to standard error.
     """
     with friendly_errors("Nothing was written."):
         from ddpn.progress import progress_bar
-        from ddpn.workflow.model_folder import load, read_task
+        from ddpn.workflow.model_folder import describe, load, roles_of_model
         from ddpn.workflow.reading import read
         from ddpn.workflow.requests import Request, parse_levels
-        from ddpn.workflow.roles import Roles
         from ddpn.workflow.writing import check_output, write
 
         request = Request(coverage=coverage, quantiles=parse_levels(quantiles), pmf=pmf, keep=keep, ood=ood)
-        check_output(out, overwrite)
-        task = read_task(model)
-        request.check_model(task)
-        roles = Roles.from_dict(task["roles"])
-        frame = read(data, roles.as_text)
-        roles.features(frame)
-        from ddpn.workflow.prediction import predict as predicted
+        check_output(out, overwrite, data)
+        request.check_model(describe(model)["ood"])
+        roles = roles_of_model(model, exposure=exposure)
+        with prompt_ctrl_c("Nothing was written."):
+            frame = read(data, roles.as_text)
+            roles.features(frame)
+            from ddpn.workflow.prediction import predict as predicted
 
-        with progress_bar("Predicting", frame.height) as bar:
-            found = predicted(load(model, mixed_only=True), frame, request, bar.advance)
+            findings: list[str] = []
+            with progress_bar("Predicting", frame.height) as bar:
+                folder = load(model, mixed_only=True, exposure=exposure)
+                found = predicted(folder, frame, request, bar.advance, findings.append)
         write(found, out)
+        for sentence in findings:
+            typer.echo(sentence, err=True)
         typer.echo(f"{found.height:,} predictions written to {'standard output' if out == '-' else out}", err=True)
 
 
-def evaluate(model: o.Model, data: o.Data, as_json: o.Json = False) -> None:
+def evaluate(
+    model: o.Model,
+    data: o.Data,
+    target: o.TargetOf = None,
+    exposure: o.ExposureOf = None,
+    weight: o.WeightOf = None,
+    as_json: o.Json = False,
+) -> None:
     """Score a model, its members and what it is compared with on a table that has the target."""
     with friendly_errors("Nothing was changed."):
-        folder, frame = _model_and_table(model, data)
-        from ddpn.workflow.prediction import evaluate as scored
+        with prompt_ctrl_c("Nothing was changed."):
+            folder, frame = _model_and_table(model, data, target=target, exposure=exposure, weight=weight)
+            from ddpn.workflow.prediction import evaluate as scored
 
-        found = scored(folder, frame)
+            found = scored(folder, frame)
         if as_json:
             print_json({"model": str(model), "data": data, **found})
             return
@@ -176,34 +194,44 @@ def show_(model: o.Model, as_json: o.Json = False) -> None:
             return
         show(fact_table(model_facts(about)))
         _show_warnings([*about["task"]["leaks"], *about["task"]["warnings"]])
-        _show_scores(about["task"]["test"])
+        if "test" in about["task"]:
+            _show_scores(about["task"]["test"])
 
 
-def report(model: o.Model, data: o.Data, out: o.Html, overwrite: o.Overwrite = False) -> None:
+def report(
+    model: o.Model,
+    data: o.Data,
+    out: o.Html,
+    target: o.TargetOf = None,
+    exposure: o.ExposureOf = None,
+    weight: o.WeightOf = None,
+    overwrite: o.Overwrite = False,
+) -> None:
     """Write a report on a model as one HTML file: errors, calibration, what drives it, where it is uncertain."""
     with friendly_errors("Nothing was written."):
         from ddpn.workflow.writing import check_free
 
-        check_free(out, overwrite)
-        folder, frame = _model_and_table(model, data)
-        from ddpn.report import write_report
-        from ddpn.workflow.prediction import report_parts
+        check_free(out, overwrite, data)
+        with prompt_ctrl_c("Nothing was written."):
+            folder, frame = _model_and_table(model, data, target=target, exposure=exposure, weight=weight)
+            from ddpn.report import write_report
+            from ddpn.workflow.prediction import report_parts
 
+            parts = report_parts(folder, frame)
         with output_to_stderr(), _steps() as step:
-            write_report(out, progress=step, **report_parts(folder, frame))
+            write_report(out, progress=step, **parts)
         typer.echo(f"Report written to {out}", err=True)
 
 
-def _model_and_table(model: Path, data: str) -> tuple[Any, Any]:
+def _model_and_table(model: Path, data: str, **columns: str | None) -> tuple[Any, Any]:
     """A loaded model, and a table that has its columns; errors in either are found before torch is imported."""
-    from ddpn.workflow.model_folder import load, read_task
+    from ddpn.workflow.model_folder import load, roles_of_model
     from ddpn.workflow.reading import read
-    from ddpn.workflow.roles import Roles
 
-    roles = Roles.from_dict(read_task(model)["roles"])
+    roles = roles_of_model(model, **columns)
     frame = read(data, roles.as_text)
     roles.sample(frame, "round")
-    return load(model), frame
+    return load(model, mixed_only=False, **columns), frame
 
 
 @contextmanager
@@ -223,4 +251,4 @@ def _steps() -> Iterator[Callable[[str], None]]:
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the program."""
     for command in (fit, predict, evaluate, show_, report):
-        app.command(command.__name__.strip("_"), epilog=EXIT_CODES)(command)
+        app.command(command.__name__.strip("_"), epilog=EXIT_CODES, cls=Command)(command)

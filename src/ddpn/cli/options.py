@@ -9,7 +9,8 @@ from ddpn.heads import HEADS
 from ddpn.members import MEMBERS
 
 _FILES = (
-    "CSV, TSV, Parquet or Feather, by its ending; CSV and TSV also as .gz or .zst; - reads CSV from standard input."
+    "CSV, TSV, Excel, JSON lines, Parquet or Feather, by its ending; CSV and TSV also as .gz or .zst; - reads CSV from "
+    "standard input."
 )
 _MEMBERS = ", ".join(name for name in MEMBERS if name != "networks")
 
@@ -19,7 +20,7 @@ def _option(help_: str, *names: str, metavar: str | None = None) -> typer.models
 
 
 Data = Annotated[str, typer.Argument(metavar="DATA", help=f"The table: {_FILES}")]
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder written by `ddpn fit`.")]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder written by `ddpn fit`, or by `save` in Python.")]
 Json = Annotated[bool, _option("Print one JSON document instead of tables.", "--json")]
 Overwrite = Annotated[bool, _option("Replace an existing output.", "--overwrite")]
 
@@ -32,18 +33,28 @@ Exposure = Annotated[
 ]
 Weight = Annotated[str | None, _option("Column of sample weights.", metavar="COLUMN")]
 Drop = Annotated[str | None, _option("Columns to leave out, separated by commas.", metavar="COLUMNS")]
-Use = Annotated[str | None, _option("Columns to keep that would be left out, such as ids.", metavar="COLUMNS")]
+Use = Annotated[str | None, _option("Columns to keep that would be left out or suspected as leaks.", metavar="COLUMNS")]
 Category = Annotated[
     str | None, _option("Numeric columns to treat as categorical, such as zip,station.", metavar="COLUMNS")
+]
+Missing = Annotated[
+    str | None,
+    _option(
+        "Further words and numbers that stand for a missing value, separated by commas, such as unknown,-999.",
+        metavar="WORDS",
+    ),
 ]
 Likelihood = Annotated[
     str | None, _option(f"Distribution of the counts: {', '.join(HEADS)}. Default: double_poisson.", metavar="NAME")
 ]
 Beta = Annotated[
-    float | None, _option("Weight of the mean against the likelihood, from 0 (likelihood, the default) to 1.")
+    float | None,
+    _option("Weight of the mean against the likelihood, from 0 (likelihood, the default) to 1.", metavar="NUMBER"),
 ]
-Members = Annotated[int | None, _option("Networks in the ensemble. Default: 5.")]
-Epochs = Annotated[int | None, _option("Passes over the training rows. Default: chosen by the number of rows.")]
+Members = Annotated[int | None, _option("Networks in the ensemble. Default: 5.", metavar="NUMBER")]
+Epochs = Annotated[
+    int | None, _option("Passes over the training rows. Default: chosen by the number of rows.", metavar="NUMBER")
+]
 MixWith = Annotated[
     str | None,
     _option(
@@ -59,7 +70,7 @@ CompareWith = Annotated[
         metavar="NAMES",
     ),
 ]
-Seed = Annotated[int | None, _option("Seed of the split and of all random numbers. Default: 0.")]
+Seed = Annotated[int | None, _option("Seed of the split and of all random numbers. Default: 0.", metavar="NUMBER")]
 SplitColumn = Annotated[
     str | None, _option("Column that says train, validation or test in every row.", metavar="COLUMN")
 ]
@@ -74,23 +85,33 @@ Config = Annotated[
         metavar="FILE",
     ),
 ]
-Device = Annotated[str | None, _option("auto, cpu or cuda. Default: auto.")]
+Device = Annotated[str | None, _option("auto, cpu or cuda. Default: auto.", metavar="NAME")]
 
 # Options of predict.
 Table = Annotated[
     str,
     _option("The file to write: CSV, TSV, Parquet or Feather by its ending; - for CSV.", "-o", "--out", metavar="OUT"),
 ]
-Coverage = Annotated[float, _option("Coverage of the interval from lower to upper.")]
+Coverage = Annotated[float, _option("Coverage of the interval from lower to upper.", metavar="SHARE")]
 Quantiles = Annotated[str, _option("Further quantiles: 0.1,0.5,0.9 adds q0.1, q0.5, q0.9.", metavar="LEVELS")]
 Pmf = Annotated[int | None, _option("Add the probabilities p0, p1, ... up to this count.", metavar="COUNT")]
 Keep = Annotated[bool, _option("Keep the columns of DATA in front.", "--keep")]
 Ood = Annotated[
     float | None,
     _option(
-        "Add a flag for out-of-distribution rows: those with ood_pvalue up to this, such as 0.01.", metavar="ALPHA"
+        "Add a flag for out-of-distribution rows, those with ood_pvalue up to this, such as 0.01, and the reason.",
+        metavar="ALPHA",
     ),
 ]
+
+# Roles of columns for predict, evaluate and report: those of the fit by default, unknown to models saved in Python.
+_AS_IN_FIT = "Default: as in fit; a model saved in Python needs it"
+TargetOf = Annotated[str | None, _option(f"Column of counts. {_AS_IN_FIT}.", "--target", metavar="COLUMN")]
+ExposureOf = Annotated[
+    str | None,
+    _option(f"Column of exposures. {_AS_IN_FIT} if it was fitted with exposures.", "--exposure", metavar="COLUMN"),
+]
+WeightOf = Annotated[str | None, _option("Column of sample weights. Default: as in fit.", "--weight", metavar="COLUMN")]
 
 # Options of report.
 Html = Annotated[Path, _option("The HTML file to write.", "-o", "--out", metavar="HTML")]

@@ -7,9 +7,11 @@ import typer
 
 from ddpn.cli import data, model
 from ddpn.cli.console import EXIT_CODES
+from ddpn.cli.flags import Command, Group
 from ddpn.cli.reproduce import reproduce
 
 app = typer.Typer(
+    cls=Group,
     epilog=EXIT_CODES,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -17,7 +19,7 @@ app = typer.Typer(
 )
 model.add_to(app)
 app.add_typer(data.data, name="data")
-app.command(epilog=EXIT_CODES)(reproduce)
+app.command(epilog=EXIT_CODES, cls=Command)(reproduce)
 
 
 def _version(wanted: bool) -> None:

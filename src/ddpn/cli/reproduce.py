@@ -11,20 +11,29 @@ from ddpn.cli.console import show as show_table
 
 def reproduce(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME...", help="Experiments; all means every one except paper-*.")
+        list[str] | None, typer.Argument(metavar="NAME", help="Experiments; all means every one except paper-*.")
     ] = None,
     show: Annotated[bool, typer.Option("--list", help="List all experiments and what they need.")] = False,
-    members: Annotated[int | None, typer.Option(help="Members per ensemble; default 5, as in the paper.")] = None,
+    members: Annotated[
+        int | None, typer.Option(metavar="NUMBER", help="Members per ensemble; default 5, as in the paper.")
+    ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="A tenth of the training, 2 members, in a separate folder.")
     ] = False,
-    only: Annotated[str, typer.Option(help="Methods to run, separated by commas: ddpn,poisson.")] = "",
-    out: Annotated[Path, typer.Option(help="The folder of all results.")] = Path("results"),
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    seed: Annotated[int | None, typer.Option(help="Seed of the first member; the next members add 1, 2, ...")] = None,
-    jobs: Annotated[int | None, typer.Option(help="Runs at once; default one per core, or one on a GPU.")] = None,
+    only: Annotated[str, typer.Option(metavar="NAMES", help="Methods to run, separated by commas: ddpn,poisson.")] = "",
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder of all results.")] = Path("results"),
+    device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu or cuda.")] = "auto",
+    seed: Annotated[
+        int | None, typer.Option(metavar="NUMBER", help="Seed of the first member; the next members add 1, 2, ...")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(metavar="NUMBER", help="Runs at once; default one per core, or one on a GPU.")
+    ] = None,
     max_steps: Annotated[
-        int | None, typer.Option(help="A dry run: this many steps, few rows, random weights, in a separate folder.")
+        int | None,
+        typer.Option(
+            metavar="NUMBER", help="A dry run: this many steps, few rows, random weights, in a separate folder."
+        ),
     ] = None,
 ) -> None:
     """Run experiments of the paper and write their tables and figures.

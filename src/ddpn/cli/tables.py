@@ -75,19 +75,22 @@ def fact_table(facts: Sequence[tuple[str, str]]) -> "Table":
 
 def model_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What a saved model is and how it was fitted, in words."""
-    task, split = about["task"], about["task"]["split"]
-    rows = ", ".join(f"{count:,} {part}" for part, count in split["rows"].items())
-    wanted = [column["name"] for column in task["roles"]["columns"] if not column["left_out"]]
+    task, roles = about["task"], about["task"]["roles"]
+    wanted = [column["name"] for column in roles["columns"] if not column["left_out"]]
     mixed = {name: member for name, member in about["members"].items() if member["weight"]}
+    members = [(f"Member {name}", _member(member)) for name, member in mixed.items()]
+    compared = ("Compared with", ", ".join(name for name in about["members"] if name not in mixed) or "nothing")
+    needed = ("Columns needed", ", ".join(wanted))
+    if "plan" not in task:
+        return [*members, compared, needed, ("Saved", f"in Python, by ddpn {about['ddpn']}")]
+    rows = ", ".join(f"{count:,} {part}" for part, count in task["split"]["rows"].items())
     return [
-        *[(f"Member {name}", _member(member)) for name, member in mixed.items()],
-        ("Compared with", ", ".join(name for name in about["members"] if name not in mixed) or "nothing"),
+        *members,
+        compared,
         ("Interrupted", "yes, by Ctrl-C" if task["interrupted"] else "no"),
-        ("Rows", f"{rows}; split {split['how']}"),
-        ("Target", task["roles"]["target"]),
-        ("Exposure", task["roles"]["exposure"] or "none"),
-        ("Weight", task["roles"]["weight"] or "none"),
-        ("Columns needed", ", ".join(wanted)),
+        ("Rows", f"{rows}; split {task['split']['how']}"),
+        *((name.capitalize(), roles[name] or "none") for name in ("target", "exposure", "weight")),
+        needed,
         ("Seed", str(task["plan"]["seed"])),
         ("Data", str(task.get("data", "unknown"))),
         ("Command", str(task.get("command", "unknown"))),

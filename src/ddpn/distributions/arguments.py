@@ -56,8 +56,10 @@ def _first_bad(bad: Tensor, values: Tensor) -> tuple[str, str]:
 
 
 def is_checked(validate_args: bool | None, x: Tensor) -> bool:
-    """Whether to look at x's values."""
-    return x.device.type == "cpu" if validate_args is None else validate_args
+    """Whether to look at x's values. Inside `torch.func` transforms such as vmap they may not be looked at."""
+    if validate_args is None:
+        return x.device.type == "cpu" and torch._C._functorch.peek_interpreter_stack() is None
+    return validate_args
 
 
 def _range(values: Tensor) -> tuple[float, float]:
@@ -76,17 +78,16 @@ def check_positive(name: str, values: Tensor, remedy: str) -> None:
         raise InputError(f"{name} must be finite and positive, got {value}{position}. {remedy}")
 
 
-def check_counts(name: str, values: Tensor) -> None:
-    """Every value a non-negative integer."""
+def check_counts(name: str, values: Tensor, negative: bool = False) -> None:
+    """Every value a non-negative integer; or, where `negative` values are allowed, any integer."""
     if values.numel() == 0:
         return
     low, high = _range(values)
-    if not (low >= 0 and high < math.inf and (not values.is_floating_point() or torch.equal(values, values.floor()))):
-        bad = ~((values >= 0) & (values < torch.inf) & (values == values.floor()))
-        value, position = _first_bad(bad, values)
-        raise InputError(
-            f"{name} must hold non-negative integers, got {value}{position}. Recode, round or drop such values."
-        )
+    below, kind = (-math.inf, "integers") if negative else (-1.0, "non-negative integers")
+    whole = not values.is_floating_point() or torch.equal(values, values.floor())
+    if not (low > below and high < math.inf and whole):
+        value, position = _first_bad(~((values > below) & (values < torch.inf) & (values == values.floor())), values)
+        raise InputError(f"{name} must hold {kind}, got {value}{position}. Recode, round or drop such values.")
 
 
 def check_probabilities(name: str, values: Tensor) -> None:

@@ -18,17 +18,8 @@ from ddpn.distributions.rows import MARGIN
 NARROW = 96.0
 
 
-def half_mean_difference(mixture: Any) -> Tensor:
-    """E|Z - Z'| / 2 from the atoms, from the smooth part, and between the two. `mixture` are `MixtureRows`."""
-    return _in_blocks(mixture, _half_mean_difference)
-
-
-def entropy(mixture: Any) -> Tensor:
-    """The smooth part's entropy, and what the rough components change on their own integers."""
-    return _in_blocks(mixture, _entropy)
-
-
-def _in_blocks(mixture: Any, method: Callable[..., tuple[Tensor]]) -> Tensor:
+def summed(method: Callable[..., tuple[Tensor]], mixture: Any) -> Tensor:
+    """`half_mean_difference` or `entropy` per row of `MixtureRows`, in blocks of rows with about as many atoms."""
     first, last = mixture.windows()
     rough = mixture.rough(first, last)
     length = torch.where(rough, last - first, 0.0).amax(1) + MARGIN + 1
@@ -54,7 +45,8 @@ def _atoms(n: int, mixture: Any, rough: Tensor, first: Tensor) -> tuple[Tensor, 
     return at, torch.cat(masses, dim=1).gather(1, order)
 
 
-def _half_mean_difference(n: int, mixture: Any, rough: Tensor, first: Tensor) -> tuple[Tensor]:
+def half_mean_difference(n: int, mixture: Any, rough: Tensor, first: Tensor) -> tuple[Tensor]:
+    """E|Z - Z'| / 2 from the atoms, from the smooth part, and between the two."""
     z, p = _atoms(n, mixture, rough, first)
     below, above = p.cumsum(1), p.flip(1).cumsum(1).flip(1)
     total = (below[:, :-1] * above[:, 1:] * z.diff(dim=1)).sum(1)
@@ -68,7 +60,8 @@ def _half_mean_difference(n: int, mixture: Any, rough: Tensor, first: Tensor) ->
     return (total,)
 
 
-def _entropy(n: int, mixture: Any, rough: Tensor, first: Tensor) -> tuple[Tensor]:
+def entropy(n: int, mixture: Any, rough: Tensor, first: Tensor) -> tuple[Tensor]:
+    """The smooth part's entropy, and what the rough components change on their own integers."""
     z, _ = _atoms(n, mixture, rough, first)
     first_of_equals = torch.nn.functional.pad(z.diff(dim=1) > 0, (1, 0), value=True)
     each = mixture.each("log_pmf", z)[0].exp() * mixture.weights.unsqueeze(2)

@@ -1,6 +1,7 @@
 """The conflation of count distributions: their normalised product."""
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -12,11 +13,10 @@ from ddpn.distributions.count import CountDistribution, bracket_of
 from ddpn.distributions.dispatch import take
 from ddpn.distributions.gradients import without_gradient
 from ddpn.distributions.rows import DEPTH, Rows
-from ddpn.distributions.smooth import SmoothRows
 from ddpn.distributions.special import beside
+from ddpn.distributions.tails import SmoothRows
 from ddpn.errors import InputError
 
-_PANELS = 10
 _HALVINGS = 64
 #: Counts below this are tried one by one in the search for the peak.
 _SMALL = 32
@@ -25,9 +25,12 @@ _SMALL = 32
 class ConflationRows(SmoothRows):
     """Rows of each component; the peak's place and height, the log normaliser and a window of twice the usual depth."""
 
+    panels = 10
+
     def __init__(self, parts: tuple[Rows, ...], *found: Tensor) -> None:
         self._parts, self._found = parts, found
         self._peak, self._top, self._log_total, self._first, self._last = found
+        self.location = self._peak
 
     @classmethod
     def fitted(cls, parts: tuple[Rows, ...]) -> "ConflationRows":
@@ -37,8 +40,10 @@ class ConflationRows(SmoothRows):
         peak = start._find_peak()
         top = start.log_pmf(peak)
         rows = cls(parts, peak, top, top, zeros, zeros)
-        (log_sum,) = tables.by_window(rows, _log_sum_of_table, _log_sum_of_panels)
-        return cls(parts, peak, top, top + log_sum, *rows.window(2.0 * DEPTH))
+        (total,) = tables.by_window(
+            rows, lambda at: (at.pmf.sum(1),), lambda part: (panels.total_mass(panels.panels(part, part.breaks())),)
+        )
+        return cls(parts, peak, top, top + total.log(), *rows.window(2.0 * DEPTH))
 
     def __len__(self) -> int:
         return len(self._peak)
@@ -97,20 +102,6 @@ class ConflationRows(SmoothRows):
             log_low, log_high = torch.where(deep, log_low, step), torch.where(deep, step, log_high)
         reaches_zero = self._depth(torch.zeros_like(low)) <= depth
         return torch.where(reaches_zero, 0.0, low.clamp(min=0.0)), (self._peak + log_high.exp()).ceil()
-
-    def spread(self, first: Tensor, last: Tensor) -> Tensor:
-        return panels.spread_breaks(first, last, _PANELS)
-
-    def location(self) -> Tensor:
-        return self._peak
-
-
-def _log_sum_of_table(at: tables.Table) -> tuple[Tensor]:
-    return (at.pmf.sum(1).log(),)
-
-
-def _log_sum_of_panels(rows: ConflationRows) -> tuple[Tensor]:
-    return (panels.total_mass(panels.panels(rows, rows.breaks())).log(),)
 
 
 class Conflation(CountDistribution):
@@ -179,13 +170,9 @@ class Conflation(CountDistribution):
     def _leaves(self) -> tuple[Tensor, ...]:
         return tuple(t for part in self.components for t in part._leaves())
 
-    @property
-    def _dtype(self) -> torch.dtype:
-        return self.components[0]._dtype
-
-    @property
-    def _device(self) -> torch.device:
-        return self.components[0]._device
+    @cached_property
+    def _like(self) -> Tensor:
+        return self.components[0]._like
 
     def _flat(self, shape: torch.Size | None = None) -> Any:
         if shape is None or shape == self.batch_shape:

@@ -3,7 +3,7 @@
 `mixture` is a `Mixture` of such distributions, none of them a mixture itself.
 """
 
-import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,7 +13,8 @@ from ddpn.distributions.quadrature import gauss_legendre
 
 #: Halvings of a bracket until float64 can resolve no more.
 _HALVINGS = 80
-_GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+#: Refinements of a minimum: its place is then right to 1e-9 of the range.
+_ZOOMS = 6
 #: Where a component is evaluated: so many of its standard deviations from its mean, with panels between.
 _REACH = (-40.0, -20.0, -10.0, -6.0, -3.0, -1.0, 0.0, 1.0, 3.0, 6.0, 10.0, 20.0, 40.0)
 
@@ -53,7 +54,7 @@ def entropy(mixture: Any) -> Tensor:
 
 
 def mode(mixture: Any) -> Tensor:
-    """The best of the components' modes and of points between them, then golden sections around it."""
+    """The best of the components' modes and of points between them, then ever closer around it."""
     centres = mixture._each(lambda stack: stack.mode).sort(-1).values
     steps = torch.linspace(0.0, 1.0, 33, dtype=centres.dtype, device=centres.device)
     between = torch.lerp(centres[..., :-1, None], centres[..., 1:, None], steps).flatten(-2)
@@ -64,13 +65,19 @@ def mode(mixture: Any) -> Tensor:
     reach = mixture._each(lambda stack: stack.stddev).gather(-1, rules)
     low = torch.maximum(torch.where(y < best, y, -torch.inf).amax(-1, keepdim=True), best - reach)
     high = torch.minimum(torch.where(y > best, y, torch.inf).amin(-1, keepdim=True), best + reach)
-    for _ in range(_HALVINGS):
-        left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-        rising = _log_prob(mixture, left) < _log_prob(mixture, right)
-        low, high = torch.where(rising, left, low), torch.where(rising, high, right)
-    found = 0.5 * (low + high)
+    found = _lowest(lambda y: -_log_prob(mixture, y), low, high)
     # A maximum is flat: where nothing higher was found, the first point is the better answer.
     return torch.where(_log_prob(mixture, found) > _log_prob(mixture, best), found, best).squeeze(-1)
+
+
+def _lowest(of: Callable[[Tensor], Tensor], low: Tensor, high: Tensor) -> Tensor:
+    """Where `of` is lowest: the best of 65 points, ever closer together around the best. Shape: (..., 1)."""
+    share = torch.linspace(0.0, 1.0, 65, dtype=low.dtype, device=low.device)
+    for _ in range(_ZOOMS):
+        x = torch.lerp(low, high, share)
+        best = of(x).argmin(-1, keepdim=True)
+        low, high = x.gather(-1, (best - 1).clamp(min=0)), x.gather(-1, (best + 1).clamp(max=64))
+    return x.gather(-1, best)
 
 
 def central(mixture: Any, coverage: float) -> tuple[Tensor, Tensor]:
@@ -80,18 +87,12 @@ def central(mixture: Any, coverage: float) -> tuple[Tensor, Tensor]:
 
 
 def shortest(mixture: Any, coverage: float) -> tuple[Tensor, Tensor]:
-    """The shortest interval, by trying 63 shares of the rest below it and then by golden sections."""
-    rest, like = 1.0 - coverage, mixture.mean
+    """The shortest interval, by the share of the rest that is below it."""
+    wide = mixture._reshape((*mixture.batch_shape, 1))
 
-    def width(q: Tensor) -> Tensor:
-        return quantile(mixture, q + coverage) - quantile(mixture, q)
+    def ends(q: Tensor) -> tuple[Tensor, Tensor]:
+        return quantile(wide, q), quantile(wide, (q + coverage).clamp(max=1.0))
 
-    share = torch.linspace(0.0, 1.0, 65, dtype=like.dtype, device=like.device)[1:-1] * rest
-    best = share[torch.stack([width(s.expand_as(like)) for s in share], dim=-1).argmin(-1)]
-    low, high = (best - rest / 64).clamp(min=0.0), (best + rest / 64).clamp(max=rest)
-    for _ in range(_HALVINGS // 2):
-        left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-        better = width(left) > width(right)
-        low, high = torch.where(better, left, low), torch.where(better, high, right)
-    q = 0.5 * (low + high)
-    return quantile(mixture, q), quantile(mixture, q + coverage)
+    none = torch.zeros_like(wide.mean)
+    first, last = ends(_lowest(lambda q: torch.sub(*reversed(ends(q))), none, none + (1.0 - coverage)))
+    return first.squeeze(-1), last.squeeze(-1)

@@ -9,17 +9,9 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from ddpn.distributions import intervals, tables
-from ddpn.distributions.arguments import (
-    broadcast_shapes,
-    check_counts,
-    check_coverage,
-    check_interval_kind,
-    check_probabilities,
-    is_checked,
-)
+from ddpn.distributions import arguments, quantiles, tables
+from ddpn.distributions.arguments import broadcast_shapes, is_checked
 from ddpn.distributions.gradients import without_gradient
-from ddpn.distributions.quantiles import smallest_count
 from ddpn.distributions.rows import DEPTH, Rows
 from ddpn.distributions.tables import TabulatedRows, by_window
 from ddpn.errors import InputError
@@ -103,6 +95,7 @@ class CountDistribution(Distribution, ABC):
 
     @cached_property
     def _like(self) -> Tensor:
+        """A tensor of the dtype and on the device of all results."""
         return self.log_prob(self.bracket(DEPTH)[0].double()).detach()
 
     @property
@@ -122,18 +115,18 @@ class CountDistribution(Distribution, ABC):
     def _shaped(self, flat: Tensor, shape: torch.Size | None = None) -> Tensor:
         return flat.reshape(self.batch_shape if shape is None else shape).to(self._dtype)
 
-    def _counts(self, value: Any, name: str = "y") -> Tensor:
+    def _counts(self, value: Any, negative: bool = False) -> Tensor:
         y = torch.as_tensor(value, device=self._device)
         if y.is_complex():
-            raise InputError(f"{name} must hold counts, got dtype {y.dtype}. Pass real or integer tensors.")
+            raise InputError(f"y must hold counts, got dtype {y.dtype}. Pass real or integer tensors.")
         y = y.to(torch.uint8) if y.dtype == torch.bool else y
         if is_checked(self._check, y):
-            check_counts(name, y)
+            arguments.check_counts("y", y, negative)
         return y
 
-    def _paired(self, value: Any) -> tuple[Tensor, Any, torch.Size]:
+    def _paired(self, value: Any, negative: bool = False) -> tuple[Tensor, Any, torch.Size]:
         """Counts as flat float64 values, the distribution of each, and the shape they came in."""
-        y = self._counts(value)
+        y = self._counts(value, negative)
         shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         return y.expand(shape).reshape(-1).double(), self._flat(shape), shape
 
@@ -141,15 +134,15 @@ class CountDistribution(Distribution, ABC):
 
     @without_gradient
     def cdf(self, value: Tensor) -> Tensor:
-        """P(Z <= y), relatively accurate in the lower tail."""
-        y, dist, shape = self._paired(value)
-        return _rounded_down(dist.sides(y)[0], self._dtype).reshape(shape)
+        """P(Z <= y), relatively accurate in the lower tail; 0 at negative integers."""
+        y, dist, shape = self._paired(value, negative=True)
+        return _rounded_down(quantiles.cdf(dist, y), self._dtype).reshape(shape)
 
     @without_gradient
     def survival(self, value: Tensor) -> Tensor:
-        """P(Z > y), relatively accurate in the upper tail."""
-        y, dist, shape = self._paired(value)
-        return self._shaped(dist.sides(y)[1], shape)
+        """P(Z > y), relatively accurate in the upper tail; 1 at negative integers."""
+        y, dist, shape = self._paired(value, negative=True)
+        return self._shaped(torch.where(y < 0, 1.0, dist.sides(y.clamp(min=0.0))[1]), shape)
 
     @without_gradient
     def crps(self, value: Tensor) -> Tensor:
@@ -166,10 +159,11 @@ class CountDistribution(Distribution, ABC):
         """The smallest count y with P(Z <= y) >= q; infinite at q = 1."""
         q = torch.as_tensor(value, device=self._device)
         if is_checked(self._check, q):
-            check_probabilities("q", q)
+            arguments.check_probabilities("q", q)
         shape = broadcast_shapes(q=tuple(q.shape), batch_shape=tuple(self.batch_shape))
         with torch.no_grad():
-            return self._shaped(smallest_count(self._flat(shape), q.double().expand(shape).reshape(-1)), shape)
+            y = quantiles.smallest_count(self._flat(shape), q.double().expand(shape).reshape(-1))
+        return self._shaped(y, shape)
 
     @property
     def mode(self) -> Tensor:
@@ -182,19 +176,19 @@ class CountDistribution(Distribution, ABC):
 
         `kind="central"` leaves at most half of the rest on either side; `kind="highest"` is the shortest such interval.
         """
-        coverage = check_coverage(coverage)
-        check_interval_kind(kind)
+        coverage = arguments.check_coverage(coverage)
+        arguments.check_interval_kind(kind)
         with torch.no_grad():
-            search = intervals.highest if kind == "highest" else intervals.central
-            low, high = search(self._flat(), coverage)
+            low, high = (quantiles.highest if kind == "highest" else quantiles.central)(self._flat(), coverage)
         return self._shaped(low), self._shaped(high)
 
     def sample(self, sample_shape: Any = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
         """Draws by inversion of the cdf, from uniforms in float64."""
-        shape = self._extended_shape(torch.Size(sample_shape))
+        shape = torch.Size(sample_shape)
         with torch.no_grad():
-            u = torch.rand(shape, dtype=torch.float64, device=self._device, generator=generator)
-            return self._shaped(smallest_count(self._flat(shape), u.reshape(-1)), shape)
+            size = shape.numel(), self.batch_shape.numel()
+            u = torch.rand(size, dtype=torch.float64, device=self._device, generator=generator)
+            return self._shaped(quantiles.many_counts(self._flat(), u.T).T, self._extended_shape(shape))
 
 
 class Selected(CountDistribution):
@@ -204,7 +198,7 @@ class Selected(CountDistribution):
         if isinstance(base, Selected):
             base, index = base._base, base._index.reshape(-1)[index]
         self._base: Any = base
-        self._index = index
+        self._index, self._like = index, base._like
         super().__init__(index.shape, base._check)
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -230,14 +224,6 @@ class Selected(CountDistribution):
         inner = shape[1:].numel()
         found = of(self._base.rows(flat // inner)).flatten(1 - len(shape))
         return found.gather(-1, (flat % inner).unsqueeze(-1).expand(*found.shape[:-1], 1)).squeeze(-1)
-
-    @property
-    def _dtype(self) -> torch.dtype:
-        return self._base._dtype
-
-    @property
-    def _device(self) -> torch.device:
-        return self._base._device
 
 
 class DerivedRows(TabulatedRows):

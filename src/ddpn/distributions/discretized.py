@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, Normal
 
-from ddpn.distributions import panels
 from ddpn.distributions.arguments import as_parameters, check_positive, is_checked
 from ddpn.distributions.count import CountDistribution
 from ddpn.distributions.gradients import without_gradient
@@ -15,11 +14,10 @@ from ddpn.distributions.mixture import Mixture
 from ddpn.distributions.parametric import ParametricDistribution
 from ddpn.distributions.quadrature import JOIN, gauss_legendre
 from ddpn.distributions.rows import DEPTH
-from ddpn.distributions.smooth import SmoothParameterRows
 from ddpn.distributions.special import HALF_LOG_TWO_PI, beside
+from ddpn.distributions.tails import ParameterRows
 from ddpn.errors import InputError
 
-_PANELS = 12
 #: Nodes across one cell [k - 1/2, k + 1/2) that is narrow beside the Normal: exact to 1e-16 (GL error bound).
 _CELL_NODES = 8
 
@@ -45,7 +43,7 @@ def log_mass(centre: Tensor, width: Tensor) -> Tensor:
     return torch.where(narrow, by_density, by_cdf)
 
 
-class DiscretizedRows(SmoothParameterRows):
+class DiscretizedRows(ParameterRows):
     """Rows of the Normal's loc and scale."""
 
     def __init__(self, loc: Tensor, scale: Tensor, known: tuple[Tensor, ...] = ()) -> None:
@@ -88,12 +86,6 @@ class DiscretizedRows(SmoothParameterRows):
         side = torch.where(lower, -1.0, 1.0).to(y.dtype)
         return (self._reach(y, side, DEPTH) + 0.5 * side).clamp(min=0.0)
 
-    def spread(self, first: Tensor, last: Tensor) -> Tensor:
-        return panels.spread_breaks(first, last, _PANELS)
-
-    def location(self) -> Tensor:
-        return self.loc
-
     def far_moments(self) -> tuple[Tensor, Tensor]:
         """Clear of 0 rounding adds 1/12 to the variance (Sheppard), up to exp(-2 pi^2 scale^2); others by panels."""
         mean, variance = super().far_moments()
@@ -123,7 +115,8 @@ class Discretized(ParametricDistribution):
         self._loc, self._scale = as_parameters(loc=base.loc, scale=base.scale)
         if is_checked(validate_args, self._loc):
             check_positive("scale", self._scale, "Emit its logarithm and exponentiate, or clamp it.")
-            _check_finite(self._loc)
+            if len(bad := self._loc[~torch.isfinite(self._loc)]):
+                raise InputError(f"loc must be finite, got {bad[0].item()}. Look for a loss that diverged.")
         super().__init__(self._loc.shape, validate_args)
 
     @property
@@ -145,12 +138,6 @@ class Discretized(ParametricDistribution):
             inner = (dist.loc - 0.5).ceil().clamp(min=1.0)
             zero = torch.zeros_like(inner)
             return self._shaped(torch.where(dist.log_pmf(zero) >= dist.log_pmf(inner), zero, inner))
-
-
-def _check_finite(loc: Tensor) -> None:
-    bad = loc[~torch.isfinite(loc)]
-    if len(bad):
-        raise InputError(f"loc must be finite, got {bad[0].item()}. Look for a loss that diverged.")
 
 
 def discretized(dist: Distribution) -> Any:

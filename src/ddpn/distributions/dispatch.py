@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 #: Numbers in one temporary of a block: about a CPU's second-level cache; on a GPU a 128th of its memory.
 _CPU_BLOCK = 2**16
@@ -25,8 +26,8 @@ class Case(NamedTuple):
 
 
 def constant(values: np.ndarray | list[float], device: torch.device) -> Tensor:
-    """A float64 constant to keep: an ordinary tensor even when first asked for in inference mode."""
-    with torch.inference_mode(False):
+    """A float64 constant to keep: an ordinary tensor even when first asked for in inference mode or under vmap."""
+    with torch.inference_mode(False), temporarily_clear_interpreter_stack():
         return torch.tensor(np.asarray(values, dtype=np.float64), device=device)
 
 

@@ -11,10 +11,15 @@ from ddpn.errors import DDPNError
 
 
 class _Barrier(torch.autograd.Function):
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, name: str, value: Tensor, *parameters: Tensor) -> Tensor:
-        ctx.name = name
+    def forward(name: str, value: Tensor, *parameters: Tensor) -> Tensor:
         return value.view_as(value)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.name = inputs[0]
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:

@@ -9,15 +9,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, Normal, constraints
 
-from ddpn.distributions import continuous
-from ddpn.distributions.arguments import (
-    broadcast_shapes,
-    check_coverage,
-    check_interval_kind,
-    check_probabilities,
-    check_weights,
-    is_checked,
-)
+from ddpn.distributions import arguments, continuous
+from ddpn.distributions.arguments import broadcast_shapes, is_checked
 from ddpn.distributions.count import CountDistribution, bracket_of
 from ddpn.distributions.mixture_rows import MixtureRows
 from ddpn.distributions.normal import normal_mixture_crps
@@ -63,7 +56,7 @@ class Mixture(Distribution):
     _stacks: tuple[Any, ...]
     _weights: Tensor | None
     _check: bool | None
-    _kind: tuple[torch.dtype, torch.device]
+    _like: Any
 
     def __new__(cls, components: Any, weights: Any = None, validate_args: bool | None = None) -> "Mixture":
         return super().__new__(_class_for(components) if cls is Mixture else cls)
@@ -103,10 +96,11 @@ class Mixture(Distribution):
     def _set(self, stacks: list[Any], weights: Any, validate_args: bool | None) -> None:
         for stack in stacks:
             _check_stack(stack)
-        kinds = [_kind_of(stack) for stack in stacks]
-        self._kind = reduce(torch.promote_types, (dtype for dtype, _ in kinds)), kinds[0][1]
+        likes = [stack._like if isinstance(stack, CountDistribution | Mixture) else stack.mean for stack in stacks]
+        dtype = reduce(torch.promote_types, (like.dtype for like in likes))
+        self._like = torch.empty(0, dtype=dtype, device=likes[0].device)
         size = sum(stack.batch_shape[-1] for stack in stacks)
-        weights = None if weights is None else _normalised(weights, size, self._kind[1], validate_args)
+        weights = None if weights is None else _normalised(weights, size, self._like.device, validate_args)
         shapes = {f"stack {i}": tuple(stack.batch_shape[:-1]) for i, stack in enumerate(stacks)}
         shape = broadcast_shapes(**shapes, weights=shapes["stack 0"] if weights is None else tuple(weights.shape[:-1]))
         stacks = [s if s.batch_shape[:-1] == shape else s.expand((*shape, s.batch_shape[-1])) for s in stacks]
@@ -128,10 +122,11 @@ class Mixture(Distribution):
     @property
     def weights(self) -> Tensor:
         """The weights, normalised. Shape: (K,), or (..., K) if they were given per row."""
-        dtype, device = self._kind
-        if self._weights is None:
-            return torch.full((self.size,), 1.0 / self.size, dtype=dtype, device=device)
-        return self._weights.to(dtype)
+        return (
+            self._like.new_full((self.size,), 1.0 / self.size)
+            if self._weights is None
+            else self._weights.to(self._like)
+        )
 
     def _each(self, of: Callable[[Any], Tensor]) -> Tensor:
         """What `of` returns per component. Shape: (..., K)."""
@@ -185,16 +180,17 @@ class Mixture(Distribution):
 
     def rows(self, index: Any) -> Self:
         """The mixtures of some rows along the first batch axis."""
-        weights = self._weights
-        if weights is not None and weights.dim() > 1:
-            weights = weights.expand(*self.batch_shape, self.size)[index]
-        return self._with([rows_of(stack, index) for stack in self._stacks], weights)
+        return self._with([rows_of(stack, index) for stack in self._stacks], self._weights_of(lambda x: x[index]))
 
     def _reshape(self, shape: Sequence[int]) -> Self:
-        weights = self._weights
-        if weights is not None and weights.dim() > 1:
-            weights = weights.expand(*self.batch_shape, self.size).reshape(*shape, self.size)
+        weights = self._weights_of(lambda x: x.reshape(*shape, self.size))
         return self._with([reshaped(s, (*shape, s.batch_shape[-1])) for s in self._stacks], weights)
+
+    def _weights_of(self, change: Callable[[Tensor], Tensor]) -> Tensor | None:
+        weights = self._weights
+        if weights is None or weights.dim() == 1:
+            return weights
+        return change(weights.expand(*self.batch_shape, self.size))
 
     def _with(self, stacks: Sequence[Any], weights: Tensor | None) -> Any:
         new = object.__new__(type(self))
@@ -222,19 +218,12 @@ def _check_stack(stack: Distribution) -> None:
         raise InputError(f"components must be univariate, got event_shape {tuple(stack.event_shape)}. Mix each margin.")
 
 
-def _kind_of(dist: Any) -> tuple[torch.dtype, torch.device]:
-    """dtype and device of a distribution."""
-    if isinstance(dist, CountDistribution):
-        return dist._dtype, dist._device
-    return dist._kind if isinstance(dist, Mixture) else (dist.mean.dtype, dist.mean.device)
-
-
 def _normalised(weights: Any, size: int, device: torch.device, validate_args: bool | None) -> Tensor:
     weights = torch.as_tensor(weights, dtype=None if isinstance(weights, Tensor) else torch.float64, device=device)
     if weights.dim() == 0 or weights.shape[-1] != size:
         raise InputError(f"weights must have a last axis of {size}, got shape {tuple(weights.shape)}.")
     if is_checked(validate_args, weights):
-        check_weights(weights)
+        arguments.check_weights(weights)
     return weights.double() / weights.double().sum(-1, keepdim=True)
 
 
@@ -259,14 +248,6 @@ class _CountMixture(Mixture, CountDistribution):
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
         """First and last integer of a window outside of which about e^-depth of the mass lies."""
         return bracket_of(self, depth)
-
-    @property
-    def _dtype(self) -> torch.dtype:
-        return self._kind[0]
-
-    @property
-    def _device(self) -> torch.device:
-        return self._kind[1]
 
     def _leaves(self) -> tuple[Tensor, ...]:
         own = () if self._weights is None else (self._weights,)
@@ -322,7 +303,7 @@ class _ContinuousMixture(Mixture):
         """The y with P(Z <= y) = q."""
         q = torch.as_tensor(value)
         if is_checked(self._check, q):
-            check_probabilities("q", q)
+            arguments.check_probabilities("q", q)
         with torch.no_grad():
             return continuous.quantile(self._simple(), q)
 
@@ -347,22 +328,20 @@ class _ContinuousMixture(Mixture):
 
     def interval(self, coverage: float, kind: str = "central") -> tuple[Tensor, Tensor]:
         """Real (low, high) that hold `coverage`: between equal tails, or the shortest for `kind="highest"`."""
-        coverage = check_coverage(coverage)
-        check_interval_kind(kind)
-        search = continuous.shortest if kind == "highest" else continuous.central
+        coverage = arguments.check_coverage(coverage)
+        arguments.check_interval_kind(kind)
         with torch.no_grad():
-            return search(self._simple(), coverage)
+            return (continuous.shortest if kind == "highest" else continuous.central)(self._simple(), coverage)
 
     def sample(self, sample_shape: Any = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
         """Draws of a component at random, then of a value from it by inversion."""
         shape = self._extended_shape(torch.Size(sample_shape))
-        dtype, device = self._kind
         with torch.no_grad():
-            u = torch.rand(2, *shape, dtype=torch.float64, device=device, generator=generator)
+            u = torch.rand(2, *shape, dtype=torch.float64, device=self._like.device, generator=generator)
             upto = self.weights.double().cumsum(-1)
             chosen = (upto.expand(*shape, -1) < u[0].unsqueeze(-1) * upto[..., -1:]).sum(-1, keepdim=True)
             draws = self._each(lambda stack: stack.icdf(u[1].clamp(2**-53, 1 - 2**-53).unsqueeze(-1)))
-            return draws.expand(*shape, -1).gather(-1, chosen).squeeze(-1).to(dtype)
+            return draws.expand(*shape, -1).gather(-1, chosen).squeeze(-1).to(self._like)
 
 
 def _needs_rounding(self: Mixture, *args: Any, **options: Any) -> Any:

@@ -26,6 +26,10 @@ _NEAR = 512
 _BESIDE = 1.5
 
 
+def _averaged(method: str) -> Callable[..., Tensor]:
+    return lambda rows, x: rows._average(*rows.each(method, x))
+
+
 class MixtureRows(Rows):
     """Rows of stacks, each with the k components of row after row, and their weights (rows, K).
 
@@ -95,17 +99,8 @@ class MixtureRows(Rows):
     def smooth_log_pmf(self, y: Tensor) -> Tensor:
         return self._log_average(*self.each("smooth_log_pmf", y))
 
-    def pmf(self, y: Tensor) -> Tensor:
-        return self._average(*self.each("pmf", y))
-
-    def pmf_near(self, y: Tensor) -> Tensor:
-        return self._average(*self.each("pmf_near", y))
-
-    def pmf_table(self, n: int) -> Tensor:
-        return self._average(*self.each("pmf_table", n))
-
-    def pmf_first(self, n: int) -> Tensor:
-        return self._average(*self.each("pmf_first", n))
+    pmf, pmf_near = _averaged("pmf"), _averaged("pmf_near")
+    pmf_table, pmf_first = _averaged("pmf_table"), _averaged("pmf_first")
 
     def mean_variance(self) -> tuple[Tensor, Tensor]:
         each, variance = self.each("mean_variance")
@@ -196,7 +191,7 @@ class MixtureRows(Rows):
         cases = [
             Case(~rough, lambda rows: (rows._on_merged(on_panels, nodes),), 1),
             Case(rough & few, lambda rows: tables.by_window(rows, on_table, None), 1),
-            Case(rough & ~few, lambda rows: (exactly(rows),), 1),
+            Case(rough & ~few, lambda rows: (atoms.summed(exactly, rows),), 1),
         ]
         return by_case(cases, self, sort=True)[0]
 

@@ -1,5 +1,6 @@
 """The Negative Binomial distribution by its mean and overdispersion."""
 
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -10,11 +11,11 @@ from ddpn.distributions.arguments import as_parameters, broadcast_shapes, check_
 from ddpn.distributions.parametric import ParametricDistribution
 from ddpn.distributions.quadrature import JOIN
 from ddpn.distributions.rows import DEPTH
-from ddpn.distributions.smooth import SmoothParameterRows
 from ddpn.distributions.special import HALF_LOG_TWO_PI, beside, stirling_error_from_zero
+from ddpn.distributions.tails import ParameterRows
 
-_PANELS = 12
-_HALVINGS = 30
+#: Ends of windows are found to 2^-14 of their bracket, 0.001 standard deviations.
+_HALVINGS = 14
 
 
 def unit_deviance(y: Tensor, mu: Tensor, r: Tensor) -> Tensor:
@@ -33,7 +34,7 @@ def _log_pmf(y: Tensor, mu: Tensor, r: Tensor) -> Tensor:
     return torch.where(y > 0, saturated - unit_deviance(safe, mu, r), -r * torch.log1p(mu / r))
 
 
-class NegativeBinomialRows(SmoothParameterRows):
+class NegativeBinomialRows(ParameterRows):
     """Rows of mu and alpha; prepared rows also know a window of twice the usual depth."""
 
     def __init__(self, mu: Tensor, alpha: Tensor, known: tuple[Tensor, ...] = ()) -> None:
@@ -47,9 +48,6 @@ class NegativeBinomialRows(SmoothParameterRows):
 
     def log_pmf(self, y: Tensor) -> Tensor:
         return _log_pmf(y, beside(self.mu, y), beside(1.0 / self.alpha, y))
-
-    def location(self) -> Tensor:
-        return self.mu
 
     def mean(self) -> Tensor:
         return self.mu
@@ -72,13 +70,24 @@ class NegativeBinomialRows(SmoothParameterRows):
         return torch.where(self._depth(y) > DEPTH, by_slope, by_window).clamp(min=0.0)
 
     def window(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
-        depth = depth + torch.zeros_like(self.mu)
-        first = self._reached(depth, torch.zeros_like(self.mu))
-        return torch.where(self._depth(torch.zeros_like(self.mu)) > depth, first, 0.0), self._upper_end(depth)
+        return self._usual_window if isinstance(depth, float) and depth == DEPTH else self._found_window(depth)
+
+    @cached_property
+    def _usual_window(self) -> tuple[Tensor, Tensor]:
+        return self._found_window(DEPTH)
+
+    def _found_window(self, depth: float | Tensor) -> tuple[Tensor, Tensor]:
+        depth, zero = depth + torch.zeros_like(self.mu), torch.zeros_like(self.mu)
+        # The deviance exceeds (distance in scale)^2 / 8 but where alpha is large, and with it the way to 0 short.
+        bound = self._unscale((self._scale(self.mu) - (8.0 * depth).sqrt()).clamp(min=0.0))
+        first = self._reached(depth, torch.where(self._depth(bound) > depth, bound, zero))
+        return torch.where(self._depth(zero) > depth, first, zero), self._upper_end(depth)
 
     def _upper_end(self, depth: Tensor) -> Tensor:
         tail = 4.0 * (depth + 1.0) / torch.log1p(1.0 / (self.alpha * self.mu))
-        return self._reached(depth, self.mu + tail + 20.0 * (depth * self.mu * (1.0 + self.alpha * self.mu)).sqrt())
+        far = self.mu + tail + 20.0 * (depth * self.mu * (1.0 + self.alpha * self.mu)).sqrt()
+        # Above the mean the deviance exceeds (distance in scale)^2.
+        return self._reached(depth, torch.minimum(far, self._unscale(self._scale(self.mu) + depth.sqrt())))
 
     def _reached(self, depth: Tensor, bound: Tensor) -> Tensor:
         """Where the unit deviance reaches depth before `bound`, by halving in the variance-stabilising scale."""
@@ -94,8 +103,8 @@ class NegativeBinomialRows(SmoothParameterRows):
 
     def spread(self, first: Tensor, last: Tensor) -> Tensor:
         low, high = (self._scale(x.clamp(min=JOIN - 0.5)).unsqueeze(1) for x in (first, last))
-        share = torch.linspace(0.0, 1.0, _PANELS + 1, dtype=low.dtype, device=low.device)
-        inner = self._unscale(torch.lerp(low.expand(-1, _PANELS + 1), high, share))
+        share = torch.linspace(0.0, 1.0, self.panels + 1, dtype=low.dtype, device=low.device)
+        inner = self._unscale(torch.lerp(low.expand(-1, self.panels + 1), high, share))
         return torch.cat([first.unsqueeze(1), inner[:, 1:-1], last.unsqueeze(1)], dim=1)
 
     def _scale(self, y: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """Count distributions that are given by parameters of their batch shape."""
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import torch
@@ -48,10 +49,6 @@ class ParametricDistribution(CountDistribution):
         shape = self.batch_shape if shape is None else shape
         return type(self)._rows(*(x.detach().expand(shape).reshape(-1).double() for x in self._parameters()))
 
-    @property
-    def _dtype(self) -> torch.dtype:
-        return self._parameters()[0].dtype
-
-    @property
-    def _device(self) -> torch.device:
-        return self._parameters()[0].device
+    @cached_property
+    def _like(self) -> Tensor:
+        return self._parameters()[0]

@@ -2,9 +2,10 @@
 
 import torch
 from torch import Tensor
-from torch.distributions import constraints
+from torch.distributions import constraints, register_kl
 
 from ddpn.distributions.arguments import as_parameters, broadcast_shapes, check_positive, is_checked
+from ddpn.distributions.double_poisson.distribution import DoublePoisson, kl_divergence
 from ddpn.distributions.double_poisson.rows import DoublePoissonRows
 from ddpn.distributions.double_poisson.weights import deviance, log_h_of_count
 from ddpn.distributions.parametric import ParametricDistribution
@@ -51,3 +52,7 @@ class Poisson(ParametricDistribution):
     def mode(self) -> Tensor:
         """The largest count below mu; the smaller of two where mu is an integer."""
         return (self.mu.ceil() - 1.0).clamp(min=0.0)
+
+
+for _pair in ((DoublePoisson, Poisson), (Poisson, DoublePoisson), (Poisson, Poisson)):
+    register_kl(*_pair)(kl_divergence)

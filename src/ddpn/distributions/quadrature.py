@@ -10,6 +10,7 @@ integers around the cut, so no derivative is needed.
 """
 
 import math
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -36,12 +37,6 @@ def _cut_weights() -> np.ndarray:
     return weights
 
 
-def _join_weights() -> np.ndarray:
-    weights = np.concatenate([np.ones(JOIN), np.zeros(PREFIX - JOIN)])
-    weights[JOIN - 4 :] -= _cut_weights()
-    return weights
-
-
 @cache
 def cut_weights(device: torch.device) -> tuple[Tensor, Tensor]:
     """Offsets (from y, for a cut at y + 1/2) and weights of B."""
@@ -51,7 +46,9 @@ def cut_weights(device: torch.device) -> tuple[Tensor, Tensor]:
 @cache
 def prefix(device: torch.device) -> tuple[Tensor, Tensor]:
     """The integers 0..PREFIX-1 and the weights with which they join an integral that starts at JOIN - 1/2."""
-    return constant(np.arange(PREFIX), device), constant(_join_weights(), device)
+    weights = np.where(np.arange(PREFIX) < JOIN, 1.0, 0.0)
+    weights[JOIN - 4 :] -= _cut_weights()
+    return constant(np.arange(PREFIX), device), constant(weights, device)
 
 
 @cache
@@ -61,22 +58,23 @@ def gauss_legendre(n: int, device: torch.device) -> tuple[Tensor, Tensor]:
     return constant((nodes + 1) / 2, device), constant(weights / 2, device)
 
 
+def _of_interpolant(n: int, take: Callable[[np.polynomial.Legendre], np.polynomial.Legendre]) -> np.ndarray:
+    """Matrix that takes values at the nodes of `leggauss(n)` to those of a linear operator on their interpolant."""
+    nodes, _ = np.polynomial.legendre.leggauss(n)
+    to_coefficients = np.linalg.inv(np.polynomial.legendre.legvander(nodes, n - 1))
+    return (np.stack([take(np.polynomial.Legendre.basis(i))(nodes) for i in range(n)], axis=1) @ to_coefficients).T
+
+
 @cache
 def running_integral(n: int, device: torch.device) -> Tensor:
     """Matrix C with (f @ C)_j = the integral of f's interpolant from 0 to node j of `gauss_legendre(n)`."""
-    nodes, _ = np.polynomial.legendre.leggauss(n)
-    to_coefficients = np.linalg.inv(np.polynomial.legendre.legvander(nodes, n - 1))
-    integrals = np.stack([np.polynomial.legendre.Legendre.basis(i).integ(lbnd=-1)(nodes) for i in range(n)], axis=1)
-    return constant((integrals @ to_coefficients).T / 2, device)
+    return constant(_of_interpolant(n, lambda basis: basis.integ(lbnd=-1)) / 2, device)
 
 
 @cache
 def derivative(n: int, device: torch.device) -> Tensor:
     """Matrix D with (f @ D)_j = the slope of f's interpolant at node j of `gauss_legendre(n)`."""
-    nodes, _ = np.polynomial.legendre.leggauss(n)
-    to_coefficients = np.linalg.inv(np.polynomial.legendre.legvander(nodes, n - 1))
-    slopes = np.stack([np.polynomial.legendre.Legendre.basis(i).deriv()(nodes) for i in range(n)], axis=1)
-    return constant((slopes @ to_coefficients).T * 2, device)
+    return constant(_of_interpolant(n, lambda basis: basis.deriv()) * 2, device)
 
 
 def between(start: Tensor, end: Tensor, n: int) -> tuple[Tensor, Tensor]:

@@ -1,12 +1,10 @@
 """`Rows`: count distributions in the form that the algorithms of this package work on."""
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
-
-from ddpn.distributions.dispatch import take
 
 #: Windows leave out about e^-DEPTH of the mass: below 1e-13 of what they hold.
 DEPTH = 32.0
@@ -102,21 +100,3 @@ class Rows(ABC):
     def breaks(self) -> Tensor:
         """Increasing positions between neighbours of which a few nodes integrate the pmf. Shape: (rows, K)."""
         raise NotImplementedError
-
-
-class ParameterRows(Rows):
-    """Rows made of tensors with one entry per row; `known` are those that `prepared` adds."""
-
-    def __init__(self, *parameters: Tensor, known: tuple[Tensor, ...] = ()) -> None:
-        self.parameters, self.known = parameters, known
-
-    def __len__(self) -> int:
-        return len(self.parameters[0])
-
-    @property
-    def device(self) -> torch.device:
-        return self.parameters[0].device
-
-    def rows(self, index: Tensor | slice) -> Any:
-        known = tuple(take(t, index) for t in self.known)
-        return type(self)(*(take(t, index) for t in self.parameters), known=known)

@@ -56,13 +56,18 @@ def by_length(rows: Tensor, length: Tensor, method: Callable[[int], Method], cop
     return cases
 
 
+@cache
+def counts(n: int, device: torch.device) -> Tensor:
+    """0..n-1."""
+    return constant(list(range(n)), device)
+
+
 def _from_zero(n: int, short: Method) -> Method:
     """`short` on the integers 0..n-1."""
 
     def method(dist: Rows, first: Tensor, *extra: Tensor) -> tuple[Tensor, ...]:
         pmf = dist.pmf_table(n)
-        y = torch.arange(float(n), dtype=pmf.dtype, device=pmf.device).expand_as(pmf)
-        return short(Table(y, pmf), *extra)
+        return short(Table(counts(n, pmf.device).expand_as(pmf), pmf), *extra)
 
     return method
 
@@ -71,8 +76,7 @@ def _from_first(n: int, short: Method, least: int) -> Method:
     """`short` on n integers from the window's start, which is at least `least`."""
 
     def method(dist: Rows, first: Tensor, *extra: Tensor) -> tuple[Tensor, ...]:
-        steps = torch.arange(float(n), dtype=first.dtype, device=first.device)
-        y = (first.floor() - 1.0).clamp(min=least).unsqueeze(1) + steps
+        y = (first.floor() - 1.0).clamp(min=least).unsqueeze(1) + counts(n, first.device)
         return short(Table(y, dist.pmf_near(y) if least else dist.log_pmf(y).exp()), *extra)
 
     return method
@@ -125,13 +129,21 @@ def crps(at: Table, y: Tensor) -> tuple[Tensor]:
     return (score + (first - y).clamp(min=0.0) + (y - past).clamp(min=0.0),)
 
 
-def cut(at: Table, y: Tensor) -> Cut:
-    """P(Z <= y), P(Z > y) and E|Z - y|."""
-    gap = y.unsqueeze(1) - at.y
-    below = (gap + 1.0).clamp_(0.0, 1.0).mul_(at.pmf)
-    cdf, survival, distance = below.sum(1), (at.pmf - below).sum(1), gap.abs_().mul_(at.pmf).sum(1)
-    total = cdf + survival
-    return Cut(cdf / total, survival / total, distance / total)
+def up_to(y: Tensor, z: Tensor, p: Tensor) -> Tensor:
+    """p where z is at most y, else 0. Shape: y (rows,), integers z and p (rows, n)."""
+    if not is_host(p):
+        return torch.where(z <= y.unsqueeze(1), p, 0.0)
+    # A CPU multiplies faster than it selects.
+    return (y.unsqueeze(1) + 1.0 - z).clamp_(0.0, 1.0).mul_(p)
+
+
+def cut(at: Table, y: Tensor, gap: bool = True) -> tuple[Tensor, ...]:
+    """P(Z <= y), P(Z > y) and, for `gap`, E|Z - y|."""
+    below = up_to(y, *at)
+    distance = [(y.unsqueeze(1) - at.y).abs_().mul_(at.pmf).sum(1)] if gap else []
+    sums = [below.sum(1), (at.pmf - below).sum(1), *distance]
+    total = sums[0] + sums[1]
+    return tuple(x / total for x in sums)
 
 
 def mode(at: Table) -> tuple[Tensor]:

@@ -8,11 +8,11 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from ddpn.calibration.profile import FeatureProfile
 from ddpn.errors import InputError
 from ddpn.estimators.coefficients import CoefficientTable, coefficient_table
 from ddpn.estimators.predictions import CountPredictions
 from ddpn.estimators.regressor import merge_equal_rows
-from ddpn.features.table import read_table
 from ddpn.heads import HEADS, Head, make_head
 from ddpn.members.design import Design, check_complete, design_of
 from ddpn.members.glm import GLM
@@ -62,7 +62,8 @@ class CountGLM(CountPredictions, BaseEstimator):
     coef_, intercept_ : arrays
         Coefficients (parameters, columns) and intercepts.
     covariance_, standard_errors_ : arrays
-        By the observed information, in the order of `coefficient_table()`.
+        By the observed information, in the order of `coefficient_table()`; NaN where a column is constant or a
+        combination of those before it, whose coefficient is 0.
     loglik_, aic_, bic_ : float
     converged_, n_iter_, gradient_norm_
         How the search ended.
@@ -105,20 +106,19 @@ class CountGLM(CountPredictions, BaseEstimator):
         head = self._checked_head()
         sample = checked_sample(X, y, sample_weight, exposure, self.fractional)
         reader = TableReader()
-        table = check_complete(reader.fit(X), sample.labels)
-        read_table(self, X, reset=True)
+        table = check_complete(reader.fit(X, type(self)), sample.labels)
         used = sample.is_used
         table = [column._replace(values=column.values[used]) for column in table]
         design = design_of(table)
         rows = sample.replace(X=None).rows(used).replace(X=design.matrix(table))
         if not rows.y.any():
             raise InputError("y must hold a positive count, got zeros only: no finite coefficients fit them.")
-        self.n_rows_ = len(rows)
         merged = merge_equal_rows(rows) if len(rows) <= _MERGED else rows
         found = fit_linear(head, merged.X, merged, self.dispersion, self.alpha, self.tol, self.max_iter)
-        self.predictor_ = Predictor(
-            {"glm": GLM.of_design(head, reader, design, found.linear)}, None, exposure is not None
-        )
+        member = GLM.of_design(head, reader, design, found.linear)
+        self._set_fitted(reader, Predictor({"glm": member}, None, exposure is not None))
+        self.predictor_.profile = FeatureProfile.fit(X, sample.weight)
+        self.n_rows_ = len(rows)
         self._keep(found, float(merged.weight_or_ones.sum()))
         self._warn(found, head, design)
         return self
@@ -149,23 +149,8 @@ class CountGLM(CountPredictions, BaseEstimator):
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        if not found.identified.all():
-            names = [repr(name) for name, known in zip(design.names, found.identified[1:], strict=True) if not known]
-            warnings.warn(
-                f"Columns that are constant or combinations of others: {listed(names)}. Of all coefficients that fit "
-                "equally well the smallest were taken. Drop columns, or pass alpha.",
-                UserWarning,
-                stacklevel=3,
-            )
-        spreads = zip(head.parameter_names, found.standard_deviations, strict=True)
-        runaway = [name for name, spread in spreads if name.startswith("log") and (spread > _RUNAWAY).any()]
-        if runaway:
-            warnings.warn(
-                f"The likelihood has no maximum in {' and '.join(runaway)}: some coefficients grow without bound, and "
-                "their standard errors are meaningless. Pass alpha, or choose a simpler likelihood.",
-                UserWarning,
-                stacklevel=3,
-            )
+        for sentence in (*_column_warnings(found, design), *_runaway_warnings(found, head, self.n_rows_)):
+            warnings.warn(sentence, UserWarning, stacklevel=3)
 
     # What was fitted ---------------------------------------------------------------------------------------------
 
@@ -211,3 +196,45 @@ class CountGLM(CountPredictions, BaseEstimator):
             setattr(self, name, arrays[name])
         for name in _NUMBERS:
             setattr(self, name, extra[name])
+
+
+def _column_warnings(found: LinearFit, design: Design) -> list[str]:
+    """About columns whose coefficients the rows do not determine, and those that they hardly determine."""
+    kept, constant, inflation = found.coordinates.kept, found.coordinates.is_constant, found.coordinates.inflation
+    names, sentences = np.array(design.names, dtype=object), []
+    groups = {"Constant columns": constant, "Combinations of the columns before them": ~kept & ~constant}
+    lost = [f"{what}: {listed([repr(name) for name in names[each]])}." for what, each in groups.items() if each.any()]
+    if lost:
+        remedy = "Drop these columns." if kept[~constant].all() else "Drop these columns, or pass alpha."
+        fate = "The rows do not determine some coefficients, which are 0 with standard error NaN."
+        sentences.append(" ".join([fate, *lost, remedy]))
+    slopes = [spread[1:] for spread, follows in zip(found.standard_deviations, found.follows, strict=True) if follows]
+    # The inflation alone explains these standard errors.
+    wide = [(spread > _RUNAWAY) & (spread <= _RUNAWAY * inflation) for spread in slopes]
+    those = names[kept][np.any(wide, axis=0)]
+    if len(those):
+        shown = listed([repr(name) for name in those])
+        sentences.append(
+            f"Columns that are nearly combinations of others: {shown}. The rows hardly determine their coefficients, "
+            "whose standard errors are large. Drop some of them, or pass alpha."
+        )
+    return sentences
+
+
+def _runaway_warnings(found: LinearFit, head: Head, rows: int) -> list[str]:
+    """About coefficients that grow without bound, for other reasons than their columns."""
+    inflation = np.r_[1.0, found.coordinates.inflation]
+    runaway = [
+        name
+        for name, spread in zip(head.parameter_names, found.standard_deviations, strict=True)
+        if name.startswith("log") and (spread > _RUNAWAY * inflation[: len(spread)]).any()
+    ]
+    if not runaway:
+        return []
+    why = "The likelihood has no maximum in"
+    if found.coordinates.kept.sum() + 1 >= rows:
+        why = "With as many coefficients as rows every count is fitted exactly, and there is no maximum in"
+    return [
+        f"{why} {' and '.join(runaway)}: some coefficients grow without bound, and their standard errors are "
+        "meaningless. Pass alpha, or choose a simpler likelihood."
+    ]

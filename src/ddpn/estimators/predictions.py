@@ -13,23 +13,33 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from ddpn.calibration.intervals import IntervalLevels
-from ddpn.distributions import CountDistribution, Mixture, discretized
+from ddpn.distributions import Mixture, discretized
+from ddpn.distributions.arguments import check_coverage
 from ddpn.errors import ConfigError, InputError
+from ddpn.members.reader import TableReader
 from ddpn.metrics import crps, nll, point
 from ddpn.model_files import read_files, read_manifest, write_model
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.sample import Sample, check_counts, checked_sample, row_count
 from ddpn.threads import single_thread
-from ddpn.validation import is_number
+from ddpn.validation import check_choice, is_number
 
 
 class CountPredictions(RegressorMixin):
     """Predictions, scores, calibration and saving of an estimator that keeps a `Predictor` as `predictor_`."""
 
     predictor_: Predictor
+    feature_kinds_: list[str] | None
     fractional: str
     #: Arguments that a saved model does not keep.
     _not_saved: ClassVar[tuple[str, ...]] = ()
+
+    def _set_fitted(self, reader: TableReader, predictor: Predictor) -> None:
+        """Replace what an earlier fit left, all at once: a fit that fails or is interrupted changes nothing."""
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        self.__dict__.update({name: value for name, value in vars(reader).items() if name.endswith("_in_")})
+        self.feature_kinds_, self.predictor_ = reader.kinds_, predictor
 
     @property
     def _fitted(self) -> Predictor:
@@ -52,28 +62,36 @@ class CountPredictions(RegressorMixin):
         return self._fitted.distribution(X, exposure)
 
     def predict(self, X: Any, exposure: Any = None, statistic: str = "mean") -> np.ndarray:
-        """One number per row: the "mean", "median" or "mode" of the predicted distribution."""
-        return self._over_blocks(lambda dist: point(dist, statistic), X, exposure)
+        """One number per row: the "mean", "median" or "mode" of the predicted distribution.
 
-    def predict_interval(
-        self, X: Any, coverage: float = 0.9, exposure: Any = None, kind: str = "central"
-    ) -> np.ndarray:
+        Median and mode are counts; those of a Gaussian are of its rounded values.
+        """
+        return self._over_blocks(
+            lambda dist: point(dist if statistic == "mean" else discretized(dist), statistic), X, exposure
+        )
+
+    def predict_interval(self, X: Any, coverage: float = 0.9, exposure: Any = None, kind: str = "auto") -> np.ndarray:
         """Counts (low, high), both included. Shape: (rows, 2).
 
-        By each row's distribution they cover at least `coverage`: "central" leaves at most half of the rest on either
-        side, "highest" is the shortest. "calibrated" intervals cover it over all rows together: see `fit_intervals`.
+        "central" leaves at most half of the rest on either side, "highest" is the shortest: both cover at least
+        `coverage` by each row's distribution. "calibrated" intervals are central ones that cover it over all rows
+        together: see `fit_intervals`. "auto" is "calibrated" after `fit_intervals` (and for models of `ddpn fit`, which
+        calibrates), else "central".
         """
-        level = coverage
-        if kind == "calibrated":
-            if MIXTURE not in self._fitted.intervals:
-                raise InputError('kind="calibrated" needs fit_intervals with rows that fit was not trained on.')
-            level, kind = self.interval_level(coverage), "central of counts"
-        return self._over_blocks(lambda dist: _interval(dist, level, kind), X, exposure).astype(np.int64)
+        check_choice("kind", kind, ("auto", "central", "highest", "calibrated"))
+        if kind == "calibrated" and MIXTURE not in self._fitted.intervals:
+            raise InputError('kind="calibrated" needs fit_intervals with rows that fit was not trained on.')
+        level = self.interval_level(coverage) if kind in ("auto", "calibrated") else check_coverage(coverage)
+        shape = "highest" if kind == "highest" else "central"
+        return self._over_blocks(lambda dist: _interval(dist, level, shape), X, exposure).astype(np.int64)
 
     def predict_quantiles(self, X: Any, q: Any, exposure: Any = None) -> np.ndarray:
-        """Quantiles at every level of `q`. Shape: (rows, len(q))."""
-        levels = torch.as_tensor(np.atleast_1d(np.asarray(q, dtype=np.float64)))
-        return self._over_blocks(lambda d: torch.stack([d.icdf(level) for level in levels], dim=1), X, exposure)
+        """Quantiles at every level of `q`, one or more numbers from 0 to 1: counts. Shape: (rows, number of levels)."""
+        levels = torch.from_numpy(_checked_levels(q))
+        found = self._over_blocks(
+            lambda dist: torch.stack([discretized(dist).icdf(level) for level in levels] or [dist.mean], 1), X, exposure
+        )
+        return found[:, : len(levels)]
 
     def predict_uncertainty(self, X: Any, exposure: Any = None) -> dict[str, np.ndarray]:
         """The variance of every row ("total") and its parts.
@@ -89,7 +107,7 @@ class CountPredictions(RegressorMixin):
         values = torch.from_numpy(check_counts(plain, row_count(plain), name="counts"))
 
         def probabilities(dist: Mixture) -> Tensor:
-            of_counts = dist if isinstance(dist, CountDistribution) else discretized(dist)
+            of_counts = discretized(dist)
             return torch.stack([of_counts.log_prob(value) for value in values], dim=1).exp()
 
         return self._over_blocks(probabilities, X, exposure)
@@ -141,10 +159,10 @@ class CountPredictions(RegressorMixin):
     ) -> Self:
         """Calibrate intervals with rows that `fit` was not trained on.
 
-        `predict_interval(..., kind="calibrated")` then takes each row's central interval at the level that covers what
-        is asked. That holds for all rows together: where few counts have all the mass, some intervals cover more and
-        some less. It is exact with `prior_rows` 0. Few rows say little: `prior_rows` shrinks the level towards that of
-        the predicted distributions themselves, which then count as so many rows.
+        `predict_interval` then takes each row's central interval at the level that covers what is asked. That holds for
+        all rows together: where few counts have all the mass, some intervals cover more and some less. It is exact with
+        `prior_rows` 0. Few rows say little: `prior_rows` shrinks the level towards that of the predicted distributions
+        themselves, which then count as so many rows.
 
         >>> from ddpn import CountRegressor
         >>> rng = np.random.default_rng(0)
@@ -175,34 +193,37 @@ class CountPredictions(RegressorMixin):
             raise AttributeError("interval_levels_ exists after fit_intervals")
         return self._fitted.intervals[MIXTURE]
 
-    def fit_ood(self, X: Any, exposure: Any = None, kind: str = "mutual_information", alpha: float = 0.05) -> Self:
+    def fit_ood(
+        self, X: Any, exposure: Any = None, kind: str | None = None, alpha: float = 0.05, features: bool = True
+    ) -> Self:
         """Calibrate out-of-distribution flags with rows like those to come that `fit` has not seen.
 
-        Do not use training rows: the model is more confident on them than on any others, and too many later rows would
-        be flagged. `kind` is a score of `ddpn.metrics.ood_score`, `alpha` the share of ordinary rows it flags.
+        Two scores of a row are combined: one of its features, by a summary of the training rows that `fit` keeps
+        (missing values, unseen levels, numbers outside the training range, unusual combinations), and one of its
+        prediction. `alpha` is the share of ordinary rows that are flagged. Do not use training rows: the model is more
+        confident on them than on any others, and too many later rows would be flagged.
 
-        The default, "mutual_information", is what the members disagree about, in nats. Unlike the other three it hardly
-        follows the predicted mean, and in simulations whose inputs leave the training region it was mostly the best,
-        with "epistemic", which costs least, the second. "variance" is the paper's score and, with "entropy", the one
-        for a single member. Disagreement does not show where all members go astray alike, say to a mean near 0.
+        `kind` is the score of the prediction, one of `ddpn.metrics.ood_score`. The default is "mutual_information",
+        what the members disagree about, in nats, or "variance" for a single member. Unlike the others it hardly follows
+        the predicted mean. "variance" is the paper's score. `features` False uses the prediction alone.
 
         >>> from ddpn import CountRegressor
         >>> rng = np.random.default_rng(0)
         >>> X = rng.uniform(-2, 2, (400, 1))
         >>> y = rng.poisson(np.exp(1 + X[:, 0]))
         >>> model = CountRegressor(members=3, hidden=(16,), epochs=30, random_state=0).fit(X[:300], y[:300])
-        >>> model.fit_ood(X[300:]).is_ood([[0.0], [9.0]]).tolist()
-        [False, True]
+        >>> model.fit_ood(X[300:]).is_ood([[0.0], [9.0], [None]]).tolist()
+        [False, True, True]
         """
         with single_thread():
-            self._fitted.calibrate_ood(X, exposure, kind, alpha)
+            self._fitted.calibrate_ood(X, exposure, kind, alpha, features)
         return self
 
     def ood_pvalue(self, X: Any, exposure: Any = None) -> np.ndarray:
-        """Conformal p-value of "this row is like the calibration rows": (1 + how many of n score as high) / (n + 1).
+        """Conformal p-value of "this row is like the calibration rows", small for unusual rows. Shape: (rows,).
 
-        Of rows that are exchangeable with the calibration rows at most a share alpha, on average over calibration
-        sets, has a p-value of alpha or less: for any model, score and n. Shape: (rows,).
+        Of rows that are exchangeable with the n calibration rows at most a share alpha, on average over calibration
+        sets, has a p-value of alpha or less: for any model, score and n. The smallest is 1 / (n + 1).
         """
         with single_thread():
             return self._fitted.ood_pvalue(X, exposure)
@@ -210,6 +231,22 @@ class CountPredictions(RegressorMixin):
     def is_ood(self, X: Any, alpha: float | None = None, exposure: Any = None) -> np.ndarray:
         """Rows with a p-value of at most `alpha`, by default that of `fit_ood`. Shape: (rows,)."""
         return self._fitted.calibrated_ood.is_ood(self.ood_pvalue(X, exposure), alpha)
+
+    def ood_reasons(self, X: Any, exposure: Any = None) -> list[list[str]]:
+        """What is unusual about each row: up to three columns, the most unusual first; an empty list if nothing is.
+
+        A row may have a reason without being flagged, such as a number just above the training range. After `fit_ood`
+        every flagged row has one. Before it, reasons are those of columns alone.
+
+        >>> from ddpn import CountGLM
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.integers(0, 5, (200, 2))
+        >>> model = CountGLM(likelihood="poisson").fit(X, rng.poisson(1 + X[:, 0]))
+        >>> model.ood_reasons([[2, 2], [2, 50]])
+        [[], ["'x1' above the training range: 50 > 4"]]
+        """
+        flagged = None if self._fitted.ood is None else self.is_ood(X, exposure=exposure)
+        return self._fitted.ood_reasons(X, flagged)
 
     # Saving ------------------------------------------------------------------------------------------------------
 
@@ -229,6 +266,7 @@ class CountPredictions(RegressorMixin):
             "class": type(self).__name__,
             "options": _plain_options(self, self._not_saved),
             "features": None if names is None else list(map(str, names)),
+            "kinds": self.feature_kinds_,
             "n_features": int(self.n_features_in_),
             "extra": extra,
         }
@@ -253,7 +291,7 @@ class CountPredictions(RegressorMixin):
         options = {name: tuple(v) if isinstance(v, list) else v for name, v in known["options"].items()}
         model: Any = cls(**options)
         model.predictor_ = Predictor.from_state(files, manifest, mixed_only)
-        model.n_features_in_ = known["n_features"]
+        model.n_features_in_, model.feature_kinds_ = known["n_features"], known.get("kinds")
         if known["features"] is not None:
             model.feature_names_in_ = np.array(known["features"], dtype=object)
         model._restore_extra(files, known["extra"])
@@ -286,8 +324,17 @@ def _plain(value: Any) -> Any:
 
 
 def _interval(dist: Any, level: float, kind: str) -> Tensor:
-    """Counts; the ends of an interval on the real line are rounded outward, and none lies below 0."""
-    if kind == "central of counts":
-        return torch.stack(discretized(dist).interval(level), dim=1)
-    low, high = dist.interval(level, kind=kind)
-    return torch.stack([low.floor().clamp(min=0.0), high.ceil().clamp(min=0.0)], dim=1)
+    return torch.stack(discretized(dist).interval(level, kind=kind), dim=1)
+
+
+def _checked_levels(q: Any) -> np.ndarray:
+    try:
+        levels = np.atleast_1d(np.asarray(q, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise InputError(f"q must hold numbers, got {q!r:.60}.") from None
+    if levels.ndim != 1:
+        raise InputError(f"q must be a number or a list of numbers, got shape {levels.shape}.")
+    bad = levels[~((levels >= 0.0) & (levels <= 1.0))]
+    if len(bad):
+        raise InputError(f"q must lie in [0, 1], got {bad[0]:g}.")
+    return levels

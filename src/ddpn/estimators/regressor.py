@@ -10,16 +10,17 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import Tags, check_random_state
 
+from ddpn.calibration.profile import FeatureProfile
 from ddpn.errors import ConfigError, InputError
 from ddpn.estimators.nested import NestedOptions
 from ddpn.estimators.predictions import CountPredictions
 from ddpn.features import FeatureEncoder
-from ddpn.features.table import read_table
 from ddpn.heads import Head, check_likelihood, make_head
 from ddpn.members import MEMBERS, choose_weights
 from ddpn.members.member import Member, NotApplicableError
 from ddpn.members.network_options import FULL_BATCH_ROWS, NetworkOptions, check_training_options, plain
 from ddpn.members.networks import Networks
+from ddpn.members.reader import TableReader
 from ddpn.model import CountModel
 from ddpn.predictor import Predictor
 from ddpn.sample import Sample, checked_sample
@@ -37,9 +38,8 @@ class CountRegressor(CountPredictions, NestedOptions):
     Parameters
     ----------
     likelihood : str or sequence of str
-        A name in `ddpn.heads.HEADS`: "mixed" (two Double Poissons and a Negative Binomial with predicted weights),
-        "double_poisson" (the paper's), "poisson", "negative_binomial", "gaussian", ... Several names make a mixture of
-        these families.
+        A name in `ddpn.heads.HEADS`: "double_poisson", "poisson", "negative_binomial", "gaussian", ... or "mixed", two
+        Double Poissons and a Negative Binomial with predicted weights. Several names make a mixture of these families.
     head_options : dict, optional
         Options of the likelihood, such as `components=3` for a mixture of three of one family; those of
         "double_poisson" are `beta`, `objective`, `gamma` and `initial_gamma`.
@@ -74,6 +74,8 @@ class CountRegressor(CountPredictions, NestedOptions):
     ----------
     predictor_ : Predictor
         The fitted members with their weights and calibration.
+    feature_kinds_ : list of str
+        The kind of every column: "number", "flag" or "category".
     history_ : History
         How the training of the networks went.
     interrupted_ : bool
@@ -95,10 +97,10 @@ class CountRegressor(CountPredictions, NestedOptions):
     def __init__(
         self,
         *,
-        likelihood: str | Sequence[str] = "mixed",
+        likelihood: str | Sequence[str] = "double_poisson",
         head_options: Mapping[str, Any] | None = None,
         members: int = 5,
-        hidden: Sequence[int] = (64, 64),
+        hidden: Sequence[int] = (128, 128, 128, 64),
         numeric: str = "auto",
         epochs: int | str = "auto",
         validation: float | str | None = "auto",
@@ -142,12 +144,13 @@ class CountRegressor(CountPredictions, NestedOptions):
 
         `sample_weight` counts a row so many times. `exposure`, the known scale of a row (days observed, area, number
         of customers), multiplies its predicted location; pass it to the predictions too. A fit that is interrupted
-        (KeyboardInterrupt) after an epoch or more leaves the best ensemble so far.
+        (KeyboardInterrupt) after an epoch or more leaves the best ensemble so far; one that is interrupted earlier, or
+        fails, leaves the estimator as it was.
         """
-        head, options, runtime = self._head(), self._network_options(), self._runtime()
-        others = self._other_members(head, options)
+        head, options, runtime, others = self.checked_options()
         sample = checked_sample(X, y, sample_weight, exposure, self.fractional)
-        read_table(self, X, reset=True)
+        reader = TableReader()
+        reader.fit(X, type(self))
         if sample.is_used.sum() <= FULL_BATCH_ROWS:
             sample = merge_equal_rows(sample)
         random = check_random_state(self.random_state)
@@ -157,10 +160,18 @@ class CountRegressor(CountPredictions, NestedOptions):
         networks = Networks(
             head, options, seeds=seeds, runtime=runtime, checkpoint=checkpoint, verbose=bool(self.verbose)
         )
-        self.predictor_ = _fit_mixture({NETWORKS: networks, **others}, train, validation, seeds[0])
+        self._set_fitted(reader, _fit_mixture({NETWORKS: networks, **others}, train, validation, seeds[0]))
+        self.predictor_.profile = FeatureProfile.fit(train.X, train.weight)
         if self.interrupted_:
             raise KeyboardInterrupt
         return self
+
+    def checked_options(self) -> tuple[Head, NetworkOptions, Runtime, dict[str, Member]]:
+        """What `fit` builds from the arguments, or a `ConfigError` for the first that is invalid."""
+        head, options, runtime = self._head(), self._network_options(), self._runtime()
+        options.config(rows=1000, seeds=(0,))
+        self._checkpoint()
+        return head, options, runtime, self._other_members(head, options)
 
     def _head(self) -> Head:
         check_likelihood(self.likelihood)

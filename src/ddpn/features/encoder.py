@@ -10,12 +10,16 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from ddpn.errors import InputError
 from ddpn.features.categorical import CategoricalColumn
 from ddpn.features.fitting import Encoded, add_bins, add_steps, fit_columns
+from ddpn.features.kinds import kind_of, read_as_fitted
 from ddpn.features.table import Column, read_table
 from ddpn.sample import check_vector, labels_at, row_labels
 from ddpn.validation import check_choice, check_integer, check_number, is_integer, is_number
 
 #: Bins per column if `bins` is None: quantile bins, and steps (a few well chosen ones beat many).
 DEFAULT_BINS = {"standard": 0, "piecewise": 24, "steps": 12}
+#: Inputs that bins, steps or codes may add in all, so that wide tables do not make the first layer huge: the default
+#: number of bins becomes smaller from 427 columns on.
+MAX_INPUTS = 10_240
 #: Rows encoded at a time, so that a block of inputs stays in cache on its way out.
 _BLOCK = 4096
 
@@ -31,7 +35,8 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
     - "piecewise": piecewise-linear bins between weighted quantiles, by default 24 `bins`;
     - "steps": indicators 1[x > t] at the best cuts of boosted trees fitted to y, by default 12 `bins`;
 
-    and with both a one-hot code of integer columns with at most 32 values. A boolean stays 0 or 1. Text becomes one
+    and with both a one-hot code of integer columns with at most 32 values; tables of more than about 400 columns get
+    fewer of them. A boolean stays 0 or 1. Text becomes one
     input per level, most frequent first, at most `max_categories`; levels below `min_frequency` (a share of the total
     weight, or a count if an integer) share one. Unseen levels go there too, or get zeros if there is none.
 
@@ -73,7 +78,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
             table = [column._replace(values=column.values[used]) for column in table]
             target = None if target is None else target[used]
             weights = weights[used]
-        self.kinds_ = [column.kind for column in table]
+        self.kinds_ = [kind_of(column) for column in table]
         self.columns_ = self._fitted(table, target, weights, bins)
         return self
 
@@ -82,16 +87,16 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         if not is_integer(self.min_frequency):
             min_weight *= weights.sum()
         columns, numbers = fit_columns(table, weights, min_weight, self.max_categories)
+        most = max(1, MAX_INPUTS // max(1, len(numbers)))
+        bins = min(bins, most) if self.bins is None else bins
         if self.numeric == "piecewise":
-            return add_bins(columns, numbers, bins)
-        return columns if y is None else add_steps(columns, numbers, table, y, weights, bins)
+            return add_bins(columns, numbers, bins, most)
+        return columns if y is None else add_steps(columns, numbers, table, y, weights, bins, most)
 
     def transform(self, X: Any) -> np.ndarray:
         """The inputs of every row: finite, float32, C-contiguous."""
         check_is_fitted(self)
-        table = [
-            as_fitted(column, kind) for column, kind in zip(read_table(self, X, reset=False), self.kinds_, strict=True)
-        ]
+        table = read_as_fitted(self, X)
         rows = len(table[0].values)
         ends = np.cumsum([column.width for column in self.columns_])
         out = np.empty((rows, ends[-1]), dtype=np.float32)
@@ -129,24 +134,6 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         tags.target_tags.required = self.numeric == "steps"
         tags.transformer_tags.preserves_dtype = []
         return tags
-
-
-def as_fitted(column: Column, kind: str) -> Column:
-    """The column as the kind it had in fit, where that can be done without guessing."""
-    name, found, values, _ = column
-    if found == kind or (found, kind) == ("flag", "number"):
-        return column
-    if (found, kind) == ("number", "flag"):
-        wrong = ~np.isnan(values) & (values != 0) & (values != 1)
-        if not wrong.any():
-            return column
-        got = f"{values[wrong][0]:g} {labels_at(wrong, None)}"
-        raise InputError(f"column {name!r} must hold booleans as in fit, got {got}.")
-    missing = values == -1 if found == "category" else np.isnan(values)
-    if missing.all():  # a column with no value has no kind
-        return Column(name, kind, np.full(len(values), -1 if kind == "category" else np.nan))
-    words = {"number": "numbers", "flag": "booleans", "category": "text"}
-    raise InputError(f"column {name!r} must hold {words[kind]} as in fit, got {words[found]}.")
 
 
 def _checked_target(y: Any, rows: int) -> np.ndarray:

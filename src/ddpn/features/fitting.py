@@ -6,8 +6,8 @@ from typing import Any, cast
 import numpy as np
 
 from ddpn.features.categorical import CategoricalColumn, fit_category
-from ddpn.features.numeric import NumericColumn, bin_edges, every_step, fit_flag, fit_number, integer_codes
-from ddpn.features.splits import MAX_THRESHOLDS, best_cuts, candidates
+from ddpn.features.numeric import MAX_CODES, NumericColumn, bin_edges, every_step, fit_flag, fit_number, integer_codes
+from ddpn.features.splits import MAX_THRESHOLDS, best_cuts, candidates, thresholds_per_column
 from ddpn.features.table import Column
 from ddpn.features.weighted import Distinct
 
@@ -31,9 +31,12 @@ def fit_columns(
     return columns, numbers
 
 
-def add_bins(columns: list[Encoded], numbers: dict[int, Distinct], bins: int) -> list[Encoded]:
+def add_bins(
+    columns: list[Encoded], numbers: dict[int, Distinct], bins: int, max_codes: int = MAX_CODES
+) -> list[Encoded]:
     """The columns with quantile bins and integer codes for every column of numbers."""
-    return _extended(columns, numbers, {j: {"edges": bin_edges(number, bins)} for j, number in numbers.items()})
+    edges = {j: {"edges": bin_edges(number, bins)} for j, number in numbers.items()}
+    return _extended(columns, numbers, edges, max_codes)
 
 
 def add_steps(
@@ -43,9 +46,11 @@ def add_steps(
     y: np.ndarray,
     weights: np.ndarray,
     count: int,
+    max_codes: int = MAX_CODES,
 ) -> list[Encoded]:
     """The columns with the best `count` steps (all, if there are few values) and integer codes for numbers."""
-    thresholds = {j: candidates(column) for j, column in numbers.items()}
+    most = thresholds_per_column(len(table))
+    thresholds = {j: candidates(column, most) for j, column in numbers.items()}
     codes = np.empty((len(y), len(table)), dtype=np.uint8)
     for j, (column, fitted) in enumerate(zip(table, columns, strict=True)):
         codes[:, j] = _tree_codes(column, fitted, thresholds.get(j))
@@ -54,7 +59,7 @@ def add_steps(
     for j, number in numbers.items():
         few = len(number.values) <= count + 1
         added[j] = {"steps": every_step(number) if few else thresholds[j][cuts[j]]}
-    return _extended(columns, numbers, added)
+    return _extended(columns, numbers, added, max_codes)
 
 
 def _tree_codes(column: Column, fitted: Encoded, thresholds: np.ndarray | None) -> np.ndarray:
@@ -67,8 +72,11 @@ def _tree_codes(column: Column, fitted: Encoded, thresholds: np.ndarray | None) 
     return x if thresholds is None else np.searchsorted(thresholds, x)
 
 
-def _extended(columns: list[Encoded], numbers: dict[int, Distinct], added: dict[int, dict[str, Any]]) -> list[Encoded]:
+def _extended(
+    columns: list[Encoded], numbers: dict[int, Distinct], added: dict[int, dict[str, Any]], max_codes: int
+) -> list[Encoded]:
     extended = list(columns)
     for j, inputs in added.items():
-        extended[j] = replace(cast(NumericColumn, extended[j]), codes=integer_codes(numbers[j]), **inputs)
+        codes = integer_codes(numbers[j], min(max_codes, MAX_CODES))
+        extended[j] = replace(cast(NumericColumn, extended[j]), codes=codes, **inputs)
     return extended

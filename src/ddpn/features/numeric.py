@@ -143,10 +143,10 @@ def bin_edges(column: Distinct, bins: int) -> np.ndarray:
     return values[wide] if wide.sum() > 2 else _none()
 
 
-def integer_codes(column: Distinct) -> np.ndarray:
-    """The values, if there are 3 to `MAX_CODES` and all are integers; two values need one input only."""
+def integer_codes(column: Distinct, most: int = MAX_CODES) -> np.ndarray:
+    """The values, if there are 3 to `most` and all are integers; two values need one input only."""
     values = column.values
-    is_code = 3 <= len(values) <= MAX_CODES and np.array_equal(values, np.floor(values))
+    is_code = 3 <= len(values) <= most and np.array_equal(values, np.floor(values))
     return values if is_code else _none()
 
 

@@ -7,17 +7,28 @@ from ddpn.threads import tree_threads_for
 
 #: Thresholds tried per column: with the values above the last one, as many codes as the trees have bins.
 MAX_THRESHOLDS = 254
+#: Bins of all columns together in wide tables, and the fewest thresholds of a column.
+MAX_BINS, _FEWEST = 65_536, 31
 #: Distinct rows for the trees; more do not change the best cuts of a column.
 MAX_ROWS = 100_000
 _ROUNDS, _RATE, _LEAVES, _ROWS_PER_LEAF = 60, 0.15, 16, 20
 
 
-def candidates(column: Distinct) -> np.ndarray:
-    """Thresholds between all neighbouring values, or only next to quantiles if there are many."""
+def thresholds_per_column(columns: int) -> int:
+    """Thresholds to try per column: fewer in wide tables, as trees take the longer the more bins all columns have.
+
+    >>> thresholds_per_column(20), thresholds_per_column(3000)
+    (254, 31)
+    """
+    return int(np.clip(MAX_BINS // columns, _FEWEST, MAX_THRESHOLDS))
+
+
+def candidates(column: Distinct, most: int = MAX_THRESHOLDS) -> np.ndarray:
+    """Thresholds between all neighbouring values, or only next to quantiles if there are more than `most`."""
     thresholds = midpoints(column.values)
-    if len(thresholds) <= MAX_THRESHOLDS:
+    if len(thresholds) <= most:
         return thresholds
-    levels = np.linspace(0.0, 1.0, MAX_THRESHOLDS + 2)[1:-1]
+    levels = np.linspace(0.0, 1.0, most + 2)[1:-1]
     below = np.searchsorted(column.values, quantiles(column, levels))
     return thresholds[np.unique(np.minimum(below, len(thresholds) - 1))]
 
@@ -60,6 +71,7 @@ def _trees(codes: np.ndarray, y: np.ndarray, weights: np.ndarray) -> list[np.nda
         learning_rate=_RATE,
         max_iter=_ROUNDS,
         max_leaf_nodes=_LEAVES,
+        max_bins=max(2, min(255, int(codes.max()) + 1)),
         min_samples_leaf=max(1, min(_ROWS_PER_LEAF, len(y) // 20)),
         early_stopping=False,
         random_state=0,

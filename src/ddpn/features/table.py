@@ -4,7 +4,7 @@ Frames of pandas, polars and pyarrow are read by narwhals, which requires none o
 numbers are checked by scikit-learn, so that its messages and its `n_features_in_` are those of any of its estimators.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, time, timedelta
 from typing import Any, NamedTuple
 
@@ -14,7 +14,8 @@ from scipy import sparse
 from sklearn.utils.validation import validate_data
 
 from ddpn.errors import InputError
-from ddpn.sample import labels_at
+from ddpn.features.canonical import canonical_level
+from ddpn.sample import RowError, row_labels, rows_named
 from ddpn.validation import listed
 
 #: Cells of a sparse matrix that may become dense: 2 GiB in float64.
@@ -25,7 +26,10 @@ _DERIVE = "Derive numbers from it, such as the month or the days since a start."
 
 
 class Column(NamedTuple):
-    """One column: float64 values with NaN where missing; for categories codes into `levels`, -1 where missing."""
+    """One column: float64 values with NaN where missing; for categories codes into `levels`, -1 where missing.
+
+    Levels are named as `ddpn.features.canonical` does, so that every sort of table has the same ones.
+    """
 
     name: str
     kind: str  # "number", "flag" or "category"
@@ -35,6 +39,11 @@ class Column(NamedTuple):
 
 def read_table(estimator: Any, X: Any, *, reset: bool) -> list[Column]:
     """The columns of X in the order of fit; sets (`reset`) or checks the estimator's feature names and number."""
+    with rows_named(row_labels(X)):
+        return _read(estimator, X, reset)
+
+
+def _read(estimator: Any, X: Any, reset: bool) -> list[Column]:
     frame = _frame_of(X)
     if frame is not None:
         return _read_frame(estimator, frame, reset)
@@ -96,17 +105,31 @@ def _read_frame(estimator: Any, frame: nw.DataFrame[Any], reset: bool) -> list[C
     validate_data(estimator, frame.to_native(), reset=reset, skip_check_array=True)
     if 0 in frame.shape:
         raise InputError(f"X must have at least one row and one column, got shape {frame.shape}.")
-    names = _names(estimator)
-    return [_read_series(name, series) for name, series in zip(names, frame.iter_columns(), strict=True)]
+    names, numbers = _names(estimator), _numbers_of(frame)
+    return [
+        _number(name, numbers[column]) if column in numbers else _read_series(name, series)
+        for name, column, series in zip(names, frame.columns, frame.iter_columns(), strict=True)
+    ]
+
+
+def _numbers_of(frame: nw.DataFrame[Any]) -> dict[str, np.ndarray]:
+    """All columns of numbers of a polars frame, by name: at once, as a table may have thousands of them."""
+    if not frame.implementation.is_polars():
+        return {}
+    names = [name for name, dtype in frame.schema.items() if dtype.is_numeric()]
+    cells = frame.select(nw.col(*names).cast(nw.Float64)).to_numpy() if names else np.empty((0, 0))
+    return {name: cells[:, j] for j, name in enumerate(names)}
 
 
 def _in_order(frame: nw.DataFrame[Any], names: list[str]) -> nw.DataFrame[Any]:
-    missing = [name for name in names if name not in frame.columns]
-    extra = [name for name in frame.columns if name not in names]
+    found, known = frame.columns, set(names)
+    present = set(found)
+    missing = [name for name in names if name not in present]
+    extra = [name for name in found if name not in known]
     if missing or extra:
-        found = [f"{what} {listed([*map(repr, those)])}" for what, those in (("no", missing), ("also", extra)) if those]
-        raise InputError(f"X must have the columns of fit, got {' and '.join(found)}.")
-    return frame if frame.columns == names else frame.select(names)
+        both = [f"{what} {listed([*map(repr, those)])}" for what, those in (("no", missing), ("also", extra)) if those]
+        raise InputError(f"X must have the columns of fit, got {' and '.join(both)}.")
+    return frame if found == names else frame.select(names)
 
 
 def _read_series(name: str, series: nw.Series[Any]) -> Column:
@@ -120,7 +143,10 @@ def _read_series(name: str, series: nw.Series[Any]) -> Column:
         return Column(name, "flag", values) if dtype == nw.Boolean else _number(name, values)
     if dtype in _TEXT:
         return _factorized(name, series)
-    return _read_column(name, np.asarray(series.to_native()))
+    try:
+        return _read_column(name, np.asarray(series.to_native()))
+    except TypeError:
+        raise _not_a_feature(name, "objects of other types", "Unnest it into columns of their own.") from None
 
 
 def _factorized(name: str, series: nw.Series[Any]) -> Column:
@@ -128,10 +154,18 @@ def _factorized(name: str, series: nw.Series[Any]) -> Column:
     present = series.drop_nulls()
     levels = present.unique().to_list()
     codes = np.full(len(series), -1)
+    places, names = _canonical(levels, canonical_level)
     if levels:
-        found = present.replace_strict(levels, list(range(len(levels))), return_dtype=nw.Int64)
+        found = present.replace_strict(levels, places.tolist(), return_dtype=nw.Int64)
         codes[~np.asarray(series.is_null().to_numpy(), dtype=bool)] = found.to_numpy()
-    return Column(name, "category", codes, tuple(str(level) for level in levels))
+    return Column(name, "category", codes, names)
+
+
+def _canonical(levels: Iterable[Any], canonical: Callable[[Any], str]) -> tuple[np.ndarray, tuple[str, ...]]:
+    """For each level the position of its canonical name, and the names."""
+    index: dict[str, int] = {}
+    places = [index.setdefault(canonical(level), len(index)) for level in levels]
+    return np.array(places, dtype=np.int64), tuple(index)
 
 
 def _read_column(name: str, cells: np.ndarray) -> Column:
@@ -142,7 +176,8 @@ def _read_column(name: str, cells: np.ndarray) -> Column:
         cells = np.char.decode(cells, errors="replace")
     if cells.dtype.kind == "U":
         levels, codes = np.unique(cells, return_inverse=True)
-        return Column(name, "category", codes, tuple(levels.tolist()))
+        places, names = _canonical(levels.tolist(), canonical_level)
+        return Column(name, "category", places[codes], names)
     if cells.dtype.kind != "O":
         return _number(name, cells.astype(np.float64))
     return _read_objects(name, cells)
@@ -153,12 +188,13 @@ def _read_objects(name: str, cells: np.ndarray) -> Column:
     present = cells[~missing]
     kinds = set(map(type, present.tolist()))
     if any(issubclass(kind, str) for kind in kinds):
-        index: dict[str, int] = {}
         codes = np.full(len(cells), -1)
-        codes[~missing] = [index.setdefault(str(value), len(index)) for value in present.tolist()]
-        return Column(name, "category", codes, tuple(index))
+        codes[~missing], names = _canonical(present.tolist(), canonical_level)
+        return Column(name, "category", codes, names)
     if any(issubclass(kind, _DATES) for kind in kinds):
         raise _not_a_feature(name, "dates or times", _DERIVE)
+    if any(issubclass(kind, list | tuple | np.ndarray | bytes) for kind in kinds):
+        raise _not_a_feature(name, "lists or bytes", "Unnest it into columns of their own.")
     values = np.full(len(cells), np.nan)
     values[~missing] = present.astype(np.float64)
     if kinds and kinds <= {bool, np.bool_}:
@@ -178,8 +214,8 @@ def _missing(cells: np.ndarray) -> np.ndarray:
 def _number(name: str, values: np.ndarray) -> Column:
     bad = np.isinf(values)
     if bad.any():
-        got = f"{values[bad][0]} in column {name!r} {labels_at(bad, None)}"
-        raise InputError(f"X must hold finite numbers or missing values, got {got}.")
+        got = f"{values[bad][0]} in column {name!r}"
+        raise RowError(f"X must hold finite numbers or missing values, got {got}", bad)
     return Column(name, "number", values)
 
 

@@ -4,9 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ddpn.errors import InputError
 from ddpn.features.table import Column
-from ddpn.sample import labels_at
+from ddpn.sample import RowError
 
 
 class Design(NamedTuple):
@@ -61,10 +60,8 @@ def check_complete(table: list[Column], labels: Any = None) -> list[Column]:
     for column in table:
         missing = column.values < 0 if column.kind == "category" else np.isnan(column.values)
         if missing.any():
-            raise InputError(
-                f"X must have no missing values, got NaN in column '{column.name}' {labels_at(missing, labels)}. "
-                "Fill or drop such rows, or use CountRegressor, which accepts them."
-            )
+            remedy = ". Fill or drop such rows, or use CountRegressor, which accepts them."
+            raise RowError(f"X must have no missing values, got NaN in column '{column.name}'", missing, remedy, labels)
     return table
 
 
@@ -78,8 +75,6 @@ def _dummies(column: Column, levels: tuple[str, ...], labels: Any) -> np.ndarray
     unseen = target < 0
     if unseen.any():
         level = column.levels[column.values[unseen][0]]
-        raise InputError(
-            f"X must hold levels that fit has seen in column '{column.name}', got {level!r} "
-            f"{labels_at(unseen, labels)}. Recode or drop such rows."
-        )
+        words = f"X must hold levels that fit has seen in column '{column.name}', got {level!r}"
+        raise RowError(words, unseen, ". Recode or drop such rows.", labels)
     return np.eye(len(levels))[target][:, 1:]

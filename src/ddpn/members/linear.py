@@ -29,8 +29,8 @@ class LinearFit(NamedTuple):
     """The coefficients of the columns as they were given, their covariance, and how the search ended.
 
     `follows` says which raw outputs depend on the columns; the others are intercepts. `standard_deviations` are those
-    of the coefficients of standardised columns, one array per raw output. `identified` says which coefficients, the
-    intercept first, the rows determine.
+    of the intercept and of the coefficients of standardised columns that `coordinates` keep, one array per raw output.
+    The other coefficients are not identified: they are 0, and their covariances are NaN.
     """
 
     linear: Linear
@@ -42,7 +42,7 @@ class LinearFit(NamedTuple):
     optimum: Optimum
     follows: tuple[bool, ...]
     standard_deviations: list[np.ndarray]
-    identified: np.ndarray
+    coordinates: Coordinates
 
 
 @torch.inference_mode(False)
@@ -69,7 +69,7 @@ def fit_linear(
         optimum=best,
         follows=follows,
         standard_deviations=[deviations[block] for block in objective.blocks],
-        identified=coordinates.determined,
+        coordinates=coordinates,
     )
 
 
@@ -83,11 +83,10 @@ def _in_columns(
     for p, (block, matrix) in enumerate(zip(blocks, back, strict=True)):
         intercepts[p], *coefficients = matrix @ theta[block]
         if coefficients:
-            coef[p], slopes[p] = coefficients, coordinates.basis @ theta[block][1:]
+            coef[p], slopes[p, coordinates.kept] = coefficients, theta[block][1:]
     linear = Linear(coordinates.center, coordinates.scale, slopes, theta[[block.start for block in blocks]])
     whole = block_diag(*back)
     covariance = whole @ covariance @ whole.T
-    if not coordinates.is_full:
-        unknown = ~np.concatenate([coordinates.determined if linear_ else [True] for linear_ in follows])
-        covariance[unknown], covariance[:, unknown] = np.nan, np.nan
+    unknown = ~np.concatenate([np.r_[True, coordinates.kept] if each else [True] for each in follows])
+    covariance[unknown], covariance[:, unknown] = np.nan, np.nan
     return linear, coef, intercepts, covariance

@@ -30,7 +30,7 @@ class NetworkOptions:
     """
 
     members: int = 5
-    hidden: Sequence[int] = (64, 64)
+    hidden: Sequence[int] = (128, 128, 128, 64)
     activation: str = "relu"
     numeric: str = "auto"
     bins: int | None = None
@@ -57,15 +57,19 @@ class NetworkOptions:
         object.__setattr__(self, "hidden", widths)
         check_choice("numeric", self.numeric, ("auto", *ENCODINGS))
         check_choice("score", self.score, ("auto", "nll", "crps"))
+        if self.bins is not None:
+            check_integer("bins", self.bins, 1)
         for name in ("epochs", "batch_size"):
             value = getattr(self, name)
             if value != "auto" and not (is_integer(value) and value >= 1):
                 raise ConfigError(f'{name} must be "auto" or an integer of at least 1, got {value!r}.')
 
     def config(self, rows: int, seeds: tuple[int, ...], score: str = "crps") -> "TrainingConfig":
-        """The settings of a training on so many rows; `score` is what "auto" means."""
+        """The settings of a training on so many rows, validated; `score` is what "auto" means."""
+        from ddpn.backbones.mlp import ACTIVATIONS
         from ddpn.training.config import TrainingConfig
 
+        check_choice("activation", self.activation, ACTIVATIONS)
         known = {field.name for field in fields(TrainingConfig)}
         given = {name: value for name, value in asdict(self).items() if name in known}
         given["score"] = score if self.score == "auto" else self.score

@@ -77,7 +77,7 @@ class Networks(Member):
         checkpoint: Path | None = None,
         verbose: bool = False,
     ) -> None:
-        self.head = make_head("mixed") if head is None else head
+        self.head = make_head("double_poisson") if head is None else head
         self.options, self.seeds = options, seeds
         self.runtime, self.checkpoint, self.verbose = runtime, checkpoint, verbose
 

@@ -5,23 +5,24 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from ddpn.features.encoder import as_fitted
+from ddpn.features.kinds import kind_of, read_as_fitted
 from ddpn.features.table import Column, read_table
 
 
 class TableReader(BaseEstimator):
     """Knows the number, names and kinds of the columns, and checks those of every later table."""
 
-    def fit(self, X: Any) -> list[Column]:
-        """The columns of X, whose names and kinds are remembered."""
-        table = read_table(self, X, reset=True)
-        self.kinds_ = [column.kind for column in table]
+    def fit(self, X: Any, estimator: type[BaseEstimator] | None = None) -> list[Column]:
+        """The columns of X, whose names and kinds are remembered; messages name the `estimator`, if given."""
+        reader = self if estimator is None else estimator()
+        table = read_table(reader, X, reset=True)
+        self.__dict__.update({name: value for name, value in vars(reader).items() if name.endswith("_in_")})
+        self.kinds_ = [kind_of(column) for column in table]
         return table
 
     def read(self, X: Any) -> list[Column]:
         """The columns of X in the order of fit."""
-        table = read_table(self, X, reset=False)
-        return [as_fitted(column, kind) for column, kind in zip(table, self.kinds_, strict=True)]
+        return read_as_fitted(self, X)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -1,6 +1,6 @@
 """What a report is made of: the predicted distribution and the scores of every row, for the model and its baselines."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,13 +52,13 @@ class Scored(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """The evaluated rows: `rows` are their positions in the user's table, `X` is that table at these positions.
+    """The evaluated rows: `labels` are what the user's table calls them, `X` is that table at these rows.
 
-    `components` is how many distributions per row the model mixes, `calibrated` the number of rows that its intervals
-    were calibrated on (0 without calibration).
+    `ids` are the name of a column that identifies rows, and its values. `components` is how many distributions per row
+    the model mixes, `calibrated` the number of rows that its intervals were calibrated on (0 without calibration).
     """
 
-    rows: np.ndarray
+    labels: np.ndarray
     total: int
     X: Any
     columns: list[Column]
@@ -72,6 +72,7 @@ class Evidence(NamedTuple):
     baselines: dict[str, Scored]
     fingerprint: str
     calibrated: int = 0
+    ids: tuple[str, Sequence[Any]] | None = None
 
     @property
     def weighted(self) -> bool:
@@ -88,9 +89,11 @@ def gather(
     baselines: Mapping[str, Distribution],
     progress: Callable[[str], object],
     levels: Mapping[str, float] | None = None,
+    labels: Any = None,
+    ids: tuple[str, Sequence[Any]] | None = None,
 ) -> Evidence:
     """Validate the inputs, choose the rows, predict and score them; `levels` are those of the baselines' intervals."""
-    sample = checked_sample(X, y, weight, exposure, model.fractional)
+    sample = checked_sample(X, y, weight, exposure, model.fractional, labels=labels)
     columns, total = columns_of(model, X), len(sample)
     others = {str(name): count_distribution(str(name), dist, total) for name, dist in baselines.items()}
     rows = np.flatnonzero(sample.is_used)
@@ -107,7 +110,7 @@ def gather(
         progress(f"Scoring {name}")
         of_others[name] = scored(dist.rows(torch.from_numpy(rows)), observed, (levels or {}).get(name, LEVEL))
     return Evidence(
-        rows=rows,
+        labels=rows if used.labels is None else used.labels,
         total=total,
         X=used.X,
         columns=[column._replace(values=column.values[rows]) for column in columns],
@@ -121,6 +124,7 @@ def gather(
         baselines=of_others,
         fingerprint=fingerprint(columns, sample.y),
         calibrated=int(model.interval_levels_.rows[0]) if hasattr(model, "interval_levels_") else 0,
+        ids=None if ids is None else (ids[0], [ids[1][row] for row in rows.tolist()]),
     )
 
 

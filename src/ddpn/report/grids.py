@@ -107,6 +107,12 @@ def extremes(evidence: Evidence, number: int = 3) -> tuple[list[int], list[int]]
     return order[:number], order[len(order) - number :][::-1]
 
 
+def row_title(evidence: Evidence, row: int) -> str:
+    """What the user's table calls a row, with the column that identifies rows."""
+    title = f"Row {evidence.labels[row]}"
+    return title if evidence.ids is None else f"{title}, {evidence.ids[0]} {evidence.ids[1][row]}"
+
+
 def row_facts(evidence: Evidence, row: int) -> list[tuple[str, str]]:
     """The prediction for one row and its scores."""
     model = evidence.model

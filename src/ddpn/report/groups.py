@@ -8,8 +8,8 @@ from ddpn.features.table import Column
 from ddpn.report.columns import coded
 from ddpn.report.evidence import LEVEL, Evidence
 from ddpn.report.importance import Importances
-from ddpn.report.numbers import fmt, mean, percent, wilson
-from ddpn.workflow.verdict import effective_rows
+from ddpn.report.numbers import fmt, mean, percent
+from ddpn.workflow.gains import effective_rows, wilson, z_of
 
 #: A sentence is only about groups with so many rows, and such a share of all rows.
 _MIN_ROWS, _MIN_SHARE = 10, 0.02
@@ -78,9 +78,11 @@ def uncertainty_sentences(evidence: Evidence, aleatoric: list[Group], epistemic:
         found.append(("Most uncertain", _noise_sentences(max(noisy, key=lambda group: group.aleatoric), whole)))
     if reason := _reason(evidence, unknown, whole):
         found.append(("Reason", reason))
-    # The group with the lowest coverage, if that is more than chance.
-    weakest = min([*noisy, *unknown], key=lambda group: wilson(group.coverage, group.size)[1], default=whole)
-    if weakest is not whole and wilson(weakest.coverage, weakest.size)[1] < LEVEL:
+    # The group with the lowest coverage, if that is more than chance, which has as many attempts as there are groups.
+    each = [*noisy, *unknown]
+    highest = {group: wilson(group.coverage, group.size, z_of(len(each)))[1] for group in each}
+    weakest = min(each, key=highest.__getitem__, default=whole)
+    if highest.get(weakest, 1.0) < LEVEL:
         words = (
             f"Where {weakest.column} is {weakest.label}, the {percent(LEVEL, 0)} interval covers only "
             f"{percent(weakest.coverage)} of {weakest.rows:,} rows. Do not rely on it there."
@@ -102,6 +104,8 @@ def _noise_sentences(group: Group, whole: Group) -> str:
         return words + f"That is {fmt(beyond)} times what the mean explains: these rows are hard to predict."
     if beyond < 1 / _BEYOND:
         return words + "That is less than the mean alone explains."
+    if group.predicted < whole.predicted and deviation > usual:
+        return words + "The mean does not explain it, as it is smaller there."
     return words + "The mean explains it: standard deviations grow with the square root of the mean."
 
 

@@ -59,7 +59,10 @@ def importances(
         return Importances([], 0, total)
     rng = np.random.default_rng(SEED)
     if len(names) > _MAX_COLUMNS:
-        names = _screened(model, evidence, names, rng)
+        few = _draw(evidence, _SCREENING_ROWS, rng)
+        moved = {column: sum(map(abs, _changes(model, evidence, few, column, rng)[:2])) for column in names}
+        kept = sorted(moved, key=lambda column: -moved[column])[:_MAX_COLUMNS]
+        names = {column: names[column] for column in sorted(kept)}
     rows = _draw(evidence, int(np.clip(_WORK // (REPEATS * len(names)), _MIN_ROWS, _MAX_ROWS)), rng)
     found = []
     for place, (column, name) in enumerate(names.items(), 1):
@@ -73,24 +76,17 @@ def _draw(evidence: Evidence, size: int, rng: np.random.Generator) -> np.ndarray
     return np.sort(rng.choice(len(evidence.y), min(size, len(evidence.y)), replace=False))
 
 
-def _predicted(
+def _changes(
     model: CountRegressor, evidence: Evidence, rows: np.ndarray, column: int, rng: np.random.Generator
-) -> Any:
-    """Predictions for these rows with one column (or the exposure) shuffled."""
-    order = rng.permutation(len(rows))
+) -> tuple[float, ...]:
+    """The values of one shuffle of a column (or of the exposure), in the order of `Importance`."""
+    order, weight = rng.permutation(len(rows)), evidence.weight[rows]
     X, exposure = take_rows(evidence.X, rows), None if evidence.exposure is None else evidence.exposure[rows]
     if column >= 0:
         X = shuffled(X, column, order)
     elif exposure is not None:
         exposure = exposure[order]
-    return discretized(model.predict_distribution(X, exposure))
-
-
-def _changes(
-    model: CountRegressor, evidence: Evidence, rows: np.ndarray, column: int, rng: np.random.Generator
-) -> tuple[float, ...]:
-    """The values of one repeat, in the order of `Importance`."""
-    dist, weight = _predicted(model, evidence, rows, column, rng), evidence.weight[rows]
+    dist: Any = discretized(model.predict_distribution(X, exposure))
     before = mean(evidence.model.crps[rows], weight)
     after = mean(crps(dist, torch.from_numpy(evidence.y[rows])).numpy(), weight)
     old = np.array([evidence.aleatoric[rows], evidence.epistemic[rows]])
@@ -105,19 +101,3 @@ def _deviation_change(before: np.ndarray, after: np.ndarray, weight: np.ndarray)
     if not usable.any():
         return 0.0
     return mean(np.abs(np.sqrt(after[usable] / before[usable]) - 1.0), weight[usable])
-
-
-def _screened(
-    model: CountRegressor, evidence: Evidence, names: dict[int, str], rng: np.random.Generator
-) -> dict[int, str]:
-    """Columns whose shuffling changes means and deviations of a few rows most, in their order."""
-    rows = _draw(evidence, _SCREENING_ROWS, rng)
-    spread = np.sqrt(evidence.aleatoric[rows] + evidence.epistemic[rows]).clip(min=_TINY)
-    moved = {}
-    for column in names:
-        dist = _predicted(model, evidence, rows, column, rng)
-        deviation = np.sqrt((dist.aleatoric + dist.epistemic).numpy())
-        change = np.abs(dist.mean.numpy() - evidence.model.mean[rows]) + np.abs(deviation - spread)
-        moved[column] = np.mean(change / spread)
-    kept = set(sorted(moved, key=lambda column: -moved[column])[:_MAX_COLUMNS])
-    return {column: name for column, name in names.items() if column in kept}

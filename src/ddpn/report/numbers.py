@@ -4,11 +4,6 @@ import math
 
 import numpy as np
 
-from ddpn.workflow.verdict import Z
-
-#: Numbers drawn for one bootstrap interval at most, and the range of the number of resamples.
-_DRAWN, _RESAMPLES = 20_000_000, (200, 1000)
-
 
 def mean(values: np.ndarray, weight: np.ndarray) -> float:
     """Weighted mean."""
@@ -22,26 +17,6 @@ def quantile(values: np.ndarray, weight: np.ndarray, q: float) -> float:
     # Sums of weights such as 0.1 miss their level by rounding.
     place = np.searchsorted(upto, q * upto[-1] * (1 - 1e-12))
     return float(values[order][min(int(place), len(values) - 1)])
-
-
-def wilson(share: float, rows: float, z: float = Z) -> tuple[float, float]:
-    """Wilson's interval of a share observed among so many rows, which need not be an integer.
-
-    >>> tuple(round(end, 4) for end in wilson(0.9, 100))
-    (0.8256, 0.9448)
-    """
-    centre = (share + z * z / (2.0 * rows)) / (1.0 + z * z / rows)
-    half = z / (1.0 + z * z / rows) * math.sqrt(share * (1.0 - share) / rows + z * z / (4.0 * rows * rows))
-    return max(0.0, centre - half), min(1.0, centre + half)
-
-
-def bootstrap_mean(values: np.ndarray, weight: np.ndarray, seed: int) -> tuple[float, float]:
-    """95% percentile interval of the weighted mean, rows resampled with replacement."""
-    rows, rng = len(values), np.random.default_rng(seed)
-    resamples, total = int(np.clip(_DRAWN // rows, *_RESAMPLES)), values * weight
-    draws = (rng.integers(rows, size=rows) for _ in range(resamples))
-    low, high = np.quantile([total[index].sum() / weight[index].sum() for index in draws], [0.025, 0.975])
-    return float(low), float(high)
 
 
 def fmt(value: float, integers: bool = True) -> str:

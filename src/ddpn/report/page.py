@@ -11,6 +11,8 @@ from ddpn.workflow.verdict import Verdict
 
 #: CSS class and sign of each level of a verdict.
 _LEVELS = {"better": ("good", "✓"), "unclear": ("care", "!"), "worse": ("bad", "✕"), "unusable": ("bad", "✕")}
+#: A cell of a table, and one that is the best of its column.
+_CELLS = ("<td>{}</td>", "<td><strong>{}</strong></td>")
 _BOX = '<rect x="1" y="1" width="22" height="10" class="{}"/>'
 #: How a legend shows a mark.
 _SWATCHES = {
@@ -71,7 +73,7 @@ def grid_html(found: Grid, caption: str, words: bool = False) -> str:
     tall, kind = (" tall", ' class="words"') if words else ("", "")
     head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in found.headings)
     rows = "".join(
-        "<tr>" + "".join(_cell(cell, (i, j) in found.best) for j, cell in enumerate(row)) + "</tr>\n"
+        "<tr>" + "".join(_CELLS[(i, j) in found.best].format(escape(cell)) for j, cell in enumerate(row)) + "</tr>\n"
         for i, row in enumerate(found.rows)
     )
     return (
@@ -81,18 +83,10 @@ def grid_html(found: Grid, caption: str, words: bool = False) -> str:
     )
 
 
-def _cell(words: str, best: bool) -> str:
-    return f"<td><strong>{escape(words)}</strong></td>" if best else f"<td>{escape(words)}</td>"
-
-
-def figures_html(*found: Figure) -> str:
-    """Figures, two side by side where there is room."""
-    return pair(*map(figure_html, found))
-
-
-def pair(*parts: str) -> str:
-    """Two parts side by side where there is room."""
-    return f'<div class="figures">{"".join(f"<div>{part}</div>" for part in parts)}</div>\n'
+def pair(*parts: Figure | str) -> str:
+    """Figures or other parts, two side by side where there is room."""
+    boxes = (f"<div>{part if isinstance(part, str) else figure_html(part)}</div>" for part in parts)
+    return f'<div class="figures">{"".join(boxes)}</div>\n'
 
 
 def figure_html(figure: Figure) -> str:

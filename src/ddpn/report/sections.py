@@ -11,9 +11,10 @@ from ddpn.report.groups import Group, driving_groups, uncertainty_sentences
 from ddpn.report.importance import Importances
 from ddpn.report.numbers import percent, plural
 from ddpn.report.training import reproduction, training_figures, training_sentences
-from ddpn.workflow.verdict import verdict
+from ddpn.workflow.verdict import Verdict, verdict
 
 _UNSEEN = "These scores hold for new rows only if none of the evaluated rows was used for training."
+_NUMBERING = "Rows are called by the index of the data frame or, in other tables, by their position from 0."
 
 
 def sections(
@@ -24,27 +25,30 @@ def sections(
     task: Mapping[str, Any],
     leaderboard: Sequence[Mapping[str, Any]],
     leak: str,
+    decision: Verdict | None = None,
 ) -> dict[str, str]:
     """The HTML of every section that has something to show, by its title."""
-    pit, pairs = predictions.pit_of(evidence), findings.comparisons(evidence)
+    pit, found = predictions.pit_of(evidence), findings.evaluation(evidence, leak)
     shape = findings.pit_sentence(pit)
     drivers = [driving_groups(importances, evidence, part) for part in ("aleatoric", "epistemic")]
     details = [
         ("Typical error", findings.error_sentences(evidence, target)),
-        (f"{percent(LEVEL, 0)} interval", findings.coverage_sentences(evidence)),
+        (f"{percent(LEVEL, 0)} interval", findings.coverage_sentences(evidence, found)),
         ("Calibration", shape),
-        ("Baselines", findings.comparison_sentences(evidence, pairs)),
+        ("Baselines", findings.comparison_sentences(found)),
         *uncertainty_sentences(evidence, *drivers),
+        *(("Few rows", words) for words in found.warnings),
     ]
+    names = sorted(evidence.baselines, key=found.crps.__getitem__)
     parts = {
-        "Verdict": page.verdict_html(verdict(findings.evaluation(evidence, evidence.baselines, leak)), details),
+        "Verdict": page.verdict_html(decision or verdict(found), details),
         "Leaderboard": _leaderboard(leaderboard),
         "Data": _data(evidence, target),
-        "Accuracy": _accuracy(evidence, target, list(pairs), str(task.get("note") or _UNSEEN)),
-        "Calibration": page.figures_html(predictions.pit_figure(pit, shape), predictions.coverage_figure(evidence)),
+        "Accuracy": _accuracy(evidence, target, names, str(task.get("note") or _UNSEEN)),
+        "Calibration": page.pair(predictions.pit_figure(pit, shape), predictions.coverage_figure(evidence)),
         "Uncertainty": _uncertainty(evidence, drivers),
         "Importance": _importance(importances),
-        "Best and worst rows": _rows(evidence, importances),
+        "Best and worst rows": _rows(evidence, importances, str(task.get("numbering") or _NUMBERING)),
         "Training": _training(model),
         "Reproduction": page.definitions(reproduction(model, evidence, task), code=True),
     }
@@ -72,7 +76,7 @@ def _data(evidence: Evidence, target: str) -> str:
     return (
         page.definitions(grids.data_facts(evidence, target), "facts")
         + page.paragraphs(drawn)
-        + page.pair(words, page.figure_html(predictions.counts_figure(evidence, target)))
+        + page.pair(words, predictions.counts_figure(evidence, target))
         + page.grid_html(grid, "Columns", words=True)
         + page.paragraphs(more)
     )
@@ -99,13 +103,13 @@ def _accuracy(evidence: Evidence, target: str, names: list[str], note: str) -> s
         page.grid_html(grids.score_grid(rows), caption)
         + page.definitions(notes, "notes")
         + page.paragraphs(note)
-        + page.figures_html(*figures)
+        + page.pair(*figures)
     )
 
 
 def _uncertainty(evidence: Evidence, drivers: list[list[Group]]) -> str:
     groups = uncertainty.fifths(evidence)
-    html = page.figures_html(uncertainty.split_figure(groups), uncertainty.group_coverage_figure(groups))
+    html = page.pair(uncertainty.split_figure(groups), uncertainty.group_coverage_figure(groups))
     # The same column may drive both parts, and is shown once.
     for name, found in {each[0].column: each for each in drivers if each}.items():
         html += page.grid_html(grids.group_grid(found), f"Uncertainty by {name}")
@@ -114,17 +118,17 @@ def _uncertainty(evidence: Evidence, drivers: list[list[Group]]) -> str:
 
 def _importance(found: Importances) -> str:
     if found.each:
-        return page.figures_html(*uncertainty.importance_figures(found))
+        return page.pair(*uncertainty.importance_figures(found))
     return page.paragraphs(f"Not measured: {plural(found.columns, 'column')} are too many to shuffle.")
 
 
-def _rows(evidence: Evidence, importances: Importances) -> str:
+def _rows(evidence: Evidence, importances: Importances, numbering: str) -> str:
     order = [one.column for one in importances.by("crps") if one.column >= 0]
     html = ""
     for name, rows in zip(("best", "worst"), grids.extremes(evidence), strict=True):
         cards = [
             page.card(
-                f"Row {evidence.rows[row]:,}",
+                grids.row_title(evidence, row),
                 predictions.distribution_svg(evidence, row, f"{name}-{i}"),
                 grids.row_facts(evidence, row),
                 grids.row_cells(evidence, row, order),
@@ -132,7 +136,7 @@ def _rows(evidence: Evidence, importances: Importances) -> str:
             for i, row in enumerate(rows)
         ]
         html += page.heading(f"Predicted {name}") + page.cards(cards) if cards else ""
-    words = "By CRPS. The vertical line is the observed count. Row numbers start at 0; important columns come first."
+    words = f"By CRPS. The vertical line is the observed count. {numbering} Important columns come first."
     return page.paragraphs(words) + html if html else ""
 
 
@@ -140,5 +144,5 @@ def _training(model: Any) -> str:
     history = getattr(model, "history_", None)
     if history is None or not history.epochs:
         return ""
-    figures = page.figures_html(*training_figures(history, model.predictor_.members[NETWORKS].options.score))
+    figures = page.pair(*training_figures(history, model.predictor_.members[NETWORKS].options.score))
     return page.paragraphs(training_sentences(model, history)) + figures

@@ -16,7 +16,7 @@ from ddpn.training import History
 
 _PACKAGES = ("ddpn", "torch", "numpy", "scipy", "scikit-learn")
 #: Entries of a task that are shown elsewhere.
-_SHOWN = {"command", "target", "note"}
+_SHOWN = {"command", "target", "note", "numbering"}
 _TITLES = {"loss": "Training loss", "score": "Validation score"}
 
 
@@ -76,13 +76,8 @@ def reproduction(model: Any, evidence: Evidence, task: Mapping[str, Any]) -> lis
         ("Versions of this report", ", ".join(f"{name} {number}" for name, number in versions.items())),
     ]
     command = [("Command", _one_line(task["command"]))] if task.get("command") else []
-    given = [(_title(key), _one_line(value)) for key, value in task.items() if key not in _SHOWN and value is not None]
-    return [*command, *facts, *given]
-
-
-def _title(key: Any) -> str:
-    plain = str(key).replace("_", " ")
-    return plain[:1].upper() + plain[1:]
+    given = {str(key).replace("_", " "): v for key, v in task.items() if key not in _SHOWN and v is not None}
+    return [*command, *facts, *((key[:1].upper() + key[1:], _one_line(value)) for key, value in given.items())]
 
 
 def _one_line(value: Any) -> str:

@@ -18,6 +18,7 @@ from ddpn.report.numbers import plural
 from ddpn.report.page import page
 from ddpn.report.sections import sections
 from ddpn.workflow.leaderboard import label_of
+from ddpn.workflow.verdict import Verdict
 
 
 def write_report(
@@ -34,6 +35,9 @@ def write_report(
     leaderboard: Sequence[Mapping[str, Any]] | None = None,
     warnings: Sequence[str] = (),
     leak: str = "",
+    verdict: Verdict | None = None,
+    labels: Sequence[Any] | None = None,
+    ids: tuple[str, Sequence[Any]] | None = None,
     progress: Callable[[str], object] | None = None,
 ) -> Path:
     """Evaluate a fitted model on a test set, write the result as one self-contained HTML file and return its path.
@@ -44,8 +48,10 @@ def write_report(
     known about the fit ("target", "command", "split", ...; "note" says which rows are evaluated): all of it is shown,
     none of it is required. `leaderboard` has a row per candidate with the keys label or name, weight, crps, nll,
     coverage, width and seconds, each of which may be missing. `warnings` are sentences shown at the top. `leak` is a
-    sentence about a suspected target leak: it is shown there, too, and forbids a positive verdict. `progress` is called
-    with the name of each step.
+    sentence about a suspected target leak: it is shown there, too, and forbids a positive verdict. `verdict` is the one
+    of the leaderboard, if there is one. `labels` are what the rows are called, by default the index of a data frame or
+    positions; `ids` are the name and the values of a column that identifies them. `progress` is called with the name of
+    each step.
 
     >>> import tempfile
     >>> import numpy as np
@@ -63,10 +69,10 @@ def write_report(
         raise InputError(f"path must name a file such as report.html, got the folder {place}.")
     known, step = dict(task or {}), progress or (lambda stage: None)
     target = str(known.get("target") or "y")
-    evidence = gather(model, X, y, exposure, weight, baselines or {}, step, levels)
+    evidence = gather(model, X, y, exposure, weight, baselines or {}, step, levels, labels, ids)
     found = importances(model, evidence, step, str(known.get("exposure") or "exposure"))
     step("Drawing figures")
-    parts = sections(model, evidence, found, target, known, leaderboard or (), leak)
+    parts = sections(model, evidence, found, target, known, leaderboard or (), leak, verdict)
     above = [*filter(None, [leak]), *warnings]
     text = page(f"How well the model predicts {target}", _summary(model, evidence), parts, above)
     try:

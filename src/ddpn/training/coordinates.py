@@ -1,77 +1,82 @@
-"""The coordinates a linear model is fitted in: columns standardised, directions in which no row differs left out."""
+"""The coordinates a linear model is fitted in: columns standardised, those that say nothing new left out."""
 
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
-#: A direction whose standard deviation is below this share of the largest is the others' rounding error.
-_RANK = 1e-10
+#: A standardised column of which the others before it explain all but this share is a combination of them (as in R's
+#: `lm`).
+_REDUNDANT = 1e-7
 #: A column this much narrower than its distance from 0 is constant up to rounding.
 _CONSTANT = 1e-14
-#: A coefficient with more than this share of its unit vector outside the basis is not determined by the rows.
-_UNDETERMINED = 1e-8
 
 
 class Coordinates(NamedTuple):
-    """Column j becomes (x - center) / scale; `basis` (K, R), orthonormal, spans the directions in which rows differ.
+    """Column j becomes (x - center) / scale; those that are constant or combinations of columns before are not `kept`.
+
+    `inflation` says how many times larger each kept column's standard error is than it were without the others: the
+    square root of its variance inflation factor.
 
     >>> coordinates = standardize(np.array([[1.0, 2.0], [3.0, 6.0], [5.0, 10.0]]), np.ones(3))
-    >>> coordinates.basis.shape, coordinates.determined.tolist()
-    ((2, 1), [True, False, False])
+    >>> coordinates.kept.tolist()
+    [True, False]
     """
 
     center: np.ndarray
     scale: np.ndarray
-    basis: np.ndarray
+    kept: np.ndarray
+    is_constant: np.ndarray
+    inflation: np.ndarray
 
     def reduced(self, X: np.ndarray) -> np.ndarray:
-        """The inputs of the fit. Shape: (N, K) -> (N, R)."""
-        standardized = (X - self.center) / self.scale
-        return standardized if self.is_full else standardized @ self.basis
-
-    @property
-    def is_full(self) -> bool:
-        """Whether rows differ in every direction, so that no column is redundant."""
-        return self.basis.shape[0] == self.basis.shape[1]
-
-    @property
-    def determined(self) -> np.ndarray:
-        """Whether the rows determine the intercept, and the coefficient of each column. Shape: (1 + K,)."""
-        middle = self.center / self.scale
-        outside = np.linalg.norm(middle - self.basis @ (self.basis.T @ middle))
-        intercept = outside <= np.sqrt(_UNDETERMINED) * (1.0 + np.linalg.norm(middle))
-        return np.r_[intercept, 1.0 - np.square(self.basis).sum(1) <= _UNDETERMINED]
+        """The inputs of the fit. Shape: (N, K) -> (N, number of columns kept)."""
+        return ((X - self.center) / self.scale)[:, self.kept]
 
     def to_columns(self, linear: bool) -> np.ndarray:
         """The matrix from (intercept, slopes) of the fit to those of the given columns."""
         if not linear:
             return np.ones((1, 1))
-        slopes = self.basis / self.scale[:, None]
+        slopes = np.diag(1.0 / self.scale)[:, self.kept]
         return np.block([[np.ones((1, 1)), -(self.center @ slopes)[None]], [np.zeros((len(slopes), 1)), slopes]])
 
 
 def standardize(X: np.ndarray, weight: np.ndarray, reduce: bool = True) -> Coordinates:
-    """The coordinates of these rows; a constant column gets no direction, and does not change the intercept.
-
-    Without `reduce` all directions stay, for a fit with a penalty.
-    """
+    """The coordinates of these rows. Without `reduce` only constant columns are left out, for a fit with a penalty."""
     share = weight / weight.sum()
-    center = share @ X
+    # By differences from a row: the mean of a constant column is then that constant to the last digit.
+    center = X[0] + share @ (X - X[0])
     spread = np.abs(X - center).max(axis=0, initial=0.0)
     constant = spread <= _CONSTANT * np.abs(center)
     safe = np.where(constant, 1.0, spread)
     # Squares of deviations as shares of the widest: no column is too large to be squared.
     scale = np.where(constant, 1.0, safe * np.sqrt(share @ np.square((X - center) / safe)))
+    center = np.where(constant, 0.0, center)
     if not reduce:
-        return Coordinates(center, scale, np.eye(X.shape[1]))
+        return Coordinates(center, scale, ~constant, constant, np.ones((~constant).sum()))
     rows = np.where(constant, 0.0, (X - center) / scale) * np.sqrt(share)[:, None]
-    return Coordinates(np.where(constant, 0.0, center), scale, _basis(rows))
+    triangle: np.ndarray = np.linalg.qr(rows, mode="r")  # type: ignore[assignment]
+    kept = _kept(triangle)
+    return Coordinates(center, scale, kept, constant, _inflation(triangle[:, kept]))
 
 
-def _basis(rows: np.ndarray) -> np.ndarray:
-    """Orthonormal directions in which the rows differ; the columns themselves where those are all."""
-    if not rows.size:
-        return np.eye(rows.shape[1])
-    _, spreads, directions = np.linalg.svd(np.linalg.qr(rows, mode="r"), full_matrices=False)
-    rank = int((spreads > _RANK * spreads.max()).sum())
-    return np.eye(rows.shape[1]) if rank == rows.shape[1] else directions[:rank].T
+def _kept(triangle: np.ndarray) -> np.ndarray:
+    """Mask of the columns, of length 1 or 0, that are no combinations of those before them."""
+    size, columns = triangle.shape
+    if size == columns and (np.abs(np.diag(triangle)) > _REDUNDANT).all():
+        return np.ones(columns, dtype=bool)
+    kept, basis = np.zeros(columns, dtype=bool), np.zeros((size, size))
+    for j, column in enumerate(triangle.T):
+        known = basis[:, : kept.sum()]
+        rest = column - known @ (known.T @ column)
+        rest = rest - known @ (known.T @ rest)  # once more: the first time leaves rounding errors
+        length = np.linalg.norm(rest)
+        if length > _REDUNDANT:
+            basis[:, kept.sum()], kept[j] = rest / length, True
+    return kept
+
+
+def _inflation(columns: np.ndarray) -> np.ndarray:
+    """Square roots of variance inflation factors of independent columns of length 1."""
+    triangle: np.ndarray = np.linalg.qr(columns, mode="r")  # type: ignore[assignment]
+    return np.linalg.norm(solve_triangular(triangle, np.eye(len(triangle))), axis=1) if triangle.size else np.ones(0)

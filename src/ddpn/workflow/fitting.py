@@ -2,31 +2,40 @@
 
 import glob
 import json
+import os
 import platform
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from ddpn.errors import InputError
 from ddpn.estimators import CountRegressor
+from ddpn.files import check_space, folder_lock
 from ddpn.members import MEMBERS
 from ddpn.members.member import NotApplicableError
+from ddpn.members.network_options import NetworkOptions
 from ddpn.model_files import check_destination
 from ddpn.threads import single_thread
+from ddpn.workflow.kept_warnings import kept_warnings
 from ddpn.workflow.leaderboard import label_of, leaderboard
-from ddpn.workflow.model_folder import ModelFolder
+from ddpn.workflow.model_folder import FORMAT, ModelFolder
 from ddpn.workflow.preparing import Prepared, checkpoint_of, fingerprint, identity
+from ddpn.workflow.seen_rows import SeenRows
 
-FORMAT = 2
 #: The share of ordinary rows that is flagged as out-of-distribution by default.
 _ALPHA = 0.05
 #: A few hundred validation rows determine the level of intervals to some points only: what the predictions themselves
 #: expect counts as so many rows more.
 PRIOR_ROWS = 100.0
+#: Bytes that trees, encoders and text take in a model folder: some MB for the default baselines.
+_FIXED_BYTES = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -51,8 +60,9 @@ def fit(
     of the networks or of members to compare with; the other steps continue with what was fitted so far.
     """
     model = prepared.plan.regressor(checkpoint=checkpoint, verbose=verbose, validation=None)
-    interrupted = _train(model, prepared, checkpoint, on_step)
-    interrupted |= _add_comparisons(model, prepared, on_step)
+    with kept_warnings() as kept:
+        interrupted = _train(model, prepared, checkpoint, on_step)
+        interrupted |= _add_comparisons(model, prepared, on_step)
     on_step("Scoring the test rows")
     _calibrate(model, prepared)
     task = {
@@ -64,28 +74,66 @@ def fit(
         "split": {"how": prepared.split.how, "rows": prepared.counts},
         "interrupted": interrupted,
         "leaks": list(prepared.leaks),
-        "warnings": list(prepared.warnings),
+        "warnings": [*prepared.warnings, *kept],
         "test": leaderboard(model.predictor_, prepared.test, prepared.leaks),
         "versions": _versions(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         **about,
     }
     # As it will be read again: lists instead of tuples.
-    return Fitted(ModelFolder(model, json.loads(json.dumps(task))), interrupted)
+    seen = SeenRows.of(prepared.sample, prepared.split.rows.test)
+    return Fitted(ModelFolder(model, json.loads(json.dumps(task)), seen), interrupted)
 
 
 def fit_into(
     path: Path, prepared: Prepared, about: Mapping[str, Any], overwrite: bool = False, **options: Any
 ) -> Fitted:
-    """Fit and save a model folder. An interrupted fit keeps its checkpoint, from which the same fit continues."""
+    """Fit and save a model folder. An interrupted fit keeps its checkpoint, from which the same fit continues.
+
+    While it runs, no other process can write the folder. If the model cannot be saved in the end, it is kept elsewhere,
+    and an `InputError` says where.
+    """
     check_destination(path, overwrite)
-    checkpoint = checkpoint_of(path, prepared)
-    fitted = fit(prepared, about, checkpoint, **options)
-    fitted.folder.save(path, overwrite, checkpoint if fitted.interrupted else None)
-    can_continue = fitted.interrupted and checkpoint.exists()
-    for old in path.parent.glob(f".{glob.escape(path.name)}.*.checkpoint"):
-        old.unlink()
+    check_space(path, _estimated_bytes(prepared))
+    with folder_lock(path):
+        checkpoint = checkpoint_of(path, prepared)
+        fitted = fit(prepared, about, checkpoint, **options)
+        can_continue = fitted.interrupted and checkpoint.exists()
+        try:
+            _save(fitted, path, overwrite, checkpoint)
+        finally:
+            for old in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.checkpoint"):
+                old.unlink()
     return replace(fitted, can_continue=can_continue)
+
+
+def _estimated_bytes(prepared: Prepared) -> int:
+    """About what the model and its checkpoint take on the disk: few bytes more than they need at least."""
+    options = NetworkOptions(**{name: v for name, v in prepared.plan.model.items() if name in ("members", "hidden")})
+    widths = [len(prepared.roles.used), *options.hidden, 2]
+    weights = options.members * sum((a + 1) * b for a, b in pairwise(widths))
+    # Float32: the model itself, and in the checkpoint current, averaged and best weights and two moments.
+    return _FIXED_BYTES + 4 * 6 * weights
+
+
+def _save(fitted: Fitted, path: Path, overwrite: bool, checkpoint: Path) -> None:
+    """Save the model; where that fails, keep it in the user's cache folder, or else among temporary files."""
+    state = checkpoint if fitted.interrupted else None
+    try:
+        fitted.folder.save(path, overwrite, state)
+        return
+    except (OSError, InputError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error).rstrip(".")
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    name = f"{path.name}-{datetime.now():%Y%m%d-%H%M%S}"
+    for folder in (Path(cache, "ddpn", "unsaved"), Path(tempfile.gettempdir(), "ddpn-unsaved")):
+        try:
+            fitted.folder.save(folder / name, checkpoint=state)
+        except OSError:
+            continue
+        kept = f"The fitted model is kept in {folder / name}. Use it there, or move that folder to a better place."
+        raise InputError(f"The model cannot be saved in {path}: {reason}. {kept}")
+    raise InputError(f"The model cannot be saved in {path}: {reason}. Nor can it be kept in {cache}: it is lost.")
 
 
 def _train(model: CountRegressor, prepared: Prepared, checkpoint: Path | None, on_step: Callable[[str], None]) -> bool:

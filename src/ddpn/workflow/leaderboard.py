@@ -7,28 +7,35 @@ import torch
 
 from ddpn.distributions import discretized
 from ddpn.members import Member
-from ddpn.metrics import absolute_error, covered, crps, nll, width
+from ddpn.metrics import absolute_error, crps, nll
 from ddpn.predictor import MIXTURE, Predictor
-from ddpn.sample import Sample
+from ddpn.sample import Sample, rows_named
 from ddpn.threads import single_thread
-from ddpn.workflow.verdict import Evaluation, verdict
+from ddpn.workflow.evaluation import Evaluation
+from ddpn.workflow.verdict import verdict
 
 #: The coverage of the intervals that are scored.
 COVERAGE = 0.9
+#: The scores of a leaderboard.
+SCORES = ("mae", "crps", "nll", "coverage", "width")
 
 
 class RowScores(NamedTuple):
-    """One value per row: distance of the median, CRPS, NLL, whether the interval covers the count, its width."""
+    """One value per row: distance of the median, CRPS, NLL, whether the interval covers the count, its width.
+
+    `interior` is whether the count lies inside the interval and not at an end.
+    """
 
     mae: np.ndarray
     crps: np.ndarray
     nll: np.ndarray
     coverage: np.ndarray
     width: np.ndarray
+    interior: np.ndarray
 
     def means(self, weight: np.ndarray | None) -> dict[str, float | None]:
         """Means over rows, by name; None for the infinite NLL of an impossible count, which JSON cannot hold."""
-        found = {name: float(np.average(values, weights=weight)) for name, values in self._asdict().items()}
+        found = {name: float(np.average(getattr(self, name), weights=weight)) for name in SCORES}
         return {name: value if np.isfinite(value) else None for name, value in found.items()}
 
 
@@ -38,9 +45,12 @@ def score_rows(predictor: Predictor, sample: Sample, of: str = MIXTURE) -> RowSc
     parts = []
     with single_thread(), torch.no_grad():
         for block in sample.blocks():
-            dist: Any = discretized(predictor.distribution(block.X, block.exposure, of))
+            with rows_named(block.labels):
+                dist: Any = discretized(predictor.distribution(block.X, block.exposure, of))
             y = torch.from_numpy(block.y)
-            scores = absolute_error(dist, y), crps(dist, y), nll(dist, y), covered(dist, y, level), width(dist, level)
+            low, high = dist.interval(level)
+            interval = (low <= y) & (y <= high), high - low, (low < y) & (y < high)
+            scores = absolute_error(dist, y), crps(dist, y), nll(dist, y), *interval
             parts.append([values.double().numpy() for values in scores])
     return RowScores(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
@@ -75,6 +85,10 @@ def leaderboard(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = (
         {name: rows[name].crps for name in (MIXTURE, *others)},
         rows[MIXTURE].coverage > 0,
         sample.weight,
+        y=sample.y,
+        error={name: rows[name].mae for name in (MIXTURE, *others)},
+        interior=rows[MIXTURE].interior > 0,
+        row_labels=sample.labels,
         labels=labels,
         leak=" ".join(leaks),
         target_coverage=COVERAGE,
@@ -83,8 +97,9 @@ def leaderboard(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = (
     return {
         "rows": len(sample),
         "coverage": COVERAGE,
-        "entries": sorted(entries, key=lambda entry: entry["crps"]),
-        "crps_gain": found.gain,
-        "crps_gain_error": found.gain_error,
+        "entries": sorted(entries, key=lambda entry: np.inf if entry["crps"] is None else entry["crps"]),
+        "crps_gain": found.gain.mean,
+        "crps_gain_error": found.gain.error,
+        "crps_gain_interval": [found.gain.low, found.gain.high],
         "verdict": {"level": decision.level, "sentences": list(decision.sentences)},
     }

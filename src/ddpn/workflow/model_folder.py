@@ -1,29 +1,38 @@
-"""A model folder: what `CountRegressor.save` writes, and task.json about how it was fitted.
+"""A model folder: what `save` of an estimator writes and, from `ddpn fit`, task.json about how it was fitted.
 
 Reading a task or a description imports no torch.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ddpn.errors import InputError
-from ddpn.model_files import read_files, read_manifest, write_model
-from ddpn.workflow.roles import Roles
+from ddpn.model_files import TASK, read_files, read_manifest, write_model
+from ddpn.validation import check_choice
+from ddpn.workflow.roles import Column, Roles
 
 if TYPE_CHECKING:
-    from ddpn.estimators import CountRegressor
+    from ddpn.estimators import CountGLM, CountRegressor
+    from ddpn.workflow.seen_rows import SeenRows
 
-TASK, CHECKPOINT = "task.json", "checkpoint.safetensors"
+#: The version of task.json.
+FORMAT = 2
+CHECKPOINT = "checkpoint.safetensors"
+#: In a folder of its own, as predictions do not read it.
+SEEN_ROWS = "fit/rows.safetensors"
+#: Kinds of columns that estimators call otherwise, with the kind of levels.
+_KINDS = {"flag": ("boolean", "text"), "category with numbers": ("category", "number")}
 
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """A fitted model, and how it was fitted."""
+    """A fitted model, how it was fitted, and to which rows (unknown where it was loaded for predictions only)."""
 
-    model: "CountRegressor"
+    model: "CountRegressor | CountGLM"
     task: dict[str, Any]
+    seen: "SeenRows | None" = None
 
     @property
     def roles(self) -> Roles:
@@ -33,6 +42,8 @@ class ModelFolder:
         """Write all of it, or nothing; with a `checkpoint`, a later fit continues from it."""
         files, manifest = self.model.saved_state()
         files[TASK] = json.dumps(self.task, indent=1).encode()
+        if self.seen is not None:
+            files[SEEN_ROWS] = self.seen.to_bytes()
         if checkpoint is not None and checkpoint.exists():
             files[CHECKPOINT] = checkpoint.read_bytes()
         write_model(path, files, manifest, overwrite)
@@ -46,19 +57,66 @@ def read_task(path: Path) -> dict[str, Any]:
 def _task(path: Path, manifest: dict[str, Any]) -> dict[str, Any]:
     digest = manifest["files"].get(TASK)
     if digest is None:
-        raise InputError(f"{path} was not written by `ddpn fit`: it has no {TASK}.")
-    return json.loads(read_files(path, {"files": {TASK: digest}})[TASK])
+        return _task_of_estimator(path, manifest.get("estimator"))
+    task = json.loads(read_files(path, {"files": {TASK: digest}})[TASK])
+    if task.get("format") != FORMAT:
+        got = f"got format {task.get('format')!r}, this version reads {FORMAT}"
+        raise InputError(f"{path / TASK} must be of a known format, {got}. Fit the model again.")
+    return task
 
 
-def load(path: Path, mixed_only: bool = False) -> ModelFolder:
-    """The model again, for predictions without what it is compared with; nothing in the files is executed."""
-    task = read_task(path)
-    from ddpn.estimators import CountRegressor
+def _task_of_estimator(path: Path, estimator: dict[str, Any] | None) -> dict[str, Any]:
+    """The task of a model that was saved in Python: it knows its columns, not the target, the split or scores."""
+    if estimator is None or estimator["features"] is None:
+        what = "a Predictor" if estimator is None else "a model that was fitted to an array"
+        raise InputError(
+            f"{path} holds {what}, without names of columns. Save a model that was fitted to a data frame."
+        )
+    kinds = estimator.get("kinds") or [""] * estimator["n_features"]
+    columns = []
+    for name, found in zip(estimator["features"], kinds, strict=True):
+        kind, level_kind = _KINDS.get(found, (found, "text"))
+        columns.append(Column(name, kind, level_kind=level_kind))
+    return {"roles": Roles(None, None, None, tuple(columns)).as_dict(), "leaks": [], "warnings": []}
 
-    return ModelFolder(CountRegressor.load(path, mixed_only), task)
+
+def roles_of_model(path: Path, **columns: str | None) -> Roles:
+    """The roles of columns, some of them (target, exposure, weight) given here; the model itself is not loaded."""
+    manifest = read_manifest(path)
+    given: dict[str, Any] = {name: value for name, value in columns.items() if value is not None}
+    roles = replace(Roles.from_dict(_task(path, manifest)["roles"]), **given)
+    if manifest["needs_exposure"] and roles.exposure is None:
+        raise InputError(f"{path} was fitted with exposures: name their column with --exposure.")
+    return roles
+
+
+def load(path: Path, mixed_only: bool = False, **columns: str | None) -> ModelFolder:
+    """The model again, for predictions without what it is compared with; nothing in the files is executed.
+
+    `columns` (target, exposure, weight) name roles that differ from those of the fit, or that a model saved in Python
+    does not know.
+    """
+    manifest = read_manifest(path)
+    task = {**_task(path, manifest), "roles": roles_of_model(path, **columns).as_dict()}
+    from ddpn import estimators
+
+    kind = check_choice("The class of the saved model", manifest["estimator"]["class"], estimators.__all__)
+    model = getattr(estimators, kind).load(path, mixed_only)
+    seen = None if mixed_only else _seen_rows(path, manifest)
+    return ModelFolder(model, json.loads(json.dumps(task)), seen)
+
+
+def _seen_rows(path: Path, manifest: dict[str, Any]) -> "SeenRows | None":
+    digest = manifest["files"].get(SEEN_ROWS)
+    if digest is None:
+        return None
+    from ddpn.workflow.seen_rows import SeenRows
+
+    return SeenRows.from_bytes(read_files(path, {"files": {SEEN_ROWS: digest}})[SEEN_ROWS])
 
 
 def describe(path: Path) -> dict[str, Any]:
-    """What a saved model is and how it was fitted, ready for JSON."""
+    """What a saved model is and how it was fitted, ready for JSON; `ood` says whether it can flag unusual rows."""
     manifest = read_manifest(path)
-    return {"ddpn": manifest["ddpn"], "members": manifest["members"], "task": _task(path, manifest)}
+    about = {name: manifest[name] for name in ("ddpn", "members")}
+    return {**about, "ood": "ood" in manifest, "task": _task(path, manifest)}

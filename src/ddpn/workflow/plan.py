@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ddpn.errors import ConfigError, InputError
-from ddpn.heads import HEADS, check_likelihood
+from ddpn.heads import check_likelihood, make_head
 from ddpn.members import MEMBERS
 from ddpn.members.network_options import TRAINING_OPTIONS, NetworkOptions, check_training_options
 from ddpn.validation import check_keys, is_integer, is_number
@@ -22,17 +22,20 @@ MODEL_OPTIONS = (
     "fractional", "device",
 )  # fmt: skip
 _NAMES = ("target", "exposure", "weight", "split_column", "time")
-_LISTS = ("drop", "use", "category", "compare_with", "mix_with")
+_LISTS = ("drop", "use", "category", "missing", "compare_with", "mix_with")
 _TABLES = ("head_options", "training_options")
+#: Options of a likelihood that have an option of the command line.
+_HEAD_OPTIONS = ("beta", "components")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """All of it, validated as far as that is possible without the table.
 
-    `drop` leaves columns out, `use` keeps those that would be left out, `category` takes numbers as categories. Rows
-    are split at random by `seed`, by `split_column` (train, validation, test) or by `time` (the last rows are the test
-    rows). `compare_with` names members that the model is compared with; `model` has arguments of `CountRegressor`.
+    `drop` leaves columns out, `use` keeps those that would be left out or suspected as leaks, `category` takes numbers
+    as categories, `missing` are further words and numbers that stand for a missing value. Rows are split at random by
+    `seed`, by `split_column` (train, validation, test) or by `time` (the last rows are the test rows). `compare_with`
+    names members that the model is compared with; `model` has arguments of `CountRegressor`.
 
     >>> Plan(target="visits", model={"members": 3}).shares
     (0.7, 0.1, 0.2)
@@ -44,6 +47,7 @@ class Plan:
     drop: tuple[str, ...] = ()
     use: tuple[str, ...] = ()
     category: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
     split_column: str | None = None
     time: str | None = None
     shares: tuple[float, ...] = SHARES
@@ -75,17 +79,26 @@ class Plan:
                 raise ConfigError(f"Column {name!r} has a role, so it cannot be in drop or use.")
 
     def _check_model(self) -> None:
-        """What is known to be wrong without torch; the rest is validated by `CountRegressor.fit`."""
-        check_likelihood(self.model.get("likelihood", "mixed"))
+        """What is known to be wrong without torch; `check_with_torch` validates the rest."""
+        check_likelihood(self.model.get("likelihood", "double_poisson"))
         own = {name: self.model[name] for name in ("members", "hidden", "numeric", "epochs") if name in self.model}
         NetworkOptions(**own, **check_training_options(self.model.get("training_options")))
+
+    def check_with_torch(self) -> None:
+        """Raise a `ConfigError` for an option that only torch can validate; imports it only if there is such an option.
+
+        The defaults need no check.
+        """
+        given = {name for name in ("head_options", "training_options", "mix_with") if self.model.get(name)}
+        if given or self.model.get("device", "auto") not in ("auto", "cpu"):
+            self.regressor().checked_options()
 
     def regressor(self, **more: Any) -> Any:
         """The unfitted `CountRegressor`; by default mixed with the exact GLM where its likelihood has one of counts."""
         from ddpn.estimators import CountRegressor
 
-        heads = [HEADS[name] for name in check_likelihood(self.model.get("likelihood", "mixed"))]
-        has_line = all(head.is_count and (head.has_glm or name == "mixed") for head in heads)
+        head = make_head(self.model.get("likelihood", "double_poisson"))
+        has_line = head.is_count and head.glm_likelihood and tuple(self.model.get("hidden", (1,))) != ()
         options = {"mix_with": ("glm",) if has_line else (), **self.model, "random_state": self.seed}
         return CountRegressor(**options, **more)
 
@@ -96,7 +109,7 @@ class Plan:
 
 def keys() -> list[str]:
     """All keys that a settings file may have."""
-    return [*(f.name for f in fields(Plan) if f.name != "model"), *MODEL_OPTIONS, "beta"]
+    return [*(f.name for f in fields(Plan) if f.name != "model"), *MODEL_OPTIONS, *_HEAD_OPTIONS]
 
 
 def plan_of(given: Mapping[str, Any], file: Path | None = None) -> Plan:
@@ -108,8 +121,9 @@ def plan_of(given: Mapping[str, Any], file: Path | None = None) -> Plan:
         raise ConfigError("target is missing: name the column of counts with --target.")
     own = {f.name for f in fields(Plan)}
     plain = {name: _checked(name, value) for name, value in settings.items()}
-    if "beta" in plain:
-        plain["head_options"] = {**plain.get("head_options", {}), "beta": plain.pop("beta")}
+    for name in _HEAD_OPTIONS:
+        if name in plain:
+            plain["head_options"] = {**plain.get("head_options", {}), name: plain.pop(name)}
     model = {name: value for name, value in plain.items() if name not in own}
     return Plan(**{name: value for name, value in plain.items() if name in own}, model=model)
 
@@ -142,8 +156,10 @@ def _checked(name: str, value: Any) -> Any:
         raise ConfigError(f"{name} must be the name of a column, got {value!r}.")
     if name in _TABLES and not isinstance(value, Mapping):
         raise ConfigError(f"{name} must be a table of options, got {value!r}.")
-    if name in _LISTS:
+    if name in _LISTS or (name == "likelihood" and "," in value):
         words = value.split(",") if isinstance(value, str) else value
+        if name == "missing" and isinstance(words, list | tuple):
+            words = [str(word) if is_number(word) else word for word in words]
         if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
             raise ConfigError(f'{name} must be a list of names such as ["one", "two"], got {value!r}.')
         return tuple(word.strip() for word in words if word.strip())

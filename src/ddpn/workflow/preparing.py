@@ -9,10 +9,11 @@ from typing import Any
 from ddpn.errors import InputError
 from ddpn.sample import Sample
 from ddpn.validation import listed
+from ddpn.workflow.leaks import leak_warnings
 from ddpn.workflow.model_folder import CHECKPOINT, read_task
 from ddpn.workflow.plan import Plan
-from ddpn.workflow.profiling import leak_warnings, roles_of
-from ddpn.workflow.roles import Roles
+from ddpn.workflow.profiling import roles_of
+from ddpn.workflow.roles import Column, Roles, report_all
 from ddpn.workflow.splitting import Split, split_rows
 
 
@@ -48,20 +49,30 @@ class Prepared:
 def prepare(frame: Any, plan: Plan) -> Prepared:
     """Validate the table, and decide on every column and row."""
     roles = roles_of(frame, plan)
-    sample = roles.sample(frame, str(plan.model.get("fractional", "error")))
-    warnings = []
+    # What cells were read as is said by the notes of the columns, so that sentences about later tables are not needed.
+    sample = roles.sample(frame, str(plan.model.get("fractional", "error")), report=lambda sentence: None)
+    warnings: list[str] = []
+    report_all(
+        [note for column in roles.columns if column.name not in plan.drop for note in column.notes], warnings.append
+    )
     kept = sample.is_used
     if not kept.all():
         warnings.append(f"{int((~kept).sum()):,} rows of weight 0 are left out.")
         frame, sample = frame.filter(kept), sample.rows(kept)
-    split = split_rows(frame, plan, sample.labels)
+    split = split_rows(roles.times(frame, plan.time), plan, sample.labels)
     if plan.model.get("mix_with") and not len(split.rows.validation):
         names = listed(plan.model["mix_with"])
         warnings.append(f"Left out of the mixture, as there are no validation rows to choose its weights: {names}.")
     if not sample.y[split.rows.train].any():
         raise InputError(f"target {plan.target!r} must be above 0 in some training row, got zeros only.")
-    leaks = leak_warnings(sample.X, sample.y)
+    leaks = _leaks(sample, [column for column in roles.used if column.name not in plan.use])
     return Prepared(plan, roles, sample, split, tuple(leaks), (*warnings, *_date_warnings(roles, plan)))
+
+
+def _leaks(sample: Sample, columns: list[Column]) -> list[str]:
+    """Warnings about suspected target leaks in some of the columns."""
+    dates = {name: column.name for column in columns if column.kind == "date" for name in column.inputs}
+    return leak_warnings(sample.X.select([name for column in columns for name in column.inputs]), sample.y, dates)
 
 
 def _date_warnings(roles: Roles, plan: Plan) -> list[str]:

@@ -1,19 +1,21 @@
-"""Profile a table before fitting: what each column is, which are useless, and which leak the target."""
+"""Profile a table before fitting: what each column is, and which are useless."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ddpn.errors import InputError
-from ddpn.validation import check_column, listed
+from ddpn.validation import check_column
+from ddpn.workflow.cells import MISSING, cleaned, is_text
+from ddpn.workflow.dates import DAY, HOUR, MONTH, WEEKDAY
+from ddpn.workflow.detection import detect
+from ddpn.workflow.numbers import PLAIN, find_number_format
 from ddpn.workflow.plan import Plan
-from ddpn.workflow.reading import polars
-from ddpn.workflow.roles import DAY, HOUR, MONTH, WEEKDAY, Column, Roles
+from ddpn.workflow.roles import Column, Roles
 
 #: A categorical column with so large a share of distinct values identifies rows; in fewer rows that may be chance.
 _ID_SHARE, _ID_ROWS = 0.9, 20
-#: A column above this correlation is suspected to leak the target; so many columns together above that R^2.
-LEAK, _LEAK_TOGETHER, _LEAK_COLUMNS = 0.95, 0.999, 4
 
 
 def roles_of(frame: Any, plan: Plan) -> Roles:
@@ -25,113 +27,75 @@ def roles_of(frame: Any, plan: Plan) -> Roles:
         name = getattr(plan, role)
         if name is not None:
             check_column(name, frame.columns, role, InputError)
+    missing = (*MISSING, *(word for word in plan.missing if word not in MISSING))
     special = {plan.target, plan.exposure, plan.weight, plan.split_column}
-    columns = tuple(_column(frame[name], plan) for name in frame.columns if name not in special)
-    roles = Roles(plan.target, plan.exposure, plan.weight, columns)
+    columns = tuple(_column(frame[name], plan, missing) for name in frame.columns if name not in special)
+    formats = {
+        name: find_number_format(cleaned(frame[name], missing)) or PLAIN
+        for name in (plan.target, plan.exposure, plan.weight)
+        if name is not None and is_text(frame[name])
+    }
+    roles = Roles(plan.target, plan.exposure, plan.weight, columns, missing, formats)
     if not roles.used:
         why = "; ".join(f"{c.name}: {c.left_out}" for c in columns[:5]) or "there are no others"
         raise InputError(f"No column is left to predict from ({why}). Keep some with --use.")
     return roles
 
 
-def _column(series: Any, plan: Plan) -> Column:
-    kind, parts = _kind(series, plan)
-    missing, distinct = _missing(series), series.drop_nulls().n_unique()
-    why = _why_useless(series, kind, distinct, plan)
-    if series.name in plan.use:
-        why = "" if kind else why
-    if series.name in plan.drop:
-        why = "dropped as asked"
-    return Column(series.name, kind or str(series.dtype), missing, distinct, parts, why)
+def _column(series: Any, plan: Plan, missing: tuple[str, ...]) -> Column:
+    if series.name in plan.drop or series.null_count() == len(series):
+        why = "dropped as asked" if series.name in plan.drop else "no values"
+        return Column(
+            series.name, detect(series, missing, False).kind or "unsupported", series.null_count(), left_out=why
+        )
+    found = detect(series, missing, series.name in plan.category)
+    if not found.kind:
+        return Column(series.name, str(series.dtype), series.null_count(), left_out=f"unsupported type {series.dtype}")
+    column = Column(series.name, found.kind, number=found.number, date=found.date, level_kind=found.level_kind)
+    values, odd, _ = column.converted(series, missing)
+    notes = found.notes
+    if len(odd) and not is_text(series):
+        notes = (f"Column {series.name}: {len(odd):,} infinite values are treated as missing.",)
+    known = values.drop_nulls() if values.null_count() else values
+    distinct = known.n_unique()
+    why = _why_useless(values, column, distinct, plan)
+    if series.name in plan.use and distinct:
+        why = ""
+    return replace(
+        column,
+        notes=notes,
+        missing=len(values) - len(known),
+        distinct=distinct,
+        left_out=why,
+        parts=_parts(known, series.name == plan.time) if column.kind == "date" else (),
+    )
 
 
-def _kind(series: Any, plan: Plan) -> tuple[str, tuple[str, ...]]:
-    """The kind as the model sees it ("" if unsupported), and what a date becomes."""
-    library, dtype = polars(), series.dtype
-    if dtype in (library.Date, library.Datetime):
-        # Beyond all training rows a day has to be extrapolated; months and weekdays come again.
-        day = () if series.name == plan.time else (DAY,)
-        has_hours = dtype == library.Datetime and series.dt.hour().n_unique() > 1
-        return "date", (*day, MONTH, WEEKDAY, *([HOUR] if has_hours else []))
-    if series.name in plan.category or dtype in (library.String, library.Categorical, library.Enum):
-        return "category", ()
-    if dtype == library.Boolean:
-        return "boolean", ()
-    return ("number", ()) if dtype.is_numeric() else ("", ())
+def _parts(times: Any, is_time: bool) -> tuple[str, ...]:
+    """What a date becomes: later days have to be extrapolated, months and weekdays come again."""
+    has_hours = times.dt.hour().n_unique() > 1
+    return (*(() if is_time else (DAY,)), MONTH, WEEKDAY, *([HOUR] if has_hours else []))
 
 
-def _missing(series: Any) -> int:
-    nans = int(series.is_nan().fill_null(False).sum()) if series.dtype.is_float() else 0
-    return int(series.null_count()) + nans
-
-
-def _why_useless(series: Any, kind: str, distinct: int, plan: Plan) -> str:
+def _why_useless(values: Any, column: Column, distinct: int, plan: Plan) -> str:
+    present = len(values) - values.null_count()
     if distinct == 0:
         return "no values"
-    if distinct == 1 and series.null_count() == 0:
+    if distinct == 1 and present == len(values):
         return "the same value in every row"
-    if not kind:
-        return f"unsupported type {series.dtype}"
-    if series.name == plan.time and kind != "date":
+    if column.name == plan.time and column.kind != "date":
         return "used for the split by time"
-    present = len(series) - series.null_count()
-    if kind == "category" and present >= _ID_ROWS and distinct > _ID_SHARE * present:
+    if column.kind == "category" and present >= _ID_ROWS and distinct > _ID_SHARE * present:
         return f"nearly every value is different ({distinct:,} of {present:,}), like names or ids"
-    if series.dtype.is_integer() and kind == "number" and _counts_rows(series):
+    if column.kind == "number" and _counts_rows(values, distinct):
         return "row numbers"
     return ""
 
 
-def _counts_rows(series: Any) -> bool:
+def _counts_rows(values: Any, distinct: int) -> bool:
     """Whether it is 1, 2, 3, ... in any order, without gaps."""
-    rows = len(series)
-    if rows < _ID_ROWS or series.null_count() or series.max() - series.min() != rows - 1:
+    rows = len(values)
+    if rows < _ID_ROWS or distinct != rows or values.null_count():
         return False
-    return series.n_unique() == rows
-
-
-def leak_warnings(X: Any, y: np.ndarray) -> list[str]:
-    """Warnings about columns that determine the target: they are unknown when a prediction is needed."""
-    library = polars()
-    numbers = {
-        name: np.nan_to_num(X[name].cast(library.Float64).to_numpy().astype(np.float64), nan=0.0)
-        for name in X.columns
-        if X[name].dtype.is_numeric()
-    }
-    centred = {name: _unit(values) for name, values in numbers.items()}
-    goal = _unit(y)
-    remedy = "If it is known only after the count, leave it out with --drop"
-    found = {name: float(values @ goal) for name, values in centred.items()}
-    found_leaks = [
-        f"Column {name} nearly determines the target (correlation {r:.2f}). {remedy} {name}."
-        for name, r in found.items()
-        if abs(r) > LEAK
-    ]
-    together = _together(centred, goal)
-    if len(together) > 1:
-        names = ",".join(together)
-        found_leaks.append(
-            f"Columns {listed(together)} together determine the target: a weighted sum of them equals it. "
-            f"If they are known only after the count, leave them out with --drop {names}."
-        )
-    return found_leaks
-
-
-def _together(centred: dict[str, np.ndarray], goal: np.ndarray) -> list[str]:
-    """A few columns whose weighted sum is the target, found greedily; empty if there are none."""
-    chosen: list[str] = []
-    rest = goal
-    for _ in range(min(_LEAK_COLUMNS, len(centred)) if goal.any() else 0):
-        chosen.append(max((name for name in centred if name not in chosen), key=lambda n: abs(centred[n] @ rest)))
-        basis = np.column_stack([centred[name] for name in chosen])
-        rest = goal - basis @ np.linalg.lstsq(basis, goal, rcond=None)[0]
-        if 1.0 - rest @ rest > _LEAK_TOGETHER:
-            return chosen
-    return []
-
-
-def _unit(values: np.ndarray) -> np.ndarray:
-    """Centred, of length 1 (or 0)."""
-    moved = values - values.mean()
-    length = np.linalg.norm(moved)
-    return moved / length if length > 0 else moved
+    numbers = values.to_numpy()
+    return bool(numbers.max() - numbers.min() == rows - 1 and (np.floor(numbers) == numbers).all())

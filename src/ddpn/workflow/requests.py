@@ -1,8 +1,6 @@
 """What a prediction table should have. Imports no torch."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ddpn.errors import ConfigError, InputError
 
@@ -31,10 +29,11 @@ class Request:
         if self.pmf is not None and not 0 <= self.pmf <= 10_000:
             raise ConfigError(f"pmf must be a count from 0 to 10000, got {self.pmf}.")
 
-    def check_model(self, task: Mapping[str, Any]) -> None:
-        """Raise an `InputError` if a model fitted by this task has no out-of-distribution scores to flag rows by."""
-        if self.ood is not None and not task["split"]["rows"]["validation"]:
-            raise InputError("--ood needs a model that was fitted with validation rows; this one had too few rows.")
+    def check_model(self, has_ood: bool) -> None:
+        """Raise an `InputError` if a model has no out-of-distribution scores to flag rows by, but should."""
+        if self.ood is not None and not has_ood:
+            reason = "this one had too few rows, or was saved in Python before fit_ood"
+            raise InputError(f"--ood needs a model that was fitted with validation rows; {reason}.")
 
 
 def parse_levels(text: str) -> tuple[float, ...]:

@@ -1,25 +1,33 @@
 """What every column of a table is for, and how its values reach the model: decided once, kept with the model."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ddpn.errors import InputError
 from ddpn.sample import Sample, check_counts, check_vector, labels_at
-from ddpn.validation import check_column, listed
-from ddpn.workflow.reading import polars
+from ddpn.validation import check_column
+from ddpn.workflow.cells import MISSING, cleaned, examples, is_text, looks_missing, polars
+from ddpn.workflow.conversion import Converted, to_booleans, to_levels, to_numbers, to_times
+from ddpn.workflow.dates import DateFormat, date_parts
+from ddpn.workflow.numbers import NumberFormat
 
-#: What a date becomes; the day itself only where later dates are not asked for.
-DAY, MONTH, WEEKDAY, HOUR = "day", "month", "weekday", "hour"
+#: What the cells of each kind are called.
+WORDS = {"number": "numbers", "boolean": "booleans", "date": "dates", "category": "text"}
+#: Sentences about columns that are reported one by one.
+_SENTENCES = 20
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the table: its kind as the model sees it, and what was found about it.
+    """A column of the table: its kind as the model sees it, how its cells are read, and what was found about it.
 
     `kind` is "number", "category", "boolean" or "date"; a date has `parts`. `left_out` says why a column is not used.
+    `number` and `date` say how text is read; `level_kind` is what the levels of a category are ("text", "number" or
+    "boolean"). `notes` are sentences about how its cells were read.
     """
 
     name: str
@@ -28,21 +36,49 @@ class Column:
     distinct: int = 0
     parts: tuple[str, ...] = ()
     left_out: str = ""
+    number: NumberFormat = field(default_factory=NumberFormat)
+    date: DateFormat = field(default_factory=DateFormat)
+    level_kind: str = "text"
+    notes: tuple[str, ...] = ()
 
     @property
     def inputs(self) -> list[str]:
         """Columns that it becomes."""
         return [f"{self.name} {part}" for part in self.parts] if self.kind == "date" else [self.name]
 
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> "Column":
+        """The inverse of `asdict`."""
+        read = {**plain, **{name: tuple(plain.get(name, ())) for name in ("parts", "notes")}}
+        read["number"] = NumberFormat(**plain.get("number", {}))
+        read["date"] = DateFormat(**plain.get("date", {}))
+        return cls(**read)
+
+    def converted(self, series: Any, missing: Sequence[str]) -> Converted:
+        """The column of a later table as this kind: datetimes for a date, not its parts."""
+        what = f"column {self.name!r}"
+        if self.kind == "number":
+            return to_numbers(series, self.number, missing, what)
+        if self.kind == "boolean":
+            return to_booleans(series, missing, what)
+        if self.kind == "date":
+            return to_times(series, self.date, missing, what)
+        return to_levels(series, self.level_kind, missing, what)
+
 
 @dataclass(frozen=True)
 class Roles:
-    """Which column is what."""
+    """Which column is what; `missing` are the words that stand for no value, `formats` how roles are written.
 
-    target: str
+    A model that was saved in Python does not know its target.
+    """
+
+    target: str | None
     exposure: str | None
     weight: str | None
     columns: tuple[Column, ...]
+    missing: tuple[str, ...] = MISSING
+    formats: dict[str, NumberFormat] = field(default_factory=dict)
 
     @property
     def used(self) -> list[Column]:
@@ -53,37 +89,67 @@ class Roles:
         """Categorical columns, whose digits are kept as they are written: 007 is not 7."""
         return [column.name for column in self.used if column.kind == "category"]
 
+    @property
+    def identifier(self) -> str | None:
+        """A column that identifies rows, for reports: one that is left out as ids or row numbers, or is named so."""
+        found = [column.name for column in self.columns if column.left_out.endswith(("ids", "row numbers"))]
+        named = [column.name for column in self.columns if column.name.lower() == "id"]
+        return next(iter([*named, *found]), None)
+
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> "Roles":
-        columns = (Column(**{**column, "parts": tuple(column["parts"])}) for column in plain["columns"])
-        return cls(plain["target"], plain["exposure"], plain["weight"], tuple(columns))
+        columns = tuple(Column.from_dict(column) for column in plain["columns"])
+        formats = {name: NumberFormat(**written) for name, written in plain.get("formats", {}).items()}
+        missing = tuple(plain.get("missing", MISSING))
+        return cls(plain["target"], plain["exposure"], plain["weight"], columns, missing, formats)
 
     # Reading a table by them -------------------------------------------------------------------------------------
 
-    def features(self, frame: Any) -> Any:
-        """The columns that the model sees, each of the kind it had in fit; others are ignored."""
-        for column in self.used:
-            check_column(column.name, frame.columns, "needed by the model", InputError)
-        return polars().DataFrame([series for column in self.used for series in _series(frame, column)])
+    def features(self, frame: Any, report: Callable[[str], None] | None = None) -> Any:
+        """The columns that the model sees, each of the kind it had in fit; others are ignored.
 
-    def sample(self, frame: Any, fractional: str = "error") -> Sample:
+        Cells that cannot be read are missing. A sentence about each column that has such cells goes to `report`, by
+        default as a warning.
+        """
+        present = set(frame.columns)
+        found, sentences = [], []
+        for column in self.used:
+            if column.name not in present:
+                check_column(column.name, frame.columns, "needed by the model", InputError)
+            values, odd, notes = column.converted(frame[column.name], self.missing)
+            sentences += [*notes, *_sentences(column, values, odd)]
+            is_date = column.kind == "date"
+            found += date_parts(values, column.parts, column.inputs) if is_date else [values]
+        report_all(sentences, report)
+        return polars().DataFrame(found)
+
+    def times(self, frame: Any, name: str | None) -> Any:
+        """The table with the column of times, if it is written as text, as datetimes or numbers."""
+        column = next((each for each in self.columns if each.name == name and each.kind in ("date", "number")), None)
+        if column is None or not is_text(frame[name]):
+            return frame
+        return frame.with_columns(column.converted(frame[name], self.missing).values.alias(name))
+
+    def sample(self, frame: Any, fractional: str = "error", report: Callable[[str], None] | None = None) -> Sample:
         """Features, counts, weights and exposures of a table that has the target; labels are the file's rows from 1.
 
         A table without the weight column counts every row once.
         """
+        if self.target is None:
+            raise InputError("The model was saved in Python and does not know its target. Name it with --target.")
         labels = np.arange(1, frame.height + 1)
         check_column(self.target, frame.columns, "target", InputError)
-        y = _numbers(frame, self.target, "target")
+        y = self._numbers(frame, self.target, "target")
         missing = np.isnan(y)
         if missing.any():
             raise InputError(
                 f"target {self.target!r} is missing {labels_at(missing, labels)}. Fill or drop these rows."
             )
         return Sample(
-            self.features(frame),
+            self.features(frame, report),
             check_counts(y, frame.height, fractional, f"target {self.target!r}", labels),
             self._vector(frame, "weight", labels) if self.weight in frame.columns else None,
             self.exposures(frame),
@@ -96,52 +162,46 @@ class Roles:
 
     def _vector(self, frame: Any, role: str, labels: np.ndarray) -> np.ndarray | None:
         name = check_column(getattr(self, role), frame.columns, role, InputError)
-        values = _numbers(frame, name, role)
+        values = self._numbers(frame, name, role)
         return check_vector(f"{role} {name!r}", values, frame.height, zero=role == "weight", labels=labels)
 
-
-def _numbers(frame: Any, name: str, role: str) -> np.ndarray:
-    library, series = polars(), frame[name]
-    if not (series.dtype.is_numeric() or series.dtype == library.Boolean):
-        cast = series.cast(library.Float64, strict=False) if series.dtype == library.String else None
-        if cast is None:
-            raise InputError(f"{role} {name!r} must hold numbers, got {series.dtype}.")
-        if cast.null_count() > series.null_count():
-            bad = (cast.is_null() & series.is_not_null()).to_numpy()
-            where = labels_at(bad, np.arange(1, frame.height + 1))
-            raise InputError(f"{role} {name!r} must hold numbers, got {series.filter(bad)[0]!r} {where}.")
-        series = cast
-    return series.cast(library.Float64).to_numpy().astype(np.float64)
-
-
-def _series(frame: Any, column: Column) -> Sequence[Any]:
-    library, series = polars(), frame[column.name]
-    if column.kind == "category":
-        return [series.cast(library.String)]
-    if column.kind == "number":
-        return [library.Series(column.name, _numbers(frame, column.name, "column"))]
-    return date_parts(series, column) if column.kind == "date" else [series]
+    def _numbers(self, frame: Any, name: str, role: str) -> np.ndarray:
+        """The column of a role as float64 with NaN where missing; any other cell must be a number."""
+        series, what = frame[name], f"{role} {name!r}"
+        if series.dtype.is_float():
+            # Infinity is left to the check of the role, which names its row.
+            series = series.fill_nan(None)
+            if series.is_infinite().any():
+                return series.cast(polars().Float64).to_numpy().astype(np.float64)
+        numbers, odd, _ = to_numbers(series, self.formats.get(name, NumberFormat()), self.missing, what)
+        if len(odd):
+            text = cleaned(series, self.missing)
+            bad = numbers.is_null() & ~looks_missing(text)
+            if bad.any():
+                rows = labels_at(bad.to_numpy(), np.arange(1, frame.height + 1))
+                raise InputError(f"{what} must hold numbers, got {text.filter(bad)[0]!r} {rows}.")
+        return numbers.to_numpy().astype(np.float64)
 
 
-def date_parts(series: Any, column: Column) -> list[Any]:
-    """Numbers from a date: the day (since 1970), the month, the weekday (1 is Monday), the hour."""
-    library = polars()
-    if series.dtype == library.String:
-        try:
-            series = series.str.to_datetime()
-        except library.exceptions.PolarsError:
-            bad = listed([repr(value) for value in series.drop_nulls()[:1]])
-            raise InputError(f"column {column.name!r} must hold dates such as 2024-12-31, got {bad}.") from None
-    if series.null_count() == len(series):
-        return [library.Series(name, [None] * len(series), dtype=library.Float64) for name in column.inputs]
-    if not series.dtype.is_temporal():
-        raise InputError(f"column {column.name!r} must hold dates such as 2024-12-31, got {series.dtype}.")
-    times = series.cast(library.Datetime("us"))
-    found = {
-        DAY: lambda: times.dt.epoch("us") / 86_400e6,
-        MONTH: times.dt.month,
-        WEEKDAY: times.dt.weekday,
-        HOUR: lambda: times.dt.hour() + times.dt.minute() / 60,
-    }
-    names = zip(column.parts, column.inputs, strict=True)
-    return [found[part]().cast(library.Float64).alias(name) for part, name in names]
+def _sentences(column: Column, values: Any, odd: Any) -> list[str]:
+    """What to report about a column of a later table."""
+    rows = len(values)
+    if len(odd):
+        what = WORDS[column.kind if column.kind != "category" else column.level_kind]
+        return [
+            f"Column {column.name}: {len(odd):,} of {rows:,} values are not {what} as in fit ({examples(odd)}) and are "
+            "treated as missing."
+        ]
+    return []
+
+
+def report_all(sentences: list[str], report: Callable[[str], None] | None) -> None:
+    """Report the first sentences and how many more columns there are; by default as warnings."""
+    rest = len(sentences) - _SENTENCES
+    if rest > 0:
+        sentences = [*sentences[:_SENTENCES], f"{rest:,} more columns have such cells."]
+    for sentence in sentences:
+        if report is None:
+            warnings.warn(sentence, UserWarning, stacklevel=3)
+        else:
+            report(sentence)

@@ -1,97 +1,11 @@
 """The verdict on a model against the other candidates: one function for `ddpn fit`, `evaluate` and `report`."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple
 
-import numpy as np
-
-#: Standard errors from which a difference counts: a two-sided 95% normal interval.
-Z = 1.959963984540054
-#: Fewer test rows than this support no verdict.
-MIN_ROWS = 50
-#: Relative differences in CRPS below this do not matter in practice, however certain they are.
-MIN_DIFFERENCE = 0.005
-#: A coverage this far below its target makes intervals too narrow, if it is also more than chance.
-MAX_SHORTFALL = 0.02
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evaluation:
-    """The numbers that a verdict is made of.
-
-    `crps` has the mean CRPS of every candidate by name, the model's own under `model`. `gain` is the CRPS of the best
-    other candidate minus the model's, averaged over the same rows, and `gain_error` its standard error. `coverage` is
-    the share of rows inside the model's interval, of which `target_coverage` is expected. With unequal weights
-    `effective_rows` is below `rows`; the default is `rows`. `labels` are names as they stand within a sentence.
-    `leak` is a sentence about a suspected target leak, `warnings` are further sentences to repeat.
-    """
-
-    model: str
-    crps: Mapping[str, float]
-    gain: float = 0.0
-    gain_error: float = 0.0
-    rows: int
-    effective_rows: float | None = None
-    coverage: float
-    target_coverage: float = 0.9
-    labels: Mapping[str, str] = field(default_factory=dict)
-    leak: str = ""
-    warnings: tuple[str, ...] = ()
-
-    @classmethod
-    def from_rows(
-        cls,
-        model: str,
-        crps: Mapping[str, np.ndarray],
-        inside: np.ndarray,
-        weight: np.ndarray | None = None,
-        **options: Any,
-    ) -> Self:
-        """The evaluation of per-row values: each candidate's CRPS, and whether the model's interval has the count.
-
-        `options` are the remaining fields. The standard error is that of a weighted mean, with Kish's effective number
-        of rows.
-
-        >>> import numpy as np
-        >>> crps = {"mixture": np.array([1.0, 2.0, 3.0]), "constant": np.array([2.0, 2.0, 5.0])}
-        >>> found = Evaluation.from_rows("mixture", crps, np.array([True, True, False]))
-        >>> found.best_other, found.gain, round(found.gain_error, 3), round(found.coverage, 3)
-        ('constant', 1.0, 0.577, 0.667)
-        """
-        rows = len(inside)
-        weight = np.ones(rows) if weight is None else weight
-        means = {name: float(np.average(values, weights=weight)) for name, values in crps.items()}
-        coverage, size = float(np.average(inside, weights=weight)), effective_rows(weight)
-        found = cls(model=model, crps=means, rows=rows, effective_rows=size, coverage=coverage, **options)
-        if found.best_other is None:
-            return found
-        gain, error = mean_and_error(crps[found.best_other] - crps[model], weight)
-        return replace(found, gain=gain, gain_error=error)
-
-    @property
-    def best_other(self) -> str | None:
-        """The candidate with the smallest finite CRPS besides the model; None without other candidates."""
-        others = [name for name in self.crps if name != self.model and math.isfinite(self.crps[name])]
-        return min(others, key=lambda name: self.crps[name], default=None)
-
-    @property
-    def outcome(self) -> str:
-        """The model against the best other candidate: "better", "worse" or "unclear"."""
-        other = self.best_other
-        if other is None or abs(self.gain) <= Z * self.gain_error:
-            return "unclear"
-        if abs(self.gain) < MIN_DIFFERENCE * max(self.crps[other], self.crps[self.model]):
-            return "unclear"
-        return "better" if self.gain > 0 else "worse"
-
-    @property
-    def too_narrow(self) -> bool:
-        """Whether the coverage is clearly below its target: Wilson's 95% interval lies below it."""
-        short = self.target_coverage - self.coverage
-        chance = self.target_coverage * (1.0 - self.target_coverage) / (self.effective_rows or self.rows)
-        return short > MAX_SHORTFALL and short > Z * math.sqrt(chance)
+from ddpn.validation import at_rows
+from ddpn.workflow.evaluation import MIN_ROWS, Evaluation, is_score
+from ddpn.workflow.gains import Gain
 
 
 class Verdict(NamedTuple):
@@ -113,9 +27,9 @@ def verdict(found: Evaluation) -> Verdict:
 
     >>> crps = {"mixture": 1.0, "boosted": 0.97}
     >>> labels = {"boosted": "gradient boosting with a Negative Binomial"}
-    >>> numbers = {"gain": -0.03, "gain_error": 0.01, "rows": 900, "coverage": 0.91}
+    >>> numbers = {"gains": {"boosted": Gain(-0.03, -0.05, -0.01)}, "rows": 900, "coverage": 0.91}
     >>> verdict(Evaluation(model="mixture", crps=crps, labels=labels, **numbers)).headline
-    'Gradient boosting with a Negative Binomial is better on these rows (CRPS 3% lower): use it.'
+    'Gradient boosting with a Negative Binomial is better on these rows (CRPS 3% lower, 95% interval 1% to 5%): use it.'
     """
     level, headline = _headline(found)
     further = (found.leak, _coverage(found) if math.isfinite(found.coverage) else "", *found.warnings)
@@ -124,34 +38,55 @@ def verdict(found: Evaluation) -> Verdict:
 
 def _headline(found: Evaluation) -> tuple[str, str]:
     """The level and the first sentence."""
-    own, other = found.crps[found.model], found.best_other
-    if not math.isfinite(own):
-        return "unusable", "The model could not be scored: its CRPS is not a finite number."
+    if not is_score(found.crps[found.model]):
+        return "unusable", "The model could not be scored: its CRPS is not a finite number of at least 0."
     if found.leak:
         return "unusable", "These scores cannot be trusted: a column seems to contain the target (target leak)."
-    if found.rows < MIN_ROWS:
-        rows = "1 test row" if found.rows == 1 else f"{found.rows} test rows"
-        return "unclear", f"Too few rows for a verdict: with {rows} every difference may be chance."
-    if other is None:
-        return "unclear", "The model was not compared with any other model."
-    name, best = found.labels.get(other, other), found.crps[other]
-    if found.outcome == "worse":
-        return "worse", f"{_capital(name)} is better on these rows (CRPS {_share(-found.gain, own)} lower): use it."
-    if found.outcome == "unclear":
-        return "unclear", _no_difference(found, name, best)
-    ahead = f"better than the best alternative, {name} (CRPS {_share(found.gain, best)} lower)"
-    if found.too_narrow:
-        return "unclear", f"The model predicts {ahead}, but its intervals are too narrow: use them with care."
+    if found.size < MIN_ROWS:
+        return "unclear", _too_few(found)
+    if found.only_count is not None:
+        same = f"All {found.rows:,} test rows have the count {found.only_count:g}"
+        return "unclear", f"{same}: they cannot show how well counts are predicted."
+    if found.rival is None:
+        why = "No other model could be scored" if len(found.crps) > 1 else "The model was not compared with any other"
+        return "unclear", f"{why}, so it is unknown whether a simpler one would do as well."
+    name = found.labels.get(found.rival, found.rival)
+    outcome = found.against(found.rival)
+    if outcome == "unclear":
+        return "unclear", _no_difference(found, name)
+    if found.gain.hangs_on_few:
+        return "unclear", _few_decide(found, name)
+    if found.medians_disagree:
+        return "unclear", _disagreement(found, name)
+    if outcome == "worse":
+        ahead = change(-found.gain, found.crps[found.model])
+        return "worse", f"{_capital(name)} is better on these rows (CRPS {ahead}): use it."
+    return _better(found, name)
+
+
+def _better(found: Evaluation, name: str) -> tuple[str, str]:
+    ahead = f"better than the best alternative, {name} (CRPS {change(found.gain, found.crps[str(found.rival)])})"
+    if found.too_narrow or found.too_wide:
+        wrong = "too narrow" if found.too_narrow else "much wider than necessary"
+        return "unclear", f"The model predicts {ahead}, but its intervals are {wrong}: use them with care."
     return "better", f"The model is {ahead}: use it."
 
 
-def _no_difference(found: Evaluation, name: str, best: float) -> str:
+def _too_few(found: Evaluation) -> str:
+    rows = "1 test row" if found.rows == 1 else f"{found.rows:,} test rows"
+    if found.rows >= MIN_ROWS:
+        rows += f", which by their weights count as {found.size:.0f},"
+    return f"Too few rows for a verdict: with {rows} every difference may be chance."
+
+
+def _no_difference(found: Evaluation, name: str) -> str:
     """The sentence for a difference that is too small, or too uncertain, to decide."""
-    side = "lower" if found.gain > 0 else "higher"
-    if found.gain == 0:
+    gain, rival = found.gain, str(found.rival)
+    if gain.mean == 0:
         return f"There is no difference from the best alternative, {name} (the same CRPS): prefer the simpler model."
-    words = f"(CRPS {_share(found.gain, best)} {side})"
-    if abs(found.gain) > Z * found.gain_error:
+    words = f"(CRPS {change(gain, found.crps[rival])})"
+    least = found.least(rival)
+    if abs(gain.mean) < least and (gain.is_clear or max(abs(gain.low), abs(gain.high)) < least):
         return f"The difference from the best alternative, {name}, is too small to matter {words}: prefer the simpler."
     return (
         f"There is no clear difference from the best alternative, {name} {words}: "
@@ -159,29 +94,53 @@ def _no_difference(found: Evaluation, name: str, best: float) -> str:
     )
 
 
+def _few_decide(found: Evaluation, name: str) -> str:
+    gain, base = found.gain, found.crps[str(found.rival)]
+    few = gain.few if found.row_labels is None else [found.row_labels[row] for row in gain.few]
+    without = gain.without_few or 0.0
+    return (
+        f"A handful of rows decides between the model and {name}: its CRPS is {change(gain, base)}, "
+        f"but {_share(without, base)} {_side(without)} without {len(few)} of {found.rows:,} rows. "
+        f"Check {at_rows(few).removeprefix('at ')}."
+    )
+
+
+def _disagreement(found: Evaluation, name: str) -> str:
+    rival = str(found.rival)
+    crps, error = change(found.gain, found.crps[rival]), change(found.error_gains[rival], found.errors[rival])
+    return (
+        f"CRPS and absolute error disagree on the model and {name}: the model's CRPS is {crps}, its mean absolute "
+        f"error {error}. Choose by what you need, distributions or single numbers."
+    )
+
+
 def _coverage(found: Evaluation) -> str:
     target, coverage = f"{100 * found.target_coverage:g}%", f"{100 * found.coverage:.1f}%"
     words = f"The model's {target} intervals cover {coverage} of the test rows"
-    return f"{words}: they are too narrow." if found.too_narrow else f"{words}."
+    found_wrong = ": they are too narrow" if found.too_narrow else ": they are too wide" if found.too_wide else ""
+    return f"{words}{found_wrong}."
+
+
+def change(gain: Gain, base: float) -> str:
+    """A gain and its interval as percent of a score: "3% lower, 95% interval 1% to 5%"."""
+    low, middle, high = (_share(value, base) for value in (gain.low, gain.mean, gain.high))
+    if not gain.is_clear:
+        return f"{middle} {_side(gain.mean)}, 95% interval {low} {_side(gain.low)} to {high} {_side(gain.high)}"
+    ends = (low, high) if gain.mean > 0 else (high, low)
+    return f"{middle} {_side(gain.mean)}, 95% interval {ends[0]} to {ends[1]}"
+
+
+def _side(gain: float) -> str:
+    return "lower" if gain > 0 else "higher"
 
 
 def _share(difference: float, base: float) -> str:
     """A difference as percent of a score, with two digits."""
-    share = 100.0 * abs(difference) / base if base > 0 else 0.0
+    share = 100.0 * abs(difference) / base if base > 0 else math.inf if difference else 0.0
+    if share > 1e4:
+        return f"over {10_000:,}%"
     return f"{share:.0f}%" if share >= 9.95 else f"{share:.2g}%" if share >= 0.1 else "under 0.1%"
 
 
 def _capital(words: str) -> str:
     return words[:1].upper() + words[1:]
-
-
-def effective_rows(weight: np.ndarray) -> float:
-    """(sum w)^2 / sum w^2, Kish's size of a weighted sample."""
-    return float(weight.sum() ** 2 / np.square(weight).sum())
-
-
-def mean_and_error(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
-    """Weighted mean of per-row values and its standard error."""
-    mean = float(np.average(values, weights=weight))
-    variance = float(np.average(np.square(values - mean), weights=weight))
-    return mean, math.sqrt(variance / max(effective_rows(weight) - 1.0, 1.0))

@@ -143,7 +143,4 @@ def _kernel(device: torch.device) -> Callable[..., tuple[Tensor, ...]] | None:
 def first_moments(mu: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
     """log c, E[Z] and E[D] a row, or None where there is no such kernel. Shape: float64 vectors on a GPU."""
     kernel = _kernel(mu.device)
-    if kernel is None:
-        return None
-    log_c, mean, dev = kernel(mu, gamma)
-    return log_c, mean, dev
+    return None if kernel is None else kernel(mu, gamma)  # type: ignore[return-value]

@@ -1,5 +1,7 @@
 """The Double Poisson distribution of Efron (1986), exact: normalised for any mean and any dispersion."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.distributions import constraints, register_kl
@@ -88,15 +90,17 @@ class DoublePoisson(ParametricDistribution):
             return self._shaped(most_probable_count(*_flat(self)))
 
 
-def _flat(dist: DoublePoisson) -> tuple[Tensor, Tensor]:
-    """mu and gamma as float64 vectors, with their gradients."""
-    return dist.mu.reshape(-1).double(), dist.gamma.reshape(-1).double()
+def _flat(dist: Any) -> tuple[Tensor, Tensor]:
+    """mu and gamma, which is 1 for a Poisson, as float64 vectors, with their gradients."""
+    mu = dist.mu.reshape(-1).double()
+    return mu, dist.gamma.reshape(-1).double() if isinstance(dist, DoublePoisson) else torch.ones_like(mu)
 
 
 @register_kl(DoublePoisson, DoublePoisson)
-def _kl_double_poisson(p: DoublePoisson, q: DoublePoisson) -> Tensor:
-    """The exponential family's closed form: E_p of the log ratio, linear in E[Z] and E[Z log Z] under p.
+def kl_divergence(p: Any, q: Any) -> Tensor:
+    """KL(p || q), also where one is a Poisson.
 
+    The exponential family's closed form: E_p of the log ratio, linear in E[Z] and E[Z log Z] under p.
     KL = log c_q - log c_p + log(gamma_p / gamma_q) / 2 + gamma_q E[D(Z; mu_q)] - gamma_p E[D(Z; mu_p)],
     with D(Z; mu_q) = D(Z; mu_p) + mu_q - mu_p - Z log(mu_q / mu_p).
     """

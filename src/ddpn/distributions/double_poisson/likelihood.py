@@ -9,20 +9,40 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ddpn.distributions.double_poisson.normalizer import first_moments, moments
+from ddpn.distributions.double_poisson.normalizer import Moments, first_moments, moments
 from ddpn.distributions.double_poisson.weights import deviance, log_h_of_count
 from ddpn.distributions.gradients import barrier
 
 
-class _LogNormalizer(torch.autograd.Function):
+class _RowWise(torch.autograd.Function):
+    """A function of vectors (rows,), one row at a time: `torch.func.vmap` computes the rows of all examples at once."""
+
+    @classmethod
+    def apply(cls, *inputs: Tensor) -> Any:
+        # Outside of transforms without torch's own step, which inspects a signature: that takes as long as a small row.
+        if torch._C._functorch.peek_interpreter_stack() is None:
+            return super(torch.autograd.Function, cls).apply(*inputs)  # type: ignore[misc]
+        return super().apply(*inputs)
+
+    @classmethod
+    def vmap(cls, info: Any, in_dims: tuple[int | None, ...], *inputs: Tensor) -> Any:
+        size, pairs = info.batch_size, zip(inputs, in_dims, strict=True)
+        moved = [x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0) for x, dim in pairs]
+        found = cls.apply(*(x.flatten() for x in moved))
+        return tuple(x.unflatten(0, (size, -1)) for x in found), (0,) * len(found)
+
+
+class _LogNormalizer(_RowWise):
     """(log c, E[Z], E[D]): log c differentiable twice, the moments once."""
 
     @staticmethod
-    def forward(ctx: Any, mu: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        log_c, mean, dev = first_moments(mu, gamma)
-        ctx.save_for_backward(mu, gamma, mean, dev)
+    def forward(mu: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return first_moments(mu, gamma)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.save_for_backward(*inputs, *output[1:])
         ctx.set_materialize_grads(False)
-        return log_c, mean, dev
 
     @staticmethod
     def backward(ctx: Any, g_log_c: Tensor | None, *g_moments: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
@@ -40,7 +60,7 @@ class _LogNormalizer(torch.autograd.Function):
 
 def _moments_backward(mu: Tensor, gamma: Tensor, g_mean: Tensor | None, g_dev: Tensor | None) -> tuple[Tensor, Tensor]:
     with torch.no_grad():
-        m = moments(mu, gamma)
+        m = Moments(*_Moments.apply(mu, gamma))
         by_mu, by_gamma = torch.zeros_like(mu), torch.zeros_like(mu)
         if g_mean is not None:
             by_mu, by_gamma = by_mu + g_mean * gamma * m.variance / mu, by_gamma - g_mean * m.covariance
@@ -52,15 +72,21 @@ def _moments_backward(mu: Tensor, gamma: Tensor, g_mean: Tensor | None, g_dev: T
     return barrier(name, by_mu, mu, gamma, *parts), barrier(name, by_gamma, mu, gamma, *parts)
 
 
-class _Variance(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, mu: Tensor, gamma: Tensor) -> Tensor:
-        m = moments(mu, gamma)
-        ctx.save_for_backward(mu, gamma, m.third, m.square_deviance)
-        return m.variance
+class _Moments(_RowWise):
+    """The fields of `normalizer.Moments`, of which the variance is differentiable."""
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(mu: Tensor, gamma: Tensor) -> Moments:
+        return moments(mu, gamma)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Any) -> None:
+        found = Moments(*output)
+        ctx.save_for_backward(*inputs, found.third, found.square_deviance)
+        ctx.mark_non_differentiable(found.mean, *found[2:])
+
+    @staticmethod
+    def backward(ctx: Any, _: Tensor, grad: Tensor, *others: Tensor) -> tuple[Tensor, Tensor]:
         mu, gamma, third, square_deviance = ctx.saved_tensors
         with torch.no_grad():
             by_mu, by_gamma = grad * gamma * third / mu, -grad * square_deviance
@@ -68,18 +94,28 @@ class _Variance(torch.autograd.Function):
         return barrier(name, by_mu, mu, gamma, grad), barrier(name, by_gamma, mu, gamma, grad)
 
 
-class _LogProb(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
-        log_c, mean, mean_dev = first_moments(mu, gamma)
-        dev = deviance(y, mu)
-        ctx.save_for_backward(y, mu, gamma, gamma * (y - mean) / mu, mean_dev - dev)
-        # A probability: rounding in log c must not lift it above 1.
-        return (log_h_of_count(y) - gamma * dev + 0.5 * gamma.log() - log_c).clamp_(max=0.0)
+class _LogProb(_RowWise):
+    """log p(y) and its scores."""
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, Tensor]:
+    def forward(y: Tensor, mu: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        log_c, mean, mean_dev = first_moments(mu, gamma)
+        dev = deviance(y, mu)
+        # A probability: rounding in log c must not lift it above 1.
+        value = (log_h_of_count(y) - gamma * dev + 0.5 * gamma.log() - log_c).clamp_(max=0.0)
+        return value, gamma * (y - mean) / mu, mean_dev - dev
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.save_for_backward(*inputs, *output[1:])
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, *others: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
         y, mu, gamma, score_mu, score_gamma = ctx.saved_tensors
+        if grad is None:
+            return None, None, None
         if torch.is_grad_enabled():
             _, mean, mean_dev = log_normalizer_and_moments(mu, gamma)
             dev = mu - y + y * (y.clamp(min=1.0).log() - mu.log())
@@ -89,7 +125,7 @@ class _LogProb(torch.autograd.Function):
 
 def log_prob(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
     """log p(y), differentiable twice. Shape: float64 vectors (rows,)."""
-    return _LogProb.apply(y, mu, gamma)
+    return _LogProb.apply(y, mu, gamma)[0]
 
 
 def log_normalizer_and_moments(mu: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -99,4 +135,4 @@ def log_normalizer_and_moments(mu: Tensor, gamma: Tensor) -> tuple[Tensor, Tenso
 
 def variance(mu: Tensor, gamma: Tensor) -> Tensor:
     """Differentiable Var[Z]."""
-    return _Variance.apply(mu, gamma)
+    return _Moments.apply(mu, gamma)[1]

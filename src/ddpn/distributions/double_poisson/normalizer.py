@@ -22,15 +22,7 @@ import torch
 from torch import Tensor
 
 from ddpn.distributions.dispatch import Case, by_case, constant, is_host
-from ddpn.distributions.double_poisson import cuda_kernel, series
-from ddpn.distributions.double_poisson.weights import (
-    count_table,
-    deviance,
-    log_h,
-    log_weight_table,
-    short_stirling_error,
-    upper_end,
-)
+from ddpn.distributions.double_poisson import cuda_kernel, series, weights
 from ddpn.distributions.quadrature import JOIN, PREFIX, between, gauss_legendre, prefix
 from ddpn.distributions.rows import DEPTH, MARGIN
 from ddpn.distributions.special import HALF_LOG_TWO_PI
@@ -66,17 +58,17 @@ class Nodes(NamedTuple):
 
 def table_nodes(mu: Tensor, gamma: Tensor, n: int) -> Nodes:
     """The integers 0..n-1."""
-    y = count_table(n, mu.device)[1]
-    log_w = log_weight_table(mu, gamma, n) - (gamma * mu).unsqueeze(1)
-    y_log_y_minus_y = -count_table(n, mu.device)[0]
+    y = weights.count_table(n, mu.device)[1]
+    log_w = weights.log_weight_table(mu, gamma, n) - (gamma * mu).unsqueeze(1)
+    y_log_y_minus_y = -weights.count_table(n, mu.device)[0]
     dev = mu.unsqueeze(1) + y_log_y_minus_y - y * mu.log().unsqueeze(1)
     return Nodes(y.expand_as(log_w), log_w, dev, torch.ones_like(y).expand_as(log_w))
 
 
 def stirling_nodes(y: Tensor, weight: Tensor, mu: Tensor, gamma: Tensor) -> Nodes:
     """Any positions y >= 12."""
-    dev = deviance(y, mu.unsqueeze(1))
-    return Nodes(y, torch.addcmul(log_h(y), gamma.unsqueeze(1), dev, value=-1.0), dev, weight)
+    dev = weights.deviance(y, mu.unsqueeze(1))
+    return Nodes(y, torch.addcmul(weights.log_h(y), gamma.unsqueeze(1), dev, value=-1.0), dev, weight)
 
 
 def local_nodes(mu: Tensor, gamma: Tensor, end: Tensor) -> Nodes:
@@ -87,7 +79,9 @@ def local_nodes(mu: Tensor, gamma: Tensor, end: Tensor) -> Nodes:
 
 def wide_nodes(mu: Tensor, gamma: Tensor, end: Tensor) -> Nodes:
     """0..15 exactly, joined to an integral up to the end of the window."""
-    y, weight = between(torch.full_like(mu, JOIN - 0.5), upper_end(mu, gamma, DEPTH, steps=2, start=end), _NODES)
+    y, weight = between(
+        torch.full_like(mu, JOIN - 0.5), weights.upper_end(mu, gamma, DEPTH, steps=2, start=end), _NODES
+    )
     head, tail = table_nodes(mu, gamma, PREFIX), stirling_nodes(y, weight, mu, gamma)
     joined = head._replace(weight=prefix(mu.device)[1].expand_as(head.y))
     return Nodes(*(torch.cat(pair, dim=1) for pair in zip(joined, tail, strict=True)))
@@ -103,7 +97,7 @@ def by_regime(methods: dict[str, Any], mu: Tensor, gamma: Tensor) -> tuple[Tenso
 def _by_sum(methods: dict[str, Any], mu: Tensor, gamma: Tensor) -> tuple[Tensor, ...]:
     # Sorting by size pays for many rows only, and on a GPU every size would be computed for every row.
     many = is_host(mu) and len(mu) > 2048
-    end = upper_end(mu, gamma, DEPTH, steps=3 if many else 1)
+    end = weights.upper_end(mu, gamma, DEPTH, steps=3 if many else 1)
     found, low = [], 0.0
     tables = TABLES if many else TABLES[1:] if is_host(mu) else TABLES[-1:]
     for n in tables if "table" in methods else ():
@@ -123,14 +117,14 @@ def _first_of_series(mu: Tensor, gamma: Tensor) -> tuple[Tensor, ...]:
 @cache
 def _columns(n: int, device: torch.device) -> Tensor:
     """1, y and y log y for y = 0..n-1: what a table's weights are summed against."""
-    _, y, _, y_log_y = count_table(n, device).unbind()
+    _, y, _, y_log_y = weights.count_table(n, device).unbind()
     with torch.inference_mode(False):
         return torch.stack([torch.ones_like(y), y, y_log_y], dim=1)
 
 
 def _first_of_table(n: int) -> Any:
     def method(mu: Tensor, gamma: Tensor, end: Tensor) -> tuple[Tensor, ...]:
-        log_w = log_weight_table(mu, gamma, n)
+        log_w = weights.log_weight_table(mu, gamma, n)
         peak = log_w.amax(dim=1, keepdim=True)
         total, sum_y, sum_y_log_y = (log_w.sub_(peak).exp_() @ _columns(n, mu.device)).unbind(1)
         mean = sum_y / total
@@ -148,7 +142,7 @@ def _first_of_local(mu: Tensor, gamma: Tensor, end: Tensor) -> tuple[Tensor, ...
     u = torch.log1p(x)
     kx = x.mul_(k)
     scaled_dev = torch.addcmul(kx.neg(), kx + k, u)
-    log_w = u.mul_(-0.5).sub_(scaled_dev).sub_(short_stirling_error(y))
+    log_w = weights.minus_stirling_error(u.mul_(-0.5).sub_(scaled_dev), y)
     # No count beats the one next to mu by more than a nat.
     peak = log_w[:, _LOCAL : _LOCAL + 1].clone()
     w = log_w.sub_(peak).exp_()
@@ -173,13 +167,13 @@ def _first_of_wide(mu: Tensor, gamma: Tensor, end: Tensor) -> tuple[Tensor, ...]
     """As `wide_nodes`, spelled out for speed: the Jacobian 2t cancels h's 1/sqrt(y), and no weight can underflow."""
     nodes, node_weights = gauss_legendre(_NODES, mu.device)
     log_mu = mu.log()
-    head = (log_weight_table(mu, gamma, PREFIX) - (gamma * mu).unsqueeze(1)).exp_()
+    head = (weights.log_weight_table(mu, gamma, PREFIX) - (gamma * mu).unsqueeze(1)).exp_()
     head_total, head_y, head_y_log_y = (head @ _joined_columns(mu.device)).unbind(1)
-    length = upper_end(mu, gamma, DEPTH, steps=2, start=end).sqrt() - _JOIN_T
+    length = weights.upper_end(mu, gamma, DEPTH, steps=2, start=end).sqrt() - _JOIN_T
     t = (length.unsqueeze(1) * nodes).add_(_JOIN_T)
     y = t.mul_(t)
     dev = torch.addcmul(mu.unsqueeze(1), y, torch.log(y).sub_((1.0 + log_mu).unsqueeze(1)))
-    w = short_stirling_error(y).addcmul_(gamma.unsqueeze(1), dev).neg_().exp_()
+    w = weights.minus_stirling_error(dev * -gamma.unsqueeze(1), y).exp_()
     scale = _SQRT_TWO_OVER_PI * length
     tail_total, tail_y, tail_dev = (scale * (f @ node_weights) for f in (w, y.mul_(w), dev.mul_(w)))
     total = head_total + tail_total
@@ -187,15 +181,8 @@ def _first_of_wide(mu: Tensor, gamma: Tensor, end: Tensor) -> tuple[Tensor, ...]
     return 0.5 * gamma.log() + total.log(), (head_y + tail_y) / total, (head_dev + tail_dev) / total
 
 
-_FIRST = {
-    "series": _first_of_series,
-    "table": _first_of_table,
-    "local": _first_of_local,
-    "wide": _first_of_wide,
-}
-
-
-_FIRST_FAR = {name: method for name, method in _FIRST.items() if name != "table"}
+_FIRST_FAR = {"series": _first_of_series, "local": _first_of_local, "wide": _first_of_wide}
+_FIRST = {**_FIRST_FAR, "table": _first_of_table}
 
 
 def first_moments(mu: Tensor, gamma: Tensor, far: bool = False) -> tuple[Tensor, Tensor, Tensor]:

@@ -7,33 +7,25 @@ from torch import Tensor
 
 from ddpn.distributions import panels
 from ddpn.distributions.dispatch import Case, by_case, is_host
-from ddpn.distributions.double_poisson import normalizer, series
-from ddpn.distributions.double_poisson.weights import (
-    deviance,
-    log_h_of_count,
-    log_weight_table,
-    lower_end,
-    short_stirling_error,
-    upper_end,
-)
+from ddpn.distributions.double_poisson import normalizer, series, weights
 from ddpn.distributions.quadrature import PREFIX, between
 from ddpn.distributions.rows import DEPTH
-from ddpn.distributions.smooth import SmoothParameterRows
 from ddpn.distributions.special import HALF_LOG_TWO_PI, beside
+from ddpn.distributions.tails import ParameterRows
 
-#: Panels over a whole window: each about 2.7 standard deviations wide.
-_PANELS = 6
 #: Nodes of one panel that holds a whole distribution but its first integers, as in `normalizer`.
 _WHOLE_NODES = 40
 #: Nodes of a tail (half a distribution), and of a tail that includes the first integers.
 _TAIL_NODES, _PREFIX_NODES = 16, 32
 
 
-class DoublePoissonRows(SmoothParameterRows):
-    """Rows of mu and gamma; prepared rows also know log c and the mean."""
+class DoublePoissonRows(ParameterRows):
+    """Rows of mu and gamma; prepared rows also know log(sqrt(gamma) / c) and the mean."""
 
     # Clear of 0, sums over the integers equal integrals once the standard deviation is above 1.2 (`series`).
     short = 32
+    # Each about 2.7 standard deviations wide.
+    panels = 6
     tables = normalizer.TABLES
     short_tail = 48
     tail_nodes = _TAIL_NODES + 8
@@ -45,12 +37,12 @@ class DoublePoissonRows(SmoothParameterRows):
     def prepared(self, far: bool = False) -> Any:
         if self.known:
             return self
-        return DoublePoissonRows(self.mu, self.gamma, known=normalizer.first_moments(self.mu, self.gamma, far)[:2])
+        log_c, mean, _ = normalizer.first_moments(self.mu, self.gamma, far)
+        return DoublePoissonRows(self.mu, self.gamma, known=(0.5 * self.gamma.log() - log_c, mean))
 
     def _offset(self) -> Tensor:
         """log(sqrt(gamma) / c)."""
-        log_c = self.known[0] if self.known else normalizer.first_moments(self.mu, self.gamma)[0]
-        return 0.5 * self.gamma.log() - log_c
+        return self.prepared().known[0]
 
     def _log_weight(self, y: Tensor, log_scale: Tensor) -> Tensor:
         """log of h(y) exp(-gamma D(y)) sqrt(2 pi mu) at real y >= 12, plus `log_scale` per row.
@@ -61,11 +53,11 @@ class DoublePoissonRows(SmoothParameterRows):
         x = (y * torch.reciprocal(self.mu).unsqueeze(1)).sub_(1.0)
         u = torch.log1p(x)
         kx = torch.addcmul(scale, x, k)
-        return torch.addcmul(kx, kx + (k + 0.5 - scale), u, value=-1.0).sub_(short_stirling_error(y))
+        return weights.minus_stirling_error(kx.addcmul_(kx + (k + 0.5 - scale), u, value=-1.0), y)
 
     def log_pmf(self, y: Tensor) -> Tensor:
         mu, gamma, offset = (beside(x, y) for x in (self.mu, self.gamma, self._offset()))
-        return log_h_of_count(y) - gamma * deviance(y, mu) + offset
+        return weights.log_h_of_count(y) - gamma * weights.deviance(y, mu) + offset
 
     def smooth_log_pmf(self, y: Tensor) -> Tensor:
         return self._log_weight(y, self._offset() - 0.5 * self.mu.log() - HALF_LOG_TWO_PI)
@@ -77,14 +69,11 @@ class DoublePoissonRows(SmoothParameterRows):
         return self._log_weight(y, torch.zeros_like(self.mu)).softmax(1)
 
     def pmf_table(self, n: int) -> Tensor:
-        return log_weight_table(self.mu, self.gamma, n).softmax(1)
+        return weights.log_weight_table(self.mu, self.gamma, n).softmax(1)
 
     def pmf_first(self, n: int) -> Tensor:
         offset = self._offset() - self.gamma * self.mu
-        return log_weight_table(self.mu, self.gamma, n).add_(offset.unsqueeze(1)).exp_()
-
-    def location(self) -> Tensor:
-        return self.mu
+        return weights.log_weight_table(self.mu, self.gamma, n).add_(offset.unsqueeze(1)).exp_()
 
     def mean(self) -> Tensor:
         return self.known[1]
@@ -94,28 +83,37 @@ class DoublePoissonRows(SmoothParameterRows):
         return found.mean, found.variance
 
     def window(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
-        return lower_end(self.mu, self.gamma, depth), upper_end(self.mu, self.gamma, depth)
-
-    def spread(self, first: Tensor, last: Tensor) -> Tensor:
-        return panels.spread_breaks(first, last, _PANELS)
+        return weights.lower_end(self.mu, self.gamma, depth), weights.upper_end(self.mu, self.gamma, depth)
 
     def nodes(self, start: Tensor, end: Tensor, from_zero: bool) -> tuple[Tensor, Tensor]:
         return between(start, end, _PREFIX_NODES if from_zero else _TAIL_NODES)
 
     def table_end(self, y: Tensor) -> Tensor:
-        above = torch.where(y > self.mu, deviance(y, self.mu), torch.zeros_like(y))
-        return upper_end(self.mu, self.gamma, DEPTH + self.gamma * above)
+        above = torch.where(y > self.mu, weights.deviance(y, self.mu), torch.zeros_like(y))
+        return weights.upper_end(self.mu, self.gamma, DEPTH + self.gamma * above)
 
     def tail_end(self, y: Tensor, lower: Tensor) -> Tensor:
-        """In closed form from outside, then by Newton's method close to 0, where that bound is loose."""
-        side = torch.where(lower, -1.0, 1.0).to(y.dtype)
-        end = bound_of_tail(y, self.mu, self.gamma, side)
-        close = (self.gamma * self.mu < series.MIN_K).logical_and_(~lower)
+        """In closed form from outside, then by Newton's method close to 0, where that bound is loose.
+
+        Two bounds, both from D being convex: with u = sqrt(y / mu) - 1, D / mu is 2 u^2 + 2/3 u^3 + ... (below the mean
+        between that and u^2); and beyond y, D grows at least at its slope there, log(y / mu).
+        """
+        mu, gamma, side = self.mu, self.gamma, torch.where(lower, -1.0, 1.0).to(y.dtype)
+        log_ratio = torch.log1p(((y - mu) / mu).clamp(min=-1 + 2**-53))
+        depth = DEPTH + gamma * torch.addcmul(mu - y, y, log_ratio)
+        u = (depth / (2.0 * gamma * mu)).sqrt()
+        above = u * (1.0 + u * (u / 12.0 - 1.0 / 6.0)).clamp(max=1.0)
+        below = -(u * (1.0 + u * (1.0 / 6.0 + 0.6 * u))).clamp(max=1.0)
+        by_curve = mu * (1.0 + torch.where(lower, below, above)).square()
+        slope = (side * torch.log1p((y.clamp(min=1.0) - mu) / mu)).clamp(min=1e-300)
+        by_slope = side * (y.clamp(min=1.0) + side * DEPTH / (gamma * slope))
+        end = side * torch.minimum(side * by_curve, by_slope)
+        close = (gamma * mu < series.MIN_K).logical_and_(~lower)
         if not is_host(y):
-            return torch.where(close, _tighter(end, y, self.mu, self.gamma), end)
+            return torch.where(close, _tighter(end, y, mu, gamma), end)
         index = close.nonzero().squeeze(1)
         if len(index):
-            end[index] = _tighter(*(x[index] for x in (end, y, self.mu, self.gamma)))
+            end[index] = _tighter(*(x[index] for x in (end, y, mu, gamma)))
         return end
 
     def far_half_mean_difference(self) -> Tensor:
@@ -133,23 +131,6 @@ class DoublePoissonRows(SmoothParameterRows):
         return by_case(cases, self)[0]
 
 
-def bound_of_tail(y: Tensor, mu: Tensor, gamma: Tensor, side: Tensor) -> Tensor:
-    """A position beyond which the tail beyond y has fallen by DEPTH.
-
-    Two bounds, both from D being convex: with u = sqrt(y / mu) - 1, D / mu is 2 u^2 + 2/3 u^3 + ... (below the mean
-    between that and u^2); and beyond y, D grows at least at its slope there, log(y / mu).
-    """
-    log_ratio = torch.log1p(((y - mu) / mu).clamp(min=-1 + 2**-53))
-    depth = DEPTH + gamma * torch.addcmul(mu - y, y, log_ratio)
-    u = (depth / (2.0 * gamma * mu)).sqrt()
-    above = u * (1.0 + u * (u / 12.0 - 1.0 / 6.0)).clamp(max=1.0)
-    below = -(u * (1.0 + u * (1.0 / 6.0 + 0.6 * u))).clamp(max=1.0)
-    by_curve = mu * (1.0 + torch.where(side > 0, above, below)).square()
-    slope = (side * torch.log1p((y.clamp(min=1.0) - mu) / mu)).clamp(min=1e-300)
-    by_slope = side * (y.clamp(min=1.0) + side * DEPTH / (gamma * slope))
-    return side * torch.minimum(side * by_curve, by_slope)
-
-
 def _tighter(end: Tensor, y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
     """The end of an upper tail, by Newton's method from a bound."""
-    return upper_end(mu, gamma, DEPTH + gamma * deviance(y, mu), steps=2, start=torch.maximum(end, mu))
+    return weights.upper_end(mu, gamma, DEPTH + gamma * weights.deviance(y, mu), steps=2, start=torch.maximum(end, mu))

@@ -5,6 +5,7 @@ The half mean difference E|Z - Z'| / 2 = sqrt(k / pi) / gamma * sum_n r_n(gamma)
 Z - Z' by integrating its characteristic function against 1 / (1 - cos t), the kernel of |.| on the integers.
 """
 
+from fractions import Fraction
 from functools import cache
 from typing import NamedTuple
 
@@ -31,34 +32,13 @@ Q = np.array(
 
 # Row n: coefficients of gamma^0, gamma^1, ... in r_n.
 _R = (
-    (1,),
-    (-1 / 48, 0, -1 / 24),
-    (101 / 2560, -1 / 24, -1 / 384, 0, -1 / 960),
-    (28699 / 172032, -193 / 1152, 37 / 36864, -1 / 576, -1 / 3072, 0, -1 / 16128),
-    (
-        52006829 / 70778880,
-        -140531 / 184320,
-        12767 / 589824,
-        241 / 46080,
-        -67 / 1474560,
-        -1 / 7680,
-        -5 / 110592,
-        0,
-        -1 / 184320,
-    ),
-    (
-        330540807721 / 87199580160,
-        -252380119 / 61931520,
-        34844971 / 188743680,
-        144863 / 1474560,
-        23459 / 23592960,
-        -5 / 73728,
-        -667 / 24772608,
-        -5 / 387072,
-        -7 / 983040,
-        0,
-        -1 / 1622016,
-    ),
+    "1",
+    "-1/48 0 -1/24",
+    "101/2560 -1/24 -1/384 0 -1/960",
+    "28699/172032 -193/1152 37/36864 -1/576 -1/3072 0 -1/16128",
+    "52006829/70778880 -140531/184320 12767/589824 241/46080 -67/1474560 -1/7680 -5/110592 0 -1/184320",
+    "330540807721/87199580160 -252380119/61931520 34844971/188743680 144863/1474560 23459/23592960 -5/73728 "
+    "-667/24772608 -5/387072 -7/983040 0 -1/1622016",
 )
 
 
@@ -106,7 +86,8 @@ def _r_tables(device: torch.device) -> tuple[Tensor, Tensor]:
     """Rows gamma^0, gamma^1, ...; columns r_n. First row apart."""
     table = np.zeros((11, len(_R)))
     for n, row in enumerate(_R):
-        table[: len(row), n] = row
+        values = [float(Fraction(x)) for x in row.split()]
+        table[: len(values), n] = values
     return constant(table[0], device), constant(table[1:], device)
 
 

@@ -11,7 +11,7 @@ from ddpn.report.evidence import LEVEL, Evidence
 from ddpn.report.figures.chart import CROSS, LINE, POINT, RANGE, Chart, Figure, histogram
 from ddpn.report.figures.scales import Axis, count_bins, even_bins, wants_log
 from ddpn.report.numbers import fmt, mean, percent, plural, quantile
-from ddpn.workflow.verdict import Z, effective_rows
+from ddpn.workflow.gains import Z, effective_rows, z_of
 
 PIT_BINS = 10
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
@@ -40,6 +40,11 @@ class Pit(NamedTuple):
 
     heights: np.ndarray
     chance: float
+
+    @property
+    def chance_of_all(self) -> float:
+        """How far chance moves the one that it moves farthest, in at most 5% of samples (Bonferroni)."""
+        return self.chance * z_of(len(self.heights)) / Z
 
 
 def pit_of(evidence: Evidence) -> Pit:
@@ -170,4 +175,4 @@ def distribution_svg(evidence: Evidence, row: int, name: str) -> str:
     chart.bars(bins.ends, heights)
     chart.draw(LINE, "seen", [y, y], [0.0, chart.y.high])
     description = f"Most likely around {bins.edges[int(np.argmax(heights))]:,.0f}; observed {y:,.0f}."
-    return chart.svg(name, f"Predicted probabilities of row {evidence.rows[row]:,}", description)
+    return chart.svg(name, f"Predicted probabilities of row {evidence.labels[row]}", description)

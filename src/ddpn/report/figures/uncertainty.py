@@ -7,7 +7,8 @@ from ddpn.report.figures.chart import Bar, Figure, bar_chart
 from ddpn.report.figures.scales import Axis, short
 from ddpn.report.groups import Group, group_of
 from ddpn.report.importance import REPEATS, Importances
-from ddpn.report.numbers import fmt, percent, plural, wilson
+from ddpn.report.numbers import fmt, percent, plural
+from ddpn.workflow.gains import wilson
 
 #: Columns drawn, and groups of rows by predicted mean.
 _SHOWN, _FIFTHS = 12, 5

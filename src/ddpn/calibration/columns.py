@@ -1,0 +1,193 @@
+"""What the training rows show about one column, as a summary: how unusual each of its later values is.
+
+A surprise is -log of a tail probability: the probability that a row like the training rows has a value at least as
+unusual. That of a number follows from its rank, that of a level from its frequency, that of a level or a missing value
+that never occurred from Good-Turing estimates.
+"""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+
+from ddpn.calibration.tails import Counted, beyond, counted, mean_excess, tail_edges
+from ddpn.features.table import Column
+
+#: What a cell is: as usual, missing in a column that sometimes is, missing in one that never was, a level or value that
+#: training did not have, a number above or below all of training.
+USUAL, MISSING, NEVER_MISSING, UNSEEN, ABOVE, BELOW = STATES = range(6)
+#: Added to the surprise of what never happened in training: more than any frequency of rows amounts to where nothing
+#: suggests that it can, and enough to come before equally frequent numbers in a tail where something does.
+NEVER, NEW = 20.0, 5.0
+#: Distinct values up to which a column of numbers has levels; levels of which a column keeps track.
+FEW_VALUES, MAX_LEVELS = 32, 100_000
+#: Levels of this share or more have an input for the joint score, at most so many per column.
+_CODED_SHARE, _MAX_CODED = 0.01, 20
+_NONE = np.empty(0)
+_NO_KEYS = np.empty(0, dtype=np.uint64)
+
+
+class Cells(NamedTuple):
+    """Per row: the surprise, the state, and inputs for the joint score. Shape: (rows,), (rows,), (rows, width)."""
+
+    surprise: np.ndarray
+    state: np.ndarray
+    inputs: np.ndarray
+
+
+class ColumnProfile(NamedTuple):
+    """The summary of one column; every field is an array, empty where it does not apply.
+
+    `rows` is (all, missing); `absent` the surprise of a missing and of a present value. Numbers have the surprise and
+    the normal score at `edges`, and the `scales` of the lower and upper tail. `keys` are hashes of levels, or the few
+    values of a column of numbers, with the surprise of each; `unseen` is the surprise and the probability of another.
+    `coded` are the shares of the levels that are inputs of the joint score, 0 for the others.
+    """
+
+    kind: str
+    rows: np.ndarray
+    absent: np.ndarray
+    edges: np.ndarray = _NONE
+    surprise: np.ndarray = _NONE
+    normal: np.ndarray = _NONE
+    scales: np.ndarray = _NONE
+    keys: np.ndarray = _NO_KEYS
+    key_surprise: np.ndarray = _NONE
+    coded: np.ndarray = _NONE
+    unseen: np.ndarray = _NONE
+
+    @property
+    def missing_share(self) -> float:
+        return float(self.rows[1] / self.rows[0])
+
+    @property
+    def _missing_coded(self) -> bool:
+        return _CODED_SHARE <= self.missing_share <= 1.0 - _CODED_SHARE
+
+    @property
+    def width(self) -> int:
+        """Inputs of the joint score."""
+        own = np.count_nonzero(self.coded) if self.kind == "category" else 1
+        return int(own) + self._missing_coded
+
+    def cells(self, column: Column, part: slice) -> Cells:
+        """The cells of some rows of a column that was read as this kind."""
+        values = column.values[part]
+        if self.kind == "category":
+            surprise, state, inputs = self._levels(values, column.levels)
+            missing = values < 0
+        else:
+            surprise, state, inputs = self._numbers(values.astype(np.float64))
+            missing = np.isnan(values)
+        surprise = np.where(missing, self.absent[0], surprise + self.absent[1])
+        state[missing] = MISSING if self.rows[1] else NEVER_MISSING
+        if self._missing_coded:
+            share = self.missing_share
+            inputs[:, -1] = (missing - share) / np.sqrt(share * (1.0 - share))
+        return Cells(surprise, state, inputs)
+
+    def _levels(self, codes: np.ndarray, levels: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        place = self._place(hashed(levels))
+        known = place >= 0
+        surprise, state = np.zeros(len(levels) + 1), np.full(len(levels) + 1, USUAL, dtype=np.int8)
+        if len(self.keys):
+            surprise[:-1] = np.where(known, self.key_surprise[place], self.unseen[0])
+            state[:-1][~known] = UNSEEN
+        inputs = np.zeros((len(levels) + 1, self.width))
+        for j, key in enumerate(np.flatnonzero(self.coded)):
+            share = self.coded[key]
+            inputs[:-1, j] = ((place == key) - share) / np.sqrt(share * (1.0 - share))
+        # The last entry serves code -1, a missing value.
+        return surprise[codes], state[codes], inputs[codes]
+
+    def _numbers(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        state, inputs = np.full(len(x), USUAL, dtype=np.int8), np.zeros((len(x), self.width))
+        if not len(self.edges):
+            return np.zeros(len(x)), state, inputs
+        surprise = np.interp(x, self.edges, self.surprise)
+        inputs[:, 0] = np.interp(x, self.edges, self.normal)
+        inputs[np.isnan(x), 0] = 0.0
+        if len(self.keys):
+            place = self._place(np.ascontiguousarray(x + 0.0).view(np.uint64))
+            surprise = np.where(place >= 0, self.key_surprise[place], self.unseen[0])
+            state[place < 0] = UNSEEN
+        outside = np.log((self.rows[0] - self.rows[1] + 1.0) / 2.0)
+        for where, edge, sign, scale, kind in (
+            (x > self.edges[-1], self.edges[-1], 1.0, self.scales[1], ABOVE),
+            (x < self.edges[0], self.edges[0], -1.0, self.scales[0], BELOW),
+        ):
+            if where.any():
+                further = outside + beyond(sign * x[where], sign * edge, scale)
+                surprise[where] = np.maximum(further, self.unseen[0] if len(self.keys) else 0.0)
+                state[where] = kind
+        return surprise, state, inputs
+
+    def _place(self, keys: np.ndarray) -> np.ndarray:
+        """Positions in `keys`, -1 where there is none."""
+        if not len(self.keys):
+            return np.full(len(keys), -1)
+        place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return np.where(self.keys[place] == keys, place, -1)
+
+
+def hashed(levels: Sequence[str]) -> np.ndarray:
+    """64 bits per level: a model need not keep what it only has to recognise."""
+    digests = (blake2b(level.encode("utf-8", "surrogatepass"), digest_size=8).digest() for level in levels)
+    return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
+
+
+def fit_column(column: Column, counts: np.ndarray) -> ColumnProfile:
+    """The summary of a training column; a row counts `counts` times. `absent` is filled in by `with_absent`."""
+    is_category = column.kind == "category"
+    missing = column.values < 0 if is_category else np.isnan(column.values)
+    rows = np.array([counts.sum(), counts[missing].sum()])
+    used = counts[~missing]
+    plain = ColumnProfile(column.kind, rows, np.zeros(2))
+    if not len(used):
+        return plain
+    if is_category:
+        each = np.bincount(column.values[~missing], used, minlength=len(column.levels))
+        kept = each > 0
+        known = _level_fields(hashed(column.levels)[kept], each[kept]) if kept.sum() <= MAX_LEVELS else {}
+        return ColumnProfile(column.kind, rows, np.zeros(2), **known)
+    return ColumnProfile(column.kind, rows, np.zeros(2), **_number_fields(column.values[~missing], used))
+
+
+def _number_fields(x: np.ndarray, counts: np.ndarray) -> dict[str, np.ndarray]:
+    column = counted(x.astype(np.float64), counts)
+    kept = tail_edges(column)
+    upto, total = np.cumsum(column.counts), column.total
+    below, above = upto / (total + 1.0), (total - upto + column.counts) / (total + 1.0)
+    both = np.maximum(0.0, -np.log(2.0 * np.minimum(below, above)))
+    normal = ndtri((upto - 0.5 * column.counts) / total)
+    mirrored = Counted(-column.values[::-1], column.counts[::-1])
+    fields = {
+        "edges": column.values[kept],
+        "surprise": both[kept],
+        "normal": normal[kept],
+        "scales": np.array([mean_excess(mirrored), mean_excess(column)]),
+    }
+    if len(column.values) <= FEW_VALUES and len(column.values) <= total / 3.0:
+        fields |= _level_fields(np.ascontiguousarray(column.values).view(np.uint64), column.counts)
+    return fields
+
+
+def _level_fields(keys: np.ndarray, counts: np.ndarray) -> dict[str, np.ndarray]:
+    order = np.argsort(keys)
+    keys, counts = keys[order], counts[order]
+    total, by_count = counts.sum(), np.sort(counts)
+    as_rare = np.cumsum(by_count)[np.searchsorted(by_count, counts, side="right") - 1]
+    # Good-Turing: as many rows to come have a new level as training rows were the only one with theirs.
+    single = np.count_nonzero(counts == 1)
+    probability = (single + 0.5) / (total + 1.0)
+    shares = counts / total
+    least = np.sort(shares)[-_MAX_CODED:][0]
+    is_coded = (shares >= max(_CODED_SHARE, least)) & (shares < 1.0)
+    return {
+        "keys": keys,
+        "key_surprise": -np.log(as_rare / total),
+        "coded": np.where(is_coded, shares, 0.0),
+        "unseen": np.array([-np.log(probability) + (NEW if single else NEVER), probability]),
+    }

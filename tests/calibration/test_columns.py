@@ -1,0 +1,139 @@
+"""How unusual single values are: ranks, tails, levels, missing values."""
+
+import numpy as np
+import pytest
+
+from ddpn.calibration.columns import (
+    ABOVE,
+    BELOW,
+    MISSING,
+    NEVER,
+    NEVER_MISSING,
+    NEW,
+    UNSEEN,
+    USUAL,
+    fit_column,
+)  # fmt: skip
+from ddpn.calibration.profile import with_absent
+from ddpn.calibration.tails import UpperTail, counted, mean_excess
+from ddpn.features.table import Column
+
+WHOLE = slice(None)
+
+
+def fitted(values, kind="number", levels=(), counts=None):
+    column = Column("c", kind, np.asarray(values), levels)
+    (profile,) = with_absent([fit_column(column, np.ones(len(values)) if counts is None else counts)])
+    return profile
+
+
+def measured(profile, values, levels=()):
+    return profile.cells(Column("c", profile.kind, np.asarray(values), levels), WHOLE)
+
+
+def shares(values) -> float:
+    return np.exp(-np.asarray(values))
+
+
+@pytest.mark.parametrize("draw", ["normal", "standard_cauchy", "exponential"])
+def test_surprises_of_new_numbers_are_tail_probabilities_whatever_the_tail(draw):
+    rng = np.random.default_rng(0)
+    profile = fitted(getattr(rng, draw)(size=20_000))
+    surprise = measured(profile, getattr(rng, draw)(size=20_000)).surprise
+    for level in (0.5, 0.1, 0.01):
+        assert np.mean(shares(surprise) <= level) == pytest.approx(level, rel=0.25)
+
+
+@pytest.mark.parametrize(("sign", "state"), [(1.0, ABOVE), (-1.0, BELOW)])
+def test_the_surprise_grows_beyond_the_training_range(sign, state):
+    x = np.random.default_rng(1).normal(size=1000)
+    edge = (sign * x).max()
+    surprise, states, _ = measured(fitted(x), sign * (edge + np.array([-1e-9, 0.1, 1.0, 10.0, 1e300])))
+    assert states.tolist() == [USUAL, state, state, state, state]
+    assert (np.diff(surprise) > 0).all()
+    assert surprise[1] >= np.log(1001 / 2)
+    assert surprise[3] > surprise[0] + 15.0
+    assert np.isfinite(surprise).all()
+
+
+def test_a_value_at_which_many_rows_lie_is_ordinary_and_one_beyond_is_not():
+    x = np.r_[np.zeros(600), np.random.default_rng(2).exponential(size=400)]
+    surprise, states, _ = measured(fitted(x), [0.0, -0.5])
+    assert (surprise[0], states[0]) == (0.0, USUAL)
+    assert (surprise[1] > np.log(500), states[1]) == (True, BELOW)
+
+
+def test_few_values_are_levels():
+    profile = fitted(np.r_[np.zeros(300), np.ones(95), np.full(5, 2.0)])
+    surprise, states, _ = measured(profile, [0.0, 1.0, 2.0, 0.5, -0.0, 40.0])
+    assert shares(surprise[:3]) == pytest.approx([1.0, 0.25, 0.0125])
+    assert states.tolist() == [USUAL, USUAL, USUAL, UNSEEN, USUAL, ABOVE]
+    assert surprise[3] == pytest.approx(-np.log(0.5 / 401) + NEVER)
+    assert surprise[5] >= surprise[3]
+
+
+@pytest.mark.parametrize("kind", ["number", "flag"])
+def test_a_constant_column(kind):
+    surprise, states, _ = measured(fitted(np.zeros(50), kind), [0.0, 1.0])
+    assert (surprise[0], states[0], states[1]) == (0.0, USUAL, ABOVE)
+    assert surprise[1] > NEVER
+
+
+def test_levels_by_frequency_and_unseen_ones_by_good_turing():
+    codes = np.repeat([0, 1, 2, 3], [60, 38, 1, 1])
+    surprise, states, _ = measured(
+        fitted(codes, "category", ("a", "b", "c", "d")), [0, 1, 2, 3, 4], ("x", "b", "a", "c", "d")
+    )
+    assert states.tolist() == [UNSEEN, USUAL, USUAL, USUAL, USUAL]
+    assert shares(surprise[1:]) == pytest.approx([0.4, 1.0, 0.02, 0.02])
+    # Two of a hundred rows were the only one with their level: so will be about as many to come.
+    assert surprise[0] == pytest.approx(-np.log(2.5 / 101) + NEW)
+
+
+def test_a_column_of_names_has_unseen_levels_all_the_time():
+    levels = tuple(map(str, range(200)))
+    surprise = measured(fitted(np.arange(200), "category", levels), [0], ("new",)).surprise
+    assert surprise[0] == pytest.approx(NEW, abs=0.01)
+
+
+def test_missing_values_by_their_share():
+    rare = fitted(np.r_[np.full(10, np.nan), np.arange(90.0)])
+    surprise, states, _ = measured(rare, [np.nan, 45.0])
+    assert shares(surprise[0]) == pytest.approx(0.1)
+    assert (states.tolist(), surprise[1] < 0.2) == ([MISSING, USUAL], True)
+    often = measured(fitted(np.r_[np.full(90, np.nan), np.arange(10.0)]), [np.nan, 4.0]).surprise
+    assert (often[0], shares(often[1]) <= 0.1) == (0.0, True)
+    surprise, states, _ = measured(fitted(np.arange(100.0)), [np.nan])
+    assert (states[0], surprise[0]) == (NEVER_MISSING, pytest.approx(np.log(202) + NEVER))
+
+
+def test_columns_that_were_never_missing_borrow_from_those_that_were_once():
+    complete, once = fit_column(Column("a", "number", np.arange(99.0)), np.ones(99)), np.r_[np.nan, np.arange(98.0)]
+    both = with_absent([complete, fit_column(Column("b", "number", once), np.ones(99))])
+    assert both[0].absent[0] == pytest.approx(np.log(100) + NEW)
+    none = with_absent([complete, complete])
+    assert none[0].absent[0] == pytest.approx(np.log(100 * 2 * 2) + NEVER)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "new"), [([np.nan] * 5, "number", [np.nan, 3.0]), ([-1] * 5, "category", [-1, 0])]
+)
+def test_a_column_without_values(values, kind, new):
+    surprise, _, _ = measured(fitted(values, kind), new, ("a",))
+    assert (surprise[0], surprise[1] > NEVER) == (0.0, True)
+
+
+def test_rows_that_count_several_times_are_several_rows():
+    x = np.random.default_rng(3).normal(size=40).round(1)
+    counts = np.random.default_rng(4).integers(1, 4, 40)
+    once, often = fitted(np.repeat(x, counts)), fitted(x, counts=counts.astype(float))
+    for ours, theirs in zip(once[1:], often[1:], strict=True):
+        assert ours == pytest.approx(theirs)
+
+
+def test_the_tail_of_a_score():
+    scores = np.random.default_rng(5).exponential(size=5000)
+    tail = UpperTail.fit(scores)
+    assert tail.of(np.array([1.0, 3.0, 6.0])) == pytest.approx([1.0, 3.0, 6.0], rel=0.15)
+    assert tail.of(np.array([20.0]))[0] == pytest.approx(20.0, rel=0.3)
+    assert mean_excess(counted(np.array([1e308, -1e308, 0.0]), np.ones(3))) < np.inf

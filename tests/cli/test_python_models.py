@@ -1,0 +1,117 @@
+"""Models saved in Python, as the commands use them: the same numbers, and one sentence about what is missing."""
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from ddpn import CountGLM, CountRegressor
+from ddpn.cli.console import BAD_INPUT
+
+COLUMNS = ["severity", "code", "urgent"]
+SMALL = {"members": 2, "hidden": (8,), "numeric": "standard", "epochs": 2, "random_state": 0, "device": "cpu"}
+
+
+@pytest.fixture(scope="module")
+def patients() -> pd.DataFrame:
+    """Numbers, digits that are names, flags, exposures and counts."""
+    rng = np.random.default_rng(3)
+    n = 120
+    frame = pd.DataFrame({"severity": rng.normal(size=n), "code": rng.choice(["007", "010"], n)})
+    frame = frame.assign(urgent=rng.random(n) < 0.4, days=rng.uniform(0.5, 2.0, n))
+    return frame.assign(visits=rng.poisson(frame["days"] * np.exp(1.0 + 0.5 * frame["severity"])))
+
+
+@pytest.fixture(scope="module", params=["double_poisson", "gaussian", "glm"])
+def model(request, patients):
+    X, y = patients[COLUMNS], patients["visits"]
+    if request.param == "glm":
+        return CountGLM(likelihood="poisson").fit(X, y, exposure=patients["days"])
+    networks = CountRegressor(likelihood=request.param, **SMALL).fit(X[:80], y[:80], exposure=patients["days"][:80])
+    rest = {"exposure": patients["days"][80:]}
+    return networks.fit_intervals(X[80:], y[80:], **rest).fit_ood(X[80:], alpha=0.1, **rest)
+
+
+@pytest.fixture
+def saved(model, patients, files) -> str:
+    """The folder of the model, beside the table."""
+    model.save("model")
+    patients.to_csv("patients.csv", index=False)
+    return "model"
+
+
+def error_of(found) -> str:
+    (error,) = [line for line in found.stderr.splitlines() if line.startswith("Error: ")]
+    assert found.exit_code == BAD_INPUT
+    return error
+
+
+def test_predictions_are_those_of_python(ddpn, saved, model, patients):
+    options = ["--exposure", "days", "--coverage", "0.8", "--quantiles", "0.1,0.75", "--pmf", "2"]
+    found = ddpn("predict", saved, "patients.csv", *options, "-o", "o.parquet")
+    assert found.exit_code == 0, found.output
+    table, X, exposure = pl.read_parquet("o.parquet"), patients[COLUMNS], patients["days"]
+    for name in ("mean", "median", "mode"):
+        np.testing.assert_allclose(table[name], model.predict(X, exposure, name), rtol=1e-9)
+    assert table.select("lower", "upper").to_numpy().tolist() == model.predict_interval(X, 0.8, exposure).tolist()
+    quantiles = model.predict_quantiles(X, [0.1, 0.75], exposure)
+    np.testing.assert_allclose(table.select("q0.1", "q0.75"), quantiles, rtol=1e-9)
+    np.testing.assert_allclose(table.select("p0", "p1", "p2"), model.predict_proba_of(X, range(3), exposure), rtol=1e-9)
+    parts = model.predict_uncertainty(X, exposure)
+    np.testing.assert_allclose(table["aleatoric"], parts["aleatoric"], rtol=1e-9)
+    np.testing.assert_allclose(table["epistemic"], parts["epistemic"], rtol=1e-9)
+    np.testing.assert_allclose(table["stddev"], np.sqrt(parts["total"]), rtol=1e-9)
+    if isinstance(model, CountRegressor):
+        assert table["ood_pvalue"].to_list() == model.ood_pvalue(X, exposure).tolist()
+
+
+def test_scores_and_what_is_missing(ddpn, saved, model, patients):
+    columns = ["--target", "visits", "--exposure", "days"]
+    found = ddpn("evaluate", saved, "patients.csv", *columns, "--json")
+    assert found.exit_code == 0, found.output
+    entries = {entry["name"]: entry for entry in json.loads(found.stdout)["entries"]}
+    if model.likelihood != "gaussian":  # which is scored as rounded here
+        crps = model.crps(patients[COLUMNS], patients["visits"], exposure=patients["days"])
+        assert entries["mixture"]["crps"] == pytest.approx(crps, rel=1e-9)
+    assert "Name it with --target" in error_of(ddpn("evaluate", saved, "patients.csv", "--exposure", "days"))
+    for command in (["evaluate"], ["predict", "-o", "o.csv"], ["report", "-o", "r.html"]):
+        found = ddpn(command[0], saved, "patients.csv", *command[1:])
+        assert "was fitted with exposures: name their column with --exposure" in error_of(found)
+    patients.drop(columns="code").to_csv("less.csv")
+    assert "No column named 'code'" in error_of(ddpn("evaluate", saved, "less.csv", *columns))
+
+
+def test_show(ddpn, saved, model):
+    found = ddpn("show", saved)
+    assert found.exit_code == 0, found.output
+    assert re.search(r"Columns needed +severity, code, urgent", found.stdout)
+    assert re.search(r"Saved +in Python, by ddpn", found.stdout)
+    assert json.loads(ddpn("show", saved, "--json").stdout)["ood"] == isinstance(model, CountRegressor)
+
+
+def test_a_report(ddpn, saved, model):
+    if model.likelihood == "gaussian":
+        pytest.skip("the same as for counts, and slow")
+    columns = ["--target", "visits", "--exposure", "days"]
+    found = ddpn("report", saved, "patients.csv", *columns, "-o", "r.html")
+    assert found.exit_code == 0, found.output
+
+
+def test_a_model_of_an_array_knows_no_columns(ddpn, files, patients):
+    CountGLM(likelihood="poisson").fit(patients[["severity"]].to_numpy(), patients["visits"]).save("model")
+    for command in (["show", "model"], ["predict", "model", "visits.csv", "-o", "o.csv"]):
+        assert "fitted to an array, without names of columns" in error_of(ddpn(*command))
+
+
+def test_a_model_of_ddpn_fit_is_not_overwritten_from_python(ddpn, files, fit, tmp_path):
+    model = CountRegressor.load(fit.model, mixed_only=True)
+    with pytest.raises(ValueError, match=r"task\.json would be lost"):
+        model.save(fit.model, overwrite=True)
+    model.save(tmp_path / "copy")
+    copied = ddpn("predict", "copy", "visits.csv", "-o", "copy.csv")
+    assert copied.exit_code == 0, copied.output
+    ddpn("predict", str(fit.model), "visits.csv", "-o", "own.csv")
+    assert (tmp_path / "copy.csv").read_text() == (tmp_path / "own.csv").read_text()

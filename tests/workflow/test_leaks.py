@@ -1,0 +1,165 @@
+"""Columns that are made of the target are found; predictors are not suspected, however strong they are."""
+
+from datetime import date, timedelta
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ddpn.workflow.leaks import leak_warnings
+from ddpn.workflow.plan import Plan
+from ddpn.workflow.preparing import prepare
+from ddpn.workflow.profiling import roles_of
+from ddpn.workflow.reading import read
+
+RNG = np.random.default_rng(1)
+
+
+def suspected(X, y, **options):
+    return [words.split()[1] for words in leak_warnings(X, y, **options) if words.startswith("Column ")]
+
+
+def counts(mean, rows, seed=0):
+    """Counts that follow one column, log-linearly."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=rows)
+    return x, rng.poisson(mean * np.exp(0.7 * x)).astype(float)
+
+
+# Leaks ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_column_that_nearly_is_the_target():
+    y = RNG.poisson(20, 500).astype(float)
+    noisy = y + RNG.normal(size=500)
+    r = np.corrcoef(noisy, y)[0, 1]
+    (warning,) = leak_warnings(pl.DataFrame({"ok": RNG.normal(size=500), "noisy": noisy}), y)
+    assert warning.startswith(f"Column noisy nearly determines the target (correlation {r:.2f}).")
+    assert warning.endswith("leave it out with --drop noisy, else keep it with --use noisy.")
+
+
+def test_parts_that_sum_to_the_target():
+    parts = RNG.poisson([8.0, 8.0], (400, 2)).astype(float)
+    X = pl.DataFrame(
+        {"casual": parts[:, 0], "other": RNG.normal(size=400), "registered": parts[:, 1], "word": ["a"] * 400}
+    )
+    (warning,) = leak_warnings(X, parts.sum(1))
+    assert "together determine the target" in warning
+    assert {"--drop casual,registered.", "--drop registered,casual."} & {warning[warning.index("--drop") :]}
+
+
+def test_a_large_part_of_the_target():
+    most, rest = RNG.negative_binomial(2, 2 / 202, 800), RNG.negative_binomial(1, 1 / 21, 800)
+    rest *= RNG.random(800) < 0.9
+    assert suspected(pl.DataFrame({"most": most}), (most + rest).astype(float)) == ["most"]
+
+
+def copies(y):
+    """Columns made of the counts alone."""
+    ranges = np.searchsorted(np.unique(np.quantile(y, [0.2, 0.4, 0.6, 0.8])), y)
+    return {
+        "root": np.sqrt(y),
+        "log": np.log1p(y),
+        "inverse": 1 / (1 + y),
+        "ranges": ranges,
+        "names": [f"level {value}" for value in ranges],
+        "missing": [None if value == 0 else float(value**0.3) for value in y],
+    }
+
+
+@pytest.mark.parametrize("rows", [150, 4000])
+@pytest.mark.parametrize("mean", [3.0, 40.0, 1000.0])
+def test_functions_and_ranges_of_the_target(mean, rows):
+    x, y = counts(mean, rows)
+    made = copies(y)
+    noise = {
+        "x": x,
+        "noise": RNG.normal(size=rows),
+        "word": RNG.choice(["a", "b"], rows),
+        "yes": RNG.random(rows) < 0.5,
+    }
+    assert suspected(pl.DataFrame(noise | made), y) == list(made)
+
+
+def test_a_category_that_determines_the_target():
+    level = RNG.integers(0, 30, 600)
+    y = RNG.permutation(np.arange(30) * 3.0)[level]
+    assert suspected(pl.DataFrame({"plan": [f"p{each}" for each in level]}), y) == ["plan"]
+    wrong = np.where(RNG.random(600) < 0.02, RNG.integers(0, 90, 600), y)
+    assert suspected(pl.DataFrame({"plan": [f"p{each}" for each in level]}), wrong.astype(float)) == ["plan"]
+
+
+def test_one_outlier_does_not_hide_a_leak():
+    y = counts(20.0, 500)[1]
+    y[7] = 1e12
+    assert suspected(pl.DataFrame({"log": np.log1p(y)}), y) == ["log"]
+
+
+def test_two_dates_that_are_as_far_apart_as_the_target_says():
+    days = RNG.integers(0, 2000, 400)
+    y = RNG.poisson(6.0, 400) + 1
+    start = [date(2015, 1, 1) + timedelta(days=int(day)) for day in days]
+    frame = pl.DataFrame(
+        {"arrived": start, "left": [a + timedelta(days=int(n)) for a, n in zip(start, y, strict=True)], "y": y}
+    )
+    (leak,) = prepare(frame, Plan(target="y")).leaks
+    assert "together determine the target" in leak
+    assert leak.endswith(("--drop arrived,left.", "--drop left,arrived."))
+
+
+# No leaks ------------------------------------------------------------------------------------------------------------
+
+
+def test_honest_columns_are_not_suspected():
+    X = RNG.normal(size=(300, 6))
+    frame = pl.DataFrame({f"x{j}": X[:, j] for j in range(6)})
+    assert leak_warnings(frame, RNG.poisson(np.exp(1 + X[:, 0])).astype(float)) == []
+    assert leak_warnings(frame, np.full(300, 2.0)) == []
+
+
+@pytest.mark.parametrize("mean", [0.3, 3.0, 40.0, 1000.0, 50_000.0])
+def test_a_predictor_that_leaves_the_noise_of_counts_is_not_suspected(mean):
+    for seed, rows in enumerate([150, 4000]):
+        x, y = counts(mean, rows, seed)
+        assert suspected(pl.DataFrame({"x": x, "expected": mean * np.exp(0.7 * x)}), y) == []
+
+
+def test_groups_whose_counts_are_far_apart_are_not_suspected():
+    wrong = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        means = np.cumprod(rng.uniform(2, 15, 3))
+        group = rng.integers(0, 3, 300)
+        y = rng.poisson(means[group]).astype(float)
+        wrong += bool(suspected(pl.DataFrame({"g": [f"g{each}" for each in group]}), y))
+    assert wrong <= 1
+
+
+def test_repeated_rows_and_the_order_of_rows_raise_no_suspicion():
+    x, y = counts(5.0, 300)
+    twice = pl.DataFrame({"x": np.tile(x, 3), "code": np.tile(RNG.integers(0, 200, 300), 3)})
+    assert suspected(twice, np.tile(y, 3)) == []
+    order = np.argsort(y)
+    assert suspected(pl.DataFrame({"c": RNG.integers(0, 3, 300), "w": RNG.choice(["a", "b"], 300)}), y[order]) == []
+
+
+def test_a_column_that_is_kept_on_purpose_is_not_suspected():
+    x, y = counts(20.0, 300)
+    frame = pl.DataFrame({"x": x, "log": np.log1p(y), "y": y.astype(int)})
+    assert len(prepare(frame, Plan(target="y")).leaks) == 1
+    assert prepare(frame, Plan(target="y", use=("log",))).leaks == ()
+
+
+@pytest.mark.parametrize(
+    ("file", "target", "drop"),
+    [
+        ("length_of_stay/los_20k.csv", "lengthofstay", ()),
+        ("bike_sharing/hour.csv", "cnt", ("casual", "registered")),
+        ("reviews/womens_clothing.csv.gz", "Rating", ("Positive Feedback Count",)),
+    ],
+)
+def test_no_column_of_a_real_table_is_suspected(data_folder, file, target, drop):
+    frame = read(str(data_folder / file))
+    roles = roles_of(frame, Plan(target=target, drop=drop))
+    sample = roles.sample(frame)
+    assert leak_warnings(sample.X, sample.y) == []
