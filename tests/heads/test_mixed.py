@@ -93,7 +93,12 @@ def _poisson(mean: float, y: np.ndarray) -> np.ndarray:
 def test_a_list_of_families_is_fitted_saved_and_loaded(two_humps, tmp_path):
     X, y = two_humps
     model = CountRegressor(
-        likelihood=["poisson", "negative_binomial"], members=1, hidden=(4,), numeric="standard", epochs=2, random_state=0
+        likelihood=["poisson", "negative_binomial"],
+        members=1,
+        hidden=(4,),
+        numeric="standard",
+        epochs=2,
+        random_state=0,
     ).fit(X, y)
     model.save(tmp_path / "model")
     again = CountRegressor.load(tmp_path / "model")

@@ -93,9 +93,7 @@ class MixedHead(Head):
         """-log p(y), in float64."""
         parts, log_weights = self._parts(raw.double())
         wide = None if exposure is None else exposure.unsqueeze(-1)
-        losses = [
-            head.loss(part, y.unsqueeze(-1), wide) for part, (head, _) in zip(parts, self._stacks, strict=True)
-        ]
+        losses = [head.loss(part, y.unsqueeze(-1), wide) for part, (head, _) in zip(parts, self._stacks, strict=True)]
         return -torch.logsumexp(log_weights - torch.cat(losses, dim=-1), dim=-1).to(promoted(raw).dtype)
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
