@@ -18,6 +18,7 @@ VARIANTS = {
         {"initial_gamma": 5.0},
     ],
     "gaussian": [{"beta": 0.5}],
+    "mixed": [{"families": ("poisson", "poisson")}],
 }
 #: Every head of the registry: a new one is covered by being there.
 CASES = [(name, options) for name in HEADS for options in [{}, *VARIANTS.get(name, [])]]

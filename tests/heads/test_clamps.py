@@ -95,7 +95,7 @@ def test_clamps_do_not_shut_out_small_means():
     assert min(bounded) > 1e-3
 
 
-@pytest.mark.parametrize("name", [name for name, head in HEADS.items() if head.is_count])
+@pytest.mark.parametrize("name", [name for name, head in HEADS.items() if head.is_count and name != "mixed"])
 def test_a_mean_that_drifted_away_returns(name):
     """Under clipped gradients, from 24 beyond both bounds, where a hard clamp would have no gradient at all."""
     head = make_head(name)

@@ -29,7 +29,7 @@ def test_options_arrive_and_have_defaults():
     ("name", "options", "message"),
     [
         ("double_poison", {}, "likelihood must be one of double_poisson, poisson, .*Did you mean 'double_poisson'"),
-        ("xyz", {}, "natural_gaussian, got 'xyz'"),
+        ("xyz", {}, "mixed, got 'xyz'"),
         ("double_poisson", {"betta": 1}, "Unknown key 'betta' in the options of double_poisson. Did you mean 'beta'"),
         ("poisson", {"beta": 1}, "'beta' in the options of poisson. No keys"),
         ("gaussian", {"beta": 1.5}, r"beta must be a number in \[0, 1\], got 1.5"),
@@ -48,8 +48,8 @@ def test_wrong_names_and_options_are_reported(name, options, message):
 
 def test_what_heads_tell_the_rest_of_the_package():
     counts = {name for name, head in HEADS.items() if head.is_count}
-    assert counts == {"double_poisson", "poisson", "negative_binomial"}
-    assert [name for name, head in HEADS.items() if not head.has_glm] == ["faithful_gaussian"]
+    assert counts == {"double_poisson", "poisson", "negative_binomial", "mixed"}
+    assert [name for name, head in HEADS.items() if not head.has_glm] == ["faithful_gaussian", "mixed"]
     assert HEADS["negative_binomial"].parameter_names == ("log mu", "log alpha")
     assert HEADS["natural_gaussian"].parameter_names == ("mean / variance", "log precision")
     assert "over-dispersed counts" in HEADS["negative_binomial"].description

@@ -26,6 +26,7 @@ def fit(
     category: o.Category = None,
     missing: o.Missing = None,
     likelihood: o.Likelihood = None,
+    components: o.Components = None,
     beta: o.Beta = None,
     members: o.Members = None,
     epochs: o.Epochs = None,
@@ -50,9 +51,9 @@ def fit(
     """
     given = {
         "target": target, "exposure": exposure, "weight": weight, "drop": drop, "use": use, "category": category,
-        "missing": missing, "likelihood": likelihood, "beta": beta, "members": members, "epochs": epochs,
-        "mix_with": mix_with, "compare_with": compare_with, "seed": seed, "split_column": split_column, "time": time,
-        "device": device,
+        "missing": missing, "likelihood": likelihood, "components": components, "beta": beta, "members": members,
+        "epochs": epochs, "mix_with": mix_with, "compare_with": compare_with, "seed": seed,
+        "split_column": split_column, "time": time, "device": device,
     }  # fmt: skip
     with friendly_errors("Nothing was saved."):
         _fit(data, out, given, config, overwrite, as_json)

@@ -45,7 +45,15 @@ Missing = Annotated[
     ),
 ]
 Likelihood = Annotated[
-    str | None, _option(f"Distribution of the counts: {', '.join(HEADS)}. Default: double_poisson.", metavar="NAME")
+    str | None,
+    _option(
+        f"Distribution of the counts: {', '.join(HEADS)}; several, separated by commas, for a mixture. "
+        "Default: double_poisson.",
+        metavar="NAMES",
+    ),
+]
+Components = Annotated[
+    int | None, _option("Distributions of the likelihood that are mixed per row. Default: 1.", metavar="NUMBER")
 ]
 Beta = Annotated[
     float | None,

@@ -192,6 +192,24 @@ class Mixture(Distribution):
             return weights
         return change(weights.expand(*self.batch_shape, self.size))
 
+    def _simple(self) -> Any:
+        """The same mixture with the components of mixtures in their place."""
+        if not any(isinstance(stack, Mixture) for stack in self._stacks):
+            return self
+        stacks, weights = [], []
+        parts = self.weights.split([stack.batch_shape[-1] for stack in self._stacks], -1)
+        for stack, own in zip(self._stacks, parts, strict=True):
+            is_nested = isinstance(stack, Mixture)
+            inner: Any = stack._simple() if is_nested else Mixture(reshaped(stack, (*stack.batch_shape, 1)))
+            sizes = [part.batch_shape[-1] for part in inner._stacks]
+            joint = (own.unsqueeze(-1) * inner.weights).expand(*inner.batch_shape, -1).split(sizes, -1)
+            stacks += [
+                reshaped(part, (*self.batch_shape, inner.batch_shape[-1] * part.batch_shape[-1]))
+                for part in inner._stacks
+            ]
+            weights += [part.flatten(-2) for part in joint]
+        return self._with(stacks, torch.cat(weights, dim=-1))
+
     def _with(self, stacks: Sequence[Any], weights: Tensor | None) -> Any:
         new = object.__new__(type(self))
         new._set(list(stacks), weights, False)
@@ -254,6 +272,9 @@ class _CountMixture(Mixture, CountDistribution):
         return tuple(t for stack in self._stacks for t in stack._leaves()) + own
 
     def _flat(self, shape: torch.Size | None = None) -> Any:
+        simple = self._simple()  # one table of all components is faster than a table per mixture
+        if simple is not self:
+            return simple._flat(shape)
         shape = self.batch_shape if shape is None else shape
         sizes = tuple(stack.batch_shape[-1] for stack in self._stacks)
         stacks = tuple(stack._flat(torch.Size((*shape, k))) for stack, k in zip(self._stacks, sizes, strict=True))
@@ -272,24 +293,6 @@ class _ContinuousMixture(Mixture):
     """A mixture of distributions on the real line, such as Normals."""
 
     support = constraints.real
-
-    def _simple(self) -> "_ContinuousMixture":
-        """The same mixture with the components of mixtures in their place."""
-        if not any(isinstance(stack, Mixture) for stack in self._stacks):
-            return self
-        stacks, weights = [], []
-        parts = self.weights.split([stack.batch_shape[-1] for stack in self._stacks], -1)
-        for stack, own in zip(self._stacks, parts, strict=True):
-            is_nested = isinstance(stack, _ContinuousMixture)
-            inner: Any = stack._simple() if is_nested else Mixture(reshaped(stack, (*stack.batch_shape, 1)))
-            sizes = [part.batch_shape[-1] for part in inner._stacks]
-            joint = (own.unsqueeze(-1) * inner.weights).expand(*inner.batch_shape, -1).split(sizes, -1)
-            stacks += [
-                reshaped(part, (*self.batch_shape, inner.batch_shape[-1] * part.batch_shape[-1]))
-                for part in inner._stacks
-            ]
-            weights += [part.flatten(-2) for part in joint]
-        return self._with(stacks, torch.cat(weights, dim=-1))
 
     def cdf(self, value: Tensor) -> Tensor:
         """P(Z <= y)."""

@@ -15,7 +15,7 @@ from ddpn.errors import ConfigError, InputError
 from ddpn.estimators.nested import NestedOptions
 from ddpn.estimators.predictions import CountPredictions
 from ddpn.features import FeatureEncoder
-from ddpn.heads import HEADS, Head, make_head
+from ddpn.heads import Head, check_likelihood, make_head
 from ddpn.members import MEMBERS, choose_weights
 from ddpn.members.member import Member, NotApplicableError
 from ddpn.members.network_options import FULL_BATCH_ROWS, NetworkOptions, check_training_options, plain
@@ -25,7 +25,7 @@ from ddpn.model import CountModel
 from ddpn.predictor import Predictor
 from ddpn.sample import Sample, checked_sample
 from ddpn.training import History, Runtime
-from ddpn.validation import check_choice, check_keys, is_integer, is_number
+from ddpn.validation import check_keys, is_integer, is_number
 
 NETWORKS = "networks"
 #: With fewer rows none are held out: they are needed for fitting, and would score too noisily.
@@ -37,10 +37,12 @@ class CountRegressor(CountPredictions, NestedOptions):
 
     Parameters
     ----------
-    likelihood : str
-        A name in `ddpn.heads.HEADS`: "double_poisson", "poisson", "negative_binomial", "gaussian", ...
+    likelihood : str or sequence of str
+        A name in `ddpn.heads.HEADS`: "double_poisson", "poisson", "negative_binomial", "gaussian", ... or "mixed", two
+        Double Poissons and a Negative Binomial with predicted weights. Several names make a mixture of these families.
     head_options : dict, optional
-        Options of the likelihood; those of "double_poisson" are `beta`, `objective`, `gamma` and `initial_gamma`.
+        Options of the likelihood, such as `components=3` for a mixture of three of one family; those of
+        "double_poisson" are `beta`, `objective`, `gamma` and `initial_gamma`.
     members : int
         Networks in the ensemble. They are trained together and mixed.
     hidden : sequence of int
@@ -95,7 +97,7 @@ class CountRegressor(CountPredictions, NestedOptions):
     def __init__(
         self,
         *,
-        likelihood: str = "double_poisson",
+        likelihood: str | Sequence[str] = "double_poisson",
         head_options: Mapping[str, Any] | None = None,
         members: int = 5,
         hidden: Sequence[int] = (128, 128, 128, 64),
@@ -172,7 +174,7 @@ class CountRegressor(CountPredictions, NestedOptions):
         return head, options, runtime, self._other_members(head, options)
 
     def _head(self) -> Head:
-        check_choice("likelihood", self.likelihood, HEADS)
+        check_likelihood(self.likelihood)
         if self.head_options is not None and not isinstance(self.head_options, Mapping):
             raise ConfigError(f'head_options must be a dictionary such as {{"beta": 0.5}}, got {self.head_options!r}.')
         return make_head(self.likelihood, **{name: plain(v) for name, v in dict(self.head_options or {}).items()})

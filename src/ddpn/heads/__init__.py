@@ -5,16 +5,19 @@ Importing this package, listing the names in `HEADS` and `name in HEADS` import 
 use.
 """
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ddpn.errors import ConfigError
 from ddpn.registry import Registry
-from ddpn.validation import check_keys
+from ddpn.validation import check_choice, check_integer, check_keys
 
 if TYPE_CHECKING:
     from ddpn.heads.double_poisson import DoublePoissonHead
     from ddpn.heads.gaussian import FaithfulGaussianHead, GaussianHead, NaturalGaussianHead
     from ddpn.heads.head import Head
+    from ddpn.heads.mixed import MixedHead
     from ddpn.heads.negative_binomial import NegativeBinomialHead
     from ddpn.heads.poisson import PoissonHead
 
@@ -24,9 +27,11 @@ __all__ = [
     "FaithfulGaussianHead",
     "GaussianHead",
     "Head",
+    "MixedHead",
     "NaturalGaussianHead",
     "NegativeBinomialHead",
     "PoissonHead",
+    "check_likelihood",
     "make_head",
 ]
 
@@ -38,6 +43,7 @@ _SHIPPED = {
     "gaussian": "ddpn.heads.gaussian:GaussianHead",
     "faithful_gaussian": "ddpn.heads.gaussian:FaithfulGaussianHead",
     "natural_gaussian": "ddpn.heads.gaussian:NaturalGaussianHead",
+    "mixed": "ddpn.heads.mixed:MixedHead",
 }
 #: Every likelihood that can be named, with those that users add: name -> subclass of `Head`.
 HEADS = Registry("likelihood", _SHIPPED)
@@ -52,12 +58,33 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def make_head(name: str, **options: Any) -> "Head":
-    """Return the head called `name` with these options.
+def make_head(likelihood: str | Sequence[str], **options: Any) -> "Head":
+    """The head of a likelihood with these options.
+
+    Several names make a mixture of these families per row; so does `components=K`, which is an option of every
+    likelihood of counts.
 
     >>> make_head("double_poisson", beta=0.5)
     DoublePoissonHead(beta=0.5, objective='exact', gamma='per_row', initial_gamma=None)
+    >>> make_head("poisson", components=2)
+    MixedHead(families=('poisson', 'poisson'))
     """
-    head = HEADS.find(name)
-    check_keys(options, head.option_defaults(), f"the options of {name}")
-    return head(**options)
+    if not isinstance(likelihood, str):
+        return make_head("mixed", families=tuple(likelihood), **options)
+    head = HEADS.find(likelihood)
+    components = options.pop("components", 1)
+    check_keys(options, head.option_defaults(), f"the options of {likelihood}")
+    if check_integer("components", components, 1) == 1:
+        return head(**options)
+    if likelihood == "mixed" or options:
+        other = "families" if likelihood == "mixed" else next(iter(options))
+        raise ConfigError(f"components cannot be combined with {other}. Leave one of them out.")
+    return HEADS["mixed"](families=(likelihood,) * components)
+
+
+def check_likelihood(likelihood: Any) -> tuple[str, ...]:
+    """The names of a likelihood, one or several; raises a `ConfigError` for an unknown one. Imports no torch."""
+    names = (likelihood,) if isinstance(likelihood, str) or not isinstance(likelihood, Sequence) else tuple(likelihood)
+    if not names:
+        raise ConfigError("likelihood must name at least one distribution, got an empty list.")
+    return tuple(check_choice("likelihood", name, HEADS) for name in names)

@@ -27,7 +27,8 @@ class Head(ABC):
     - `description`, one line for help texts: the first line of the class's docstring;
     - `is_count`, whether the distribution is one of counts: whether `support` is discrete;
     - `has_glm`, whether `loss` is a negative log-likelihood in all raw outputs, so that a generalised linear model has
-      standard errors: True.
+      standard errors: True;
+    - `validation_score`, what chooses a network's best epoch by default, "crps" or "nll": "crps".
 
     Options are keyword-only arguments of the constructor, each kept under its own name. `exposure`, the known scale of
     a row, multiplies the location of the distribution.
@@ -42,6 +43,7 @@ class Head(ABC):
     description: ClassVar[str]
     is_count: ClassVar[bool]
     has_glm: ClassVar[bool] = True
+    validation_score: ClassVar[str] = "crps"
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -88,6 +90,11 @@ class Head(ABC):
 
     def __call__(self, raw: Tensor, exposure: Tensor | None = None) -> Distribution:
         return self.forward(raw, exposure)
+
+    @property
+    def glm_likelihood(self) -> str | None:
+        """The likelihood of a GLM that goes with this head; None if there is none."""
+        return self.name if self.has_glm else None
 
     @property
     def sees(self) -> tuple[str, ...]:

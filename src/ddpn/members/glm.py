@@ -57,9 +57,9 @@ class GLM(Member):
 
     @classmethod
     def like(cls, head: Head) -> Self:
-        if not head.has_glm:
+        if head.glm_likelihood is None:
             raise NotApplicableError(f'likelihood="{head.name}" has no exact GLM')
-        member = cls(make_head(head.name))
+        member = cls(make_head(head.glm_likelihood))
         # A parameter that all rows share in the networks, such as one gamma, is an intercept here.
         member._dispersion = "constant" if "nothing" in head.sees else "linear"
         return member

@@ -24,8 +24,9 @@ class NetworkOptions:
     """How networks are built and trained.
 
     `members` networks with layers of the `hidden` widths (() for a linear model) and this `activation`; `numeric` and
-    `bins` encode numbers (see `FeatureEncoder`); with `start`, networks start at the fit without features. The others
-    are those of `TrainingConfig`, where "auto" follows the number of rows.
+    `bins` encode numbers (see `FeatureEncoder`); with `start`, networks start at the fit without features. `score`
+    chooses each network's best epoch on validation rows: "crps", "nll", or "auto" for CRPS, except for mixtures, whose
+    NLL is several times cheaper. The others are those of `TrainingConfig`, where "auto" follows the number of rows.
     """
 
     members: int = 5
@@ -42,7 +43,7 @@ class NetworkOptions:
     schedule: str = "cosine"
     clip: float | None = 5.0
     ema: float = 0.998
-    score: str = "crps"
+    score: str = "auto"
     patience: int | None = None
     precision: str = "float32"
 
@@ -55,7 +56,7 @@ class NetworkOptions:
         widths = tuple(check_integer("a width in hidden", width, 1) for width in self.hidden)
         object.__setattr__(self, "hidden", widths)
         check_choice("numeric", self.numeric, ("auto", *ENCODINGS))
-        check_choice("score", self.score, ("nll", "crps"))
+        check_choice("score", self.score, ("auto", "nll", "crps"))
         if self.bins is not None:
             check_integer("bins", self.bins, 1)
         for name in ("epochs", "batch_size"):
@@ -63,14 +64,15 @@ class NetworkOptions:
             if value != "auto" and not (is_integer(value) and value >= 1):
                 raise ConfigError(f'{name} must be "auto" or an integer of at least 1, got {value!r}.')
 
-    def config(self, rows: int, seeds: tuple[int, ...]) -> "TrainingConfig":
-        """The settings of a training on so many rows, validated."""
+    def config(self, rows: int, seeds: tuple[int, ...], score: str = "crps") -> "TrainingConfig":
+        """The settings of a training on so many rows, validated; `score` is what "auto" means."""
         from ddpn.backbones.mlp import ACTIVATIONS
         from ddpn.training.config import TrainingConfig
 
         check_choice("activation", self.activation, ACTIVATIONS)
         known = {field.name for field in fields(TrainingConfig)}
         given = {name: value for name, value in asdict(self).items() if name in known}
+        given["score"] = score if self.score == "auto" else self.score
         given["batch_size"] = auto_batch_size(rows) if self.batch_size == "auto" else self.batch_size
         config = TrainingConfig(**(given | {"epochs": 1 if self.epochs == "auto" else self.epochs, "seeds": seeds}))
         return replace(config, epochs=auto_epochs(rows, config.batch_size)) if self.epochs == "auto" else config

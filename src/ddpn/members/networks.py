@@ -92,7 +92,7 @@ class Networks(Member):
         """Train; an interrupted training leaves the best networks so far, and `interrupted` is true."""
         self.unit, self.n_rows = exposure_unit(train), int(train.is_used.sum())
         seeds = self.seeds or tuple(np.random.RandomState(seed).randint(2**31 - 1, size=self.options.members).tolist())
-        config = self.options.config(self.n_rows, seeds)
+        config = self.options.config(self.n_rows, seeds, self.head.validation_score)
         encoded = {name: self._encode(name, train, validation) for name in self._encodings(validation)}
         tried = self._trials(encoded, config) if len(encoded) > 1 else {}
         self.trials = {name: trained.score for name, trained in tried.items() if trained.history.epochs}
@@ -102,7 +102,7 @@ class Networks(Member):
         trained = self._train(encoded[best], config, "Training", self.checkpoint)
         if trained.history.interrupted and tried:
             # After its first epochs an interrupted ensemble may still be worse than the trial was.
-            is_worse = config.score == "crps" and trained.score > self.trials[best]
+            is_worse = trained.score > self.trials[best]
             trained = tried[best].as_interrupted() if is_worse or not trained.history.epochs else trained
         return self._keep(trained)
 
@@ -125,9 +125,9 @@ class Networks(Member):
         return ENCODINGS[:1] if validation is None else ENCODINGS
 
     def _trials(self, encoded: dict[str, Encoded], config: TrainingConfig) -> dict[str, Trained]:
-        """A short training with each encoding, scored by validation CRPS."""
+        """A short training with each encoding, scored on the validation rows."""
         epochs = max(5, round(_TRIAL_SHARE * config.epochs))
-        short = replace(config, epochs=epochs, seeds=config.seeds[:_TRIAL_NETWORKS], score="crps")
+        short = replace(config, epochs=epochs, seeds=config.seeds[:_TRIAL_NETWORKS])
         done: dict[str, Trained] = {}
         for name, rows in encoded.items():
             done[name] = self._train(rows, short, f"Trying {name}")

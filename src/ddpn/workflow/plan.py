@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from ddpn.errors import ConfigError, InputError
-from ddpn.heads import HEADS
+from ddpn.heads import check_likelihood, make_head
 from ddpn.members import MEMBERS
 from ddpn.members.network_options import TRAINING_OPTIONS, NetworkOptions, check_training_options
-from ddpn.validation import check_choice, check_keys, is_integer, is_number
+from ddpn.validation import check_keys, is_integer, is_number
 
 #: Shares of training, validation and test rows.
 SHARES = (0.7, 0.1, 0.2)
@@ -24,6 +24,8 @@ MODEL_OPTIONS = (
 _NAMES = ("target", "exposure", "weight", "split_column", "time")
 _LISTS = ("drop", "use", "category", "missing", "compare_with", "mix_with")
 _TABLES = ("head_options", "training_options")
+#: Options of a likelihood that have an option of the command line.
+_HEAD_OPTIONS = ("beta", "components")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +80,7 @@ class Plan:
 
     def _check_model(self) -> None:
         """What is known to be wrong without torch; `check_with_torch` validates the rest."""
-        check_choice("likelihood", self.model.get("likelihood", "double_poisson"), HEADS)
+        check_likelihood(self.model.get("likelihood", "double_poisson"))
         own = {name: self.model[name] for name in ("members", "hidden", "numeric", "epochs") if name in self.model}
         NetworkOptions(**own, **check_training_options(self.model.get("training_options")))
 
@@ -95,8 +97,8 @@ class Plan:
         """The unfitted `CountRegressor`; by default mixed with the exact GLM where its likelihood has one of counts."""
         from ddpn.estimators import CountRegressor
 
-        head = HEADS[self.model.get("likelihood", "double_poisson")]
-        has_line = head.has_glm and head.is_count and tuple(self.model.get("hidden", (1,))) != ()
+        head = make_head(self.model.get("likelihood", "double_poisson"))
+        has_line = head.is_count and head.glm_likelihood and tuple(self.model.get("hidden", (1,))) != ()
         options = {"mix_with": ("glm",) if has_line else (), **self.model, "random_state": self.seed}
         return CountRegressor(**options, **more)
 
@@ -107,7 +109,7 @@ class Plan:
 
 def keys() -> list[str]:
     """All keys that a settings file may have."""
-    return [*(f.name for f in fields(Plan) if f.name != "model"), *MODEL_OPTIONS, "beta"]
+    return [*(f.name for f in fields(Plan) if f.name != "model"), *MODEL_OPTIONS, *_HEAD_OPTIONS]
 
 
 def plan_of(given: Mapping[str, Any], file: Path | None = None) -> Plan:
@@ -119,8 +121,9 @@ def plan_of(given: Mapping[str, Any], file: Path | None = None) -> Plan:
         raise ConfigError("target is missing: name the column of counts with --target.")
     own = {f.name for f in fields(Plan)}
     plain = {name: _checked(name, value) for name, value in settings.items()}
-    if "beta" in plain:
-        plain["head_options"] = {**plain.get("head_options", {}), "beta": plain.pop("beta")}
+    for name in _HEAD_OPTIONS:
+        if name in plain:
+            plain["head_options"] = {**plain.get("head_options", {}), name: plain.pop(name)}
     model = {name: value for name, value in plain.items() if name not in own}
     return Plan(**{name: value for name, value in plain.items() if name in own}, model=model)
 
@@ -153,7 +156,7 @@ def _checked(name: str, value: Any) -> Any:
         raise ConfigError(f"{name} must be the name of a column, got {value!r}.")
     if name in _TABLES and not isinstance(value, Mapping):
         raise ConfigError(f"{name} must be a table of options, got {value!r}.")
-    if name in _LISTS:
+    if name in _LISTS or (name == "likelihood" and "," in value):
         words = value.split(",") if isinstance(value, str) else value
         if name == "missing" and isinstance(words, list | tuple):
             words = [str(word) if is_number(word) else word for word in words]

@@ -1,0 +1,108 @@
+"""The mixed head: a mixture of several count distributions per network, with weights that the network predicts."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import groupby
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import constraints
+
+from ddpn.distributions import Mixture
+from ddpn.errors import ConfigError
+from ddpn.heads import HEADS
+from ddpn.heads.head import Head, promoted
+from ddpn.validation import listed
+
+#: Two Double Poissons and a Negative Binomial: one for a heavy tail, two for shapes with several modes.
+FAMILIES = ("double_poisson", "double_poisson", "negative_binomial")
+#: Half the range of the components' first log means around the common one: equal components would stay equal.
+_SPREAD = 0.5
+#: Logits of the weights are bounded smoothly here, so that no component is lost for good.
+_LOGIT = 12.0
+
+
+class MixedHead(Head):
+    """Mixture of count distributions: shapes with several modes, many zeros or a heavy tail.
+
+    raw = (the raw outputs of every component in the order of `families`, then one logit per component); the weights are
+    the softmax of the logits. `families` are names of `HEADS`, components of one family side by side. The default needs
+    no choice of a family: Double Poissons cover under-dispersed counts, the Negative Binomial heavy tails.
+
+    >>> head = MixedHead(families=("poisson", "negative_binomial"))
+    >>> head.parameter_names
+    ('log mu 1', 'log mu 2', 'log alpha 2', 'logit 1', 'logit 2')
+    >>> head(torch.tensor([0.0, 2.0, -9.0, 0.0, 0.0])).mean
+    tensor(4.1945)
+    """
+
+    name = "mixed"
+    n_raw = 9  # of the default families; `__init__` sets that of others
+    support = constraints.nonnegative_integer
+    has_glm = False
+    validation_score = "nll"
+
+    def __init__(self, *, families: Sequence[str] = FAMILIES) -> None:
+        if isinstance(families, str) or not families:
+            raise ConfigError(f"families must be a list of likelihoods such as {list(FAMILIES)}, got {families!r}.")
+        #: Same families side by side, so that each family is one stack.
+        self.families = tuple(sorted(families, key=list(families).index))
+        for family in self.families:
+            if not HEADS.find(family).is_count or family == self.name:
+                counts = [name for name in HEADS if HEADS[name].is_count and name != self.name]
+                raise ConfigError(f"families must be likelihoods of counts ({listed(counts)}), got {family!r}.")
+        sizes = [HEADS[family].n_raw for family in self.families]
+        self.n_raw = sum(sizes) + len(sizes)  # type: ignore[misc]
+        self.parameter_names = (  # type: ignore[misc]
+            *(f"{name} {k}" for k, family in enumerate(self.families, 1) for name in HEADS[family].parameter_names),
+            *(f"logit {k}" for k in range(1, len(sizes) + 1)),
+        )
+
+    @property
+    def glm_likelihood(self) -> str | None:
+        """The first family that has a GLM."""
+        return next((family for family in self.families if HEADS[family].has_glm), None)
+
+    @property
+    def size(self) -> int:
+        """K, the number of components."""
+        return len(self.families)
+
+    @cached_property
+    def _stacks(self) -> list[tuple[Head, int]]:
+        """One head per family, and how many components it has."""
+        return [(HEADS[family](), len(list(group))) for family, group in groupby(self.families)]
+
+    def _parts(self, raw: Tensor) -> tuple[list[Tensor], Tensor]:
+        """Raw outputs of each family, and log weights. Shape: (..., k, P) each, and (..., K)."""
+        sizes = [k * head.n_raw for head, k in self._stacks]
+        *parts, logits = raw.split([*sizes, self.size], dim=-1)
+        split = zip(parts, self._stacks, strict=True)
+        logits = _LOGIT * torch.tanh(logits / _LOGIT)
+        return [part.unflatten(-1, (k, head.n_raw)) for part, (head, k) in split], logits.log_softmax(-1)
+
+    def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Any:
+        """The mixture of all components."""
+        parts, log_weights = self._parts(promoted(raw))
+        wide = None if exposure is None else exposure.unsqueeze(-1)
+        stacks = [head.forward(part, wide) for part, (head, _) in zip(parts, self._stacks, strict=True)]
+        return Mixture.concatenate(stacks, log_weights.exp(), validate_args=False)
+
+    def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
+        """-log p(y), in float64."""
+        parts, log_weights = self._parts(raw.double())
+        wide = None if exposure is None else exposure.unsqueeze(-1)
+        losses = [head.loss(part, y.unsqueeze(-1), wide) for part, (head, _) in zip(parts, self._stacks, strict=True)]
+        return -torch.logsumexp(log_weights - torch.cat(losses, dim=-1), dim=-1).to(promoted(raw).dtype)
+
+    def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
+        """Every family's fit without features, with their log means spread, and equal weights."""
+        first = {family: HEADS[family]().start(y, weight, exposure) for family in dict.fromkeys(self.families)}
+        offsets = torch.linspace(-_SPREAD, _SPREAD, self.size, dtype=torch.float64) if self.size > 1 else torch.zeros(1)
+        raws = []
+        for family, offset in zip(self.families, offsets, strict=True):
+            raw = first[family].clone()
+            raw[0] += offset.to(raw)
+            raws.append(raw)
+        return torch.cat([*raws, torch.zeros(self.size, dtype=torch.float64, device=raws[0].device)])
