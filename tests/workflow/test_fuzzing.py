@@ -229,7 +229,8 @@ def test_the_same_rows_are_the_same_in_every_file_and_frame(data, tmp_path):
     """Decided from one file, read from another: equal inputs and predictions."""
     table = data.draw(tables())
     assume(is_regular(table))
-    category = tuple(name for name, drawn in table.items() if drawn.kind == "integer" and len(set(drawn.values)) < 12)
+    # Levels such as €5 are names; only those that are plain numbers are the same level in every file.
+    category = tuple(name for name, drawn in table.items() if drawn.kind == "integer" and has_plain_cells(drawn))
     clean = {
         name: Drawn(drawn.kind, drawn.values, drawn.cells)
         for name, drawn in table.items()
@@ -250,6 +251,11 @@ def test_the_same_rows_are_the_same_in_every_file_and_frame(data, tmp_path):
     as_pandas = X.to_pandas()
     np.testing.assert_allclose(encoder.transform(as_pandas), inputs, atol=1e-5)
     np.testing.assert_allclose(encoder.transform(pd.DataFrame(as_pandas, dtype=object)), inputs, atol=1e-5)
+
+
+def has_plain_cells(drawn: Drawn) -> bool:
+    known = [cell for cell, value in zip(drawn.cells, drawn.values, strict=True) if value is not None]
+    return len(set(known)) < 12 and all(cell.strip().removeprefix("-").isdecimal() for cell in known)
 
 
 def is_exact(drawn: Drawn) -> bool:

@@ -129,6 +129,7 @@ def test_kinds_of_text(cells, kind, words):
         ([1, 2], "number"),
         ([1.0, 2.0], "number"),
         (["1.0", "2"], "number"),
+        (["1", "2", "n/a", "-"], "number"),
         (["007", "012"], "text"),
         ([True, False], "boolean"),
         (["True", "False"], "boolean"),

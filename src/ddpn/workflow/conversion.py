@@ -130,6 +130,11 @@ def to_levels(series: Any, level_kind: str, missing: Sequence[str], what: str) -
     if series.dtype == library.Float32:
         series, level_kind = series.cast(library.String), "number"
     text = cleaned(series, missing) if is_text(series) else series
+    if level_kind == "number" and is_text(series):
+        # Among numbers a word such as n/a is missing, as it is where the column has a type.
+        absent_words = looks_missing(text)
+        none = text.filter(absent_words & text.is_not_null())
+        text = text.set(absent_words, None)
     canonical = canonical_number if level_kind == "number" else canonical_level
     levels = text.unique().drop_nulls().to_list()
     absent = {word.strip() for word in missing} | {canonical_number(word) for word in missing}
