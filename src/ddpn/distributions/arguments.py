@@ -1,6 +1,6 @@
-"""What users hand to a law, checked once at the door.
+"""Validate what users pass to a distribution, once.
 
-Looking at values makes a GPU's host wait, so by default (`validate_args=None`) only tensors on a CPU are looked at;
+Reading values makes a GPU's host wait, so by default (`validate_args=None`) only tensors on a CPU are validated;
 `validate_args=True` looks everywhere, `False` nowhere.
 """
 
@@ -56,7 +56,7 @@ def _first_bad(bad: Tensor, values: Tensor) -> tuple[str, str]:
 
 
 def is_checked(validate_args: bool | None, x: Tensor) -> bool:
-    """Whether to look at x's values. Inside `torch.func` transforms such as vmap they may not be looked at."""
+    """Whether to validate x's values. Inside `torch.func` transforms such as vmap they cannot be read."""
     if validate_args is None:
         return x.device.type == "cpu" and torch._C._functorch.peek_interpreter_stack() is None
     return validate_args

@@ -34,7 +34,7 @@ def barrier(name: str, value: Tensor, *parameters: Tensor) -> Tensor:
 
 
 def without_gradient(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Run a law's method outside autograd; a later `backward` through its result raises."""
+    """Run a method of a distribution outside autograd; a later `backward` through its result raises."""
 
     @wraps(method)
     def guarded(self: Any, *args: Any) -> Tensor:

@@ -33,6 +33,8 @@ TRUSTED = [
 ]
 #: Folds of the out-of-fold predictions, leaf counts tried, and the range of log alpha.
 _FOLDS, _LEAVES, _LOG_ALPHA = 5, (8, 31), (-12.0, 5.0)
+#: Columns that a split is chosen from; with more, the larger trees are not tried.
+_MAX_COLUMNS = 500
 #: Rounds at most, rounds without gain before boosting stops, and the learning rate.
 _ROUNDS, _PATIENCE, _RATE = 500, 20, 0.06
 _TREES, _FACTS = "trees.skops", "trees.json"
@@ -64,7 +66,11 @@ class BoostedPoisson(Member):
 
     def _booster(self, **options: Any) -> HistGradientBoostingRegressor:
         is_category = [known is not None for known in self.levels]
-        return HistGradientBoostingRegressor(loss="poisson", categorical_features=is_category, **options)
+        # A share of the columns per split: with thousands the time would be theirs alone.
+        share = min(1.0, _MAX_COLUMNS / len(is_category))
+        return HistGradientBoostingRegressor(
+            loss="poisson", categorical_features=is_category, max_features=share, **options
+        )
 
     def mean(self, X: Any, exposure: np.ndarray | None = None) -> np.ndarray:
         """The predicted mean of every row."""
@@ -121,7 +127,7 @@ class BoostedNegativeBinomial(BoostedPoisson):
         folds = _folds(train.y, seed)
         found = []
         with tree_threads_for(matrix.size):
-            for leaves in _LEAVES:
+            for leaves in _LEAVES if matrix.shape[1] <= _MAX_COLUMNS else _LEAVES[:1]:
                 trees, out_of_fold = [], np.zeros(len(train))
                 for number, (inner, outer) in enumerate(folds):
                     fitted = self._early_stopped(matrix, rate, weight, inner, outer, leaves, seed + number)

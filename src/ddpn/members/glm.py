@@ -143,7 +143,7 @@ class PoissonGLM(GLM):
 
     label = "Poisson GLM"
     alpha = 1e-4
-    max_rows = max_columns = float("inf")
+    max_rows, max_columns = float("inf"), 1000
     is_clipped = False
 
     def __init__(self, head: Head | None = None) -> None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 #: Encodings that numeric="auto" tries, in the order a tie is decided.
 ENCODINGS = ("standard", "piecewise", "steps")
+#: With more columns than this only the first encoding is used, and batches have at least so many rows.
+WIDE, _WIDE_BATCH = 500, 64
 #: Up to so many rows, all rows are one batch.
 FULL_BATCH_ROWS = 128
 
@@ -64,8 +66,8 @@ class NetworkOptions:
             if value != "auto" and not (is_integer(value) and value >= 1):
                 raise ConfigError(f'{name} must be "auto" or an integer of at least 1, got {value!r}.')
 
-    def config(self, rows: int, seeds: tuple[int, ...], score: str = "crps") -> "TrainingConfig":
-        """The settings of a training on so many rows, validated; `score` is what "auto" means."""
+    def config(self, rows: int, seeds: tuple[int, ...], score: str = "crps", columns: int = 1) -> "TrainingConfig":
+        """The settings of a training on so many rows and columns, validated; `score` is what "auto" means."""
         from ddpn.backbones.mlp import ACTIVATIONS
         from ddpn.training.config import TrainingConfig
 
@@ -75,7 +77,12 @@ class NetworkOptions:
         given["score"] = score if self.score == "auto" else self.score
         given["batch_size"] = auto_batch_size(rows) if self.batch_size == "auto" else self.batch_size
         config = TrainingConfig(**(given | {"epochs": 1 if self.epochs == "auto" else self.epochs, "seeds": seeds}))
-        return replace(config, epochs=auto_epochs(rows, config.batch_size)) if self.epochs == "auto" else config
+        if self.epochs == "auto":
+            config = replace(config, epochs=auto_epochs(rows, config.batch_size))
+        if self.batch_size == "auto" and columns > WIDE:
+            # Fewer steps, as each of them costs as much as the first layer is wide.
+            config = replace(config, batch_size=min(rows, max(config.batch_size, _WIDE_BATCH)))
+        return config
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -19,7 +19,7 @@ from ddpn.errors import InputError
 from ddpn.features import FeatureEncoder, encoder_bytes, encoder_from_bytes
 from ddpn.heads import Head, make_head
 from ddpn.members.member import Member, as_tensor, exposure_unit, json_to_bytes
-from ddpn.members.network_options import ENCODINGS, NetworkOptions
+from ddpn.members.network_options import ENCODINGS, WIDE, NetworkOptions
 from ddpn.model import CountModel
 from ddpn.sample import BLOCK, Sample
 from ddpn.threads import single_thread, threads_for
@@ -92,8 +92,9 @@ class Networks(Member):
         """Train; an interrupted training leaves the best networks so far, and `interrupted` is true."""
         self.unit, self.n_rows = exposure_unit(train), int(train.is_used.sum())
         seeds = self.seeds or tuple(np.random.RandomState(seed).randint(2**31 - 1, size=self.options.members).tolist())
-        config = self.options.config(self.n_rows, seeds, self.head.validation_score)
-        encoded = {name: self._encode(name, train, validation) for name in self._encodings(validation)}
+        columns = np.shape(train.X)[1]
+        config = self.options.config(self.n_rows, seeds, self.head.validation_score, columns)
+        encoded = {name: self._encode(name, train, validation) for name in self._encodings(validation, columns)}
         tried = self._trials(encoded, config) if len(encoded) > 1 else {}
         self.trials = {name: trained.score for name, trained in tried.items() if trained.history.epochs}
         best = min(self.trials, key=lambda name: self.trials[name]) if self.trials else next(iter(encoded))
@@ -118,11 +119,11 @@ class Networks(Member):
     def interrupted(self) -> bool:  # type: ignore[override]
         return self.history.interrupted
 
-    def _encodings(self, validation: Sample | None) -> tuple[str, ...]:
-        """Encodings of numbers to choose from; without validation rows there is no choice."""
+    def _encodings(self, validation: Sample | None, columns: int) -> tuple[str, ...]:
+        """Encodings of numbers to choose from; there is no choice without validation rows or with many columns."""
         if self.options.numeric != "auto":
             return (self.options.numeric,)
-        return ENCODINGS[:1] if validation is None else ENCODINGS
+        return ENCODINGS[:1] if validation is None or columns > WIDE else ENCODINGS
 
     def _trials(self, encoded: dict[str, Encoded], config: TrainingConfig) -> dict[str, Trained]:
         """A short training with each encoding, scored on the validation rows."""

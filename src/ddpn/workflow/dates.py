@@ -152,7 +152,7 @@ def about_dates(name: str, written: DateFormat) -> tuple[str, ...]:
     other = "day" if written.order == MONTH_FIRST else "month"
     return (
         f"Column {name}: dates such as {written.ambiguous!r} are read with the {written.order}, as no date of the "
-        f"column tells; write them as 2024-12-31 if the {other} comes first.",
+        f"column excludes it; write them as 2024-12-31 if the {other} comes first.",
     )
 
 

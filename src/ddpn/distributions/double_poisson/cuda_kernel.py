@@ -128,19 +128,23 @@ template <typename T> void double_poisson(T mu, T gamma, T& log_c, T& mean, T& d
 
 @cache
 def _kernel(device: torch.device) -> Callable[..., tuple[Tensor, ...]] | None:
-    """The compiled kernel; None, once told, where it cannot be compiled."""
+    """The compiled kernel; None, after a warning, where it cannot be compiled."""
     from torch.cuda import jiterator
 
     try:
         compiled = jiterator._create_multi_output_jit_fn(source(), num_outputs=3)
         compiled(*torch.ones(2, 1, dtype=torch.float64, device=device))
     except RuntimeError as error:
-        warnings.warn(f"no fused CUDA kernel ({error}); slower operations are used", RuntimeWarning, stacklevel=2)
+        warnings.warn(
+            f"The fused CUDA kernel cannot be compiled ({error}): slower operations are used.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
         return None
     return compiled
 
 
 def first_moments(mu: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
-    """log c, E[Z] and E[D] a row, or None where there is no such kernel. Shape: float64 vectors on a GPU."""
+    """log c, E[Z] and E[D] per row, or None where the kernel cannot be compiled. Shape: float64 vectors on a GPU."""
     kernel = _kernel(mu.device)
     return None if kernel is None else kernel(mu, gamma)  # type: ignore[return-value]

@@ -16,7 +16,7 @@ _LOG_MU, _LOG_GAMMA = (-600.0, 36.0), (-18.0, 23.0)
 def variance_limits(mean: Tensor) -> tuple[Tensor, Tensor]:
     """The variances, limits excluded, that a Double Poisson of this mean can have.
 
-    Below: f (1 - f) with f the fraction of the mean, as for any law on the integers. Above: gamma -> 0, where the law
+    Below: f (1 - f) with f the fraction of the mean, as for any integers. Above: gamma -> 0, where the distribution
     tends to weights h(y) x^y; with T the tree function, their sum is 1 / (1 - T), their mean T / (1 - T)^2 and their
     variance T (1 + T) / (1 - T)^4: about 2 mean^2 for large means, the mean itself for small ones.
 
@@ -54,7 +54,7 @@ def _check_reached(reached: Tensor, mean: Tensor, variance: Tensor) -> None:
 def _excess(mean: Tensor, variance: Tensor, below: Tensor) -> tuple[Tensor, Tensor]:
     """E[(Z - n)(Z - n - 1)] with n = `below`, and its slope in the mean.
 
-    It is 0 for laws on {n, n + 1} alone, so for n the integer below the mean it is the variance beyond the least.
+    It is 0 for distributions on {n, n + 1} alone: for n the integer below the mean it is the variance beyond the least.
     """
     gap = mean - below
     return variance + gap * (gap - 1.0), 2.0 * gap - 1.0

@@ -4,7 +4,7 @@
 
 Four ways, each where it is both exact and cheap:
 
-series  gamma mu large and the law wide: `series.py`, no sum at all;
+series  gamma mu large and the distribution wide: `series.py`, no sum at all;
 table   the window ends below 64: all integers, their log weights by one matrix product;
 local   narrow and far from 0: the integers around mu;
 wide    reaches 0 and far beyond 64: the first integers one by one, the rest by quadrature (`quadrature.py`).
@@ -72,7 +72,7 @@ def stirling_nodes(y: Tensor, weight: Tensor, mu: Tensor, gamma: Tensor) -> Node
 
 
 def local_nodes(mu: Tensor, gamma: Tensor, end: Tensor) -> Nodes:
-    """The 21 integers around mu: beyond 8.7 standard deviations where the law is narrow."""
+    """The 21 integers around mu: beyond 8.7 standard deviations where the distribution is narrow."""
     y = (mu.round().unsqueeze(1) + _offsets(mu.device)).clamp(min=12.0)
     return stirling_nodes(y, torch.ones_like(y), mu, gamma)
 
