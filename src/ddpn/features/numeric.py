@@ -13,8 +13,12 @@ _LARGEST = 1e18
 MAX_CODES = 32
 
 
+#: The same array for all columns, so that a file holds it once.
+_EMPTY = np.empty(0)
+
+
 def _none() -> np.ndarray:
-    return np.empty(0)
+    return _EMPTY
 
 
 @dataclass(frozen=True)

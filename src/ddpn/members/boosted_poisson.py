@@ -89,6 +89,8 @@ class BoostedPoisson(Member):
     def state(self) -> dict[str, bytes]:
         import skops.io
 
+        for trees in self.trees:
+            _forget_bins(trees)
         facts = {"reader": self.reader.as_dict(), "levels": self.levels, **self._numbers()}
         return {_TREES: skops.io.dumps(self.trees), _FACTS: json_to_bytes(facts)}
 
@@ -162,6 +164,13 @@ class BoostedNegativeBinomial(BoostedPoisson):
 
     def _numbers(self) -> dict[str, Any]:
         return {"alpha": self.alpha}
+
+
+def _forget_bins(trees: HistGradientBoostingRegressor) -> None:
+    """Drop the bins of numeric columns, which only the fit needs: of thousands of columns they fill most of a file."""
+    mapper, none = trees._bin_mapper, np.empty(0)
+    known = zip(mapper.bin_thresholds_, mapper.is_categorical_, strict=True)
+    mapper.bin_thresholds_ = [bins if is_category else none for bins, is_category in known]
 
 
 def _folds(y: np.ndarray, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:

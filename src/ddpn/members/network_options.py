@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 #: Encodings that numeric="auto" tries, in the order a tie is decided.
 ENCODINGS = ("standard", "piecewise", "steps")
 #: With more columns than this only the first encoding is used, and batches have at least so many rows.
-WIDE, _WIDE_BATCH = 500, 64
+WIDE, _WIDE_BATCH = 500, 128
 #: Up to so many rows, all rows are one batch.
 FULL_BATCH_ROWS = 128
 
