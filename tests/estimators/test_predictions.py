@@ -151,8 +151,10 @@ def test_the_score_of_counts_that_are_all_zero_is_finite(fitted, counts):
 
 
 def locations(dist: Mixture) -> np.ndarray:
-    parts = dist.components
-    return (parts.loc if isinstance(parts, Normal) else parts.mu).numpy()
+    if isinstance(dist.components, Mixture):
+        return locations(dist.components)
+    parts = dist.components if isinstance(dist.components, tuple) else (dist.components,)
+    return np.concatenate([(part.loc if isinstance(part, Normal) else part.mu).numpy() for part in parts], axis=-1)
 
 
 def test_doubling_the_exposure_doubles_every_location(exposed, counts, exposures):

@@ -351,7 +351,7 @@ OPTIONS = [
     ("training.schedule", "linear", "schedule must .*cosine.*constant.*, got 'linear'"),
     ("training.clip", 0.0, "clip must be None or .*positive.*, got 0.0"),
     ("training.ema", 1.0, r"ema must .*in \[0, 1\), got 1.0"),
-    ("training.score", "mae", "score must be 'nll' or 'crps', got 'mae'"),
+    ("training.score", "mae", "score must be one of auto, nll, crps, got 'mae'"),
     ("training.patience", 0, "patience must .*at least 1, got 0"),
     ("training.precision", "fp8", "precision must .*float32.*bf16.*, got 'fp8'"),
     ("training.lrr", 0.1, "Unknown key 'lrr' in training_options. Did you mean 'lr'"),

@@ -40,7 +40,7 @@ def test_every_file_parses_and_its_heads_can_be_built(name):
 
 def test_methods_use_every_head():
     found = methods()
-    assert {method.head for method in found.values()} == set(HEADS)
+    assert {method.head for method in found.values()} == set(HEADS) - {"mixed"}  # not the paper's
     assert {name for name, method in found.items() if method.is_continuous} == {
         name for name in found if "gaussian" in name
     }

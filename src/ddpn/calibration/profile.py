@@ -43,7 +43,7 @@ class FeatureProfile:
     >>> X = np.random.default_rng(0).normal(size=(500, 2))
     >>> profile = FeatureProfile.fit(X)
     >>> profile.measure([[0.1, -0.2], [9.0, 0.0], [None, 0.0]]).score.round(1).tolist()
-    [0.0, 29.5, 28.9]
+    [0.0, 31.9, 31.1]
     """
 
     def __init__(

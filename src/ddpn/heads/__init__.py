@@ -1,6 +1,6 @@
 """Heads: from a network's raw outputs to a distribution, and the objective that trains it.
 
-A new likelihood is one new file and one line in `_SHIPPED`, or `HEADS["name"] = MyHead` in a program of yours.
+A new likelihood is one new file and one line in `likelihoods.py`, or `HEADS["name"] = MyHead` in a program of yours.
 Importing this package, listing the names in `HEADS` and `name in HEADS` import no torch; a head is imported on first
 use.
 """
@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ddpn.errors import ConfigError
-from ddpn.registry import Registry
+from ddpn.heads.likelihoods import HEADS, SHIPPED
 from ddpn.validation import check_choice, check_integer, check_keys
 
 if TYPE_CHECKING:
@@ -35,20 +35,8 @@ __all__ = [
     "make_head",
 ]
 
-#: The likelihoods of this package: name -> "module:class".
-_SHIPPED = {
-    "double_poisson": "ddpn.heads.double_poisson:DoublePoissonHead",
-    "poisson": "ddpn.heads.poisson:PoissonHead",
-    "negative_binomial": "ddpn.heads.negative_binomial:NegativeBinomialHead",
-    "gaussian": "ddpn.heads.gaussian:GaussianHead",
-    "faithful_gaussian": "ddpn.heads.gaussian:FaithfulGaussianHead",
-    "natural_gaussian": "ddpn.heads.gaussian:NaturalGaussianHead",
-    "mixed": "ddpn.heads.mixed:MixedHead",
-}
-#: Every likelihood that can be named, with those that users add: name -> subclass of `Head`.
-HEADS = Registry("likelihood", _SHIPPED)
 #: Module of each class that is imported on first use.
-_MODULES = {cls: module for module, _, cls in (entry.partition(":") for entry in _SHIPPED.values())}
+_MODULES = {cls: module for module, _, cls in (entry.partition(":") for entry in SHIPPED.values())}
 _MODULES["Head"] = "ddpn.heads.head"
 
 

@@ -11,8 +11,8 @@ from torch.distributions import constraints
 
 from ddpn.distributions import Mixture
 from ddpn.errors import ConfigError
-from ddpn.heads import HEADS
 from ddpn.heads.head import Head, promoted
+from ddpn.heads.likelihoods import HEADS
 from ddpn.validation import listed
 
 #: Two Double Poissons and a Negative Binomial: one for a heavy tail, two for shapes with several modes.

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from ddpn.distributions import CountDistribution
 from ddpn.metrics.predictive import cdf_sides, interval, known, mass_between, observed
 
 
@@ -58,7 +59,8 @@ def pit_bounds(dist: Distribution, y: Tensor) -> tuple[Tensor, Tensor]:
     >>> pit_bounds(Poisson(torch.tensor(2.0)), torch.tensor([0, 2]))
     (tensor([0.0000, 0.4060]), tensor([0.1353, 0.6767]))
     """
-    return cdf_sides(dist, observed(y, known(dist)))
+    dist, y = known(dist), observed(y, dist)
+    return cdf_sides(dist, dist._counts(y) if isinstance(dist, CountDistribution) else y)
 
 
 def pit(dist: Distribution, y: Tensor, generator: torch.Generator | None = None) -> Tensor:
