@@ -71,7 +71,7 @@ def two_humps():
 
 def test_it_finds_two_humps(two_humps):
     X, y = two_humps
-    options = {"members": 1, "hidden": (8,), "numeric": "standard", "epochs": 40, "random_state": 0}
+    options = {"members": 1, "hidden": (8,), "numeric": "standard", "epochs": 25, "random_state": 0}
     nll = {}
     for likelihood in ("double_poisson", "mixed"):
         model = CountRegressor(likelihood=likelihood, **options).fit(X[:600], y[:600])

@@ -86,7 +86,7 @@ class CountRegressor(CountPredictions, NestedOptions):
     >>> import numpy as np
     >>> X = np.linspace(-2, 2, 200).reshape(-1, 1)
     >>> y = np.random.default_rng(0).poisson(np.exp(1 + X[:, 0]))
-    >>> model = CountRegressor(members=2, hidden=(16,), epochs=30, random_state=0).fit(X, y)
+    >>> model = CountRegressor(members=2, hidden=(16,), epochs=10, random_state=0).fit(X, y)
     >>> low, high = model.predict_interval([[0.0]], coverage=0.9).T
     >>> bool(low[0] <= model.predict([[0.0]])[0] <= high[0])
     True
