@@ -78,7 +78,7 @@ CASES: dict[str, list[tuple]] = {
     "mixed kinds, long": [("poisson", 900.0), ("nb", 2000.0, 0.3), ("dp", 1100.0, 0.02)],
     "pulled to 0": [("poisson", 1e-6), ("nb", 50.0, 2.0), ("dp", 300.0, 0.4)],
     "heavy at 0 and a peak": [("poisson", 12.0), ("nb", 100.0, 20.0), ("dp", 15.0, 1e-3)],
-    "narrow, far apart": [("dp", 10.0, 20.0), ("dp", 500.0, 3.0)],
+    "narrow, far apart": [("dp", 10.0, 20.0), ("dp", 5000.0, 3.0)],
     "small gamma": [("dp", 0.5, 1e-3), ("dp", 40.0, 5e-3)],
     "small gamma, long": [("dp", 3000.0, 1e-3), ("dp", 5000.0, 2e-4)],
     "small gamma, apart": [("dp", 1e-3, 1e-3), ("dp", 2e4, 1e-3)],

@@ -94,6 +94,8 @@ def test_keys_are_the_options_of_a_fit():
         ("mix_with = 'networks'", ["'networks' in mix_with"]),
         ("compare_with = ['glmm']", ["'glmm' in compare_with", "Did you mean 'glm'?"]),
         ("likelihood = 'poison'", ["likelihood must be one of", "Did you mean 'poisson'?"]),
+        ("likelihood = 'poisson,nb'", ["likelihood must be one of", "got 'nb'"]),
+        ("likelihood = 5", ["likelihood must be one of", "got 5"]),
         ("members = 0", ["members must be an integer of at least 1", "got 0"]),
         ("hidden = 8", ["hidden must list"]),
         ("numeric = 'step'", ["numeric must be one of", "Did you mean 'steps'?"]),
@@ -125,3 +127,10 @@ def test_a_file_that_cannot_be_read(tmp_path):
         plan_of({"target": "y"}, tmp_path / "none.toml")
     with pytest.raises(InputError, match="cannot be read as text"):
         plan_of({"target": "y"}, tmp_path)
+
+
+def test_a_mixture_of_unsuitable_families_is_found_before_the_table_is_read():
+    plan = plan_of({"target": "visits", "likelihood": "poisson,gaussian"})
+    with pytest.raises(ConfigError, match=r"families must be likelihoods of counts .*'gaussian'"):
+        plan.check_with_torch()
+    plan_of({"target": "visits", "likelihood": "poisson,negative_binomial"}).check_with_torch()

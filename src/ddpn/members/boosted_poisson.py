@@ -52,6 +52,7 @@ class BoostedPoisson(Member):
         matrix, rate, weight = self._prepare(train.rows(train.is_used))
         with tree_threads_for(matrix.size):
             self.trees = [self._booster(random_state=seed).fit(matrix, rate, sample_weight=weight)]
+        _forget_bins(self.trees)
         return self
 
     def _prepare(self, train: Sample) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -89,8 +90,6 @@ class BoostedPoisson(Member):
     def state(self) -> dict[str, bytes]:
         import skops.io
 
-        for trees in self.trees:
-            _forget_bins(trees)
         facts = {"reader": self.reader.as_dict(), "levels": self.levels, **self._numbers()}
         return {_TREES: skops.io.dumps(self.trees), _FACTS: json_to_bytes(facts)}
 
@@ -138,6 +137,7 @@ class BoostedNegativeBinomial(BoostedPoisson):
                 score = mean_poisson_deviance(rate, out_of_fold, sample_weight=weight)
                 found.append((score, leaves, trees, out_of_fold))
         _, _, self.trees, out_of_fold = min(found, key=lambda each: each[:2])
+        _forget_bins(self.trees)
         mean = out_of_fold if train.exposure is None else out_of_fold * train.exposure
         self.alpha = _overdispersion(train.y, mean, train.weight_or_ones)
         return self
@@ -166,11 +166,13 @@ class BoostedNegativeBinomial(BoostedPoisson):
         return {"alpha": self.alpha}
 
 
-def _forget_bins(trees: HistGradientBoostingRegressor) -> None:
+def _forget_bins(boosters: list[HistGradientBoostingRegressor]) -> None:
     """Drop the bins of numeric columns, which only the fit needs: of thousands of columns they fill most of a file."""
-    mapper, none = trees._bin_mapper, np.empty(0)
-    known = zip(mapper.bin_thresholds_, mapper.is_categorical_, strict=True)
-    mapper.bin_thresholds_ = [bins if is_category else none for bins, is_category in known]
+    none = np.empty(0)
+    for booster in boosters:
+        mapper = booster._bin_mapper
+        known = zip(mapper.bin_thresholds_, mapper.is_categorical_, strict=True)
+        mapper.bin_thresholds_ = [bins if is_category else none for bins, is_category in known]
 
 
 def _folds(y: np.ndarray, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:

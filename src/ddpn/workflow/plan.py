@@ -90,7 +90,8 @@ class Plan:
         The defaults need no check.
         """
         given = {name for name in ("head_options", "training_options", "mix_with") if self.model.get(name)}
-        if given or self.model.get("device", "auto") not in ("auto", "cpu"):
+        is_mixture = not isinstance(self.model.get("likelihood", ""), str)
+        if given or is_mixture or self.model.get("device", "auto") not in ("auto", "cpu"):
             self.regressor().checked_options()
 
     def regressor(self, **more: Any) -> Any:
@@ -156,7 +157,7 @@ def _checked(name: str, value: Any) -> Any:
         raise ConfigError(f"{name} must be the name of a column, got {value!r}.")
     if name in _TABLES and not isinstance(value, Mapping):
         raise ConfigError(f"{name} must be a table of options, got {value!r}.")
-    if name in _LISTS or (name == "likelihood" and "," in value):
+    if name in _LISTS or (name == "likelihood" and isinstance(value, str) and "," in value):
         words = value.split(",") if isinstance(value, str) else value
         if name == "missing" and isinstance(words, list | tuple):
             words = [str(word) if is_number(word) else word for word in words]
