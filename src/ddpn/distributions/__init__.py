@@ -3,6 +3,7 @@
 from ddpn.distributions.conflation import Conflation
 from ddpn.distributions.count import CountDistribution
 from ddpn.distributions.discretized import Discretized, discretized
+from ddpn.distributions.double_binomial import DoubleBinomial
 from ddpn.distributions.double_poisson import DoublePoisson, mean_deviation, variance_deviation, variance_limits
 from ddpn.distributions.mixture import Mixture
 from ddpn.distributions.negative_binomial import NegativeBinomial
@@ -12,6 +13,7 @@ __all__ = [
     "Conflation",
     "CountDistribution",
     "Discretized",
+    "DoubleBinomial",
     "DoublePoisson",
     "Mixture",
     "NegativeBinomial",

@@ -105,6 +105,7 @@ class CountGLM(CountPredictions, BaseEstimator):
         """
         head = self._checked_head()
         sample = checked_sample(X, y, sample_weight, exposure, self.fractional)
+        head.check_targets(sample.y, sample.exposure, sample.labels)
         reader = TableReader()
         table = check_complete(reader.fit(X, type(self)), sample.labels)
         used = sample.is_used

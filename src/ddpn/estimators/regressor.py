@@ -149,12 +149,15 @@ class CountRegressor(CountPredictions, NestedOptions):
         """
         head, options, runtime, others = self.checked_options()
         sample = checked_sample(X, y, sample_weight, exposure, self.fractional)
+        head.check_targets(sample.y, sample.exposure, sample.labels)
         reader = TableReader()
         reader.fit(X, type(self))
         if sample.is_used.sum() <= FULL_BATCH_ROWS:
             sample = merge_equal_rows(sample)
         random = check_random_state(self.random_state)
         train, validation = self._split(sample, random, X_val, y_val, exposure_val, sample_weight_val)
+        if validation is not None:
+            head.check_targets(validation.y, validation.exposure, validation.labels)
         seeds = tuple(int(seed) for seed in random.randint(2**31 - 1, size=options.members))
         checkpoint = self._checkpoint()
         networks = Networks(

@@ -14,6 +14,7 @@ from ddpn.heads.likelihoods import HEADS, SHIPPED
 from ddpn.validation import check_choice, check_integer, check_keys
 
 if TYPE_CHECKING:
+    from ddpn.heads.double_binomial import DoubleBinomialHead
     from ddpn.heads.double_poisson import DoublePoissonHead
     from ddpn.heads.gaussian import FaithfulGaussianHead, GaussianHead, NaturalGaussianHead
     from ddpn.heads.head import Head
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HEADS",
+    "DoubleBinomialHead",
     "DoublePoissonHead",
     "FaithfulGaussianHead",
     "GaussianHead",

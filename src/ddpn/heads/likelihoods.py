@@ -7,6 +7,7 @@ SHIPPED = {
     "double_poisson": "ddpn.heads.double_poisson:DoublePoissonHead",
     "poisson": "ddpn.heads.poisson:PoissonHead",
     "negative_binomial": "ddpn.heads.negative_binomial:NegativeBinomialHead",
+    "double_binomial": "ddpn.heads.double_binomial:DoubleBinomialHead",
     "gaussian": "ddpn.heads.gaussian:GaussianHead",
     "faithful_gaussian": "ddpn.heads.gaussian:FaithfulGaussianHead",
     "natural_gaussian": "ddpn.heads.gaussian:NaturalGaussianHead",
