@@ -8,8 +8,11 @@ from ddpn.errors import ConfigError, DDPNError, InputError, TrainingError
 if TYPE_CHECKING:
     from ddpn.distributions import (
         Conflation,
+        ConwayMaxwellPoisson,
         Discretized,
+        DoubleBinomial,
         DoublePoisson,
+        GeneralizedPoisson,
         Mixture,
         NegativeBinomial,
         Poisson,
@@ -18,7 +21,8 @@ if TYPE_CHECKING:
     from ddpn.estimators import CountGLM, CountRegressor
 
 _DISTRIBUTIONS = (
-    "Conflation", "Discretized", "DoublePoisson", "Mixture", "NegativeBinomial", "Poisson", "discretized"
+    "Conflation", "ConwayMaxwellPoisson", "Discretized", "DoubleBinomial", "DoublePoisson", "GeneralizedPoisson",
+    "Mixture", "NegativeBinomial", "Poisson", "discretized",
 )  # fmt: skip
 #: Imported on first use: `ddpn --help` should not wait for torch, nor distributions for scikit-learn.
 _LAZY = dict.fromkeys(_DISTRIBUTIONS, "ddpn.distributions")
@@ -27,11 +31,14 @@ _LAZY |= {"CountGLM": "ddpn.estimators.glm", "CountRegressor": "ddpn.estimators.
 __all__ = [
     "ConfigError",
     "Conflation",
+    "ConwayMaxwellPoisson",
     "CountGLM",
     "CountRegressor",
     "DDPNError",
     "Discretized",
+    "DoubleBinomial",
     "DoublePoisson",
+    "GeneralizedPoisson",
     "InputError",
     "Mixture",
     "NegativeBinomial",

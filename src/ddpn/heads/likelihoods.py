@@ -7,6 +7,8 @@ SHIPPED = {
     "double_poisson": "ddpn.heads.double_poisson:DoublePoissonHead",
     "poisson": "ddpn.heads.poisson:PoissonHead",
     "negative_binomial": "ddpn.heads.negative_binomial:NegativeBinomialHead",
+    "conway_maxwell_poisson": "ddpn.heads.conway_maxwell_poisson:ConwayMaxwellPoissonHead",
+    "generalized_poisson": "ddpn.heads.generalized_poisson:GeneralizedPoissonHead",
     "double_binomial": "ddpn.heads.double_binomial:DoubleBinomialHead",
     "gaussian": "ddpn.heads.gaussian:GaussianHead",
     "faithful_gaussian": "ddpn.heads.gaussian:FaithfulGaussianHead",
