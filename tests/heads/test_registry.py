@@ -48,7 +48,9 @@ def test_wrong_names_and_options_are_reported(name, options, message):
 
 def test_what_heads_tell_the_rest_of_the_package():
     counts = {name for name, head in HEADS.items() if head.is_count}
-    assert counts == {"double_poisson", "poisson", "negative_binomial", "mixed"}
+    families = {"generalized_poisson", "conway_maxwell_poisson", "double_binomial"}
+    assert counts == {"double_poisson", "poisson", "negative_binomial", "mixed"} | families
+    assert [name for name, head in HEADS.items() if head.exposure_is_total] == ["double_binomial"]
     assert [name for name, head in HEADS.items() if not head.has_glm] == ["faithful_gaussian", "mixed"]
     assert HEADS["negative_binomial"].parameter_names == ("log mu", "log alpha")
     assert HEADS["natural_gaussian"].parameter_names == ("mean / variance", "log precision")

@@ -11,6 +11,7 @@ The rate of a mean, which has no closed form, is found by Newton's method in log
 mean and nu are moments: d log m / d mu = 1 / (nu Var[Y]), d log m / d nu = -Cov[Y, R] / (nu Var[Y]).
 """
 
+import math
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -67,9 +68,13 @@ def kernel(y: Tensor, log_m: Tensor, log_h: Tensor) -> Tensor:
 
 
 def upper_end(log_m: Tensor, nu: Tensor, depth: float | Tensor = DEPTH) -> Tensor:
-    """The y > m with nu D(y; m) = depth, from above: Newton's method in sqrt(y) on a convex function, from a bound."""
+    """The y > m with nu D(y; m) = depth, from above: Newton's method in sqrt(y) on a convex function, from a bound.
+
+    D(y; m) >= (sqrt(y) - sqrt(m))^2, and nu D(y; m) >= -y log lambda for y >= e, which is closer where nu is small.
+    """
     target, m = depth / nu, log_m.exp()
-    s = m.sqrt() + target.sqrt()
+    by_rate = (depth / (-nu * log_m).clamp(min=1e-300)).clamp(min=math.e).sqrt()
+    s = torch.minimum(m.sqrt() + target.sqrt(), by_rate)
     for _ in range(5):
         square = s * s
         ratio = square.log() - log_m

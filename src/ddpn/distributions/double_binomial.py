@@ -21,6 +21,8 @@ from ddpn.errors import InputError
 class DoubleBinomialRows(TabulatedRows):
     """Rows of mu, gamma and the total; `log_total` is the normaliser, where it is known already."""
 
+    rounding = 4e-15
+
     def __init__(self, mu: Tensor, gamma: Tensor, total: Tensor, log_total: Tensor | None = None) -> None:
         self.mu, self.gamma, self.total = mu, gamma, total
         self._known = log_total
@@ -148,6 +150,11 @@ class DoubleBinomial(ParametricDistribution):
     def variance(self) -> Tensor:
         """Exact Var[K]."""
         return self._shaped(self._flat().mean_variance()[1])
+
+    def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
+        """First and last integer of a window outside of which about e^-depth of the mass lies, within 0..total."""
+        first, last = super().bracket(depth)
+        return first, torch.minimum(last, self.total)
 
     def icdf(self, value: Tensor) -> Tensor:
         """The smallest count y with P(K <= y) >= q; the total at q = 1."""

@@ -8,7 +8,7 @@ from ddpn.distributions import GeneralizedPoisson
 from ddpn.heads.clamps import LOG_MU, bend, log_mean
 from ddpn.heads.head import Head, promoted
 from ddpn.heads.intercept import Rows, fit
-from ddpn.validation import check_choice
+from ddpn.validation import check_number
 
 #: log of the dispersion alpha mu^(power - 1): below, it is a Poisson; above, the standard deviation is 1,000 times that
 #: of a Poisson.
@@ -32,7 +32,7 @@ class GeneralizedPoissonHead(Head):
     is_baseline = False
 
     def __init__(self, *, power: int = 1) -> None:
-        check_choice("power", power, (1, 2))
+        check_number("power", power, "1 or 2", power in (1, 2))
         self.power = power
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> GeneralizedPoisson:
