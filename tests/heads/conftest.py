@@ -23,10 +23,7 @@ VARIANTS = {
 }
 #: Every head of the registry: a new one is covered by being there. Those of counts with a total have other counts.
 CASES = [
-    (name, options)
-    for name in HEADS
-    if not HEADS[name].exposure_is_total
-    for options in [{}, *VARIANTS.get(name, [])]
+    (name, options) for name in HEADS if not HEADS[name].exposure_is_total for options in [{}, *VARIANTS.get(name, [])]
 ]
 
 

@@ -133,7 +133,8 @@ def _inner(mu: Tensor, gamma: Tensor, n: Tensor, start: Tensor, end: Tensor) -> 
 
 def _by_regime(reduce: Any, mu: Tensor, gamma: Tensor, n: Tensor) -> tuple[Tensor, ...]:
     """`reduce` of the nodes that suit each row."""
-    first, last = window(mu, gamma, n)
+    small = is_host(mu) and len(n) > 0 and bool(n.max() < TABLES[-1])
+    first, last = (n, n) if small else window(mu, gamma, n)  # a table needs no window
     cases, low = [], 0
     for size in TABLES if is_host(mu) else TABLES[-1:]:
         cases.append(Case((n >= low) & (n < size), _reduced(reduce, partial(_table, size)), size))

@@ -21,7 +21,7 @@ from ddpn.errors import InputError
 class DoubleBinomialRows(TabulatedRows):
     """Rows of mu, gamma and the total; `log_total` is the normaliser, where it is known already."""
 
-    rounding = 4e-15
+    rounding = 1e-13
 
     def __init__(self, mu: Tensor, gamma: Tensor, total: Tensor, log_total: Tensor | None = None) -> None:
         self.mu, self.gamma, self.total = mu, gamma, total
