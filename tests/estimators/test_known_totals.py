@@ -64,11 +64,11 @@ def chairs(size: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def test_a_small_network_is_near_the_truth_and_never_above_twelve_chairs(tmp_path):
     X, y, _ = chairs(700, seed=0)
     model = CountRegressor(
-        likelihood="double_binomial", head_options={"total": 12}, members=1, hidden=(16, 16), epochs=25,
-        numeric="bins", mix_with=["glm", "constant"], random_state=0,
+        likelihood="double_binomial", head_options={"total": 12}, members=1, hidden=(32, 32), epochs=30,
+        numeric="piecewise", mix_with=["glm", "constant"], random_state=0,
     ).fit(X, y)  # fmt: skip
     later, seen, log_p = chairs(2000, seed=1)
-    assert model.nll(later, seen) < -log_p.mean() + 0.15
+    assert model.nll(later, seen) < -log_p.mean() + 0.1
     assert model.predict_interval(later, 0.99).max() <= 12
     model.save(tmp_path / "model")
     np.testing.assert_array_equal(CountRegressor.load(tmp_path / "model").predict(later[:5]), model.predict(later[:5]))

@@ -77,12 +77,11 @@ class DoubleBinomialHead(Head):
         """Raise an `InputError` if a row has no total, one that is not an integer, or a count above it."""
         if exposure is None and self.total is None:
             raise InputError(_MISSING)
-        total = np.broadcast_to(self.total if exposure is None else exposure, np.shape(y))
+        total = np.broadcast_to(np.asarray(self.total if exposure is None else exposure), np.shape(y))
         names = np.arange(len(total)) if labels is None else np.asarray(labels)
         if (bad := (total != np.floor(total)) | (total < 1)).any():
-            raise InputError(
-                f"exposure must hold totals, integers of at least 1, got {total[bad][0]:g} {at_rows(names[bad].tolist())}."
-            )
+            got = f"got {total[bad][0]:g} {at_rows(names[bad].tolist())}"
+            raise InputError(f"exposure must hold totals, integers of at least 1, {got}.")
         if (bad := y > total).any():
             got = f"got {y[bad][0]:g} of {total[bad][0]:g} {at_rows(names[bad].tolist())}"
             raise InputError(f"y must be at most the total, {got}.")
