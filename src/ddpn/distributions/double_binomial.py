@@ -115,9 +115,9 @@ class DoubleBinomial(ParametricDistribution):
     --------
     >>> dist = DoubleBinomial(total=12, mu=9.0, gamma=2.0)
     >>> round(dist.mean.item(), 4), round(dist.variance.item(), 4), dist.interval(0.9)[1].item()
-    (9.0085, 1.1286, 11.0)
+    (8.9922, 1.1174, 11.0)
     >>> dist.log_prob(torch.tensor([12.0, 13.0]))
-    tensor([-6.5097,    -inf])
+    tensor([-6.5401,    -inf])
     """
 
     arg_constraints = {
