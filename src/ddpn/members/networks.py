@@ -150,11 +150,14 @@ class Networks(Member):
         dtype = torch.float32 if sample.y.max(initial=0.0) < 2**24 else torch.float64
         weight = None if sample.weight is None else torch.from_numpy(sample.weight / sample.weight.mean()).float()
         exposure = as_tensor(sample.exposure, self.unit)
+        counts = {
+            name: part for name in ("y", "lower", "upper", "limit") if (part := getattr(sample, name)) is not None
+        }
         return Sample(
             torch.from_numpy(encoder.transform(sample.X)),
-            torch.from_numpy(sample.y).to(dtype),
-            weight,
-            None if exposure is None else exposure.float(),
+            **{name: torch.from_numpy(part).to(dtype) for name, part in counts.items()},
+            weight=weight,
+            exposure=None if exposure is None else exposure.float(),
         )
 
     def _train(self, rows: Encoded, config: TrainingConfig, title: str, checkpoint: Path | None = None) -> Trained:
