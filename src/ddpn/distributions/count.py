@@ -274,9 +274,9 @@ def _rounded_down(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _crps_by_parts(dist: Any, y: Tensor) -> tuple[Tensor]:
-    """E|Z - y| - E|Z - Z'| / 2."""
+    """E|Z - y| - E|Z - Z'| / 2; at least 0, whatever rounding leaves of the difference."""
     dist = dist.prepared(far=True)
-    return (dist.far_distance(y) - dist.far_half_mean_difference(),)
+    return ((dist.far_distance(y) - dist.far_half_mean_difference()).clamp(min=0.0),)
 
 
 def bracket_of(dist: CountDistribution, depth: float) -> tuple[Tensor, Tensor]:

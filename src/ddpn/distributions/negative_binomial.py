@@ -1,13 +1,15 @@
 """The Negative Binomial distribution by its mean and overdispersion."""
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.distributions import constraints
 
+from ddpn.distributions import panels
 from ddpn.distributions.arguments import as_parameters, broadcast_shapes, check_positive, is_checked
+from ddpn.distributions.dispatch import Case, by_case
 from ddpn.distributions.parametric import ParametricDistribution
 from ddpn.distributions.quadrature import JOIN
 from ddpn.distributions.rows import DEPTH
@@ -16,6 +18,8 @@ from ddpn.distributions.tails import ParameterRows
 
 #: Ends of windows are found to 2^-14 of their bracket, 0.001 standard deviations.
 _HALVINGS = 14
+#: Below this alpha 12 panels give E|Z - Z'| / 2 to 1e-11, above it twice as many do to 1e-8 up to a mean of 1e10.
+_FEW_PANELS = 0.1
 
 
 def unit_deviance(y: Tensor, mu: Tensor, r: Tensor) -> Tensor:
@@ -102,10 +106,29 @@ class NegativeBinomialRows(ParameterRows):
         return self._upper_end(DEPTH + torch.where(y > self.mu, self._depth(y), 0.0))
 
     def spread(self, first: Tensor, last: Tensor) -> Tensor:
+        return self._spread(first, last, self.panels)
+
+    def _spread(self, first: Tensor, last: Tensor, count: int) -> Tensor:
         low, high = (self._scale(x.clamp(min=JOIN - 0.5)).unsqueeze(1) for x in (first, last))
-        share = torch.linspace(0.0, 1.0, self.panels + 1, dtype=low.dtype, device=low.device)
-        inner = self._unscale(torch.lerp(low.expand(-1, self.panels + 1), high, share))
+        share = torch.linspace(0.0, 1.0, count + 1, dtype=low.dtype, device=low.device)
+        inner = self._unscale(torch.lerp(low.expand(-1, count + 1), high, share))
         return torch.cat([first.unsqueeze(1), inner[:, 1:-1], last.unsqueeze(1)], dim=1)
+
+    def one_panel(self) -> Tensor:
+        """Up to alpha = 1 the pmf starts at 0 as a power of y that sqrt(y) smooths; beyond, it is ever more singular."""
+        return self.alpha <= 1.0
+
+    def far_half_mean_difference(self) -> Tensor:
+        def summed(count: int, dist: NegativeBinomialRows) -> tuple[Tensor]:
+            breaks = dist._spread(*dist.window(), count)
+            return (panels.half_mean_difference(panels.panels(dist, breaks)),)
+
+        few, nodes = self.alpha <= _FEW_PANELS, self.panels * panels.NODES
+        cases = [
+            Case(few, partial(summed, self.panels), nodes),
+            Case(~few, partial(summed, 2 * self.panels), 2 * nodes),
+        ]
+        return by_case(cases, self)[0]
 
     def _scale(self, y: Tensor) -> Tensor:
         """asinh(sqrt(alpha y)) / sqrt(alpha): in it the standard deviation is about 1/2 everywhere."""
@@ -140,6 +163,11 @@ class NegativeBinomial(ParametricDistribution):
         y = self._counts(value).double()
         broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         return _log_pmf(y, self.mu.double(), 1.0 / self.alpha.double()).to(self._dtype)
+
+    def _with_gradients(self, shape: torch.Size) -> NegativeBinomialRows:
+        rows = NegativeBinomialRows(*(x.expand(shape).reshape(-1).double() for x in (self.mu, self.alpha)))
+        with torch.no_grad():
+            return rows.prepared()
 
     @property
     def mean(self) -> Tensor:
