@@ -13,7 +13,7 @@ from ddpn.distributions.dispatch import Case, by_case
 from ddpn.distributions.parametric import ParametricDistribution
 from ddpn.distributions.quadrature import JOIN
 from ddpn.distributions.rows import DEPTH
-from ddpn.distributions.special import HALF_LOG_TWO_PI, beside, stirling_error_from_zero
+from ddpn.distributions.special import HALF_LOG_TWO_PI, beside, stirling_error, stirling_error_from_zero
 from ddpn.distributions.tails import ParameterRows
 
 #: Ends of windows are found to 2^-14 of their bracket, 0.001 standard deviations.
@@ -53,6 +53,13 @@ class NegativeBinomialRows(ParameterRows):
     def log_pmf(self, y: Tensor) -> Tensor:
         return _log_pmf(y, beside(self.mu, y), beside(1.0 / self.alpha, y))
 
+    def smooth_log_pmf(self, y: Tensor) -> Tensor:
+        """By Stirling's series, without the log-gamma function of `log_pmf`."""
+        mu, r = self.mu.unsqueeze(1), (1.0 / self.alpha).unsqueeze(1)
+        n = y + r
+        saturated = 0.5 * (r / (y * n)).log() - HALF_LOG_TWO_PI - stirling_error_from_zero(r)
+        return saturated + stirling_error(n) - stirling_error(y) - unit_deviance(y, mu, r)
+
     def mean(self) -> Tensor:
         return self.mu
 
@@ -69,9 +76,10 @@ class NegativeBinomialRows(ParameterRows):
         at = y.clamp(min=0.5)
         slope = torch.log1p((r * (at - self.mu) / (self.mu * (at + r))).clamp(min=-1 + 2**-53))
         by_slope = at + side * DEPTH / (side * slope).clamp(min=1e-300)
-        first, last = self.known
-        by_window = torch.where(lower, torch.maximum(first, by_slope), torch.minimum(last, by_slope))
-        return torch.where(self._depth(y) > DEPTH, by_slope, by_window).clamp(min=0.0)
+        depth = self._depth(y)
+        ends = torch.where(lower, *self.known) if self.known else self._end(depth + DEPTH, lower)
+        by_window = torch.where(lower, torch.maximum(ends, by_slope), torch.minimum(ends, by_slope))
+        return torch.where(depth > DEPTH, by_slope, by_window).clamp(min=0.0)
 
     def window(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
         return self._usual_window if isinstance(depth, float) and depth == DEPTH else self._found_window(depth)
@@ -81,17 +89,27 @@ class NegativeBinomialRows(ParameterRows):
         return self._found_window(DEPTH)
 
     def _found_window(self, depth: float | Tensor) -> tuple[Tensor, Tensor]:
-        depth, zero = depth + torch.zeros_like(self.mu), torch.zeros_like(self.mu)
+        depth = depth + torch.zeros_like(self.mu)
+        lower = torch.ones_like(depth, dtype=torch.bool)
+        return self._end(depth, lower), self._upper_end(depth)
+
+    def _end(self, depth: Tensor, lower: Tensor) -> Tensor:
+        """Where the unit deviance reaches `depth`, below the mean where `lower`; 0 where the window reaches 0."""
+        zero = torch.zeros_like(self.mu)
         # The deviance exceeds (distance in scale)^2 / 8 but where alpha is large, and with it the way to 0 short.
-        bound = self._unscale((self._scale(self.mu) - (8.0 * depth).sqrt()).clamp(min=0.0))
-        first = self._reached(depth, torch.where(self._depth(bound) > depth, bound, zero))
-        return torch.where(self._depth(zero) > depth, first, zero), self._upper_end(depth)
+        below = self._unscale((self._scale(self.mu) - (8.0 * depth).sqrt()).clamp(min=0.0))
+        below = torch.where(self._depth(below) > depth, below, zero)
+        found = self._reached(depth, torch.where(lower, below, self._upper_bound(depth)))
+        return torch.where(lower & (self._depth(zero) <= depth), zero, found)
 
     def _upper_end(self, depth: Tensor) -> Tensor:
+        return self._reached(depth, self._upper_bound(depth))
+
+    def _upper_bound(self, depth: Tensor) -> Tensor:
         tail = 4.0 * (depth + 1.0) / torch.log1p(1.0 / (self.alpha * self.mu))
         far = self.mu + tail + 20.0 * (depth * self.mu * (1.0 + self.alpha * self.mu)).sqrt()
         # Above the mean the deviance exceeds (distance in scale)^2.
-        return self._reached(depth, torch.minimum(far, self._unscale(self._scale(self.mu) + depth.sqrt())))
+        return torch.minimum(far, self._unscale(self._scale(self.mu) + depth.sqrt()))
 
     def _reached(self, depth: Tensor, bound: Tensor) -> Tensor:
         """Where the unit deviance reaches depth before `bound`, by halving in the variance-stabilising scale."""
@@ -165,9 +183,7 @@ class NegativeBinomial(ParametricDistribution):
         return _log_pmf(y, self.mu.double(), 1.0 / self.alpha.double()).to(self._dtype)
 
     def _with_gradients(self, shape: torch.Size) -> NegativeBinomialRows:
-        rows = NegativeBinomialRows(*(x.expand(shape).reshape(-1).double() for x in (self.mu, self.alpha)))
-        with torch.no_grad():
-            return rows.prepared()
+        return NegativeBinomialRows(*(x.expand(shape).reshape(-1).double() for x in (self.mu, self.alpha)))
 
     @property
     def mean(self) -> Tensor:

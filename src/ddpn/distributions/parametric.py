@@ -49,10 +49,6 @@ class ParametricDistribution(CountDistribution):
         shape = self.batch_shape if shape is None else shape
         return type(self)._rows(*(x.detach().expand(shape).reshape(-1).double() for x in self._parameters()))
 
-    def _with_gradients(self, shape: torch.Size) -> Any:
-        """Rows like those of `_flat`, prepared, whose log pmf carries gradients; None for a family without such."""
-        return None
-
     @cached_property
     def _like(self) -> Tensor:
         return self._parameters()[0]

@@ -72,13 +72,27 @@ def _scaled(rule: Rule) -> tuple[Tensor, Tensor]:
 def over(rows: Any, start: Tensor, end: Tensor, reduce: Reduce) -> tuple[Tensor, ...]:
     """`reduce` of a rule for the counts start..end, both included; end may be infinite, start beyond end.
 
-    rows: `SmoothRows` that are prepared, or `TabulatedRows`; their `log_pmf` may carry gradients.
+    rows: `SmoothRows`, or `TabulatedRows`; their `log_pmf` may carry gradients.
     """
+    start = start.clamp(min=0.0)
+    if not is_host(start):
+        return _beyond(reduce, rows, start, end)
+    length = end - start + 1.0
+    cases, low = [], -torch.inf
+    for n in _SHORT[:-1]:
+        cases.append(Case((length > low) & (length <= n), partial(_by_integers, n, reduce), n * rows.copies))
+        low = float(n)
+    cases.append(Case(length > low, partial(_beyond, reduce), 1))
+    return by_case(cases, rows, start, end)
+
+
+def _beyond(reduce: Reduce, rows: Any, start: Tensor, end: Tensor) -> tuple[Tensor, ...]:
+    """Ranges that may be long: only the part that has mass is summed."""
     with torch.no_grad():
-        first, last = (_ends_by_bracket if rows.tabulated else _ends)(rows, start, end)
+        first, last = ends(rows, start, end)
         length = last - first + 1.0
     cases, low = [], -torch.inf
-    for n in _SHORT if is_host(start) else _SHORT[-1:]:
+    for n in _SHORT[1:] if is_host(start) else _SHORT[-1:]:
         cases.append(Case((length > low) & (length <= n), partial(_by_integers, n, reduce), n * rows.copies))
         low = float(n)
     rest = length > low
@@ -91,15 +105,28 @@ def over(rows: Any, start: Tensor, end: Tensor, reduce: Reduce) -> tuple[Tensor,
     return by_case(cases, rows, first, last)
 
 
-def _ends(rows: Any, start: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:
+def ends(rows: Any, start: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:
     """The part of start..end that holds all but e^-DEPTH of its mass."""
-    first, last = rows.window()
+    return (_ends_by_bracket if rows.tabulated else _ends)(rows, start, end)
+
+
+def _ends(rows: Any, start: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:
     below, above = end < rows.location, start > rows.location
-    lower = rows.tail_end(torch.minimum(end, rows.location).clamp(min=0.0), torch.ones_like(below))
-    upper = rows.tail_end(torch.maximum(start, rows.location).clamp(min=0.0), torch.zeros_like(above))
-    first, last = torch.where(below, lower, first), torch.where(above, upper, last)
-    first = torch.maximum(start.clamp(min=0.0), first.floor() - MARGIN)
-    return first, torch.minimum(end, last.ceil() + MARGIN)
+
+    def across(rows: Any, start: Tensor, end: Tensor) -> tuple[Tensor, ...]:
+        return rows.window()
+
+    def lower(rows: Any, start: Tensor, end: Tensor) -> tuple[Tensor, ...]:
+        at = torch.minimum(end, rows.location).clamp(min=0.0)
+        return rows.tail_end(at, torch.ones_like(at, dtype=torch.bool)), end
+
+    def upper(rows: Any, start: Tensor, end: Tensor) -> tuple[Tensor, ...]:
+        at = torch.maximum(start, rows.location).clamp(min=0.0)
+        return start, rows.tail_end(at, torch.zeros_like(at, dtype=torch.bool))
+
+    cases = [Case(below, lower, 1), Case(above & ~below, upper, 1), Case(~(below | above), across, 1)]
+    first, last = by_case(cases, rows, start, end)
+    return torch.maximum(start, first.floor() - MARGIN), torch.minimum(end, last.ceil() + MARGIN)
 
 
 def _ends_by_bracket(rows: Any, start: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:
@@ -112,7 +139,7 @@ def _ends_by_bracket(rows: Any, start: Tensor, end: Tensor) -> tuple[Tensor, Ten
     deepest = depth.masked_fill(torch.isinf(depth), 0.0).max().item() if len(depth) else 0.0
     if deepest > 0.0:
         first, last = rows.window(DEPTH + deepest)
-    return torch.maximum(start.clamp(min=0.0), first), torch.minimum(end, last)
+    return torch.maximum(start, first), torch.minimum(end, last)
 
 
 def _by_integers(n: int, reduce: Reduce, rows: Any, first: Tensor, last: Tensor) -> tuple[Tensor, ...]:
