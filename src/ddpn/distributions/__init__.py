@@ -1,5 +1,6 @@
 """Count distributions as torch distributions: exact for any mean and any dispersion."""
 
+from ddpn.distributions.censoring import log_mass
 from ddpn.distributions.conflation import Conflation
 from ddpn.distributions.count import CountDistribution
 from ddpn.distributions.discretized import Discretized, discretized
@@ -7,6 +8,7 @@ from ddpn.distributions.double_poisson import DoublePoisson, mean_deviation, var
 from ddpn.distributions.mixture import Mixture
 from ddpn.distributions.negative_binomial import NegativeBinomial
 from ddpn.distributions.poisson import Poisson
+from ddpn.distributions.truncated import Truncated
 
 __all__ = [
     "Conflation",
@@ -16,7 +18,9 @@ __all__ = [
     "Mixture",
     "NegativeBinomial",
     "Poisson",
+    "Truncated",
     "discretized",
+    "log_mass",
     "mean_deviation",
     "variance_deviation",
     "variance_limits",

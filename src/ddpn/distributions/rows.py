@@ -97,6 +97,10 @@ class Rows(ABC):
         """log pmf, continued smoothly to real y >= 12. Shape: (rows, n)."""
         return self.log_pmf(y)
 
+    def one_panel(self) -> Tensor:
+        """Whether one panel of many nodes, even in sqrt(y), integrates the pmf beyond its first counts."""
+        return torch.ones(len(self), dtype=torch.bool, device=self.device)
+
     def breaks(self) -> Tensor:
         """Increasing positions between neighbours of which a few nodes integrate the pmf. Shape: (rows, K)."""
         raise NotImplementedError
