@@ -150,9 +150,7 @@ class Networks(Member):
         dtype = torch.float32 if sample.y.max(initial=0.0) < 2**24 else torch.float64
         weight = None if sample.weight is None else torch.from_numpy(sample.weight / sample.weight.mean()).float()
         exposure = as_tensor(sample.exposure, self.unit)
-        counts = {
-            name: part for name in ("y", "lower", "upper", "limit") if (part := getattr(sample, name)) is not None
-        }
+        counts = {name: part for name, part in sample.parts.items() if name in ("y", "lower", "upper", "limit")}
         return Sample(
             torch.from_numpy(encoder.transform(sample.X)),
             **{name: torch.from_numpy(part).to(dtype) for name, part in counts.items()},

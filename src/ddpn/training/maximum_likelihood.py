@@ -90,9 +90,8 @@ class LinearObjective:
     def start(self) -> np.ndarray:
         """The head's intercept-only fit, all slopes 0."""
         theta, sample = np.zeros(self.blocks[-1].stop), self.sample
-        theta[[block.start for block in self.blocks]] = self.head.start(
-            sample.y, sample.weight, sample.exposure
-        ).numpy()
+        raw = self.head.start(sample.y, sample.weight, sample.exposure)
+        theta[[block.start for block in self.blocks]] = raw.numpy()
         return theta
 
     def raw(self, theta: np.ndarray) -> Tensor:
