@@ -21,6 +21,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"tensor_files"}),
     frozenset({"registry"}),
     frozenset({"sample", "model_files"}),
+    frozenset({"count_range"}),
     frozenset({"distributions"}),
     frozenset({"heads", "metrics", "backbones", "features", "inputs"}),
     frozenset({"datasets"}),

@@ -209,7 +209,7 @@ def check_vector(name: str, values: Any, n: int, zero: bool, labels: Any = None)
     """Return one finite float64 per row, positive or (`zero`) not negative; a single number serves all rows."""
     if values is None:
         return None
-    plain = np.asarray(_plain(values))
+    plain = np.asarray(plain_values(values))
     try:
         numbers = plain.astype(np.float64)
     except (TypeError, ValueError):
@@ -229,14 +229,15 @@ def _check_all(good: np.ndarray, name: str, condition: str, values: np.ndarray, 
         raise InputError(f"{name} must {condition}, got {values[~good][0]:g} {labels_at(~good, labels)}.{remedy}")
 
 
-def _plain(values: Any) -> np.ndarray:
+def plain_values(values: Any) -> np.ndarray:
+    """A series, list or array as an array."""
     series = nw.from_native(values, series_only=True, pass_through=True)
     return series.to_numpy() if isinstance(series, nw.Series) else np.asarray(values)
 
 
 def _column(y: Any, name: str, labels: Any) -> np.ndarray:
     """`y` as a float64 vector."""
-    plain = _plain(y)
+    plain = plain_values(y)
     if plain.dtype.kind not in "buifOUS":
         # The words in brackets are those scikit-learn's checks look for.
         words = " (Complex data not supported)" if plain.dtype.kind == "c" else ""
