@@ -7,6 +7,7 @@ from ddpn.distributions.double_poisson import DoublePoisson, mean_deviation, var
 from ddpn.distributions.mixture import Mixture
 from ddpn.distributions.negative_binomial import NegativeBinomial
 from ddpn.distributions.poisson import Poisson
+from ddpn.distributions.recalibrated import MonotoneMap, Recalibrated
 
 __all__ = [
     "Conflation",
@@ -14,8 +15,10 @@ __all__ = [
     "Discretized",
     "DoublePoisson",
     "Mixture",
+    "MonotoneMap",
     "NegativeBinomial",
     "Poisson",
+    "Recalibrated",
     "discretized",
     "mean_deviation",
     "variance_deviation",
