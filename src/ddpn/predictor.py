@@ -8,8 +8,10 @@ from typing import Any, Self
 
 import numpy as np
 from safetensors import SafetensorError
+from torch import Tensor
 
-from ddpn.calibration.intervals import IntervalLevels
+from ddpn.calibration.groups import IntervalGroups, grouping
+from ddpn.calibration.intervals import IntervalLevels, NeededLevels, interval_at
 from ddpn.calibration.ood import OODScores
 from ddpn.calibration.profile import FeatureProfile
 from ddpn.calibration.reasons import DISAGREEMENT, combination_reasons, row_reasons
@@ -55,6 +57,7 @@ class Predictor:
         self.weights = dict.fromkeys(members, 1.0 / len(members)) if weights is None else dict(weights)
         self.seconds = dict(seconds or {})
         self.intervals: dict[str, IntervalLevels] = {}
+        self.groups: IntervalGroups | None = None
         self.ood: OODScores | None = None
         self.profile: FeatureProfile | None = None
 
@@ -102,19 +105,46 @@ class Predictor:
 
     # Calibration -------------------------------------------------------------------------------------------------
 
-    def calibrate_intervals(self, sample: Sample, prior_rows: float = 0.0) -> None:
+    def calibrate_intervals(
+        self, sample: Sample, prior_rows: float = 0.0, groups: Any = None, group_rows: float = 0.0
+    ) -> None:
         """Find for the mixture and every member the levels at which intervals cover what is asked.
 
         The rows must not have been trained on. `prior_rows` shrinks the levels of few rows towards those that the
-        predictions themselves expect, as if these were so many rows more.
+        predictions themselves expect, as if these were so many rows more. `groups` (a column of X, a label per row, or
+        a number of ranges of the predicted mean) calibrates within groups as well, and `group_rows` shrinks their
+        levels towards those of all rows.
         """
+        found = codes = None
+        if groups is not None:
+            means = (block.mean.detach().numpy() for block in self.blocks(sample.X, sample.exposure))
+            found, codes = grouping(groups, sample.X, means, group_rows)
         for name in (MIXTURE, *self.members):
             blocks = self.blocks(sample.X, sample.exposure, of=name)
-            self.intervals[name] = IntervalLevels.fit(blocks, sample.y, sample.weight, prior_rows)
+            needed = NeededLevels.of(blocks, sample.y, prior_rows > 0)
+            self.intervals[name] = IntervalLevels.of_rows(needed, sample.weight, prior_rows)
+            if found is not None and codes is not None:
+                found.add(name, needed, codes, sample.weight)
+        self.groups = found
 
     def interval_level(self, coverage: float, of: str = MIXTURE) -> float:
-        """The level of the predicted intervals that cover `coverage`; the coverage itself before calibration."""
+        """The level of the predicted intervals that cover `coverage`; the coverage itself before calibration.
+
+        It is that of all rows together, also where intervals are calibrated by group.
+        """
         return self.intervals[of].at(coverage) if of in self.intervals else check_coverage(coverage)
+
+    def interval(
+        self, dist: Any, coverage: float, of: str = MIXTURE, labels: np.ndarray | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Calibrated intervals (low, high) of predicted distributions; `labels` are the groups of their rows.
+
+        Without labels, rows have the level of all rows, unless groups are ranges of the predicted mean.
+        """
+        if self.groups is None or of not in self.groups.levels or (self.groups.by and labels is None):
+            return interval_at(dist, self.interval_level(coverage, of))
+        codes = self.groups.codes(labels, None if self.groups.by else dist.mean.detach().numpy())
+        return interval_at(dist, self.groups.at(check_coverage(coverage), of, self.intervals[of], codes))
 
     def calibrate_ood(
         self, X: Any, exposure: Any = None, kind: str | None = None, alpha: float = 0.05, features: bool = True
@@ -187,6 +217,9 @@ class Predictor:
         }
         manifest: dict[str, Any] = {"members": about, "needs_exposure": self.needs_exposure}
         manifest["intervals"] = list(self.intervals)
+        if self.groups is not None:
+            arrays |= self.groups.arrays()
+            manifest["groups"] = self.groups.facts()
         if self.ood is not None:
             arrays |= {"ood": self.ood.scores, "ood.features": self.ood.features, "ood.order": self.ood.order}
             manifest["ood"] = {"kind": self.ood.kind, "alpha": self.ood.alpha}
@@ -205,6 +238,7 @@ class Predictor:
                 name: IntervalLevels(*(arrays[f"intervals.{name}.{part}"] for part in IntervalLevels._fields))
                 for name in manifest["intervals"]
             }
+            groups = IntervalGroups.from_saved(arrays, manifest["groups"]) if "groups" in manifest else None
             ood = _ood_from(arrays, manifest["ood"]) if "ood" in manifest else None
             profile = FeatureProfile.from_state(files)
         except (KeyError, TypeError, json.JSONDecodeError, SafetensorError) as error:
@@ -214,7 +248,7 @@ class Predictor:
         seconds = {name: each["seconds"] for name, each in about.items() if each["seconds"] is not None}
         weights = {name: each["weight"] for name, each in about.items()}
         predictor = cls(members, weights, manifest["needs_exposure"], seconds)
-        predictor.intervals, predictor.ood, predictor.profile = levels, ood, profile
+        predictor.intervals, predictor.groups, predictor.ood, predictor.profile = levels, groups, ood, profile
         return predictor
 
     def save(self, path: str | PathLike[str], overwrite: bool = False) -> None:

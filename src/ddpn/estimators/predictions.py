@@ -1,5 +1,6 @@
 """What every fitted estimator offers: distributions, points, intervals, probabilities, scores, calibration, saving."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
@@ -70,20 +71,51 @@ class CountPredictions(RegressorMixin):
             lambda dist: point(dist if statistic == "mean" else discretized(dist), statistic), X, exposure
         )
 
-    def predict_interval(self, X: Any, coverage: float = 0.9, exposure: Any = None, kind: str = "auto") -> np.ndarray:
+    def predict_interval(
+        self, X: Any, coverage: float = 0.9, exposure: Any = None, kind: str = "auto", groups: Any = None
+    ) -> np.ndarray:
         """Counts (low, high), both included. Shape: (rows, 2).
 
         "central" leaves at most half of the rest on either side, "highest" is the shortest: both cover at least
         `coverage` by each row's distribution. "calibrated" intervals are central ones that cover it over all rows
         together: see `fit_intervals`. "auto" is "calibrated" after `fit_intervals` (and for models of `ddpn fit`, which
         calibrates), else "central".
+
+        `groups` are the labels of the rows' groups, where `fit_intervals` was given labels. Rows of a group that it did
+        not have get the level of all rows, with a warning.
         """
         check_choice("kind", kind, ("auto", "central", "highest", "calibrated"))
         if kind == "calibrated" and MIXTURE not in self._fitted.intervals:
             raise InputError('kind="calibrated" needs fit_intervals with rows that fit was not trained on.')
-        level = self.interval_level(coverage) if kind in ("auto", "calibrated") else check_coverage(coverage)
-        shape = "highest" if kind == "highest" else "central"
-        return self._over_blocks(lambda dist: _interval(dist, level, shape), X, exposure).astype(np.int64)
+        if kind in ("central", "highest"):
+            level = check_coverage(coverage)
+            found = self._over_blocks(lambda dist: torch.stack(discretized(dist).interval(level, kind), 1), X, exposure)
+        else:
+            found = self._calibrated_intervals(X, coverage, exposure, self._group_labels(X, groups))
+        return found.astype(np.int64)
+
+    def _calibrated_intervals(self, X: Any, coverage: float, exposure: Any, labels: np.ndarray | None) -> np.ndarray:
+        predictor, done = self._fitted, 0
+
+        def of_block(dist: Any) -> Tensor:
+            nonlocal done
+            part = None if labels is None else labels[done : done + dist.batch_shape[0]]
+            done += dist.batch_shape[0]
+            return torch.stack(predictor.interval(dist, coverage, labels=part), dim=1)
+
+        return self._over_blocks(of_block, X, exposure)
+
+    def _group_labels(self, X: Any, groups: Any) -> np.ndarray | None:
+        """The groups of rows by which intervals are calibrated, with a warning about those that are unknown."""
+        known = self._fitted.groups
+        if known is None:
+            if groups is not None:
+                raise InputError("groups must be None: fit_intervals was not given groups.")
+            return None
+        labels = known.labels(X, groups)
+        if sentence := known.unseen(labels):
+            warnings.warn(sentence, UserWarning, stacklevel=3)
+        return labels
 
     def predict_quantiles(self, X: Any, q: Any, exposure: Any = None) -> np.ndarray:
         """Quantiles at every level of `q`, one or more numbers from 0 to 1: counts. Shape: (rows, number of levels)."""
@@ -155,7 +187,14 @@ class CountPredictions(RegressorMixin):
     # Calibration -------------------------------------------------------------------------------------------------
 
     def fit_intervals(
-        self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None, prior_rows: float = 0.0
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        exposure: Any = None,
+        prior_rows: float = 0.0,
+        groups: Any = None,
+        group_rows: float = 50.0,
     ) -> Self:
         """Calibrate intervals with rows that `fit` was not trained on.
 
@@ -163,6 +202,11 @@ class CountPredictions(RegressorMixin):
         all rows together: where few counts have all the mass, some intervals cover more and some less. It is exact with
         `prior_rows` 0. Few rows say little: `prior_rows` shrinks the level towards that of the predicted distributions
         themselves, which then count as so many rows.
+
+        `groups` makes intervals cover what is asked within each group, too: the name of a column of X, a label per row,
+        or a number of ranges of the predicted mean. Groups of few rows are shrunk towards the level of all rows, which
+        count as `group_rows` more. `sample_weight` may be the density of new rows over that of these rows
+        (`ddpn.calibration.shift.density_ratio`): intervals then cover what is asked on rows like the new ones.
 
         >>> from ddpn import CountRegressor
         >>> rng = np.random.default_rng(0)
@@ -176,10 +220,12 @@ class CountPredictions(RegressorMixin):
         central 0.99
         calibrated 0.89
         """
-        if not is_number(prior_rows) or not 0.0 <= prior_rows < np.inf:
-            raise ConfigError(f"prior_rows must be a finite number of at least 0, got {prior_rows!r}.")
+        for name, value in (("prior_rows", prior_rows), ("group_rows", group_rows)):
+            if not is_number(value) or not 0.0 <= value < np.inf:
+                raise ConfigError(f"{name} must be a finite number of at least 0, got {value!r}.")
         with single_thread():
-            self._fitted.calibrate_intervals(self._sample(X, y, sample_weight, exposure), prior_rows)
+            sample = self._sample(X, y, sample_weight, exposure)
+            self._fitted.calibrate_intervals(sample, prior_rows, groups, group_rows)
         return self
 
     def interval_level(self, coverage: float = 0.9) -> float:
@@ -321,10 +367,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_plain(option) for option in value]
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
-
-
-def _interval(dist: Any, level: float, kind: str) -> Tensor:
-    return torch.stack(discretized(dist).interval(level, kind=kind), dim=1)
 
 
 def _checked_levels(q: Any) -> np.ndarray:
