@@ -14,8 +14,9 @@ from ddpn.calibration.groups import IntervalGroups, grouping
 from ddpn.calibration.intervals import IntervalLevels, NeededLevels, interval_at
 from ddpn.calibration.ood import OODScores
 from ddpn.calibration.profile import FeatureProfile
+from ddpn.calibration.recalibration import PRIOR_ROWS, Recalibration
 from ddpn.calibration.reasons import DISAGREEMENT, combination_reasons, row_reasons
-from ddpn.distributions import Mixture
+from ddpn.distributions import Mixture, Recalibrated
 from ddpn.distributions.arguments import check_coverage
 from ddpn.errors import ConfigError, InputError
 from ddpn.members import MEMBERS
@@ -35,7 +36,8 @@ class Predictor:
     """A weighted mixture of fitted members.
 
     `weights` (by name) sum to 1; a member of weight 0 is kept for comparison only. `intervals` has calibrated levels
-    for the mixture and every member, `ood` the out-of-distribution scores; both are empty before calibration.
+    for the mixture and every member, `groups` those within groups, `recalibration` the map of the mixture's cdf, `ood`
+    the out-of-distribution scores; all are empty before calibration.
     `profile` is a summary of the training rows of a table, by which out-of-distribution scores take features into
     account. `seconds` are the times that the fits took, where known.
 
@@ -58,6 +60,7 @@ class Predictor:
         self.seconds = dict(seconds or {})
         self.intervals: dict[str, IntervalLevels] = {}
         self.groups: IntervalGroups | None = None
+        self.recalibration: Recalibration | None = None
         self.ood: OODScores | None = None
         self.profile: FeatureProfile | None = None
 
@@ -76,15 +79,23 @@ class Predictor:
 
     # Predicting --------------------------------------------------------------------------------------------------
 
-    def distribution(self, X: Any, exposure: Any = None, of: str = MIXTURE) -> Mixture:
-        """The predicted distribution of every row: of the mixture, or `of` one member. Shape: batch (rows,)."""
+    def distribution(self, X: Any, exposure: Any = None, of: str = MIXTURE) -> Any:
+        """The predicted distribution of every row: of the mixture, or `of` one member. Shape: batch (rows,).
+
+        A `Mixture`; where the mixture is recalibrated, a `Recalibrated` with the mixture as its `base`.
+        """
+        found = self._uncalibrated(X, exposure, of)
+        is_changed = of == MIXTURE and self.recalibration is not None and self.recalibration.is_used
+        return Recalibrated(found, self.recalibration.map) if is_changed and self.recalibration else found
+
+    def _uncalibrated(self, X: Any, exposure: Any, of: str) -> Mixture:
         scale = self._exposure(X, exposure)
         members = self.mixed if of == MIXTURE else {of: self.members[check_choice("of", of, (MIXTURE, *self.members))]}
         parts = [member.distribution(X, scale) for member in members.values()]
         with single_thread():
             return mix(parts, [self.weights[name] for name in members] if of == MIXTURE else [1.0])
 
-    def blocks(self, X: Any, exposure: Any = None, of: str = MIXTURE) -> Iterator[Mixture]:
+    def blocks(self, X: Any, exposure: Any = None, of: str = MIXTURE) -> Iterator[Any]:
         """The same, a block of rows at a time, which bounds memory."""
         n = row_count(X)
         if n <= BLOCK:
@@ -105,6 +116,20 @@ class Predictor:
 
     # Calibration -------------------------------------------------------------------------------------------------
 
+    def recalibrate(self, sample: Sample, prior_rows: float = PRIOR_ROWS, always: bool = False) -> Recalibration:
+        """Learn from rows that were not trained on how to correct the mixture's cdf, and use it where that helps.
+
+        See `Recalibration.fit`. Intervals of the mixture that were calibrated before are dropped: they belong to the
+        distributions as they were.
+        """
+        self.recalibration = None
+        blocks = self.blocks(sample.X, sample.exposure)
+        self.recalibration = Recalibration.fit(blocks, sample.y, sample.weight, prior_rows, always)
+        if self.recalibration.is_used:
+            self.intervals.pop(MIXTURE, None)
+            self.groups = None
+        return self.recalibration
+
     def calibrate_intervals(
         self, sample: Sample, prior_rows: float = 0.0, groups: Any = None, group_rows: float = 0.0
     ) -> None:
@@ -118,7 +143,7 @@ class Predictor:
         found = codes = None
         if groups is not None:
             means = (block.mean.detach().numpy() for block in self.blocks(sample.X, sample.exposure))
-            found, codes = grouping(groups, sample.X, means, group_rows)
+            found, codes = grouping(groups, sample, means, group_rows)
         for name in (MIXTURE, *self.members):
             blocks = self.blocks(sample.X, sample.exposure, of=name)
             needed = NeededLevels.of(blocks, sample.y, prior_rows > 0)
@@ -217,6 +242,9 @@ class Predictor:
         }
         manifest: dict[str, Any] = {"members": about, "needs_exposure": self.needs_exposure}
         manifest["intervals"] = list(self.intervals)
+        if self.recalibration is not None:
+            arrays["recalibration"] = self.recalibration.value
+            manifest["recalibration"] = self.recalibration.facts()
         if self.groups is not None:
             arrays |= self.groups.arrays()
             manifest["groups"] = self.groups.facts()
@@ -234,10 +262,8 @@ class Predictor:
         try:
             members = {name: MEMBERS.find(name).from_state(_files_of(name, files)) for name in about}
             arrays = arrays_from_bytes(files[_CALIBRATION])
-            levels = {
-                name: IntervalLevels(*(arrays[f"intervals.{name}.{part}"] for part in IntervalLevels._fields))
-                for name in manifest["intervals"]
-            }
+            levels = {name: _levels_from(arrays, name) for name in manifest["intervals"]}
+            recalibration = _recalibration_from(arrays, manifest)
             groups = IntervalGroups.from_saved(arrays, manifest["groups"]) if "groups" in manifest else None
             ood = _ood_from(arrays, manifest["ood"]) if "ood" in manifest else None
             profile = FeatureProfile.from_state(files)
@@ -248,7 +274,8 @@ class Predictor:
         seconds = {name: each["seconds"] for name, each in about.items() if each["seconds"] is not None}
         weights = {name: each["weight"] for name, each in about.items()}
         predictor = cls(members, weights, manifest["needs_exposure"], seconds)
-        predictor.intervals, predictor.groups, predictor.ood, predictor.profile = levels, groups, ood, profile
+        predictor.intervals, predictor.groups, predictor.recalibration = levels, groups, recalibration
+        predictor.ood, predictor.profile = ood, profile
         return predictor
 
     def save(self, path: str | PathLike[str], overwrite: bool = False) -> None:
@@ -265,6 +292,18 @@ class Predictor:
 
 def _files_of(name: str, files: Mapping[str, bytes]) -> dict[str, bytes]:
     return {file.removeprefix(f"{name}/"): content for file, content in files.items() if file.startswith(f"{name}/")}
+
+
+def _levels_from(arrays: Mapping[str, np.ndarray], name: str) -> IntervalLevels:
+    """Levels of a saved model; those saved before new rows had a weight of their own count a new row once."""
+    parts = {part: arrays.get(f"intervals.{name}.{part}") for part in IntervalLevels._fields}
+    return IntervalLevels(**{"new": np.ones(1)} | {part: values for part, values in parts.items() if values is not None})
+
+
+def _recalibration_from(arrays: Mapping[str, np.ndarray], manifest: Mapping[str, Any]) -> Recalibration | None:
+    if "recalibration" not in manifest:
+        return None
+    return Recalibration.from_saved(arrays["recalibration"], manifest["recalibration"])
 
 
 def _ood_from(arrays: Mapping[str, np.ndarray], known: Mapping[str, Any]) -> OODScores:

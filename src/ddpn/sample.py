@@ -21,6 +21,7 @@ class Sample:
 
     `X` is a table (data frame, array, sparse matrix) or a tensor; the others are float64 vectors or tensors. `labels`
     are what messages call the rows: row numbers of a file, or the index of a data frame; positions from 0 by default.
+    `groups` are the names of the groups within which intervals are calibrated.
     Build one from user input with `checked_sample`, which validates it; inner code trusts it.
 
     Shape: X (N, ...), the others (N,). In a training batch where each member has its own rows, (B, M, ...) and (B, M).
@@ -31,13 +32,15 @@ class Sample:
     weight: Any = None
     exposure: Any = None
     labels: Any = None
+    groups: Any = None
 
     def __len__(self) -> int:
         return len(self.y)
 
     def rows(self, index: Any) -> Self:
         """Some of the rows, by a mask, a slice or an array of positions."""
-        vectors = (None if v is None else v[index] for v in (self.y, self.weight, self.exposure, self.labels))
+        parts = self.y, self.weight, self.exposure, self.labels, self.groups
+        vectors = (None if v is None else v[index] for v in parts)
         return type(self)(None if self.X is None else take_rows(self.X, index), *vectors)
 
     def blocks(self, size: int = BLOCK) -> Iterator[Self]:
@@ -49,7 +52,7 @@ class Sample:
         """Apply `change` to every part that is there, such as a move to another device."""
         parts = (None if part is None else change(part) for part in (self.X, self.y, self.weight, self.exposure))
         X, y, weight, exposure = parts
-        return type(self)(X, y, weight, exposure, self.labels)
+        return type(self)(X, y, weight, exposure, self.labels, self.groups)
 
     def replace(self, **parts: Any) -> Self:
         """A copy with some parts replaced."""

@@ -1,6 +1,6 @@
 """Interval calibration within groups of rows (Mondrian conformal prediction), shrunk towards that of all rows."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
@@ -9,28 +9,9 @@ import numpy as np
 
 from ddpn.calibration.intervals import IntervalLevels, NeededLevels
 from ddpn.errors import InputError
-from ddpn.features.canonical import canonical_level
-from ddpn.sample import row_count
+from ddpn.features.canonical import group_labels
+from ddpn.sample import Sample, row_count
 from ddpn.validation import check_column, is_integer, listed
-
-#: What rows without a value are called.
-MISSING = "missing"
-
-
-def group_labels(values: Any, rows: int) -> np.ndarray:
-    """The name of each row's group: 1, 1.0 and "1" are the same, and rows without a value are "missing".
-
-    >>> group_labels([1, 2.0, None, "b"], 4).tolist()
-    ['1', '2', 'missing', 'b']
-    """
-    series = nw.from_native(values, series_only=True, pass_through=True)
-    plain = series.to_list() if isinstance(series, nw.Series) else np.asarray(values, dtype=object).tolist()
-    if not isinstance(plain, list) or len(plain) != rows:
-        got = f"got {len(plain)} for {rows} rows" if isinstance(plain, list) else f"got {values!r:.60}"
-        raise InputError(f"groups must have one label per row of X, {got}.")
-    names = {value: MISSING if value is None or value != value else canonical_level(value) for value in set(plain)}
-    return np.array([names[value] for value in plain], dtype=object)
-
 
 def column_of(X: Any, name: str) -> Any:
     """A column of a data frame, or None where X is no data frame."""
@@ -164,10 +145,11 @@ class IntervalGroups:
         return cls(facts["by"], tuple(facts["names"]), arrays["groups.edges"], facts["prior_rows"], levels)
 
 
-def grouping(groups: Any, X: Any, means: Iterable[Any], prior_rows: float) -> tuple[IntervalGroups, np.ndarray]:
-    """The groups of calibration rows and the position of each row's: by a column of X, labels, or a number of ranges.
+def grouping(groups: Any, sample: Sample, means: Iterable[Any], prior_rows: float) -> tuple[IntervalGroups, np.ndarray]:
+    """The groups of calibration rows, and the position of each row's: by a column, labels, or a number of ranges.
 
-    `means` are the predicted means in blocks, which only ranges of them need.
+    A column is that of the table, unless the sample has the values apart. `means` are the predicted means in blocks,
+    which only ranges of them need.
     """
     if is_integer(groups):
         if groups < 2:
@@ -175,15 +157,11 @@ def grouping(groups: Any, X: Any, means: Iterable[Any], prior_rows: float) -> tu
         mean = np.concatenate([np.asarray(block, dtype=np.float64) for block in means])
         found = IntervalGroups.by_mean(mean, int(groups), prior_rows)
         return found, found.codes(None, mean)
-    name = groups if isinstance(groups, str) else str(getattr(groups, "name", None) or "group")
-    values = column_of(X, groups) if isinstance(groups, str) else groups
+    is_name = isinstance(groups, str)
+    name = groups if is_name else str(getattr(groups, "name", None) or "group")
+    values = (column_of(sample.X, groups) if sample.groups is None else sample.groups) if is_name else groups
     if values is None:
         raise InputError(f"groups must be labels or a number where X is no data frame, got {groups!r}.")
-    labels = group_labels(values, row_count(X))
+    labels = group_labels(values, len(sample))
     found = IntervalGroups.by_labels(name, labels, prior_rows)
     return found, found.codes(labels, None)
-
-
-def coverage_by_group(names: Sequence[str], codes: np.ndarray, inside: np.ndarray) -> dict[str, float]:
-    """The share of rows inside their interval in each group that has rows."""
-    return {name: float(inside[codes == code].mean()) for code, name in enumerate(names) if (codes == code).any()}
