@@ -8,12 +8,15 @@ from typing import Any, Self
 
 import numpy as np
 from safetensors import SafetensorError
+from torch import Tensor
 
-from ddpn.calibration.intervals import IntervalLevels
+from ddpn.calibration.groups import IntervalGroups, grouping
+from ddpn.calibration.intervals import IntervalLevels, NeededLevels, interval_at
 from ddpn.calibration.ood import OODScores
 from ddpn.calibration.profile import FeatureProfile
+from ddpn.calibration.recalibration import PRIOR_ROWS, Recalibration
 from ddpn.calibration.reasons import DISAGREEMENT, combination_reasons, row_reasons
-from ddpn.distributions import Mixture
+from ddpn.distributions import Mixture, Recalibrated
 from ddpn.distributions.arguments import check_coverage
 from ddpn.errors import ConfigError, InputError
 from ddpn.members import MEMBERS
@@ -33,7 +36,8 @@ class Predictor:
     """A weighted mixture of fitted members.
 
     `weights` (by name) sum to 1; a member of weight 0 is kept for comparison only. `intervals` has calibrated levels
-    for the mixture and every member, `ood` the out-of-distribution scores; both are empty before calibration.
+    for the mixture and every member, `groups` those within groups, `recalibration` the map of the mixture's cdf, `ood`
+    the out-of-distribution scores; all are empty before calibration.
     `profile` is a summary of the training rows of a table, by which out-of-distribution scores take features into
     account. `seconds` are the times that the fits took, where known.
 
@@ -55,6 +59,8 @@ class Predictor:
         self.weights = dict.fromkeys(members, 1.0 / len(members)) if weights is None else dict(weights)
         self.seconds = dict(seconds or {})
         self.intervals: dict[str, IntervalLevels] = {}
+        self.groups: IntervalGroups | None = None
+        self.recalibration: Recalibration | None = None
         self.ood: OODScores | None = None
         self.profile: FeatureProfile | None = None
 
@@ -73,15 +79,23 @@ class Predictor:
 
     # Predicting --------------------------------------------------------------------------------------------------
 
-    def distribution(self, X: Any, exposure: Any = None, of: str = MIXTURE) -> Mixture:
-        """The predicted distribution of every row: of the mixture, or `of` one member. Shape: batch (rows,)."""
+    def distribution(self, X: Any, exposure: Any = None, of: str = MIXTURE) -> Any:
+        """The predicted distribution of every row: of the mixture, or `of` one member. Shape: batch (rows,).
+
+        A `Mixture`; where the mixture is recalibrated, a `Recalibrated` with the mixture as its `base`.
+        """
+        found = self._uncalibrated(X, exposure, of)
+        is_changed = of == MIXTURE and self.recalibration is not None and self.recalibration.is_used
+        return Recalibrated(found, self.recalibration.map) if is_changed and self.recalibration else found
+
+    def _uncalibrated(self, X: Any, exposure: Any, of: str) -> Mixture:
         scale = self._exposure(X, exposure)
         members = self.mixed if of == MIXTURE else {of: self.members[check_choice("of", of, (MIXTURE, *self.members))]}
         parts = [member.distribution(X, scale) for member in members.values()]
         with single_thread():
             return mix(parts, [self.weights[name] for name in members] if of == MIXTURE else [1.0])
 
-    def blocks(self, X: Any, exposure: Any = None, of: str = MIXTURE) -> Iterator[Mixture]:
+    def blocks(self, X: Any, exposure: Any = None, of: str = MIXTURE) -> Iterator[Any]:
         """The same, a block of rows at a time, which bounds memory."""
         n = row_count(X)
         if n <= BLOCK:
@@ -102,19 +116,60 @@ class Predictor:
 
     # Calibration -------------------------------------------------------------------------------------------------
 
-    def calibrate_intervals(self, sample: Sample, prior_rows: float = 0.0) -> None:
+    def recalibrate(self, sample: Sample, prior_rows: float = PRIOR_ROWS, always: bool = False) -> Recalibration:
+        """Learn from rows that were not trained on how to correct the mixture's cdf, and use it where that helps.
+
+        See `Recalibration.fit`. Intervals of the mixture that were calibrated before are dropped: they belong to the
+        distributions as they were.
+        """
+        self.recalibration = None
+        blocks = self.blocks(sample.X, sample.exposure)
+        self.recalibration = Recalibration.fit(blocks, sample.y, sample.weight, prior_rows, always)
+        if self.recalibration.is_used:
+            self.intervals.pop(MIXTURE, None)
+            self.groups = None
+        return self.recalibration
+
+    def calibrate_intervals(
+        self, sample: Sample, prior_rows: float = 0.0, groups: Any = None, group_rows: float = 0.0
+    ) -> None:
         """Find for the mixture and every member the levels at which intervals cover what is asked.
 
         The rows must not have been trained on. `prior_rows` shrinks the levels of few rows towards those that the
-        predictions themselves expect, as if these were so many rows more.
+        predictions themselves expect, as if these were so many rows more. `groups` (a column of X, a label per row, or
+        a number of ranges of the predicted mean) calibrates within groups as well, and `group_rows` shrinks their
+        levels towards those of all rows.
         """
+        found = codes = None
+        if groups is not None:
+            means = (block.mean.detach().numpy() for block in self.blocks(sample.X, sample.exposure))
+            found, codes = grouping(groups, sample, means, group_rows)
         for name in (MIXTURE, *self.members):
             blocks = self.blocks(sample.X, sample.exposure, of=name)
-            self.intervals[name] = IntervalLevels.fit(blocks, sample.y, sample.weight, prior_rows)
+            needed = NeededLevels.of(blocks, sample.y, prior_rows > 0)
+            self.intervals[name] = IntervalLevels.of_rows(needed, sample.weight, prior_rows)
+            if found is not None and codes is not None:
+                found.add(name, needed, codes, sample.weight)
+        self.groups = found
 
     def interval_level(self, coverage: float, of: str = MIXTURE) -> float:
-        """The level of the predicted intervals that cover `coverage`; the coverage itself before calibration."""
+        """The level of the predicted intervals that cover `coverage`; the coverage itself before calibration.
+
+        It is that of all rows together, also where intervals are calibrated by group.
+        """
         return self.intervals[of].at(coverage) if of in self.intervals else check_coverage(coverage)
+
+    def interval(
+        self, dist: Any, coverage: float, of: str = MIXTURE, labels: np.ndarray | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Calibrated intervals (low, high) of predicted distributions; `labels` are the groups of their rows.
+
+        Without labels, rows have the level of all rows, unless groups are ranges of the predicted mean.
+        """
+        if self.groups is None or of not in self.groups.levels or (self.groups.by and labels is None):
+            return interval_at(dist, self.interval_level(coverage, of))
+        codes = self.groups.codes(labels, None if self.groups.by else dist.mean.detach().numpy())
+        return interval_at(dist, self.groups.at(check_coverage(coverage), of, self.intervals[of], codes))
 
     def calibrate_ood(
         self, X: Any, exposure: Any = None, kind: str | None = None, alpha: float = 0.05, features: bool = True
@@ -187,6 +242,12 @@ class Predictor:
         }
         manifest: dict[str, Any] = {"members": about, "needs_exposure": self.needs_exposure}
         manifest["intervals"] = list(self.intervals)
+        if self.recalibration is not None:
+            arrays["recalibration"] = self.recalibration.value
+            manifest["recalibration"] = self.recalibration.facts()
+        if self.groups is not None:
+            arrays |= self.groups.arrays()
+            manifest["groups"] = self.groups.facts()
         if self.ood is not None:
             arrays |= {"ood": self.ood.scores, "ood.features": self.ood.features, "ood.order": self.ood.order}
             manifest["ood"] = {"kind": self.ood.kind, "alpha": self.ood.alpha}
@@ -201,10 +262,9 @@ class Predictor:
         try:
             members = {name: MEMBERS.find(name).from_state(_files_of(name, files)) for name in about}
             arrays = arrays_from_bytes(files[_CALIBRATION])
-            levels = {
-                name: IntervalLevels(*(arrays[f"intervals.{name}.{part}"] for part in IntervalLevels._fields))
-                for name in manifest["intervals"]
-            }
+            levels = {name: _levels_from(arrays, name) for name in manifest["intervals"]}
+            recalibration = _recalibration_from(arrays, manifest)
+            groups = IntervalGroups.from_saved(arrays, manifest["groups"]) if "groups" in manifest else None
             ood = _ood_from(arrays, manifest["ood"]) if "ood" in manifest else None
             profile = FeatureProfile.from_state(files)
         except (KeyError, TypeError, json.JSONDecodeError, SafetensorError) as error:
@@ -214,7 +274,8 @@ class Predictor:
         seconds = {name: each["seconds"] for name, each in about.items() if each["seconds"] is not None}
         weights = {name: each["weight"] for name, each in about.items()}
         predictor = cls(members, weights, manifest["needs_exposure"], seconds)
-        predictor.intervals, predictor.ood, predictor.profile = levels, ood, profile
+        predictor.intervals, predictor.groups, predictor.recalibration = levels, groups, recalibration
+        predictor.ood, predictor.profile = ood, profile
         return predictor
 
     def save(self, path: str | PathLike[str], overwrite: bool = False) -> None:
@@ -231,6 +292,18 @@ class Predictor:
 
 def _files_of(name: str, files: Mapping[str, bytes]) -> dict[str, bytes]:
     return {file.removeprefix(f"{name}/"): content for file, content in files.items() if file.startswith(f"{name}/")}
+
+
+def _levels_from(arrays: Mapping[str, np.ndarray], name: str) -> IntervalLevels:
+    """Levels of a saved model; those saved before new rows had a weight of their own count a new row once."""
+    parts = {part: arrays.get(f"intervals.{name}.{part}") for part in IntervalLevels._fields}
+    return IntervalLevels(**{"new": np.ones(1)} | {part: values for part, values in parts.items() if values is not None})
+
+
+def _recalibration_from(arrays: Mapping[str, np.ndarray], manifest: Mapping[str, Any]) -> Recalibration | None:
+    if "recalibration" not in manifest:
+        return None
+    return Recalibration.from_saved(arrays["recalibration"], manifest["recalibration"])
 
 
 def _ood_from(arrays: Mapping[str, np.ndarray], known: Mapping[str, Any]) -> OODScores:

@@ -25,6 +25,7 @@ class Sample:
     are what messages call the rows: row numbers of a file, or the index of a data frame; positions from 0 by default.
     Counts are at least `lower` and at most `upper`. `limit` is the largest count that can be recorded: a count equal to
     it is right-censored, and stands for that many or more; infinite where a count is known exactly.
+    `groups` are the names of the groups within which intervals are calibrated.
     Build one from user input with `checked_sample`, which validates it; inner code trusts it.
 
     Shape: X (N, ...), the others (N,). In a training batch where each member has its own rows, (B, M, ...) and (B, M).
@@ -35,6 +36,7 @@ class Sample:
     weight: Any = None
     exposure: Any = None
     labels: Any = None
+    groups: Any = None
     lower: Any = None
     upper: Any = None
     limit: Any = None
@@ -44,7 +46,7 @@ class Sample:
 
     def rows(self, index: Any) -> Self:
         """Some of the rows, by a mask, a slice or an array of positions."""
-        vectors = {name: None if v is None else v[index] for name, v in self._vectors(("labels", *_VECTORS))}
+        vectors = {name: None if v is None else v[index] for name, v in self._vectors(("labels", "groups", *_VECTORS))}
         return type(self)(None if self.X is None else take_rows(self.X, index), **vectors)
 
     def _vectors(self, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
@@ -58,7 +60,7 @@ class Sample:
     def map(self, change: Callable[[Any], Any]) -> Self:
         """Apply `change` to every part that is there, such as a move to another device."""
         parts = {name: None if part is None else change(part) for name, part in self._vectors(("X", *_VECTORS))}
-        return type(self)(**parts, labels=self.labels)
+        return type(self)(**parts, labels=self.labels, groups=self.groups)
 
     def replace(self, **parts: Any) -> Self:
         """A copy with some parts replaced."""

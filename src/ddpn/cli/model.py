@@ -32,6 +32,8 @@ def fit(
     epochs: o.Epochs = None,
     mix_with: o.MixWith = None,
     compare_with: o.CompareWith = None,
+    recalibrate: o.Recalibrate = None,
+    interval_groups: o.IntervalGroups = None,
     seed: o.Seed = None,
     split_column: o.SplitColumn = None,
     time: o.Time = None,
@@ -53,7 +55,7 @@ def fit(
         "target": target, "exposure": exposure, "weight": weight, "drop": drop, "use": use, "category": category,
         "missing": missing, "likelihood": likelihood, "components": components, "beta": beta, "members": members,
         "epochs": epochs, "mix_with": mix_with, "compare_with": compare_with, "seed": seed,
-        "split_column": split_column, "time": time, "device": device,
+        "recalibrate": recalibrate, "interval_groups": interval_groups, "split_column": split_column, "time": time, "device": device,
     }  # fmt: skip
     with friendly_errors("Nothing was saved."):
         _fit(data, out, given, config, overwrite, as_json)

@@ -81,6 +81,21 @@ CompareWith = Annotated[
         metavar="NAMES",
     ),
 ]
+Recalibrate = Annotated[
+    str | None,
+    _option(
+        "auto corrects the predicted distributions where that improves the CRPS of validation rows; off never does. "
+        "Default: auto.",
+        metavar="MODE",
+    ),
+]
+IntervalGroups = Annotated[
+    str | None,
+    _option(
+        "Column within whose values intervals are calibrated, or a number of ranges of the predicted mean.",
+        metavar="COLUMN",
+    ),
+]
 Seed = Annotated[int | None, _option("Seed of the split and of all random numbers. Default: 0.", metavar="NUMBER")]
 SplitColumn = Annotated[
     str | None, _option("Column that says train, validation or test in every row.", metavar="COLUMN")

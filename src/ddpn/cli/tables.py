@@ -81,6 +81,7 @@ def model_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
     members = [(f"Member {name}", _member(member)) for name, member in mixed.items()]
     compared = ("Compared with", ", ".join(name for name in about["members"] if name not in mixed) or "nothing")
     needed = ("Columns needed", ", ".join(wanted))
+    members += _calibration_facts(about)
     if "plan" not in task:
         return [*members, compared, needed, ("Saved", f"in Python, by ddpn {about['ddpn']}")]
     rows = ", ".join(f"{count:,} {part}" for part, count in task["split"]["rows"].items())
@@ -97,6 +98,18 @@ def model_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Date", task["date"]),
         ("Versions", ", ".join(f"{name} {version}" for name, version in task["versions"].items())),
     ]
+
+
+def _calibration_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """How distributions and intervals are calibrated, where they are."""
+    found, facts = about.get("recalibration"), []
+    if found is not None:
+        gain = f"CRPS better by {found['gain']:.3g} ± {found['error']:.2g} on {found['rows']:,} validation rows"
+        facts.append(("Recalibration", f"{'used' if found['is_used'] else 'not used'}: {gain}"))
+    if about.get("groups") is not None:
+        by = about["groups"]["by"] or "ranges of the predicted mean"
+        facts.append(("Intervals", f"calibrated in {len(about['groups']['names'])} groups by {by}"))
+    return facts
 
 
 def _member(member: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ from ddpn.distributions.double_poisson import DoublePoisson, mean_deviation, var
 from ddpn.distributions.mixture import Mixture
 from ddpn.distributions.negative_binomial import NegativeBinomial
 from ddpn.distributions.poisson import Poisson
+from ddpn.distributions.recalibrated import MonotoneMap, Recalibrated
 from ddpn.distributions.truncated import Truncated
 
 __all__ = [
@@ -16,8 +17,10 @@ __all__ = [
     "Discretized",
     "DoublePoisson",
     "Mixture",
+    "MonotoneMap",
     "NegativeBinomial",
     "Poisson",
+    "Recalibrated",
     "Truncated",
     "discretized",
     "log_mass",

@@ -77,6 +77,10 @@ class Rows(ABC):
         """pmf on integers that hold the whole distribution."""
         return self.log_pmf(y).exp()
 
+    def pmf_window(self, y: Tensor) -> Tensor:
+        """pmf on consecutive integers from the start of the window on. Shape: (rows, n)."""
+        return self.log_pmf(y).exp()
+
     def pmf_table(self, n: int) -> Tensor:
         """pmf at 0..n-1, which hold the whole distribution."""
         return self.pmf_first(n)

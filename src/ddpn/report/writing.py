@@ -38,6 +38,7 @@ def write_report(
     verdict: Verdict | None = None,
     labels: Sequence[Any] | None = None,
     ids: tuple[str, Sequence[Any]] | None = None,
+    groups: Sequence[Any] | None = None,
     progress: Callable[[str], object] | None = None,
 ) -> Path:
     """Evaluate a fitted model on a test set, write the result as one self-contained HTML file and return its path.
@@ -50,8 +51,8 @@ def write_report(
     coverage, width and seconds, each of which may be missing. `warnings` are sentences shown at the top. `leak` is a
     sentence about a suspected target leak: it is shown there, too, and forbids a positive verdict. `verdict` is the one
     of the leaderboard, if there is one. `labels` are what the rows are called, by default the index of a data frame or
-    positions; `ids` are the name and the values of a column that identifies them. `progress` is called with the name of
-    each step.
+    positions; `ids` are the name and the values of a column that identifies them; `groups` are the labels of the groups
+    that intervals are calibrated by, if these are no column of X. `progress` is called with the name of each step.
 
     >>> import tempfile
     >>> import numpy as np
@@ -69,7 +70,7 @@ def write_report(
         raise InputError(f"path must name a file such as report.html, got the folder {place}.")
     known, step = dict(task or {}), progress or (lambda stage: None)
     target = str(known.get("target") or "y")
-    evidence = gather(model, X, y, exposure, weight, baselines or {}, step, levels, labels, ids)
+    evidence = gather(model, X, y, exposure, weight, baselines or {}, step, levels, labels, ids, groups)
     found = importances(model, evidence, step, str(known.get("exposure") or "exposure"))
     step("Drawing figures")
     parts = sections(model, evidence, found, target, known, leaderboard or (), leak, verdict)

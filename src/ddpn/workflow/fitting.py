@@ -34,6 +34,8 @@ _ALPHA = 0.05
 #: A few hundred validation rows determine the level of intervals to some points only: what the predictions themselves
 #: expect counts as so many rows more.
 PRIOR_ROWS = 100.0
+#: Rows that the level of all rows counts as in each group.
+GROUP_ROWS = 50.0
 #: Bytes that trees, encoders and text take in a model folder: some MB for the default baselines.
 _FIXED_BYTES = 10_000_000
 
@@ -184,12 +186,14 @@ def _add_comparisons(model: CountRegressor, prepared: Prepared, on_step: Callabl
 
 
 def _calibrate(model: CountRegressor, prepared: Prepared) -> None:
-    """Calibrate intervals and out-of-distribution scores on validation rows; never on test rows."""
-    rows = prepared.validation
+    """Calibrate distributions, intervals and out-of-distribution scores on validation rows; never on test rows."""
+    rows, groups = prepared.validation, prepared.plan.interval_groups
     if not len(rows):
         return
     with single_thread():
-        model.predictor_.calibrate_intervals(rows, PRIOR_ROWS)
+        if prepared.plan.recalibrate != "off":
+            model.predictor_.recalibrate(rows)
+        model.predictor_.calibrate_intervals(rows, PRIOR_ROWS, groups, GROUP_ROWS)
         model.predictor_.calibrate_ood(rows.X, rows.exposure, alpha=max(_ALPHA, 1.0 / (len(rows) + 1)))
 
 

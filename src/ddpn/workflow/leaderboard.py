@@ -41,14 +41,13 @@ class RowScores(NamedTuple):
 
 def score_rows(predictor: Predictor, sample: Sample, of: str = MIXTURE) -> RowScores:
     """Scores per row of the mixture or `of` one member, with its calibrated interval. Normals count as rounded."""
-    level = predictor.interval_level(COVERAGE, of)
     parts = []
     with single_thread(), torch.no_grad():
         for block in sample.blocks():
             with rows_named(block.labels):
                 dist: Any = discretized(predictor.distribution(block.X, block.exposure, of))
             y = torch.from_numpy(block.y)
-            low, high = dist.interval(level)
+            low, high = predictor.interval(dist, COVERAGE, of, block.groups)
             interval = (low <= y) & (y <= high), high - low, (low < y) & (y < high)
             scores = absolute_error(dist, y), crps(dist, y), nll(dist, y), *interval
             parts.append([values.double().numpy() for values in scores])

@@ -116,7 +116,11 @@ def _seen_rows(path: Path, manifest: dict[str, Any]) -> "SeenRows | None":
 
 
 def describe(path: Path) -> dict[str, Any]:
-    """What a saved model is and how it was fitted, ready for JSON; `ood` says whether it can flag unusual rows."""
+    """What a saved model is and how it was fitted, ready for JSON; `ood` says whether it can flag unusual rows.
+
+    `recalibration` and `groups` are how distributions and intervals are calibrated, None where they are not.
+    """
     manifest = read_manifest(path)
     about = {name: manifest[name] for name in ("ddpn", "members")}
-    return {**about, "ood": "ood" in manifest, "task": _task(path, manifest)}
+    calibration = {name: manifest.get(name) for name in ("recalibration", "groups")}
+    return {**about, "ood": "ood" in manifest, **calibration, "task": _task(path, manifest)}

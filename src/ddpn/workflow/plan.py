@@ -10,7 +10,7 @@ from ddpn.errors import ConfigError, InputError
 from ddpn.heads import DEFAULT_LIKELIHOOD, check_likelihood, make_head
 from ddpn.members import MEMBERS
 from ddpn.members.network_options import TRAINING_OPTIONS, NetworkOptions, check_training_options
-from ddpn.validation import check_keys, is_integer, is_number
+from ddpn.validation import check_choice, check_keys, is_integer, is_number
 
 #: Shares of training, validation and test rows.
 SHARES = (0.7, 0.1, 0.2)
@@ -21,6 +21,8 @@ MODEL_OPTIONS = (
     "likelihood", "head_options", "members", "hidden", "numeric", "epochs", "mix_with", "training_options",
     "fractional", "device",
 )  # fmt: skip
+#: Whether distributions are recalibrated on validation rows.
+RECALIBRATE = ("auto", "off")
 _NAMES = ("target", "exposure", "weight", "split_column", "time")
 _LISTS = ("drop", "use", "category", "missing", "compare_with", "mix_with")
 _TABLES = ("head_options", "training_options")
@@ -35,7 +37,9 @@ class Plan:
     `drop` leaves columns out, `use` keeps those that would be left out or suspected as leaks, `category` takes numbers
     as categories, `missing` are further words and numbers that stand for a missing value. Rows are split at random by
     `seed`, by `split_column` (train, validation, test) or by `time` (the last rows are the test rows). `compare_with`
-    names members that the model is compared with; `model` has arguments of `CountRegressor`.
+    names members that the model is compared with; `model` has arguments of `CountRegressor`. `recalibrate` "auto" uses a
+    recalibration of the distributions where that improves the CRPS of validation rows, "off" never. `interval_groups` is
+    a column within whose values intervals are calibrated, or a number of ranges of the predicted mean.
 
     >>> Plan(target="visits", model={"members": 3}).shares
     (0.7, 0.1, 0.2)
@@ -53,6 +57,8 @@ class Plan:
     shares: tuple[float, ...] = SHARES
     seed: int = 0
     compare_with: tuple[str, ...] = BASELINES
+    recalibrate: str = "auto"
+    interval_groups: str | int | None = None
     model: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -66,6 +72,7 @@ class Plan:
             what = "shares must be three numbers that sum to 1 (training, validation, test), the first and last above 0"
             raise ConfigError(f"{what}, got {list(shares)}.")
         self._check_roles()
+        self._check_calibration()
         for name, given in (("compare_with", self.compare_with), ("mix_with", self.model.get("mix_with", ()))):
             check_keys(given, [kind for kind in MEMBERS if kind != "networks"], name)
         self._check_model()
@@ -77,6 +84,15 @@ class Plan:
                 raise ConfigError(f"Column {name!r} has more than one role.")
             if name in (*self.drop, *self.use):
                 raise ConfigError(f"Column {name!r} has a role, so it cannot be in drop or use.")
+
+    def _check_calibration(self) -> None:
+        check_choice("recalibrate", self.recalibrate, RECALIBRATE)
+        groups = self.interval_groups
+        if not (groups is None or isinstance(groups, str) or (is_integer(groups) and groups >= 2)):
+            what = "a column, or a number of at least 2 ranges of the predicted mean"
+            raise ConfigError(f"interval_groups must be {what}, got {groups!r}.")
+        if groups == self.target:
+            raise ConfigError("interval_groups must not be the target, which is unknown in prediction.")
 
     def _check_model(self) -> None:
         """What is known to be wrong without torch; `check_with_torch` validates the rest."""
@@ -164,6 +180,8 @@ def _checked(name: str, value: Any) -> Any:
         if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
             raise ConfigError(f'{name} must be a list of names such as ["one", "two"], got {value!r}.')
         return tuple(word.strip() for word in words if word.strip())
+    if name == "interval_groups" and isinstance(value, str) and value.isdecimal():
+        return int(value)
     return _tuple(value)
 
 

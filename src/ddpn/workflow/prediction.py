@@ -43,7 +43,7 @@ def predict(
     `done` is called with the number of rows of each block, `on_finding` with every sentence about unusual rows.
     """
     roles, predictor = folder.roles, folder.model.predictor_
-    X, exposure = roles.features(frame), roles.exposures(frame)
+    X, exposure, groups = roles.features(frame), roles.exposures(frame), roles.group_labels(frame)
     if request.ood is not None:
         request.check_model(predictor.ood is not None)
         # Raises for a level that is too small for the number of calibration rows, before the work.
@@ -52,12 +52,13 @@ def predict(
     parts = []
     for start in range(0, frame.height, BLOCK):
         rows = slice(start, start + BLOCK)
-        scale = None if exposure is None else exposure[rows]
+        scale, labels = (None if values is None else values[rows] for values in (exposure, groups))
         with rows_named(np.arange(start, frame.height) + 1):
-            parts.append(polars().DataFrame(prediction_table(predictor, X[rows], scale, request, summary)))
+            parts.append(polars().DataFrame(prediction_table(predictor, X[rows], scale, request, summary, labels)))
         done(parts[-1].height)
     predictions = polars().concat(parts)
-    for sentence in _findings(predictor, predictions, request, summary):
+    unseen = "" if predictor.groups is None else predictor.groups.unseen(groups)
+    for sentence in filter(None, [unseen, *_findings(predictor, predictions, request, summary)]):
         on_finding(sentence)
     return _beside(frame, predictions) if request.keep else predictions
 
@@ -68,8 +69,12 @@ def prediction_table(
     exposure: np.ndarray | None,
     request: Request,
     summary: TableSummary | None = None,
+    groups: np.ndarray | None = None,
 ) -> dict[str, Any]:
-    """The columns of a request, by name; what is unusual about the rows is added to `summary`. Shape: (rows,) each."""
+    """The columns of a request, by name; what is unusual about the rows is added to `summary`. Shape: (rows,) each.
+
+    `groups` are the names of the rows' groups, where intervals are calibrated by a column.
+    """
     measured = None if predictor.profile is None else predictor.profile.measure(X)
     if summary is not None and measured is not None:
         summary.add(measured.states)
@@ -77,7 +82,7 @@ def prediction_table(
         dist = predictor.distribution(X, exposure)
         aleatoric, epistemic = dist.aleatoric, dist.epistemic
         counts: Any = discretized(dist)
-        low, high = counts.interval(predictor.interval_level(request.coverage))
+        low, high = predictor.interval(counts, request.coverage, labels=groups)
         columns: dict[str, Tensor] = {"mean": dist.mean, "median": point(counts, "median"), "mode": counts.mode}
         columns |= {"lower": low, "upper": high, "aleatoric": aleatoric, "epistemic": epistemic}
         columns |= {"stddev": (aleatoric + epistemic).sqrt()}
@@ -184,6 +189,7 @@ def report_parts(folder: ModelFolder, frame: Any) -> dict[str, Any]:
         "weight": sample.weight,
         "baselines": distributions,
         "levels": {label: predictor.interval_level(COVERAGE, name) for name, label in others.items()},
+        "groups": sample.groups,
         "leaderboard": board["entries"],
         "leak": " ".join(task["leaks"]),
         "verdict": Verdict(board["verdict"]["level"], tuple(board["verdict"]["sentences"])),

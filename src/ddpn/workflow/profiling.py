@@ -23,9 +23,9 @@ def roles_of(frame: Any, plan: Plan) -> Roles:
     for role, names in (("drop", plan.drop), ("use", plan.use), ("category", plan.category)):
         for name in names:
             check_column(name, frame.columns, role, InputError)
-    for role in ("target", "exposure", "weight", "split_column", "time"):
+    for role in ("target", "exposure", "weight", "split_column", "time", "interval_groups"):
         name = getattr(plan, role)
-        if name is not None:
+        if isinstance(name, str):
             check_column(name, frame.columns, role, InputError)
     missing = (*MISSING, *(word for word in plan.missing if word not in MISSING))
     special = {plan.target, plan.exposure, plan.weight, plan.split_column}
@@ -35,7 +35,8 @@ def roles_of(frame: Any, plan: Plan) -> Roles:
         for name in (plan.target, plan.exposure, plan.weight)
         if name is not None and is_text(frame[name])
     }
-    roles = Roles(plan.target, plan.exposure, plan.weight, columns, missing, formats)
+    groups = plan.interval_groups if isinstance(plan.interval_groups, str) else None
+    roles = Roles(plan.target, plan.exposure, plan.weight, columns, missing, formats, groups)
     if not roles.used:
         why = "; ".join(f"{c.name}: {c.left_out}" for c in columns[:5]) or "there are no others"
         raise InputError(f"No column is left to predict from ({why}). Keep some with --use.")

@@ -70,6 +70,8 @@ class Column:
 class Roles:
     """Which column is what; `missing` are the words that stand for no value, `formats` how roles are written.
 
+    `groups` is the column whose values are the groups within which intervals are calibrated; it may be a feature, too.
+
     A model that was saved in Python does not know its target.
     """
 
@@ -79,6 +81,7 @@ class Roles:
     columns: tuple[Column, ...]
     missing: tuple[str, ...] = MISSING
     formats: dict[str, NumberFormat] = field(default_factory=dict)
+    groups: str | None = None
 
     @property
     def used(self) -> list[Column]:
@@ -104,7 +107,8 @@ class Roles:
         columns = tuple(Column.from_dict(column) for column in plain["columns"])
         formats = {name: NumberFormat(**written) for name, written in plain.get("formats", {}).items()}
         missing = tuple(plain.get("missing", MISSING))
-        return cls(plain["target"], plain["exposure"], plain["weight"], columns, missing, formats)
+        roles = (plain[role] for role in ("target", "exposure", "weight"))
+        return cls(*roles, columns, missing, formats, plain.get("groups"))
 
     # Reading a table by them -------------------------------------------------------------------------------------
 
@@ -154,7 +158,16 @@ class Roles:
             self._vector(frame, "weight", labels) if self.weight in frame.columns else None,
             self.exposures(frame),
             labels,
+            self.group_labels(frame),
         )
+
+    def group_labels(self, frame: Any) -> np.ndarray | None:
+        """The name of each row's group; None where intervals are not calibrated by a column."""
+        if self.groups is None:
+            return None
+        from ddpn.features.canonical import group_labels  # imports scikit-learn
+
+        return group_labels(frame[check_column(self.groups, frame.columns, "interval_groups", InputError)])
 
     def exposures(self, frame: Any) -> np.ndarray | None:
         """The column of exposures; None where the model has none."""
