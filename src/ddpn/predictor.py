@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
@@ -14,10 +15,12 @@ from ddpn.calibration.groups import IntervalGroups, grouping
 from ddpn.calibration.intervals import IntervalLevels, NeededLevels, interval_at
 from ddpn.calibration.ood import OODScores
 from ddpn.calibration.profile import FeatureProfile
-from ddpn.calibration.recalibration import PRIOR_ROWS, Recalibration
 from ddpn.calibration.reasons import DISAGREEMENT, combination_reasons, row_reasons
-from ddpn.distributions import Mixture, Recalibrated
+from ddpn.calibration.recalibration import PRIOR_ROWS, Recalibration
+from ddpn.count_range import CountRange
+from ddpn.distributions import Censored, Mixture, Recalibrated
 from ddpn.distributions.arguments import check_coverage
+from ddpn.distributions.recording import bounded
 from ddpn.errors import ConfigError, InputError
 from ddpn.members import MEMBERS
 from ddpn.members.blending import mix
@@ -39,7 +42,8 @@ class Predictor:
     for the mixture and every member, `groups` those within groups, `recalibration` the map of the mixture's cdf, `ood`
     the out-of-distribution scores; all are empty before calibration.
     `profile` is a summary of the training rows of a table, by which out-of-distribution scores take features into
-    account. `seconds` are the times that the fits took, where known.
+    account. `seconds` are the times that the fits took, where known; `counts` is the range of possible counts, outside
+    of which predictions have no mass.
 
     >>> from ddpn.members.constant import Constant
     >>> sample = Sample(np.zeros((4, 1)), np.array([1.0, 2.0, 2.0, 4.0]))
@@ -54,8 +58,10 @@ class Predictor:
         weights: Mapping[str, float] | None = None,
         needs_exposure: bool = False,
         seconds: Mapping[str, float] | None = None,
+        counts: CountRange | None = None,
     ) -> None:
         self.members, self.needs_exposure = dict(members), needs_exposure
+        self.counts = CountRange() if counts is None else counts
         self.weights = dict.fromkeys(members, 1.0 / len(members)) if weights is None else dict(weights)
         self.seconds = dict(seconds or {})
         self.intervals: dict[str, IntervalLevels] = {}
@@ -79,34 +85,46 @@ class Predictor:
 
     # Predicting --------------------------------------------------------------------------------------------------
 
-    def distribution(self, X: Any, exposure: Any = None, of: str = MIXTURE) -> Any:
+    def distribution(self, X: Any, exposure: Any = None, of: str = MIXTURE, upper: Any = None) -> Any:
         """The predicted distribution of every row: of the mixture, or `of` one member. Shape: batch (rows,).
 
-        A `Mixture`; where the mixture is recalibrated, a `Recalibrated` with the mixture as its `base`.
+        A `Mixture`; where the mixture is recalibrated, a `Recalibrated` with the mixture as its `base`. `upper` is the
+        largest possible count of each row, where the model was fitted with one per row.
         """
-        found = self._uncalibrated(X, exposure, of)
+        found = self._uncalibrated(X, exposure, of, upper)
         is_changed = of == MIXTURE and self.recalibration is not None and self.recalibration.is_used
         return Recalibrated(found, self.recalibration.map) if is_changed and self.recalibration else found
 
-    def _uncalibrated(self, X: Any, exposure: Any, of: str) -> Mixture:
+    def _uncalibrated(self, X: Any, exposure: Any, of: str, upper: Any) -> Mixture:
         scale = self._exposure(X, exposure)
+        bounds = self.counts.bounds(row_count(X), upper, row_labels(X))
         members = self.mixed if of == MIXTURE else {of: self.members[check_choice("of", of, (MIXTURE, *self.members))]}
         parts = [member.distribution(X, scale) for member in members.values()]
         with single_thread():
+            parts = [bounded(part, *bounds) for part in parts]
             return mix(parts, [self.weights[name] for name in members] if of == MIXTURE else [1.0])
 
-    def blocks(self, X: Any, exposure: Any = None, of: str = MIXTURE) -> Iterator[Any]:
+    def blocks(self, X: Any, exposure: Any = None, of: str = MIXTURE, upper: Any = None) -> Iterator[Any]:
         """The same, a block of rows at a time, which bounds memory."""
         n = row_count(X)
         if n <= BLOCK:
-            yield self.distribution(X, exposure, of)
+            yield self.distribution(X, exposure, of, upper)
             return
         scale = self._exposure(X, exposure)
+        if upper is not None:
+            _, upper = self.counts.bounds(n, upper, row_labels(X))
         for start in range(0, n, BLOCK):
             part = slice(start, start + BLOCK)
+            known = (None if each is None else each[part] for each in (scale, upper))
             with rows_named(np.arange(start, n)):
-                block = self.distribution(take_rows(X, part), None if scale is None else scale[part], of)
+                block = self.distribution(take_rows(X, part), next(known), of, next(known))
             yield block
+
+    def recorded_blocks(self, sample: Sample, of: str = MIXTURE) -> Iterator[Any]:
+        """The distributions of a sample's counts as they are recorded, by which they are scored; by blocks of rows."""
+        upper = sample.upper if self.counts.upper_per_row else None
+        for block, part in zip(self.blocks(sample.X, sample.exposure, of, upper), sample.blocks(), strict=True):
+            yield block if part.limit is None else Censored(block, torch.from_numpy(part.limit))
 
     def _exposure(self, X: Any, exposure: Any) -> np.ndarray | None:
         scale = check_vector("exposure", exposure, row_count(X), zero=False, labels=row_labels(X))
@@ -123,7 +141,7 @@ class Predictor:
         distributions as they were.
         """
         self.recalibration = None
-        blocks = self.blocks(sample.X, sample.exposure)
+        blocks = self.recorded_blocks(sample)
         self.recalibration = Recalibration.fit(blocks, sample.y, sample.weight, prior_rows, always)
         if self.recalibration.is_used:
             self.intervals.pop(MIXTURE, None)
@@ -142,10 +160,10 @@ class Predictor:
         """
         found = codes = None
         if groups is not None:
-            means = (block.mean.detach().numpy() for block in self.blocks(sample.X, sample.exposure))
+            means = (block.mean.detach().numpy() for block in self.recorded_blocks(sample))
             found, codes = grouping(groups, sample, means, group_rows)
         for name in (MIXTURE, *self.members):
-            blocks = self.blocks(sample.X, sample.exposure, of=name)
+            blocks = self.recorded_blocks(sample, of=name)
             needed = NeededLevels.of(blocks, sample.y, prior_rows > 0)
             self.intervals[name] = IntervalLevels.of_rows(needed, sample.weight, prior_rows)
             if found is not None and codes is not None:
@@ -172,7 +190,13 @@ class Predictor:
         return interval_at(dist, self.groups.at(check_coverage(coverage), of, self.intervals[of], codes))
 
     def calibrate_ood(
-        self, X: Any, exposure: Any = None, kind: str | None = None, alpha: float = 0.05, features: bool = True
+        self,
+        X: Any,
+        exposure: Any = None,
+        kind: str | None = None,
+        alpha: float = 0.05,
+        features: bool = True,
+        upper: Any = None,
     ) -> None:
         """Learn which out-of-distribution scores are ordinary, from rows that no member was trained on.
 
@@ -180,16 +204,18 @@ class Predictor:
         where there is only one. `features` False leaves the features out of account, also where there is a `profile`.
         """
         if kind is None:
-            scale = self._exposure(X, exposure)
-            size = self.distribution(take_rows(X, slice(0, 1)), None if scale is None else scale[:1]).size
+            first, one = take_rows(X, slice(0, 1)), np.ones(1) if self.needs_exposure else None
+            size = sum(member.distribution(first, one).batch_shape[-1] for member in self.mixed.values())
             kind = "mutual_information" if size > 1 else "variance"
         known = self.profile.measure(X).score if features and self.profile is not None else None
-        self.ood = OODScores.fit(self.blocks(X, exposure), kind, alpha, known)
+        self.ood = OODScores.fit(self.blocks(X, exposure, upper=upper), kind, alpha, known)
 
-    def ood_pvalue(self, X: Any, exposure: Any = None) -> np.ndarray:
+    def ood_pvalue(self, X: Any, exposure: Any = None, upper: Any = None) -> np.ndarray:
         """Conformal p-value of "this row is like the calibration rows", small for unusual rows. Shape: (rows,)."""
         ood = self.calibrated_ood
-        return ood.pvalue(self.blocks(X, exposure), self._profile.measure(X).score if len(ood.features) else None)
+        return ood.pvalue(
+            self.blocks(X, exposure, upper=upper), self._profile.measure(X).score if len(ood.features) else None
+        )
 
     def ood_reasons(self, X: Any, flagged: np.ndarray | None = None) -> list[list[str]]:
         """What is unusual about each row, the most unusual first: columns, for example "missing 'age'".
@@ -241,6 +267,7 @@ class Predictor:
             f"intervals.{n}.{part}": v for n, each in self.intervals.items() for part, v in each._asdict().items()
         }
         manifest: dict[str, Any] = {"members": about, "needs_exposure": self.needs_exposure}
+        manifest["counts"] = self.counts.as_dict()
         manifest["intervals"] = list(self.intervals)
         if self.recalibration is not None:
             arrays["recalibration"] = self.recalibration.value
@@ -267,13 +294,14 @@ class Predictor:
             groups = IntervalGroups.from_saved(arrays, manifest["groups"]) if "groups" in manifest else None
             ood = _ood_from(arrays, manifest["ood"]) if "ood" in manifest else None
             profile = FeatureProfile.from_state(files)
+            counts = CountRange(**manifest.get("counts", {}))
         except (KeyError, TypeError, json.JSONDecodeError, SafetensorError) as error:
             raise InputError(
                 f"The files of the saved model do not fit its manifest ({error}). Fit it again."
             ) from error
         seconds = {name: each["seconds"] for name, each in about.items() if each["seconds"] is not None}
         weights = {name: each["weight"] for name, each in about.items()}
-        predictor = cls(members, weights, manifest["needs_exposure"], seconds)
+        predictor = cls(members, weights, manifest["needs_exposure"], seconds, counts)
         predictor.intervals, predictor.groups, predictor.recalibration = levels, groups, recalibration
         predictor.ood, predictor.profile = ood, profile
         return predictor
@@ -297,7 +325,9 @@ def _files_of(name: str, files: Mapping[str, bytes]) -> dict[str, bytes]:
 def _levels_from(arrays: Mapping[str, np.ndarray], name: str) -> IntervalLevels:
     """Levels of a saved model; those saved before new rows had a weight of their own count a new row once."""
     parts = {part: arrays.get(f"intervals.{name}.{part}") for part in IntervalLevels._fields}
-    return IntervalLevels(**{"new": np.ones(1)} | {part: values for part, values in parts.items() if values is not None})
+    return IntervalLevels(
+        **{"new": np.ones(1)} | {part: values for part, values in parts.items() if values is not None}
+    )
 
 
 def _recalibration_from(arrays: Mapping[str, np.ndarray], manifest: Mapping[str, Any]) -> Recalibration | None:

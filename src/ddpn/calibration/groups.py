@@ -13,6 +13,7 @@ from ddpn.features.canonical import group_labels
 from ddpn.sample import Sample, row_count
 from ddpn.validation import check_column, is_integer, listed
 
+
 def column_of(X: Any, name: str) -> Any:
     """A column of a data frame, or None where X is no data frame."""
     frame = nw.from_native(X, eager_only=True, pass_through=True)

@@ -1,5 +1,6 @@
 """Count distributions as torch distributions: exact for any mean and any dispersion."""
 
+from ddpn.distributions.censored import Censored
 from ddpn.distributions.censoring import log_mass
 from ddpn.distributions.conflation import Conflation
 from ddpn.distributions.count import CountDistribution
@@ -12,6 +13,7 @@ from ddpn.distributions.recalibrated import MonotoneMap, Recalibrated
 from ddpn.distributions.truncated import Truncated
 
 __all__ = [
+    "Censored",
     "Conflation",
     "CountDistribution",
     "Discretized",

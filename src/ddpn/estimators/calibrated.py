@@ -20,7 +20,7 @@ class Calibrated:
     def _fitted(self) -> Predictor:
         raise NotImplementedError
 
-    def _sample(self, X: Any, y: Any, sample_weight: Any, exposure: Any) -> Sample:
+    def _sample(self, X: Any, y: Any, sample_weight: Any, exposure: Any, upper: Any, censored: Any) -> Sample:
         raise NotImplementedError
 
     def fit_intervals(
@@ -32,6 +32,8 @@ class Calibrated:
         prior_rows: float = 0.0,
         groups: Any = None,
         group_rows: float = 50.0,
+        upper: Any = None,
+        censored: Any = None,
     ) -> Self:
         """Calibrate intervals with rows that `fit` was not trained on.
 
@@ -59,7 +61,7 @@ class Calibrated:
         """
         _check_rows(prior_rows=prior_rows, group_rows=group_rows)
         with single_thread():
-            sample = self._sample(X, y, sample_weight, exposure)
+            sample = self._sample(X, y, sample_weight, exposure, upper, censored)
             self._fitted.calibrate_intervals(sample, prior_rows, groups, group_rows)
         return self
 
@@ -71,6 +73,8 @@ class Calibrated:
         exposure: Any = None,
         prior_rows: float = PRIOR_ROWS,
         always: bool = False,
+        upper: Any = None,
+        censored: Any = None,
     ) -> Self:
         """Recalibrate the whole predicted distribution with rows that `fit` was not trained on.
 
@@ -92,7 +96,8 @@ class Calibrated:
         """
         _check_rows(prior_rows=prior_rows)
         with single_thread():
-            self._fitted.recalibrate(self._sample(X, y, sample_weight, exposure), prior_rows, always)
+            sample = self._sample(X, y, sample_weight, exposure, upper, censored)
+            self._fitted.recalibrate(sample, prior_rows, always)
         return self
 
     @property
@@ -114,7 +119,13 @@ class Calibrated:
         return self._fitted.intervals[MIXTURE]
 
     def fit_ood(
-        self, X: Any, exposure: Any = None, kind: str | None = None, alpha: float = 0.05, features: bool = True
+        self,
+        X: Any,
+        exposure: Any = None,
+        kind: str | None = None,
+        alpha: float = 0.05,
+        features: bool = True,
+        upper: Any = None,
     ) -> Self:
         """Calibrate out-of-distribution flags with rows like those to come that `fit` has not seen.
 
@@ -136,23 +147,23 @@ class Calibrated:
         [False, True, True]
         """
         with single_thread():
-            self._fitted.calibrate_ood(X, exposure, kind, alpha, features)
+            self._fitted.calibrate_ood(X, exposure, kind, alpha, features, upper)
         return self
 
-    def ood_pvalue(self, X: Any, exposure: Any = None) -> np.ndarray:
+    def ood_pvalue(self, X: Any, exposure: Any = None, upper: Any = None) -> np.ndarray:
         """Conformal p-value of "this row is like the calibration rows", small for unusual rows. Shape: (rows,).
 
         Of rows that are exchangeable with the n calibration rows at most a share alpha, on average over calibration
         sets, has a p-value of alpha or less: for any model, score and n. The smallest is 1 / (n + 1).
         """
         with single_thread():
-            return self._fitted.ood_pvalue(X, exposure)
+            return self._fitted.ood_pvalue(X, exposure, upper)
 
-    def is_ood(self, X: Any, alpha: float | None = None, exposure: Any = None) -> np.ndarray:
+    def is_ood(self, X: Any, alpha: float | None = None, exposure: Any = None, upper: Any = None) -> np.ndarray:
         """Rows with a p-value of at most `alpha`, by default that of `fit_ood`. Shape: (rows,)."""
-        return self._fitted.calibrated_ood.is_ood(self.ood_pvalue(X, exposure), alpha)
+        return self._fitted.calibrated_ood.is_ood(self.ood_pvalue(X, exposure, upper), alpha)
 
-    def ood_reasons(self, X: Any, exposure: Any = None) -> list[list[str]]:
+    def ood_reasons(self, X: Any, exposure: Any = None, upper: Any = None) -> list[list[str]]:
         """What is unusual about each row: up to three columns, the most unusual first; an empty list if nothing is.
 
         A row may have a reason without being flagged, such as a number just above the training range. After `fit_ood`
@@ -165,7 +176,7 @@ class Calibrated:
         >>> model.ood_reasons([[2, 2], [2, 50]])
         [[], ["'x1' above the training range: 50 > 4"]]
         """
-        flagged = None if self._fitted.ood is None else self.is_ood(X, exposure=exposure)
+        flagged = None if self._fitted.ood is None else self.is_ood(X, exposure=exposure, upper=upper)
         return self._fitted.ood_reasons(X, flagged)
 
 

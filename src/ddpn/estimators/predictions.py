@@ -47,35 +47,41 @@ class CountPredictions(Calibrated, RegressorMixin):
         check_is_fitted(self)
         return self.predictor_
 
-    def _over_blocks(self, f: Callable[[Mixture], Tensor], X: Any, exposure: Any) -> np.ndarray:
+    def _over_blocks(self, f: Callable[[Mixture], Tensor], X: Any, exposure: Any, upper: Any) -> np.ndarray:
         """f of the predicted distributions, a block of rows at a time."""
         parts = []
         with torch.no_grad():
-            for block in self._fitted.blocks(X, exposure):  # members choose their threads themselves
+            for block in self._fitted.blocks(X, exposure, upper=upper):  # members choose their threads themselves
                 with single_thread():
                     parts.append(f(block).double())
         return torch.cat(parts).numpy()
 
     # Predicting --------------------------------------------------------------------------------------------------
 
-    def predict_distribution(self, X: Any, exposure: Any = None) -> Any:
+    def predict_distribution(self, X: Any, exposure: Any = None, upper: Any = None) -> Any:
         """The whole predicted distribution of every row, with its `aleatoric` and `epistemic` variance.
 
         A `Mixture`, or a `Recalibrated` whose `base` is the mixture where `fit_recalibration` is in use.
         """
-        return self._fitted.distribution(X, exposure)
+        return self._fitted.distribution(X, exposure, upper=upper)
 
-    def predict(self, X: Any, exposure: Any = None, statistic: str = "mean") -> np.ndarray:
+    def predict(self, X: Any, exposure: Any = None, statistic: str = "mean", upper: Any = None) -> np.ndarray:
         """One number per row: the "mean", "median" or "mode" of the predicted distribution.
 
         Median and mode are counts; those of a Gaussian are of its rounded values.
         """
         return self._over_blocks(
-            lambda dist: point(dist if statistic == "mean" else discretized(dist), statistic), X, exposure
+            lambda dist: point(dist if statistic == "mean" else discretized(dist), statistic), X, exposure, upper
         )
 
     def predict_interval(
-        self, X: Any, coverage: float = 0.9, exposure: Any = None, kind: str = "auto", groups: Any = None
+        self,
+        X: Any,
+        coverage: float = 0.9,
+        exposure: Any = None,
+        kind: str = "auto",
+        groups: Any = None,
+        upper: Any = None,
     ) -> np.ndarray:
         """Counts (low, high), both included. Shape: (rows, 2).
 
@@ -92,12 +98,18 @@ class CountPredictions(Calibrated, RegressorMixin):
             raise InputError('kind="calibrated" needs fit_intervals with rows that fit was not trained on.')
         if kind in ("central", "highest"):
             level = check_coverage(coverage)
-            found = self._over_blocks(lambda dist: torch.stack(discretized(dist).interval(level, kind), 1), X, exposure)
+
+            def plain(dist: Any) -> Tensor:
+                return torch.stack(discretized(dist).interval(level, kind), 1)
+
+            found = self._over_blocks(plain, X, exposure, upper)
         else:
-            found = self._calibrated_intervals(X, coverage, exposure, self._group_labels(X, groups))
+            found = self._calibrated_intervals(X, coverage, exposure, self._group_labels(X, groups), upper)
         return found.astype(np.int64)
 
-    def _calibrated_intervals(self, X: Any, coverage: float, exposure: Any, labels: np.ndarray | None) -> np.ndarray:
+    def _calibrated_intervals(
+        self, X: Any, coverage: float, exposure: Any, labels: np.ndarray | None, upper: Any
+    ) -> np.ndarray:
         predictor, done = self._fitted, 0
 
         def of_block(dist: Any) -> Tensor:
@@ -106,7 +118,7 @@ class CountPredictions(Calibrated, RegressorMixin):
             done += dist.batch_shape[0]
             return torch.stack(predictor.interval(dist, coverage, labels=part), dim=1)
 
-        return self._over_blocks(of_block, X, exposure)
+        return self._over_blocks(of_block, X, exposure, upper)
 
     def _group_labels(self, X: Any, groups: Any) -> np.ndarray | None:
         """The groups of rows by which intervals are calibrated, with a warning about those that are unknown."""
@@ -120,24 +132,27 @@ class CountPredictions(Calibrated, RegressorMixin):
             warnings.warn(sentence, UserWarning, stacklevel=3)
         return labels
 
-    def predict_quantiles(self, X: Any, q: Any, exposure: Any = None) -> np.ndarray:
+    def predict_quantiles(self, X: Any, q: Any, exposure: Any = None, upper: Any = None) -> np.ndarray:
         """Quantiles at every level of `q`, one or more numbers from 0 to 1: counts. Shape: (rows, number of levels)."""
         levels = torch.from_numpy(_checked_levels(q))
         found = self._over_blocks(
-            lambda dist: torch.stack([discretized(dist).icdf(level) for level in levels] or [dist.mean], 1), X, exposure
+            lambda dist: torch.stack([discretized(dist).icdf(level) for level in levels] or [dist.mean], 1),
+            X,
+            exposure,
+            upper,
         )
         return found[:, : len(levels)]
 
-    def predict_uncertainty(self, X: Any, exposure: Any = None) -> dict[str, np.ndarray]:
+    def predict_uncertainty(self, X: Any, exposure: Any = None, upper: Any = None) -> dict[str, np.ndarray]:
         """The variance of every row ("total") and its parts.
 
         "aleatoric" is what more data would not remove; "epistemic" is the disagreement of the mixture's components. After
         recalibration, the total is that of the recalibrated distribution, divided in the mixture's proportions.
         """
-        parts = self._over_blocks(lambda dist: torch.stack([dist.aleatoric, dist.epistemic], dim=1), X, exposure)
+        parts = self._over_blocks(lambda dist: torch.stack([dist.aleatoric, dist.epistemic], dim=1), X, exposure, upper)
         return {"aleatoric": parts[:, 0], "epistemic": parts[:, 1], "total": parts.sum(1)}
 
-    def predict_proba_of(self, X: Any, counts: Any, exposure: Any = None) -> np.ndarray:
+    def predict_proba_of(self, X: Any, counts: Any, exposure: Any = None, upper: Any = None) -> np.ndarray:
         """The probability of each of `counts`; for Gaussians that of rounding to it. Shape: (rows, counts)."""
         plain = np.atleast_1d(np.asarray(counts))
         values = torch.from_numpy(check_counts(plain, row_count(plain), name="counts"))
@@ -146,20 +161,29 @@ class CountPredictions(Calibrated, RegressorMixin):
             of_counts = discretized(dist)
             return torch.stack([of_counts.log_prob(value) for value in values], dim=1).exp()
 
-        return self._over_blocks(probabilities, X, exposure)
+        return self._over_blocks(probabilities, X, exposure, upper)
 
     # Scores ------------------------------------------------------------------------------------------------------
 
-    def _sample(self, X: Any, y: Any, sample_weight: Any, exposure: Any) -> Sample:
-        return checked_sample(X, y, sample_weight, exposure, self.fractional)
+    def _sample(self, X: Any, y: Any, sample_weight: Any, exposure: Any, upper: Any, censored: Any) -> Sample:
+        sample = checked_sample(X, y, sample_weight, exposure, self.fractional)
+        return self._fitted.counts.of(sample, upper, censored)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None) -> float:
+    def score(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        exposure: Any = None,
+        upper: Any = None,
+        censored: Any = None,
+    ) -> float:
         """D^2, the share of the Poisson deviance that the predicted means explain; 1 is best, 0 a constant's."""
         from sklearn.metrics import mean_poisson_deviance  # slow to import
 
-        sample = self._sample(X, y, sample_weight, exposure)
+        sample = self._sample(X, y, sample_weight, exposure, upper, censored)
         # A Gaussian's mean may be negative; no count divided by this bound overflows.
-        mean = np.maximum(self.predict(X, exposure), 1e-290)
+        mean = np.maximum(self.predict(X, exposure, upper=upper), 1e-290)
         scale = np.ones_like(mean) if sample.exposure is None else sample.exposure
         # Of rates weighted by exposure, which is the deviance of the counts.
         rate, weight = sample.y / scale, sample.weight_or_ones * scale
@@ -168,25 +192,40 @@ class CountPredictions(Calibrated, RegressorMixin):
         left = mean_poisson_deviance(rate, mean / scale, sample_weight=weight)
         return float(1.0 - left / null) if null > 0 else float(left < 1e-6)
 
-    def crps(self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None) -> float:
-        """Mean continuous ranked probability score; smaller is better."""
-        return self._mean_score(crps, X, y, sample_weight, exposure)
+    def crps(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        exposure: Any = None,
+        upper: Any = None,
+        censored: Any = None,
+    ) -> float:
+        """Mean continuous ranked probability score; smaller is better. Censored counts: see `Censored`."""
+        return self._mean_score(crps, self._sample(X, y, sample_weight, exposure, upper, censored))
 
-    def nll(self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None) -> float:
-        """Mean negative log-likelihood; smaller is better."""
-        return self._mean_score(nll, X, y, sample_weight, exposure)
+    def nll(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        exposure: Any = None,
+        upper: Any = None,
+        censored: Any = None,
+    ) -> float:
+        """Mean negative log-likelihood; smaller is better. Of a censored count, -log of P(that many or more)."""
+        return self._mean_score(nll, self._sample(X, y, sample_weight, exposure, upper, censored))
 
-    def _mean_score(self, score: Any, X: Any, y: Any, sample_weight: Any, exposure: Any) -> float:
-        sample = self._sample(X, y, sample_weight, exposure)
-        y, done = torch.from_numpy(sample.y), 0
+    def _mean_score(self, score: Any, sample: Sample) -> float:
+        with torch.no_grad():
+            parts = zip(self._fitted.recorded_blocks(sample), sample.blocks(), strict=True)
+            each = [self._scored(score, block, part.y) for block, part in parts]
+        return float(np.average(np.concatenate(each), weights=sample.weight))
 
-        def of_block(dist: Mixture) -> Tensor:
-            nonlocal done
-            done += dist.batch_shape[0]
-            return score(dist, y[done - dist.batch_shape[0] : done])
-
-        each = self._over_blocks(of_block, X, exposure)
-        return float(np.average(each, weights=sample.weight))
+    @staticmethod
+    def _scored(score: Any, dist: Any, y: np.ndarray) -> np.ndarray:
+        with single_thread():
+            return score(dist, torch.from_numpy(y)).numpy()
 
     # Saving ------------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ddpn.estimators.regressor import NETWORKS
+from ddpn.estimators.fitting import NETWORKS
 from ddpn.report import findings, grids, page
 from ddpn.report.evidence import LEVEL, MAX_ROWS, Evidence
 from ddpn.report.figures import predictions, uncertainty
