@@ -9,16 +9,19 @@ from ddpn.distributions.mixture import Mixture
 from ddpn.distributions.negative_binomial import NegativeBinomial
 from ddpn.distributions.poisson import Poisson
 from ddpn.distributions.truncated import Truncated
+from ddpn.distributions.zeros import Hurdle, ZeroInflated
 
 __all__ = [
     "Conflation",
     "CountDistribution",
     "Discretized",
     "DoublePoisson",
+    "Hurdle",
     "Mixture",
     "NegativeBinomial",
     "Poisson",
     "Truncated",
+    "ZeroInflated",
     "discretized",
     "log_mass",
     "mean_deviation",
