@@ -11,6 +11,7 @@ from ddpn.distributions.negative_binomial import NegativeBinomial
 from ddpn.distributions.poisson import Poisson
 from ddpn.distributions.recalibrated import MonotoneMap, Recalibrated
 from ddpn.distributions.truncated import Truncated
+from ddpn.distributions.zeros import Hurdle, ZeroInflated
 
 __all__ = [
     "Censored",
@@ -18,12 +19,14 @@ __all__ = [
     "CountDistribution",
     "Discretized",
     "DoublePoisson",
+    "Hurdle",
     "Mixture",
     "MonotoneMap",
     "NegativeBinomial",
     "Poisson",
     "Recalibrated",
     "Truncated",
+    "ZeroInflated",
     "discretized",
     "log_mass",
     "mean_deviation",
