@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
+from torch.nn.functional import logsigmoid, softplus
 
 from ddpn.distributions import arguments
 from ddpn.distributions.arguments import broadcast_shapes, is_checked
@@ -188,7 +188,8 @@ class ZeroInflated(ZeroModified):
             zero = weighted_logsumexp(each, self._weights())
         else:
             logits = self._logits.double()
-            zero = torch.logaddexp(logsigmoid(logits), logsigmoid(-logits) + at_zero)
+            # log(pi + (1 - pi) p(0)), whose second derivatives are finite, unlike those of logaddexp.
+            zero = logsigmoid(logits) + softplus(at_zero - logits)
         return torch.where(positive, self._log_rest(positive) + log_p, zero).to(self._dtype)
 
 
