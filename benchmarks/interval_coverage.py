@@ -1,6 +1,6 @@
 """Coverage of calibrated 90% intervals over many random splits: for all rows together, and within groups.
 
-    DDPN_DATA=... python benchmarks/interval_coverage.py     (docs/results/interval_coverage.md, about 10 CPU minutes)
+    DDPN_DATA=... python benchmarks/interval_coverage.py     (docs/results/interval_coverage.md, about 6 CPU minutes)
 
 Three of the development tables: crime1 (small counts), RAND (over-dispersed counts), bikes (large counts). In every split
 half of the rows train a Poisson GLM, whose intervals are far too narrow on two of the tables, a quarter calibrates, and
@@ -62,7 +62,7 @@ def table_of(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     frame = load()
     frame = frame.sample(min(ROWS, frame.height), seed=0)
     labels = BANDS[GROUPS[name]](frame[GROUPS[name]].to_numpy())
-    numbers = frame.drop(target, *drop).select([c for c in frame.columns if c not in (target, *drop)])
+    numbers = frame.drop(target, *drop)
     return numbers.cast(float).fill_null(0.0).to_numpy(), frame[target].to_numpy().astype(float), labels
 
 

@@ -84,7 +84,8 @@ def interval_at(dist: Any, level: float | np.ndarray) -> tuple[Tensor, Tensor]:
         low, high = counts.interval(min(level, _TOP))
     if np.max(level, initial=0.0) <= 1.0:
         return low, high
-    more = ((torch.as_tensor(level) - 1.0).clamp(min=0.0) * (high - low + 1.0)).floor().to(low.dtype)
+    share = (torch.as_tensor(level, dtype=torch.float64) - 1.0).clamp(min=0.0)
+    more = (share * (high - low + 1.0).double()).floor().to(low.dtype)
     return (low - more).clamp(min=0.0), high + more
 
 

@@ -80,6 +80,8 @@ def model_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
     mixed = {name: member for name, member in about["members"].items() if member["weight"]}
     members = [(f"Member {name}", _member(member)) for name, member in mixed.items()]
     compared = ("Compared with", ", ".join(name for name in about["members"] if name not in mixed) or "nothing")
+    if roles.get("groups") not in (None, *wanted):
+        wanted.append(f"{roles['groups']} (groups of intervals)")
     needed = ("Columns needed", ", ".join(wanted))
     members += _calibration_facts(about)
     if "plan" not in task:
