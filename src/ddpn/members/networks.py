@@ -25,7 +25,7 @@ from ddpn.sample import BLOCK, Sample
 from ddpn.threads import single_thread, threads_for
 from ddpn.training import History, Runtime, TrainingConfig, fit
 
-_FACTS, _WEIGHTS, _ENCODER = "networks.json", "networks.safetensors", "features.skops"
+_FACTS, _WEIGHTS, _ENCODER = "networks.json", "networks.safetensors", "features.safetensors"
 #: A trial of an encoding takes this share of the epochs and so many networks.
 _TRIAL_SHARE, _TRIAL_NETWORKS = 0.25, 2
 
