@@ -72,7 +72,8 @@ def prepare(frame: Any, plan: Plan) -> Prepared:
 def _leaks(sample: Sample, columns: list[Column]) -> list[str]:
     """Warnings about suspected target leaks in some of the columns."""
     dates = {name: column.name for column in columns if column.kind == "date" for name in column.inputs}
-    return leak_warnings(sample.X.select([name for column in columns for name in column.inputs]), sample.y, dates)
+    inputs = sample.X.select([name for column in columns for name in column.inputs])
+    return leak_warnings(inputs, sample.y, dates, sample.exposure)
 
 
 def _date_warnings(roles: Roles, plan: Plan) -> list[str]:
