@@ -1,7 +1,7 @@
 """`FeatureProfile`: a summary of the training rows by which later rows are unusual or not, whatever the model."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -47,15 +47,27 @@ class FeatureProfile:
     """
 
     def __init__(
-        self, reader: TableReader, columns: list[ColumnProfile], joint: Joint | None, tails: tuple[UpperTail, ...]
+        self,
+        reader: TableReader,
+        columns: list[ColumnProfile],
+        joint: Joint | None,
+        tails: tuple[UpperTail, ...],
+        ignored: Sequence[str] = (),
     ) -> None:
         self.reader, self.columns, self.joint, self.tails = reader, columns, joint, tails
+        #: Columns that do not count in the score of a row, such as the year where later years are to be predicted.
+        self.ignored = tuple(ignored)
 
     @property
     def names(self) -> list[str]:
         """The columns' names, or x0, x1, ... where they have none."""
         named = getattr(self.reader, "feature_names_in_", None)
         return [f"x{j}" for j in range(len(self.columns))] if named is None else [str(name) for name in named]
+
+    @property
+    def scored(self) -> list[int]:
+        """Positions of the columns that count in the score of a row: all but the ignored ones."""
+        return [j for j, name in enumerate(self.names) if name not in self.ignored]
 
     @property
     def rows(self) -> int:
@@ -65,8 +77,11 @@ class FeatureProfile:
     # Fitting -----------------------------------------------------------------------------------------------------
 
     @classmethod
-    def fit(cls, X: Any, weight: np.ndarray | None = None) -> Self:
-        """From training rows. Integer weights count a row so many times; others only leave out rows of weight 0."""
+    def fit(cls, X: Any, weight: np.ndarray | None = None, ignored: Sequence[str] = ()) -> Self:
+        """From training rows. Integer weights count a row so many times; others only leave out rows of weight 0.
+
+        `ignored` columns do not count in the score of a row; some column must be left.
+        """
         reader = TableReader()
         table = reader.fit(X)
         counts = np.ones(len(table[0].values)) if weight is None else np.asarray(weight, dtype=np.float64)
@@ -75,7 +90,7 @@ class FeatureProfile:
             table, counts = _rows(table, np.flatnonzero(used)), counts[used]
         if not (counts == np.rint(counts)).all():
             counts = np.ones(len(counts))
-        profile = cls(reader, _fit_columns(table, counts), None, ())
+        profile = cls(reader, _fit_columns(table, counts), None, (), ignored)
         profile._fit_scores(table, counts)
         return profile
 
@@ -85,20 +100,21 @@ class FeatureProfile:
         Some rows are set aside, so that tails are those of rows that a summary does not know: these have levels and
         extremes that it does not know either.
         """
-        n, width = len(counts), sum(column.width for column in self.columns)
+        n, width = len(counts), sum(self.columns[j].width for j in self.scored)
         apart = np.sort(np.random.default_rng(0).permutation(n)[: min(n // 4, _MOST_APART)])
         if n < _FEWEST_ROWS:
-            largest, _ = _largest_and_sum(next(self._chunks(table)))
+            largest, _ = _largest_and_sum(self._of_scored(next(self._chunks(table))))
             self.tails = (UpperTail.fit(largest, least_scale=1.0),)
             return
         rest = np.setdiff1d(np.arange(n), apart)
         without = FeatureProfile(self.reader, _fit_columns(_rows(table, rest), counts[rest]), None, ())
-        sums = [_largest_and_sum(cells) for cells in without._chunks(_rows(table, apart))]
+        sums = [_largest_and_sum(self._of_scored(cells)) for cells in without._chunks(_rows(table, apart))]
         largest, total = (np.concatenate(each) for each in zip(*sums, strict=True))
         size = min(len(rest), max(_JOINT_CELLS // max(width, 1), 1000))
         known = np.sort(np.random.default_rng(1).choice(rest, size, replace=False))
         inputs, others = (
-            np.concatenate([_inputs(cells) for cells in self._chunks(_rows(table, rows))]) for rows in (known, apart)
+            np.concatenate([_inputs(self._of_scored(cells)) for cells in self._chunks(_rows(table, rows))])
+            for rows in (known, apart)
         )
         self.joint = Joint.fit(inputs)
         tails = map(UpperTail.fit, (total, *self.joint.distances(others)))
@@ -110,7 +126,7 @@ class FeatureProfile:
         """Scores of later rows, which have the columns of fit."""
         scores, states = [], np.zeros((len(self.columns), len(STATES)), dtype=np.int64)
         for cells in self._chunks(self.reader.read(X)):
-            scores.append(self._score(cells))
+            scores.append(self._score(self._of_scored(cells)))
             states += [np.bincount(each.state, minlength=len(STATES)) for each in cells]
         return Measured(np.concatenate(scores), states)
 
@@ -119,8 +135,12 @@ class FeatureProfile:
         table = self.reader.read(X)
         if self.joint is None:
             return [""] * len(table[0].values)
-        owner = np.repeat(self.names, [column.width for column in self.columns])
-        return [name for cells in self._chunks(table) for name in owner[self.joint.worst(_inputs(cells))].tolist()]
+        owner = np.repeat([self.names[j] for j in self.scored], [self.columns[j].width for j in self.scored])
+        inputs = (_inputs(self._of_scored(cells)) for cells in self._chunks(table))
+        return [name for each in inputs for name in owner[self.joint.worst(each)].tolist()]
+
+    def _of_scored(self, cells: list[Cells]) -> list[Cells]:
+        return [cells[j] for j in self.scored] if self.ignored else cells
 
     def _chunks(self, table: list[Column]) -> Iterator[list[Cells]]:
         for start in range(0, len(table[0].values), _CHUNK):
@@ -145,7 +165,7 @@ class FeatureProfile:
             arrays[name], arrays[f"{name}.lengths"] = np.concatenate(each), np.array([len(own) for own in each])
         for name, part in self._parts().items():
             arrays |= {f"{name}.{field}": values for field, values in part._asdict().items()}
-        about = {**self.reader.as_dict(), "joint": self.joint is not None}
+        about = {**self.reader.as_dict(), "joint": self.joint is not None, "ignored": self.ignored}
         return dict(zip(_FILES, (json_to_bytes(about), arrays_to_bytes(**arrays)), strict=True))
 
     def _parts(self) -> dict[str, Any]:
@@ -167,7 +187,7 @@ class FeatureProfile:
             UpperTail(*(arrays[f"{name}.{field}"] for field in UpperTail._fields))
             for name in (_TAILS if about["joint"] else _TAILS[:1])
         )
-        return cls(TableReader.from_dict(about), columns, joint, tails)
+        return cls(TableReader.from_dict(about), columns, joint, tails, about.get("ignored", ()))
 
 
 def _fit_columns(table: list[Column], counts: np.ndarray) -> list[ColumnProfile]:

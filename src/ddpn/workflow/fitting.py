@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from ddpn.calibration.profile import FeatureProfile
 from ddpn.errors import InputError
 from ddpn.estimators import CountRegressor
 from ddpn.files import check_space, folder_lock
@@ -189,6 +190,9 @@ def _calibrate(model: CountRegressor, prepared: Prepared) -> None:
     if not len(rows):
         return
     with single_thread():
+        if prepared.time_columns:
+            train = prepared.train
+            model.predictor_.profile = FeatureProfile.fit(train.X, train.weight, prepared.time_columns)
         model.predictor_.calibrate_intervals(rows, PRIOR_ROWS)
         model.predictor_.calibrate_ood(rows.X, rows.exposure, alpha=max(_ALPHA, 1.0 / (len(rows) + 1)))
 
