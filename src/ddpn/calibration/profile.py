@@ -9,6 +9,7 @@ import numpy as np
 from ddpn.calibration.columns import NEVER, NEW, STATES, Cells, ColumnProfile, fit_column
 from ddpn.calibration.joint import Joint
 from ddpn.calibration.tails import LARGEST, UpperTail
+from ddpn.features.kinds import WITH_NUMBERS
 from ddpn.features.table import Column
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes, json_to_bytes
 from ddpn.members.reader import TableReader
@@ -179,9 +180,9 @@ class FeatureProfile:
             return None
         about, arrays = json.loads(files[_FILES[0]]), arrays_from_bytes(files[_FILES[1]])
         split = {name: np.split(arrays[name], np.cumsum(arrays[f"{name}.lengths"])[:-1]) for name in _ARRAYS}
-        columns = [
-            ColumnProfile(kind, **{name: split[name][j] for name in _ARRAYS}) for j, kind in enumerate(about["kinds"])
-        ]
+        # A reader tells two sorts of categories apart, by whether their levels are numbers.
+        kinds = ["category" if kind == WITH_NUMBERS else kind for kind in about["kinds"]]
+        columns = [ColumnProfile(kind, **{name: split[name][j] for name in _ARRAYS}) for j, kind in enumerate(kinds)]
         joint = Joint(*(arrays[f"joint.{field}"] for field in Joint._fields)) if about["joint"] else None
         tails = tuple(
             UpperTail(*(arrays[f"{name}.{field}"] for field in UpperTail._fields))
