@@ -26,7 +26,7 @@ from ddpn.members.member import (
 from ddpn.members.reader import TableReader
 from ddpn.sample import Sample, row_labels
 
-_FACTS, _ARRAYS, _ENCODER = "glm.json", "glm.safetensors", "glm.skops"
+_FACTS, _ARRAYS, _ENCODER = "glm.json", "glm.safetensors", "features.safetensors"
 
 
 class GLM(Member):

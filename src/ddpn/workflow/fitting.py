@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from ddpn.calibration.profile import FeatureProfile
 from ddpn.errors import InputError
 from ddpn.estimators import CountRegressor
 from ddpn.files import check_space, folder_lock
@@ -191,6 +192,9 @@ def _calibrate(model: CountRegressor, prepared: Prepared) -> None:
     if not len(rows):
         return
     with single_thread():
+        if prepared.time_columns:
+            train = prepared.train
+            model.predictor_.profile = FeatureProfile.fit(train.X, train.weight, prepared.time_columns)
         if prepared.plan.recalibrate != "off":
             model.predictor_.recalibrate(rows)
         model.predictor_.calibrate_intervals(rows, PRIOR_ROWS, groups, GROUP_ROWS)

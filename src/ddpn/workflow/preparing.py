@@ -15,11 +15,15 @@ from ddpn.workflow.plan import Plan
 from ddpn.workflow.profiling import roles_of
 from ddpn.workflow.roles import Column, Roles, report_all
 from ddpn.workflow.splitting import Split, split_rows
+from ddpn.workflow.time_columns import time_columns
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A table ready for fitting; `leaks` and `warnings` are sentences about it that stay with the model."""
+    """A table ready for fitting; `leaks` and `warnings` are sentences about it that stay with the model.
+
+    `time_columns` are inputs that follow time, where rows are split by time.
+    """
 
     plan: Plan
     roles: Roles
@@ -27,6 +31,7 @@ class Prepared:
     split: Split
     leaks: tuple[str, ...]
     warnings: tuple[str, ...]
+    time_columns: tuple[str, ...] = ()
 
     @property
     def train(self) -> Sample:
@@ -59,20 +64,25 @@ def prepare(frame: Any, plan: Plan) -> Prepared:
     if not kept.all():
         warnings.append(f"{int((~kept).sum()):,} rows of weight 0 are left out.")
         frame, sample = frame.filter(kept), sample.rows(kept)
-    split = split_rows(roles.times(frame, plan.time), plan, sample.labels)
+    timed = roles.times(frame, plan.time)
+    split = split_rows(timed, plan, sample.labels)
     if plan.model.get("mix_with") and not len(split.rows.validation):
         names = listed(plan.model["mix_with"])
         warnings.append(f"Left out of the mixture, as there are no validation rows to choose its weights: {names}.")
     if not sample.y[split.rows.train].any():
         raise InputError(f"target {plan.target!r} must be above 0 in some training row, got zeros only.")
     leaks = _leaks(sample, [column for column in roles.used if column.name not in plan.use])
-    return Prepared(plan, roles, sample, split, tuple(leaks), (*warnings, *_date_warnings(roles, plan)))
+    train = split.rows.train
+    following = () if plan.time is None else time_columns(sample.X[train], timed[plan.time][train])
+    sentences = (*warnings, *_date_warnings(roles, plan))
+    return Prepared(plan, roles, sample, split, tuple(leaks), sentences, tuple(following))
 
 
 def _leaks(sample: Sample, columns: list[Column]) -> list[str]:
     """Warnings about suspected target leaks in some of the columns."""
     dates = {name: column.name for column in columns if column.kind == "date" for name in column.inputs}
-    return leak_warnings(sample.X.select([name for column in columns for name in column.inputs]), sample.y, dates)
+    inputs = sample.X.select([name for column in columns for name in column.inputs])
+    return leak_warnings(inputs, sample.y, dates, sample.exposure)
 
 
 def _date_warnings(roles: Roles, plan: Plan) -> list[str]:
