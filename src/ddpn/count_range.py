@@ -102,6 +102,13 @@ class CountRange:
             raise InputError(f"y{suffix} must hold a count that is known exactly, got censored counts only.")
         return sample.replace(y=y, lower=low, upper=high, limit=limit)
 
+    def arguments(self, sample: Sample) -> dict[str, np.ndarray | None]:
+        """The bounds and flags of a sample of this range as users pass them: `upper` and `censored`."""
+        flags = None
+        if sample.limit is not None and (self.censored_above is None or (sample.limit < self.censored_above).any()):
+            flags = sample.y >= sample.limit
+        return {"upper": sample.upper if self.upper_per_row else None, "censored": flags}
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)

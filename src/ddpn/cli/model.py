@@ -21,6 +21,11 @@ def fit(
     target: o.Target = None,
     exposure: o.Exposure = None,
     weight: o.Weight = None,
+    lower: o.Lower = None,
+    upper: o.Upper = None,
+    upper_column: o.UpperColumn = None,
+    censored: o.Censored = None,
+    censored_above: o.CensoredAbove = None,
     drop: o.Drop = None,
     use: o.Use = None,
     category: o.Category = None,
@@ -53,9 +58,12 @@ def fit(
     """
     given = {
         "target": target, "exposure": exposure, "weight": weight, "drop": drop, "use": use, "category": category,
+        "lower": lower, "upper": upper, "upper_column": upper_column, "censored": censored,
+        "censored_above": censored_above,
         "missing": missing, "likelihood": likelihood, "components": components, "beta": beta, "members": members,
         "epochs": epochs, "mix_with": mix_with, "compare_with": compare_with, "seed": seed,
-        "recalibrate": recalibrate, "interval_groups": interval_groups, "split_column": split_column, "time": time, "device": device,
+        "recalibrate": recalibrate, "interval_groups": interval_groups, "split_column": split_column, "time": time,
+        "device": device,
     }  # fmt: skip
     with friendly_errors("Nothing was saved."):
         _fit(data, out, given, config, overwrite, as_json)
@@ -128,6 +136,7 @@ def predict(
     keep: o.Keep = False,
     ood: o.Ood = None,
     exposure: o.ExposureOf = None,
+    upper_column: o.UpperOf = None,
     overwrite: o.Overwrite = False,
 ) -> None:
     """Predict every row of a table.
@@ -146,7 +155,8 @@ def predict(
         request = Request(coverage=coverage, quantiles=parse_levels(quantiles), pmf=pmf, keep=keep, ood=ood)
         check_output(out, overwrite, data)
         request.check_model(describe(model)["ood"])
-        roles = roles_of_model(model, exposure=exposure)
+        columns = {"exposure": exposure, "upper": upper_column}
+        roles = roles_of_model(model, **columns)
         with prompt_ctrl_c("Nothing was written."):
             frame = read(data, roles.as_text)
             roles.features(frame)
@@ -154,7 +164,7 @@ def predict(
 
             findings: list[str] = []
             with progress_bar("Predicting", frame.height) as bar:
-                folder = load(model, mixed_only=True, exposure=exposure)
+                folder = load(model, mixed_only=True, **columns)
                 found = predicted(folder, frame, request, bar.advance, findings.append)
         write(found, out)
         for sentence in findings:
@@ -168,12 +178,15 @@ def evaluate(
     target: o.TargetOf = None,
     exposure: o.ExposureOf = None,
     weight: o.WeightOf = None,
+    upper_column: o.UpperOf = None,
+    censored: o.CensoredOf = None,
     as_json: o.Json = False,
 ) -> None:
     """Score a model, its members and what it is compared with on a table that has the target."""
     with friendly_errors("Nothing was changed."):
         with prompt_ctrl_c("Nothing was changed."):
-            folder, frame = _model_and_table(model, data, target=target, exposure=exposure, weight=weight)
+            columns = {"target": target, "exposure": exposure, "weight": weight, "upper": upper_column}
+            folder, frame = _model_and_table(model, data, **columns, censored=censored)
             from ddpn.workflow.prediction import evaluate as scored
 
             found = scored(folder, frame)
@@ -208,6 +221,8 @@ def report(
     target: o.TargetOf = None,
     exposure: o.ExposureOf = None,
     weight: o.WeightOf = None,
+    upper_column: o.UpperOf = None,
+    censored: o.CensoredOf = None,
     overwrite: o.Overwrite = False,
 ) -> None:
     """Write a report on a model as one HTML file: errors, calibration, what drives it, where it is uncertain."""
@@ -216,7 +231,8 @@ def report(
 
         check_free(out, overwrite, data)
         with prompt_ctrl_c("Nothing was written."):
-            folder, frame = _model_and_table(model, data, target=target, exposure=exposure, weight=weight)
+            columns = {"target": target, "exposure": exposure, "weight": weight, "upper": upper_column}
+            folder, frame = _model_and_table(model, data, **columns, censored=censored)
             from ddpn.report import write_report
             from ddpn.workflow.prediction import report_parts
 

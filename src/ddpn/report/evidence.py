@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from ddpn.calibration.intervals import interval_at
-from ddpn.distributions import Recalibrated, discretized
+from ddpn.distributions import Censored, Recalibrated, discretized
 from ddpn.errors import InputError
 from ddpn.estimators import CountRegressor
 from ddpn.features.table import Column
@@ -68,6 +68,8 @@ class Evidence(NamedTuple):
     y: np.ndarray
     weight: np.ndarray
     exposure: np.ndarray | None
+    upper: np.ndarray | None  # the largest possible count of each row, if the model needs it
+    limit: np.ndarray | None  # the largest count that can be recorded, where counts are censored
     model: Scored
     aleatoric: np.ndarray
     epistemic: np.ndarray
@@ -97,9 +99,12 @@ def gather(
     labels: Any = None,
     ids: tuple[str, Sequence[Any]] | None = None,
     groups: Any = None,
+    upper: Any = None,
+    censored: Any = None,
 ) -> Evidence:
     """Validate the inputs, choose the rows, predict and score them; `levels` are those of the baselines' intervals."""
     sample = checked_sample(X, y, weight, exposure, model.fractional, labels=labels)
+    sample = model.predictor_.counts.of(sample, upper, censored)
     columns, total = columns_of(model, X), len(sample)
     others = {str(name): count_distribution(str(name), dist, total) for name, dist in baselines.items()}
     rows = np.flatnonzero(sample.is_used)
@@ -107,15 +112,18 @@ def gather(
         rows = np.sort(np.random.default_rng(SEED).choice(rows, MAX_ROWS, replace=False))
     used = sample.replace(X=in_fit_order(model, X), groups=None if groups is None else np.asarray(groups)).rows(rows)
     progress(f"Predicting {len(rows):,} rows")
-    mixture: Any = discretized(model.predict_distribution(used.X, used.exposure))
+    most = model.predictor_.counts.arguments(used)["upper"]
+    mixture: Any = discretized(model.predict_distribution(used.X, used.exposure, upper=most))
+    recorded = mixture if used.limit is None else Censored(mixture, torch.from_numpy(used.limit))
     observed = torch.from_numpy(used.y)
     progress(f"Scoring {len(rows):,} rows")
     labels_of_groups = _group_labels(model, used, groups)
-    of_model = scored(mixture, observed, model.predictor_.interval(mixture, LEVEL, labels=labels_of_groups))
+    of_model = scored(recorded, observed, model.predictor_.interval(recorded, LEVEL, labels=labels_of_groups))
     of_others = {}
     for name, dist in others.items():
         progress(f"Scoring {name}")
         own = dist.rows(torch.from_numpy(rows))
+        own = own if used.limit is None else Censored(own, torch.from_numpy(used.limit))
         of_others[name] = scored(own, observed, interval_at(own, (levels or {}).get(name, LEVEL)))
     return Evidence(
         labels=rows if used.labels is None else used.labels,
@@ -125,6 +133,8 @@ def gather(
         y=used.y,
         weight=used.weight_or_ones,
         exposure=used.exposure,
+        upper=most,
+        limit=used.limit,
         model=of_model,
         aleatoric=_numbers(mixture.aleatoric),
         epistemic=_numbers(mixture.epistemic),

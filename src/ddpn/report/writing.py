@@ -28,6 +28,8 @@ def write_report(
     X: Any,
     y: Any,
     exposure: Any = None,
+    upper: Any = None,
+    censored: Any = None,
     weight: Any = None,
     baselines: Mapping[str, Distribution] | None = None,
     levels: Mapping[str, float] | None = None,
@@ -43,7 +45,7 @@ def write_report(
 ) -> Path:
     """Evaluate a fitted model on a test set, write the result as one self-contained HTML file and return its path.
 
-    `X`, `y`, `exposure` and `weight` are the test set, as for `fit`. `baselines` are the distributions that other
+    `X`, `y`, `exposure`, `upper`, `censored` and `weight` are the test set, as for `fit`. `baselines` are the distributions that other
     models predict for the same rows, by name; a Normal is rounded to counts. `levels` are, by name, the calibrated
     levels of the baselines' 90% intervals (default 0.9); the model has its own from `fit_intervals`. `task` is what is
     known about the fit ("target", "command", "split", ...; "note" says which rows are evaluated): all of it is shown,
@@ -70,7 +72,9 @@ def write_report(
         raise InputError(f"path must name a file such as report.html, got the folder {place}.")
     known, step = dict(task or {}), progress or (lambda stage: None)
     target = str(known.get("target") or "y")
-    evidence = gather(model, X, y, exposure, weight, baselines or {}, step, levels, labels, ids, groups)
+    evidence = gather(
+        model, X, y, exposure, weight, baselines or {}, step, levels, labels, ids, groups, upper, censored
+    )
     found = importances(model, evidence, step, str(known.get("exposure") or "exposure"))
     step("Drawing figures")
     parts = sections(model, evidence, found, target, known, leaderboard or (), leak, verdict)

@@ -148,9 +148,11 @@ def _train(model: CountRegressor, prepared: Prepared, checkpoint: Path | None, o
         "exposure_val": validation.exposure,
         "sample_weight_val": validation.weight,
     }
+    known = prepared.plan.count_range.arguments(train)
+    held_out |= {f"{name}_val": value for name, value in prepared.plan.count_range.arguments(validation).items()}
     on_step("Training")
     try:
-        model.fit(train.X, train.y, train.weight, train.exposure, **(held_out if len(validation) else {}))
+        model.fit(train.X, train.y, train.weight, train.exposure, **known, **(held_out if len(validation) else {}))
     except KeyboardInterrupt:
         if not hasattr(model, "predictor_"):
             if checkpoint is not None:
@@ -198,7 +200,8 @@ def _calibrate(model: CountRegressor, prepared: Prepared) -> None:
         if prepared.plan.recalibrate != "off":
             model.predictor_.recalibrate(rows)
         model.predictor_.calibrate_intervals(rows, PRIOR_ROWS, groups, GROUP_ROWS)
-        model.predictor_.calibrate_ood(rows.X, rows.exposure, alpha=max(_ALPHA, 1.0 / (len(rows) + 1)))
+        upper = prepared.plan.count_range.arguments(rows)["upper"]
+        model.predictor_.calibrate_ood(rows.X, rows.exposure, alpha=max(_ALPHA, 1.0 / (len(rows) + 1)), upper=upper)
 
 
 def _versions() -> dict[str, str]:

@@ -6,11 +6,12 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from ddpn.count_range import CountRange
 from ddpn.errors import ConfigError, InputError
 from ddpn.heads import DEFAULT_LIKELIHOOD, check_likelihood, make_head
 from ddpn.members import MEMBERS
 from ddpn.members.network_options import TRAINING_OPTIONS, NetworkOptions, check_training_options
-from ddpn.validation import check_choice, check_keys, is_integer, is_number
+from ddpn.validation import check_choice, check_keys, is_integer, is_number, listed
 
 #: Shares of training, validation and test rows.
 SHARES = (0.7, 0.1, 0.2)
@@ -19,11 +20,11 @@ BASELINES = ("constant", "poisson_glm", "boosted_poisson", "boosted_negative_bin
 #: Arguments of `CountRegressor` that a plan may set; the others are decided by its seed and its split.
 MODEL_OPTIONS = (
     "likelihood", "head_options", "members", "hidden", "numeric", "epochs", "mix_with", "training_options",
-    "fractional", "device",
+    "lower", "upper", "censored_above", "fractional", "device",
 )  # fmt: skip
 #: Whether distributions are recalibrated on validation rows.
 RECALIBRATE = ("auto", "off")
-_NAMES = ("target", "exposure", "weight", "split_column", "time")
+_NAMES = ("target", "exposure", "weight", "upper_column", "censored", "split_column", "time")
 _LISTS = ("drop", "use", "category", "missing", "compare_with", "mix_with")
 _TABLES = ("head_options", "training_options")
 #: Options of a likelihood that have an option of the command line.
@@ -35,7 +36,8 @@ class Plan:
     """All of it, validated as far as that is possible without the table.
 
     `drop` leaves columns out, `use` keeps those that would be left out or suspected as leaks, `category` takes numbers
-    as categories, `missing` are further words and numbers that stand for a missing value. Rows are split at random by
+    as categories, `missing` are further words and numbers that stand for a missing value. `upper_column` has the largest
+    possible count of each row, `censored` says which counts stand for that many or more. Rows are split at random by
     `seed`, by `split_column` (train, validation, test) or by `time` (the last rows are the test rows). `compare_with`
     names members that the model is compared with; `model` has arguments of `CountRegressor`. `recalibrate` "auto" uses a
     recalibration of the distributions where that improves the CRPS of validation rows, "off" never. `interval_groups` is
@@ -48,6 +50,8 @@ class Plan:
     target: str
     exposure: str | None = None
     weight: str | None = None
+    upper_column: str | None = None
+    censored: str | None = None
     drop: tuple[str, ...] = ()
     use: tuple[str, ...] = ()
     category: tuple[str, ...] = ()
@@ -78,12 +82,22 @@ class Plan:
         self._check_model()
 
     def _check_roles(self) -> None:
-        roles = [name for name in (self.target, self.exposure, self.weight, self.split_column) if name is not None]
+        given = self.target, self.exposure, self.weight, self.censored, self.split_column
+        roles = [name for name in given if name is not None]
         for name in roles:
             if roles.count(name) > 1:
                 raise ConfigError(f"Column {name!r} has more than one role.")
             if name in (*self.drop, *self.use):
                 raise ConfigError(f"Column {name!r} has a role, so it cannot be in drop or use.")
+
+        if self.upper_column in (self.target, self.weight, self.censored, self.split_column) and self.upper_column:
+            raise ConfigError(f"Column {self.upper_column!r} has more than one role.")
+
+    @property
+    def count_range(self) -> CountRange:
+        """The range of possible counts."""
+        given = {name: self.model[name] for name in ("lower", "upper", "censored_above") if name in self.model}
+        return CountRange(**given, upper_per_row=self.upper_column is not None)
 
     def _check_calibration(self) -> None:
         check_choice("recalibrate", self.recalibrate, RECALIBRATE)
@@ -96,7 +110,10 @@ class Plan:
 
     def _check_model(self) -> None:
         """What is known to be wrong without torch; `check_with_torch` validates the rest."""
-        check_likelihood(self.model.get("likelihood", DEFAULT_LIKELIHOOD))
+        is_plain = self.count_range.is_plain and self.censored is None
+        names = check_likelihood(self.model.get("likelihood", DEFAULT_LIKELIHOOD))
+        if not is_plain and any("gaussian" in name for name in names):
+            raise ConfigError(f"Bounded and censored counts need a likelihood of counts, got {listed(names)}.")
         own = {name: self.model[name] for name in ("members", "hidden", "numeric", "epochs") if name in self.model}
         NetworkOptions(**own, **check_training_options(self.model.get("training_options")))
 

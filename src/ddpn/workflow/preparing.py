@@ -55,7 +55,8 @@ def prepare(frame: Any, plan: Plan) -> Prepared:
     """Validate the table, and decide on every column and row."""
     roles = roles_of(frame, plan)
     # What cells were read as is said by the notes of the columns, so that sentences about later tables are not needed.
-    sample = roles.sample(frame, str(plan.model.get("fractional", "error")), report=lambda sentence: None)
+    fractional = str(plan.model.get("fractional", "error"))
+    sample = roles.sample(frame, fractional, report=lambda sentence: None, counts=plan.count_range)
     warnings: list[str] = []
     report_all(
         [note for column in roles.columns if column.name not in plan.drop for note in column.notes], warnings.append
@@ -98,7 +99,8 @@ def _date_warnings(roles: Roles, plan: Plan) -> list[str]:
 def fingerprint(sample: Sample) -> str:
     """A digest of names and values: the same table has the same again."""
     digest = hashlib.sha256(sample.X.write_csv().encode())
-    for values in (sample.y, sample.exposure, sample.weight):
+    further = [values for values in (sample.upper, sample.limit) if values is not None]
+    for values in (sample.y, sample.exposure, sample.weight, *further):
         digest.update(b"none" if values is None else values.astype("<f8").tobytes())
     return digest.hexdigest()
 
