@@ -45,9 +45,10 @@ def write_report(
 ) -> Path:
     """Evaluate a fitted model on a test set, write the result as one self-contained HTML file and return its path.
 
-    `X`, `y`, `exposure`, `upper`, `censored` and `weight` are the test set, as for `fit`. `baselines` are the distributions that other
-    models predict for the same rows, by name; a Normal is rounded to counts. `levels` are, by name, the calibrated
-    levels of the baselines' 90% intervals (default 0.9); the model has its own from `fit_intervals`. `task` is what is
+    `X`, `y`, `exposure`, `upper`, `censored` and `weight` are the test set, as for `fit`. `baselines` are the
+    distributions that other models predict for the same rows, by name; a Normal is rounded to counts. `levels` are, by
+    name, the calibrated levels of the baselines' 90% intervals (default 0.9); the model has its own from
+    `fit_intervals`. `task` is what is
     known about the fit ("target", "command", "split", ...; "note" says which rows are evaluated): all of it is shown,
     none of it is required. `leaderboard` has a row per candidate with the keys label or name, weight, crps, nll,
     coverage, width and seconds, each of which may be missing. `warnings` are sentences shown at the top. `leak` is a

@@ -120,8 +120,8 @@ def _seen_rows(path: Path, manifest: dict[str, Any]) -> "SeenRows | None":
 def describe(path: Path) -> dict[str, Any]:
     """What a saved model is and how it was fitted, ready for JSON; `ood` says whether it can flag unusual rows.
 
-    `recalibration` and `groups` are how distributions and intervals are calibrated, None where they are not; `counts` is
-    the range of possible counts.
+    `recalibration` and `groups` are how distributions and intervals are calibrated, None where they are not; `counts`
+    is the range of possible counts.
     """
     manifest = read_manifest(path)
     about = {name: manifest[name] for name in ("ddpn", "members")}

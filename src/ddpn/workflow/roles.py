@@ -71,8 +71,8 @@ class Column:
 class Roles:
     """Which column is what; `missing` are the words that stand for no value, `formats` how roles are written.
 
-    `groups` is the column whose values are the groups within which intervals are calibrated, `upper` that of the largest
-    possible counts; they may be features, too. `censored` says which counts stand for that many or more.
+    `groups` is the column whose values are the groups within which intervals are calibrated, `upper` that of the
+    largest possible counts; they may be features, too. `censored` says which counts stand for that many or more.
 
     A model that was saved in Python does not know its target.
     """
@@ -112,7 +112,8 @@ class Roles:
         formats = {name: NumberFormat(**written) for name, written in plain.get("formats", {}).items()}
         missing = tuple(plain.get("missing", MISSING))
         roles = (plain[role] for role in ("target", "exposure", "weight"))
-        return cls(*roles, columns, missing, formats, *(plain.get(role) for role in ("groups", "upper", "censored")))
+        known = {role: plain.get(role) for role in ("groups", "upper", "censored")}
+        return cls(*roles, columns=columns, missing=missing, formats=formats, **known)
 
     # Reading a table by them -------------------------------------------------------------------------------------
 
