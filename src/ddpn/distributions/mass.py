@@ -41,11 +41,13 @@ def _inverted(rows: Any, found: Tensor, inside: Tensor, low: Tensor, high: Tenso
     def kept(rows: Any, low: Tensor, high: Tensor, rest: Tensor) -> tuple[Tensor]:
         return (rest,)
 
-    def summed(rows: Any, low: Tensor, high: Tensor, rest: Tensor) -> tuple[Tensor]:
+    def summed(rows: Any, low: Tensor, high: Tensor, rest: Tensor) -> tuple[Tensor, ...]:
         return sums.over(rows, low, high, sums.log_total)
 
     wrong = inside & ~few
-    return by_case([Case(~wrong, kept, 1), Case(wrong, summed, 1)], rows, low, high, rest)[0]
+    found = by_case([Case(~wrong, kept, 1), Case(wrong, summed, 1)], rows, low, high, rest)[0]
+    # Rounding must not lift a mass above 1; gradients stay.
+    return found - found.detach().clamp(min=0.0)
 
 
 def _log_add(a: Tensor, b: Tensor) -> Tensor:

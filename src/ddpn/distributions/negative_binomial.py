@@ -77,8 +77,8 @@ class NegativeBinomialRows(ParameterRows):
         slope = torch.log1p((r * (at - self.mu) / (self.mu * (at + r))).clamp(min=-1 + 2**-53))
         by_slope = at + side * DEPTH / (side * slope).clamp(min=1e-300)
         depth = self._depth(y)
-        ends = torch.where(lower, *self.known) if self.known else self._end(depth + DEPTH, lower)
-        by_window = torch.where(lower, torch.maximum(ends, by_slope), torch.minimum(ends, by_slope))
+        first, last = self.known or 2 * (self._end(depth + DEPTH, lower),)
+        by_window = torch.where(lower, torch.maximum(first, by_slope), torch.minimum(last, by_slope))
         return torch.where(depth > DEPTH, by_slope, by_window).clamp(min=0.0)
 
     def window(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
@@ -133,7 +133,7 @@ class NegativeBinomialRows(ParameterRows):
         return torch.cat([first.unsqueeze(1), inner[:, 1:-1], last.unsqueeze(1)], dim=1)
 
     def one_panel(self) -> Tensor:
-        """Up to alpha = 1 the pmf starts at 0 as a power of y that sqrt(y) smooths; beyond, it is ever more singular."""
+        """Up to alpha = 1 sqrt(y) smooths the power of y as which the pmf starts; beyond, it is ever more singular."""
         return self.alpha <= 1.0
 
     def far_half_mean_difference(self) -> Tensor:
@@ -183,7 +183,8 @@ class NegativeBinomial(ParametricDistribution):
         return _log_pmf(y, self.mu.double(), 1.0 / self.alpha.double()).to(self._dtype)
 
     def _with_gradients(self, shape: torch.Size) -> NegativeBinomialRows:
-        return NegativeBinomialRows(*(x.expand(shape).reshape(-1).double() for x in (self.mu, self.alpha)))
+        mu, alpha = (x.expand(shape).reshape(-1).double() for x in (self.mu, self.alpha))
+        return NegativeBinomialRows(mu, alpha)
 
     @property
     def mean(self) -> Tensor:

@@ -60,8 +60,8 @@ class TruncatedRows(SmoothRows):
         return torch.minimum(torch.maximum(self._base.location, first), last)
 
     def rows(self, index: Tensor | slice) -> "TruncatedRows":
-        bounds = (take(x, index) for x in (self._low, self._high, self._log_total))
-        return TruncatedRows(self._base.rows(index), *bounds, self.smooth)
+        low, high, log_total = (take(x, index) for x in (self._low, self._high, self._log_total))
+        return TruncatedRows(self._base.rows(index), low, high, log_total, self.smooth)
 
     def log_pmf(self, y: Tensor) -> Tensor:
         inside = (y >= beside(self._low, y)) & (y <= beside(self._high, y))

@@ -63,7 +63,7 @@ class ZeroModified(CountDistribution):
     @property
     def logits(self) -> Tensor:
         """log(pi / (1 - pi))."""
-        return torch.special.logit(self._pi) if self._logits is None else self._logits  # type: ignore[arg-type]
+        return torch.special.logit(self._pi) if self._logits is None else self._logits
 
     @property
     def _given(self) -> Tensor:
@@ -75,7 +75,7 @@ class ZeroModified(CountDistribution):
         """The distribution of counts that are not such zeros."""
 
     @property
-    def _like(self) -> Tensor:  # type: ignore[override]
+    def _like(self) -> Tensor:
         return self._given
 
     def _weights(self) -> Tensor:
@@ -219,7 +219,7 @@ class Hurdle(ZeroModified):
     """
 
     @cached_property
-    def _part(self) -> Any:  # type: ignore[override]
+    def _part(self) -> Any:
         return Truncated(self.base, low=1, validate_args=False)
 
     def log_prob(self, value: Tensor) -> Tensor:
