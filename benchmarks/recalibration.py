@@ -1,11 +1,11 @@
-"""What recalibration of the predicted distributions does on the development tables: should `ddpn fit` use it?
+"""What recalibration of the predicted distributions does on the development tables, by the rule of `ddpn fit`.
 
     DDPN_DATA=... python benchmarks/recalibration.py --models /tmp/models     (docs/results/recalibration.md)
 
-Each development table (see development.py) is fitted as `ddpn fit` does it, without recalibration. The map is then learnt
-from the validation rows, and both distributions are scored on the test rows. "always" uses the map in every fit, "auto",
-the rule of `ddpn fit`, where it improves the cross-fitted CRPS of the validation rows by more than its standard error.
-Fitted models are kept in the folder --models and are used again.
+Each development table (see development.py) is fitted as `ddpn fit` does it, without recalibration. The map is then
+learnt from the validation rows, and both distributions are scored on the test rows. "always" uses the map in every fit,
+"auto", the rule of `ddpn fit`, where it improves the cross-fitted CRPS of the validation rows by more than its standard
+error. Fitted models are kept in the folder --models and are used again.
 """
 
 import argparse
@@ -14,7 +14,6 @@ from statistics import mean
 from typing import Any
 
 import numpy as np
-
 from development import TABLES  # type: ignore[import-not-found]
 
 SEEDS = (0, 1, 2)
@@ -107,8 +106,8 @@ def summary(every: list[dict[str, Any]]) -> list[str]:
         gains = [one["before"]["nll"] - one["after"]["nll"] if one["chosen"] else 0.0 for one in ones]
         worst = max((one["after"]["crps"] / one["before"]["crps"] - 1.0 for one in ones if one["chosen"]), default=0.0)
         lines.append(
-            f"- {rule}: used in {sum(one['chosen'] for one in ones)} of {len(ones)} fits; CRPS {ratio(ones, 'crps'):+.2%} "
-            f"(geometric mean), at worst {worst:+.2%}; NLL {-mean(gains):+.3f} on average."
+            f"- {rule}: used in {sum(one['chosen'] for one in ones)} of {len(ones)} fits; CRPS "
+            f"{ratio(ones, 'crps'):+.2%} (geometric mean), at worst {worst:+.2%}; NLL {-mean(gains):+.3f} on average."
         )
     return lines
 

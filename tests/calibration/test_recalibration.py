@@ -43,7 +43,9 @@ def test_the_map_is_the_cdf_of_the_pit():
 def test_gradients_of_the_likelihood(monkeypatch):
     u = np.random.default_rng(2).beta(0.6, 0.8, 300)
     kept = {}
-    monkeypatch.setattr(module, "minimize", lambda loss, x, **options: kept.update(loss=loss) or type("R", (), {"x": x}))
+    monkeypatch.setattr(
+        module, "minimize", lambda loss, x, **options: kept.update(loss=loss) or type("R", (), {"x": x})
+    )
     fitted_map(overlaps(u * 0.9, u), np.full(300, 1.3), 20.0)
     theta = np.array([0.2, -0.3, 0.1, 0.15])
     numeric = approx_fprime(theta, lambda x: kept["loss"](x)[0], 1e-6)

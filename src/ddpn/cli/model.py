@@ -55,7 +55,8 @@ def fit(
         "target": target, "exposure": exposure, "weight": weight, "drop": drop, "use": use, "category": category,
         "missing": missing, "likelihood": likelihood, "components": components, "beta": beta, "members": members,
         "epochs": epochs, "mix_with": mix_with, "compare_with": compare_with, "seed": seed,
-        "recalibrate": recalibrate, "interval_groups": interval_groups, "split_column": split_column, "time": time, "device": device,
+        "recalibrate": recalibrate, "interval_groups": interval_groups, "split_column": split_column, "time": time,
+        "device": device,
     }  # fmt: skip
     with friendly_errors("Nothing was saved."):
         _fit(data, out, given, config, overwrite, as_json)

@@ -37,9 +37,9 @@ class Plan:
     `drop` leaves columns out, `use` keeps those that would be left out or suspected as leaks, `category` takes numbers
     as categories, `missing` are further words and numbers that stand for a missing value. Rows are split at random by
     `seed`, by `split_column` (train, validation, test) or by `time` (the last rows are the test rows). `compare_with`
-    names members that the model is compared with; `model` has arguments of `CountRegressor`. `recalibrate` "auto" uses a
-    recalibration of the distributions where that improves the CRPS of validation rows, "off" never. `interval_groups` is
-    a column within whose values intervals are calibrated, or a number of ranges of the predicted mean.
+    names members that the model is compared with; `model` has arguments of `CountRegressor`. `recalibrate` "auto"
+    corrects the distributions where that improves the CRPS of validation rows, "off" never. `interval_groups` is a
+    column within whose values intervals are calibrated, or a number of ranges of the predicted mean.
 
     >>> Plan(target="visits", model={"members": 3}).shares
     (0.7, 0.1, 0.2)

@@ -107,8 +107,8 @@ class Roles:
         columns = tuple(Column.from_dict(column) for column in plain["columns"])
         formats = {name: NumberFormat(**written) for name, written in plain.get("formats", {}).items()}
         missing = tuple(plain.get("missing", MISSING))
-        roles = (plain[role] for role in ("target", "exposure", "weight"))
-        return cls(*roles, columns, missing, formats, plain.get("groups"))
+        target, exposure, weight = (plain[role] for role in ("target", "exposure", "weight"))
+        return cls(target, exposure, weight, columns, missing, formats, plain.get("groups"))
 
     # Reading a table by them -------------------------------------------------------------------------------------
 
