@@ -324,10 +324,8 @@ def _files_of(name: str, files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 def _levels_from(arrays: Mapping[str, np.ndarray], name: str) -> IntervalLevels:
     """Levels of a saved model; those saved before new rows had a weight of their own count a new row once."""
-    parts = {part: arrays.get(f"intervals.{name}.{part}") for part in IntervalLevels._fields}
-    return IntervalLevels(
-        **{"new": np.ones(1)} | {part: values for part, values in parts.items() if values is not None}
-    )
+    needed, weight, rows = (arrays[f"intervals.{name}.{part}"] for part in ("needed", "weight", "rows"))
+    return IntervalLevels(needed, weight, rows, arrays.get(f"intervals.{name}.new", np.ones(1)))
 
 
 def _recalibration_from(arrays: Mapping[str, np.ndarray], manifest: Mapping[str, Any]) -> Recalibration | None:

@@ -43,7 +43,9 @@ def test_the_map_is_the_cdf_of_the_pit():
 def test_gradients_of_the_likelihood(monkeypatch):
     u = np.random.default_rng(2).beta(0.6, 0.8, 300)
     kept = {}
-    monkeypatch.setattr(module, "minimize", lambda loss, x, **options: kept.update(loss=loss) or type("R", (), {"x": x}))
+    monkeypatch.setattr(
+        module, "minimize", lambda loss, x, **options: kept.update(loss=loss) or type("R", (), {"x": x})
+    )
     fitted_map(overlaps(u * 0.9, u), np.full(300, 1.3), 20.0)
     theta = np.array([0.2, -0.3, 0.1, 0.15])
     numeric = approx_fprime(theta, lambda x: kept["loss"](x)[0], 1e-6)
@@ -75,14 +77,14 @@ def test_distributions_that_are_too_narrow_are_corrected(wide):
 
 
 def test_true_distributions_are_mostly_left_alone():
-    """By its rule of one standard error chance alone would use a map in 16% of samples; shrinkage makes that rarer."""
+    """By its rule of two standard errors chance alone would use a map in 2% of samples."""
     rng = np.random.default_rng(3)
     used = []
     for _ in range(20):
         mu = rng.gamma(2.0, 2.0, 150)
         y = rng.poisson(mu).astype(float)
         used.append(Recalibration.fit([Poisson(torch.from_numpy(mu))], y).is_used)
-    assert np.mean(used) <= 0.25
+    assert sum(used) <= 2
 
 
 def test_blocks_weights_and_always(wide):

@@ -50,7 +50,9 @@ def test_moments_crps_and_entropy_are_sums_over_all_counts(dist, table):
     mean = (p * z).sum(0)
     assert dist.mean.numpy() == pytest.approx(mean, rel=1e-9)
     assert dist.variance.numpy() == pytest.approx((p * (z - mean) ** 2).sum(0), rel=1e-8)
-    assert dist.entropy().numpy() == pytest.approx(-np.where(p > 0, p * np.log(np.maximum(p, 1e-300)), 0).sum(0), rel=1e-9)
+    assert dist.entropy().numpy() == pytest.approx(
+        -np.where(p > 0, p * np.log(np.maximum(p, 1e-300)), 0).sum(0), rel=1e-9
+    )
     for y in (0.0, 4.0, 33.0):
         expected = ((table - (z >= y)) ** 2).sum(0)
         assert dist.crps(torch.tensor(y)).numpy() == pytest.approx(expected, rel=1e-8)
@@ -83,7 +85,9 @@ def test_both_tails_keep_their_relative_accuracy(y):
     slope = VALUE[1] / AT[1] if y == 0 else (1 - VALUE[-2]) / (1 - AT[-2])
     assert found == pytest.approx(stats.poisson.logpmf(y, 250.0) + np.log(slope), rel=1e-12)
     if y == 0:
-        assert Recalibrated(base, CHANGE).cdf(torch.tensor(y)).item() == pytest.approx(np.exp(-250.0) * slope, rel=1e-12)
+        assert Recalibrated(base, CHANGE).cdf(torch.tensor(y)).item() == pytest.approx(
+            np.exp(-250.0) * slope, rel=1e-12
+        )
     else:
         tail = Recalibrated(base, CHANGE).survival(torch.tensor(500.0)).item()
         assert tail == pytest.approx(stats.poisson.sf(500, 250.0) * slope, rel=1e-9)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 import narwhals as nw
@@ -75,7 +76,7 @@ class IntervalGroups:
         """Ranges of the predicted mean, with about as many calibration rows in each."""
         inner = np.unique(np.quantile(mean, np.linspace(0.0, 1.0, number + 1)[1:-1]))
         ends = ["", *(f"{edge:.3g}" for edge in inner), ""]
-        names = [f"{low} to {high}" for low, high in zip(ends, ends[1:], strict=False)]
+        names = [f"{low} to {high}" for low, high in pairwise(ends)]
         names[0], names[-1] = f"up to {ends[1]}", f"above {ends[-2]}"
         return cls("", tuple(names) if len(inner) else ("all",), inner, prior_rows)
 

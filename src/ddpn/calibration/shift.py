@@ -18,8 +18,8 @@ def density_ratio(X: Any, X_new: Any, limit: float = 20.0, seed: int = 0) -> np.
 
     As `sample_weight` of `fit_intervals` these make intervals cover what is asked on rows like the new ones, where the
     features are distributed differently but the counts given the features are not (weighted conformal prediction,
-    Tibshirani et al. 2019). A logistic regression tells both sorts of rows apart; every row is scored by one that was
-    fitted to other rows.
+    Tibshirani et al. 2019). A logistic regression distinguishes both sorts of rows; every row is scored by one that
+    was fitted to other rows.
 
     Parameters
     ----------

@@ -170,8 +170,8 @@ class Recalibrated(CountDistribution):
     >>> from ddpn.distributions import Poisson
     >>> wider = MonotoneMap.of([0.0, 0.1, 0.9, 1.0], [0.0, 0.2, 0.8, 1.0])
     >>> dist = Recalibrated(Poisson(torch.tensor([4.0, 30.0]).double()), wider)
-    >>> dist.interval(0.8), dist.base.interval(0.8)[1]
-    ((tensor([ 1., 22.], dtype=torch.float64), tensor([ 8., 38.], dtype=torch.float64)), tensor([ 7., 37.], dtype=torch.float64))
+    >>> dist.interval(0.8)[1].tolist(), dist.base.interval(0.8)[1].tolist()
+    ([8.0, 39.0], [7.0, 37.0])
     """
 
     def __init__(self, base: Distribution, change: MonotoneMap) -> None:

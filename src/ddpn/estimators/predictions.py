@@ -146,8 +146,8 @@ class CountPredictions(Calibrated, RegressorMixin):
     def predict_uncertainty(self, X: Any, exposure: Any = None, upper: Any = None) -> dict[str, np.ndarray]:
         """The variance of every row ("total") and its parts.
 
-        "aleatoric" is what more data would not remove; "epistemic" is the disagreement of the mixture's components. After
-        recalibration, the total is that of the recalibrated distribution, divided in the mixture's proportions.
+        "aleatoric" is what more data would not remove; "epistemic" is the disagreement of the mixture's components.
+        After recalibration, the total is that of the recalibrated distribution, divided in the mixture's proportions.
         """
         parts = self._over_blocks(lambda dist: torch.stack([dist.aleatoric, dist.epistemic], dim=1), X, exposure, upper)
         return {"aleatoric": parts[:, 0], "epistemic": parts[:, 1], "total": parts.sum(1)}

@@ -36,8 +36,8 @@ def ood_score(dist: Distribution, kind: str = "variance") -> Tensor:
     """The OOD score of each row; higher is less familiar.
 
     "variance" is the total variance (the paper's score, Section 4.4), "epistemic" the part of it that members disagree
-    about; "entropy" and "mutual_information" are the same two in nats. Those of disagreement need an ensemble. The scores
-    of a recalibrated distribution are those of its base.
+    about; "entropy" and "mutual_information" are the same two in nats. Those of disagreement need an ensemble. The
+    scores of a recalibrated distribution are those of its base.
 
     Shape: dist.batch_shape.
 

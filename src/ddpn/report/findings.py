@@ -137,9 +137,9 @@ def recalibration_sentences(found: Recalibration | None) -> str:
     if not found.is_used:
         return f"Recalibration was tried on {rows} and is not used: it would improve their CRPS by {gain} only."
     return (
-        f"The predicted distributions are recalibrated by a monotone map of their cdf, from {rows}, whose CRPS improved "
-        f"by {gain}, each scored with a map from other rows. Aleatoric and epistemic variance are those of the mixture, "
-        "scaled to the recalibrated variance."
+        f"The predicted distributions are recalibrated by a monotone map of their cdf, from {rows}, whose CRPS "
+        f"improved by {gain}, each scored with a map from other rows. Aleatoric and epistemic variance are those of "
+        "the mixture, scaled to the recalibrated variance."
     )
 
 

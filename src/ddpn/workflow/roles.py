@@ -111,9 +111,9 @@ class Roles:
         columns = tuple(Column.from_dict(column) for column in plain["columns"])
         formats = {name: NumberFormat(**written) for name, written in plain.get("formats", {}).items()}
         missing = tuple(plain.get("missing", MISSING))
-        roles = (plain[role] for role in ("target", "exposure", "weight"))
-        known = {role: plain.get(role) for role in ("groups", "upper", "censored")}
-        return cls(*roles, columns=columns, missing=missing, formats=formats, **known)
+        target, exposure, weight = (plain[role] for role in ("target", "exposure", "weight"))
+        groups, upper, censored = (plain.get(role) for role in ("groups", "upper", "censored"))
+        return cls(target, exposure, weight, columns, missing, formats, groups, upper, censored)
 
     # Reading a table by them -------------------------------------------------------------------------------------
 
