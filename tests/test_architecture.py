@@ -27,7 +27,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"model"}),
     frozenset({"training"}),
     frozenset({"members"}),
-    frozenset({"calibration"}),
+    frozenset({"calibration", "diagnosis"}),
     frozenset({"predictor"}),
     frozenset({"estimators"}),
     frozenset({"workflow"}),
