@@ -1,5 +1,6 @@
 """Values that pile up at the largest or smallest count: ceilings, censored counts, floors."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,8 @@ _FEWEST, _RATIO = 5, 1.5
 _BEYOND = 0.005
 #: Rows that the models of a ceiling and of censoring are fitted to.
 _ROWS = 3000
+#: The difference of their log-likelihoods from which one is called better: the mean is an estimate for both.
+_CLEAR = 10.0
 
 
 class Edge(NamedTuple):
@@ -92,39 +95,48 @@ def ceiling_finding(table: Table, mean: np.ndarray) -> tuple[Finding, str]:
 def floor_finding(table: Table) -> Finding:
     """The finding about the smallest count, for counts without zeros."""
     found, rows = edge(table, upper=False), len(table.y)
-    effect = f"no count below {found.value:,}, {percent(found.beyond)} expected"
-    sentence = (
-        f"No count is below {found.value:,}, where a smooth distribution has {percent(found.beyond)}; "
-        f"{percent(found.rows / rows)} are at {found.value:,} ({write_p(found.p_value)}): the counts have a lower limit."
-    )
-    clean = f"No counts below {found.value:,}, as expected from their means ({effect})."
+    at, usual = percent(found.rows / rows), percent(found.expected / rows)
+    if found.is_pile:
+        effect = f"{at} at the minimum {found.value:,}, {usual} expected"
+        what = f"{at} of the counts are at the minimum {found.value:,}, where a smooth distribution has {usual}"
+    else:
+        effect = f"no count below {found.value:,}, {percent(found.beyond)} expected"
+        what = f"No count is below {found.value:,}, where a smooth distribution has {percent(found.beyond)}"
+    sentence = f"{what} ({write_p(found.p_value)}): the counts have a lower limit."
+    clean = f"The smallest count is {found.value:,}, which agrees with the means ({effect})."
     return Finding("floor", "floor", effect, found.p_value, found.matters, sentence, clean)
 
 
 def ceiling_kind(y: np.ndarray, mean: np.ndarray) -> str:
     """Compare a Negative Binomial that is censored at the maximum with a beta-binomial up to it, both around the means.
 
-    Both have a free level and slope of the log mean (or log odds) in the log of the out-of-fold mean, and a dispersion.
+    Means of censored counts level off below the maximum. So the log mean (or log odds) of both is linear in the log and
+    in the log odds of the out-of-fold mean, with free coefficients, and both have a dispersion.
     """
     if len(y) > _ROWS:
         rows = np.random.default_rng(0).choice(len(y), _ROWS, replace=False)
         y, mean = y[rows], mean[rows]
+    y, mean = y - y.min(), np.maximum(mean - y.min(), 1e-3)
     top = int(y.max())
-    at_top = y == top
-    x = np.log(mean)
-    odds = np.log(np.clip(mean / top, 0.01, 0.99)) - np.log1p(-np.clip(mean / top, 0.01, 0.99))
+    at_top, share = y == top, np.clip(mean / top, 0.005, 0.995)
+    log, odds = np.log(mean), np.log(share) - np.log1p(-share)
 
     def censored(at: np.ndarray) -> float:
-        mu, r = np.exp(np.clip(at[0] + at[1] * x, -20, 20)), float(np.exp(np.clip(-at[2], -4, 9)))
+        mu, r = np.exp(np.clip(at[0] + at[1] * log + at[2] * odds, -20, 20)), float(np.exp(np.clip(-at[3], -4, 9)))
         p = r / (r + mu)
         below = stats.nbinom.logpmf(y[~at_top], r, p[~at_top]).sum()
         return -float(below + stats.nbinom.logsf(top - 1, r, p[at_top]).sum())
 
     def bounded(at: np.ndarray) -> float:
-        share, size = expit(np.clip(at[0] + at[1] * odds, -20, 20)), float(np.exp(np.clip(-at[2], -4, 9)))
-        return -float(stats.betabinom.logpmf(y, top, np.maximum(share * size, 1e-9), (1 - share) * size + 1e-9).sum())
+        p, size = expit(np.clip(at[0] + at[1] * log + at[2] * odds, -20, 20)), float(np.exp(np.clip(-at[3], -4, 9)))
+        return -float(stats.betabinom.logpmf(y, top, np.maximum(p * size, 1e-9), (1 - p) * size + 1e-9).sum())
 
-    start, options = [0.0, 1.0, 0.0], {"maxiter": 250, "xatol": 1e-2, "fatol": 1e-1}
-    losses = [minimize(loss, start, method="Nelder-Mead", options=options).fun for loss in (censored, bounded)]
-    gain = losses[1] - losses[0]
-    return "either" if abs(gain) < 3.0 else "censored" if gain > 0 else "ceiling"
+    gain = _least(bounded, [0.0, 0.0, 1.0, -2.0]) - _least(censored, [0.0, 1.0, 0.0, -2.0])
+    return "either" if abs(gain) < _CLEAR else "censored" if gain > 0 else "ceiling"
+
+
+def _least(loss: Callable[[np.ndarray], float], start: list[float]) -> float:
+    """The minimum of a function of four parameters, each of the order of 1."""
+    simplex = np.vstack([start, np.asarray(start) + 0.5 * np.eye(len(start))])
+    options = {"maxiter": 400, "xatol": 1e-2, "fatol": 1e-1, "initial_simplex": simplex}
+    return float(minimize(loss, start, method="Nelder-Mead", options=options).fun)

@@ -157,8 +157,12 @@ def _boosted(data: _Data, codes: "_Codes", base: Means, constant: float, step: S
     simulated = np.random.default_rng(data.seed).poisson(mean).astype(np.float64)
     noise = 0.0
     if simulated.any():
-        again = _cross_boosted(data, codes, base.mean, simulated)
-        noise = float(np.average((again - mean) ** 2 / again, weights=emphasis(mean, data.weight)))
+        # The noise of two folds is that of all.
+        part = data._replace(folds=data.folds[:2])
+        again = _cross_boosted(part, codes, base.mean, simulated)
+        rows = np.concatenate([outer for _, outer in part.folds])
+        errors = (again[rows] - mean[rows]) ** 2 / again[rows]
+        noise = float(np.average(errors, weights=emphasis(mean, data.weight)[rows]))
     deviance = _deviance(data, mean)
     # In simulations the squared error of the mean was up to twice what the bootstrap finds, whose means are smoother.
     return Means("boosting", mean, deviance, noise, 2.0 * noise, _explained(deviance, constant))

@@ -140,7 +140,7 @@ def _checked(sample: Sample, target: str, summary: Summary, means: Means, notes:
         low = zero_finding(table) if y.min() == 0 else floor_finding(table)
         findings += [low, limit, heaping_finding(table), tail_finding(table)]
     adjusted = holm([each.p_value for each in findings])
-    findings = [each.adjust(p) for each, p in zip(findings, adjusted, strict=True)]
+    findings = _consistent([each.adjust(p) for each, p in zip(findings, adjusted, strict=True)])
     by_name = {each.name: each for each in findings}
     zeros = by_name.get("zeros")
     inflated = zeros is not None and zeros.found and zeros.label == "zero-inflated"
@@ -151,6 +151,15 @@ def _checked(sample: Sample, target: str, summary: Summary, means: Means, notes:
         target, summary, advice, tuple(findings), dispersion, LABELS[means.name], means.explained, tuple(notes),
         Evidence(y, weight, means.mean, families, chosen),
     )  # fmt: skip
+
+
+def _consistent(findings: list[Finding]) -> list[Finding]:
+    """Leave out findings that others explain: all checks share one fitted dispersion, which bounds and tails distort."""
+    labels = {each.label for each in findings if each.found}
+    bounded = any(each.found for each in findings if each.name in ("floor", "ceiling"))
+    explained = {"too few zeros"} if "heavy-tailed" in labels else set()
+    explained |= {"heavy-tailed", "too few zeros"} if bounded else set()
+    return [each.explained() if each.found and each.label in explained else each for each in findings]
 
 
 def _dispersion_finding(found: Dispersion, means: Means) -> Finding:

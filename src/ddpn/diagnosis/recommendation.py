@@ -31,7 +31,7 @@ def recommend(
         reason = more
     elif "zeros" in found:
         likelihood, reason = _zeros(likelihood, found["zeros"], inflation)
-    elif "tail" in found:
+    elif "tail" in found and direction == "over":
         likelihood, reason = "mixed", "The tail is heavier than that of one distribution: a mixture per row follows it."
     reasons = [reason, *_extras(found, ceiling, bounds, options)]
     return Recommendation(likelihood, " ".join(reasons), tuple(options))
@@ -77,6 +77,8 @@ def _bounded(base: str, bounds: tuple[int, int], options: list[str]) -> tuple[st
 def _extras(found: Mapping[str, Finding], ceiling: str, bounds: tuple[int, int], options: list[str]) -> list[str]:
     """Sentences about limits and rounding, whose options are added."""
     knows_bounds, sentences = "double_binomial" in HEADS, []
+    if "tail" in found:
+        sentences.append("Extreme counts also occur where the dispersion differs between rows, which ddpn fit predicts.")
     if "ceiling" in found and ceiling != "ceiling":
         if knows_bounds:
             options.append(f"--censored-above {bounds[1]}")

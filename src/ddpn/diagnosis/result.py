@@ -10,8 +10,16 @@ from ddpn.diagnosis.families import Family
 
 
 def percent(share: float) -> str:
-    """A share in percent, with two digits below 1%."""
-    return f"{100 * share:.2g}%" if 0 < share < 0.01 else f"{100 * share:.1f}%"
+    """A share in percent, with two digits below 1%.
+
+    >>> percent(0.273), percent(0.0012), percent(1e-9), percent(0.0)
+    ('27.3%', '0.12%', '<0.01%', '0%')
+    """
+    if share <= 0:
+        return "0%"
+    if share < 1e-4:
+        return "<0.01%"
+    return f"{100 * share:.2g}%" if share < 0.01 else f"{100 * share:.1f}%"
 
 
 def write_p(value: float) -> str:
@@ -39,11 +47,19 @@ class Finding:
     sentence: str
     clean: str
     adjusted: float = 1.0
+    is_explained: bool = False
 
     @property
     def found(self) -> bool:
         """Whether the effect matters and is significant."""
         return self.matters and self.adjusted < LEVEL
+
+    @property
+    def outcome(self) -> str:
+        """The label of a finding, or why there is none."""
+        if self.found:
+            return self.label
+        return "no finding" if self.adjusted >= LEVEL else "see the others" if self.is_explained else "negligible"
 
     @property
     def words(self) -> str:
@@ -54,10 +70,16 @@ class Finding:
         """The same with the adjusted p-value."""
         return replace(self, adjusted=p_value)
 
+    def explained(self) -> "Finding":
+        """The same as no finding, because another finding explains it."""
+        return replace(
+            self, matters=False, is_explained=True, clean=f"{self.effect}, which the other findings may explain."
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
-            "check": self.name, "found": self.found, "label": self.label if self.found else None,
+            "check": self.name, "found": self.found, "outcome": self.outcome,
             "effect": self.effect, "p_value": self.p_value, "adjusted_p_value": self.adjusted, "sentence": self.words,
         }  # fmt: skip
 
