@@ -23,9 +23,9 @@ def test_moments_of_a_term(mean):
     np.testing.assert_allclose([pmf @ term, pmf @ term**2, pmf @ term**3], [0, 2, 8 + 4 / mean], atol=1e-8)
 
 
-def p_values(mean, draw, fit):
+def p_values(mean, draw, fit, runs=RUNS):
     found = []
-    for seed in range(RUNS):
+    for seed in range(runs):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(ROWS, 2))
         expected = mean * np.exp(0.4 * X[:, 0])
@@ -44,14 +44,14 @@ def test_size_on_poisson_counts(mean, fit):
 
 def test_power_and_direction():
     # With 500 rows a dispersion of 0.6 or 1.6 is as clear as 0.8 or 1.3 with 2,000.
-    over = p_values(3.0, lambda rng, mu: rng.poisson(rng.gamma(mu / 0.6, 0.6)), False)
-    under = p_values(3.0, lambda rng, mu: rng.binomial(np.maximum(1, np.rint(mu / 0.4)).astype(int), 0.4), False)
-    assert sum(each.direction == "over" for each in over) > 90
-    assert sum(each.direction == "under" for each in under) > 90
+    over = p_values(3.0, lambda rng, mu: rng.poisson(rng.gamma(mu / 0.6, 0.6)), False, 30)
+    under = p_values(3.0, lambda rng, mu: rng.binomial(np.maximum(1, np.rint(mu / 0.4)).astype(int), 0.4), False, 30)
+    assert sum(each.direction == "over" for each in over) >= 28
+    assert sum(each.direction == "under" for each in under) >= 28
 
 
 def test_an_interval_without_1_means_that_the_test_rejects():
-    for each in p_values(0.3, lambda rng, mu: rng.poisson(mu), False):
+    for each in p_values(0.3, lambda rng, mu: rng.poisson(mu), False, 40):
         assert each.direction == "equi" or each.p_value < 0.05
 
 

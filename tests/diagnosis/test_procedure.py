@@ -13,7 +13,11 @@ from ddpn.heads import HEADS
 
 SITUATIONS = {
     "Poisson": (lambda s: s.rng.poisson(s.mean), set(), "equi"),
-    "Negative Binomial": (lambda s: s.rng.poisson(s.mean * s.rng.gamma(2, 0.5, len(s.mean))), {"over-dispersed"}, "over"),
+    "Negative Binomial": (
+        lambda s: s.rng.poisson(s.mean * s.rng.gamma(2, 0.5, len(s.mean))),
+        {"over-dispersed"},
+        "over",
+    ),
     "Double Poisson": (lambda s: s.double_poisson(2.0), {"under-dispersed"}, "under"),
     "zero-inflated": (
         lambda s: np.where(s.rng.random(len(s.mean)) < 0.3, 0, s.rng.poisson(1.4 * s.mean)),

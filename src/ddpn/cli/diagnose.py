@@ -21,7 +21,9 @@ MeanModel = Annotated[
     ),
 ]
 MaxRows = Annotated[int, typer.Option(metavar="NUMBER", help="Larger tables are reduced to a random sample.")]
-HtmlOrNone = Annotated[Path | None, typer.Option("-o", "--out", metavar="HTML", help="Write an HTML page with figures.")]
+HtmlOrNone = Annotated[
+    Path | None, typer.Option("-o", "--out", metavar="HTML", help="Write an HTML page with figures.")
+]
 
 
 def diagnose(
@@ -86,8 +88,8 @@ def _show(found: Any) -> None:
     summary = found.summary
     typer.echo(found.headline)
     typer.echo(
-        f"{summary.used:,} rows, mean {summary.mean:.4g}, from {summary.minimum:,.0f} to {summary.maximum:,.0f}. Without "
-        f"the features the variance is {summary.ratio:.3g} times the mean."
+        f"{summary.used:,} rows, mean {summary.mean:.4g}, from {summary.minimum:,.0f} to {summary.maximum:,.0f}. "
+        f"Without the features the variance is {summary.ratio:.3g} times the mean."
     )
     if found.findings:
         explained = f"{found.explained:.0%} of the deviance explained out of fold"

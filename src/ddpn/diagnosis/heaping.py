@@ -15,9 +15,7 @@ def heaping_finding(table: Table) -> Finding:
     if largest < _LARGEST:
         clean = f"Heaping cannot be seen in counts up to {largest}."
         return Finding("heaping", "heaped", "not tested", 1.0, False, "", clean)
-    tests = {
-        size: moment_test(table, _contrast(table, size, skip)[None]) for size, skip in ((10, 0), (5, 10))
-    }
+    tests = {size: moment_test(table, _contrast(table, size, skip)[None]) for size, skip in ((10, 0), (5, 10))}
     p_value = min(1.0, 2.0 * min(test.p_more for test in tests.values()))
     # Only those that are not multiples of 10 show that 5 is the unit.
     unit = 5 if tests[5].p_more <= 0.025 else 10
@@ -33,7 +31,7 @@ def heaping_finding(table: Table) -> Finding:
 
 
 def _contrast(table: Table, size: int, skip: int) -> np.ndarray:
-    """1 at multiples and -1/2 at both neighbours, which no smooth distribution lets differ much; bounds are left out."""
+    """1 at multiples and -1/2 at both neighbours, which differ little in a smooth distribution; bounds are left out."""
     counts = table.counts.astype(int)
     multiple = np.arange(size, min(int(table.y.max()) - 1, len(counts) - 1), size)
     if skip:

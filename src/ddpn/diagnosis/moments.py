@@ -21,7 +21,7 @@ _STEP = 1e-3
 
 
 class Table(NamedTuple):
-    """Probabilities of every count for a grid of means, and each row's place in that grid. Shape: pmf (means, counts)."""
+    """Probabilities of every count for a grid of means, and each row's place in it. Shape: pmf (means, counts)."""
 
     counts: np.ndarray
     mean: np.ndarray
@@ -73,7 +73,9 @@ def _grid(mean: np.ndarray, size: int) -> np.ndarray:
     if len(known) <= size:
         return known
     logs = np.log(known)
-    return np.unique(np.exp(np.r_[np.quantile(logs, np.linspace(0, 1, size // 2)), np.linspace(*logs[[0, -1]], size // 2)]))
+    return np.unique(
+        np.exp(np.r_[np.quantile(logs, np.linspace(0, 1, size // 2)), np.linspace(logs[0], logs[-1], size // 2)])
+    )
 
 
 class MomentTest(NamedTuple):

@@ -99,7 +99,9 @@ def diagnose_sample(
     summary = _summary(sample, total)
     hopeless = _hopeless(sample.y)
     if hopeless:
-        return Diagnosis(target, summary, Recommendation(None, "No recommendation is possible."), notes=(hopeless, *notes))
+        return Diagnosis(
+            target, summary, Recommendation(None, "No recommendation is possible."), notes=(hopeless, *notes)
+        )
     means = out_of_fold_means(sample, mean_model, seed, step)
     step("Checking dispersion, zeros, bounds, heaping and the tail")
     return _checked(sample, target, summary, means, notes)
@@ -154,7 +156,7 @@ def _checked(sample: Sample, target: str, summary: Summary, means: Means, notes:
 
 
 def _consistent(findings: list[Finding]) -> list[Finding]:
-    """Leave out findings that others explain: all checks share one fitted dispersion, which bounds and tails distort."""
+    """Leave out findings that others explain: all checks share one dispersion, which bounds and tails distort."""
     labels = {each.label for each in findings if each.found}
     bounded = any(each.found for each in findings if each.name in ("floor", "ceiling"))
     explained = {"too few zeros"} if "heavy-tailed" in labels else set()
@@ -170,13 +172,15 @@ def _dispersion_finding(found: Dispersion, means: Means) -> Finding:
         f"the mean ({interval}, {write_p(found.p_value)})"
     )
     more = {
-        "over": f": over-dispersed. Features or interactions that the mean model lacks, worth about +-{found.spread:.0%} "
-        "of the mean, would have the same effect.",
+        "over": ": over-dispersed. Features or interactions that the mean model lacks, worth about "
+        f"+-{found.spread:.0%} of the mean, would have the same effect.",
         "under": ": under-dispersed. Errors of the mean model can only hide under-dispersion, not cause it.",
         "equi": "",
     }[found.direction]
     contains = found.direction == "equi" and found.p_value >= LEVEL
-    why = "consistent with a Poisson" if contains else "not clearly different from a Poisson, as several checks are made"
+    why = (
+        "consistent with a Poisson" if contains else "not clearly different from a Poisson, as several checks are made"
+    )
     label = {"over": "over-dispersed", "under": "under-dispersed", "equi": ""}[found.direction]
     return Finding(
         "dispersion", label, effect, found.p_value, found.direction != "equi", start + more, f"{start}: {why}."

@@ -41,7 +41,10 @@ def _base(direction: str, families: Mapping[str, Family]) -> tuple[str, str]:
     if direction == "under":
         return "double_poisson", "The Double Poisson can have a variance below the mean; the Negative Binomial cannot."
     if direction == "equi":
-        return "poisson", "A Poisson suffices; double_poisson, the default of ddpn fit, contains it and is a safe choice."
+        return (
+            "poisson",
+            "A Poisson suffices; double_poisson, the default of ddpn fit, contains it and is a safe choice.",
+        )
     double, negative = families["double_poisson"], families["negative_binomial"]
     best, other = (double, negative) if double.loglik > negative.loglik else (negative, double)
     gain = best.loglik - other.loglik
@@ -59,10 +62,19 @@ def _first(*names: str) -> str:
 def _zeros(base: str, finding: Finding, inflation: ZeroInflation | None) -> tuple[str, str]:
     if inflation is None:
         names = (f"hurdle_{base}", "hurdle_double_poisson", "hurdle_negative_binomial", "hurdle_poisson", "mixed")
-        return _first(*names), "Zeros are rarer than a smooth distribution has them, so they need a probability of their own."
-    names = (f"zero_inflated_{inflation.base}", "zero_inflated_double_poisson", "zero_inflated_poisson", "mixed")
-    chosen = _first(*names)
-    via = "a mixture per row with room for the zeros" if chosen == "mixed" else f"a zero-inflated {WORDS[inflation.base]}"
+        return _first(
+            *names
+        ), "Zeros are rarer than a smooth distribution has them, so they need a probability of their own."
+    zero_inflated = (
+        f"zero_inflated_{inflation.base}",
+        "zero_inflated_double_poisson",
+        "zero_inflated_poisson",
+        "mixed",
+    )
+    chosen = _first(*zero_inflated)
+    via = (
+        "a mixture per row with room for the zeros" if chosen == "mixed" else f"a zero-inflated {WORDS[inflation.base]}"
+    )
     return chosen, f"About {inflation.share:.0%} of the rows are extra zeros: {via} fits them."
 
 
@@ -78,7 +90,9 @@ def _extras(found: Mapping[str, Finding], ceiling: str, bounds: tuple[int, int],
     """Sentences about limits and rounding, whose options are added."""
     knows_bounds, sentences = "double_binomial" in HEADS, []
     if "tail" in found:
-        sentences.append("Extreme counts also occur where the dispersion differs between rows, which ddpn fit predicts.")
+        sentences.append(
+            "Extreme counts also occur where the dispersion differs between rows, which ddpn fit predicts."
+        )
     if "ceiling" in found and ceiling != "ceiling":
         if knows_bounds:
             options.append(f"--censored-above {bounds[1]}")

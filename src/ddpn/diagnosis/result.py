@@ -181,7 +181,7 @@ class Diagnosis:
 
     @property
     def direction(self) -> str | None:
-        """"over", "under" or "equi" (consistent with a Poisson); None where it is unknown."""
+        """The side of 1, "over", "under" or "equi" (consistent with a Poisson); None where it is unknown."""
         if self.dispersion is None:
             return None
         return self.dispersion.direction if self.finding("dispersion").found else "equi"

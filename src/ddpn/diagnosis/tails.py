@@ -6,7 +6,6 @@ from scipy import stats
 from ddpn.diagnosis.moments import Table, moment_test
 from ddpn.diagnosis.result import Finding, percent, write_p
 
-
 #: Rows that must be extreme: fewer may be errors of recording or of the mean.
 _FEWEST = 3
 

@@ -32,7 +32,11 @@ def write_diagnosis(path: str | PathLike[str], found: Diagnosis) -> Path:
     place = Path(path)
     text = page(
         f"What the counts of {found.target} are like",
-        [plural(found.summary.used, "row"), *([found.mean_model] if found.mean_model else []), date.today().isoformat()],
+        [
+            plural(found.summary.used, "row"),
+            *([found.mean_model] if found.mean_model else []),
+            date.today().isoformat(),
+        ],
         _sections(found),
         found.notes[found.dispersion is None :],
         over="Diagnosis of a count target",
@@ -45,8 +49,15 @@ def write_diagnosis(path: str | PathLike[str], found: Diagnosis) -> Path:
 
 
 def _sections(found: Diagnosis) -> dict[str, str]:
-    details = [("Recommendation", found.advice), *((each.label, each.sentence) for each in found.findings if each.found)]
-    sections = {"Result": headline_html("unclear" if found.labels or found.dispersion is None else "better", found.headline, details)}
+    details = [
+        ("Recommendation", found.advice),
+        *((each.label, each.sentence) for each in found.findings if each.found),
+    ]
+    sections = {
+        "Result": headline_html(
+            "unclear" if found.labels or found.dispersion is None else "better", found.headline, details
+        )
+    }
     if found.evidence is not None:
         sections["Checks"] = grid_html(_checks(found), "Every check, with p-values adjusted by Holm's method", True)
         sections["Figures"] = _figures(found, found.evidence)

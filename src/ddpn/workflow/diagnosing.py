@@ -24,7 +24,9 @@ def read_target(frame: Any, plan: Plan) -> Target:
     roles = roles_of(frame, plan)
     sample = roles.sample(frame, str(plan.model.get("fractional", "error")), report=lambda sentence: None)
     notes: list[str] = []
-    report_all([note for column in roles.columns if column.name not in plan.drop for note in column.notes], notes.append)
+    report_all(
+        [note for column in roles.columns if column.name not in plan.drop for note in column.notes], notes.append
+    )
     leaks = suspected_leaks(sample, [column for column in roles.used if column.name not in plan.use])
     return Target(sample, roles, (*leaks, *notes))
 
