@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ddpn.heads import HEADS
+from ddpn.heads import DEFAULT_LIKELIHOOD, HEADS
 from ddpn.members import MEMBERS
 
 _FILES = (
@@ -48,16 +48,19 @@ Likelihood = Annotated[
     str | None,
     _option(
         f"Distribution of the counts: {', '.join(HEADS)}; several, separated by commas, for a mixture. "
-        "Default: double_poisson.",
+        f"Default: {DEFAULT_LIKELIHOOD}, two Double Poissons and a Negative Binomial.",
         metavar="NAMES",
     ),
 ]
 Components = Annotated[
-    int | None, _option("Distributions of the likelihood that are mixed per row. Default: 1.", metavar="NUMBER")
+    int | None, _option("Distributions of one likelihood that are mixed per row. Default: 1.", metavar="NUMBER")
 ]
 Beta = Annotated[
     float | None,
-    _option("Weight of the mean against the likelihood, from 0 (likelihood, the default) to 1.", metavar="NUMBER"),
+    _option(
+        "Weight of the mean against the likelihood, from 0 (the default) to 1, for --likelihood double_poisson.",
+        metavar="NUMBER",
+    ),
 ]
 Members = Annotated[int | None, _option("Networks in the ensemble. Default: 5.", metavar="NUMBER")]
 Epochs = Annotated[

@@ -15,7 +15,7 @@ from ddpn.errors import ConfigError, InputError
 from ddpn.estimators.nested import NestedOptions
 from ddpn.estimators.predictions import CountPredictions
 from ddpn.features import FeatureEncoder
-from ddpn.heads import Head, check_likelihood, make_head
+from ddpn.heads import DEFAULT_LIKELIHOOD, Head, check_likelihood, make_head
 from ddpn.members import MEMBERS, choose_weights
 from ddpn.members.member import Member, NotApplicableError
 from ddpn.members.network_options import FULL_BATCH_ROWS, NetworkOptions, check_training_options, plain
@@ -38,15 +38,17 @@ class CountRegressor(CountPredictions, NestedOptions):
     Parameters
     ----------
     likelihood : str or sequence of str
-        A name in `ddpn.heads.HEADS`: "double_poisson", "poisson", "negative_binomial", "gaussian", ... or "mixed", two
-        Double Poissons and a Negative Binomial with predicted weights. Several names make a mixture of these families.
+        "mixed", a mixture of two Double Poissons and a Negative Binomial with predicted weights, or another name in
+        `ddpn.heads.HEADS`: "double_poisson" (the paper's), "poisson", "negative_binomial", "gaussian", ... Several
+        names make a mixture of these families.
     head_options : dict, optional
         Options of the likelihood, such as `components=3` for a mixture of three of one family; those of
         "double_poisson" are `beta`, `objective`, `gamma` and `initial_gamma`.
     members : int
         Networks in the ensemble. They are trained together and mixed.
-    hidden : sequence of int
-        Widths of the hidden layers; () for a linear model.
+    hidden : sequence of int or "auto"
+        Widths of the hidden layers; () for a linear model. "auto" is (64, 64) up to 5,000 rows and (128, 128, 128, 64)
+        beyond.
     numeric : {"auto", "standard", "piecewise", "steps"}
         Encoding of numbers, see `FeatureEncoder`; "auto" tries all three on validation rows.
     epochs : int or "auto"
@@ -97,10 +99,10 @@ class CountRegressor(CountPredictions, NestedOptions):
     def __init__(
         self,
         *,
-        likelihood: str | Sequence[str] = "double_poisson",
+        likelihood: str | Sequence[str] = DEFAULT_LIKELIHOOD,
         head_options: Mapping[str, Any] | None = None,
         members: int = 5,
-        hidden: Sequence[int] = (128, 128, 128, 64),
+        hidden: Sequence[int] | str = "auto",
         numeric: str = "auto",
         epochs: int | str = "auto",
         validation: float | str | None = "auto",
@@ -259,7 +261,7 @@ class CountRegressor(CountPredictions, NestedOptions):
 
     @property
     def trials_(self) -> dict[str, float]:
-        """Validation CRPS of each encoding that numeric="auto" tried."""
+        """Validation score (CRPS, or NLL for mixtures) of each encoding that numeric="auto" tried."""
         return self._networks.trials
 
     @property

@@ -5,12 +5,12 @@ Importing this package, listing the names in `HEADS` and `name in HEADS` import 
 use.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ddpn.errors import ConfigError
-from ddpn.heads.likelihoods import HEADS, SHIPPED
+from ddpn.heads.likelihoods import DEFAULT_LIKELIHOOD, HEADS, SHIPPED
 from ddpn.validation import check_choice, check_integer, check_keys
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ddpn.heads.poisson import PoissonHead
 
 __all__ = [
+    "DEFAULT_LIKELIHOOD",
     "HEADS",
     "DoublePoissonHead",
     "FaithfulGaussianHead",
@@ -61,13 +62,24 @@ def make_head(likelihood: str | Sequence[str], **options: Any) -> "Head":
         return make_head("mixed", families=tuple(likelihood), **options)
     head = HEADS.find(likelihood)
     components = options.pop("components", 1)
+    if likelihood == "mixed" and (components != 1 or not options.keys() <= {"families"}):
+        _refuse_options_of_one(options, components)
     check_keys(options, head.option_defaults(), f"the options of {likelihood}")
     if check_integer("components", components, 1) == 1:
         return head(**options)
-    if likelihood == "mixed" or options:
-        other = "families" if likelihood == "mixed" else next(iter(options))
-        raise ConfigError(f"components cannot be combined with {other}. Leave one of them out.")
+    if options:
+        raise ConfigError(f"components cannot be combined with {next(iter(options))}. Leave one of them out.")
     return HEADS["mixed"](families=(likelihood,) * components)
+
+
+def _refuse_options_of_one(options: Mapping[str, Any], components: Any) -> None:
+    """Raise a `ConfigError` for options that need a likelihood of one family, where the likelihood is "mixed"."""
+    single = {"components", *HEADS["double_poisson"].option_defaults()}
+    given = ["components"] * (components != 1) + [name for name in options if name in single]
+    if given:
+        raise ConfigError(
+            f'{given[0]} is an option of a single likelihood, not of "mixed". Pass likelihood="double_poisson" with it.'
+        )
 
 
 def check_likelihood(likelihood: Any) -> tuple[str, ...]:

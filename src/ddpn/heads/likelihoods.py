@@ -2,6 +2,9 @@
 
 from ddpn.registry import Registry
 
+#: What networks predict by default; a GLM has one Double Poisson.
+DEFAULT_LIKELIHOOD = "mixed"
+
 #: The likelihoods of this package: name -> "module:class".
 SHIPPED = {
     "double_poisson": "ddpn.heads.double_poisson:DoublePoissonHead",

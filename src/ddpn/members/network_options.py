@@ -19,20 +19,23 @@ ENCODINGS = ("standard", "piecewise", "steps")
 WIDE, _WIDE_BATCH = 500, 128
 #: Up to so many rows, all rows are one batch.
 FULL_BATCH_ROWS = 128
+#: Up to so many rows, hidden="auto" has small networks.
+SMALL_ROWS = 5000
 
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkOptions:
     """How networks are built and trained.
 
-    `members` networks with layers of the `hidden` widths (() for a linear model) and this `activation`; `numeric` and
-    `bins` encode numbers (see `FeatureEncoder`); with `start`, networks start at the fit without features. `score`
-    chooses each network's best epoch on validation rows: "crps", "nll", or "auto" for CRPS, except for mixtures, whose
-    NLL is several times cheaper. The others are those of `TrainingConfig`, where "auto" follows the number of rows.
+    `members` networks with layers of the `hidden` widths (() for a linear model; "auto" follows the number of rows) and
+    this `activation`; `numeric` and `bins` encode numbers (see `FeatureEncoder`); with `start`, networks start at the
+    fit without features. `score` chooses each network's best epoch on validation rows: "crps", "nll", or "auto" for
+    CRPS, except for mixtures, whose NLL is several times cheaper. The others are those of `TrainingConfig`, where
+    "auto" follows the number of rows.
     """
 
     members: int = 5
-    hidden: Sequence[int] = (128, 128, 128, 64)
+    hidden: Sequence[int] | str = "auto"
     activation: str = "relu"
     numeric: str = "auto"
     bins: int | None = None
@@ -53,10 +56,8 @@ class NetworkOptions:
         for name in (field.name for field in fields(self)):
             object.__setattr__(self, name, plain(getattr(self, name)))
         check_integer("members", self.members, 1)
-        if not isinstance(self.hidden, Sequence | np.ndarray) or isinstance(self.hidden, str):
-            raise ConfigError(f"hidden must list the widths of layers, such as (128, 64), got {self.hidden!r}.")
-        widths = tuple(check_integer("a width in hidden", width, 1) for width in self.hidden)
-        object.__setattr__(self, "hidden", widths)
+        if not (isinstance(self.hidden, str) and self.hidden == "auto"):
+            object.__setattr__(self, "hidden", _checked_widths(self.hidden))
         check_choice("numeric", self.numeric, ("auto", *ENCODINGS))
         check_choice("score", self.score, ("auto", "nll", "crps"))
         if self.bins is not None:
@@ -65,6 +66,16 @@ class NetworkOptions:
             value = getattr(self, name)
             if value != "auto" and not (is_integer(value) and value >= 1):
                 raise ConfigError(f'{name} must be "auto" or an integer of at least 1, got {value!r}.')
+
+    def with_widths(self, rows: int) -> "NetworkOptions":
+        """The same options with the widths of layers that "auto" means for so many rows."""
+        return replace(self, hidden=auto_widths(rows)) if self.hidden == "auto" else self
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """The widths of layers, after `with_widths` where they are "auto"."""
+        assert not isinstance(self.hidden, str)
+        return tuple(self.hidden)
 
     def config(self, rows: int, seeds: tuple[int, ...], score: str = "crps", columns: int = 1) -> "TrainingConfig":
         """The settings of a training on so many rows and columns, validated; `score` is what "auto" means."""
@@ -86,7 +97,7 @@ class NetworkOptions:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return asdict(self) | {"hidden": list(self.hidden)}
+        return asdict(self) | {"hidden": self.hidden if isinstance(self.hidden, str) else list(self.hidden)}
 
 
 #: What `training_options` of an estimator may hold: all but its own arguments.
@@ -101,6 +112,17 @@ def check_training_options(options: Mapping[str, Any] | None) -> dict[str, Any]:
         raise ConfigError(f'training_options must be a dictionary such as {{"lr": 0.002}}, got {options!r:.60}.')
     check_keys(options or {}, TRAINING_OPTIONS, "training_options")
     return dict(options or {})
+
+
+def _checked_widths(hidden: Any) -> tuple[int, ...]:
+    if not isinstance(hidden, Sequence | np.ndarray) or isinstance(hidden, str):
+        raise ConfigError(f'hidden must be "auto" or the widths of layers, such as (128, 64), got {hidden!r}.')
+    return tuple(check_integer("a width in hidden", width, 1) for width in hidden)
+
+
+def auto_widths(rows: int) -> tuple[int, ...]:
+    """Small networks for few rows, where larger ones predict no better and cost more (network_defaults.md)."""
+    return (64, 64) if rows <= SMALL_ROWS else (128, 128, 128, 64)
 
 
 def auto_batch_size(rows: int) -> int:

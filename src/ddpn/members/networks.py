@@ -17,7 +17,7 @@ from torch.distributions import Distribution
 from ddpn.backbones import MLP, Identity
 from ddpn.errors import InputError
 from ddpn.features import FeatureEncoder, encoder_bytes, encoder_from_bytes
-from ddpn.heads import Head, make_head
+from ddpn.heads import DEFAULT_LIKELIHOOD, Head, make_head
 from ddpn.members.member import Member, as_tensor, exposure_unit, json_to_bytes
 from ddpn.members.network_options import ENCODINGS, WIDE, NetworkOptions
 from ddpn.model import CountModel
@@ -77,7 +77,7 @@ class Networks(Member):
         checkpoint: Path | None = None,
         verbose: bool = False,
     ) -> None:
-        self.head = make_head("double_poisson") if head is None else head
+        self.head = make_head(DEFAULT_LIKELIHOOD) if head is None else head
         self.options, self.seeds = options, seeds
         self.runtime, self.checkpoint, self.verbose = runtime, checkpoint, verbose
 
@@ -93,6 +93,7 @@ class Networks(Member):
         self.unit, self.n_rows = exposure_unit(train), int(train.is_used.sum())
         seeds = self.seeds or tuple(np.random.RandomState(seed).randint(2**31 - 1, size=self.options.members).tolist())
         columns = np.shape(train.X)[1]
+        self.options = self.options.with_widths(self.n_rows)
         config = self.options.config(self.n_rows, seeds, self.head.validation_score, columns)
         encoded = {name: self._encode(name, train, validation) for name in self._encodings(validation, columns)}
         tried = self._trials(encoded, config) if len(encoded) > 1 else {}
@@ -169,7 +170,7 @@ class Networks(Member):
         return Trained(rows.encoder, model, fit(model, rows.train, rows.validation, config, title=title, **options))
 
     def _build(self, n_in: int, members: int) -> CountModel:
-        widths, activation = self.options.hidden, self.options.activation
+        widths, activation = self.options.widths, self.options.activation
         options = {"n_in": n_in, "members": members}
         backbone = MLP(hidden=widths, activation=activation, **options) if widths else Identity(**options)
         return CountModel(backbone, self.head, members)
@@ -226,7 +227,7 @@ class Networks(Member):
             "likelihood": self.head.name,
             "head_options": self.head.options,
             "networks": self.model.members,
-            "hidden": list(self.options.hidden),
+            "hidden": list(self.options.widths),
             "numeric": self.encoder.numeric,
             "epochs": len(self.history.epochs),
             "best_epochs": self.history.best_epoch,

@@ -110,7 +110,7 @@ def fit_into(
 def _estimated_bytes(prepared: Prepared) -> int:
     """About what the model and its checkpoint take on the disk: few bytes more than they need at least."""
     options = NetworkOptions(**{name: v for name, v in prepared.plan.model.items() if name in ("members", "hidden")})
-    widths = [len(prepared.roles.used), *options.hidden, 2]
+    widths = [len(prepared.roles.used), *options.with_widths(len(prepared.train)).widths, 2]
     weights = options.members * sum((a + 1) * b for a, b in pairwise(widths))
     # Float32: the model itself, and in the checkpoint current, averaged and best weights and two moments.
     return _FIXED_BYTES + 4 * 6 * weights

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ddpn.errors import ConfigError, InputError
-from ddpn.heads import check_likelihood, make_head
+from ddpn.heads import DEFAULT_LIKELIHOOD, check_likelihood, make_head
 from ddpn.members import MEMBERS
 from ddpn.members.network_options import TRAINING_OPTIONS, NetworkOptions, check_training_options
 from ddpn.validation import check_keys, is_integer, is_number
@@ -80,7 +80,7 @@ class Plan:
 
     def _check_model(self) -> None:
         """What is known to be wrong without torch; `check_with_torch` validates the rest."""
-        check_likelihood(self.model.get("likelihood", "double_poisson"))
+        check_likelihood(self.model.get("likelihood", DEFAULT_LIKELIHOOD))
         own = {name: self.model[name] for name in ("members", "hidden", "numeric", "epochs") if name in self.model}
         NetworkOptions(**own, **check_training_options(self.model.get("training_options")))
 
@@ -98,8 +98,8 @@ class Plan:
         """The unfitted `CountRegressor`; by default mixed with the exact GLM where its likelihood has one of counts."""
         from ddpn.estimators import CountRegressor
 
-        head = make_head(self.model.get("likelihood", "double_poisson"))
-        has_line = head.is_count and head.glm_likelihood and tuple(self.model.get("hidden", (1,))) != ()
+        head = make_head(self.model.get("likelihood", DEFAULT_LIKELIHOOD))
+        has_line = head.is_count and head.glm_likelihood and self.model.get("hidden", "auto") not in ((), [])
         options = {"mix_with": ("glm",) if has_line else (), **self.model, "random_state": self.seed}
         return CountRegressor(**options, **more)
 
