@@ -28,7 +28,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"model"}),
     frozenset({"training"}),
     frozenset({"members"}),
-    frozenset({"calibration"}),
+    frozenset({"calibration", "diagnosis"}),
     frozenset({"predictor"}),
     frozenset({"estimators"}),
     frozenset({"workflow"}),

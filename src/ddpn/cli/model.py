@@ -105,10 +105,11 @@ def _show_prepared(data: str, prepared: Any, as_json: bool) -> None:
     show(column_table(prepared.roles), to_stderr=as_json)
     counts = ", ".join(f"{count:,} {part}" for part, count in prepared.counts.items())
     typer.echo(f"Rows: {counts}; split {prepared.split.how}", err=as_json)
-    _show_warnings([*prepared.leaks, *prepared.warnings])
+    show_warnings([*prepared.leaks, *prepared.warnings])
 
 
-def _show_warnings(sentences: Sequence[str]) -> None:
+def show_warnings(sentences: Sequence[str]) -> None:
+    """Print warnings to standard error."""
     for sentence in sentences:
         typer.echo(f"Warning: {sentence}", err=True)
 
@@ -195,7 +196,7 @@ def evaluate(
             return
         if found["note"]:
             typer.echo(found["note"])
-        _show_warnings(found["warnings"])
+        show_warnings(found["warnings"])
         _show_scores(found)
 
 
@@ -209,7 +210,7 @@ def show_(model: o.Model, as_json: o.Json = False) -> None:
             print_json({"model": str(model), **about})
             return
         show(fact_table(model_facts(about)))
-        _show_warnings([*about["task"]["leaks"], *about["task"]["warnings"]])
+        show_warnings([*about["task"]["leaks"], *about["task"]["warnings"]])
         if "test" in about["task"]:
             _show_scores(about["task"]["test"])
 
@@ -237,7 +238,7 @@ def report(
             from ddpn.workflow.prediction import report_parts
 
             parts = report_parts(folder, frame)
-        with output_to_stderr(), _steps() as step:
+        with output_to_stderr(), steps() as step:
             write_report(out, progress=step, **parts)
         typer.echo(f"Report written to {out}", err=True)
 
@@ -254,7 +255,7 @@ def _model_and_table(model: Path, data: str, **columns: str | None) -> tuple[Any
 
 
 @contextmanager
-def _steps() -> Iterator[Callable[[str], None]]:
+def steps() -> Iterator[Callable[[str], None]]:
     """Print one step after the other: on one line of a terminal that disappears in the end, else a line each."""
     from rich.console import Console
     from rich.markup import escape

@@ -72,14 +72,14 @@ def prepare(frame: Any, plan: Plan) -> Prepared:
         warnings.append(f"Left out of the mixture, as there are no validation rows to choose its weights: {names}.")
     if not sample.y[split.rows.train].any():
         raise InputError(f"target {plan.target!r} must be above 0 in some training row, got zeros only.")
-    leaks = _leaks(sample, [column for column in roles.used if column.name not in plan.use])
+    leaks = suspected_leaks(sample, [column for column in roles.used if column.name not in plan.use])
     train = split.rows.train
     following = () if plan.time is None else time_columns(sample.X[train], timed[plan.time][train])
     sentences = (*warnings, *_date_warnings(roles, plan))
     return Prepared(plan, roles, sample, split, tuple(leaks), sentences, tuple(following))
 
 
-def _leaks(sample: Sample, columns: list[Column]) -> list[str]:
+def suspected_leaks(sample: Sample, columns: list[Column]) -> list[str]:
     """Warnings about suspected target leaks in some of the columns."""
     dates = {name: column.name for column in columns if column.kind == "date" for name in column.inputs}
     inputs = sample.X.select([name for column in columns for name in column.inputs])
