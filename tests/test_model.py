@@ -63,7 +63,7 @@ def model_of(head: str, members: int = 3, **options: object) -> CountModel:
 
 @pytest.mark.parametrize("head", HEADS)
 def test_shapes(head):
-    model = model_of(head)
+    model = model_of(head, **({"total": 12} if HEADS[head].exposure_is_total else {}))
     assert model.raw(features(5, 4)).shape == (5, 3, model.head.n_raw)
     assert model.raw(features(5, 3, 4)).shape == (5, 3, model.head.n_raw)
     assert model(features(5, 4)).batch_shape == (5, 3)

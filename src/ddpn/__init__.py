@@ -9,8 +9,11 @@ if TYPE_CHECKING:
     from ddpn.diagnosis import diagnose
     from ddpn.distributions import (
         Conflation,
+        ConwayMaxwellPoisson,
         Discretized,
+        DoubleBinomial,
         DoublePoisson,
+        GeneralizedPoisson,
         Mixture,
         NegativeBinomial,
         Poisson,
@@ -19,7 +22,8 @@ if TYPE_CHECKING:
     from ddpn.estimators import CountGLM, CountRegressor
 
 _DISTRIBUTIONS = (
-    "Conflation", "Discretized", "DoublePoisson", "Mixture", "NegativeBinomial", "Poisson", "discretized"
+    "Conflation", "ConwayMaxwellPoisson", "Discretized", "DoubleBinomial", "DoublePoisson", "GeneralizedPoisson",
+    "Mixture", "NegativeBinomial", "Poisson", "discretized",
 )  # fmt: skip
 #: Imported on first use: `ddpn --help` should not wait for torch, nor distributions for scikit-learn.
 _LAZY = dict.fromkeys(_DISTRIBUTIONS, "ddpn.distributions")
@@ -29,11 +33,14 @@ _LAZY |= {"diagnose": "ddpn.diagnosis"}
 __all__ = [
     "ConfigError",
     "Conflation",
+    "ConwayMaxwellPoisson",
     "CountGLM",
     "CountRegressor",
     "DDPNError",
     "Discretized",
+    "DoubleBinomial",
     "DoublePoisson",
+    "GeneralizedPoisson",
     "InputError",
     "Mixture",
     "NegativeBinomial",

@@ -24,15 +24,19 @@ class CountRange:
         Counts of this size or more are recorded as this one ("10 or more").
     upper_per_row : bool
         Whether every row has its own largest possible count, which predictions need too.
+    upper_is_total : bool
+        Whether the largest possible count is the total that counts are a part of, as for the Double Binomial: it is
+        then the exposure of every member.
 
     >>> CountRange(lower=1, upper=5)
-    CountRange(lower=1, upper=5, censored_above=None, upper_per_row=False)
+    CountRange(lower=1, upper=5, censored_above=None, upper_per_row=False, upper_is_total=False)
     """
 
     lower: int = 0
     upper: int | None = None
     censored_above: int | None = None
     upper_per_row: bool = False
+    upper_is_total: bool = False
 
     def __post_init__(self) -> None:
         check_integer("lower", self.lower, 0)
@@ -100,7 +104,12 @@ class CountRange:
             limit = own if limit is None else np.minimum(limit, own)
         if limit is not None and (y >= limit)[sample.is_used].all():
             raise InputError(f"y{suffix} must hold a count that is known exactly, got censored counts only.")
-        return sample.replace(y=y, lower=low, upper=high, limit=limit)
+        exposure = sample.exposure
+        if self.upper_is_total:
+            if exposure is not None:
+                raise InputError(f"exposure{suffix} must not be given: the upper bound is the total of each row.")
+            exposure = high
+        return sample.replace(y=y, exposure=exposure, lower=low, upper=high, limit=limit)
 
     def arguments(self, sample: Sample) -> dict[str, np.ndarray | None]:
         """The bounds and flags of a sample of this range as users pass them: `upper` and `censored`."""

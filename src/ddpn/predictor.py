@@ -96,8 +96,8 @@ class Predictor:
         return Recalibrated(found, self.recalibration.map) if is_changed and self.recalibration else found
 
     def _uncalibrated(self, X: Any, exposure: Any, of: str, upper: Any) -> Mixture:
-        scale = self._exposure(X, exposure)
         bounds = self.counts.bounds(row_count(X), upper, row_labels(X))
+        scale = bounds[1] if self.counts.upper_is_total else self._exposure(X, exposure)
         members = self.mixed if of == MIXTURE else {of: self.members[check_choice("of", of, (MIXTURE, *self.members))]}
         parts = [member.distribution(X, scale) for member in members.values()]
         with single_thread():
@@ -110,7 +110,7 @@ class Predictor:
         if n <= BLOCK:
             yield self.distribution(X, exposure, of, upper)
             return
-        scale = self._exposure(X, exposure)
+        scale = None if self.counts.upper_is_total else self._exposure(X, exposure)
         if upper is not None:
             _, upper = self.counts.bounds(n, upper, row_labels(X))
         for start in range(0, n, BLOCK):
@@ -204,7 +204,8 @@ class Predictor:
         where there is only one. `features` False leaves the features out of account, also where there is a `profile`.
         """
         if kind is None:
-            first, one = take_rows(X, slice(0, 1)), np.ones(1) if self.needs_exposure else None
+            first = take_rows(X, slice(0, 1))
+            one = np.ones(1) if self.needs_exposure or self.counts.upper_is_total else None
             size = sum(member.distribution(first, one).batch_shape[-1] for member in self.mixed.values())
             kind = "mutual_information" if size > 1 else "variance"
         known = self.profile.measure(X).score if features and self.profile is not None else None

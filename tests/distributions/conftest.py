@@ -36,6 +36,25 @@ def golden() -> dict[str, torch.Tensor]:
     return {key: torch.from_numpy(column) for key, column in (laws | more).items()}
 
 
+def _rows_of(name: str, family: str) -> dict[str, np.ndarray]:
+    """Columns of a table of several families, of one of them."""
+    with (REFERENCE / name).open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row.pop("family") == family]
+    return {key: np.array([float(row[key]) for row in rows]) for key in rows[0]}
+
+
+@pytest.fixture(scope="session")
+def golden_families() -> Callable[[str], dict[str, np.ndarray]]:
+    """40-digit sums of the distributions of one family."""
+    return lambda family: _rows_of("count_families_exact.csv", family)
+
+
+@pytest.fixture(scope="session")
+def r_families() -> Callable[[str], dict[str, np.ndarray]]:
+    """Values by R packages of one family."""
+    return lambda family: _rows_of("count_families.csv", family)
+
+
 class Enumerated:
     """A count law on every integer from `first` on, from its log weights there (any constant may be missing)."""
 

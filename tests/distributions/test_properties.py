@@ -8,7 +8,16 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from torch.distributions import kl_divergence
 
-from ddpn.distributions import CountDistribution, DoublePoisson, Mixture, NegativeBinomial, Poisson
+from ddpn.distributions import (
+    ConwayMaxwellPoisson,
+    CountDistribution,
+    DoubleBinomial,
+    DoublePoisson,
+    GeneralizedPoisson,
+    Mixture,
+    NegativeBinomial,
+    Poisson,
+)
 
 examples = settings(
     derandomize=True, deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow], print_blob=False
@@ -35,9 +44,30 @@ def double_poissons(log_mu=(-10.0, 14.0), log_gamma=(-6.0, 6.0)) -> st.SearchStr
     return st.builds(DoublePoisson, exp_of(*log_mu), exp_of(*log_gamma))
 
 
+def double_binomials(top: float) -> st.SearchStrategy[DoubleBinomial]:
+    """Totals of at most 20,000, with shares not too close to 0 and 1."""
+
+    def make(log_total: float, logit: float, gamma: torch.Tensor) -> DoubleBinomial:
+        total = max(1.0, float(round(math.exp(log_total))))
+        share = 1.0 / (1.0 + math.exp(-logit))
+        return DoubleBinomial(double(total), double(total * share), gamma.clamp(max=100 * total * share * (1 - share)))
+
+    return st.builds(make, evenly(0.0, min(top + 2.0, 9.9)), evenly(-7.0, 7.0), exp_of(-6.0, 6.0))
+
+
+def conway_maxwells(top: float) -> st.SearchStrategy[ConwayMaxwellPoisson]:
+    def make(mu: torch.Tensor, nu: torch.Tensor) -> ConwayMaxwellPoisson:
+        return ConwayMaxwellPoisson(mu, torch.minimum(nu, 4.0 * mu.clamp(min=1.0)))
+
+    return st.builds(make, exp_of(-10.0, min(top, 9.0)), exp_of(-4.0, 4.0))
+
+
 def any_law(top: float = 14.0) -> st.SearchStrategy[CountDistribution]:
-    """Of all three kinds. The Negative Binomial stays where its window can be summed: it is 45 alpha mu long."""
+    """Of every family. Families with heavy tails stay where their windows can be summed."""
     return st.one_of(
+        double_binomials(top),
+        conway_maxwells(top),
+        st.builds(GeneralizedPoisson, exp_of(-10.0, min(top, 7.0)), exp_of(-8.0, 2.0)),
         double_poissons((-10.0, top)),
         st.builds(Poisson, exp_of(-10.0, top)),
         st.builds(NegativeBinomial, exp_of(-10.0, min(top, 7.0)), exp_of(-6.0, 2.0)),
@@ -56,6 +86,10 @@ def depth(law: CountDistribution, y: float) -> float:
 
 def window(law: CountDistribution, reach: float = 45.0) -> torch.Tensor:
     """Consecutive counts that leave out about e^-reach of the law."""
+    if isinstance(law, DoubleBinomial | ConwayMaxwellPoisson | GeneralizedPoisson):
+        # Too short a window would not sum to 1.
+        low, high = (int(end.item()) for end in law.bracket(reach))
+        return torch.arange(low, high + 1, dtype=torch.float64)
     low, high = math.floor(law.mu.item()), math.ceil(law.mu.item())
     # One of the two counts beside mu may itself be deep, where gamma is large.
     reach += min(depth(law, low), depth(law, high))

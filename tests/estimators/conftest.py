@@ -7,8 +7,9 @@ import pytest
 from ddpn import CountRegressor
 from ddpn.heads import HEADS
 
-#: Every likelihood, and the paper's objective beside the exact one.
-LIKELIHOODS = {name: {"likelihood": name} for name in HEADS} | {"paper": {"head_options": {"objective": "paper"}}}
+#: Every likelihood that takes any counts and exposures, and the paper's objective beside the exact one.
+LIKELIHOODS = {name: {"likelihood": name} for name in HEADS if not HEADS[name].exposure_is_total}
+LIKELIHOODS["paper"] = {"head_options": {"objective": "paper"}}
 
 
 @pytest.fixture(params=list(LIKELIHOODS), scope="session")

@@ -50,6 +50,7 @@ def test_what_heads_tell_the_rest_of_the_package():
     counts = {name for name, head in HEADS.items() if head.is_count}
     real = {"gaussian", "faithful_gaussian", "natural_gaussian"}
     assert counts == set(HEADS) - real
+    assert [name for name, head in HEADS.items() if head.exposure_is_total] == ["double_binomial"]
     assert [name for name, head in HEADS.items() if not head.has_glm] == ["faithful_gaussian", "mixed"]
     assert HEADS["negative_binomial"].parameter_names == ("log mu", "log alpha")
     assert HEADS["natural_gaussian"].parameter_names == ("mean / variance", "log precision")

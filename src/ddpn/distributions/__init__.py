@@ -3,9 +3,12 @@
 from ddpn.distributions.censored import Censored
 from ddpn.distributions.censoring import log_mass
 from ddpn.distributions.conflation import Conflation
+from ddpn.distributions.conway_maxwell_poisson import ConwayMaxwellPoisson
 from ddpn.distributions.count import CountDistribution
 from ddpn.distributions.discretized import Discretized, discretized
+from ddpn.distributions.double_binomial import DoubleBinomial
 from ddpn.distributions.double_poisson import DoublePoisson, mean_deviation, variance_deviation, variance_limits
+from ddpn.distributions.generalized_poisson import GeneralizedPoisson
 from ddpn.distributions.mixture import Mixture
 from ddpn.distributions.negative_binomial import NegativeBinomial
 from ddpn.distributions.poisson import Poisson
@@ -16,9 +19,12 @@ from ddpn.distributions.zeros import Hurdle, ZeroInflated
 __all__ = [
     "Censored",
     "Conflation",
+    "ConwayMaxwellPoisson",
     "CountDistribution",
     "Discretized",
+    "DoubleBinomial",
     "DoublePoisson",
+    "GeneralizedPoisson",
     "Hurdle",
     "Mixture",
     "MonotoneMap",

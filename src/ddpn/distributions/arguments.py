@@ -90,6 +90,14 @@ def check_counts(name: str, values: Tensor, negative: bool = False) -> None:
         raise InputError(f"{name} must hold {kind}, got {value}{position}. Recode, round or drop such values.")
 
 
+def check_totals(name: str, values: Tensor) -> None:
+    """Every value an integer of at least 1."""
+    bad = ~((values >= 1) & (values < torch.inf) & (values == values.floor()))
+    if bad.any():
+        value, position = _first_bad(bad, values)
+        raise InputError(f"{name} must hold integers of at least 1, got {value}{position}.")
+
+
 def check_probabilities(name: str, values: Tensor) -> None:
     """Every value in [0, 1]."""
     bad = ~((values >= 0) & (values <= 1))

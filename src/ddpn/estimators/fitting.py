@@ -3,10 +3,12 @@
 import time
 import warnings
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from ddpn.count_range import CountRange
+from ddpn.heads import Head
 from ddpn.members import choose_weights
 from ddpn.members.member import Member, NotApplicableError
 from ddpn.members.networks import Networks
@@ -40,7 +42,19 @@ def fit_mixture(
         else:
             seconds[name] = time.perf_counter() - started
     weights = {NETWORKS: 1.0} if len(fitted) == 1 or validation is None else choose_weights(fitted, validation)
-    return Predictor(fitted, weights, train.exposure is not None, seconds, counts)
+    return Predictor(fitted, weights, train.exposure is not None and not counts.upper_is_total, seconds, counts)
+
+
+def range_of(model: Any, head: Head, upper: Any, censored: Any) -> CountRange:
+    """The range of counts that an estimator's arguments describe; a `ConfigError` if its likelihood cannot have it.
+
+    The upper bound of a likelihood of counts of a known total is that total.
+    """
+    is_total = head.exposure_is_total and (upper is not None or model.upper is not None)
+    counts = CountRange(model.lower, model.upper, model.censored_above, upper is not None, is_total)
+    if not counts.is_plain or censored is not None:
+        head.check_bounds()
+    return counts
 
 
 def held_out(sample: Sample, share: float | str | None, seed: int) -> np.ndarray:

@@ -9,10 +9,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from ddpn.calibration.profile import FeatureProfile
-from ddpn.count_range import CountRange
 from ddpn.errors import InputError
 from ddpn.estimators.coefficients import CoefficientTable, coefficient_table
-from ddpn.estimators.fitting import merge_equal_rows
+from ddpn.estimators.fitting import merge_equal_rows, range_of
 from ddpn.estimators.predictions import CountPredictions
 from ddpn.heads import HEADS, Head, make_head
 from ddpn.members.design import Design, check_complete, design_of
@@ -140,10 +139,9 @@ class CountGLM(CountPredictions, BaseEstimator):
         self
         """
         head = self._checked_head()
-        counts = CountRange(self.lower, self.upper, self.censored_above, upper is not None)
-        if not counts.is_plain or censored is not None:
-            head.check_bounds()
+        counts = range_of(self, head, upper, censored)
         sample = counts.of(checked_sample(X, y, sample_weight, exposure, self.fractional), upper, censored)
+        head.check_targets(sample.y, sample.exposure, sample.labels)
         reader = TableReader()
         table = check_complete(reader.fit(X, type(self)), sample.labels)
         used = sample.is_used

@@ -9,9 +9,8 @@ import numpy as np
 from sklearn.utils import Tags, check_random_state
 
 from ddpn.calibration.profile import FeatureProfile
-from ddpn.count_range import CountRange
 from ddpn.errors import ConfigError, InputError
-from ddpn.estimators.fitting import NETWORKS, fit_mixture, held_out, merge_equal_rows
+from ddpn.estimators.fitting import NETWORKS, fit_mixture, held_out, merge_equal_rows, range_of
 from ddpn.estimators.nested import NestedOptions
 from ddpn.estimators.predictions import CountPredictions
 from ddpn.features import FeatureEncoder
@@ -182,10 +181,9 @@ class CountRegressor(CountPredictions, NestedOptions):
         is interrupted earlier, or fails, leaves the estimator as it was.
         """
         head, options, runtime, others = self.checked_options()
-        counts = CountRange(self.lower, self.upper, self.censored_above, upper is not None)
-        if not counts.is_plain or censored is not None:
-            head.check_bounds()
+        counts = range_of(self, head, upper, censored)
         sample = counts.of(checked_sample(X, y, sample_weight, exposure, self.fractional), upper, censored)
+        head.check_targets(sample.y, sample.exposure, sample.labels)
         reader = TableReader()
         reader.fit(X, type(self))
         if sample.is_used.sum() <= FULL_BATCH_ROWS:
@@ -198,6 +196,8 @@ class CountRegressor(CountPredictions, NestedOptions):
         elif X_val is not None or y_val is not None:
             raise InputError("X_val and y_val must be given together.")
         train, validation = self._split(sample, random, given)
+        if validation is not None:
+            head.check_targets(validation.y, validation.exposure, validation.labels)
         seeds = tuple(int(seed) for seed in random.randint(2**31 - 1, size=options.members))
         checkpoint = self._checkpoint()
         networks = Networks(

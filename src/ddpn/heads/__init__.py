@@ -14,8 +14,11 @@ from ddpn.heads.likelihoods import DEFAULT_LIKELIHOOD, HEADS, SHIPPED
 from ddpn.validation import check_choice, check_integer, check_keys
 
 if TYPE_CHECKING:
+    from ddpn.heads.conway_maxwell_poisson import ConwayMaxwellPoissonHead
+    from ddpn.heads.double_binomial import DoubleBinomialHead
     from ddpn.heads.double_poisson import DoublePoissonHead
     from ddpn.heads.gaussian import FaithfulGaussianHead, GaussianHead, NaturalGaussianHead
+    from ddpn.heads.generalized_poisson import GeneralizedPoissonHead
     from ddpn.heads.head import Head
     from ddpn.heads.mixed import MixedHead
     from ddpn.heads.negative_binomial import NegativeBinomialHead
@@ -24,9 +27,12 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_LIKELIHOOD",
     "HEADS",
+    "ConwayMaxwellPoissonHead",
+    "DoubleBinomialHead",
     "DoublePoissonHead",
     "FaithfulGaussianHead",
     "GaussianHead",
+    "GeneralizedPoissonHead",
     "Head",
     "MixedHead",
     "NaturalGaussianHead",

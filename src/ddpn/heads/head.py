@@ -5,6 +5,7 @@ import itertools
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
@@ -31,6 +32,9 @@ class Head(ABC):
     - `is_count`, whether the distribution is one of counts: whether `support` is discrete;
     - `has_glm`, whether `loss` is a negative log-likelihood in all raw outputs, so that a generalised linear model has
       standard errors: True;
+    - `exposure_is_total`, whether exposures are totals, integers that no count exceeds and that must not be rescaled:
+      False;
+    - `is_baseline`, whether the constant member tries this likelihood for models with another one: True;
     - `validation_score`, what chooses a network's best epoch by default, "crps" or "nll": "crps".
 
     Options are keyword-only arguments of the constructor, each kept under its own name. `exposure`, the known scale of
@@ -46,6 +50,8 @@ class Head(ABC):
     description: ClassVar[str]
     is_count: ClassVar[bool]
     has_glm: ClassVar[bool] = True
+    exposure_is_total: ClassVar[bool] = False
+    is_baseline: ClassVar[bool] = True
     validation_score: ClassVar[str] = "crps"
 
     def __init_subclass__(cls, **keywords: Any) -> None:
@@ -97,6 +103,9 @@ class Head(ABC):
         zero = torch.zeros_like(mean)
         pairs = itertools.product((zero, logs[0], mean), (zero, logs[1]))
         return [torch.stack([first, *[other] * (self.n_raw - 1)]) for first, other in pairs]
+
+    def check_targets(self, y: np.ndarray, exposure: np.ndarray | None, labels: Any = None) -> None:
+        """Raise an `InputError` for counts that this likelihood cannot have; `labels` are the names of the rows."""
 
     def __call__(self, raw: Tensor, exposure: Tensor | None = None) -> Distribution:
         return self.forward(raw, exposure)

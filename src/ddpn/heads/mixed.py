@@ -49,8 +49,8 @@ class MixedHead(Head):
         #: Same families side by side, so that each family is one stack.
         self.families = tuple(sorted(families, key=list(families).index))
         for family in self.families:
-            if not HEADS.find(family).is_count or family == self.name:
-                counts = [name for name in HEADS if HEADS[name].is_count and name != self.name]
+            if not _can_be_mixed(HEADS.find(family)):
+                counts = [name for name in HEADS if _can_be_mixed(HEADS[name])]
                 raise ConfigError(f"families must be likelihoods of counts ({listed(counts)}), got {family!r}.")
         sizes = [HEADS[family].n_raw for family in self.families]
         self.n_raw = sum(sizes) + len(sizes)  # type: ignore[misc]
@@ -106,3 +106,8 @@ class MixedHead(Head):
             raw[0] += offset.to(raw)
             raws.append(raw)
         return torch.cat([*raws, torch.zeros(self.size, dtype=torch.float64, device=raws[0].device)])
+
+
+def _can_be_mixed(head: type[Head]) -> bool:
+    """Whether a likelihood can be a component: of counts without end, and no mixture itself."""
+    return head.is_count and not head.exposure_is_total and not issubclass(head, MixedHead)

@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.heads import HEADS, make_head
+from ddpn.heads import HEADS, Head, make_head
 from ddpn.members.member import Member, as_tensor, exposure_unit, json_to_bytes
 from ddpn.sample import Sample, row_count
 
@@ -16,7 +16,8 @@ from ddpn.sample import Sample, row_count
 class Constant(Member):
     """One distribution for all rows by maximum likelihood, of the count likelihood that fits best.
 
-    An exposure scales its location.
+    An exposure scales its location. Where exposures are totals (`Head.exposure_is_total`), the likelihood is that of the
+    model.
 
     >>> y = np.array([0.0, 0.0, 0.0, 9.0, 11.0, 1.0])
     >>> Constant().fit(Sample(np.zeros((6, 1)), y), None, seed=0).likelihood
@@ -28,34 +29,49 @@ class Constant(Member):
     raw: Tensor
     unit: float
 
+    def __init__(self, head: Head | None = None) -> None:
+        self.head = head if head is not None and head.exposure_is_total else None
+
+    @classmethod
+    def like(cls, head: Head) -> Self:
+        return cls(head)
+
+    def _candidates(self) -> list[Head]:
+        if self.head is not None:
+            return [self.head]
+        tried = [cls for cls in HEADS.values() if cls.is_count and cls.is_baseline and not cls.exposure_is_total]
+        return [make_head(cls.name) for cls in tried]
+
     def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:
         y, weight = as_tensor(train.y), as_tensor(train.weight_or_ones)
         assert y is not None
         assert weight is not None
-        self.unit = exposure_unit(train)
+        candidates = self._candidates()
+        self.unit = exposure_unit(train, candidates[0])
         exposure = as_tensor(train.exposure, self.unit)
         best = -np.inf
-        for name in HEADS:
-            head = make_head(name)
-            if not head.is_count:
-                continue
+        for head in candidates:
             raw = head.start(y, weight, exposure)
             fit = float(weight @ head(raw.expand(len(y), -1), exposure).log_prob(y))
             if fit > best:
-                best, self.likelihood, self.raw = fit, name, raw
+                best, self.likelihood, self.raw = fit, head.name, raw
         return self
 
     def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
         scale = as_tensor(exposure, self.unit)
         raw = self.raw.expand(row_count(X), 1, -1)
-        return make_head(self.likelihood)(raw, None if scale is None else scale.unsqueeze(1))
+        head = make_head(self.likelihood) if self.head is None else self.head
+        return head(raw, None if scale is None else scale.unsqueeze(1))
 
     def state(self) -> dict[str, bytes]:
-        return {"constant.json": json_to_bytes({"likelihood": self.likelihood, "unit": self.unit, **self.facts()})}
+        options = {} if self.head is None else self.head.options
+        known = {"likelihood": self.likelihood, "options": options, "unit": self.unit, **self.facts()}
+        return {"constant.json": json_to_bytes(known)}
 
     @classmethod
     def from_state(cls, files: Mapping[str, bytes]) -> Self:
-        known, member = json.loads(files["constant.json"]), cls()
+        known = json.loads(files["constant.json"])
+        member = cls(make_head(known["likelihood"], **known["options"]))
         member.likelihood, member.unit = known["likelihood"], known["unit"]
         raw = as_tensor(np.array(known["raw outputs"]))
         assert raw is not None

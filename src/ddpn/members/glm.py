@@ -59,7 +59,8 @@ class GLM(Member):
     def like(cls, head: Head) -> Self:
         if head.glm_likelihood is None:
             raise NotApplicableError(f'likelihood="{head.name}" has no exact GLM')
-        member = cls(make_head(head.glm_likelihood))
+        # The total of all rows is an option: such a head has a GLM of its own.
+        member = cls(head if head.exposure_is_total else make_head(head.glm_likelihood))
         # A parameter that all rows share in the networks, such as one gamma, is an intercept here.
         member._dispersion = "constant" if "nothing" in head.sees else "linear"
         return member
@@ -78,7 +79,7 @@ class GLM(Member):
             train = train.rows(np.sort(chosen))
         if not train.y.any():
             raise NotApplicableError("it has no count above 0 to fit")
-        self.unit = exposure_unit(train)
+        self.unit = exposure_unit(train, self.head)
         scaled = train if train.exposure is None else train.replace(exposure=train.exposure / self.unit)
         inputs = self.encoder.transform(train.X).astype(np.float64)
         with warnings.catch_warnings():

@@ -76,12 +76,12 @@ def json_to_bytes(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-def exposure_unit(sample: Sample) -> float:
-    """The power of two nearest to the mean exposure; 1 without exposures.
+def exposure_unit(sample: Sample, head: Head) -> float:
+    """The power of two nearest to the mean exposure; 1 without exposures, and where they are totals.
 
     Members divide exposures by it, which loses no digit, so that rates stay where heads do not clamp them.
     """
-    if sample.exposure is None:
+    if sample.exposure is None or head.exposure_is_total:
         return 1.0
     return float(2.0 ** np.round(np.log2(np.average(sample.exposure, weights=sample.weight))))
 

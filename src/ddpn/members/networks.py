@@ -95,7 +95,7 @@ class Networks(Member):
     @torch.inference_mode(False)
     def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:
         """Train; an interrupted training leaves the best networks so far, and `interrupted` is true."""
-        self.unit, self.n_rows = exposure_unit(train), int(train.is_used.sum())
+        self.unit, self.n_rows = exposure_unit(train, self.head), int(train.is_used.sum())
         seeds = self.seeds or tuple(np.random.RandomState(seed).randint(2**31 - 1, size=self.options.members).tolist())
         columns = np.shape(train.X)[1]
         self.options = self.options.with_widths(self.n_rows)

@@ -44,6 +44,9 @@ def check_values(sample: Sample, head: Head) -> None:
     _check("y", sample.y, sample.y.isfinite(), "finite")
     if sample.exposure is not None:
         check_positive("exposure", sample.exposure, "Give the time or size that each count was counted over.")
+    if head.exposure_is_total:
+        exposure = None if sample.exposure is None else sample.exposure.cpu().numpy()
+        head.check_targets(sample.y.cpu().numpy(), exposure)
     if sample.weight is not None:
         _check("weight", sample.weight, sample.weight.isfinite(), "finite")
         _check("weight", sample.weight, sample.weight >= 0, "at least 0")

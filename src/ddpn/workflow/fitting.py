@@ -148,11 +148,15 @@ def _train(model: CountRegressor, prepared: Prepared, checkpoint: Path | None, o
         "exposure_val": validation.exposure,
         "sample_weight_val": validation.weight,
     }
-    known = prepared.plan.count_range.arguments(train)
-    held_out |= {f"{name}_val": value for name, value in prepared.plan.count_range.arguments(validation).items()}
+    counts = prepared.plan.count_range
+    known = counts.arguments(train)
+    held_out |= {f"{name}_val": value for name, value in counts.arguments(validation).items()}
+    if counts.upper_is_total:
+        held_out["exposure_val"] = None
     on_step("Training")
     try:
-        model.fit(train.X, train.y, train.weight, train.exposure, **known, **(held_out if len(validation) else {}))
+        exposure = None if counts.upper_is_total else train.exposure
+        model.fit(train.X, train.y, train.weight, exposure, **known, **(held_out if len(validation) else {}))
     except KeyboardInterrupt:
         if not hasattr(model, "predictor_"):
             if checkpoint is not None:

@@ -9,6 +9,7 @@ from typing import Any
 from ddpn.count_range import CountRange
 from ddpn.errors import ConfigError, InputError
 from ddpn.heads import DEFAULT_LIKELIHOOD, check_likelihood, make_head
+from ddpn.heads.likelihoods import TOTALS
 from ddpn.members import MEMBERS
 from ddpn.members.network_options import TRAINING_OPTIONS, NetworkOptions, check_training_options
 from ddpn.validation import check_choice, check_keys, is_integer, is_number, listed
@@ -98,7 +99,9 @@ class Plan:
     def count_range(self) -> CountRange:
         """The range of possible counts."""
         given = {name: self.model[name] for name in ("lower", "upper", "censored_above") if name in self.model}
-        return CountRange(**given, upper_per_row=self.upper_column is not None)
+        has_upper = self.upper_column is not None or given.get("upper") is not None
+        is_total = self.model.get("likelihood") in TOTALS and has_upper
+        return CountRange(**given, upper_per_row=self.upper_column is not None, upper_is_total=is_total)
 
     def _check_calibration(self) -> None:
         check_choice("recalibrate", self.recalibrate, RECALIBRATE)

@@ -11,28 +11,10 @@ from torch import Tensor
 
 from ddpn.distributions.double_poisson.normalizer import Moments, first_moments, moments
 from ddpn.distributions.double_poisson.weights import deviance, log_h_of_count
-from ddpn.distributions.gradients import barrier
+from ddpn.distributions.gradients import RowWise, barrier
 
 
-class _RowWise(torch.autograd.Function):
-    """A function of vectors (rows,), one row at a time: `torch.func.vmap` computes the rows of all examples at once."""
-
-    @classmethod
-    def apply(cls, *inputs: Tensor) -> Any:
-        # Outside of transforms without torch's own step, which inspects a signature: that takes as long as a small row.
-        if torch._C._functorch.peek_interpreter_stack() is None:
-            return super(torch.autograd.Function, cls).apply(*inputs)  # type: ignore[misc]
-        return super().apply(*inputs)
-
-    @classmethod
-    def vmap(cls, info: Any, in_dims: tuple[int | None, ...], *inputs: Tensor) -> Any:
-        size, pairs = info.batch_size, zip(inputs, in_dims, strict=True)
-        moved = [x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0) for x, dim in pairs]
-        found = cls.apply(*(x.flatten() for x in moved))
-        return tuple(x.unflatten(0, (size, -1)) for x in found), (0,) * len(found)
-
-
-class _LogNormalizer(_RowWise):
+class _LogNormalizer(RowWise):
     """(log c, E[Z], E[D]): log c differentiable twice, the moments once."""
 
     @staticmethod
@@ -72,7 +54,7 @@ def _moments_backward(mu: Tensor, gamma: Tensor, g_mean: Tensor | None, g_dev: T
     return barrier(name, by_mu, mu, gamma, *parts), barrier(name, by_gamma, mu, gamma, *parts)
 
 
-class _Moments(_RowWise):
+class _Moments(RowWise):
     """The fields of `normalizer.Moments`, of which the variance is differentiable."""
 
     @staticmethod
@@ -94,7 +76,7 @@ class _Moments(_RowWise):
         return barrier(name, by_mu, mu, gamma, grad), barrier(name, by_gamma, mu, gamma, grad)
 
 
-class _LogProb(_RowWise):
+class _LogProb(RowWise):
     """log p(y) and its scores."""
 
     @staticmethod

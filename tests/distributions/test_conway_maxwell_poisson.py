@@ -1,0 +1,103 @@
+"""The Conway-Maxwell-Poisson against 40-digit sums, the Poisson, its limits and direct sums."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch.autograd import gradcheck, gradgradcheck
+from torch.func import grad, vmap
+
+from ddpn import ConwayMaxwellPoisson, InputError
+
+#: (mu, nu, y) where each way of `conway_maxwell_sums.py` is the one taken.
+REGIMES = {
+    "table": [(3.0, 0.5, 0), (0.5, 4.0, 1), (0.02, 15.0, 1), (20.0, 3.0, 25)],
+    "local": [(300.0, 20.0, 310), (1000.0, 60.0, 995), (80.0, 5.0, 70)],
+    "wide": [(40.0, 0.1, 90), (300.0, 2.0, 310), (5.0, 0.02, 0), (1e5, 0.7, 1.004e5)],
+}
+
+
+def f64(x) -> torch.Tensor:
+    return torch.as_tensor(x, dtype=torch.float64)
+
+
+def test_log_prob_and_moments_are_those_of_40_digit_sums(golden_families, assert_within):
+    rows = golden_families("conway_maxwell_poisson")
+    law = ConwayMaxwellPoisson(f64(rows["mu"]), f64(rows["dispersion"]))
+    at = {"mu": rows["mu"], "nu": rows["dispersion"]}
+    assert_within(law.mean, rows["mean"], 1e-14, **at)
+    assert_within(law.variance, rows["variance"], 1e-8, **at)
+    for i in "123":
+        assert_within(law.log_prob(f64(rows[f"y{i}"])), rows[f"log_pmf{i}"], 2e-9, floor=1.0, **at)
+
+
+@pytest.mark.parametrize("mu", [1e-3, 3.0, 70.0, 1e6])
+def test_nu_one_is_the_poisson(mu, assert_within):
+    law, reference = ConwayMaxwellPoisson(f64(mu), f64(1.0)), stats.poisson(mu)
+    y = np.unique(reference.ppf([1e-6, 0.3, 0.5, 0.9, 1 - 1e-6]))
+    assert_within(law.log_prob(f64(y)), reference.logpmf(y), 5e-9, floor=1.0, y=y)
+    assert_within(law.cdf(f64(y)), reference.cdf(y), 1e-8, floor=1e-7, y=y)
+    assert_within(law.variance, mu, 1e-8)
+
+
+def test_limits(assert_within):
+    """nu = 0 is the Geometric, and nu = infinity, for means below 1, the Bernoulli."""
+    y = np.arange(20.0)
+    assert_within(
+        ConwayMaxwellPoisson(f64(3.0), f64(1e-9)).log_prob(f64(y)), stats.geom.logpmf(y + 1, 1 / 4), 1e-6, y=y
+    )
+    assert_within(ConwayMaxwellPoisson(f64(0.3), f64(20.0)).log_prob(f64([0, 1])), np.log([0.7, 0.3]), 1e-5)
+
+
+def test_the_mean_is_that_of_the_pmf():
+    """Over the whole domain of the head; sums over at most a few thousand counts."""
+    rng = np.random.default_rng(0)
+    mu, nu = np.exp(rng.uniform(-8, 6, 60)), np.exp(rng.uniform(-4, 4, 60))
+    nu = np.minimum(nu, 19.0 * np.maximum(mu, 1.0))
+    law = ConwayMaxwellPoisson(f64(mu), f64(nu))
+    last = int(law.bracket(45.0)[1].max().item())
+    y = torch.arange(last + 1.0, dtype=torch.float64).unsqueeze(1)
+    p = law.log_prob(y).exp()
+    torch.testing.assert_close(p.sum(0), torch.ones(60, dtype=torch.float64), rtol=1e-9, atol=0)
+    torch.testing.assert_close((p * y).sum(0), law.mean, rtol=1e-8, atol=0)
+    torch.testing.assert_close((p * (y - law.mean) ** 2).sum(0), law.variance, rtol=1e-7, atol=0)
+
+
+@pytest.mark.parametrize(("mu", "nu"), [(0.4, 6.0), (7.0, 0.05), (60.0, 30.0), (900.0, 0.3), (2e4, 4.0)])
+def test_everything_follows_from_the_pmf(mu, nu, assert_within):
+    law = ConwayMaxwellPoisson(f64(mu), f64(nu))
+    y = torch.arange(law.bracket(60.0)[1].item() + 1.0, dtype=torch.float64)
+    log_p = law.log_prob(y).numpy()
+    p = np.exp(log_p).astype(np.longdouble)
+    below, above = p.cumsum(), np.append(p[::-1].cumsum()[::-1][1:], 0.0)
+    at = np.unique(np.searchsorted(below, [1e-6, 0.05, 0.5, 0.9, 1 - 1e-6]))
+    assert_within(law.cdf(f64(at)), below[at], 1e-8, floor=1e-9, y=at)
+    assert_within(law.survival(f64(at)), above[at], 1e-8, floor=1e-12, y=at)
+    scores = [float((below[:i] ** 2).sum() + (above[i:] ** 2).sum()) for i in at]
+    assert_within(law.crps(f64(at)), scores, 1e-6, floor=1e-5, y=at)
+    assert_within(law.entropy(), float(-(p * log_p).sum()), 1e-7)
+    assert law.mode.item() == np.argmax(p)
+    assert_within(law.icdf(f64([0.1, 0.9])), np.searchsorted(below, [0.1, 0.9]), 0.0)
+
+
+@pytest.mark.parametrize("regime", REGIMES)
+def test_derivatives(regime):
+    mu, nu, y = f64(REGIMES[regime]).unbind(1)
+    at = (mu.log().requires_grad_(), nu.log().requires_grad_())
+    log_prob = lambda a, b: ConwayMaxwellPoisson(a.exp(), b.exp()).log_prob(y)
+    assert gradcheck(log_prob, at, eps=1e-6, atol=1e-5, rtol=1e-5)
+    assert gradgradcheck(log_prob, at, eps=1e-6, atol=1e-4, rtol=1e-4)
+
+
+def test_transforms():
+    mu, nu, y = f64([row for rows in REGIMES.values() for row in rows]).unbind(1)
+    log_prob = lambda mu, nu, y: ConwayMaxwellPoisson(mu, nu).log_prob(y)
+    leaves = [mu.clone().requires_grad_(), nu.clone().requires_grad_()]
+    expected = torch.autograd.grad(log_prob(*leaves, y).sum(), leaves)
+    torch.testing.assert_close(vmap(log_prob)(mu, nu, y), log_prob(mu, nu, y))
+    torch.testing.assert_close(vmap(grad(log_prob, argnums=(0, 1)))(mu, nu, y), expected)
+
+
+def test_too_narrow_distributions_are_refused():
+    with pytest.raises(InputError, match="nu must be at most 20 times the mean, or 20, got 90 for a mean of 4"):
+        ConwayMaxwellPoisson(4.0, 90.0)
