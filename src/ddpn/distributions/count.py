@@ -97,11 +97,11 @@ class CountDistribution(Distribution, ABC):
             return CountDistribution._flat(self, shape) if rows is None else rows
         return self._flat(shape).prepared()
 
-    def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
+    def _log_mass(self, low: Tensor, high: Tensor, is_absolute: bool = False) -> Tensor:
         """log P(low <= Z <= high) in float64, differentiable. Shape: bounds broadcast with `batch_shape`."""
         shape = broadcast_shapes(low=tuple(low.shape), high=tuple(high.shape), batch_shape=tuple(self.batch_shape))
         first, last = (x.expand(shape).reshape(-1) for x in (low, high))
-        return mass.of_rows(self._summable(shape), first, last).reshape(shape)
+        return mass.of_rows(self._summable(shape), first, last, is_absolute).reshape(shape)
 
     def _leaves(self) -> tuple[Tensor, ...]:
         """Tensors that a gradient could be asked for."""

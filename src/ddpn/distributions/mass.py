@@ -10,14 +10,22 @@ from ddpn.distributions.dispatch import Case, by_case, is_host
 
 #: Beyond this share of the mass, the rest is summed instead, and log1p keeps the digits of a mass close to 1.
 _MOST = 0.5
+#: Ranges that are summed as they are where an absolute accuracy is enough.
+_FEW = 32.0
 
 
-def of_rows(rows: Any, low: Tensor, high: Tensor) -> Tensor:
-    """log P(low <= Z <= high) per row. rows: as in `sums.over`, prepared."""
+def of_rows(rows: Any, low: Tensor, high: Tensor, is_absolute: bool = False) -> Tensor:
+    """log P(low <= Z <= high) per row. rows: as in `sums.over`, prepared.
+
+    With `is_absolute`, a mass close to 1 has a logarithm that is accurate beside 1, not beside 0: enough to normalise a
+    pmf, and short ranges are then summed as they are.
+    """
     with torch.no_grad():
         middle = sum(rows.window()) / 2.0 if rows.tabulated else rows.location
         # Where the middle lies inside, what is left out is summed: that keeps log(1 - tiny), and is often shorter.
         inside = ((low <= 0) | (low <= middle)) & (high >= middle)
+        if is_absolute:
+            inside &= high - low >= _FEW
     zero = torch.zeros_like(low)
     none, every = torch.full_like(low, -1.0), torch.full_like(low, torch.inf)
     # One sum per row, but where both sides are left out.

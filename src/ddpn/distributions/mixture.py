@@ -284,8 +284,8 @@ class _CountMixture(Mixture, CountDistribution):
     def _mixture(self) -> Any:
         return self
 
-    def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
-        each = self._each(lambda stack: stack._log_mass(low.unsqueeze(-1), high.unsqueeze(-1)))
+    def _log_mass(self, low: Tensor, high: Tensor, is_absolute: bool = False) -> Tensor:
+        each = self._each(lambda stack: stack._log_mass(low.unsqueeze(-1), high.unsqueeze(-1), is_absolute))
         weights = self.weights.double() if self._weights is None else self._weights
         return weighted_log_masses(each, weights)
 

@@ -79,11 +79,11 @@ class Truncated(CountDistribution):
         return torch.where(inside, log_p, -torch.inf).to(self._dtype)
 
     def _log_total(self) -> Tensor:
-        return self.low.new_zeros(()) if self._whole else self.base._log_mass(self.low, self.high)
+        return self.low.new_zeros(()) if self._whole else self.base._log_mass(self.low, self.high, is_absolute=True)
 
-    def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
+    def _log_mass(self, low: Tensor, high: Tensor, is_absolute: bool = False) -> Tensor:
         first, last = torch.maximum(low, self.low), torch.minimum(high, self.high)
-        return (self.base._log_mass(first, last) - self._log_total()).clamp(max=0.0)
+        return (self.base._log_mass(first, last, is_absolute) - self._log_total()).clamp(max=0.0)
 
     @property
     def mean(self) -> Tensor:

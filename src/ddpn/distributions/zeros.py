@@ -136,8 +136,8 @@ class ZeroModified(CountDistribution):
         zero = AtZero(torch.zeros(shape, dtype=self._dtype, device=self._device))
         return Mixture.concatenate([zero, self._part._reshape(shape)], self._weights(), validate_args=False)
 
-    def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
-        rest = self._part._log_mass(low, high)
+    def _log_mass(self, low: Tensor, high: Tensor, is_absolute: bool = False) -> Tensor:
+        rest = self._part._log_mass(low, high, is_absolute)
         zero = torch.where((low <= 0) & (high >= 0), 0.0, -torch.inf).to(rest).expand(rest.shape)
         return weighted_log_masses(torch.stack([zero, rest], dim=-1), self._weights())
 
