@@ -43,6 +43,19 @@ def test_threads(benchmark_module):
     assert process.poll() is not None
 
 
+def test_diagnosis(benchmark_module):
+    diagnosis = benchmark_module("diagnosis")
+    assert diagnosis.arguments().parse_args([]).runs == 1000
+    row = diagnosis.row("Poisson", 2, diagnosis.linear, 1.0, "glm", full=True)
+    assert row["runs"] == 2
+    assert 0.0 <= row["rejected"] <= 1.0
+    rng, mean = np.random.default_rng(0), np.full(100_000, 3.3)
+    for dispersion in (0.7, 1.0, 1.4):
+        y = diagnosis.counts(rng, mean, dispersion)
+        assert abs(y.mean() - 3.3) < 0.03
+        assert abs(y.var() / 3.3 - dispersion) < 0.03
+
+
 def test_ood_tables(benchmark_module):
     tables = benchmark_module("ood_tables")
     rng = np.random.default_rng(0)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from ddpn.errors import ConfigError, DDPNError, InputError, TrainingError
 
 if TYPE_CHECKING:
+    from ddpn.diagnosis import diagnose
     from ddpn.distributions import (
         Conflation,
         ConwayMaxwellPoisson,
@@ -27,6 +28,7 @@ _DISTRIBUTIONS = (
 #: Imported on first use: `ddpn --help` should not wait for torch, nor distributions for scikit-learn.
 _LAZY = dict.fromkeys(_DISTRIBUTIONS, "ddpn.distributions")
 _LAZY |= {"CountGLM": "ddpn.estimators.glm", "CountRegressor": "ddpn.estimators.regressor"}
+_LAZY |= {"diagnose": "ddpn.diagnosis"}
 
 __all__ = [
     "ConfigError",
@@ -44,6 +46,7 @@ __all__ = [
     "NegativeBinomial",
     "Poisson",
     "TrainingError",
+    "diagnose",
     "discretized",
 ]
 

@@ -1,6 +1,6 @@
 """`Sample`: rows that models are fitted to and scored on, validated once and used down to the training loop."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -11,16 +11,21 @@ import numpy as np
 from ddpn.errors import InputError
 from ddpn.validation import at_rows, check_choice
 
+#: The parts of a sample that are vectors of numbers.
+_VECTORS = ("y", "weight", "exposure", "lower", "upper", "limit")
 #: Rows worked on at a time where nothing else bounds memory.
 BLOCK = 65_536
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Inputs, counts and, where given, a weight and an exposure per row.
+    """Inputs, counts and, where given, a weight and an exposure per row, and what is known about possible counts.
 
     `X` is a table (data frame, array, sparse matrix) or a tensor; the others are float64 vectors or tensors. `labels`
     are what messages call the rows: row numbers of a file, or the index of a data frame; positions from 0 by default.
+    Counts are at least `lower` and at most `upper`. `limit` is the largest count that can be recorded: a count equal to
+    it is right-censored, and stands for that many or more; infinite where a count is known exactly.
+    `groups` are the names of the groups within which intervals are calibrated.
     Build one from user input with `checked_sample`, which validates it; inner code trusts it.
 
     Shape: X (N, ...), the others (N,). In a training batch where each member has its own rows, (B, M, ...) and (B, M).
@@ -31,14 +36,21 @@ class Sample:
     weight: Any = None
     exposure: Any = None
     labels: Any = None
+    groups: Any = None
+    lower: Any = None
+    upper: Any = None
+    limit: Any = None
 
     def __len__(self) -> int:
         return len(self.y)
 
     def rows(self, index: Any) -> Self:
         """Some of the rows, by a mask, a slice or an array of positions."""
-        vectors = (None if v is None else v[index] for v in (self.y, self.weight, self.exposure, self.labels))
-        return type(self)(None if self.X is None else take_rows(self.X, index), *vectors)
+        vectors = {name: None if v is None else v[index] for name, v in self._vectors(("labels", "groups", *_VECTORS))}
+        return type(self)(None if self.X is None else take_rows(self.X, index), **vectors)
+
+    def _vectors(self, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
+        return ((name, getattr(self, name)) for name in names)
 
     def blocks(self, size: int = BLOCK) -> Iterator[Self]:
         """The same rows, `size` at a time."""
@@ -47,13 +59,22 @@ class Sample:
 
     def map(self, change: Callable[[Any], Any]) -> Self:
         """Apply `change` to every part that is there, such as a move to another device."""
-        parts = (None if part is None else change(part) for part in (self.X, self.y, self.weight, self.exposure))
-        X, y, weight, exposure = parts
-        return type(self)(X, y, weight, exposure, self.labels)
+        parts = {name: None if part is None else change(part) for name, part in self._vectors(("X", *_VECTORS))}
+        return type(self)(**parts, labels=self.labels, groups=self.groups)
 
     def replace(self, **parts: Any) -> Self:
         """A copy with some parts replaced."""
         return replace(self, **parts)
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """The parts that are there, by name, without the labels."""
+        return {name: part for name, part in self._vectors(("X", *_VECTORS)) if part is not None}
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every count is possible and known exactly."""
+        return self.lower is None and self.upper is None and self.limit is None
 
     @property
     def is_used(self) -> np.ndarray:
@@ -190,7 +211,7 @@ def check_vector(name: str, values: Any, n: int, zero: bool, labels: Any = None)
     """Return one finite float64 per row, positive or (`zero`) not negative; a single number serves all rows."""
     if values is None:
         return None
-    plain = np.asarray(_plain(values))
+    plain = np.asarray(plain_values(values))
     try:
         numbers = plain.astype(np.float64)
     except (TypeError, ValueError):
@@ -210,14 +231,15 @@ def _check_all(good: np.ndarray, name: str, condition: str, values: np.ndarray, 
         raise InputError(f"{name} must {condition}, got {values[~good][0]:g} {labels_at(~good, labels)}.{remedy}")
 
 
-def _plain(values: Any) -> np.ndarray:
+def plain_values(values: Any) -> np.ndarray:
+    """A series, list or array as an array."""
     series = nw.from_native(values, series_only=True, pass_through=True)
     return series.to_numpy() if isinstance(series, nw.Series) else np.asarray(values)
 
 
 def _column(y: Any, name: str, labels: Any) -> np.ndarray:
     """`y` as a float64 vector."""
-    plain = _plain(y)
+    plain = plain_values(y)
     if plain.dtype.kind not in "buifOUS":
         # The words in brackets are those scikit-learn's checks look for.
         words = " (Complex data not supported)" if plain.dtype.kind == "c" else ""

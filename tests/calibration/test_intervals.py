@@ -7,7 +7,7 @@ from scipy import stats
 from torch.distributions import Normal
 
 from ddpn import ConfigError, InputError, Poisson
-from ddpn.calibration.intervals import IntervalLevels, level_expected, level_needed
+from ddpn.calibration.intervals import IntervalLevels, interval_at, level_expected, level_needed
 
 
 def poisson(mu) -> Poisson:
@@ -39,6 +39,34 @@ def test_levels_by_scipy():
 def test_a_normal_counts_as_the_integers_it_rounds_to():
     found = level_needed(Normal(torch.tensor(3.0).double(), torch.tensor(1.0).double()), torch.tensor([5]))
     assert found.item() == pytest.approx(2 * stats.norm.cdf(4.5, 3.0, 1.0) - 1, abs=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("mu", "y"), [(300.0, 900), (4000.0, 1000), (3.0, 60)])
+def test_impossible_counts_enter_intervals_that_are_widened(mu, y, dtype):
+    dist = Poisson(torch.tensor([mu, mu], dtype=dtype))
+    counts = torch.tensor([y, int(mu)])
+    level = level_needed(dist, counts)
+    assert level[0] > 1.0 > level[1]
+    low, high = interval_at(dist, float(level[0]) + 1e-9)
+    inner = dist.interval(1.0 - 1e-9)
+    assert (low[0] == y) if y < mu else (high[0] == y)
+    gap = max(inner[0][0] - y, y - inner[1][0])
+    assert level[0] == pytest.approx(float(1.0 + gap / (inner[1][0] - inner[0][0] + 1.0)))
+    low, high = interval_at(dist, level.double().numpy() - 1e-9)
+    assert not low[0] <= y <= high[0]
+    assert high[1] - low[1] < inner[1][1] - inner[0][1]
+
+
+def test_far_too_narrow_distributions_are_calibrated_too():
+    """A Poisson says that these counts are impossible; the level of half of them is beyond the highest quantile."""
+    rng = np.random.default_rng(7)
+    mu = rng.uniform(100.0, 400.0, 2000)
+    y = rng.negative_binomial(2.0, 2.0 / (2.0 + mu)).astype(float)
+    level = IntervalLevels.fit([poisson(mu[:1000])], y[:1000]).at(0.9)
+    low, high = (end.numpy() for end in interval_at(poisson(mu[1000:]), level))
+    assert level > 1.0
+    assert ((low <= y[1000:]) & (y[1000:] <= high)).mean() == pytest.approx(0.9, abs=4 * np.sqrt(0.09 * 2 / 1000))
 
 
 # Coverage --------------------------------------------------------------------------------------------------------

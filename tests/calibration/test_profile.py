@@ -110,6 +110,14 @@ def test_saved_and_restored(profile):
     assert b"basic" not in b"".join(profile.state().values())
 
 
+def test_a_saved_category_whose_levels_are_numbers_is_still_one():
+    zones = pl.DataFrame({"zone": ["1", "2.5", "3"] * 30, "x": np.linspace(0.0, 1.0, 90)})
+    own = FeatureProfile.fit(zones)
+    again = FeatureProfile.from_state(own.state())
+    X = zones.with_columns(zone=pl.Series(["1", "9"] * 45))
+    assert (again.measure(X).score == own.measure(X).score).all()
+
+
 def test_weights_count_rows_or_leave_them_out(profile):
     twice = FeatureProfile.fit(TRAIN.head(500), np.full(500, 2.0))
     assert twice.rows == 1000
@@ -125,6 +133,24 @@ def sentences(profile: FeatureProfile, frame: pl.DataFrame) -> list[str]:
     for part in (frame.head(300), frame.slice(300)):
         summary.add(profile.measure(part).states)
     return summary.sentences()
+
+
+def test_ignored_columns_do_not_count_in_the_score():
+    ignoring, plain = (
+        FeatureProfile.fit(TRAIN, ignored=["size", "plan"]),
+        FeatureProfile.fit(TRAIN.drop("size", "plan")),
+    )
+    changed = NEW_ROWS.with_columns(CHANGES["high"][0], CHANGES["unseen level"][0])
+    for X in (NEW_ROWS, changed):
+        assert (ignoring.measure(X).score == plain.measure(X.drop("size", "plan")).score).all()
+        assert ignoring.misfits(X) == plain.misfits(X.drop("size", "plan"))
+    assert row_reasons(ignoring, changed) == row_reasons(plain, changed.drop("size", "plan"))
+    again = FeatureProfile.from_state(ignoring.state())
+    assert (again.measure(changed).score == ignoring.measure(changed).score).all()
+    summary = TableSummary(again)
+    summary.add(again.measure(changed).states)
+    (sentence,) = summary.sentences()
+    assert sentence.startswith("'size', 'plan' do not count in the out-of-distribution score: they follow time")
 
 
 def test_an_ordinary_table_needs_no_sentence(profile):

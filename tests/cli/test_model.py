@@ -144,7 +144,7 @@ def test_a_model_that_cannot_be_saved_is_kept_and_can_be_used(ddpn, files, saved
     cache, usual = tmp_path_factory.mktemp("cache"), Path.write_bytes
 
     def full(path: Path, content: bytes) -> int:
-        if path.suffix == ".skops" and cache not in path.parents:
+        if path.suffix == ".safetensors" and cache not in path.parents:
             raise OSError(errno.ENOSPC, "No space left on device")
         return usual(path, content)
 

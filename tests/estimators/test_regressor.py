@@ -13,7 +13,7 @@ from scipy import sparse
 
 from ddpn import ConfigError, CountRegressor, InputError
 from ddpn.datasets.tabular import length_of_stay
-from ddpn.estimators.regressor import _held_out, merge_equal_rows
+from ddpn.estimators.fitting import held_out, merge_equal_rows
 from ddpn.members import network_options
 from ddpn.sample import Sample
 from ddpn.training.loop import Training
@@ -207,18 +207,18 @@ def test_the_number_of_threads_is_restored(quick, counts):
         (20, 0.001, 1),
     ],
 )  # fmt: skip
-def test_a_share_is_held_out(rows, share, size):
-    mask = _held_out(Sample(None, np.zeros(rows)), share, seed=0)
+def test_a_share_isheld_out(rows, share, size):
+    mask = held_out(Sample(None, np.zeros(rows)), share, seed=0)
     assert mask.shape == (rows,)
     assert mask.sum() == size
 
 
 def test_which_rows_are_held_out_follows_weights_and_the_seed():
     weight = np.tile([0.0, 1.0], 150)
-    mask = _held_out(Sample(None, np.zeros(300), weight), 0.5, seed=0)
+    mask = held_out(Sample(None, np.zeros(300), weight), 0.5, seed=0)
     assert mask.sum() == 75
     assert not mask[::2].any()
-    one, two, other = (_held_out(Sample(None, np.zeros(300)), 0.5, seed) for seed in (1, 1, 2))
+    one, two, other = (held_out(Sample(None, np.zeros(300)), 0.5, seed) for seed in (1, 1, 2))
     assert (one == two).all()
     assert (one != other).any()
 
@@ -228,7 +228,7 @@ def test_the_encoder_never_sees_held_out_rows(quick):
     X, y = np.random.default_rng(4).normal(size=(300, 1)), np.ones(300)
     plain = quick(epochs=1, validation=0.5).fit(X, y)
     seed = np.random.RandomState(0).randint(2**31 - 1)
-    X[np.flatnonzero(_held_out(Sample(X, y), 0.5, seed))[0]] = 1e9
+    X[np.flatnonzero(held_out(Sample(X, y), 0.5, seed))[0]] = 1e9
     changed = quick(epochs=1, validation=0.5).fit(X, y)
     assert (changed.encoder_.transform([[0.3]]) == plain.encoder_.transform([[0.3]])).all()
 

@@ -170,3 +170,22 @@ def test_where_it_cannot_be_fitted(kind, y, words):
     twice = Sample(np.zeros((2 * len(y), 1)), np.r_[np.full(len(y), 9.0), y], weight)
     with pytest.raises(NotApplicableError, match=words):
         kind().fit(twice, None, seed=0)
+
+
+@pytest.mark.parametrize("kind", [BoostedPoisson, BoostedNegativeBinomial])
+def test_with_more_columns_than_rows_those_that_matter_are_kept(kind, monkeypatch):
+    monkeypatch.setattr(boosted_poisson, "_MAX_COLUMNS", 20)
+    rng = np.random.default_rng(0)
+    wide = rng.normal(size=(60, 80))
+    y = rng.poisson(np.exp(1.0 + wide[:, 71])).astype(float)
+    member = kind().fit(Sample(wide, y), None, seed=0)
+    rows = 60 if kind is BoostedPoisson else 48
+    assert all(len(chosen) == rows and 71 in chosen for chosen in member.chosen)
+    # Chosen inside each fold, so not the same ones.
+    assert len({tuple(chosen) for chosen in member.chosen}) == len(member.trees)
+    again = kind.from_state(member.state())
+    assert (again.mean(wide) == member.mean(wide)).all()
+    changed = wide.copy()
+    changed[:, np.setdiff1d(np.arange(80), np.concatenate(member.chosen))] = 9.0
+    assert (member.mean(changed) == member.mean(wide)).all()
+    assert np.corrcoef(member.mean(wide), wide[:, 71])[0, 1] > 0.5

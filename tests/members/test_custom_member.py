@@ -63,13 +63,13 @@ class Neighbours(Member):
 
     def state(self):
         arrays = arrays_to_bytes(inputs=self.inputs, rates=self.rates)
-        return {"rows.safetensors": arrays, "encoder.skops": encoder_bytes(self.encoder)}
+        return {"rows.safetensors": arrays, "encoder.safetensors": encoder_bytes(self.encoder)}
 
     @classmethod
     def from_state(cls, files):
         member, arrays = cls(), arrays_from_bytes(files["rows.safetensors"])
         member.inputs, member.rates = arrays["inputs"], arrays["rates"]
-        member.encoder = encoder_from_bytes(files["encoder.skops"], "encoder.skops")
+        member.encoder = encoder_from_bytes(files["encoder.safetensors"], "encoder.safetensors")
         return member
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ddpn.errors import InputError
-from ddpn.features import FeatureEncoder
 from ddpn.heads import make_head
+from ddpn.members import networks as networks_module
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
 from ddpn.sample import Sample
@@ -71,11 +71,31 @@ def test_tensors_hold_every_count_and_weights_of_mean_one(largest, dtype):
     sample = Sample(X, np.array([0.0, 1.0, largest]), np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 8.0]))
     member = networks()
     member.unit = 4.0
-    found = member._tensors(FeatureEncoder().fit(X), sample)
+    found = member._tensors(sample, X.astype(np.float32))
     assert str(found.y.dtype) == dtype
     assert found.y[2].item() == largest
     assert found.weight.tolist() == [0.5, 1.0, 1.5]
     assert found.exposure.tolist() == [0.5, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("numeric", ["auto", "piecewise"])
+def test_with_more_columns_than_rows_those_that_matter_are_kept(numeric, monkeypatch):
+    monkeypatch.setattr(networks_module, "WIDE", 20)
+    rng = np.random.default_rng(0)
+    wide = rng.normal(size=(60, 80))
+    train, validation = (Sample(X, rng.poisson(np.exp(X[:, 71])).astype(float)) for X in (wide, wide[:30] + 0.1))
+    member = networks(numeric=numeric).fit(train, validation, seed=0)
+    names = member.encoder.get_feature_names_out()[member.chosen].tolist()
+    assert len(names) == 60
+    assert any(name.startswith("x71") for name in names)
+    again = Networks.from_state(member.state())
+    assert (again.raw(wide) == member.raw(wide)).all()
+    changed, used = wide.copy(), {int(name.split()[0][1:]) for name in names}
+    changed[:, sorted(set(range(80)) - used)] = 9.0
+    assert (member.raw(changed) == member.raw(wide)).all()
+    assert networks().fit(train, None, seed=0).chosen is not None
+    monkeypatch.setattr(networks_module, "WIDE", 80)
+    assert networks().fit(train, None, seed=0).chosen is None
 
 
 def test_weights_of_another_network_are_refused(steps):

@@ -7,7 +7,7 @@ from torch.utils.data import Dataset, TensorDataset
 from ddpn.backbones.members import generators
 from ddpn.errors import InputError
 from ddpn.training import Augmented, Sample
-from ddpn.training.batches import ALL, DatasetBatches, MemoryBatches, Share, named_parts, orders, parts_of, pick
+from ddpn.training.batches import ALL, DatasetBatches, MemoryBatches, Share, orders, parts_of, pick
 
 CPU = torch.device("cpu")
 
@@ -108,11 +108,11 @@ def test_the_shares_of_all_processes_are_the_batch(source, world):
 @pytest.mark.parametrize("columns", [{}, {"weight": True}, {"weight": True, "exposure": True}])
 def test_a_data_set_gives_the_batches_that_tensors_give(columns):
     data = numbered(11, **columns)
-    dataset = TensorDataset(*named_parts(data).values())
+    dataset = TensorDataset(*data.parts.values())
     ours = MemoryBatches(data, 4).epoch(generators([1, 2]))
     theirs = DatasetBatches(dataset, 4, CPU).epoch(generators([1, 2]))
     for expected, got in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(named_parts(got), named_parts(expected), rtol=0, atol=0)
+        torch.testing.assert_close(got.parts, expected.parts, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("source", ["memory", "dataset"])

@@ -20,7 +20,6 @@ from ddpn.errors import InputError
 from ddpn.heads import make_head
 from ddpn.model import CountModel
 from ddpn.training import Augmented, Runtime, Sample, TrainingConfig, fit
-from ddpn.training.batches import named_parts
 
 PROGRAM = runpy.run_path(str(Path(__file__).with_name("one_training.py")))
 #: Three steps and one validation per epoch.
@@ -101,7 +100,7 @@ def test_twice_interrupted(run, whole):
 
 
 def test_a_data_set_resumes_too(run, training, rows):
-    sets = {name: TensorDataset(*named_parts(rows(50, weight=True)).values()) for name in ("data", "validation")}
+    sets = {name: TensorDataset(*rows(50, weight=True).parts.values()) for name in ("data", "validation")}
     expected, _, _ = training(None, **sets)
     assert run(interrupt_at=10, **sets)[1].interrupted
     assert torch.equal(run(**sets)[0], expected)

@@ -10,7 +10,6 @@ from torch.utils.data import Dataset, TensorDataset
 from ddpn.errors import ConfigError
 from ddpn.heads import make_head
 from ddpn.training import Augmented, Sample, TrainingConfig
-from ddpn.training.batches import named_parts
 
 SEEDS = (5, 11, 2)
 HEADS = {
@@ -36,7 +35,7 @@ class Recorded(Dataset):
 
     def __getitem__(self, index: int) -> tuple[Tensor, ...]:
         self.asked.append(index)
-        return tuple(t[index] for t in named_parts(self.data).values())
+        return tuple(t[index] for t in self.data.parts.values())
 
 
 # Members ---------------------------------------------------------------------------------------------------------
@@ -198,7 +197,7 @@ def test_a_data_set_gives_the_same_bits_as_tensors(train, rows, workers):
     data, validation = rows(50, weight=True, exposure=True), rows(30, seed=9, weight=True, exposure=True)
     settings = {"seeds": (1, 2), "epochs": 2, "ema": 0.5}
     in_memory, history = train(data, validation, **settings)
-    sets = (TensorDataset(*named_parts(each).values()) for each in (data, validation))
+    sets = (TensorDataset(*each.parts.values()) for each in (data, validation))
     loaded, loaded_history = train(*sets, fit_options={"workers": workers}, **settings)
     assert torch.equal(in_memory, loaded)
     assert history.best_score == loaded_history.best_score

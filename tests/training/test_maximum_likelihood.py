@@ -4,6 +4,7 @@ import torch
 from scipy.optimize import approx_fprime, minimize
 
 from ddpn.heads import make_head
+from ddpn.sample import Sample
 from ddpn.training import maximum_likelihood
 from ddpn.training.maximum_likelihood import LinearObjective, inverse_information, maximize
 
@@ -18,9 +19,8 @@ HEADS = ["poisson", "negative_binomial", "double_poisson", "gaussian", "natural_
 
 def objective_of(name, linear=True, alpha=0.0, x=X, y=Y, exposure=EXPOSURE):
     head = make_head(name)
-    tensors = [torch.from_numpy(part) for part in (x, y, WEIGHT[: len(y)])]
-    scale = None if exposure is None else torch.from_numpy(exposure[: len(y)])
-    return LinearObjective(head, *tensors, scale, (True, *[linear] * (head.n_raw - 1)), alpha)
+    sample = Sample(x, y, WEIGHT[: len(y)], None if exposure is None else exposure[: len(y)]).map(torch.from_numpy)
+    return LinearObjective(head, sample, (True, *[linear] * (head.n_raw - 1)), alpha)
 
 
 @pytest.mark.parametrize("linear", [True, False], ids=["linear", "constant"])

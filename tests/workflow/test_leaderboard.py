@@ -120,6 +120,20 @@ def test_the_gain_is_on_the_best_member_that_is_not_mixed():
     assert better["entries"][0]["name"] == "half_of_it"
 
 
+@pytest.mark.parametrize(
+    ("factor", "headline"),
+    [
+        (0.5, "The model is better than the best alternative, the ensemble of networks alone (CRPS"),
+        (1.0, "The ensemble of networks alone is better on these rows (CRPS"),
+    ],
+)
+def test_networks_without_weight_are_an_alternative_when_used_alone(factor, headline):
+    members = {"networks": Scaled(factor, label="networks"), "glm": Scaled(1.0 if factor < 1 else 0.7, label="GLM")}
+    found = leaderboard(Predictor(members, {"networks": 0.0, "glm": 1.0}), SAMPLE)
+    assert found["verdict"]["sentences"][0].startswith(headline)
+    assert {entry["name"]: entry["label"] for entry in found["entries"]}["networks"] == "networks"
+
+
 def test_a_leak_forbids_a_positive_verdict():
     found = leaderboard(predictor(Scaled(0.5)), SAMPLE, ("Column paid nearly determines the target.",))
     assert found["verdict"]["level"] == "unusable"

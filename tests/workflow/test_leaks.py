@@ -26,6 +26,41 @@ def counts(mean, rows, seed=0):
     return x, rng.poisson(mean * np.exp(0.7 * x)).astype(float)
 
 
+# Rates ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def rates():
+    """Counts with exposures, a predictor of their rate, and the exposure."""
+    rng = np.random.default_rng(5)
+    x, exposure = rng.normal(size=600), rng.uniform(1.0, 30.0, 600)
+    return x, rng.poisson(exposure * np.exp(1.0 + 0.8 * x)).astype(float), exposure
+
+
+@pytest.mark.parametrize("made", [lambda rate: rate, lambda rate: 100 * rate.round(2), lambda rate: np.log1p(rate)])
+def test_a_column_that_is_the_rate_is_found_with_the_exposure_only(rates, made):
+    x, y, exposure = rates
+    X = pl.DataFrame({"x": x, "rate": made(y / exposure)})
+    (warning,) = leak_warnings(X, y, exposure=exposure)
+    assert warning.startswith("Column rate nearly determines the target per exposure (")
+    assert leak_warnings(X, y) == leak_warnings(X, y, exposure=np.full(600, 2.0)) == []
+
+
+def test_parts_of_the_rate_that_sum_to_it(rates):
+    _, y, exposure = rates
+    part = np.random.default_rng(0).binomial(y.astype(int), 0.5) / exposure
+    *_, warning = leak_warnings(pl.DataFrame({"one": part, "two": y / exposure - part}), y, exposure=exposure)
+    assert "together determine the target per exposure" in warning
+
+
+@pytest.mark.parametrize("factor", [1.0, 50.0])
+def test_the_rate_that_counts_follow_is_no_leak(rates, factor):
+    x, _, exposure = rates
+    rate = factor * np.exp(1.0 + 0.8 * x)
+    y = np.random.default_rng(1).poisson(exposure * rate).astype(float)
+    assert leak_warnings(pl.DataFrame({"rate": rate, "x": x}), y, exposure=exposure) == []
+
+
 # Leaks ---------------------------------------------------------------------------------------------------------------
 
 

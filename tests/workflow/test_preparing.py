@@ -98,3 +98,11 @@ def test_another_plan_or_table_has_another_identity(prepared, table, plan):
     ]
     assert len({identity(each) for each in (prepared, *others)}) == 5
     assert identity(prepare(table, plan())) == identity(prepared)
+
+
+def test_columns_that_follow_time_are_known_where_rows_are_split_by_it(table, plan):
+    years = table.with_columns(year=pl.col("admitted").rank("ordinal") // 60)
+    found = prepare(years, plan(time="admitted"))
+    assert "year" in found.time_columns
+    assert not {"days", "visits"} & set(found.time_columns)
+    assert prepare(years, plan()).time_columns == ()

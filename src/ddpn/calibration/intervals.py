@@ -16,12 +16,17 @@ from ddpn.metrics import pit_bounds
 _EXPECTED = 2000
 #: Its multiples fill the interval from 0 to 1 evenly.
 _GOLDEN = (5**0.5 - 1.0) / 2.0
-#: A count enters an interval just above the level it needs; levels lie strictly between 0 and 1.
+#: A count enters an interval just above the level it needs.
 _JUST = 1e-9
+#: The highest level of a quantile; from the second on (which float32 can tell from 1) counts may lie beyond it.
+_TOP, _NEAR_TOP = 1.0 - _JUST, 1.0 - 1e-6
 
 
 def level_needed(dist: Distribution, y: Tensor) -> Tensor:
     """The level from which on the central interval contains y: max(1 - 2 F(y), 2 F(y - 1) - 1, 0).
+
+    Counts that a distribution considers impossible lie beyond the interval of the highest level, 1 - 1e-9. Their level
+    is above 1: 1 plus their distance from that interval, as a share of its width (see `interval_at`).
 
     Shape: y broadcasts with dist.batch_shape.
 
@@ -32,8 +37,26 @@ def level_needed(dist: Distribution, y: Tensor) -> Tensor:
     >>> dist.interval(0.89)[1], dist.interval(0.9)[1]
     (tensor([4., 4.]), tensor([5., 5.]))
     """
-    before, upto = pit_bounds(discretized(dist), y)
-    return torch.maximum(1.0 - 2.0 * upto, 2.0 * before - 1.0).clamp(min=0.0)
+    counts: Any = discretized(dist)
+    before, upto = pit_bounds(counts, y)
+    level = torch.maximum(1.0 - 2.0 * upto, 2.0 * before - 1.0).clamp(min=0.0)
+    top = (level > _NEAR_TOP).nonzero(as_tuple=True)
+    if len(top[0]):
+        level, y = level.double(), torch.as_tensor(y).expand_as(level).double()
+        whole = counts if counts.batch_shape == level.shape else counts.expand(level.shape)
+        level[top] = _level_beyond(whole._reshape((-1,)).rows(_flat_index(top, level.shape)), y[top], level[top])
+    return level
+
+
+def _flat_index(index: tuple[Tensor, ...], shape: torch.Size) -> Tensor:
+    return torch.from_numpy(np.ravel_multi_index([part.numpy() for part in index], tuple(shape)))
+
+
+def _level_beyond(counts: Any, y: Tensor, level: Tensor) -> Tensor:
+    """Levels of counts that may lie beyond the highest interval."""
+    low, high = (end.double() for end in counts.interval(_TOP))
+    beyond = torch.maximum(low - y, y - high) / (high - low + 1.0)
+    return torch.where(beyond > 0.0, 1.0 + beyond, level.clamp(max=_TOP))
 
 
 def level_expected(dist: Distribution, rows: int, first: int = 0) -> Tensor:
@@ -48,6 +71,47 @@ def level_expected(dist: Distribution, rows: int, first: int = 0) -> Tensor:
     return level_needed(counts, counts.icdf(levels)).T
 
 
+def interval_at(dist: Any, level: float | np.ndarray) -> tuple[Tensor, Tensor]:
+    """Counts (low, high) of the central interval at one level for all rows, or at a level per row. Shape: (rows,).
+
+    A level of 1.5 is the interval of level 1 - 1e-9 with half of its width more on either side.
+    """
+    counts: Any = discretized(dist)
+    if isinstance(level, np.ndarray):
+        rest = 0.5 * (1.0 - torch.from_numpy(level).clamp(max=_TOP))
+        low, high = counts.icdf(rest), counts.icdf(1.0 - rest)
+    else:
+        low, high = counts.interval(min(level, _TOP))
+    if np.max(level, initial=0.0) <= 1.0:
+        return low, high
+    share = (torch.as_tensor(level, dtype=torch.float64) - 1.0).clamp(min=0.0)
+    more = (share * (high - low + 1.0).double()).floor().to(low.dtype)
+    return (low - more).clamp(min=0.0), high + more
+
+
+class NeededLevels(NamedTuple):
+    """The level that each row needs, (rows,), and those that its distribution expects, (rows, k) or None."""
+
+    needed: np.ndarray
+    expected: np.ndarray | None
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, blocks: Iterable[Distribution], y: np.ndarray, with_expected: bool) -> Self:
+        """From predictions in blocks, and the counts of their rows."""
+        needed, expected, rest = [], [], torch.from_numpy(y)
+        for dist in blocks:
+            part, rest = rest[: dist.batch_shape[0]], rest[dist.batch_shape[0] :]
+            needed.append(level_needed(dist, part).double())
+            if with_expected:
+                expected.append(level_expected(dist, len(y), len(y) - len(rest) - len(part)).double())
+        return cls(torch.cat(needed).numpy(), torch.cat(expected).numpy() if expected else None)
+
+    def rows(self, index: np.ndarray) -> "NeededLevels":
+        """Some of the rows."""
+        return NeededLevels(self.needed[index], None if self.expected is None else self.expected[index])
+
+
 class IntervalLevels(NamedTuple):
     """The levels that calibration rows need, in order, and the weight of each, 1 on average (split conformal).
 
@@ -55,11 +119,16 @@ class IntervalLevels(NamedTuple):
     be too sure or not sure enough. The level that covered the asked share of the calibration rows makes up for both:
     where these rows chose nothing else and `prior_rows` is 0, a new row like them lies inside with at least that
     probability, on average over calibration sets, whatever the model.
+
+    Weights that are density ratios of new rows to calibration rows make the same true for the new rows (weighted
+    conformal prediction). `new` is the weight of a new row: what one has on average, sum w^2 / sum w, so that the level
+    is as cautious as that of so many rows as the weights are worth, (sum w)^2 / sum w^2.
     """
 
     needed: np.ndarray
     weight: np.ndarray
     rows: np.ndarray
+    new: np.ndarray = np.ones(1)
 
     @classmethod
     def of(
@@ -72,30 +141,38 @@ class IntervalLevels(NamedTuple):
         """From rows in any order; what the model expects of them (`expected`) counts as `prior_rows` more."""
         rows = len(needed)
         each = np.ones(rows) if weight is None else weight * (rows / weight.sum())
+        new = np.ones(1) if weight is None else np.array([np.square(each).sum() / rows])
         if expected is not None and prior_rows:
             more = np.repeat(each * (prior_rows / rows / expected.shape[1]), expected.shape[1])
             needed, each = np.concatenate([needed, expected.ravel()]), np.concatenate([each, more])
         order = np.argsort(needed, kind="stable")
-        return cls(np.ascontiguousarray(needed[order]), np.ascontiguousarray(each[order]), np.array([rows]))
+        return cls(np.ascontiguousarray(needed[order]), np.ascontiguousarray(each[order]), np.array([rows]), new)
 
     @classmethod
-    @torch.no_grad()
     def fit(
         cls, blocks: Iterable[Distribution], y: np.ndarray, weight: np.ndarray | None = None, prior_rows: float = 0.0
     ) -> Self:
         """From predictions of calibration rows, in blocks, and their counts; rows of weight 0 are left out."""
-        needed, expected, rest = [], [], torch.from_numpy(y)
-        for dist in blocks:
-            part, rest = rest[: dist.batch_shape[0]], rest[dist.batch_shape[0] :]
-            needed.append(level_needed(dist, part).double())
-            if prior_rows:
-                expected.append(level_expected(dist, len(y), len(y) - len(rest) - len(part)).double())
-        used = np.ones(len(y), dtype=bool) if weight is None else weight > 0
-        words = torch.cat(expected).numpy()[used] if expected else None
-        return cls.of(torch.cat(needed).numpy()[used], None if weight is None else weight[used], words, prior_rows)
+        return cls.of_rows(NeededLevels.of(blocks, y, prior_rows > 0), weight, prior_rows)
+
+    @classmethod
+    def of_rows(cls, rows: "NeededLevels", weight: np.ndarray | None = None, prior_rows: float = 0.0) -> Self:
+        """From the levels of calibration rows; rows of weight 0 are left out."""
+        used = np.ones(len(rows.needed), dtype=bool) if weight is None else weight > 0
+        expected = None if rows.expected is None else rows.expected[used]
+        return cls.of(rows.needed[used], None if weight is None else weight[used], expected, prior_rows)
+
+    def shrunk_towards(self, other: Self, rows: float) -> Self:
+        """These levels with those of `other` added, which count as so many rows more."""
+        if not rows:
+            return self
+        weight = np.concatenate([self.weight, other.weight * (rows / other.weight.sum())])
+        needed = np.concatenate([self.needed, other.needed])
+        order = np.argsort(needed, kind="stable")
+        return self._replace(needed=needed[order], weight=weight[order])
 
     def at(self, coverage: float) -> float:
-        """The level to take an interval at, so that it covers `coverage`.
+        """The level to take an interval at, so that it covers `coverage`; above 1 beyond the highest quantiles.
 
         With too few rows to know (fewer than 9 for 90%), the asked level itself, or the highest that any row needed.
 
@@ -105,10 +182,10 @@ class IntervalLevels(NamedTuple):
         coverage = check_coverage(coverage)
         # The new row counts too. A trace less than asked: sums of weights are not exact.
         total = np.cumsum(self.weight)
-        wanted = coverage * (total[-1] + 1.0) - 1e-9 if len(total) else np.inf
+        wanted = coverage * (total[-1] + self.new[0]) - 1e-9 if len(total) else np.inf
         place = int(np.searchsorted(total, wanted))
         if place < len(self.needed):
             level = float(self.needed[place])
         else:
             level = max(coverage - _JUST, float(self.needed.max(initial=0.0)))
-        return float(np.clip(level + _JUST, _JUST, 1.0 - _JUST))
+        return level + _JUST if level > 1.0 else float(np.clip(level + _JUST, _JUST, _TOP))

@@ -1,7 +1,7 @@
 """`FeatureProfile`: a summary of the training rows by which later rows are unusual or not, whatever the model."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from ddpn.calibration.columns import NEVER, NEW, STATES, Cells, ColumnProfile, fit_column
 from ddpn.calibration.joint import Joint
 from ddpn.calibration.tails import LARGEST, UpperTail
+from ddpn.features.kinds import WITH_NUMBERS
 from ddpn.features.table import Column
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes, json_to_bytes
 from ddpn.members.reader import TableReader
@@ -47,15 +48,27 @@ class FeatureProfile:
     """
 
     def __init__(
-        self, reader: TableReader, columns: list[ColumnProfile], joint: Joint | None, tails: tuple[UpperTail, ...]
+        self,
+        reader: TableReader,
+        columns: list[ColumnProfile],
+        joint: Joint | None,
+        tails: tuple[UpperTail, ...],
+        ignored: Sequence[str] = (),
     ) -> None:
         self.reader, self.columns, self.joint, self.tails = reader, columns, joint, tails
+        #: Columns that do not count in the score of a row, such as the year where later years are to be predicted.
+        self.ignored = tuple(ignored)
 
     @property
     def names(self) -> list[str]:
         """The columns' names, or x0, x1, ... where they have none."""
         named = getattr(self.reader, "feature_names_in_", None)
         return [f"x{j}" for j in range(len(self.columns))] if named is None else [str(name) for name in named]
+
+    @property
+    def scored(self) -> list[int]:
+        """Positions of the columns that count in the score of a row: all but the ignored ones."""
+        return [j for j, name in enumerate(self.names) if name not in self.ignored]
 
     @property
     def rows(self) -> int:
@@ -65,8 +78,11 @@ class FeatureProfile:
     # Fitting -----------------------------------------------------------------------------------------------------
 
     @classmethod
-    def fit(cls, X: Any, weight: np.ndarray | None = None) -> Self:
-        """From training rows. Integer weights count a row so many times; others only leave out rows of weight 0."""
+    def fit(cls, X: Any, weight: np.ndarray | None = None, ignored: Sequence[str] = ()) -> Self:
+        """From training rows. Integer weights count a row so many times; others only leave out rows of weight 0.
+
+        `ignored` columns do not count in the score of a row; some column must be left.
+        """
         reader = TableReader()
         table = reader.fit(X)
         counts = np.ones(len(table[0].values)) if weight is None else np.asarray(weight, dtype=np.float64)
@@ -75,7 +91,7 @@ class FeatureProfile:
             table, counts = _rows(table, np.flatnonzero(used)), counts[used]
         if not (counts == np.rint(counts)).all():
             counts = np.ones(len(counts))
-        profile = cls(reader, _fit_columns(table, counts), None, ())
+        profile = cls(reader, _fit_columns(table, counts), None, (), ignored)
         profile._fit_scores(table, counts)
         return profile
 
@@ -85,20 +101,21 @@ class FeatureProfile:
         Some rows are set aside, so that tails are those of rows that a summary does not know: these have levels and
         extremes that it does not know either.
         """
-        n, width = len(counts), sum(column.width for column in self.columns)
+        n, width = len(counts), sum(self.columns[j].width for j in self.scored)
         apart = np.sort(np.random.default_rng(0).permutation(n)[: min(n // 4, _MOST_APART)])
         if n < _FEWEST_ROWS:
-            largest, _ = _largest_and_sum(next(self._chunks(table)))
+            largest, _ = _largest_and_sum(self._of_scored(next(self._chunks(table))))
             self.tails = (UpperTail.fit(largest, least_scale=1.0),)
             return
         rest = np.setdiff1d(np.arange(n), apart)
         without = FeatureProfile(self.reader, _fit_columns(_rows(table, rest), counts[rest]), None, ())
-        sums = [_largest_and_sum(cells) for cells in without._chunks(_rows(table, apart))]
+        sums = [_largest_and_sum(self._of_scored(cells)) for cells in without._chunks(_rows(table, apart))]
         largest, total = (np.concatenate(each) for each in zip(*sums, strict=True))
         size = min(len(rest), max(_JOINT_CELLS // max(width, 1), 1000))
         known = np.sort(np.random.default_rng(1).choice(rest, size, replace=False))
         inputs, others = (
-            np.concatenate([_inputs(cells) for cells in self._chunks(_rows(table, rows))]) for rows in (known, apart)
+            np.concatenate([_inputs(self._of_scored(cells)) for cells in self._chunks(_rows(table, rows))])
+            for rows in (known, apart)
         )
         self.joint = Joint.fit(inputs)
         tails = map(UpperTail.fit, (total, *self.joint.distances(others)))
@@ -110,7 +127,7 @@ class FeatureProfile:
         """Scores of later rows, which have the columns of fit."""
         scores, states = [], np.zeros((len(self.columns), len(STATES)), dtype=np.int64)
         for cells in self._chunks(self.reader.read(X)):
-            scores.append(self._score(cells))
+            scores.append(self._score(self._of_scored(cells)))
             states += [np.bincount(each.state, minlength=len(STATES)) for each in cells]
         return Measured(np.concatenate(scores), states)
 
@@ -119,8 +136,12 @@ class FeatureProfile:
         table = self.reader.read(X)
         if self.joint is None:
             return [""] * len(table[0].values)
-        owner = np.repeat(self.names, [column.width for column in self.columns])
-        return [name for cells in self._chunks(table) for name in owner[self.joint.worst(_inputs(cells))].tolist()]
+        owner = np.repeat([self.names[j] for j in self.scored], [self.columns[j].width for j in self.scored])
+        inputs = (_inputs(self._of_scored(cells)) for cells in self._chunks(table))
+        return [name for each in inputs for name in owner[self.joint.worst(each)].tolist()]
+
+    def _of_scored(self, cells: list[Cells]) -> list[Cells]:
+        return [cells[j] for j in self.scored] if self.ignored else cells
 
     def _chunks(self, table: list[Column]) -> Iterator[list[Cells]]:
         for start in range(0, len(table[0].values), _CHUNK):
@@ -145,7 +166,7 @@ class FeatureProfile:
             arrays[name], arrays[f"{name}.lengths"] = np.concatenate(each), np.array([len(own) for own in each])
         for name, part in self._parts().items():
             arrays |= {f"{name}.{field}": values for field, values in part._asdict().items()}
-        about = {**self.reader.as_dict(), "joint": self.joint is not None}
+        about = {**self.reader.as_dict(), "joint": self.joint is not None, "ignored": self.ignored}
         return dict(zip(_FILES, (json_to_bytes(about), arrays_to_bytes(**arrays)), strict=True))
 
     def _parts(self) -> dict[str, Any]:
@@ -159,15 +180,15 @@ class FeatureProfile:
             return None
         about, arrays = json.loads(files[_FILES[0]]), arrays_from_bytes(files[_FILES[1]])
         split = {name: np.split(arrays[name], np.cumsum(arrays[f"{name}.lengths"])[:-1]) for name in _ARRAYS}
-        columns = [
-            ColumnProfile(kind, **{name: split[name][j] for name in _ARRAYS}) for j, kind in enumerate(about["kinds"])
-        ]
+        # A reader tells two sorts of categories apart, by whether their levels are numbers.
+        kinds = ["category" if kind == WITH_NUMBERS else kind for kind in about["kinds"]]
+        columns = [ColumnProfile(kind, **{name: split[name][j] for name in _ARRAYS}) for j, kind in enumerate(kinds)]
         joint = Joint(*(arrays[f"joint.{field}"] for field in Joint._fields)) if about["joint"] else None
         tails = tuple(
             UpperTail(*(arrays[f"{name}.{field}"] for field in UpperTail._fields))
             for name in (_TAILS if about["joint"] else _TAILS[:1])
         )
-        return cls(TableReader.from_dict(about), columns, joint, tails)
+        return cls(TableReader.from_dict(about), columns, joint, tails, about.get("ignored", ()))
 
 
 def _fit_columns(table: list[Column], counts: np.ndarray) -> list[ColumnProfile]:

@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.calibration.columns import ABOVE, BELOW, NEVER_MISSING, STATES, UNSEEN, USUAL, Cells
+from ddpn.calibration.columns import ABOVE, BELOW, NEVER_MISSING, STATES, UNSEEN, USUAL, Cells, ColumnProfile
 from ddpn.calibration.profile import FeatureProfile
 from ddpn.features.table import Column
+from ddpn.validation import listed
 
 #: Reasons of a row that no single column explains.
 COMBINATION, DISAGREEMENT = "unusual combination of values", "the members of the mixture disagree"
@@ -28,20 +29,21 @@ def row_reasons(profile: FeatureProfile, X: Any) -> list[list[str]]:
     found: list[list[str]] = []
     for start in range(0, len(table[0].values), _ROWS):
         part = slice(start, start + _ROWS)
-        some = [column._replace(values=column.values[part]) for column in table]
-        cells = [own.cells(each, slice(None)) for own, each in zip(profile.columns, some, strict=True)]
-        found += _reasons(profile, some, cells)
+        some = [table[j]._replace(values=table[j].values[part]) for j in profile.scored]
+        columns = [profile.columns[j] for j in profile.scored]
+        cells = [own.cells(each, slice(None)) for own, each in zip(columns, some, strict=True)]
+        found += _reasons(columns, some, cells)
     return found
 
 
-def _reasons(profile: FeatureProfile, table: list[Column], cells: list[Cells]) -> list[list[str]]:
+def _reasons(columns: list[ColumnProfile], table: list[Column], cells: list[Cells]) -> list[list[str]]:
     surprise = np.stack([each.surprise for each in cells])
     is_reason = surprise >= np.log(len(cells) / _RARE)
     is_reason |= np.stack([np.isin(each.state, (NEVER_MISSING, ABOVE, BELOW)) for each in cells])
     order = np.argsort(-np.where(is_reason, surprise, -1.0), axis=0, kind="stable")[:_MOST]
     return [
-        [_words(table[j], cells[j], row, profile.columns[j].edges) for j in columns if is_reason[j, row]]
-        for row, columns in enumerate(order.T.tolist())
+        [_words(table[j], cells[j], row, columns[j].edges) for j in first if is_reason[j, row]]
+        for row, first in enumerate(order.T.tolist())
     ]
 
 
@@ -76,10 +78,15 @@ class TableSummary:
         self.rows += int(states[0].sum())
 
     def sentences(self) -> list[str]:
-        """One per column and kind of finding, those about most rows first."""
+        """One per column and kind of finding, those about most rows first; ignored columns share one sentence."""
         found: list[tuple[int, str]] = []
-        for j, name in enumerate(self.profile.names):
-            found += self._about(j, name)
+        for j in self.profile.scored:
+            found += self._about(j, self.profile.names[j])
+        ignored = self.profile.ignored
+        if ignored:
+            verb, pronoun = ("does", "it follows") if len(ignored) == 1 else ("do", "they follow")
+            words = f"{listed([*map(repr, ignored)])} {verb} not count in the out-of-distribution score: {pronoun} time"
+            found.append((0, f"{words}, and later rows are expected to have other values."))
         found.sort(key=lambda each: -each[0])
         shown = [sentence for _, sentence in found[:_MOST_SENTENCES]]
         left = len(found) - len(shown)

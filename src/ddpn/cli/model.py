@@ -21,6 +21,11 @@ def fit(
     target: o.Target = None,
     exposure: o.Exposure = None,
     weight: o.Weight = None,
+    lower: o.Lower = None,
+    upper: o.Upper = None,
+    upper_column: o.UpperColumn = None,
+    censored: o.Censored = None,
+    censored_above: o.CensoredAbove = None,
     drop: o.Drop = None,
     use: o.Use = None,
     category: o.Category = None,
@@ -32,6 +37,8 @@ def fit(
     epochs: o.Epochs = None,
     mix_with: o.MixWith = None,
     compare_with: o.CompareWith = None,
+    recalibrate: o.Recalibrate = None,
+    interval_groups: o.IntervalGroups = None,
     seed: o.Seed = None,
     split_column: o.SplitColumn = None,
     time: o.Time = None,
@@ -51,9 +58,12 @@ def fit(
     """
     given = {
         "target": target, "exposure": exposure, "weight": weight, "drop": drop, "use": use, "category": category,
+        "lower": lower, "upper": upper, "upper_column": upper_column, "censored": censored,
+        "censored_above": censored_above,
         "missing": missing, "likelihood": likelihood, "components": components, "beta": beta, "members": members,
         "epochs": epochs, "mix_with": mix_with, "compare_with": compare_with, "seed": seed,
-        "split_column": split_column, "time": time, "device": device,
+        "recalibrate": recalibrate, "interval_groups": interval_groups, "split_column": split_column, "time": time,
+        "device": device,
     }  # fmt: skip
     with friendly_errors("Nothing was saved."):
         _fit(data, out, given, config, overwrite, as_json)
@@ -95,10 +105,11 @@ def _show_prepared(data: str, prepared: Any, as_json: bool) -> None:
     show(column_table(prepared.roles), to_stderr=as_json)
     counts = ", ".join(f"{count:,} {part}" for part, count in prepared.counts.items())
     typer.echo(f"Rows: {counts}; split {prepared.split.how}", err=as_json)
-    _show_warnings([*prepared.leaks, *prepared.warnings])
+    show_warnings([*prepared.leaks, *prepared.warnings])
 
 
-def _show_warnings(sentences: Sequence[str]) -> None:
+def show_warnings(sentences: Sequence[str]) -> None:
+    """Print warnings to standard error."""
     for sentence in sentences:
         typer.echo(f"Warning: {sentence}", err=True)
 
@@ -126,6 +137,7 @@ def predict(
     keep: o.Keep = False,
     ood: o.Ood = None,
     exposure: o.ExposureOf = None,
+    upper_column: o.UpperOf = None,
     overwrite: o.Overwrite = False,
 ) -> None:
     """Predict every row of a table.
@@ -144,7 +156,8 @@ def predict(
         request = Request(coverage=coverage, quantiles=parse_levels(quantiles), pmf=pmf, keep=keep, ood=ood)
         check_output(out, overwrite, data)
         request.check_model(describe(model)["ood"])
-        roles = roles_of_model(model, exposure=exposure)
+        columns = {"exposure": exposure, "upper": upper_column}
+        roles = roles_of_model(model, **columns)
         with prompt_ctrl_c("Nothing was written."):
             frame = read(data, roles.as_text)
             roles.features(frame)
@@ -152,7 +165,7 @@ def predict(
 
             findings: list[str] = []
             with progress_bar("Predicting", frame.height) as bar:
-                folder = load(model, mixed_only=True, exposure=exposure)
+                folder = load(model, mixed_only=True, **columns)
                 found = predicted(folder, frame, request, bar.advance, findings.append)
         write(found, out)
         for sentence in findings:
@@ -166,12 +179,15 @@ def evaluate(
     target: o.TargetOf = None,
     exposure: o.ExposureOf = None,
     weight: o.WeightOf = None,
+    upper_column: o.UpperOf = None,
+    censored: o.CensoredOf = None,
     as_json: o.Json = False,
 ) -> None:
     """Score a model, its members and what it is compared with on a table that has the target."""
     with friendly_errors("Nothing was changed."):
         with prompt_ctrl_c("Nothing was changed."):
-            folder, frame = _model_and_table(model, data, target=target, exposure=exposure, weight=weight)
+            columns = {"target": target, "exposure": exposure, "weight": weight, "upper": upper_column}
+            folder, frame = _model_and_table(model, data, **columns, censored=censored)
             from ddpn.workflow.prediction import evaluate as scored
 
             found = scored(folder, frame)
@@ -180,7 +196,7 @@ def evaluate(
             return
         if found["note"]:
             typer.echo(found["note"])
-        _show_warnings(found["warnings"])
+        show_warnings(found["warnings"])
         _show_scores(found)
 
 
@@ -194,7 +210,7 @@ def show_(model: o.Model, as_json: o.Json = False) -> None:
             print_json({"model": str(model), **about})
             return
         show(fact_table(model_facts(about)))
-        _show_warnings([*about["task"]["leaks"], *about["task"]["warnings"]])
+        show_warnings([*about["task"]["leaks"], *about["task"]["warnings"]])
         if "test" in about["task"]:
             _show_scores(about["task"]["test"])
 
@@ -206,6 +222,8 @@ def report(
     target: o.TargetOf = None,
     exposure: o.ExposureOf = None,
     weight: o.WeightOf = None,
+    upper_column: o.UpperOf = None,
+    censored: o.CensoredOf = None,
     overwrite: o.Overwrite = False,
 ) -> None:
     """Write a report on a model as one HTML file: errors, calibration, what drives it, where it is uncertain."""
@@ -214,12 +232,13 @@ def report(
 
         check_free(out, overwrite, data)
         with prompt_ctrl_c("Nothing was written."):
-            folder, frame = _model_and_table(model, data, target=target, exposure=exposure, weight=weight)
+            columns = {"target": target, "exposure": exposure, "weight": weight, "upper": upper_column}
+            folder, frame = _model_and_table(model, data, **columns, censored=censored)
             from ddpn.report import write_report
             from ddpn.workflow.prediction import report_parts
 
             parts = report_parts(folder, frame)
-        with output_to_stderr(), _steps() as step:
+        with output_to_stderr(), steps() as step:
             write_report(out, progress=step, **parts)
         typer.echo(f"Report written to {out}", err=True)
 
@@ -236,7 +255,7 @@ def _model_and_table(model: Path, data: str, **columns: str | None) -> tuple[Any
 
 
 @contextmanager
-def _steps() -> Iterator[Callable[[str], None]]:
+def steps() -> Iterator[Callable[[str], None]]:
     """Print one step after the other: on one line of a terminal that disappears in the end, else a line each."""
     from rich.console import Console
     from rich.markup import escape

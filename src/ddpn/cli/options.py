@@ -32,6 +32,18 @@ Exposure = Annotated[
     _option("Column of exposures, the known scale of each row: days observed, area, customers.", metavar="COLUMN"),
 ]
 Weight = Annotated[str | None, _option("Column of sample weights.", metavar="COLUMN")]
+Lower = Annotated[int | None, _option("Smallest possible count. Default: 0.", metavar="COUNT")]
+Upper = Annotated[int | None, _option("Largest possible count of all rows, such as 5 for stars.", metavar="COUNT")]
+UpperColumn = Annotated[
+    str | None, _option("Column of each row's largest possible count: beds, seats.", metavar="COLUMN")
+]
+Censored = Annotated[
+    str | None,
+    _option("Column that says (true or false) which counts stand for that many or more.", metavar="COLUMN"),
+]
+CensoredAbove = Annotated[
+    int | None, _option('Counts of this size or more are recorded as this one ("10 or more").', metavar="COUNT")
+]
 Drop = Annotated[str | None, _option("Columns to leave out, separated by commas.", metavar="COLUMNS")]
 Use = Annotated[str | None, _option("Columns to keep that would be left out or suspected as leaks.", metavar="COLUMNS")]
 Category = Annotated[
@@ -81,6 +93,21 @@ CompareWith = Annotated[
         metavar="NAMES",
     ),
 ]
+Recalibrate = Annotated[
+    str | None,
+    _option(
+        "auto corrects the predicted distributions where that improves the CRPS of validation rows; off never does. "
+        "Default: auto.",
+        metavar="MODE",
+    ),
+]
+IntervalGroups = Annotated[
+    str | None,
+    _option(
+        "Column within whose values intervals are calibrated, or a number of ranges of the predicted mean.",
+        metavar="COLUMN",
+    ),
+]
 Seed = Annotated[int | None, _option("Seed of the split and of all random numbers. Default: 0.", metavar="NUMBER")]
 SplitColumn = Annotated[
     str | None, _option("Column that says train, validation or test in every row.", metavar="COLUMN")
@@ -121,6 +148,17 @@ TargetOf = Annotated[str | None, _option(f"Column of counts. {_AS_IN_FIT}.", "--
 ExposureOf = Annotated[
     str | None,
     _option(f"Column of exposures. {_AS_IN_FIT} if it was fitted with exposures.", "--exposure", metavar="COLUMN"),
+]
+UpperOf = Annotated[
+    str | None,
+    _option(
+        f"Column of largest possible counts. {_AS_IN_FIT} if it was fitted with one.",
+        "--upper-column",
+        metavar="COLUMN",
+    ),
+]
+CensoredOf = Annotated[
+    str | None, _option("Column of censored counts. Default: as in fit.", "--censored", metavar="COLUMN")
 ]
 WeightOf = Annotated[str | None, _option("Column of sample weights. Default: as in fit.", "--weight", metavar="COLUMN")]
 

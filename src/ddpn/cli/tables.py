@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ddpn.count_range import CountRange
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -18,7 +20,7 @@ def column_table(roles: "Roles") -> "Table":
 
     table = Table("column", "used as", "distinct", "missing", "")
     table.columns[2].justify = table.columns[3].justify = "right"
-    for role in ("target", "exposure", "weight"):
+    for role in ("target", "exposure", "weight", "censored"):
         if getattr(roles, role) is not None:
             table.add_row(getattr(roles, role), role, "", "", "", style="bold")
     for column in roles.columns[:_SHOWN]:
@@ -80,7 +82,10 @@ def model_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
     mixed = {name: member for name, member in about["members"].items() if member["weight"]}
     members = [(f"Member {name}", _member(member)) for name, member in mixed.items()]
     compared = ("Compared with", ", ".join(name for name in about["members"] if name not in mixed) or "nothing")
+    if roles.get("groups") not in (None, *wanted):
+        wanted.append(f"{roles['groups']} (groups of intervals)")
     needed = ("Columns needed", ", ".join(wanted))
+    members += [*_calibration_facts(about), *_range_facts(about.get("counts"), roles)]
     if "plan" not in task:
         return [*members, compared, needed, ("Saved", f"in Python, by ddpn {about['ddpn']}")]
     rows = ", ".join(f"{count:,} {part}" for part, count in task["split"]["rows"].items())
@@ -97,6 +102,32 @@ def model_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Date", task["date"]),
         ("Versions", ", ".join(f"{name} {version}" for name, version in task["versions"].items())),
     ]
+
+
+def _range_facts(counts: Mapping[str, Any] | None, roles: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The range of possible counts, and how they are censored, where they are."""
+    known = CountRange(**(counts or {}))
+    facts = []
+    if known.is_bounded:
+        most = f"the column {roles.get('upper') or 'upper'}" if known.upper_per_row else known.upper
+        facts.append(("Possible counts", f"{known.lower} or more" if most is None else f"{known.lower} to {most}"))
+    if known.censored_above is not None:
+        facts.append(("Censored", f"counts of {known.censored_above} or more"))
+    elif roles.get("censored"):
+        facts.append(("Censored", f"by the column {roles['censored']}"))
+    return facts
+
+
+def _calibration_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """How distributions and intervals are calibrated, where they are."""
+    found, facts = about.get("recalibration"), []
+    if found is not None:
+        gain = f"CRPS better by {found['gain']:.3g} ± {found['error']:.2g} on {found['rows']:,} validation rows"
+        facts.append(("Recalibration", f"{'used' if found['is_used'] else 'not used'}: {gain}"))
+    if about.get("groups") is not None:
+        by = about["groups"]["by"] or "ranges of the predicted mean"
+        facts.append(("Intervals", f"calibrated in {len(about['groups']['names'])} groups by {by}"))
+    return facts
 
 
 def _member(member: Mapping[str, Any]) -> str:

@@ -1,5 +1,7 @@
 """Count distributions as torch distributions: exact for any mean and any dispersion."""
 
+from ddpn.distributions.censored import Censored
+from ddpn.distributions.censoring import log_mass
 from ddpn.distributions.conflation import Conflation
 from ddpn.distributions.conway_maxwell_poisson import ConwayMaxwellPoisson
 from ddpn.distributions.count import CountDistribution
@@ -10,8 +12,12 @@ from ddpn.distributions.generalized_poisson import GeneralizedPoisson
 from ddpn.distributions.mixture import Mixture
 from ddpn.distributions.negative_binomial import NegativeBinomial
 from ddpn.distributions.poisson import Poisson
+from ddpn.distributions.recalibrated import MonotoneMap, Recalibrated
+from ddpn.distributions.truncated import Truncated
+from ddpn.distributions.zeros import Hurdle, ZeroInflated
 
 __all__ = [
+    "Censored",
     "Conflation",
     "ConwayMaxwellPoisson",
     "CountDistribution",
@@ -19,10 +25,16 @@ __all__ = [
     "DoubleBinomial",
     "DoublePoisson",
     "GeneralizedPoisson",
+    "Hurdle",
     "Mixture",
+    "MonotoneMap",
     "NegativeBinomial",
     "Poisson",
+    "Recalibrated",
+    "Truncated",
+    "ZeroInflated",
     "discretized",
+    "log_mass",
     "mean_deviation",
     "variance_deviation",
     "variance_limits",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from ddpn.distributions import arguments, quantiles, tables
+from ddpn.distributions import arguments, mass, quantiles, tables
 from ddpn.distributions.arguments import broadcast_shapes, is_checked
 from ddpn.distributions.gradients import without_gradient
 from ddpn.distributions.rows import DEPTH, Rows
@@ -81,6 +81,27 @@ class CountDistribution(Distribution, ABC):
     def _reshape(self, shape: Sequence[int]) -> Any:
         """The same distributions in another batch shape."""
         return Selected(self, self._positions().reshape(tuple(shape)))
+
+    def _mixture(self) -> Any:
+        """The same distribution as a `Mixture` of simpler ones; None for a distribution that is none."""
+        return None
+
+    def _with_gradients(self, shape: torch.Size) -> Any:
+        """Rows like those of `_flat(shape)`, prepared, whose log pmf carries gradients; None where there are none."""
+        return None
+
+    def _summable(self, shape: torch.Size) -> Any:
+        """Rows whose pmf can be summed over a range of counts, with gradients if any are needed."""
+        if torch.is_grad_enabled() and any(leaf.requires_grad for leaf in self._leaves()):
+            rows = self._with_gradients(shape)
+            return CountDistribution._flat(self, shape) if rows is None else rows
+        return self._flat(shape).prepared()
+
+    def _log_mass(self, low: Tensor, high: Tensor, is_absolute: bool = False) -> Tensor:
+        """log P(low <= Z <= high) in float64, differentiable. Shape: bounds broadcast with `batch_shape`."""
+        shape = broadcast_shapes(low=tuple(low.shape), high=tuple(high.shape), batch_shape=tuple(self.batch_shape))
+        first, last = (x.expand(shape).reshape(-1) for x in (low, high))
+        return mass.of_rows(self._summable(shape), first, last, is_absolute).reshape(shape)
 
     def _leaves(self) -> tuple[Tensor, ...]:
         """Tensors that a gradient could be asked for."""
@@ -274,9 +295,9 @@ def _rounded_down(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _crps_by_parts(dist: Any, y: Tensor) -> tuple[Tensor]:
-    """E|Z - y| - E|Z - Z'| / 2."""
+    """E|Z - y| - E|Z - Z'| / 2; at least 0, whatever rounding leaves of the difference."""
     dist = dist.prepared(far=True)
-    return (dist.far_distance(y) - dist.far_half_mean_difference(),)
+    return ((dist.far_distance(y) - dist.far_half_mean_difference()).clamp(min=0.0),)
 
 
 def bracket_of(dist: CountDistribution, depth: float) -> tuple[Tensor, Tensor]:

@@ -22,7 +22,7 @@ from ddpn.errors import InputError
 _CELL_NODES = 8
 
 
-def log_mass(centre: Tensor, width: Tensor) -> Tensor:
+def log_cell_mass(centre: Tensor, width: Tensor) -> Tensor:
     """log P(|X - centre| < width / 2) for a standard Normal X, relatively accurate in both tails.
 
     Narrow cells, where the difference of two cdfs would cancel, by quadrature of the density over that at the centre,
@@ -52,7 +52,7 @@ class DiscretizedRows(ParameterRows):
 
     def log_pmf(self, y: Tensor) -> Tensor:
         loc, scale = beside(self.loc, y), beside(self.scale, y)
-        inner = log_mass((y - loc) / scale, (1.0 / scale).expand_as(y))
+        inner = log_cell_mass((y - loc) / scale, (1.0 / scale).expand_as(y))
         return torch.where(y < 0.5, torch.special.log_ndtr((0.5 - loc) / scale), inner)
 
     def pmf_near(self, y: Tensor) -> Tensor:

@@ -194,13 +194,13 @@ class Mixture(Distribution):
 
     def _simple(self) -> Any:
         """The same mixture with the components of mixtures in their place."""
-        if not any(isinstance(stack, Mixture) for stack in self._stacks):
+        if all(mixture_of(stack) is None for stack in self._stacks):
             return self
         stacks, weights = [], []
         parts = self.weights.split([stack.batch_shape[-1] for stack in self._stacks], -1)
         for stack, own in zip(self._stacks, parts, strict=True):
-            is_nested = isinstance(stack, Mixture)
-            inner: Any = stack._simple() if is_nested else Mixture(reshaped(stack, (*stack.batch_shape, 1)))
+            nested = mixture_of(stack)
+            inner: Any = Mixture(reshaped(stack, (*stack.batch_shape, 1))) if nested is None else nested._simple()
             sizes = [part.batch_shape[-1] for part in inner._stacks]
             joint = (own.unsqueeze(-1) * inner.weights).expand(*inner.batch_shape, -1).split(sizes, -1)
             stacks += [
@@ -215,6 +215,11 @@ class Mixture(Distribution):
         new._set(list(stacks), weights, False)
         new._check = self._check
         return new
+
+
+def mixture_of(dist: Any) -> Any:
+    """A distribution that is a mixture of simpler ones, as such; None for others."""
+    return dist._mixture() if isinstance(dist, CountDistribution) else dist if isinstance(dist, Mixture) else None
 
 
 def _class_for(components: Any) -> type:
@@ -255,6 +260,15 @@ def weighted_logsumexp(each: Tensor, weights: Tensor) -> Tensor:
     return (weights * scaled).sum(-1).log() + top.squeeze(-1)
 
 
+def weighted_log_masses(each: Tensor, weights: Tensor) -> Tensor:
+    """log sum_k w_k exp(each_k) of log masses over the last axis, relatively accurate also where all are close to 0."""
+    missing = (weights * torch.expm1(each)).sum(-1)
+    most = missing.detach() > -0.5
+    empty = ((weights > 0) & (each > -torch.inf)).logical_not().all(-1)
+    summed = weighted_logsumexp(torch.where(empty.unsqueeze(-1), -1.0, each), weights)
+    return torch.where(most, torch.log1p(torch.where(most, missing, 0.0)), summed.masked_fill(empty, -torch.inf))
+
+
 class _CountMixture(Mixture, CountDistribution):
     """A mixture of count distributions."""
 
@@ -266,6 +280,14 @@ class _CountMixture(Mixture, CountDistribution):
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
         """First and last integer of a window outside of which about e^-depth of the mass lies."""
         return bracket_of(self, depth)
+
+    def _mixture(self) -> Any:
+        return self
+
+    def _log_mass(self, low: Tensor, high: Tensor, is_absolute: bool = False) -> Tensor:
+        each = self._each(lambda stack: stack._log_mass(low.unsqueeze(-1), high.unsqueeze(-1), is_absolute))
+        weights = self.weights.double() if self._weights is None else self._weights
+        return weighted_log_masses(each, weights)
 
     def _leaves(self) -> tuple[Tensor, ...]:
         own = () if self._weights is None else (self._weights,)

@@ -135,6 +135,9 @@ class MixtureRows(Rows):
         first, last = self.windows(depth)
         return first.amin(1), last.amax(1)
 
+    def one_panel(self) -> Tensor:
+        return (self.each("one_panel")[0] | (self.weights <= 0)).all(1)
+
     def breaks(self) -> Tensor:
         return self._merged_breaks(1)
 
@@ -201,7 +204,8 @@ class MixtureRows(Rows):
         first, last = (x.sqrt() for x in dist.windows())
         ends = torch.stack([first.amin(1), last.amax(1)], dim=1)
         union, shortest = ends[:, 1] - ends[:, 0], (last - first).amin(1)
-        coincide, differ = union <= _STRETCH * shortest, union > _DIFFER * shortest
+        one = dist.one_panel()
+        coincide, differ = one & (union <= _STRETCH * shortest), ~one | (union > _DIFFER * shortest)
 
         def together(nodes: int, dist: MixtureRows, ends: Tensor) -> tuple[Tensor]:
             return (reduce(panels.panels(dist, ends.square(), nodes)),)

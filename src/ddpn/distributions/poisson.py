@@ -38,6 +38,10 @@ class Poisson(ParametricDistribution):
         broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         return (log_h_of_count(y) - deviance(y, self.mu.double())).to(self._dtype)
 
+    def _with_gradients(self, shape: torch.Size) -> DoublePoissonRows:
+        mu = self.mu.expand(shape).reshape(-1).double()
+        return DoublePoissonRows(mu, torch.ones_like(mu), known=(torch.zeros_like(mu), mu))
+
     @property
     def mean(self) -> Tensor:
         """mu."""

@@ -77,6 +77,10 @@ class Rows(ABC):
         """pmf on integers that hold the whole distribution."""
         return self.log_pmf(y).exp()
 
+    def pmf_window(self, y: Tensor) -> Tensor:
+        """pmf on consecutive integers from the start of the window on. Shape: (rows, n)."""
+        return self.log_pmf(y).exp()
+
     def pmf_table(self, n: int) -> Tensor:
         """pmf at 0..n-1, which hold the whole distribution."""
         return self.pmf_first(n)
@@ -96,6 +100,10 @@ class Rows(ABC):
     def smooth_log_pmf(self, y: Tensor) -> Tensor:
         """log pmf, continued smoothly to real y >= 12. Shape: (rows, n)."""
         return self.log_pmf(y)
+
+    def one_panel(self) -> Tensor:
+        """Whether one panel of many nodes, even in sqrt(y), integrates the pmf beyond its first counts."""
+        return torch.ones(len(self), dtype=torch.bool, device=self.device)
 
     def breaks(self) -> Tensor:
         """Increasing positions between neighbours of which a few nodes integrate the pmf. Shape: (rows, K)."""

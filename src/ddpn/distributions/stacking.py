@@ -36,6 +36,8 @@ def concatenated(stacks: Sequence[Any]) -> list[Any]:
                 for name in stack.arg_constraints
             }
             joined[-1] = type(stack)(**parameters, validate_args=False)
+        elif type(stack) is type(last) and hasattr(stack, "_joined") and (pair := last._joined(stack)) is not None:
+            joined[-1] = pair
         else:
             joined.append(stack)
     return joined

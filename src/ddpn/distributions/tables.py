@@ -77,7 +77,7 @@ def _from_first(n: int, short: Method, least: int) -> Method:
 
     def method(dist: Rows, first: Tensor, *extra: Tensor) -> tuple[Tensor, ...]:
         y = (first.floor() - 1.0).clamp(min=least).unsqueeze(1) + counts(n, first.device)
-        return short(Table(y, dist.pmf_near(y) if least else dist.log_pmf(y).exp()), *extra)
+        return short(Table(y, dist.pmf_near(y) if least else dist.pmf_window(y)), *extra)
 
     return method
 

@@ -11,8 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 from ddpn.calibration.profile import FeatureProfile
 from ddpn.errors import InputError
 from ddpn.estimators.coefficients import CoefficientTable, coefficient_table
+from ddpn.estimators.fitting import merge_equal_rows, range_of
 from ddpn.estimators.predictions import CountPredictions
-from ddpn.estimators.regressor import merge_equal_rows
 from ddpn.heads import HEADS, Head, make_head
 from ddpn.members.design import Design, check_complete, design_of
 from ddpn.members.glm import GLM
@@ -56,6 +56,10 @@ class CountGLM(CountPredictions, BaseEstimator):
         The search ends when the gradient of the mean loss, for standardised columns, has at most this norm.
     max_iter : int
         Steps of the search at most.
+    lower, upper : int, optional
+        The smallest and the largest possible count: no probability outside.
+    censored_above : int, optional
+        Counts of this size or more are recorded as this one ("10 or more").
     fractional : {"error", "round"}
         What to do where y is not an integer.
 
@@ -89,6 +93,9 @@ class CountGLM(CountPredictions, BaseEstimator):
         alpha: float = 0.0,
         tol: float = 1e-6,
         max_iter: int = 200,
+        lower: int = 0,
+        upper: int | None = None,
+        censored_above: int | None = None,
         fractional: str = "error",
     ) -> None:
         self.likelihood = likelihood
@@ -96,17 +103,46 @@ class CountGLM(CountPredictions, BaseEstimator):
         self.alpha = alpha
         self.tol = tol
         self.max_iter = max_iter
+        self.lower = lower
+        self.upper = upper
+        self.censored_above = censored_above
         self.fractional = fractional
 
     # Fitting -----------------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        exposure: Any = None,
+        upper: Any = None,
+        censored: Any = None,
+    ) -> Self:
         """Find the most likely coefficients.
 
-        `sample_weight` counts a row so many times. `exposure`, the known scale of a row, multiplies its location.
+        Parameters
+        ----------
+        X : array-like or data frame
+            One row per count, without missing values.
+        y : array-like
+            The counts.
+        sample_weight : array-like, optional
+            How many times each row counts.
+        exposure : array-like, optional
+            The known scale of each row, which multiplies its location. Pass it to the predictions too.
+        upper : array-like, optional
+            The largest possible count of each row. Pass it to the predictions too.
+        censored : array-like of bool, optional
+            Rows whose count stands for that many or more.
+
+        Returns
+        -------
+        self
         """
         head = self._checked_head()
-        sample = checked_sample(X, y, sample_weight, exposure, self.fractional)
+        counts = range_of(self, head, upper, censored)
+        sample = counts.of(checked_sample(X, y, sample_weight, exposure, self.fractional), upper, censored)
         head.check_targets(sample.y, sample.exposure, sample.labels)
         reader = TableReader()
         table = check_complete(reader.fit(X, type(self)), sample.labels)
@@ -119,7 +155,7 @@ class CountGLM(CountPredictions, BaseEstimator):
         merged = merge_equal_rows(rows) if len(rows) <= _MERGED else rows
         found = fit_linear(head, merged.X, merged, self.dispersion, self.alpha, self.tol, self.max_iter)
         member = GLM.of_design(head, reader, design, found.linear)
-        self._set_fitted(reader, Predictor({"glm": member}, None, exposure is not None))
+        self._set_fitted(reader, Predictor({"glm": member}, None, exposure is not None, counts=counts))
         self.predictor_.profile = FeatureProfile.fit(X, sample.weight)
         self.n_rows_ = len(rows)
         self._keep(found, float(merged.weight_or_ones.sum()))

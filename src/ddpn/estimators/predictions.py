@@ -1,5 +1,6 @@
 """What every fitted estimator offers: distributions, points, intervals, probabilities, scores, calibration, saving."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
@@ -12,20 +13,20 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from ddpn.calibration.intervals import IntervalLevels
 from ddpn.distributions import Mixture, discretized
 from ddpn.distributions.arguments import check_coverage
-from ddpn.errors import ConfigError, InputError
+from ddpn.errors import InputError
+from ddpn.estimators.calibrated import Calibrated
 from ddpn.members.reader import TableReader
 from ddpn.metrics import crps, nll, point
 from ddpn.model_files import read_files, read_manifest, write_model
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.sample import Sample, check_counts, checked_sample, row_count
 from ddpn.threads import single_thread
-from ddpn.validation import check_choice, is_number
+from ddpn.validation import check_choice
 
 
-class CountPredictions(RegressorMixin):
+class CountPredictions(Calibrated, RegressorMixin):
     """Predictions, scores, calibration and saving of an estimator that keeps a `Predictor` as `predictor_`."""
 
     predictor_: Predictor
@@ -46,62 +47,112 @@ class CountPredictions(RegressorMixin):
         check_is_fitted(self)
         return self.predictor_
 
-    def _over_blocks(self, f: Callable[[Mixture], Tensor], X: Any, exposure: Any) -> np.ndarray:
+    def _over_blocks(self, f: Callable[[Mixture], Tensor], X: Any, exposure: Any, upper: Any) -> np.ndarray:
         """f of the predicted distributions, a block of rows at a time."""
         parts = []
         with torch.no_grad():
-            for block in self._fitted.blocks(X, exposure):  # members choose their threads themselves
+            for block in self._fitted.blocks(X, exposure, upper=upper):  # members choose their threads themselves
                 with single_thread():
                     parts.append(f(block).double())
         return torch.cat(parts).numpy()
 
     # Predicting --------------------------------------------------------------------------------------------------
 
-    def predict_distribution(self, X: Any, exposure: Any = None) -> Mixture:
-        """The whole predicted distribution of every row, with its `aleatoric` and `epistemic` variance."""
-        return self._fitted.distribution(X, exposure)
+    def predict_distribution(self, X: Any, exposure: Any = None, upper: Any = None) -> Any:
+        """The whole predicted distribution of every row, with its `aleatoric` and `epistemic` variance.
 
-    def predict(self, X: Any, exposure: Any = None, statistic: str = "mean") -> np.ndarray:
+        A `Mixture`, or a `Recalibrated` whose `base` is the mixture where `fit_recalibration` is in use.
+        """
+        return self._fitted.distribution(X, exposure, upper=upper)
+
+    def predict(self, X: Any, exposure: Any = None, statistic: str = "mean", upper: Any = None) -> np.ndarray:
         """One number per row: the "mean", "median" or "mode" of the predicted distribution.
 
         Median and mode are counts; those of a Gaussian are of its rounded values.
         """
         return self._over_blocks(
-            lambda dist: point(dist if statistic == "mean" else discretized(dist), statistic), X, exposure
+            lambda dist: point(dist if statistic == "mean" else discretized(dist), statistic), X, exposure, upper
         )
 
-    def predict_interval(self, X: Any, coverage: float = 0.9, exposure: Any = None, kind: str = "auto") -> np.ndarray:
+    def predict_interval(
+        self,
+        X: Any,
+        coverage: float = 0.9,
+        exposure: Any = None,
+        kind: str = "auto",
+        groups: Any = None,
+        upper: Any = None,
+    ) -> np.ndarray:
         """Counts (low, high), both included. Shape: (rows, 2).
 
         "central" leaves at most half of the rest on either side, "highest" is the shortest: both cover at least
         `coverage` by each row's distribution. "calibrated" intervals are central ones that cover it over all rows
         together: see `fit_intervals`. "auto" is "calibrated" after `fit_intervals` (and for models of `ddpn fit`, which
         calibrates), else "central".
+
+        `groups` are the labels of the rows' groups, where `fit_intervals` was given labels. Rows of a group that it did
+        not have get the level of all rows, with a warning.
         """
         check_choice("kind", kind, ("auto", "central", "highest", "calibrated"))
         if kind == "calibrated" and MIXTURE not in self._fitted.intervals:
             raise InputError('kind="calibrated" needs fit_intervals with rows that fit was not trained on.')
-        level = self.interval_level(coverage) if kind in ("auto", "calibrated") else check_coverage(coverage)
-        shape = "highest" if kind == "highest" else "central"
-        return self._over_blocks(lambda dist: _interval(dist, level, shape), X, exposure).astype(np.int64)
+        if kind in ("central", "highest"):
+            level = check_coverage(coverage)
 
-    def predict_quantiles(self, X: Any, q: Any, exposure: Any = None) -> np.ndarray:
+            def plain(dist: Any) -> Tensor:
+                return torch.stack(discretized(dist).interval(level, kind), 1)
+
+            found = self._over_blocks(plain, X, exposure, upper)
+        else:
+            found = self._calibrated_intervals(X, coverage, exposure, self._group_labels(X, groups), upper)
+        return found.astype(np.int64)
+
+    def _calibrated_intervals(
+        self, X: Any, coverage: float, exposure: Any, labels: np.ndarray | None, upper: Any
+    ) -> np.ndarray:
+        predictor, done = self._fitted, 0
+
+        def of_block(dist: Any) -> Tensor:
+            nonlocal done
+            part = None if labels is None else labels[done : done + dist.batch_shape[0]]
+            done += dist.batch_shape[0]
+            return torch.stack(predictor.interval(dist, coverage, labels=part), dim=1)
+
+        return self._over_blocks(of_block, X, exposure, upper)
+
+    def _group_labels(self, X: Any, groups: Any) -> np.ndarray | None:
+        """The groups of rows by which intervals are calibrated, with a warning about those that are unknown."""
+        known = self._fitted.groups
+        if known is None:
+            if groups is not None:
+                raise InputError("groups must be None: fit_intervals was not given groups.")
+            return None
+        labels = known.labels(X, groups)
+        if sentence := known.unseen(labels):
+            warnings.warn(sentence, UserWarning, stacklevel=3)
+        return labels
+
+    def predict_quantiles(self, X: Any, q: Any, exposure: Any = None, upper: Any = None) -> np.ndarray:
         """Quantiles at every level of `q`, one or more numbers from 0 to 1: counts. Shape: (rows, number of levels)."""
         levels = torch.from_numpy(_checked_levels(q))
         found = self._over_blocks(
-            lambda dist: torch.stack([discretized(dist).icdf(level) for level in levels] or [dist.mean], 1), X, exposure
+            lambda dist: torch.stack([discretized(dist).icdf(level) for level in levels] or [dist.mean], 1),
+            X,
+            exposure,
+            upper,
         )
         return found[:, : len(levels)]
 
-    def predict_uncertainty(self, X: Any, exposure: Any = None) -> dict[str, np.ndarray]:
+    def predict_uncertainty(self, X: Any, exposure: Any = None, upper: Any = None) -> dict[str, np.ndarray]:
         """The variance of every row ("total") and its parts.
 
         "aleatoric" is what more data would not remove; "epistemic" is the disagreement of the mixture's components.
+        After recalibration, the total is that of the recalibrated distribution, divided in the mixture's proportions.
         """
-        parts = self._over_blocks(lambda dist: torch.stack([dist.aleatoric, dist.epistemic], dim=1), X, exposure)
+        parts = self._over_blocks(lambda dist: torch.stack([dist.aleatoric, dist.epistemic], dim=1), X, exposure, upper)
         return {"aleatoric": parts[:, 0], "epistemic": parts[:, 1], "total": parts.sum(1)}
 
-    def predict_proba_of(self, X: Any, counts: Any, exposure: Any = None) -> np.ndarray:
+    def predict_proba_of(self, X: Any, counts: Any, exposure: Any = None, upper: Any = None) -> np.ndarray:
         """The probability of each of `counts`; for Gaussians that of rounding to it. Shape: (rows, counts)."""
         plain = np.atleast_1d(np.asarray(counts))
         values = torch.from_numpy(check_counts(plain, row_count(plain), name="counts"))
@@ -110,20 +161,29 @@ class CountPredictions(RegressorMixin):
             of_counts = discretized(dist)
             return torch.stack([of_counts.log_prob(value) for value in values], dim=1).exp()
 
-        return self._over_blocks(probabilities, X, exposure)
+        return self._over_blocks(probabilities, X, exposure, upper)
 
     # Scores ------------------------------------------------------------------------------------------------------
 
-    def _sample(self, X: Any, y: Any, sample_weight: Any, exposure: Any) -> Sample:
-        return checked_sample(X, y, sample_weight, exposure, self.fractional)
+    def _sample(self, X: Any, y: Any, sample_weight: Any, exposure: Any, upper: Any, censored: Any) -> Sample:
+        sample = checked_sample(X, y, sample_weight, exposure, self.fractional)
+        return self._fitted.counts.of(sample, upper, censored)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None) -> float:
+    def score(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        exposure: Any = None,
+        upper: Any = None,
+        censored: Any = None,
+    ) -> float:
         """D^2, the share of the Poisson deviance that the predicted means explain; 1 is best, 0 a constant's."""
         from sklearn.metrics import mean_poisson_deviance  # slow to import
 
-        sample = self._sample(X, y, sample_weight, exposure)
+        sample = self._sample(X, y, sample_weight, exposure, upper, censored)
         # A Gaussian's mean may be negative; no count divided by this bound overflows.
-        mean = np.maximum(self.predict(X, exposure), 1e-290)
+        mean = np.maximum(self.predict(X, exposure, upper=upper), 1e-290)
         scale = np.ones_like(mean) if sample.exposure is None else sample.exposure
         # Of rates weighted by exposure, which is the deviance of the counts.
         rate, weight = sample.y / scale, sample.weight_or_ones * scale
@@ -132,121 +192,40 @@ class CountPredictions(RegressorMixin):
         left = mean_poisson_deviance(rate, mean / scale, sample_weight=weight)
         return float(1.0 - left / null) if null > 0 else float(left < 1e-6)
 
-    def crps(self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None) -> float:
-        """Mean continuous ranked probability score; smaller is better."""
-        return self._mean_score(crps, X, y, sample_weight, exposure)
+    def crps(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        exposure: Any = None,
+        upper: Any = None,
+        censored: Any = None,
+    ) -> float:
+        """Mean continuous ranked probability score; smaller is better. Censored counts: see `Censored`."""
+        return self._mean_score(crps, self._sample(X, y, sample_weight, exposure, upper, censored))
 
-    def nll(self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None) -> float:
-        """Mean negative log-likelihood; smaller is better."""
-        return self._mean_score(nll, X, y, sample_weight, exposure)
+    def nll(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        exposure: Any = None,
+        upper: Any = None,
+        censored: Any = None,
+    ) -> float:
+        """Mean negative log-likelihood; smaller is better. Of a censored count, -log of P(that many or more)."""
+        return self._mean_score(nll, self._sample(X, y, sample_weight, exposure, upper, censored))
 
-    def _mean_score(self, score: Any, X: Any, y: Any, sample_weight: Any, exposure: Any) -> float:
-        sample = self._sample(X, y, sample_weight, exposure)
-        y, done = torch.from_numpy(sample.y), 0
+    def _mean_score(self, score: Any, sample: Sample) -> float:
+        with torch.no_grad():
+            parts = zip(self._fitted.recorded_blocks(sample), sample.blocks(), strict=True)
+            each = [self._scored(score, block, part.y) for block, part in parts]
+        return float(np.average(np.concatenate(each), weights=sample.weight))
 
-        def of_block(dist: Mixture) -> Tensor:
-            nonlocal done
-            done += dist.batch_shape[0]
-            return score(dist, y[done - dist.batch_shape[0] : done])
-
-        each = self._over_blocks(of_block, X, exposure)
-        return float(np.average(each, weights=sample.weight))
-
-    # Calibration -------------------------------------------------------------------------------------------------
-
-    def fit_intervals(
-        self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None, prior_rows: float = 0.0
-    ) -> Self:
-        """Calibrate intervals with rows that `fit` was not trained on.
-
-        `predict_interval` then takes each row's central interval at the level that covers what is asked. That holds for
-        all rows together: where few counts have all the mass, some intervals cover more and some less. It is exact with
-        `prior_rows` 0. Few rows say little: `prior_rows` shrinks the level towards that of the predicted distributions
-        themselves, which then count as so many rows.
-
-        >>> from ddpn import CountRegressor
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.uniform(-2, 2, (2300, 1))
-        >>> y = rng.poisson(np.exp(X[:, 0] - 1))
-        >>> model = CountRegressor(members=2, hidden=(16,), epochs=30, random_state=0).fit(X[:300], y[:300])
-        >>> model = model.fit_intervals(X[300:1300], y[300:1300])
-        >>> for kind in ("central", "calibrated"):
-        ...     low, high = model.predict_interval(X[1300:], coverage=0.9, kind=kind).T
-        ...     print(kind, round(float(((low <= y[1300:]) & (y[1300:] <= high)).mean()), 2))
-        central 0.99
-        calibrated 0.89
-        """
-        if not is_number(prior_rows) or not 0.0 <= prior_rows < np.inf:
-            raise ConfigError(f"prior_rows must be a finite number of at least 0, got {prior_rows!r}.")
+    @staticmethod
+    def _scored(score: Any, dist: Any, y: np.ndarray) -> np.ndarray:
         with single_thread():
-            self._fitted.calibrate_intervals(self._sample(X, y, sample_weight, exposure), prior_rows)
-        return self
-
-    def interval_level(self, coverage: float = 0.9) -> float:
-        """The level of the predicted intervals that cover `coverage`; the coverage itself before `fit_intervals`."""
-        return self._fitted.interval_level(coverage)
-
-    @property
-    def interval_levels_(self) -> IntervalLevels:
-        """The levels that the calibration rows of `fit_intervals` need."""
-        if MIXTURE not in self._fitted.intervals:
-            raise AttributeError("interval_levels_ exists after fit_intervals")
-        return self._fitted.intervals[MIXTURE]
-
-    def fit_ood(
-        self, X: Any, exposure: Any = None, kind: str | None = None, alpha: float = 0.05, features: bool = True
-    ) -> Self:
-        """Calibrate out-of-distribution flags with rows like those to come that `fit` has not seen.
-
-        Two scores of a row are combined: one of its features, by a summary of the training rows that `fit` keeps
-        (missing values, unseen levels, numbers outside the training range, unusual combinations), and one of its
-        prediction. `alpha` is the share of ordinary rows that are flagged. Do not use training rows: the model is more
-        confident on them than on any others, and too many later rows would be flagged.
-
-        `kind` is the score of the prediction, one of `ddpn.metrics.ood_score`. The default is "mutual_information",
-        what the members disagree about, in nats, or "variance" for a single member. Unlike the others it hardly follows
-        the predicted mean. "variance" is the paper's score. `features` False uses the prediction alone.
-
-        >>> from ddpn import CountRegressor
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.uniform(-2, 2, (400, 1))
-        >>> y = rng.poisson(np.exp(1 + X[:, 0]))
-        >>> model = CountRegressor(members=3, hidden=(16,), epochs=30, random_state=0).fit(X[:300], y[:300])
-        >>> model.fit_ood(X[300:]).is_ood([[0.0], [9.0], [None]]).tolist()
-        [False, True, True]
-        """
-        with single_thread():
-            self._fitted.calibrate_ood(X, exposure, kind, alpha, features)
-        return self
-
-    def ood_pvalue(self, X: Any, exposure: Any = None) -> np.ndarray:
-        """Conformal p-value of "this row is like the calibration rows", small for unusual rows. Shape: (rows,).
-
-        Of rows that are exchangeable with the n calibration rows at most a share alpha, on average over calibration
-        sets, has a p-value of alpha or less: for any model, score and n. The smallest is 1 / (n + 1).
-        """
-        with single_thread():
-            return self._fitted.ood_pvalue(X, exposure)
-
-    def is_ood(self, X: Any, alpha: float | None = None, exposure: Any = None) -> np.ndarray:
-        """Rows with a p-value of at most `alpha`, by default that of `fit_ood`. Shape: (rows,)."""
-        return self._fitted.calibrated_ood.is_ood(self.ood_pvalue(X, exposure), alpha)
-
-    def ood_reasons(self, X: Any, exposure: Any = None) -> list[list[str]]:
-        """What is unusual about each row: up to three columns, the most unusual first; an empty list if nothing is.
-
-        A row may have a reason without being flagged, such as a number just above the training range. After `fit_ood`
-        every flagged row has one. Before it, reasons are those of columns alone.
-
-        >>> from ddpn import CountGLM
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.integers(0, 5, (200, 2))
-        >>> model = CountGLM(likelihood="poisson").fit(X, rng.poisson(1 + X[:, 0]))
-        >>> model.ood_reasons([[2, 2], [2, 50]])
-        [[], ["'x1' above the training range: 50 > 4"]]
-        """
-        flagged = None if self._fitted.ood is None else self.is_ood(X, exposure=exposure)
-        return self._fitted.ood_reasons(X, flagged)
+            return score(dist, torch.from_numpy(y)).numpy()
 
     # Saving ------------------------------------------------------------------------------------------------------
 
@@ -321,10 +300,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_plain(option) for option in value]
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
-
-
-def _interval(dist: Any, level: float, kind: str) -> Tensor:
-    return torch.stack(discretized(dist).interval(level, kind=kind), dim=1)
 
 
 def _checked_levels(q: Any) -> np.ndarray:

@@ -1,7 +1,5 @@
 """`CountRegressor`: an ensemble of networks, and further members if asked for, with scikit-learn's interface."""
 
-import time
-import warnings
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -12,24 +10,20 @@ from sklearn.utils import Tags, check_random_state
 
 from ddpn.calibration.profile import FeatureProfile
 from ddpn.errors import ConfigError, InputError
+from ddpn.estimators.fitting import NETWORKS, fit_mixture, held_out, merge_equal_rows, range_of
 from ddpn.estimators.nested import NestedOptions
 from ddpn.estimators.predictions import CountPredictions
 from ddpn.features import FeatureEncoder
 from ddpn.heads import DEFAULT_LIKELIHOOD, Head, check_likelihood, make_head
-from ddpn.members import MEMBERS, choose_weights
+from ddpn.members import MEMBERS
 from ddpn.members.member import Member, NotApplicableError
 from ddpn.members.network_options import FULL_BATCH_ROWS, NetworkOptions, check_training_options, plain
 from ddpn.members.networks import Networks
 from ddpn.members.reader import TableReader
 from ddpn.model import CountModel
-from ddpn.predictor import Predictor
 from ddpn.sample import Sample, checked_sample
 from ddpn.training import History, Runtime
 from ddpn.validation import check_keys, is_integer, is_number
-
-NETWORKS = "networks"
-#: With fewer rows none are held out: they are needed for fitting, and would score too noisily.
-MIN_SPLIT_ROWS = 200
 
 
 class CountRegressor(CountPredictions, NestedOptions):
@@ -62,6 +56,11 @@ class CountRegressor(CountPredictions, NestedOptions):
     training_options : dict, optional
         How networks are built and trained: `lr`, `batch_size`, `weight_decay`, `warmup`, `schedule`, `clip`, `ema`,
         `score`, `patience`, `precision`, `activation`, `bins`, `start` (see `NetworkOptions`).
+    lower, upper : int, optional
+        The smallest and the largest possible count, such as 1 and 5 for stars: no probability outside. An upper bound
+        per row is an argument of `fit` and of the predictions.
+    censored_above : int, optional
+        Counts of this size or more are recorded as this one ("10 or more"), and enter the likelihood as such.
     fractional : {"error", "round"}
         What to do where y is not an integer.
     checkpoint : path, optional
@@ -108,6 +107,9 @@ class CountRegressor(CountPredictions, NestedOptions):
         validation: float | str | None = "auto",
         mix_with: Sequence[str] = (),
         training_options: Mapping[str, Any] | None = None,
+        lower: int = 0,
+        upper: int | None = None,
+        censored_above: int | None = None,
         fractional: str = "error",
         checkpoint: str | PathLike[str] | None = None,
         random_state: Any = None,
@@ -123,6 +125,9 @@ class CountRegressor(CountPredictions, NestedOptions):
         self.validation = validation
         self.mix_with = mix_with
         self.training_options = training_options
+        self.lower = lower
+        self.upper = upper
+        self.censored_above = censored_above
         self.fractional = fractional
         self.checkpoint = checkpoint
         self.random_state = random_state
@@ -141,23 +146,56 @@ class CountRegressor(CountPredictions, NestedOptions):
         y_val: Any = None,
         exposure_val: Any = None,
         sample_weight_val: Any = None,
+        upper: Any = None,
+        censored: Any = None,
+        upper_val: Any = None,
+        censored_val: Any = None,
     ) -> Self:
         """Train the ensemble.
 
-        `sample_weight` counts a row so many times. `exposure`, the known scale of a row (days observed, area, number
-        of customers), multiplies its predicted location; pass it to the predictions too. A fit that is interrupted
-        (KeyboardInterrupt) after an epoch or more leaves the best ensemble so far; one that is interrupted earlier, or
-        fails, leaves the estimator as it was.
+        Parameters
+        ----------
+        X : array-like or data frame
+            One row per count. Columns may hold numbers, text, booleans and missing values.
+        y : array-like
+            The counts.
+        sample_weight : array-like, optional
+            How many times each row counts.
+        exposure : array-like, optional
+            The known scale of each row (days observed, area, number of customers), which multiplies its predicted
+            location. Pass it to the predictions too.
+        X_val, y_val, exposure_val, sample_weight_val, upper_val, censored_val : optional
+            Validation rows, instead of a share of the training rows.
+        upper : array-like, optional
+            The largest possible count of each row (beds, seats). Pass it to the predictions too.
+        censored : array-like of bool, optional
+            Rows whose count stands for that many or more.
+
+        Returns
+        -------
+        self
+
+        Notes
+        -----
+        A fit that is interrupted (KeyboardInterrupt) after an epoch or more leaves the best ensemble so far; one that
+        is interrupted earlier, or fails, leaves the estimator as it was.
         """
         head, options, runtime, others = self.checked_options()
-        sample = checked_sample(X, y, sample_weight, exposure, self.fractional)
+        counts = range_of(self, head, upper, censored)
+        sample = counts.of(checked_sample(X, y, sample_weight, exposure, self.fractional), upper, censored)
         head.check_targets(sample.y, sample.exposure, sample.labels)
         reader = TableReader()
         reader.fit(X, type(self))
         if sample.is_used.sum() <= FULL_BATCH_ROWS:
             sample = merge_equal_rows(sample)
         random = check_random_state(self.random_state)
-        train, validation = self._split(sample, random, X_val, y_val, exposure_val, sample_weight_val)
+        given = None
+        if X_val is not None and y_val is not None:
+            known = checked_sample(X_val, y_val, sample_weight_val, exposure_val, self.fractional, "_val")
+            given = counts.of(known, upper_val, censored_val, "_val")
+        elif X_val is not None or y_val is not None:
+            raise InputError("X_val and y_val must be given together.")
+        train, validation = self._split(sample, random, given)
         if validation is not None:
             head.check_targets(validation.y, validation.exposure, validation.labels)
         seeds = tuple(int(seed) for seed in random.randint(2**31 - 1, size=options.members))
@@ -165,7 +203,7 @@ class CountRegressor(CountPredictions, NestedOptions):
         networks = Networks(
             head, options, seeds=seeds, runtime=runtime, checkpoint=checkpoint, verbose=bool(self.verbose)
         )
-        self._set_fitted(reader, _fit_mixture({NETWORKS: networks, **others}, train, validation, seeds[0]))
+        self._set_fitted(reader, fit_mixture({NETWORKS: networks, **others}, train, validation, seeds[0], counts))
         self.predictor_.profile = FeatureProfile.fit(train.X, train.weight)
         if self.interrupted_:
             raise KeyboardInterrupt
@@ -204,17 +242,15 @@ class CountRegressor(CountPredictions, NestedOptions):
             raise ConfigError(f"mix_with contains a member that cannot be used: {error}.") from None
 
     def _split(
-        self, sample: Sample, random: np.random.RandomState, X_val: Any, y_val: Any, exposure_val: Any, weight_val: Any
+        self, sample: Sample, random: np.random.RandomState, given: Sample | None
     ) -> tuple[Sample, Sample | None]:
         """Training and validation rows."""
-        if (X_val is None) != (y_val is None):
-            raise InputError("X_val and y_val must be given together.")
-        if X_val is not None:
-            if (sample.exposure is None) != (exposure_val is None):
+        if given is not None:
+            if (sample.exposure is None) != (given.exposure is None):
                 raise InputError("exposure and exposure_val must be given together.")
-            return sample, checked_sample(X_val, y_val, weight_val, exposure_val, self.fractional, "_val")
-        held_out = _held_out(sample, self._validation_share(), random.randint(2**31 - 1))
-        return sample.rows(~held_out), sample.rows(held_out) if held_out.any() else None
+            return sample, given
+        kept = held_out(sample, self._validation_share(), random.randint(2**31 - 1))
+        return sample.rows(~kept), sample.rows(kept) if kept.any() else None
 
     def _validation_share(self) -> float | str | None:
         share = self.validation
@@ -281,58 +317,3 @@ class CountRegressor(CountPredictions, NestedOptions):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
-
-
-def _fit_mixture(members: Mapping[str, Member], train: Sample, validation: Sample | None, seed: int) -> Predictor:
-    """Fit every member; weights are chosen on validation rows. An interruption leaves what is there so far."""
-    fitted: dict[str, Member] = {}
-    seconds: dict[str, float] = {}
-    for name, member in members.items():
-        if name != NETWORKS and (validation is None or any(m.interrupted for m in fitted.values())):
-            continue
-        started = time.perf_counter()
-        try:
-            fitted[name] = member.fit(train, validation, seed)
-        except NotApplicableError as error:
-            warnings.warn(f"{member.label or name} is left out of the mixture: {error}.", UserWarning, stacklevel=3)
-        except KeyboardInterrupt:
-            networks = fitted.get(NETWORKS)
-            if not isinstance(networks, Networks):
-                raise
-            networks.history.interrupted = True
-        else:
-            seconds[name] = time.perf_counter() - started
-    weights = {NETWORKS: 1.0} if len(fitted) == 1 or validation is None else choose_weights(fitted, validation)
-    return Predictor(fitted, weights, train.exposure is not None, seconds)
-
-
-def _held_out(sample: Sample, share: float | str | None, seed: int) -> np.ndarray:
-    """Mask of the rows that are kept for validation: by default a tenth, where there are enough rows."""
-    from sklearn.model_selection import train_test_split  # slow to import
-
-    mask = np.zeros(len(sample), dtype=bool)
-    usable = np.flatnonzero(sample.is_used)
-    if share == "auto":
-        share = 0.1 if len(usable) >= MIN_SPLIT_ROWS else 0.0
-    if share and len(usable) >= 2:
-        size = min(len(usable) - 1, max(1, round(float(share) * len(usable))))
-        mask[train_test_split(usable, test_size=size, random_state=seed)[1]] = True
-    return mask
-
-
-def merge_equal_rows(sample: Sample) -> Sample:
-    """Merge equal rows into one with the sum of their weights, drop rows of weight 0, and sort the rest.
-
-    For small numeric arrays only, others stay as they are: a fit with integer weights and one with repeated rows are
-    then the same computation, not merely the same expectation.
-    """
-    X = sample.X
-    if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "buif" or not np.isfinite(X).all():
-        return sample
-    kept, weight = sample.is_used, sample.weight_or_ones
-    extra = [sample.y] if sample.exposure is None else [sample.y, sample.exposure]
-    unique, inverse = np.unique(np.column_stack([X, *extra])[kept], axis=0, return_inverse=True)
-    first = np.full(len(unique), len(X))
-    np.minimum.at(first, inverse.ravel(), np.flatnonzero(kept))
-    total = np.bincount(inverse.ravel(), weights=weight[kept], minlength=len(unique))
-    return sample.rows(first).replace(weight=total)

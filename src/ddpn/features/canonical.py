@@ -9,7 +9,10 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
+import narwhals as nw
 import numpy as np
+
+from ddpn.errors import InputError
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
@@ -68,3 +71,19 @@ def number_of(level: str) -> float | None:
 def flag_of(level: str) -> float | None:
     """1 for true, 0 for false, None for other levels."""
     return {"true": 1.0, "1": 1.0, "false": 0.0, "0": 0.0}.get(canonical_number(level).lower())
+
+
+def group_labels(values: Any, rows: int | None = None) -> np.ndarray:
+    """The name of each row's group: 1, 1.0 and "1" are the same, and rows without a value are "missing".
+
+    >>> group_labels([1, 2.0, None, "b"]).tolist()
+    ['1', '2', 'missing', 'b']
+    """
+    series = nw.from_native(values, series_only=True, pass_through=True)
+    plain = series.to_list() if isinstance(series, nw.Series) else np.asarray(values, dtype=object).tolist()
+    if not isinstance(plain, list) or any(isinstance(value, list) for value in plain[:1]):
+        raise InputError(f"groups must hold one label per row of X, got {values!r:.60}.")
+    if rows not in (None, len(plain)):
+        raise InputError(f"groups must have one label per row of X, got {len(plain)} for {rows} rows.")
+    names = {value: "missing" if value is None or value != value else canonical_number(value) for value in set(plain)}
+    return np.array([names[value] for value in plain], dtype=object)

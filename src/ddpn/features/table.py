@@ -106,6 +106,8 @@ def _read_frame(estimator: Any, frame: nw.DataFrame[Any], reset: bool) -> list[C
     if 0 in frame.shape:
         raise InputError(f"X must have at least one row and one column, got shape {frame.shape}.")
     names, numbers = _names(estimator), _numbers_of(frame)
+    if len(numbers) == len(names):
+        return [Column(name, "number", values) for name, values in zip(names, numbers.values(), strict=True)]
     return [
         _number(name, numbers[column]) if column in numbers else _read_series(name, series)
         for name, column, series in zip(names, frame.columns, frame.iter_columns(), strict=True)
@@ -118,6 +120,9 @@ def _numbers_of(frame: nw.DataFrame[Any]) -> dict[str, np.ndarray]:
         return {}
     names = [name for name, dtype in frame.schema.items() if dtype.is_numeric()]
     cells = frame.select(nw.col(*names).cast(nw.Float64)).to_numpy() if names else np.empty((0, 0))
+    if np.isinf(cells).any():
+        for j, name in enumerate(names):
+            _number(name, cells[:, j])  # raises for the first column that has one
     return {name: cells[:, j] for j, name in enumerate(names)}
 
 

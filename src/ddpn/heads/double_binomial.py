@@ -15,6 +15,7 @@ from ddpn.errors import InputError
 from ddpn.heads.clamps import LOG_GAMMA, bend, highest_log_gamma
 from ddpn.heads.head import Head, promoted
 from ddpn.heads.intercept import Rows, fit
+from ddpn.sample import Sample
 from ddpn.validation import at_rows, check_integer
 
 #: logit of mu / total: 2e-6 to 1 - 2e-6, of which float32 still tells the ends from 0 and 1.
@@ -59,6 +60,10 @@ class DoubleBinomialHead(Head):
         highest = torch.maximum(highest_log_gamma(log_total + spread) + log_total, log_total.new_tensor(_LOG_WIDEST))
         log_gamma = bend(raw[..., 1] + log_total, _LOG_WIDEST, highest) - log_total
         return DoubleBinomial(total, total * torch.sigmoid(logit), log_gamma.exp(), validate_args=False)
+
+    def sample_loss(self, raw: Tensor, sample: Sample) -> Tensor:
+        """As for every head; an upper bound is the total, beyond which there is no mass anyway."""
+        return super().sample_loss(raw, sample.replace(upper=None))
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
         """Maximum likelihood with gamma * total of at least 2, searched from the mean share and the mean deviance."""

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from ddpn.distributions import DoublePoisson
+from ddpn.errors import ConfigError
 from ddpn.heads.clamps import LOG_GAMMA, LOG_MU, bend, highest_log_gamma, log_mean, unbend
 from ddpn.heads.head import Head, check_beta, promoted
 from ddpn.heads.intercept import Rows, fit
@@ -54,6 +55,12 @@ class DoublePoissonHead(Head):
     def sees(self) -> tuple[str, ...]:
         """A shared gamma is a bias: it sees no features."""
         return ("features", "nothing" if self.gamma == "shared" else "features")
+
+    def check_bounds(self) -> None:
+        """Raise a `ConfigError` unless the objective is the exact likelihood."""
+        if self.beta or self.objective != "exact":
+            got = f"beta={self.beta}" if self.beta else f'objective="{self.objective}"'
+            raise ConfigError(f"Bounded and censored counts need the exact likelihood, got {got}. Leave it out.")
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> DoublePoisson:
         """DoublePoisson(exposure * e^raw0, e^raw1)."""

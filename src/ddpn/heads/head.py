@@ -10,7 +10,10 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from ddpn.distributions.recording import as_recorded
+from ddpn.errors import ConfigError
 from ddpn.heads.intercept import Rows, fit
+from ddpn.sample import Sample
 from ddpn.validation import check_number, is_number
 
 _LOW_PRECISION = (torch.float16, torch.bfloat16)
@@ -69,6 +72,13 @@ class Head(ABC):
         """The training objective, one value per element: -log p(y), computed in float64."""
         return -self.forward(raw.double(), exposure).log_prob(y).to(promoted(raw).dtype)
 
+    def sample_loss(self, raw: Tensor, sample: Sample) -> Tensor:
+        """`loss` of a sample's rows; where counts are bounded or censored, -log p of what was recorded, in float64."""
+        if sample.is_plain:
+            return self.loss(raw, sample.y, sample.exposure)
+        dist = as_recorded(self.forward(raw.double(), sample.exposure), sample)
+        return -dist.log_prob(sample.y.double()).to(promoted(raw).dtype)
+
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
         """The raw outputs that fit y best without features. Shape: (N,) -> (P,), in float64.
 
@@ -100,6 +110,11 @@ class Head(ABC):
 
     def __call__(self, raw: Tensor, exposure: Tensor | None = None) -> Distribution:
         return self.forward(raw, exposure)
+
+    def check_bounds(self) -> None:
+        """Raise a `ConfigError` if this head cannot be trained on bounded or censored counts."""
+        if not self.is_count:
+            raise ConfigError(f'Bounded and censored counts need a likelihood of counts, got "{self.name}".')
 
     @property
     def glm_likelihood(self) -> str | None:

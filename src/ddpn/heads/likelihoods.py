@@ -16,7 +16,15 @@ SHIPPED = {
     "gaussian": "ddpn.heads.gaussian:GaussianHead",
     "faithful_gaussian": "ddpn.heads.gaussian:FaithfulGaussianHead",
     "natural_gaussian": "ddpn.heads.gaussian:NaturalGaussianHead",
+    "zero_inflated_poisson": "ddpn.heads.zeros:ZeroInflatedPoissonHead",
+    "zero_inflated_negative_binomial": "ddpn.heads.zeros:ZeroInflatedNegativeBinomialHead",
+    "zero_inflated_double_poisson": "ddpn.heads.zeros:ZeroInflatedDoublePoissonHead",
+    "hurdle_poisson": "ddpn.heads.zeros:HurdlePoissonHead",
+    "hurdle_negative_binomial": "ddpn.heads.zeros:HurdleNegativeBinomialHead",
+    "hurdle_double_poisson": "ddpn.heads.zeros:HurdleDoublePoissonHead",
     "mixed": "ddpn.heads.mixed:MixedHead",
 }
+#: Likelihoods of counts of a known total.
+TOTALS = ("double_binomial",)
 #: Every likelihood that can be named, with those that users add: name -> subclass of `Head`.
 HEADS = Registry("likelihood", SHIPPED)

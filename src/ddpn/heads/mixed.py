@@ -41,6 +41,7 @@ class MixedHead(Head):
     n_raw = 9  # of the default families; `__init__` sets that of others
     support = constraints.nonnegative_integer
     has_glm = False
+    is_baseline = False
     validation_score = "nll"
 
     def __init__(self, *, families: Sequence[str] = FAMILIES) -> None:

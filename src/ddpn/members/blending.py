@@ -9,7 +9,8 @@ from scipy.optimize import minimize
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.distributions import CountDistribution, Mixture, discretized
+from ddpn.distributions import Censored, CountDistribution, Mixture, discretized
+from ddpn.distributions.recording import bounded
 from ddpn.members.member import Member
 from ddpn.metrics import crps
 from ddpn.sample import Sample
@@ -46,15 +47,21 @@ class MixtureScores:
 
     With c_i the CRPS of member i and G_ij = 2 (c_i + c_j) - 4 c_ij, where c_ij is that of the equal mixture of two, the
     mixture with weights w has the CRPS sum_i w_i c_i - sum_{i<j} w_i w_j G_ij: CRPS is quadratic in the distribution.
+    `limit` is the largest count that can be recorded per row, where counts are censored.
     """
 
-    def __init__(self, distributions: Sequence[Distribution], y: Tensor) -> None:
+    def __init__(self, distributions: Sequence[Distribution], y: Tensor, limit: np.ndarray | None = None) -> None:
         parts, n = _of_one_kind(distributions), len(distributions)
-        self.each = np.stack([crps(mix([part], [1.0]), y).double().numpy() for part in parts])
+
+        def scored(mixture: Mixture) -> np.ndarray:
+            dist = mixture if limit is None else Censored(mixture, torch.from_numpy(limit))
+            return crps(dist, y).double().numpy()
+
+        self.each = np.stack([scored(mix([part], [1.0])) for part in parts])
         self.gain = np.zeros((n, n, len(y)))
         for i in range(n):
             for j in range(i):
-                pair = crps(mix([parts[i], parts[j]], [0.5, 0.5]), y).double().numpy()
+                pair = scored(mix([parts[i], parts[j]], [0.5, 0.5]))
                 self.gain[i, j] = np.maximum(2.0 * (self.each[i] + self.each[j]) - 4.0 * pair, 0.0)
 
     def at(self, weights: np.ndarray) -> np.ndarray:
@@ -106,6 +113,7 @@ def choose_weights(members: Mapping[str, Member], validation: Sample) -> dict[st
     """Mixture weights of fitted members, by name, from rows that none of them was trained on."""
     parts = [member.distribution(validation.X, validation.exposure) for member in members.values()]
     with single_thread():
-        scores = MixtureScores(parts, torch.from_numpy(validation.y))
+        parts = [bounded(part, validation.lower, validation.upper) for part in parts]
+        scores = MixtureScores(parts, torch.from_numpy(validation.y), validation.limit)
     weights = shrunk_weights(scores, validation.weight_or_ones)
     return dict(zip(members, weights.tolist(), strict=True))

@@ -15,6 +15,7 @@ from torch.distributions import Distribution
 
 from ddpn.distributions import NegativeBinomial, Poisson
 from ddpn.errors import InputError
+from ddpn.features.screening import screened
 from ddpn.features.table import Column
 from ddpn.members.member import Member, NotApplicableError, json_to_bytes
 from ddpn.members.reader import TableReader
@@ -33,7 +34,8 @@ TRUSTED = [
 ]
 #: Folds of the out-of-fold predictions, leaf counts tried, and the range of log alpha.
 _FOLDS, _LEAVES, _LOG_ALPHA = 5, (8, 31), (-12.0, 5.0)
-#: Columns that a split is chosen from; with more, the larger trees are not tried.
+#: Columns that a split is chosen from, and that are kept of wider tables with few rows; with more, the larger trees are
+#: not tried.
 _MAX_COLUMNS = 500
 #: Rounds at most, rounds without gain before boosting stops, and the learning rate.
 _ROUNDS, _PATIENCE, _RATE = 500, 20, 0.06
@@ -43,15 +45,19 @@ _TREES, _FACTS = "trees.skops", "trees.json"
 class BoostedPoisson(Member):
     """`HistGradientBoostingRegressor(loss="poisson")` with its defaults, its mean read as a Poisson.
 
-    Categories are split as such. With exposures it is fitted to rates, weighted by exposure: the same likelihood.
+    Categories are split as such. With exposures it is fitted to rates, weighted by exposure: the same likelihood. Of
+    more than 500 columns each booster takes as many as it has rows, those that explain these rows best one by one.
     """
 
     label = "Poisson gradient boosting"
 
     def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:
         matrix, rate, weight = self._prepare(train.rows(train.is_used))
+        self.chosen = [screened(matrix, rate, weight, _MAX_COLUMNS)]
+        matrix = _columns(matrix, self.chosen[0])
         with tree_threads_for(matrix.size):
-            self.trees = [self._booster(random_state=seed).fit(matrix, rate, sample_weight=weight)]
+            trees = self._booster(self.chosen[0], random_state=seed)
+            self.trees = [trees.fit(matrix, rate, sample_weight=weight)]
         _forget_bins(self.trees)
         return self
 
@@ -65,8 +71,9 @@ class BoostedPoisson(Member):
         scale = np.ones_like(train.y) if train.exposure is None else train.exposure
         return _matrix(columns, self.levels), train.y / scale, scale * train.weight_or_ones
 
-    def _booster(self, **options: Any) -> HistGradientBoostingRegressor:
-        is_category = [known is not None for known in self.levels]
+    def _booster(self, chosen: np.ndarray | None, **options: Any) -> HistGradientBoostingRegressor:
+        is_category = np.array([known is not None for known in self.levels])
+        is_category = is_category if chosen is None else is_category[chosen]
         # A share of the columns per split: with thousands the time would be theirs alone.
         share = min(1.0, _MAX_COLUMNS / len(is_category))
         return HistGradientBoostingRegressor(
@@ -77,7 +84,8 @@ class BoostedPoisson(Member):
         """The predicted mean of every row."""
         matrix = _matrix(self.reader.read(X), self.levels)
         with tree_threads_for(matrix.size):
-            rate = np.mean([trees.predict(matrix) for trees in self.trees], axis=0)
+            both = zip(self.trees, self.chosen, strict=True)
+            rate = np.mean([trees.predict(_columns(matrix, chosen)) for trees, chosen in both], axis=0)
         return np.maximum(rate if exposure is None else rate * exposure, _TINY)
 
     def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
@@ -90,7 +98,8 @@ class BoostedPoisson(Member):
     def state(self) -> dict[str, bytes]:
         import skops.io
 
-        facts = {"reader": self.reader.as_dict(), "levels": self.levels, **self._numbers()}
+        chosen = [None if columns is None else columns.tolist() for columns in self.chosen]
+        facts = {"reader": self.reader.as_dict(), "levels": self.levels, "chosen": chosen, **self._numbers()}
         return {_TREES: skops.io.dumps(self.trees), _FACTS: json_to_bytes(facts)}
 
     @classmethod
@@ -103,6 +112,7 @@ class BoostedPoisson(Member):
         except (BadZipFile, AttributeError, ImportError, KeyError, TypeError, ValueError) as error:
             raise InputError(f"{_TREES} must hold boosted trees as they were saved, got {error}.") from None
         member.reader = TableReader.from_dict(known["reader"])
+        member.chosen = [None if columns is None else np.array(columns) for columns in known["chosen"]]
         member.levels = [None if levels is None else tuple(levels) for levels in known["levels"]]
         for name in member._numbers():
             setattr(member, name, known[name])
@@ -126,13 +136,18 @@ class BoostedNegativeBinomial(BoostedPoisson):
         train = train.rows(train.is_used)
         matrix, rate, weight = self._prepare(train)
         folds = _folds(train.y, seed)
+        # Inside the folds: otherwise out-of-fold means would know the rows they predict.
+        self.chosen = [screened(matrix[inner], rate[inner], weight[inner], _MAX_COLUMNS) for inner, _ in folds]
         found = []
         with tree_threads_for(matrix.size):
+            # With more columns the larger trees are not tried.
             for leaves in _LEAVES if matrix.shape[1] <= _MAX_COLUMNS else _LEAVES[:1]:
                 trees, out_of_fold = [], np.zeros(len(train))
-                for number, (inner, outer) in enumerate(folds):
-                    fitted = self._early_stopped(matrix, rate, weight, inner, outer, leaves, seed + number)
-                    out_of_fold[outer] = np.maximum(fitted.predict(matrix[outer]), _TINY)
+                for number, ((inner, outer), chosen) in enumerate(zip(folds, self.chosen, strict=True)):
+                    inputs = _columns(matrix, chosen)
+                    booster = self._stopping(chosen, len(inner), leaves, seed + number)
+                    fitted = _early_stopped(booster, inputs, rate, weight, inner, outer)
+                    out_of_fold[outer] = np.maximum(fitted.predict(inputs[outer]), _TINY)
                     trees.append(fitted)
                 score = mean_poisson_deviance(rate, out_of_fold, sample_weight=weight)
                 found.append((score, leaves, trees, out_of_fold))
@@ -142,21 +157,18 @@ class BoostedNegativeBinomial(BoostedPoisson):
         self.alpha = _overdispersion(train.y, mean, train.weight_or_ones)
         return self
 
-    def _early_stopped(
-        self, X: np.ndarray, y: np.ndarray, w: np.ndarray, inner: np.ndarray, outer: np.ndarray, leaves: int, seed: int
-    ) -> HistGradientBoostingRegressor:
-        """Boosting that stops when the rows of `outer` gain no more."""
-        trees = self._booster(
+    def _stopping(self, chosen: np.ndarray | None, rows: int, leaves: int, seed: int) -> HistGradientBoostingRegressor:
+        """Unfitted boosting with early stopping, for so many rows."""
+        return self._booster(
+            chosen,
             max_leaf_nodes=leaves,
-            min_samples_leaf=min(20, max(1, len(inner) // 20)),
+            min_samples_leaf=min(20, max(1, rows // 20)),
             learning_rate=_RATE,
             max_iter=_ROUNDS,
             early_stopping=True,
             n_iter_no_change=_PATIENCE,
             random_state=seed,
         )
-        held_out = {"X_val": X[outer], "y_val": y[outer], "sample_weight_val": w[outer]}
-        return trees.fit(X[inner], y[inner], sample_weight=w[inner], **held_out)
 
     def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
         mean = torch.from_numpy(self.mean(X, exposure)).unsqueeze(1)
@@ -164,6 +176,23 @@ class BoostedNegativeBinomial(BoostedPoisson):
 
     def _numbers(self) -> dict[str, Any]:
         return {"alpha": self.alpha}
+
+
+def _early_stopped(
+    trees: HistGradientBoostingRegressor,
+    X: np.ndarray,
+    y: np.ndarray,
+    w: np.ndarray,
+    inner: np.ndarray,
+    outer: np.ndarray,
+) -> HistGradientBoostingRegressor:
+    """Boosting that stops when the rows of `outer` gain no more."""
+    held_out = {"X_val": X[outer], "y_val": y[outer], "sample_weight_val": w[outer]}
+    return trees.fit(X[inner], y[inner], sample_weight=w[inner], **held_out)
+
+
+def _columns(matrix: np.ndarray, chosen: np.ndarray | None) -> np.ndarray:
+    return matrix if chosen is None else matrix[:, chosen]
 
 
 def _forget_bins(boosters: list[HistGradientBoostingRegressor]) -> None:

@@ -26,7 +26,7 @@ from ddpn.members.member import (
 from ddpn.members.reader import TableReader
 from ddpn.sample import Sample, row_labels
 
-_FACTS, _ARRAYS, _ENCODER = "glm.json", "glm.safetensors", "glm.skops"
+_FACTS, _ARRAYS, _ENCODER = "glm.json", "glm.safetensors", "features.safetensors"
 
 
 class GLM(Member):
@@ -67,10 +67,13 @@ class GLM(Member):
 
     def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:
         train = train.rows(train.is_used)
-        self.encoder = FeatureEncoder().fit(train.X, train.y, train.weight)
-        columns = len(self.encoder.get_feature_names_out())
+        columns = np.shape(train.X)[1]  # as many inputs or more
+        if columns <= self.max_columns:
+            self.encoder = FeatureEncoder().fit(train.X, train.y, train.weight)
+            columns = len(self.encoder.get_feature_names_out())
         if columns > self.max_columns:
             raise NotApplicableError(f"{columns} inputs, more than the {self.max_columns:g} that a GLM is fitted to")
+        assert self.encoder is not None
         if len(train) > self.max_rows:
             chosen = np.random.default_rng(0).choice(len(train), int(self.max_rows), replace=False)
             train = train.rows(np.sort(chosen))

@@ -56,9 +56,8 @@ def fit_linear(
     follows = (True, *[dispersion == "linear"] * (head.n_raw - 1))
     weight = sample.weight_or_ones
     coordinates = standardize(X, weight, reduce=alpha == 0.0)
-    x, y, w = (torch.from_numpy(part) for part in (coordinates.reduced(X), sample.y, weight))
-    exposure = None if sample.exposure is None else torch.from_numpy(sample.exposure)
-    objective = LinearObjective(head, x, y, w, exposure, follows, float(alpha))
+    rows = sample.replace(X=coordinates.reduced(X), weight=weight).map(torch.from_numpy)
+    objective = LinearObjective(head, rows, follows, float(alpha))
     best = maximize(objective, objective.start(), tol, max_iter)
     covariance = inverse_information(objective.hessian(best.theta), weight.sum())
     deviations = np.sqrt(np.diag(covariance))

@@ -17,6 +17,7 @@ from torch.distributions import Distribution
 from ddpn.backbones import MLP, Identity
 from ddpn.errors import InputError
 from ddpn.features import FeatureEncoder, encoder_bytes, encoder_from_bytes
+from ddpn.features.screening import screened
 from ddpn.heads import DEFAULT_LIKELIHOOD, Head, make_head
 from ddpn.members.member import Member, as_tensor, exposure_unit, json_to_bytes
 from ddpn.members.network_options import ENCODINGS, WIDE, NetworkOptions
@@ -25,15 +26,16 @@ from ddpn.sample import BLOCK, Sample
 from ddpn.threads import single_thread, threads_for
 from ddpn.training import History, Runtime, TrainingConfig, fit
 
-_FACTS, _WEIGHTS, _ENCODER = "networks.json", "networks.safetensors", "features.skops"
+_FACTS, _WEIGHTS, _ENCODER = "networks.json", "networks.safetensors", "features.safetensors"
 #: A trial of an encoding takes this share of the epochs and so many networks.
 _TRIAL_SHARE, _TRIAL_NETWORKS = 0.25, 2
 
 
 class Trained(NamedTuple):
-    """Networks after a training, and the encoder of their inputs."""
+    """Networks after a training, the encoder of their inputs, and which of these are used (None for all)."""
 
     encoder: FeatureEncoder
+    chosen: np.ndarray | None
     model: CountModel
     history: History
 
@@ -48,9 +50,10 @@ class Trained(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """Training and validation rows as tensors, and the encoder that was fitted to the former."""
+    """Training and validation rows as tensors, the encoder that was fitted to the former, and the inputs it kept."""
 
     encoder: FeatureEncoder
+    chosen: np.ndarray | None
     train: Sample
     validation: Sample | None
 
@@ -58,11 +61,13 @@ class Encoded(NamedTuple):
 class Networks(Member):
     """M networks of one architecture with one head, trained together and mixed equally.
 
-    For `numeric="auto"` each encoding of numbers is first tried in a short training, if there are validation rows.
+    For `numeric="auto"` each encoding of numbers is first tried in a short training, if there are validation rows. Of
+    more than 500 columns at most as many inputs as rows are used: those that explain the rows best one by one.
     """
 
     label = "networks"
     encoder: FeatureEncoder
+    chosen: np.ndarray | None
     model: CountModel
     history: History
     trials: dict[str, float]
@@ -112,7 +117,7 @@ class Networks(Member):
         if not trained.history.epochs:
             raise KeyboardInterrupt  # nothing was learned that could be kept
         # Predictions are made in float64: the same for a row alone and among others.
-        self.encoder, self.history = trained.encoder, trained.history
+        self.encoder, self.chosen, self.history = trained.encoder, trained.chosen, trained.history
         self.model = trained.model.double().cpu().eval()
         return self
 
@@ -139,22 +144,29 @@ class Networks(Member):
 
     def _encode(self, numeric: str, train: Sample, validation: Sample | None) -> Encoded:
         encoder = FeatureEncoder(numeric=numeric, bins=self.options.bins).fit(train.X, train.y, train.weight)
-        parts = [
-            None if part is None else self._tensors(encoder, part) for part in (train.rows(train.is_used), validation)
-        ]
-        assert parts[0] is not None
-        return Encoded(encoder, parts[0], parts[1])
+        used = train.rows(train.is_used)
+        inputs = encoder.transform(used.X)
+        scale = np.ones(len(used)) if used.exposure is None else used.exposure
+        is_wide = np.shape(used.X)[1] > WIDE
+        chosen = screened(inputs, used.y / scale, scale * used.weight_or_ones, WIDE) if is_wide else None
+        own = self._tensors(used, _columns(inputs, chosen))
+        if validation is None:
+            return Encoded(encoder, chosen, own, None)
+        return Encoded(
+            encoder, chosen, own, self._tensors(validation, _columns(encoder.transform(validation.X), chosen))
+        )
 
-    def _tensors(self, encoder: FeatureEncoder, sample: Sample) -> Sample:
+    def _tensors(self, sample: Sample, inputs: np.ndarray) -> Sample:
         """Float32 tensors (counts in float64 where they need it), weights with mean 1, exposures in units."""
         dtype = torch.float32 if sample.y.max(initial=0.0) < 2**24 else torch.float64
         weight = None if sample.weight is None else torch.from_numpy(sample.weight / sample.weight.mean()).float()
         exposure = as_tensor(sample.exposure, self.unit)
+        counts = {name: part for name, part in sample.parts.items() if name in ("y", "lower", "upper", "limit")}
         return Sample(
-            torch.from_numpy(encoder.transform(sample.X)),
-            torch.from_numpy(sample.y).to(dtype),
-            weight,
-            None if exposure is None else exposure.float(),
+            torch.from_numpy(inputs),
+            **{name: torch.from_numpy(part).to(dtype) for name, part in counts.items()},
+            weight=weight,
+            exposure=None if exposure is None else exposure.float(),
         )
 
     def _train(self, rows: Encoded, config: TrainingConfig, title: str, checkpoint: Path | None = None) -> Trained:
@@ -167,7 +179,9 @@ class Networks(Member):
         model.reset(config.seeds, start)
         runtime = self.runtime or Runtime(precision=config.precision)
         options: dict[str, Any] = {"runtime": runtime, "verbose": self.verbose, "checkpoint": checkpoint}
-        return Trained(rows.encoder, model, fit(model, rows.train, rows.validation, config, title=title, **options))
+        return Trained(
+            rows.encoder, rows.chosen, model, fit(model, rows.train, rows.validation, config, title=title, **options)
+        )
 
     def _build(self, n_in: int, members: int) -> CountModel:
         widths, activation = self.options.widths, self.options.activation
@@ -180,7 +194,7 @@ class Networks(Member):
     @torch.no_grad()
     def raw(self, X: Any) -> Tensor:
         """Raw outputs of every network. Shape: (rows, M, P)."""
-        parts = torch.from_numpy(self.encoder.transform(X)).split(BLOCK)
+        parts = torch.from_numpy(_columns(self.encoder.transform(X), self.chosen)).split(BLOCK)
         with threads_for(self.model.multiply_adds(parts[0])):
             return torch.cat([self.model.raw(part.double()) for part in parts])
 
@@ -198,7 +212,8 @@ class Networks(Member):
             "head": {"name": self.head.name, "options": self.head.options},
             "options": self.options.as_dict(),
             "members": self.model.members,
-            "inputs": len(self.encoder.get_feature_names_out()),
+            "inputs": len(self.encoder.get_feature_names_out()) if self.chosen is None else len(self.chosen),
+            "chosen": None if self.chosen is None else self.chosen.tolist(),
             "unit": self.unit,
             "rows": self.n_rows,
             "trials": self.trials,
@@ -213,6 +228,7 @@ class Networks(Member):
         member = cls(make_head(known["head"]["name"], **known["head"]["options"]), NetworkOptions(**known["options"]))
         member.unit, member.n_rows, member.trials = known["unit"], known["rows"], known["trials"]
         member.history = History(**known["history"])
+        member.chosen = None if known["chosen"] is None else np.array(known["chosen"])
         model = member._build(known["inputs"], known["members"])
         try:
             model.load_state_dict(load_tensors(files[_WEIGHTS]))
@@ -232,3 +248,7 @@ class Networks(Member):
             "epochs": len(self.history.epochs),
             "best_epochs": self.history.best_epoch,
         }
+
+
+def _columns(inputs: np.ndarray, chosen: np.ndarray | None) -> np.ndarray:
+    return inputs if chosen is None else np.ascontiguousarray(inputs[:, chosen])

@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.distributions import Mixture
+from ddpn.distributions import Mixture, Recalibrated
 from ddpn.errors import InputError
 from ddpn.metrics.predictive import known
 from ddpn.registry import Registry
@@ -36,7 +36,8 @@ def ood_score(dist: Distribution, kind: str = "variance") -> Tensor:
     """The OOD score of each row; higher is less familiar.
 
     "variance" is the total variance (the paper's score, Section 4.4), "epistemic" the part of it that members disagree
-    about; "entropy" and "mutual_information" are the same two in nats. Those of disagreement need an ensemble.
+    about; "entropy" and "mutual_information" are the same two in nats. Those of disagreement need an ensemble. The
+    scores of a recalibrated distribution are those of its base.
 
     Shape: dist.batch_shape.
 
@@ -45,4 +46,4 @@ def ood_score(dist: Distribution, kind: str = "variance") -> Tensor:
     >>> ood_score(Mixture(Poisson(torch.tensor([[4.0, 4.0], [2.0, 6.0]]))), "epistemic")
     tensor([0., 4.])
     """
-    return OOD_SCORES.find(kind)(known(dist))
+    return OOD_SCORES.find(kind)(dist.base if isinstance(dist, Recalibrated) else known(dist))

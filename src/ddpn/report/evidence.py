@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.distributions import discretized
+from ddpn.calibration.intervals import interval_at
+from ddpn.distributions import Censored, Recalibrated, discretized
 from ddpn.errors import InputError
 from ddpn.estimators import CountRegressor
 from ddpn.features.table import Column
@@ -56,6 +57,8 @@ class Evidence(NamedTuple):
 
     `ids` are the name of a column that identifies rows, and its values. `components` is how many distributions per row
     the model mixes, `calibrated` the number of rows that its intervals were calibrated on (0 without calibration).
+    `base` are the distributions before recalibration (None where they are the same), `grouped` the name of what
+    intervals are calibrated by and the group of every row.
     """
 
     labels: np.ndarray
@@ -65,6 +68,8 @@ class Evidence(NamedTuple):
     y: np.ndarray
     weight: np.ndarray
     exposure: np.ndarray | None
+    upper: np.ndarray | None  # the largest possible count of each row, if the model needs it
+    limit: np.ndarray | None  # the largest count that can be recorded, where counts are censored
     model: Scored
     aleatoric: np.ndarray
     epistemic: np.ndarray
@@ -73,6 +78,8 @@ class Evidence(NamedTuple):
     fingerprint: str
     calibrated: int = 0
     ids: tuple[str, Sequence[Any]] | None = None
+    base: Any = None
+    grouped: tuple[str, np.ndarray] | None = None
 
     @property
     def weighted(self) -> bool:
@@ -91,24 +98,33 @@ def gather(
     levels: Mapping[str, float] | None = None,
     labels: Any = None,
     ids: tuple[str, Sequence[Any]] | None = None,
+    groups: Any = None,
+    upper: Any = None,
+    censored: Any = None,
 ) -> Evidence:
     """Validate the inputs, choose the rows, predict and score them; `levels` are those of the baselines' intervals."""
     sample = checked_sample(X, y, weight, exposure, model.fractional, labels=labels)
+    sample = model.predictor_.counts.of(sample, upper, censored)
     columns, total = columns_of(model, X), len(sample)
     others = {str(name): count_distribution(str(name), dist, total) for name, dist in baselines.items()}
     rows = np.flatnonzero(sample.is_used)
     if len(rows) > MAX_ROWS:
         rows = np.sort(np.random.default_rng(SEED).choice(rows, MAX_ROWS, replace=False))
-    used = sample.replace(X=in_fit_order(model, X)).rows(rows)
+    used = sample.replace(X=in_fit_order(model, X), groups=None if groups is None else np.asarray(groups)).rows(rows)
     progress(f"Predicting {len(rows):,} rows")
-    mixture: Any = discretized(model.predict_distribution(used.X, used.exposure))
+    most = model.predictor_.counts.arguments(used)["upper"]
+    mixture: Any = discretized(model.predict_distribution(used.X, used.exposure, upper=most))
+    recorded = mixture if used.limit is None else Censored(mixture, torch.from_numpy(used.limit))
     observed = torch.from_numpy(used.y)
     progress(f"Scoring {len(rows):,} rows")
-    of_model = scored(mixture, observed, model.interval_level(LEVEL))
+    labels_of_groups = _group_labels(model, used, groups)
+    of_model = scored(recorded, observed, model.predictor_.interval(recorded, LEVEL, labels=labels_of_groups))
     of_others = {}
     for name, dist in others.items():
         progress(f"Scoring {name}")
-        of_others[name] = scored(dist.rows(torch.from_numpy(rows)), observed, (levels or {}).get(name, LEVEL))
+        own = dist.rows(torch.from_numpy(rows))
+        own = own if used.limit is None else Censored(own, torch.from_numpy(used.limit))
+        of_others[name] = scored(own, observed, interval_at(own, (levels or {}).get(name, LEVEL)))
     return Evidence(
         labels=rows if used.labels is None else used.labels,
         total=total,
@@ -117,6 +133,8 @@ def gather(
         y=used.y,
         weight=used.weight_or_ones,
         exposure=used.exposure,
+        upper=most,
+        limit=used.limit,
         model=of_model,
         aleatoric=_numbers(mixture.aleatoric),
         epistemic=_numbers(mixture.epistemic),
@@ -125,7 +143,24 @@ def gather(
         fingerprint=fingerprint(columns, sample.y),
         calibrated=int(model.interval_levels_.rows[0]) if hasattr(model, "interval_levels_") else 0,
         ids=None if ids is None else (ids[0], [ids[1][row] for row in rows.tolist()]),
+        base=mixture.base if isinstance(mixture, Recalibrated) else None,
+        grouped=_grouped(model, labels_of_groups, of_model.mean),
     )
+
+
+def _group_labels(model: CountRegressor, used: Any, groups: Any) -> np.ndarray | None:
+    """The groups of the evaluated rows, where intervals are calibrated by a column."""
+    known_groups = model.predictor_.groups
+    return None if known_groups is None else known_groups.labels(used.X, used.groups if groups is not None else None)
+
+
+def _grouped(model: CountRegressor, labels: np.ndarray | None, mean: np.ndarray) -> tuple[str, np.ndarray] | None:
+    """What intervals are calibrated by, and the name of every row's group."""
+    found = model.predictor_.groups
+    if found is None:
+        return None
+    names = np.array([*found.names, "not calibrated"], dtype=object)
+    return found.by or "predicted mean", names[found.codes(labels, mean)] if labels is None else labels
 
 
 def count_distribution(name: str, dist: Distribution, rows: int) -> Any:
@@ -137,13 +172,13 @@ def count_distribution(name: str, dist: Distribution, rows: int) -> Any:
 
 
 @torch.no_grad()
-def scored(dist: Any, y: Tensor, level: float = LEVEL) -> Scored:
-    """A count distribution per row with its scores, and its interval at the level that is calibrated to `LEVEL`."""
-    (low, high), median = dist.interval(level), point(dist, "median")
+def scored(dist: Any, y: Tensor, interval: tuple[Tensor, Tensor] | None = None) -> Scored:
+    """A count distribution per row with its scores, and its interval of `LEVEL`, by default as predicted."""
+    (low, high), median = interval or dist.interval(LEVEL), point(dist, "median")
     summaries = (dist.mean, dist.variance, median, low, high)
     scores = (crps(dist, y), nll(dist, y), (median - y).abs())
-    interval = ((low <= y) & (y <= high), mass_between(dist, low, high), high - low)
-    return Scored(dist, *map(_numbers, (*summaries, *scores, *interval)))
+    covered = ((low <= y) & (y <= high), mass_between(dist, low, high), high - low)
+    return Scored(dist, *map(_numbers, (*summaries, *scores, *covered)))
 
 
 def _numbers(values: Tensor) -> np.ndarray:

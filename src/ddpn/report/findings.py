@@ -5,6 +5,7 @@ The headline itself comes from `ddpn.workflow.verdict`, which every command shar
 
 import numpy as np
 
+from ddpn.calibration.recalibration import Recalibration
 from ddpn.report.evidence import LEVEL, Evidence
 from ddpn.report.figures.predictions import Pit
 from ddpn.report.numbers import fmt, mean, percent, plural, quantile
@@ -125,6 +126,21 @@ def pit_sentence(pit: Pit) -> str:
     if ends < -0.71 * pit.chance:
         return "The PIT histogram is hump-shaped: too few counts are in the tails. The distributions are too wide."
     return "Some bars of the PIT histogram are outside the range of chance, but without a slope, a U or a hump."
+
+
+def recalibration_sentences(found: Recalibration | None) -> str:
+    """Whether the predicted distributions are recalibrated, and how much that gained on validation rows."""
+    if found is None:
+        return ""
+    gain = f"{fmt(found.gain)} ± {fmt(found.error)} (mean and standard error)"
+    rows = plural(found.rows, "validation row")
+    if not found.is_used:
+        return f"Recalibration was tried on {rows} and is not used: it would improve their CRPS by {gain} only."
+    return (
+        f"The predicted distributions are recalibrated by a monotone map of their cdf, from {rows}, whose CRPS "
+        f"improved by {gain}, each scored with a map from other rows. Aleatoric and epistemic variance are those of "
+        "the mixture, scaled to the recalibrated variance."
+    )
 
 
 def pearson(y: np.ndarray, m: np.ndarray, weight: np.ndarray) -> tuple[str, str]:

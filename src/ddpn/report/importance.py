@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ddpn.distributions import discretized
+from ddpn.distributions import Censored, discretized
 from ddpn.estimators import CountRegressor
 from ddpn.metrics import crps
 from ddpn.report.columns import shuffled
@@ -86,9 +86,11 @@ def _changes(
         X = shuffled(X, column, order)
     elif exposure is not None:
         exposure = exposure[order]
-    dist: Any = discretized(model.predict_distribution(X, exposure))
+    upper, limit = (None if part is None else part[rows] for part in (evidence.upper, evidence.limit))
+    dist: Any = discretized(model.predict_distribution(X, exposure, upper=upper))
     before = mean(evidence.model.crps[rows], weight)
-    after = mean(crps(dist, torch.from_numpy(evidence.y[rows])).numpy(), weight)
+    recorded = dist if limit is None else Censored(dist, torch.from_numpy(limit))
+    after = mean(crps(recorded, torch.from_numpy(evidence.y[rows])).numpy(), weight)
     old = np.array([evidence.aleatoric[rows], evidence.epistemic[rows]])
     new = np.array([dist.aleatoric.numpy(), dist.epistemic.numpy()])
     pairs = zip([old.sum(0), *old], [new.sum(0), *new], strict=True)

@@ -26,14 +26,24 @@ _SWATCHES = {
 }
 
 
-def page(title: str, under: Iterable[str], sections: Mapping[str, str], warnings: Iterable[str] = ()) -> str:
-    """The whole file: `under` are a few facts below its title, `sections` have HTML by title, `warnings` come first."""
+def page(
+    title: str,
+    under: Iterable[str],
+    sections: Mapping[str, str],
+    warnings: Iterable[str] = (),
+    over: str = "Report on a count model",
+) -> str:
+    """The whole file: `under` are a few facts below its title, `over` is above it; `warnings` come before `sections`.
+
+    `sections` have HTML by title.
+    """
     folder = files("ddpn.report")
     names = {part: escape(part.lower().replace(" ", "-")) for part in sections}
     bodies = (f'<section id="{names[part]}"><h2>{escape(part)}</h2>\n{sections[part]}</section>' for part in sections)
     items = "".join(f"<li>{escape(words)}</li>" for words in warnings)
     return Template((folder / "template.html").read_text(encoding="utf-8")).substitute(
         title=escape(title),
+        over=escape(over),
         style=(folder / "style.css").read_text(encoding="utf-8"),
         under=" · ".join(f"<span>{escape(fact)}</span>" for fact in under),
         contents="".join(f'<li><a href="#{name}">{escape(part)}</a></li>' for part, name in names.items()),
@@ -54,8 +64,13 @@ def heading(words: str) -> str:
 
 def verdict_html(found: Verdict, details: Iterable[tuple[str, str]]) -> str:
     """The headline with its sign, and sentences by topic."""
-    kind, sign = _LEVELS[found.level]
-    headline = f'<span class="sign" aria-hidden="true">{sign}</span>{escape(found.headline)}'
+    return headline_html(found.level, found.headline, details)
+
+
+def headline_html(level: str, words: str, details: Iterable[tuple[str, str]]) -> str:
+    """A headline with the sign of its level ("better", "unclear", "worse"), and sentences by topic."""
+    kind, sign = _LEVELS[level]
+    headline = f'<span class="sign" aria-hidden="true">{sign}</span>{escape(words)}'
     return f'<div class="verdict {kind}"><p class="headline">{headline}</p>\n{definitions(details)}</div>\n'
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ddpn.estimators.regressor import NETWORKS
+from ddpn.estimators.fitting import NETWORKS
 from ddpn.report import findings, grids, page
 from ddpn.report.evidence import LEVEL, MAX_ROWS, Evidence
 from ddpn.report.figures import predictions, uncertainty
@@ -45,7 +45,7 @@ def sections(
         "Leaderboard": _leaderboard(leaderboard),
         "Data": _data(evidence, target),
         "Accuracy": _accuracy(evidence, target, names, str(task.get("note") or _UNSEEN)),
-        "Calibration": page.pair(predictions.pit_figure(pit, shape), predictions.coverage_figure(evidence)),
+        "Calibration": _calibration(model, evidence, pit, shape),
         "Uncertainty": _uncertainty(evidence, drivers),
         "Importance": _importance(importances),
         "Best and worst rows": _rows(evidence, importances, str(task.get("numbering") or _NUMBERING)),
@@ -105,6 +105,21 @@ def _accuracy(evidence: Evidence, target: str, names: list[str], note: str) -> s
         + page.paragraphs(note)
         + page.pair(*figures)
     )
+
+
+def _calibration(model: Any, evidence: Evidence, pit: predictions.Pit, shape: str) -> str:
+    """The PIT histogram, before and after recalibration, and the coverage within groups that are calibrated."""
+    html = page.pair(predictions.pit_figure(pit, shape), predictions.coverage_figure(evidence))
+    more = []
+    if evidence.base is not None:
+        before = predictions.pit_of(evidence, evidence.base)
+        words = findings.pit_sentence(before)
+        more.append(predictions.pit_figure(before, words, "pit-before", "PIT histogram before recalibration"))
+    groups = uncertainty.calibration_groups(evidence)
+    if groups:
+        more.append(uncertainty.calibrated_coverage_figure(groups, model.predictor_.groups.rows))
+    words = page.paragraphs(findings.recalibration_sentences(model.predictor_.recalibration))
+    return words + html + (page.pair(*more) if more else "")
 
 
 def _uncertainty(evidence: Evidence, drivers: list[list[Group]]) -> str:

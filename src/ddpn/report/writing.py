@@ -28,6 +28,8 @@ def write_report(
     X: Any,
     y: Any,
     exposure: Any = None,
+    upper: Any = None,
+    censored: Any = None,
     weight: Any = None,
     baselines: Mapping[str, Distribution] | None = None,
     levels: Mapping[str, float] | None = None,
@@ -38,20 +40,22 @@ def write_report(
     verdict: Verdict | None = None,
     labels: Sequence[Any] | None = None,
     ids: tuple[str, Sequence[Any]] | None = None,
+    groups: Sequence[Any] | None = None,
     progress: Callable[[str], object] | None = None,
 ) -> Path:
     """Evaluate a fitted model on a test set, write the result as one self-contained HTML file and return its path.
 
-    `X`, `y`, `exposure` and `weight` are the test set, as for `fit`. `baselines` are the distributions that other
-    models predict for the same rows, by name; a Normal is rounded to counts. `levels` are, by name, the calibrated
-    levels of the baselines' 90% intervals (default 0.9); the model has its own from `fit_intervals`. `task` is what is
+    `X`, `y`, `exposure`, `upper`, `censored` and `weight` are the test set, as for `fit`. `baselines` are the
+    distributions that other models predict for the same rows, by name; a Normal is rounded to counts. `levels` are, by
+    name, the calibrated levels of the baselines' 90% intervals (default 0.9); the model has its own from
+    `fit_intervals`. `task` is what is
     known about the fit ("target", "command", "split", ...; "note" says which rows are evaluated): all of it is shown,
     none of it is required. `leaderboard` has a row per candidate with the keys label or name, weight, crps, nll,
     coverage, width and seconds, each of which may be missing. `warnings` are sentences shown at the top. `leak` is a
     sentence about a suspected target leak: it is shown there, too, and forbids a positive verdict. `verdict` is the one
     of the leaderboard, if there is one. `labels` are what the rows are called, by default the index of a data frame or
-    positions; `ids` are the name and the values of a column that identifies them. `progress` is called with the name of
-    each step.
+    positions; `ids` are the name and the values of a column that identifies them; `groups` are the labels of the groups
+    that intervals are calibrated by, if these are no column of X. `progress` is called with the name of each step.
 
     >>> import tempfile
     >>> import numpy as np
@@ -69,7 +73,9 @@ def write_report(
         raise InputError(f"path must name a file such as report.html, got the folder {place}.")
     known, step = dict(task or {}), progress or (lambda stage: None)
     target = str(known.get("target") or "y")
-    evidence = gather(model, X, y, exposure, weight, baselines or {}, step, levels, labels, ids)
+    evidence = gather(
+        model, X, y, exposure, weight, baselines or {}, step, levels, labels, ids, groups, upper, censored
+    )
     found = importances(model, evidence, step, str(known.get("exposure") or "exposure"))
     step("Drawing figures")
     parts = sections(model, evidence, found, target, known, leaderboard or (), leak, verdict)

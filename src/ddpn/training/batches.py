@@ -182,12 +182,6 @@ class _Loads(Dataset):
         return len(self.positions)
 
 
-def named_parts(sample: Sample) -> dict[str, Any]:
-    """The parts that are there, by name."""
-    parts = {"X": sample.X, "y": sample.y, "weight": sample.weight, "exposure": sample.exposure}
-    return {name: part for name, part in parts.items() if part is not None}
-
-
 def check_any_row(rows: int) -> None:
     """Raise an `InputError` if there is no row."""
     if rows == 0:
@@ -196,7 +190,7 @@ def check_any_row(rows: int) -> None:
 
 def check_vectors(sample: Sample) -> None:
     """Raise an `InputError` if counts, weights or exposures are not one number per row."""
-    for name, part in named_parts(sample).items():
+    for name, part in sample.parts.items():
         if name != "X" and part.dim() != 1:
             raise InputError(f"{name} must have one number per row, got shape {tuple(part.shape)}. Use reshape(-1).")
 

@@ -20,13 +20,14 @@ from ddpn.training.state import State
 _WARM_UP = 3
 
 
-def can_capture(model: nn.Module, runtime: Runtime) -> bool:
+def can_capture(model: nn.Module, batches: MemoryBatches, runtime: Runtime) -> bool:
     """Whether steps run on one GPU and all networks are known to do the same in every step.
 
     Networks in `Members` declare it by a true `capturable`: same shapes, same kernels, no values read, nothing random.
+    The loss of bounded and censored counts reads values.
     """
     alone, on_gpu = runtime.share.world == 1, runtime.device.type == "cuda"
-    return on_gpu and alone and not any(map(_is_foreign, model.modules()))
+    return on_gpu and alone and batches.sample.is_plain and not any(map(_is_foreign, model.modules()))
 
 
 class CapturedSteps:

@@ -9,7 +9,7 @@ from ddpn.errors import InputError
 from ddpn.model import CountModel
 from ddpn.sample import Sample
 from ddpn.tensor_files import fingerprint, read, write
-from ddpn.training.batches import Augmented, Source, as_sample, named_parts
+from ddpn.training.batches import Augmented, Source, as_sample
 from ddpn.training.state import Snapshot
 from ddpn.training.trainable import frozen_fingerprint
 from ddpn.validation import listed
@@ -74,7 +74,7 @@ def _rows_identity(source: Source) -> dict[str, Any]:
         return _rows_identity(source.sample) | {"augmented": True}
     found: dict[str, Any] = {"rows": len(source)}  # type: ignore[arg-type]
     if isinstance(source, Sample):
-        return found | {name: fingerprint(tensor) for name, tensor in named_parts(source).items()}
+        return found | {name: fingerprint(tensor) for name, tensor in source.parts.items()}
     if hasattr(source, "identity"):
         return found | {"identity": source.identity}
     some = torch.linspace(0, found["rows"] - 1, min(_SOME, found["rows"])).long().tolist()

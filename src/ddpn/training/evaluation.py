@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from ddpn.distributions.recording import as_recorded
 from ddpn.metrics import crps
 from ddpn.model import CountModel
 from ddpn.sample import Sample
@@ -33,5 +34,5 @@ def _scores(model: CountModel, part: Sample, score: str, runtime: Runtime) -> Te
     with runtime.autocast(), threads_for(model.multiply_adds(part.X)):
         raw = model.raw(part.X)
     with single_thread():  # many small operations
-        dist = model.head(raw, part.exposure)
+        dist = as_recorded(model.head(raw, part.exposure), part)
         return -dist.log_prob(part.y) if score == "nll" else crps(dist, part.y)

@@ -114,7 +114,7 @@ class Training:
         self.validation = None if validation is None else self._batches("validation", validation)
         self.steps = config.epochs * self.batches.steps
         self._captured: CapturedSteps | None = None
-        if capture and isinstance(self.batches, MemoryBatches) and can_capture(model, runtime):
+        if capture and isinstance(self.batches, MemoryBatches) and can_capture(model, self.batches, runtime):
             self._captured = CapturedSteps(self.train_step, self.state, self.batches)
 
     @property
@@ -230,7 +230,7 @@ class Training:
         """The weighted objective per row and member. Shape: (B, M)."""
         with self.runtime.autocast():
             raw = self.model.raw(part.X)
-        each = self.model.head.loss(raw, part.y, part.exposure)
+        each = self.model.head.sample_loss(raw, part)
         return each if part.weight is None else each * part.weight
 
     def _recover(self, healthy: Tensor) -> None:

@@ -15,6 +15,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from ddpn.heads import Head
+from ddpn.sample import Sample
 from ddpn.threads import threads_for
 
 #: A step is taken if the loss falls by this share of what its slope predicts (Armijo's usual constant).
@@ -64,29 +65,21 @@ class LinearObjective:
     Raw output p is linear in all columns if `linear[p]`, else constant. theta holds, for one raw output after the
     other, its intercept and then its slopes, if any. `alpha` is the weight of the penalty.
 
-    Shape: x (N, K); y, weight, exposure (N,), in float64; theta (D,).
+    Shape: X of the sample (N, K), its other parts (N,), all tensors in float64; theta (D,).
 
     >>> from ddpn.heads import make_head
-    >>> x, y = torch.tensor([[-1.0], [1.0]]).double(), torch.tensor([1.0, 3.0]).double()
-    >>> objective = LinearObjective(make_head("poisson"), x, y, torch.ones(2).double(), None, (True,))
+    >>> sample = Sample(torch.tensor([[-1.0], [1.0]]).double(), torch.tensor([1.0, 3.0]).double())
+    >>> objective = LinearObjective(make_head("poisson"), sample, (True,))
     >>> found = maximize(objective, objective.start())
     >>> bool(np.allclose(found.theta, [np.log(3) / 2, np.log(3) / 2])), found.converged
     (True, True)
     """
 
-    def __init__(
-        self,
-        head: Head,
-        x: Tensor,
-        y: Tensor,
-        weight: Tensor,
-        exposure: Tensor | None,
-        linear: tuple[bool, ...],
-        alpha: float = 0.0,
-    ) -> None:
-        self.head, self.y, self.exposure = head, y, exposure
-        self.rows, self.share = (y, weight, exposure), weight / weight.sum()
-        self.design = torch.cat([x.new_ones(len(x), 1), x], dim=1)
+    def __init__(self, head: Head, sample: Sample, linear: tuple[bool, ...], alpha: float = 0.0) -> None:
+        self.head, self.sample = head, sample
+        weight = torch.ones_like(sample.y) if sample.weight is None else sample.weight
+        self.share = weight / weight.sum()
+        self.design = torch.cat([sample.X.new_ones(len(sample), 1), sample.X], dim=1)
         widths = [self.design.shape[1] if sees else 1 for sees in linear]
         ends = np.cumsum(widths).tolist()
         # Of each raw output: where its coefficients are in theta, and the columns that they multiply.
@@ -96,8 +89,9 @@ class LinearObjective:
 
     def start(self) -> np.ndarray:
         """The head's intercept-only fit, all slopes 0."""
-        theta = np.zeros(self.blocks[-1].stop)
-        theta[[block.start for block in self.blocks]] = self.head.start(*self.rows).numpy()
+        theta, sample = np.zeros(self.blocks[-1].stop), self.sample
+        raw = self.head.start(sample.y, sample.weight, sample.exposure)
+        theta[[block.start for block in self.blocks]] = raw.numpy()
         return theta
 
     def raw(self, theta: np.ndarray) -> Tensor:
@@ -108,12 +102,12 @@ class LinearObjective:
     def losses(self, theta: np.ndarray) -> np.ndarray:
         """The loss per row, without weight and penalty. Shape: (N,)."""
         with torch.no_grad():
-            return self.head.loss(self.raw(theta), self.y, self.exposure).numpy()
+            return self.head.sample_loss(self.raw(theta), self.sample).numpy()
 
     def value_and_gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """The objective and its gradient (D,)."""
         raw = self.raw(theta).requires_grad_()
-        value = self.share @ self.head.loss(raw, self.y, self.exposure)
+        value = self.share @ self.head.sample_loss(raw, self.sample)
         (slopes,) = torch.autograd.grad(value, raw)
         gradient = [(columns.T @ slopes[:, p]).numpy() for p, columns in enumerate(self.columns)]
         penalty = self.penalty * theta
@@ -122,7 +116,7 @@ class LinearObjective:
     def hessian(self, theta: np.ndarray) -> np.ndarray:
         """Second derivatives of the objective (D, D)."""
         raw = self.raw(theta).requires_grad_()
-        value = self.share @ self.head.loss(raw, self.y, self.exposure)
+        value = self.share @ self.head.sample_loss(raw, self.sample)
         (slopes,) = torch.autograd.grad(value, raw, create_graph=True)
         hessian = np.diag(self.penalty)
         for p, upper in enumerate(self.blocks):

@@ -8,7 +8,7 @@ from ddpn.distributions.arguments import check_counts, check_positive
 from ddpn.errors import InputError
 from ddpn.heads import Head
 from ddpn.sample import Sample
-from ddpn.training.batches import Augmented, check_any_row, check_vectors, named_parts
+from ddpn.training.batches import Augmented, check_any_row, check_vectors
 from ddpn.validation import listed
 
 
@@ -23,7 +23,7 @@ def check_source(name: str, source: Any, needed: bool = True) -> None:
 
 def check_sample(sample: Sample, head: Head) -> None:
     """Raise an `InputError` if the parts are not tensors of one length, or hold values that `head` cannot take."""
-    parts = named_parts(sample)
+    parts = sample.parts
     for name, part in parts.items():
         if not isinstance(part, Tensor):
             raise InputError(f"{name} must be a tensor, got {type(part).__name__}. Use torch.as_tensor.")

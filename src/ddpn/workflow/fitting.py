@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from ddpn.calibration.profile import FeatureProfile
 from ddpn.errors import InputError
 from ddpn.estimators import CountRegressor
 from ddpn.files import check_space, folder_lock
@@ -34,6 +35,8 @@ _ALPHA = 0.05
 #: A few hundred validation rows determine the level of intervals to some points only: what the predictions themselves
 #: expect counts as so many rows more.
 PRIOR_ROWS = 100.0
+#: Rows that the level of all rows counts as in each group.
+GROUP_ROWS = 50.0
 #: Bytes that trees, encoders and text take in a model folder: some MB for the default baselines.
 _FIXED_BYTES = 10_000_000
 
@@ -145,9 +148,15 @@ def _train(model: CountRegressor, prepared: Prepared, checkpoint: Path | None, o
         "exposure_val": validation.exposure,
         "sample_weight_val": validation.weight,
     }
+    counts = prepared.plan.count_range
+    known = counts.arguments(train)
+    held_out |= {f"{name}_val": value for name, value in counts.arguments(validation).items()}
+    if counts.upper_is_total:
+        held_out["exposure_val"] = None
     on_step("Training")
     try:
-        model.fit(train.X, train.y, train.weight, train.exposure, **(held_out if len(validation) else {}))
+        exposure = None if counts.upper_is_total else train.exposure
+        model.fit(train.X, train.y, train.weight, exposure, **known, **(held_out if len(validation) else {}))
     except KeyboardInterrupt:
         if not hasattr(model, "predictor_"):
             if checkpoint is not None:
@@ -184,13 +193,19 @@ def _add_comparisons(model: CountRegressor, prepared: Prepared, on_step: Callabl
 
 
 def _calibrate(model: CountRegressor, prepared: Prepared) -> None:
-    """Calibrate intervals and out-of-distribution scores on validation rows; never on test rows."""
-    rows = prepared.validation
+    """Calibrate distributions, intervals and out-of-distribution scores on validation rows; never on test rows."""
+    rows, groups = prepared.validation, prepared.plan.interval_groups
     if not len(rows):
         return
     with single_thread():
-        model.predictor_.calibrate_intervals(rows, PRIOR_ROWS)
-        model.predictor_.calibrate_ood(rows.X, rows.exposure, alpha=max(_ALPHA, 1.0 / (len(rows) + 1)))
+        if prepared.time_columns:
+            train = prepared.train
+            model.predictor_.profile = FeatureProfile.fit(train.X, train.weight, prepared.time_columns)
+        if prepared.plan.recalibrate != "off":
+            model.predictor_.recalibrate(rows)
+        model.predictor_.calibrate_intervals(rows, PRIOR_ROWS, groups, GROUP_ROWS)
+        upper = prepared.plan.count_range.arguments(rows)["upper"]
+        model.predictor_.calibrate_ood(rows.X, rows.exposure, alpha=max(_ALPHA, 1.0 / (len(rows) + 1)), upper=upper)
 
 
 def _versions() -> dict[str, str]:

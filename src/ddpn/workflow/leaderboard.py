@@ -18,6 +18,8 @@ from ddpn.workflow.verdict import verdict
 COVERAGE = 0.9
 #: The scores of a leaderboard.
 SCORES = ("mae", "crps", "nll", "coverage", "width")
+#: What a verdict calls a part of the model that got no weight in its mixture: as an alternative, it is used alone.
+_ALONE = {"networks": "the ensemble of networks alone"}
 
 
 class RowScores(NamedTuple):
@@ -41,14 +43,13 @@ class RowScores(NamedTuple):
 
 def score_rows(predictor: Predictor, sample: Sample, of: str = MIXTURE) -> RowScores:
     """Scores per row of the mixture or `of` one member, with its calibrated interval. Normals count as rounded."""
-    level = predictor.interval_level(COVERAGE, of)
     parts = []
     with single_thread(), torch.no_grad():
         for block in sample.blocks():
             with rows_named(block.labels):
-                dist: Any = discretized(predictor.distribution(block.X, block.exposure, of))
+                dist: Any = discretized(next(predictor.recorded_blocks(block, of)))
             y = torch.from_numpy(block.y)
-            low, high = dist.interval(level)
+            low, high = predictor.interval(dist, COVERAGE, of, block.groups)
             interval = (low <= y) & (y <= high), high - low, (low < y) & (y < high)
             scores = absolute_error(dist, y), crps(dist, y), nll(dist, y), *interval
             parts.append([values.double().numpy() for values in scores])
@@ -63,8 +64,8 @@ def label_of(name: str, member: Member | type[Member]) -> str:
 def leaderboard(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = ()) -> dict[str, Any]:
     """Mean scores of the mixture and every member, best first, and the verdict on the mixture; ready for JSON.
 
-    The verdict compares the mixture with the members that are not part of it. `leaks` are sentences about suspected
-    target leaks, which forbid a positive verdict.
+    The verdict compares the mixture with the members that have no weight in it, each used alone. `leaks` are sentences
+    about suspected target leaks, which forbid a positive verdict.
     """
     rows = {name: score_rows(predictor, sample, name) for name in (MIXTURE, *predictor.members)}
     labels = {name: label_of(name, member) for name, member in predictor.members.items()}
@@ -89,7 +90,7 @@ def leaderboard(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = (
         error={name: rows[name].mae for name in (MIXTURE, *others)},
         interior=rows[MIXTURE].interior > 0,
         row_labels=sample.labels,
-        labels=labels,
+        labels=labels | _ALONE,
         leak=" ".join(leaks),
         target_coverage=COVERAGE,
     )

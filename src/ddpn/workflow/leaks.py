@@ -31,8 +31,10 @@ _COPIED = 0.1
 _SEED = 0
 
 
-def leak_warnings(X: Any, y: np.ndarray, dates: Mapping[str, str] | None = None) -> list[str]:
-    """Warnings about columns that determine the target; `X` is a polars frame.
+def leak_warnings(
+    X: Any, y: np.ndarray, dates: Mapping[str, str] | None = None, exposure: np.ndarray | None = None
+) -> list[str]:
+    """Warnings about columns that determine the target, or the target per exposure; `X` is a polars frame.
 
     `dates` has, for columns that are parts of a date, the name of the date. Alone these are not suspected, as a date is
     usually known, but two dates may be as far apart as the target says.
@@ -44,30 +46,44 @@ def leak_warnings(X: Any, y: np.ndarray, dates: Mapping[str, str] | None = None)
         return []
     columns = {name: _numbers(X[name]) for name in X.columns if X[name].dtype.is_numeric()}
     centred = {name: _unit(values) for name, values in columns.items()}
-    goal = _unit(y)
+    targets = [_Target("the target", y, np.ones(len(y)))]
+    if exposure is not None and np.ptp(exposure[rows]):
+        targets.append(_Target("the target per exposure", y / exposure[rows], 1.0 / exposure[rows]))
     alone = [name for name in X.columns if name not in dates]
-    found = [words for name in alone if (words := _alone(name, X[name], y, centred.get(name), goal))]
-    together = _together(centred, goal)
-    if len(together) > 1:
-        names = list(dict.fromkeys(dates.get(name, name) for name in together))
-        found.append(
-            f"Columns {listed(together)} together determine the target: a weighted sum of them equals it. "
-            f"If they are known only after the count, leave them out with --drop {','.join(names)}."
-        )
+    sentences = ([_alone(name, X[name], name in columns, target) for target in targets] for name in alone)
+    found = [next(filter(None, each)) for each in sentences if any(each)]
+    for target in targets:
+        together = _together(centred, _unit(target.values))
+        if len(together) > 1:
+            names = list(dict.fromkeys(dates.get(name, name) for name in together))
+            found.append(
+                f"Columns {listed(together)} together determine {target.name}: a weighted sum of them equals it. "
+                f"If they are known only after the count, leave them out with --drop {','.join(names)}."
+            )
+            break
     return found
 
 
-def _alone(name: str, series: Any, y: np.ndarray, unit: np.ndarray | None, goal: np.ndarray) -> str:
+class _Target(NamedTuple):
+    """Counts, or counts per exposure; `unit` is the step of each value, 1 or 1 / exposure."""
+
+    name: str
+    values: np.ndarray
+    unit: np.ndarray
+
+
+def _alone(name: str, series: Any, is_number: bool, target: _Target) -> str:
     """The warning about one column; "" if there is none."""
     remedy = f"If it is known only after the count, leave it out with --drop {name}, else keep it with --use {name}."
-    codes = _numbers(series) if unit is not None else _level_codes(series)
-    found = _left_over(codes, y, is_number=unit is not None)
-    r = 0.0 if unit is None else float(unit @ goal)
+    codes, y = _numbers(series) if is_number else _level_codes(series), target.values
+    found = _left_over(codes, target, is_number)
+    r = float(_unit(codes) @ _unit(y)) if is_number else 0.0
     if abs(r) > LEAK and (found.noise < _NOISE or _is_part(codes, y)):
-        return f"Column {name} nearly determines the target (correlation {r:.2f}). {remedy}"
+        return f"Column {name} nearly determines {target.name} (correlation {r:.2f}). {remedy}"
     if found.share > _SHARE and found.noise < _NOISE:
-        return f"Column {name} nearly determines the target (R² {found.share:.2f} by its values alone). {remedy}"
-    if found.share > _GROUP_SHARE and _are_ranges(codes, y):
+        return f"Column {name} nearly determines {target.name} (R² {found.share:.2f} by its values alone). {remedy}"
+    # Ranges of integers: the ends of ranges of rates say nothing.
+    if (target.unit == 1.0).all() and found.share > _GROUP_SHARE and _are_ranges(codes, y):
         return f"Column {name} seems to be made of the target: each value stands for a range of counts. {remedy}"
     return ""
 
@@ -108,29 +124,41 @@ class _LeftOver(NamedTuple):
     noise: float
 
 
-def _left_over(codes: np.ndarray, y: np.ndarray, is_number: bool) -> _LeftOver:
+def _left_over(codes: np.ndarray, target: _Target, is_number: bool) -> _LeftOver:
     """Each count compared with those of the rows nearest in the column, or of the same level.
 
     For numbers the difference is that of Gasser, Sroka and Jennen-Steinmetz (1986, Biometrika 73): the line through the
     neighbours on both sides. No function is fitted, so nothing is too optimistic. `share` is the larger one of the
-    counts and of their ranks, as a few large counts may dominate the variance.
+    counts and of their ranks, as a few large counts may dominate the variance. A Poisson count of mean m, divided by an
+    exposure, has the variance m times the square of its unit, that is its mean times the unit.
     """
     order = np.argsort(codes, kind="stable")
-    x, counts, ranks = codes[order].astype(float), y[order], _ranks(y)[order]
+    x, counts, ranks, unit = (
+        codes[order].astype(float),
+        target.values[order],
+        _ranks(target.values)[order],
+        target.unit[order],
+    )
     if is_number:
         width = x[2:] - x[:-2]
         left = np.divide(x[2:] - x[1:-1], width, out=np.full(len(width), 0.5), where=width > 0)
         rest = [(v[1:-1] - left * v[:-2] - (1 - left) * v[2:]) for v in (counts, ranks)]
         scale, level = 1 + left**2 + (1 - left) ** 2, (counts[1:-1] + counts[:-2] + counts[2:]) / 3
+        units, step = (
+            unit[1:-1] + left**2 * unit[:-2] + (1 - left) ** 2 * unit[2:],
+            (unit[1:-1] + unit[:-2] + unit[2:]) / 3,
+        )
     else:
         same = x[1:] == x[:-1]
         rest = [np.diff(v)[same] for v in (counts, ranks)]
         scale, level = np.full(len(rest[0]), 2.0), (0.5 * (counts[1:] + counts[:-1]))[same]
+        units = (unit[1:] + unit[:-1])[same]
+        step = 0.5 * units
     if len(level) < _MIN_ROWS:
         return _LeftOver(0.0, np.inf)
     shares = [1 - np.mean(r**2 / scale) / v.var() for r, v in zip(rest, (counts, ranks), strict=True)]
     # Two standard deviations at most: a few wrong rows must not hide the others.
-    noise = np.minimum(rest[0] ** 2 / scale / np.maximum(level, 1.0), 4.0)
+    noise = np.minimum(rest[0] ** 2 / units / np.maximum(level, step), 4.0)
     return _LeftOver(float(max(shares)), float(noise.mean()))
 
 

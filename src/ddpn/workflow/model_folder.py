@@ -87,6 +87,8 @@ def roles_of_model(path: Path, **columns: str | None) -> Roles:
     roles = replace(Roles.from_dict(_task(path, manifest)["roles"]), **given)
     if manifest["needs_exposure"] and roles.exposure is None:
         raise InputError(f"{path} was fitted with exposures: name their column with --exposure.")
+    if manifest.get("counts", {}).get("upper_per_row") and roles.upper is None:
+        raise InputError(f"{path} was fitted with an upper bound per row: name its column with --upper-column.")
     return roles
 
 
@@ -116,7 +118,12 @@ def _seen_rows(path: Path, manifest: dict[str, Any]) -> "SeenRows | None":
 
 
 def describe(path: Path) -> dict[str, Any]:
-    """What a saved model is and how it was fitted, ready for JSON; `ood` says whether it can flag unusual rows."""
+    """What a saved model is and how it was fitted, ready for JSON; `ood` says whether it can flag unusual rows.
+
+    `recalibration` and `groups` are how distributions and intervals are calibrated, None where they are not; `counts`
+    is the range of possible counts.
+    """
     manifest = read_manifest(path)
     about = {name: manifest[name] for name in ("ddpn", "members")}
-    return {**about, "ood": "ood" in manifest, "task": _task(path, manifest)}
+    calibration = {name: manifest.get(name) for name in ("recalibration", "groups", "counts")}
+    return {**about, "ood": "ood" in manifest, **calibration, "task": _task(path, manifest)}

@@ -6,11 +6,13 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from ddpn.count_range import CountRange
 from ddpn.errors import ConfigError, InputError
 from ddpn.heads import DEFAULT_LIKELIHOOD, check_likelihood, make_head
+from ddpn.heads.likelihoods import TOTALS
 from ddpn.members import MEMBERS
 from ddpn.members.network_options import TRAINING_OPTIONS, NetworkOptions, check_training_options
-from ddpn.validation import check_keys, is_integer, is_number
+from ddpn.validation import check_choice, check_keys, is_integer, is_number, listed
 
 #: Shares of training, validation and test rows.
 SHARES = (0.7, 0.1, 0.2)
@@ -19,9 +21,11 @@ BASELINES = ("constant", "poisson_glm", "boosted_poisson", "boosted_negative_bin
 #: Arguments of `CountRegressor` that a plan may set; the others are decided by its seed and its split.
 MODEL_OPTIONS = (
     "likelihood", "head_options", "members", "hidden", "numeric", "epochs", "mix_with", "training_options",
-    "fractional", "device",
+    "lower", "upper", "censored_above", "fractional", "device",
 )  # fmt: skip
-_NAMES = ("target", "exposure", "weight", "split_column", "time")
+#: Whether distributions are recalibrated on validation rows.
+RECALIBRATE = ("auto", "off")
+_NAMES = ("target", "exposure", "weight", "upper_column", "censored", "split_column", "time")
 _LISTS = ("drop", "use", "category", "missing", "compare_with", "mix_with")
 _TABLES = ("head_options", "training_options")
 #: Options of a likelihood that have an option of the command line.
@@ -33,9 +37,13 @@ class Plan:
     """All of it, validated as far as that is possible without the table.
 
     `drop` leaves columns out, `use` keeps those that would be left out or suspected as leaks, `category` takes numbers
-    as categories, `missing` are further words and numbers that stand for a missing value. Rows are split at random by
-    `seed`, by `split_column` (train, validation, test) or by `time` (the last rows are the test rows). `compare_with`
-    names members that the model is compared with; `model` has arguments of `CountRegressor`.
+    as categories, `missing` are further words and numbers that stand for a missing value. `upper_column` has the
+    largest possible count of each row, `censored` says which counts stand for that many or more. Rows are split at
+    random by `seed`, by `split_column` (train, validation, test) or by `time` (the last rows are the test rows).
+    `compare_with` names members that the model is compared with; `model` has arguments of `CountRegressor`.
+    `recalibrate` "auto" uses a recalibration of the distributions where that improves the CRPS of validation rows,
+    "off" never. `interval_groups` is a column within whose values intervals are calibrated, or a number of ranges of
+    the predicted mean.
 
     >>> Plan(target="visits", model={"members": 3}).shares
     (0.7, 0.1, 0.2)
@@ -44,6 +52,8 @@ class Plan:
     target: str
     exposure: str | None = None
     weight: str | None = None
+    upper_column: str | None = None
+    censored: str | None = None
     drop: tuple[str, ...] = ()
     use: tuple[str, ...] = ()
     category: tuple[str, ...] = ()
@@ -53,6 +63,8 @@ class Plan:
     shares: tuple[float, ...] = SHARES
     seed: int = 0
     compare_with: tuple[str, ...] = BASELINES
+    recalibrate: str = "auto"
+    interval_groups: str | int | None = None
     model: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -66,21 +78,46 @@ class Plan:
             what = "shares must be three numbers that sum to 1 (training, validation, test), the first and last above 0"
             raise ConfigError(f"{what}, got {list(shares)}.")
         self._check_roles()
+        self._check_calibration()
         for name, given in (("compare_with", self.compare_with), ("mix_with", self.model.get("mix_with", ()))):
             check_keys(given, [kind for kind in MEMBERS if kind != "networks"], name)
         self._check_model()
 
     def _check_roles(self) -> None:
-        roles = [name for name in (self.target, self.exposure, self.weight, self.split_column) if name is not None]
+        given = self.target, self.exposure, self.weight, self.censored, self.split_column
+        roles = [name for name in given if name is not None]
         for name in roles:
             if roles.count(name) > 1:
                 raise ConfigError(f"Column {name!r} has more than one role.")
             if name in (*self.drop, *self.use):
                 raise ConfigError(f"Column {name!r} has a role, so it cannot be in drop or use.")
 
+        if self.upper_column in (self.target, self.weight, self.censored, self.split_column) and self.upper_column:
+            raise ConfigError(f"Column {self.upper_column!r} has more than one role.")
+
+    @property
+    def count_range(self) -> CountRange:
+        """The range of possible counts."""
+        given = {name: self.model[name] for name in ("lower", "upper", "censored_above") if name in self.model}
+        has_upper = self.upper_column is not None or given.get("upper") is not None
+        is_total = self.model.get("likelihood") in TOTALS and has_upper
+        return CountRange(**given, upper_per_row=self.upper_column is not None, upper_is_total=is_total)
+
+    def _check_calibration(self) -> None:
+        check_choice("recalibrate", self.recalibrate, RECALIBRATE)
+        groups = self.interval_groups
+        if not (groups is None or isinstance(groups, str) or (is_integer(groups) and groups >= 2)):
+            what = "a column, or a number of at least 2 ranges of the predicted mean"
+            raise ConfigError(f"interval_groups must be {what}, got {groups!r}.")
+        if groups == self.target:
+            raise ConfigError("interval_groups must not be the target, which is unknown in prediction.")
+
     def _check_model(self) -> None:
         """What is known to be wrong without torch; `check_with_torch` validates the rest."""
-        check_likelihood(self.model.get("likelihood", DEFAULT_LIKELIHOOD))
+        is_plain = self.count_range.is_plain and self.censored is None
+        names = check_likelihood(self.model.get("likelihood", DEFAULT_LIKELIHOOD))
+        if not is_plain and any("gaussian" in name for name in names):
+            raise ConfigError(f"Bounded and censored counts need a likelihood of counts, got {listed(names)}.")
         own = {name: self.model[name] for name in ("members", "hidden", "numeric", "epochs") if name in self.model}
         NetworkOptions(**own, **check_training_options(self.model.get("training_options")))
 
@@ -164,6 +201,8 @@ def _checked(name: str, value: Any) -> Any:
         if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
             raise ConfigError(f'{name} must be a list of names such as ["one", "two"], got {value!r}.')
         return tuple(word.strip() for word in words if word.strip())
+    if name == "interval_groups" and isinstance(value, str) and value.isdecimal():
+        return int(value)
     return _tuple(value)
 
 

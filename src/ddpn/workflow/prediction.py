@@ -43,7 +43,8 @@ def predict(
     `done` is called with the number of rows of each block, `on_finding` with every sentence about unusual rows.
     """
     roles, predictor = folder.roles, folder.model.predictor_
-    X, exposure = roles.features(frame), roles.exposures(frame)
+    X, groups = roles.features(frame), roles.group_labels(frame)
+    exposure, upper = roles.exposures(frame), roles.uppers(frame)
     if request.ood is not None:
         request.check_model(predictor.ood is not None)
         # Raises for a level that is too small for the number of calibration rows, before the work.
@@ -52,12 +53,15 @@ def predict(
     parts = []
     for start in range(0, frame.height, BLOCK):
         rows = slice(start, start + BLOCK)
-        scale = None if exposure is None else exposure[rows]
+        scale, labels, most = (None if values is None else values[rows] for values in (exposure, groups, upper))
         with rows_named(np.arange(start, frame.height) + 1):
-            parts.append(polars().DataFrame(prediction_table(predictor, X[rows], scale, request, summary)))
+            parts.append(
+                polars().DataFrame(prediction_table(predictor, X[rows], scale, request, summary, labels, most))
+            )
         done(parts[-1].height)
     predictions = polars().concat(parts)
-    for sentence in _findings(predictor, predictions, request, summary):
+    unseen = "" if predictor.groups is None else predictor.groups.unseen(groups)
+    for sentence in filter(None, [unseen, *_findings(predictor, predictions, request, summary)]):
         on_finding(sentence)
     return _beside(frame, predictions) if request.keep else predictions
 
@@ -68,16 +72,22 @@ def prediction_table(
     exposure: np.ndarray | None,
     request: Request,
     summary: TableSummary | None = None,
+    groups: np.ndarray | None = None,
+    upper: np.ndarray | None = None,
 ) -> dict[str, Any]:
-    """The columns of a request, by name; what is unusual about the rows is added to `summary`. Shape: (rows,) each."""
+    """The columns of a request, by name; what is unusual about the rows is added to `summary`. Shape: (rows,) each.
+
+    `groups` are the names of the rows' groups, where intervals are calibrated by a column; `upper` is the largest
+    possible count of each row, where the model needs it.
+    """
     measured = None if predictor.profile is None else predictor.profile.measure(X)
     if summary is not None and measured is not None:
         summary.add(measured.states)
     with single_thread(), torch.no_grad():
-        dist = predictor.distribution(X, exposure)
+        dist = predictor.distribution(X, exposure, upper=upper)
         aleatoric, epistemic = dist.aleatoric, dist.epistemic
         counts: Any = discretized(dist)
-        low, high = counts.interval(predictor.interval_level(request.coverage))
+        low, high = predictor.interval(counts, request.coverage, labels=groups)
         columns: dict[str, Tensor] = {"mean": dist.mean, "median": point(counts, "median"), "mode": counts.mode}
         columns |= {"lower": low, "upper": high, "aleatoric": aleatoric, "epistemic": epistemic}
         columns |= {"stddev": (aleatoric + epistemic).sqrt()}
@@ -145,7 +155,7 @@ def rows_to_score(folder: ModelFolder, frame: Any) -> Scored:
 
     Of the very table that it was fitted to these are the test rows.
     """
-    sample = folder.roles.sample(frame, folder.model.fractional)
+    sample = folder.roles.sample(frame, folder.model.fractional, counts=folder.model.predictor_.counts)
     frame, sample = frame.filter(sample.is_used), sample.rows(sample.is_used)
     if fingerprint(sample) != folder.task.get("fingerprint"):
         return Scored(sample, "") if folder.seen is None else Scored(*unseen_rows(folder.seen, sample))
@@ -174,16 +184,21 @@ def report_parts(folder: ModelFolder, frame: Any) -> dict[str, Any]:
     shown |= {"split": task.get("split"), "seed": task.get("plan", {}).get("seed"), "fitted": task.get("date")}
     shown |= {"exposure": folder.roles.exposure, "note": note, "numbering": _NUMBERING}
     others = {name: label_of(name, member) for name, member in predictor.members.items() if name not in predictor.mixed}
-    distributions = {label: predictor.distribution(sample.X, sample.exposure, name) for name, label in others.items()}
+    known = predictor.counts.arguments(sample)
+    distributions = {
+        label: predictor.distribution(sample.X, sample.exposure, name, known["upper"]) for name, label in others.items()
+    }
     board, name = leaderboard(predictor, sample, tuple(task["leaks"])), folder.roles.identifier
     return {
         "model": folder.model,
         "X": sample.X,
         "y": sample.y,
         "exposure": sample.exposure,
+        **known,
         "weight": sample.weight,
         "baselines": distributions,
         "levels": {label: predictor.interval_level(COVERAGE, name) for name, label in others.items()},
+        "groups": sample.groups,
         "leaderboard": board["entries"],
         "leak": " ".join(task["leaks"]),
         "verdict": Verdict(board["verdict"]["level"], tuple(board["verdict"]["sentences"])),

@@ -15,11 +15,15 @@ from ddpn.workflow.plan import Plan
 from ddpn.workflow.profiling import roles_of
 from ddpn.workflow.roles import Column, Roles, report_all
 from ddpn.workflow.splitting import Split, split_rows
+from ddpn.workflow.time_columns import time_columns
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A table ready for fitting; `leaks` and `warnings` are sentences about it that stay with the model."""
+    """A table ready for fitting; `leaks` and `warnings` are sentences about it that stay with the model.
+
+    `time_columns` are inputs that follow time, where rows are split by time.
+    """
 
     plan: Plan
     roles: Roles
@@ -27,6 +31,7 @@ class Prepared:
     split: Split
     leaks: tuple[str, ...]
     warnings: tuple[str, ...]
+    time_columns: tuple[str, ...] = ()
 
     @property
     def train(self) -> Sample:
@@ -50,7 +55,8 @@ def prepare(frame: Any, plan: Plan) -> Prepared:
     """Validate the table, and decide on every column and row."""
     roles = roles_of(frame, plan)
     # What cells were read as is said by the notes of the columns, so that sentences about later tables are not needed.
-    sample = roles.sample(frame, str(plan.model.get("fractional", "error")), report=lambda sentence: None)
+    fractional = str(plan.model.get("fractional", "error"))
+    sample = roles.sample(frame, fractional, report=lambda sentence: None, counts=plan.count_range)
     warnings: list[str] = []
     report_all(
         [note for column in roles.columns if column.name not in plan.drop for note in column.notes], warnings.append
@@ -59,20 +65,25 @@ def prepare(frame: Any, plan: Plan) -> Prepared:
     if not kept.all():
         warnings.append(f"{int((~kept).sum()):,} rows of weight 0 are left out.")
         frame, sample = frame.filter(kept), sample.rows(kept)
-    split = split_rows(roles.times(frame, plan.time), plan, sample.labels)
+    timed = roles.times(frame, plan.time)
+    split = split_rows(timed, plan, sample.labels)
     if plan.model.get("mix_with") and not len(split.rows.validation):
         names = listed(plan.model["mix_with"])
         warnings.append(f"Left out of the mixture, as there are no validation rows to choose its weights: {names}.")
     if not sample.y[split.rows.train].any():
         raise InputError(f"target {plan.target!r} must be above 0 in some training row, got zeros only.")
-    leaks = _leaks(sample, [column for column in roles.used if column.name not in plan.use])
-    return Prepared(plan, roles, sample, split, tuple(leaks), (*warnings, *_date_warnings(roles, plan)))
+    leaks = suspected_leaks(sample, [column for column in roles.used if column.name not in plan.use])
+    train = split.rows.train
+    following = () if plan.time is None else time_columns(sample.X[train], timed[plan.time][train])
+    sentences = (*warnings, *_date_warnings(roles, plan))
+    return Prepared(plan, roles, sample, split, tuple(leaks), sentences, tuple(following))
 
 
-def _leaks(sample: Sample, columns: list[Column]) -> list[str]:
+def suspected_leaks(sample: Sample, columns: list[Column]) -> list[str]:
     """Warnings about suspected target leaks in some of the columns."""
     dates = {name: column.name for column in columns if column.kind == "date" for name in column.inputs}
-    return leak_warnings(sample.X.select([name for column in columns for name in column.inputs]), sample.y, dates)
+    inputs = sample.X.select([name for column in columns for name in column.inputs])
+    return leak_warnings(inputs, sample.y, dates, sample.exposure)
 
 
 def _date_warnings(roles: Roles, plan: Plan) -> list[str]:
@@ -88,7 +99,8 @@ def _date_warnings(roles: Roles, plan: Plan) -> list[str]:
 def fingerprint(sample: Sample) -> str:
     """A digest of names and values: the same table has the same again."""
     digest = hashlib.sha256(sample.X.write_csv().encode())
-    for values in (sample.y, sample.exposure, sample.weight):
+    further = [values for values in (sample.upper, sample.limit) if values is not None]
+    for values in (sample.y, sample.exposure, sample.weight, *further):
         digest.update(b"none" if values is None else values.astype("<f8").tobytes())
     return digest.hexdigest()
 

@@ -23,19 +23,21 @@ def roles_of(frame: Any, plan: Plan) -> Roles:
     for role, names in (("drop", plan.drop), ("use", plan.use), ("category", plan.category)):
         for name in names:
             check_column(name, frame.columns, role, InputError)
-    for role in ("target", "exposure", "weight", "split_column", "time"):
+    for role in ("target", "exposure", "weight", "upper_column", "censored", "split_column", "time", "interval_groups"):
         name = getattr(plan, role)
-        if name is not None:
+        if isinstance(name, str):
             check_column(name, frame.columns, role, InputError)
     missing = (*MISSING, *(word for word in plan.missing if word not in MISSING))
-    special = {plan.target, plan.exposure, plan.weight, plan.split_column}
+    special = {plan.target, plan.exposure, plan.weight, plan.censored, plan.split_column}
     columns = tuple(_column(frame[name], plan, missing) for name in frame.columns if name not in special)
     formats = {
         name: find_number_format(cleaned(frame[name], missing)) or PLAIN
-        for name in (plan.target, plan.exposure, plan.weight)
+        for name in (plan.target, plan.exposure, plan.weight, plan.upper_column)
         if name is not None and is_text(frame[name])
     }
-    roles = Roles(plan.target, plan.exposure, plan.weight, columns, missing, formats)
+    groups = plan.interval_groups if isinstance(plan.interval_groups, str) else None
+    known = groups, plan.upper_column, plan.censored
+    roles = Roles(plan.target, plan.exposure, plan.weight, columns, missing, formats, *known)
     if not roles.used:
         why = "; ".join(f"{c.name}: {c.left_out}" for c in columns[:5]) or "there are no others"
         raise InputError(f"No column is left to predict from ({why}). Keep some with --use.")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ddpn.count_range import CountRange
 from ddpn.errors import InputError
 from ddpn.sample import Sample, check_counts, check_vector, labels_at
 from ddpn.validation import check_column
@@ -70,6 +71,9 @@ class Column:
 class Roles:
     """Which column is what; `missing` are the words that stand for no value, `formats` how roles are written.
 
+    `groups` is the column whose values are the groups within which intervals are calibrated, `upper` that of the
+    largest possible counts; they may be features, too. `censored` says which counts stand for that many or more.
+
     A model that was saved in Python does not know its target.
     """
 
@@ -79,6 +83,9 @@ class Roles:
     columns: tuple[Column, ...]
     missing: tuple[str, ...] = MISSING
     formats: dict[str, NumberFormat] = field(default_factory=dict)
+    groups: str | None = None
+    upper: str | None = None
+    censored: str | None = None
 
     @property
     def used(self) -> list[Column]:
@@ -104,7 +111,9 @@ class Roles:
         columns = tuple(Column.from_dict(column) for column in plain["columns"])
         formats = {name: NumberFormat(**written) for name, written in plain.get("formats", {}).items()}
         missing = tuple(plain.get("missing", MISSING))
-        return cls(plain["target"], plain["exposure"], plain["weight"], columns, missing, formats)
+        target, exposure, weight = (plain[role] for role in ("target", "exposure", "weight"))
+        groups, upper, censored = (plain.get(role) for role in ("groups", "upper", "censored"))
+        return cls(target, exposure, weight, columns, missing, formats, groups, upper, censored)
 
     # Reading a table by them -------------------------------------------------------------------------------------
 
@@ -133,10 +142,17 @@ class Roles:
             return frame
         return frame.with_columns(column.converted(frame[name], self.missing).values.alias(name))
 
-    def sample(self, frame: Any, fractional: str = "error", report: Callable[[str], None] | None = None) -> Sample:
+    def sample(
+        self,
+        frame: Any,
+        fractional: str = "error",
+        report: Callable[[str], None] | None = None,
+        counts: CountRange | None = None,
+    ) -> Sample:
         """Features, counts, weights and exposures of a table that has the target; labels are the file's rows from 1.
 
-        A table without the weight column counts every row once.
+        A table without the weight column counts every row once, one without the column of censored counts has none.
+        `counts` is the range of possible counts.
         """
         if self.target is None:
             raise InputError("The model was saved in Python and does not know its target. Name it with --target.")
@@ -148,22 +164,48 @@ class Roles:
             raise InputError(
                 f"target {self.target!r} is missing {labels_at(missing, labels)}. Fill or drop these rows."
             )
-        return Sample(
+        sample = Sample(
             self.features(frame, report),
             check_counts(y, frame.height, fractional, f"target {self.target!r}", labels),
             self._vector(frame, "weight", labels) if self.weight in frame.columns else None,
             self.exposures(frame),
             labels,
+            self.group_labels(frame),
         )
+        counts = counts or CountRange(upper_per_row=self.upper is not None)
+        return counts.of(sample, self.uppers(frame), self.censored_rows(frame))
+
+    def group_labels(self, frame: Any) -> np.ndarray | None:
+        """The name of each row's group; None where intervals are not calibrated by a column."""
+        if self.groups is None:
+            return None
+        from ddpn.features.canonical import group_labels  # imports scikit-learn
+
+        return group_labels(frame[check_column(self.groups, frame.columns, "interval_groups", InputError)])
 
     def exposures(self, frame: Any) -> np.ndarray | None:
         """The column of exposures; None where the model has none."""
         return None if self.exposure is None else self._vector(frame, "exposure", np.arange(1, frame.height + 1))
 
+    def uppers(self, frame: Any) -> np.ndarray | None:
+        """The column of the largest possible counts; None where the model has none."""
+        return None if self.upper is None else self._vector(frame, "upper", np.arange(1, frame.height + 1))
+
+    def censored_rows(self, frame: Any) -> np.ndarray | None:
+        """Which counts stand for that many or more; None where the table does not say."""
+        if self.censored is None or self.censored not in frame.columns:
+            return None
+        series, labels = frame[self.censored], np.arange(1, frame.height + 1)
+        values, odd, _ = to_booleans(series, self.missing, f"censored {self.censored!r}")
+        if len(odd) or values.null_count():
+            where = labels_at(values.is_null().to_numpy(), labels)
+            raise InputError(f"censored {self.censored!r} must say true or false in every row, got neither {where}.")
+        return values.to_numpy().astype(bool)
+
     def _vector(self, frame: Any, role: str, labels: np.ndarray) -> np.ndarray | None:
         name = check_column(getattr(self, role), frame.columns, role, InputError)
         values = self._numbers(frame, name, role)
-        return check_vector(f"{role} {name!r}", values, frame.height, zero=role == "weight", labels=labels)
+        return check_vector(f"{role} {name!r}", values, frame.height, zero=role != "exposure", labels=labels)
 
     def _numbers(self, frame: Any, name: str, role: str) -> np.ndarray:
         """The column of a role as float64 with NaN where missing; any other cell must be a number."""

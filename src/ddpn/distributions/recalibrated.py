@@ -1,0 +1,249 @@
+"""Count distributions whose cdf is recalibrated: F'(y) = G(F(y)) with a monotone map G."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from ddpn.distributions import quantiles
+from ddpn.distributions.count import CountDistribution, bracket_of
+from ddpn.distributions.discretized import discretized
+from ddpn.distributions.gradients import without_gradient
+from ddpn.distributions.mixture import Mixture
+from ddpn.distributions.rows import DEPTH, Rows
+from ddpn.distributions.tables import TabulatedRows
+from ddpn.errors import InputError
+
+#: A quantile is looked up at a level so much lower, relatively: G and its inverse round a few times each.
+_ROUNDING = 1e-14
+
+
+class MonotoneMap(NamedTuple):
+    """A strictly increasing, piecewise-linear map of [0, 1] onto itself, by its knots and its values there.
+
+    Slopes are positive and finite, also in the outermost pieces: no count gets a probability of 0, and the tails of a
+    distribution are multiplied by a constant.
+
+    Shape: both (K + 1,), float64, from 0 to 1.
+
+    >>> half = MonotoneMap.of([0.0, 0.5, 1.0], [0.0, 0.2, 1.0])
+    >>> half(torch.tensor([0.25, 0.75])), half.inverse(torch.tensor([0.1, 0.6]))
+    (tensor([0.1000, 0.6000], dtype=torch.float64), tensor([0.2500, 0.7500], dtype=torch.float64))
+    """
+
+    at: Tensor
+    value: Tensor
+
+    @classmethod
+    def of(cls, at: Any, value: Any) -> "MonotoneMap":
+        """Validate knots and values."""
+        both = cls(*(torch.as_tensor(x, dtype=torch.float64).contiguous() for x in (at, value)))
+        good = both.at.dim() == 1 and both.at.shape == both.value.shape and len(both.at) > 1
+        good = good and all(bool(x[0] == 0) and bool(x[-1] == 1) and bool((x.diff() > 0).all()) for x in both)
+        if not good:
+            raise InputError("knots and values of a monotone map must both increase strictly from 0 to 1.")
+        return both
+
+    @property
+    def slope(self) -> Tensor:
+        """The slope of each piece. Shape: (K,)."""
+        return self.value.diff() / self.at.diff()
+
+    def mirrored(self) -> "MonotoneMap":
+        """1 - G(1 - u): the map of upper tails."""
+        return MonotoneMap(1.0 - self.at.flip(0), 1.0 - self.value.flip(0))
+
+    def to(self, device: torch.device) -> "MonotoneMap":
+        """The same map on a device."""
+        return MonotoneMap(self.at.to(device), self.value.to(device))
+
+    def __call__(self, u: Tensor) -> Tensor:
+        return _piecewise(u, self.at, self.value)
+
+    def inverse(self, v: Tensor) -> Tensor:
+        """u with G(u) = v."""
+        return _piecewise(v, self.value, self.at)
+
+    def mean_slope(self, pmf: Tensor, cdf: Tensor) -> Tensor:
+        """(G(F) - G(F - p)) / p for the probability p of a count and F up to it, without cancellation."""
+        slope, inner = self.slope, self.at[1:-1]
+        before = cdf - pmf
+        first, last = (torch.bucketize(x.contiguous(), inner, right=True) for x in (before, cdf))
+        low, high = slope[first], slope[last]
+        # The parts of p before the first knot within it, beyond the last one, and between.
+        start, end = self.at[first + 1] - before, cdf - self.at[last]
+        mass = low * start + high * end + (self.value[last] - self.value[first + 1])
+        across = (mass / pmf).nan_to_num(nan=1.0, posinf=torch.inf).clamp(slope.min(), slope.max())
+        return torch.where(first == last, high, across)
+
+
+def _piecewise(x: Tensor, at: Tensor, value: Tensor) -> Tensor:
+    x = x.double().contiguous()
+    piece = torch.bucketize(x, at[1:-1], right=True)
+    slope = value.diff() / at.diff()
+    return value[piece] + slope[piece] * (x - at[piece])
+
+
+class RecalibratedRows(TabulatedRows):
+    """Rows of another distribution with recalibrated cdfs. Sums run over all integers of the base's windows."""
+
+    def __init__(self, base: Rows, change: MonotoneMap) -> None:
+        self.base, self.map, self.rounding = base, change, max(base.rounding, _ROUNDING)
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+    @property
+    def device(self) -> torch.device:
+        return self.base.device
+
+    @property
+    def copies(self) -> int:  # type: ignore[override]
+        return self.base.copies
+
+    def rows(self, index: Tensor | slice) -> "RecalibratedRows":
+        return RecalibratedRows(self.base.rows(index), self.map)
+
+    def prepared(self, far: bool = False) -> "RecalibratedRows":
+        return RecalibratedRows(self.base.prepared(far), self.map)
+
+    def window(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
+        return self.base.window(depth)
+
+    def log_pmf(self, y: Tensor) -> Tensor:
+        log_p = self.base.log_pmf(y)
+        if y.dim() == 1:
+            cdf = self.base.sides(y)[0]
+        else:
+            row = torch.arange(len(self), device=self.device).repeat_interleave(y.shape[1])
+            cdf = self.base.rows(row).sides(y.flatten())[0].view_as(y)
+        return log_p + self.map.mean_slope(log_p.exp(), cdf).log()
+
+    def pmf_first(self, n: int) -> Tensor:
+        return self._changed(self.base.pmf_first(n))
+
+    def pmf_table(self, n: int) -> Tensor:
+        return self._changed(self.base.pmf_table(n))
+
+    def pmf_window(self, y: Tensor) -> Tensor:
+        return self._changed(self.base.pmf_window(y))
+
+    def _changed(self, pmf: Tensor) -> Tensor:
+        """The pmf on consecutive integers that nothing of weight comes before. Shape: (rows, n)."""
+        return pmf * self.map.mean_slope(pmf, pmf.cumsum(1))
+
+    def sides(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        cdf, survival = self.base.sides(y)
+        return self.map(cdf), self.map.mirrored()(survival)
+
+    def quantile(self, q: Tensor) -> Tensor:
+        # G(F(y)) >= q exactly where F(y) >= the inverse of G at q.
+        level = self.map.inverse(q - self.rounding * torch.minimum(q, 1.0 - q))
+        return quantiles.smallest_count(self.base, level)
+
+
+class Recalibrated(CountDistribution):
+    """A count distribution whose cdf F is replaced by G(F), with a monotone map G: p(y) = G(F(y)) - G(F(y - 1)).
+
+    Integers stay integers, and all of `CountDistribution` is exact: probabilities (relatively accurate in both tails),
+    quantiles, intervals, entropy, CRPS, samples. Moments, entropy and CRPS sum over all counts that matter, which takes
+    longer than for the base where these are many thousands. There are no gradients.
+
+    Parameters
+    ----------
+    base : Distribution
+        A count distribution, or a Normal or mixture of Normals, which are rounded.
+    change : MonotoneMap
+        The map G, see `ddpn.calibration.recalibration.Recalibration`.
+
+    Notes
+    -----
+    `aleatoric` and `epistemic` are the variance of the recalibrated distribution, divided as in the base: the exact
+    parts of the base's variance, multiplied by the same factor. Those of the mixture itself are `base.aleatoric` and
+    `base.epistemic`.
+
+    Examples
+    --------
+    >>> from ddpn.distributions import Poisson
+    >>> wider = MonotoneMap.of([0.0, 0.1, 0.9, 1.0], [0.0, 0.2, 0.8, 1.0])
+    >>> dist = Recalibrated(Poisson(torch.tensor([4.0, 30.0]).double()), wider)
+    >>> dist.interval(0.8)[1].tolist(), dist.base.interval(0.8)[1].tolist()
+    ([8.0, 39.0], [7.0, 37.0])
+    """
+
+    def __init__(self, base: Distribution, change: MonotoneMap) -> None:
+        self.base: Any = discretized(base)
+        self.map = change.to(self.base._device)
+        super().__init__(self.base.batch_shape, self.base._check)
+
+    @cached_property
+    def _like(self) -> Tensor:
+        return self.base._like
+
+    @without_gradient
+    def log_prob(self, value: Tensor) -> Tensor:
+        """log p(y), finite and relatively accurate however far y is, as far as that of the base is."""
+        y, dist, shape = self._paired(value)
+        return self._shaped(dist.log_pmf(y), shape)
+
+    def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
+        """First and last integer of a window outside of which about e^-depth of the mass lies."""
+        return bracket_of(self, depth)
+
+    def rows(self, index: Any) -> "Recalibrated":
+        """The distributions of some rows along the first batch axis."""
+        return Recalibrated(self.base.rows(index), self.map)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> "Recalibrated":
+        """The same distributions, repeated along new or singleton batch axes."""
+        return Recalibrated(self.base.expand(torch.Size(batch_shape)), self.map)
+
+    def _reshape(self, shape: Sequence[int]) -> "Recalibrated":
+        return Recalibrated(self.base._reshape(shape), self.map)
+
+    def _leaves(self) -> tuple[Tensor, ...]:
+        return self.base._leaves()
+
+    def _flat(self, shape: torch.Size | None = None) -> RecalibratedRows:
+        return RecalibratedRows(self.base._flat(shape), self.map)
+
+    @cached_property
+    def _moments(self) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            mean, variance = self._flat().mean_variance()
+        return self._shaped(mean), self._shaped(variance)
+
+    @property
+    @without_gradient
+    def mean(self) -> Tensor:
+        """E[Z]."""
+        return self._moments[0]
+
+    @property
+    @without_gradient
+    def variance(self) -> Tensor:
+        """Var[Z]."""
+        return self._moments[1]
+
+    @property
+    def size(self) -> int:
+        """The number of components of the base, 1 where it is no mixture."""
+        return self.base.size if isinstance(self.base, Mixture) else 1
+
+    @property
+    @without_gradient
+    def epistemic(self) -> Tensor:
+        """The share of the base's variance that its components disagree about, of this variance."""
+        if not isinstance(self.base, Mixture):
+            return torch.zeros_like(self.variance)
+        whole = self.base.variance
+        return self.variance * torch.where(whole > 0, self.base.epistemic / whole, 0.0)
+
+    @property
+    @without_gradient
+    def aleatoric(self) -> Tensor:
+        """The rest of the variance."""
+        return self.variance - self.epistemic

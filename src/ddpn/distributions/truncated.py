@@ -1,0 +1,181 @@
+"""Count distributions restricted to a range of counts."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ddpn.distributions import arguments
+from ddpn.distributions.arguments import broadcast_shapes, is_checked
+from ddpn.distributions.censoring import Bound, as_bounds, is_everything
+from ddpn.distributions.count import CountDistribution, bracket_of
+from ddpn.distributions.mixture import Mixture, mixture_of
+from ddpn.distributions.stacking import concatenated
+from ddpn.distributions.truncated_rows import TruncatedRows, range_moments
+from ddpn.errors import InputError
+
+
+class Truncated(CountDistribution):
+    """A count distribution given that low <= Z <= high, normalised exactly.
+
+    p(y) = base.p(y) / P(low <= Z <= high) inside, 0 outside; in logarithms throughout, so that the range may hold next
+    to nothing of the base's mass.
+
+    Parameters
+    ----------
+    base : CountDistribution
+        Any count distribution, such as a Poisson or a `Mixture`.
+    low : Tensor or float
+        The smallest count, or one per row; broadcasts with `base.batch_shape`. Default: 0.
+    high : Tensor or float, optional
+        The largest count, or one per row. None and infinity: no upper end.
+    validate_args : bool, optional
+        Whether values are checked. Default: only on a CPU.
+
+    Examples
+    --------
+    >>> from ddpn.distributions import Poisson
+    >>> stays = Truncated(Poisson(1.2), low=1)
+    >>> round(stays.mean.item(), 4), round(stays.cdf(torch.tensor(1)).item(), 4)
+    (1.7172, 0.5172)
+    """
+
+    base: Any
+
+    def __init__(
+        self, base: CountDistribution, low: Bound = 0, high: Bound = None, validate_args: bool | None = None
+    ) -> None:
+        if not isinstance(base, CountDistribution):
+            raise InputError(f"base must be a count distribution of ddpn.distributions, got {type(base).__name__}.")
+        first, last = as_bounds(base, low, high)
+        if is_checked(validate_args, first):
+            _check_bounds(first, last)
+        shapes = {"low": tuple(first.shape), "high": tuple(last.shape), "base": tuple(base.batch_shape)}
+        shape = broadcast_shapes(**shapes)
+        # A range of 0..infinity needs no sum; whether the pmf is smooth inside is known for constants.
+        self._set(base, first, last, shape, validate_args, is_everything(low, high))
+        if is_checked(validate_args, first):
+            _check_mass(self)
+
+    def _set(self, base: Any, low: Tensor, high: Tensor, shape: Any, check: bool | None, whole: bool) -> None:
+        super().__init__(shape, check)
+        if isinstance(base, Truncated):
+            base, low, high = base.base, torch.maximum(low, base.low), torch.minimum(high, base.high)
+            whole = False
+        self.base = base if base.batch_shape == shape else base.expand(shape)
+        self.low, self.high, self._whole = low.clamp(min=0.0), high, whole
+
+    @property
+    def _like(self) -> Tensor:
+        return self.base._like
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """log p(y), differentiable in the parameters of the base, minus infinity outside of the range."""
+        y = self._counts(value)
+        broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
+        inside = (y >= self.low) & (y <= self.high)
+        log_p = self.base.log_prob(y).double() - self._log_total()
+        return torch.where(inside, log_p, -torch.inf).to(self._dtype)
+
+    def _log_total(self) -> Tensor:
+        return self.low.new_zeros(()) if self._whole else self.base._log_mass(self.low, self.high, is_absolute=True)
+
+    def _log_mass(self, low: Tensor, high: Tensor, is_absolute: bool = False) -> Tensor:
+        first, last = torch.maximum(low, self.low), torch.minimum(high, self.high)
+        return (self.base._log_mass(first, last, is_absolute) - self._log_total()).clamp(max=0.0)
+
+    @property
+    def mean(self) -> Tensor:
+        """E[Z], differentiable for the families that have gradients."""
+        return self._moments()[0]
+
+    @property
+    def variance(self) -> Tensor:
+        """Var[Z], differentiable for the families that have gradients."""
+        return self._moments()[1]
+
+    def _moments(self) -> tuple[Tensor, Tensor]:
+        if self._whole:
+            return self.base.mean, self.base.variance
+        mixture = self._mixture()
+        if mixture is not None:
+            return mixture.mean, mixture.variance
+        flat = (x.expand(self.batch_shape).reshape(-1) for x in (self.low, self.high))
+        mean, variance = range_moments(self.base._summable(self.batch_shape), *flat)
+        return self._shaped(mean), self._shaped(variance)
+
+    def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
+        """First and last integer of a window outside of which about e^-depth of the mass lies."""
+        first, last = bracket_of(self, depth)
+        low, high = self.low.to(first), self.high.to(first)
+        return torch.minimum(torch.maximum(first, low), high), torch.minimum(torch.maximum(last, low), high)
+
+    def rows(self, index: Any) -> "Truncated":
+        """The distributions of some rows along the first batch axis."""
+        return self._changed(self.base.rows(index), lambda x: x[index])
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> "Truncated":
+        """The same distributions, repeated along new or singleton batch axes."""
+        return self._changed(self.base.expand(batch_shape), lambda x: x.expand(torch.Size(batch_shape)))
+
+    def _reshape(self, shape: Sequence[int]) -> "Truncated":
+        return self._changed(self.base._reshape(shape), lambda x: x.reshape(tuple(shape)))
+
+    def _changed(self, base: Any, change: Callable[[Tensor], Tensor]) -> "Truncated":
+        low, high = (x if x.dim() == 0 else change(x.expand(self.batch_shape)) for x in (self.low, self.high))
+        return _made(base, low, high, base.batch_shape, self._check, self._whole)
+
+    def _joined(self, other: "Truncated") -> Any:
+        """This and another stack side by side along the last axis; None where their bases cannot be joined."""
+        bases = concatenated([self.base, other.base])
+        if len(bases) > 1:
+            return None
+        low, high = (
+            torch.cat([x.expand(d.batch_shape) for x, d in ((a, self), (b, other))], dim=-1)
+            for a, b in ((self.low, other.low), (self.high, other.high))
+        )
+        return _made(bases[0], low, high, bases[0].batch_shape, self._check, self._whole and other._whole)
+
+    def _mixture(self) -> Any:
+        """Of a mixture: the mixture of its truncated components, each weighted by its mass in the range."""
+        mixture = mixture_of(self.base)
+        if mixture is None:
+            return None
+        low, high = (x if x.dim() == 0 else x.unsqueeze(-1) for x in (self.low, self.high))
+        stacks = [_made(s, low, high, s.batch_shape, False, self._whole) for s in mixture._stacks]
+        each = mixture._each(lambda stack: stack._log_mass(low, high))
+        mass = (each - each.detach().amax(-1, keepdim=True).clamp(min=-1e300)).exp() * mixture.weights
+        return Mixture.concatenate(stacks, mass / mass.sum(-1, keepdim=True), validate_args=False)
+
+    def _leaves(self) -> tuple[Tensor, ...]:
+        return self.base._leaves()
+
+    def _flat(self, shape: torch.Size | None = None) -> Any:
+        shape = self.batch_shape if shape is None else shape
+        mixture = self._mixture()
+        if mixture is not None:
+            return mixture._flat(shape)
+        low, high = (x.expand(shape).reshape(-1) for x in (self.low, self.high))
+        return TruncatedRows.of(self.base._flat(shape).prepared(), low, high)
+
+
+def _made(base: Any, low: Tensor, high: Tensor, shape: Any, check: bool | None, whole: bool) -> Truncated:
+    """A `Truncated` whose bounds have been checked."""
+    new = object.__new__(Truncated)
+    new._set(base, low, high, shape, check, whole)
+    return new
+
+
+def _check_bounds(low: Tensor, high: Tensor) -> None:
+    arguments.check_counts("low", low, negative=True)
+    arguments.check_counts("high", torch.where(torch.isinf(high) & (high > 0), 0.0, high), negative=True)
+    if bool((low > high).any()):
+        raise InputError("low must be at most high, got a range without counts. Exchange the two, or drop such rows.")
+
+
+def _check_mass(dist: Truncated) -> None:
+    with torch.no_grad():
+        empty = torch.isneginf(dist._log_total())
+    if bool(empty.any()):
+        raise InputError("base must have mass between low and high, got none. Choose a range inside of its support.")

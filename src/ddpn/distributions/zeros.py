@@ -1,0 +1,236 @@
+"""Count distributions with a probability of zero of their own: zero-inflated, and hurdle."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid, softplus
+
+from ddpn.distributions import arguments
+from ddpn.distributions.arguments import broadcast_shapes, is_checked
+from ddpn.distributions.at_zero import AtZero
+from ddpn.distributions.count import CountDistribution, bracket_of
+from ddpn.distributions.mixture import Mixture, weighted_log_masses, weighted_logsumexp
+from ddpn.distributions.stacking import concatenated
+from ddpn.distributions.truncated import Truncated
+from ddpn.errors import InputError
+
+
+class ZeroModified(CountDistribution):
+    """Zero with probability pi, else a count from another distribution: what `ZeroInflated` and `Hurdle` share."""
+
+    base: Any
+    _pi: Tensor | None
+    _logits: Tensor | None
+
+    def __init__(
+        self,
+        base: CountDistribution,
+        pi: Tensor | float | None = None,
+        logits: Tensor | float | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        if not isinstance(base, CountDistribution):
+            raise InputError(f"base must be a count distribution of ddpn.distributions, got {type(base).__name__}.")
+        if (pi is None) == (logits is None):
+            raise InputError("Exactly one of pi and logits must be given.")
+        given = pi if logits is None else logits
+        like = base._like
+        dtype = given.dtype if isinstance(given, Tensor) and given.is_floating_point() else like.dtype
+        given = torch.as_tensor(given, dtype=torch.promote_types(dtype, like.dtype), device=like.device)
+        if is_checked(validate_args, given):
+            if logits is None:
+                arguments.check_probabilities("pi", given)
+            elif bool(torch.isnan(given).any()):
+                raise InputError("logits must be numbers, got nan. Look for a loss that diverged.")
+        shape = broadcast_shapes(pi=tuple(given.shape), base=tuple(base.batch_shape))
+        self._set(base.expand(shape) if base.batch_shape != shape else base, given.expand(shape), logits is not None)
+        self._check = validate_args
+
+    def _set(self, base: Any, given: Tensor, is_logits: bool) -> None:
+        self.base = base
+        self._pi, self._logits = (None, given) if is_logits else (given, None)
+        super().__init__(base.batch_shape, base._check)
+
+    @property
+    def pi(self) -> Tensor:
+        """The probability of a zero that does not come from the base."""
+        return self._pi if self._logits is None else self._logits.sigmoid()  # type: ignore[return-value]
+
+    @property
+    def logits(self) -> Tensor:
+        """log(pi / (1 - pi))."""
+        return torch.special.logit(self._pi) if self._logits is None else self._logits
+
+    @property
+    def _given(self) -> Tensor:
+        return self._pi if self._logits is None else self._logits  # type: ignore[return-value]
+
+    @property
+    @abstractmethod
+    def _part(self) -> Any:
+        """The distribution of counts that are not such zeros."""
+
+    @property
+    def _like(self) -> Tensor:
+        return self._given
+
+    def _weights(self) -> Tensor:
+        """Probabilities of an own zero and of the part. Shape: (..., 2)."""
+        if self._logits is None:
+            pi = self._given.double()
+            return torch.stack([pi, 1.0 - pi], dim=-1)
+        logits = self._logits.double()
+        return torch.stack([logits.sigmoid(), (-logits).sigmoid()], dim=-1)
+
+    def _log_rest(self, positive: Tensor) -> Tensor:
+        """log(1 - pi), with a gradient only where `positive`: at pi = 1 that of other rows would be NaN."""
+        if self._logits is None:
+            return torch.log1p(-torch.where(positive, self._given.double(), 0.0))
+        return logsigmoid(-self._logits.double())
+
+    @property
+    def mean(self) -> Tensor:
+        """(1 - pi) times the mean of the part; differentiable where that is."""
+        return self._weights()[..., 1].to(self._dtype) * self._part.mean
+
+    @property
+    def variance(self) -> Tensor:
+        """(1 - pi) (v + pi m^2), with mean m and variance v of the part; differentiable where those are."""
+        pi, rest = self._weights().to(self._dtype).unbind(-1)
+        return rest * (self._part.variance + pi * self._part.mean**2)
+
+    def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
+        """First and last integer of a window outside of which about e^-depth of the mass lies."""
+        return bracket_of(self, depth)
+
+    def rows(self, index: Any) -> Self:
+        """The distributions of some rows along the first batch axis."""
+        return self._changed(self.base.rows(index), lambda x: x[index])
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
+        """The same distributions, repeated along new or singleton batch axes."""
+        return self._changed(self.base.expand(batch_shape), lambda x: x.expand(torch.Size(batch_shape)))
+
+    def _reshape(self, shape: Sequence[int]) -> Self:
+        return self._changed(self.base._reshape(shape), lambda x: x.reshape(tuple(shape)))
+
+    def _changed(self, base: Any, change: Callable[[Tensor], Tensor]) -> Self:
+        new = object.__new__(type(self))
+        new._set(base, change(self._given), self._logits is not None)
+        new._check = self._check
+        return new
+
+    def _joined(self, other: Self) -> Any:
+        """This and another stack side by side along the last axis; None where they cannot be joined."""
+        bases = concatenated([self.base, other.base])
+        if len(bases) > 1 or (self._logits is None) != (other._logits is None):
+            return None
+        return self._changed(bases[0], lambda x: torch.cat([x, other._given], dim=-1))
+
+    def _mixture(self) -> Any:
+        shape = (*self.batch_shape, 1)
+        zero = AtZero(torch.zeros(shape, dtype=self._dtype, device=self._device))
+        return Mixture.concatenate([zero, self._part._reshape(shape)], self._weights(), validate_args=False)
+
+    def _log_mass(self, low: Tensor, high: Tensor, is_absolute: bool = False) -> Tensor:
+        rest = self._part._log_mass(low, high, is_absolute)
+        zero = torch.where((low <= 0) & (high >= 0), 0.0, -torch.inf).to(rest).expand(rest.shape)
+        return weighted_log_masses(torch.stack([zero, rest], dim=-1), self._weights())
+
+    def _leaves(self) -> tuple[Tensor, ...]:
+        return *self.base._leaves(), self._given
+
+    def _flat(self, shape: torch.Size | None = None) -> Any:
+        return self._mixture()._flat(shape)
+
+
+class ZeroInflated(ZeroModified):
+    """Zero-inflated counts: with probability pi a zero, else a count of the base, which may be 0, too.
+
+    p(0) = pi + (1 - pi) base.p(0), p(y) = (1 - pi) base.p(y) for y > 0.
+
+    Parameters
+    ----------
+    base : CountDistribution
+        Any count distribution.
+    pi : Tensor or float, optional
+        Probability of an extra zero, in [0, 1]; broadcasts with `base.batch_shape`.
+    logits : Tensor or float, optional
+        log(pi / (1 - pi)), instead of `pi`: what a network should predict, as nothing is lost where pi is close to 0
+        or 1.
+    validate_args : bool, optional
+        Whether values are checked. Default: only on a CPU.
+
+    Examples
+    --------
+    >>> from ddpn.distributions import Poisson
+    >>> dist = ZeroInflated(Poisson(3.0), pi=0.25)
+    >>> dist.mean.item(), round(dist.cdf(torch.tensor(0)).item(), 4)
+    (2.25, 0.2873)
+    """
+
+    @property
+    def _part(self) -> Any:
+        return self.base
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """log p(y), differentiable in the base and in pi."""
+        y = self._counts(value)
+        broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
+        log_p, positive = self.base.log_prob(y).double(), y > 0
+        at_zero = torch.where(positive, 0.0, log_p)
+        if self._logits is None:
+            each = torch.stack([torch.zeros_like(at_zero), at_zero], dim=-1)
+            zero = weighted_logsumexp(each, self._weights())
+        else:
+            logits = self._logits.double()
+            # log(pi + (1 - pi) p(0)), whose second derivatives are finite, unlike those of logaddexp.
+            zero = logsigmoid(logits) + softplus(at_zero - logits)
+        return torch.where(positive, self._log_rest(positive) + log_p, zero).to(self._dtype)
+
+
+class Hurdle(ZeroModified):
+    """Hurdle counts: zero with probability pi, else a count of the base given that it is at least 1.
+
+    p(0) = pi, p(y) = (1 - pi) base.p(y) / (1 - base.p(0)) for y > 0; unlike in `ZeroInflated`, zeros may also be rarer
+    than in the base.
+
+    Parameters
+    ----------
+    base : CountDistribution
+        Any count distribution.
+    pi : Tensor or float, optional
+        Probability of zero, in [0, 1]; broadcasts with `base.batch_shape`.
+    logits : Tensor or float, optional
+        log(pi / (1 - pi)), instead of `pi`.
+    validate_args : bool, optional
+        Whether values are checked. Default: only on a CPU.
+
+    Examples
+    --------
+    >>> from ddpn.distributions import Poisson
+    >>> dist = Hurdle(Poisson(3.0), pi=0.25)
+    >>> round(dist.mean.item(), 4), round(dist.cdf(torch.tensor(0)).item(), 4)
+    (2.3679, 0.25)
+    """
+
+    @cached_property
+    def _part(self) -> Any:
+        return Truncated(self.base, low=1, validate_args=False)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """log p(y), differentiable in the base and in pi."""
+        y = self._counts(value)
+        broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
+        positive = y > 0
+        # Any positive count serves where y is 0: its gradient is cut.
+        beyond = self._log_rest(positive) + self._part.log_prob(y.clamp(min=1)).double()
+        if self._logits is None:
+            zero = torch.where(positive, 1.0, self._given.double()).log()
+        else:
+            zero = logsigmoid(self._logits.double())
+        return torch.where(positive, beyond, zero).to(self._dtype)

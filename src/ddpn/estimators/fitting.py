@@ -1,0 +1,89 @@
+"""What estimators do around the fits of members: hold out rows, merge equal ones, choose the weights of a mixture."""
+
+import time
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ddpn.count_range import CountRange
+from ddpn.heads import Head
+from ddpn.members import choose_weights
+from ddpn.members.member import Member, NotApplicableError
+from ddpn.members.networks import Networks
+from ddpn.predictor import Predictor
+from ddpn.sample import Sample
+
+NETWORKS = "networks"
+#: With fewer rows none are held out: they are needed for fitting, and would score too noisily.
+MIN_SPLIT_ROWS = 200
+
+
+def fit_mixture(
+    members: Mapping[str, Member], train: Sample, validation: Sample | None, seed: int, counts: CountRange
+) -> Predictor:
+    """Fit every member; weights are chosen on validation rows. An interruption leaves what is there so far."""
+    fitted: dict[str, Member] = {}
+    seconds: dict[str, float] = {}
+    for name, member in members.items():
+        if name != NETWORKS and (validation is None or any(m.interrupted for m in fitted.values())):
+            continue
+        started = time.perf_counter()
+        try:
+            fitted[name] = member.fit(train, validation, seed)
+        except NotApplicableError as error:
+            warnings.warn(f"{member.label or name} is left out of the mixture: {error}.", UserWarning, stacklevel=3)
+        except KeyboardInterrupt:
+            networks = fitted.get(NETWORKS)
+            if not isinstance(networks, Networks):
+                raise
+            networks.history.interrupted = True
+        else:
+            seconds[name] = time.perf_counter() - started
+    weights = {NETWORKS: 1.0} if len(fitted) == 1 or validation is None else choose_weights(fitted, validation)
+    return Predictor(fitted, weights, train.exposure is not None and not counts.upper_is_total, seconds, counts)
+
+
+def range_of(model: Any, head: Head, upper: Any, censored: Any) -> CountRange:
+    """The range of counts that an estimator's arguments describe; a `ConfigError` if its likelihood cannot have it.
+
+    The upper bound of a likelihood of counts of a known total is that total.
+    """
+    is_total = head.exposure_is_total and (upper is not None or model.upper is not None)
+    counts = CountRange(model.lower, model.upper, model.censored_above, upper is not None, is_total)
+    if not counts.is_plain or censored is not None:
+        head.check_bounds()
+    return counts
+
+
+def held_out(sample: Sample, share: float | str | None, seed: int) -> np.ndarray:
+    """Mask of the rows that are kept for validation: by default a tenth, where there are enough rows."""
+    from sklearn.model_selection import train_test_split  # slow to import
+
+    mask = np.zeros(len(sample), dtype=bool)
+    usable = np.flatnonzero(sample.is_used)
+    if share == "auto":
+        share = 0.1 if len(usable) >= MIN_SPLIT_ROWS else 0.0
+    if share and len(usable) >= 2:
+        size = min(len(usable) - 1, max(1, round(float(share) * len(usable))))
+        mask[train_test_split(usable, test_size=size, random_state=seed)[1]] = True
+    return mask
+
+
+def merge_equal_rows(sample: Sample) -> Sample:
+    """Merge equal rows into one with the sum of their weights, drop rows of weight 0, and sort the rest.
+
+    For small numeric arrays only, others stay as they are: a fit with integer weights and one with repeated rows are
+    then the same computation, not merely the same expectation.
+    """
+    X = sample.X
+    if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "buif" or not np.isfinite(X).all():
+        return sample
+    kept, weight = sample.is_used, sample.weight_or_ones
+    extra = [part for name, part in sample.parts.items() if name not in ("X", "weight")]
+    unique, inverse = np.unique(np.column_stack([X, *extra])[kept], axis=0, return_inverse=True)
+    first = np.full(len(unique), len(X))
+    np.minimum.at(first, inverse.ravel(), np.flatnonzero(kept))
+    total = np.bincount(inverse.ravel(), weights=weight[kept], minlength=len(unique))
+    return sample.rows(first).replace(weight=total)

@@ -1,0 +1,41 @@
+"""Diagnose the target of a table that is read as `ddpn fit` reads it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from ddpn.sample import Sample
+from ddpn.workflow.plan import Plan
+from ddpn.workflow.preparing import suspected_leaks
+from ddpn.workflow.profiling import roles_of
+from ddpn.workflow.roles import Roles, report_all
+
+
+class Target(NamedTuple):
+    """The rows of a table, the roles of its columns, and warnings about them: leaks first."""
+
+    sample: Sample
+    roles: Roles
+    warnings: tuple[str, ...]
+
+
+def read_target(frame: Any, plan: Plan) -> Target:
+    """Validate the table, and decide on every column. Imports no torch."""
+    roles = roles_of(frame, plan)
+    sample = roles.sample(frame, str(plan.model.get("fractional", "error")), report=lambda sentence: None)
+    notes: list[str] = []
+    report_all(
+        [note for column in roles.columns if column.name not in plan.drop for note in column.notes], notes.append
+    )
+    leaks = suspected_leaks(sample, [column for column in roles.used if column.name not in plan.use])
+    return Target(sample, roles, (*leaks, *notes))
+
+
+def diagnose_target(
+    target: Target, mean_model: str, max_rows: int, seed: int, progress: Callable[[str], object] | None = None
+) -> Any:
+    """The `Diagnosis`, whose notes have the warnings about the table."""
+    from ddpn.diagnosis import diagnose_sample  # imports torch
+
+    found = diagnose_sample(target.sample, str(target.roles.target), mean_model, max_rows, seed, progress)
+    return replace(found, notes=(*found.notes, *target.warnings))

@@ -1,0 +1,122 @@
+"""A map learnt from the PIT corrects distributions that are wrong, and leaves alone those that are right."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from scipy.optimize import approx_fprime
+
+from ddpn import CountGLM, Poisson
+from ddpn.calibration import recalibration as module
+from ddpn.calibration.recalibration import KNOTS, Recalibration, fitted_map, overlaps
+from ddpn.distributions import Recalibrated
+from ddpn.metrics import pit_distance
+
+
+@pytest.fixture(scope="module")
+def wide():
+    """Over-dispersed counts, and Poissons of the same means that are too narrow for them."""
+    rng = np.random.default_rng(0)
+    mu = rng.gamma(4.0, 2.0, 3000)
+    y = rng.negative_binomial(4.0, 4.0 / (4.0 + mu)).astype(float)
+    return mu, y
+
+
+def test_overlaps_are_shares_of_each_pit_interval():
+    before, upto = np.array([0.0, 0.3, 1.0 - 1e-15]), np.array([1.0, 0.3001, 1.0])
+    shares = overlaps(before, upto)
+    assert shares.sum(1) == pytest.approx(1.0)
+    assert shares[0] == pytest.approx(np.diff(KNOTS))
+    assert shares[2].tolist() == [0.0] * (len(KNOTS) - 2) + [1.0]
+
+
+def test_the_map_is_the_cdf_of_the_pit():
+    """Of a Normal that is shifted and too narrow, which the first two polynomials describe exactly."""
+    rng = np.random.default_rng(1)
+    u = stats.norm.cdf(rng.normal(0.3, 1.2, 20_000))
+    found = fitted_map(overlaps(u, u), np.ones(len(u)))
+    at = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
+    expected = stats.norm.cdf(stats.norm.ppf(at), 0.3, 1.2)
+    assert found(torch.from_numpy(at)).numpy() == pytest.approx(expected, abs=0.01)
+
+
+def test_gradients_of_the_likelihood(monkeypatch):
+    u = np.random.default_rng(2).beta(0.6, 0.8, 300)
+    kept = {}
+    monkeypatch.setattr(
+        module, "minimize", lambda loss, x, **options: kept.update(loss=loss) or type("R", (), {"x": x})
+    )
+    fitted_map(overlaps(u * 0.9, u), np.full(300, 1.3), 20.0)
+    theta = np.array([0.2, -0.3, 0.1, 0.15])
+    numeric = approx_fprime(theta, lambda x: kept["loss"](x)[0], 1e-6)
+    assert kept["loss"](theta)[1] == pytest.approx(numeric, rel=1e-4, abs=1e-3)
+
+
+def test_few_rows_are_shrunk_towards_the_identity():
+    u = np.full(10, 0.9)
+    few, many = (fitted_map(np.repeat(overlaps(u, u), times, 0), np.ones(10 * times)) for times in (1, 100))
+    identity = torch.from_numpy(KNOTS)
+    assert (few.value - identity).abs().max() < 0.15 < (many.value - identity).abs().max()
+    assert (many.slope > 0).all()
+
+
+def test_distributions_that_are_too_narrow_are_corrected(wide):
+    mu, y = wide
+    dist = Poisson(torch.from_numpy(mu))
+    half = slice(0, 1500)
+    found = Recalibration.fit([Poisson(torch.from_numpy(mu[half]))], y[half])
+    assert found.is_used
+    assert found.gain > 5 * found.error
+    later, counts = dist.rows(torch.arange(1500, 3000)), torch.from_numpy(y[1500:])
+    after = Recalibrated(later, found.map)
+    assert pit_distance(after, counts) < 0.3 * pit_distance(later, counts)
+    assert after.crps(counts).mean() < 0.99 * later.crps(counts).mean()
+    # The decision's gain is what new rows gain, up to three standard errors of both.
+    gain = (later.crps(counts) - after.crps(counts)).mean().item()
+    assert gain == pytest.approx(found.gain, abs=3 * 2**0.5 * found.error)
+
+
+def test_true_distributions_are_mostly_left_alone():
+    """By its rule of two standard errors chance alone would use a map in 2% of samples."""
+    rng = np.random.default_rng(3)
+    used = []
+    for _ in range(20):
+        mu = rng.gamma(2.0, 2.0, 150)
+        y = rng.poisson(mu).astype(float)
+        used.append(Recalibration.fit([Poisson(torch.from_numpy(mu))], y).is_used)
+    assert sum(used) <= 2
+
+
+def test_blocks_weights_and_always(wide):
+    mu, y = (part[:300] for part in wide)
+    whole = Recalibration.fit([Poisson(torch.from_numpy(mu))], y, np.full(300, 2.0))
+    parts = Recalibration.fit([Poisson(torch.from_numpy(mu[:90])), Poisson(torch.from_numpy(mu[90:]))], y)
+    assert whole.value == pytest.approx(parts.value, abs=1e-9)
+    assert (whole.gain, whole.error) == pytest.approx((parts.gain, parts.error))
+    few = [Poisson(torch.from_numpy(mu[:30]))], y[:30]
+    assert not Recalibration.fit(*few).is_used
+    assert Recalibration.fit(*few, always=True).is_used
+
+
+def test_an_estimator_uses_saves_and_reports_it(wide, tmp_path):
+    mu, y = wide
+    X = np.log(mu)[:, None]
+    model = CountGLM(likelihood="poisson").fit(X[:1000], y[:1000])
+    assert not hasattr(model, "recalibration_")
+    before = model.predict_distribution(X[2000:])
+    model.fit_intervals(X[1000:2000], y[1000:2000]).fit_recalibration(X[1000:2000], y[1000:2000])
+    assert model.recalibration_.is_used
+    assert not hasattr(model, "interval_levels_")
+    found = model.predict_distribution(X[2000:])
+    assert isinstance(found, Recalibrated)
+    assert found.base.mean.tolist() == before.mean.tolist()
+    assert model.predict(X[2000:], statistic="median").tolist() == found.icdf(torch.tensor(0.5)).tolist()
+    parts = model.predict_uncertainty(X[2000:])
+    assert parts["total"] == pytest.approx(found.variance.numpy())
+    model.fit_intervals(X[1000:2000], y[1000:2000])
+    low, high = model.predict_interval(X[2000:]).T
+    assert ((low <= y[2000:]) & (y[2000:] <= high)).mean() == pytest.approx(0.9, abs=0.04)
+    model.save(tmp_path / "model")
+    again = CountGLM.load(tmp_path / "model")
+    assert again.recalibration_.facts() == model.recalibration_.facts()
+    assert again.crps(X[2000:], y[2000:]) == model.crps(X[2000:], y[2000:])

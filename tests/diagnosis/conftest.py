@@ -1,0 +1,30 @@
+"""Counts of which the right diagnosis is known."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+from ddpn import DoublePoisson
+
+ROWS = 2000
+
+
+class Simulated(NamedTuple):
+    X: np.ndarray
+    mean: np.ndarray
+    rng: np.random.Generator
+
+    def double_poisson(self, gamma: float) -> np.ndarray:
+        mu = torch.from_numpy(self.mean)
+        drawn = DoublePoisson(mu, torch.full_like(mu, gamma)).sample(generator=torch.Generator().manual_seed(0))
+        return drawn.numpy()
+
+
+@pytest.fixture
+def simulated() -> Simulated:
+    """Three columns, and means that follow the first."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(ROWS, 3))
+    return Simulated(X, np.exp(1.2 + 0.5 * X[:, 0]), rng)

@@ -1,0 +1,183 @@
+"""log_mass: against 40-digit sums, scipy, finite differences and autograd through an explicit sum."""
+
+import csv
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch.autograd import gradcheck
+
+from ddpn.distributions import (
+    CountDistribution,
+    DoublePoisson,
+    Mixture,
+    NegativeBinomial,
+    Poisson,
+    Truncated,
+    ZeroInflated,
+    log_mass,
+)
+from ddpn.errors import InputError
+
+FAMILIES = {
+    "poisson": lambda mu, other: Poisson(mu + 0 * other),
+    "negative_binomial": NegativeBinomial,
+    "double_poisson": DoublePoisson,
+}
+
+
+def leaf(*values: float) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64, requires_grad=True)
+
+
+@pytest.fixture(scope="module")
+def rows(pytestconfig):
+    """Rows of tests/reference/truncated_counts.csv by family."""
+    path = pytestconfig.rootpath / "tests" / "reference" / "truncated_counts.csv"
+    with path.open(newline="") as file:
+        found = list(csv.DictReader(file))
+    columns = {}
+    for family in {row["family"] for row in found}:
+        own = [row for row in found if row["family"] == family]
+        columns[family] = {
+            k: torch.tensor([float(r[k]) for r in own], dtype=torch.float64) for k in own[0] if k != "family"
+        }
+        high = columns[family]["high"]
+        columns[family]["high"] = torch.where(high < 0, torch.inf, high)
+    return columns
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_masses_moments_and_scores_are_those_of_40_digit_sums(rows, family, assert_within):
+    at = rows[family]
+    log_mu, log_other = (at[k].log().requires_grad_() for k in ("mu", "other"))
+    base = FAMILIES[family](log_mu.exp(), log_other.exp())
+    got = log_mass(base, at["low"], at["high"])
+    where = {k: at[k].numpy() for k in ("mu", "other", "low")}
+    # log(1 - tiny) is relatively accurate.
+    assert_within(got.detach(), at["log_mass"], 2e-9, **where)
+    by_mu, by_other = torch.autograd.grad(got.sum(), (log_mu, log_other))
+    assert_within(by_mu, at["by_log_mu"], 1e-8, **where)
+    assert_within(by_other, at["by_log_other"], 1e-7, floor=1e-3, **where)
+    dist = Truncated(FAMILIES[family](at["mu"], at["other"]), at["low"], at["high"])
+    assert_within(dist.mean, at["mean"], 1e-9, **where)
+    assert_within(dist.variance, at["variance"], 1e-7, **where)
+    assert_within(dist.entropy(), at["entropy"], 1e-7, **where)
+    assert_within(dist.cdf(at["y"]), at["cdf"], 1e-8, **where)
+    assert_within(dist.crps(at["y"]), at["crps"], 1e-6, **where)
+
+
+def test_upper_tails_of_scipy():
+    mu, c = torch.tensor([2.0, 50.0, 1e4], dtype=torch.float64), torch.tensor([30, 90, 10300])
+    np.testing.assert_allclose(log_mass(Poisson(mu), c), stats.poisson.logsf(c.numpy() - 1, mu.numpy()), rtol=1e-9)
+    alpha = torch.tensor([0.3, 2.0, 1e-3], dtype=torch.float64)
+    p = (1 / (1 + alpha * mu)).numpy()
+    expected = stats.nbinom.logsf(c.numpy() - 1, (1 / alpha).numpy(), p)
+    np.testing.assert_allclose(log_mass(NegativeBinomial(mu, alpha), c), expected, rtol=1e-8)
+    # 50-digit sum; scipy's sf is off by 6e-4 here.
+    assert log_mass(Poisson(torch.tensor(3e6).double()), 3_010_000).item() == pytest.approx(
+        -19.3467566869056809, rel=1e-12
+    )
+
+
+RANGES = {
+    "first count": (0.0, 0.0),
+    "above zero": (1.0, math.inf),
+    "upper": (60.0, math.inf),
+    "both sides": (3.0, 45.0),
+    "long": (20.0, 900.0),
+    "far": (5000.0, math.inf),
+    "empty": (7.0, 3.0),
+}
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_gradients_are_finite_differences(name):
+    low, high = RANGES[name]
+    mu, other, raw = leaf(0.4, 8.0, 30.0, 250.0), leaf(0.5, 1.7, 0.2, 0.6), leaf(0.3, -1.0)
+
+    def masses(mu, other, raw):
+        mixture = Mixture(
+            [DoublePoisson(mu, other), ZeroInflated(NegativeBinomial(mu, other), logits=raw.sum())], raw.softmax(0)
+        )
+        found = torch.stack([log_mass(d, low, high) for d in (Poisson(mu), NegativeBinomial(mu, other), mixture)])
+        return torch.where(torch.isfinite(found), found, 0.0)
+
+    assert gradcheck(masses, (mu, other, raw), eps=1e-6, atol=1e-5, rtol=1e-5, fast_mode=True)
+
+
+def test_gradients_are_those_of_an_explicit_sum():
+    mu, gamma = leaf(700.0), leaf(0.05)
+    z = torch.arange(400.0, 5000.0, dtype=torch.float64)
+    expected = torch.autograd.grad(torch.logsumexp(DoublePoisson(mu, gamma).log_prob(z), 0), (mu, gamma))
+    found = torch.autograd.grad(log_mass(DoublePoisson(mu, gamma), 400).sum(), (mu, gamma))
+    torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-12)
+
+
+def test_gradients_are_never_nan():
+    mu = torch.logspace(-8, 8, 9, dtype=torch.float64)
+    other = torch.tensor([[1e-3], [1.0], [1e3]], dtype=torch.float64)
+    for family in FAMILIES.values():
+        for low, high in ((0, None), (1, None), (10**9, None), (0, 0), (0, 10**12), (5, 4), (10**6, 10**6 + 50)):
+            parameters = [x.expand(3, 9).clone().requires_grad_() for x in (mu, other)]
+            value = log_mass(family(*parameters), low, high)
+            assert not value.isnan().any()
+            assert (value <= 0).all()
+            if value.requires_grad:
+                value.masked_fill(torch.isinf(value), 0.0).sum().backward()
+                assert all(torch.isfinite(x.grad).all() for x in parameters)
+
+
+def test_bounds_broadcast_and_nothing_is_summed_for_all_counts():
+    dist = Poisson(torch.tensor([2.0, 5.0]))
+    found = log_mass(dist, torch.tensor([[0.0], [3.0], [4.0]]), torch.tensor([[math.inf], [3.0], [6.0]]))
+    assert found.shape == (3, 2)
+    assert found.dtype == torch.float32
+    assert torch.equal(found[0], torch.zeros(2))
+    torch.testing.assert_close(found[1], dist.log_prob(torch.tensor(3.0)))
+    torch.testing.assert_close(found[2].exp(), dist.cdf(torch.tensor(6)) - dist.cdf(torch.tensor(3)))
+    assert torch.equal(log_mass(dist), torch.zeros(2))
+
+
+class Geometric(CountDistribution):
+    """p(y) = (1 - q) q^y, by the three methods that a subclass must have."""
+
+    def __init__(self, q: torch.Tensor) -> None:
+        self.q = q
+        super().__init__(q.shape)
+
+    def log_prob(self, y):
+        return torch.log1p(-self.q) + torch.as_tensor(y) * self.q.log()
+
+    def bracket(self, depth):
+        return torch.zeros_like(self.q), (-depth / self.q.detach().log()).ceil()
+
+    def rows(self, index):
+        return Geometric(self.q[index])
+
+
+def test_any_count_distribution_has_masses_with_gradients():
+    """P(Z >= c) = q^c, far beyond the bracket, too."""
+    q, c = leaf(0.2, 0.9, 0.999), torch.tensor([400.0, 7.0, 30000.0], dtype=torch.float64)
+    found = log_mass(Geometric(q), c)
+    torch.testing.assert_close(found, c * q.log(), rtol=1e-9, atol=0.0)
+    torch.testing.assert_close(torch.autograd.grad(found.sum(), q)[0], (c / q).detach(), rtol=1e-8, atol=0.0)
+
+
+def test_only_count_distributions_have_counts():
+    with pytest.raises(InputError, match="count distribution"):
+        log_mass(torch.distributions.Normal(0.0, 1.0), 1)
+
+
+def test_crps_of_extreme_overdispersion(rows):
+    """Closed form of Wei and Held (2014): alone and as a mixture; the score is never negative."""
+    at = rows["overdispersed"]
+    alone = NegativeBinomial(at["mu"], at["other"])
+    for dist in (alone, Mixture([alone]), Mixture([alone, alone, alone])):
+        np.testing.assert_allclose(dist.crps(at["y"]), at["crps"], rtol=2e-6)
+    mu, alpha = torch.logspace(-2, 10, 13, dtype=torch.float64), torch.logspace(0, 6, 7, dtype=torch.float64)
+    wide = NegativeBinomial(mu.unsqueeze(1), alpha)
+    for dist in (wide, Mixture([wide])):
+        assert (dist.crps(torch.tensor([0.0, 3.0, 1e6]).view(3, 1, 1)) >= 0).all()

@@ -1,0 +1,212 @@
+"""Truncated, zero-inflated and hurdle counts: everything a count distribution offers, against sums of its own pmf.
+
+The pmf itself is compared with scipy and statsmodels. Masses, moments and scores with 40 digits: test_censoring.py.
+"""
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from statsmodels.distributions.discrete import truncatednegbin, truncatedpoisson, zinegbin, zipoisson
+from torch.autograd import gradcheck
+
+from ddpn.distributions import (
+    CountDistribution,
+    DoublePoisson,
+    Hurdle,
+    Mixture,
+    NegativeBinomial,
+    Poisson,
+    Truncated,
+    ZeroInflated,
+)
+from ddpn.errors import InputError
+
+
+def f64(*values: float) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+MU, OTHER, PI = f64(0.01, 3.3, 45.2, 420.7), f64(0.3, 0.8, 0.1, 0.9), f64(0.0, 0.4, 1e-9, 0.95)
+LOW, HIGH = f64(0, 2, 60, 100), f64(5, math.inf, 70, 2000)
+BLEND = Mixture([DoublePoisson(MU, OTHER), NegativeBinomial(MU, OTHER)], [0.3, 0.7])
+EXAMPLES: dict[str, CountDistribution] = {
+    "above zero": Truncated(NegativeBinomial(MU, OTHER), low=1),
+    "per row": Truncated(DoublePoisson(MU, OTHER), LOW, HIGH),
+    "far from the base": Truncated(Poisson(MU), 900),
+    "of a mixture": Truncated(BLEND, LOW, HIGH),
+    "zero-inflated": ZeroInflated(NegativeBinomial(MU, OTHER), PI),
+    "zero-inflated mixture": ZeroInflated(BLEND, logits=f64(-2, 0, 3, -40)),
+    "hurdle": Hurdle(Poisson(MU), PI),
+    "hurdle of a truncated": Hurdle(Truncated(NegativeBinomial(MU, OTHER), high=HIGH), 0.2),
+    "truncated zero-inflated": Truncated(ZeroInflated(NegativeBinomial(MU, OTHER), PI.clamp(min=0.1)), 0, HIGH),
+    "mixture": Mixture(
+        [Truncated(Poisson(MU), LOW, HIGH), ZeroInflated(DoublePoisson(MU, OTHER), 0.3), Hurdle(Poisson(MU), PI)]
+    ),
+    "mixture of one kind": Mixture(
+        [Hurdle(NegativeBinomial(MU, OTHER), PI), Hurdle(NegativeBinomial(MU / 2, OTHER), 0.1)], [0.2, 0.8]
+    ),
+}
+each_example = pytest.mark.parametrize("dist", [pytest.param(d, id=name) for name, d in EXAMPLES.items()])
+Y = torch.arange(12000.0, dtype=torch.float64).unsqueeze(1)
+
+
+@each_example
+def test_all_that_follows_from_the_pmf(dist):
+    log_p = dist.log_prob(Y)
+    p = log_p.exp()
+    cdf, above = p.cumsum(0), p.flip(0).cumsum(0).flip(0) - p
+    torch.testing.assert_close(cdf[-1], torch.ones_like(cdf[-1]), rtol=1e-8, atol=0.0)
+    mean = (p * Y).sum(0)
+    torch.testing.assert_close(dist.mean, mean, rtol=1e-8, atol=1e-12)
+    torch.testing.assert_close(dist.variance, (p * (Y - mean) ** 2).sum(0), rtol=1e-7, atol=1e-9)
+    torch.testing.assert_close(dist.entropy(), torch.special.entr(p).sum(0), rtol=1e-7, atol=1e-9)
+    best = p.amax(0)
+    assert (dist.log_prob(dist.mode).exp() >= best * (1 - 1e-12)).all()
+    y = torch.stack([torch.zeros(4), dist.mode, mean.round() + 3, torch.full((4,), 1000.0)]).double()
+    at = y.long()
+    torch.testing.assert_close(dist.cdf(y), cdf.gather(0, at), rtol=1e-8, atol=1e-13)
+    torch.testing.assert_close(dist.survival(y), above.gather(0, at), rtol=1e-7, atol=1e-13)
+    score = torch.stack([((cdf - (level <= Y).double()) ** 2).sum(0) for level in y])
+    torch.testing.assert_close(dist.crps(y), score, rtol=1e-6, atol=1e-9)
+
+
+@each_example
+def test_quantiles_intervals_and_samples(dist):
+    p = dist.log_prob(Y).exp()
+    cdf = p.cumsum(0)
+    for q in (0.003, 0.5, 0.97):
+        y = dist.icdf(torch.tensor(q, dtype=torch.float64))
+        at = y.long().unsqueeze(0)
+        assert (cdf.gather(0, at) >= q - 1e-9).all()
+        assert (cdf.gather(0, at) - p.gather(0, at) < q + 1e-9).all()
+    low, high = dist.interval(0.9, kind="highest")
+    held = torch.where((low <= Y) & (high >= Y), p, 0.0).sum(0)
+    assert (held >= 0.9 - 1e-9).all()
+    draws = dist.sample((400,), generator=torch.Generator().manual_seed(1))
+    error = (dist.variance / 400).sqrt()
+    assert ((draws.mean(0) - dist.mean).abs() <= 5 * error + 1e-6).all()
+    assert torch.isfinite(dist.log_prob(draws)).all()
+
+
+@each_example
+def test_shapes_rows_and_pickles(dist):
+    y = f64(1, 2, 65, 950)
+    expected, score = dist.log_prob(y), dist.crps(y)
+    index = torch.tensor([3, 1])
+    torch.testing.assert_close(dist.rows(index).log_prob(y[index]), expected[index], rtol=1e-12, atol=0.0)
+    torch.testing.assert_close(dist.rows(index).crps(y[index]), score[index], rtol=1e-9, atol=1e-12)
+    assert dist.expand((3, 4)).crps(y).shape == (3, 4)
+    torch.testing.assert_close(dist.expand((2, 4)).mean[1], dist.mean)
+    torch.testing.assert_close(dist._reshape((2, 2)).log_prob(y.view(2, 2)).flatten(), expected)
+    torch.testing.assert_close(pickle.loads(pickle.dumps(dist)).log_prob(y), expected)
+
+
+def test_float32_answers_are_float64_answers_rounded():
+    mu, y = MU.float(), torch.tensor([1.0, 2.0, 65.0, 950.0])
+    for make in (
+        lambda m: Truncated(Poisson(m), 1),
+        lambda m: ZeroInflated(Poisson(m), 0.3),
+        lambda m: Hurdle(Poisson(m), 0.3),
+    ):
+        single, double = make(mu), make(mu.double())
+        for method in ("log_prob", "cdf", "survival", "crps"):
+            got = getattr(single, method)(y)
+            assert got.dtype == torch.float32
+            torch.testing.assert_close(got.double(), getattr(double, method)(y), rtol=1e-5, atol=1e-5)
+        assert single.mean.dtype == single.entropy().dtype == single.sample().dtype == torch.float32
+
+
+def test_pmfs_of_statsmodels():
+    y = np.arange(0, 40)
+    at = torch.arange(40.0, dtype=torch.float64)
+    mu, alpha, pi = f64(3.3), f64(0.7), 0.3
+    poisson, nb = Poisson(mu), NegativeBinomial(mu, alpha)
+    pairs = [
+        (Truncated(poisson, 3), truncatedpoisson.pmf(y, 3.3, 2)),
+        (Truncated(nb, 3), truncatednegbin.pmf(y, 3.3, 0.7, 2, 2)),
+        (ZeroInflated(poisson, pi), zipoisson.pmf(y, 3.3, pi)),
+        (ZeroInflated(nb, pi), zinegbin.pmf(y, 3.3, 0.7, 2, pi)),
+    ]
+    for dist, expected in pairs:
+        np.testing.assert_allclose(dist.log_prob(at).exp().numpy(), expected, rtol=1e-9, atol=1e-15)
+    expected = np.where(y > 0, 0.7 * stats.poisson.pmf(y, 3.3) / stats.poisson.sf(0, 3.3), 0.3)
+    np.testing.assert_allclose(Hurdle(poisson, pi).log_prob(at).exp().numpy(), expected, rtol=1e-12)
+
+
+def test_a_range_without_mass_to_speak_of_is_a_proper_distribution():
+    dist = Truncated(Poisson(f64(1e-8)), 1)
+    assert dist.log_prob(1).item() == pytest.approx(-5e-9, rel=1e-6)
+    assert dist.variance.item() == pytest.approx(5e-9, rel=1e-6)
+    far = Truncated(Poisson(f64(3.0, 1e5)), f64(2000, 10), f64(math.inf, 500))
+    torch.testing.assert_close(far.cdf(f64(2100, 500)), torch.ones(2, dtype=torch.float64))
+    assert torch.equal(far.mode, f64(2000, 500))
+    assert torch.isfinite(far.crps(f64(2001, 490))).all()
+
+
+@pytest.mark.parametrize("y", [0.0, 3.0])
+def test_gradients_are_finite_differences(y):
+    leaves = [x.clone().requires_grad_() for x in (f64(0.4, 6.0, 33.0), f64(0.5, 1.5, 0.2), f64(0.1, 0.5, 0.9))]
+
+    def values(mu, other, pi):
+        logits = (pi * 3.0).sin()
+        dists = (
+            Truncated(DoublePoisson(mu, other), 0, 50),
+            ZeroInflated(NegativeBinomial(mu, other), pi),
+            ZeroInflated(Poisson(mu), logits=logits),
+            Hurdle(DoublePoisson(mu, other), pi),
+            Hurdle(NegativeBinomial(mu, other), logits=logits),
+            Truncated(Mixture(NegativeBinomial(mu, other).expand((2, 3)), pi / pi.sum()), 0, 45),
+        )
+        found = [x for d in dists for x in (d.log_prob(torch.tensor(y)), d.mean, d.variance)]
+        return torch.cat([x.flatten() for x in found])
+
+    assert gradcheck(values, leaves, eps=1e-6, atol=1e-5, rtol=1e-5, fast_mode=True)
+
+
+def test_limits_of_pi():
+    base = Poisson(f64(3.0))
+    for pi in (0.0, 1.0):
+        leaf = f64(pi).requires_grad_()
+        for dist in (ZeroInflated(base, leaf), Hurdle(base, leaf)):
+            (at_zero,) = torch.autograd.grad(dist.log_prob(0).sum(), leaf)
+            assert not at_zero.isnan()
+            if pi == 0.0:
+                (beyond,) = torch.autograd.grad(dist.log_prob(4).sum(), leaf)
+                assert beyond.item() == pytest.approx(-1.0)
+            else:
+                assert dist.log_prob(0).item() == 0.0
+                assert dist.log_prob(4).item() == -math.inf
+    torch.testing.assert_close(ZeroInflated(base, 0.0).log_prob(f64(0, 5)), base.log_prob(f64(0, 5)))
+    tiny = ZeroInflated(Poisson(f64(2000.0)), logits=-900.0)
+    assert tiny.log_prob(0).item() == pytest.approx(-900.0)
+
+
+def test_variance_of_an_ensemble_splits_over_its_members():
+    members = [ZeroInflated(Poisson(MU), 0.2), ZeroInflated(Poisson(2 * MU), 0.4), ZeroInflated(Poisson(MU), 0.1)]
+    ensemble = Mixture(members)
+    assert ensemble.size == 3
+    assert isinstance(ensemble.components, ZeroInflated)  # one stack
+    means = torch.stack([m.mean for m in members])
+    torch.testing.assert_close(ensemble.epistemic, means.var(0, unbiased=False))
+    torch.testing.assert_close(ensemble.aleatoric, torch.stack([m.variance for m in members]).mean(0))
+
+
+def test_messages():
+    base = Poisson(torch.tensor([1.0, 2.0]))
+    for low, high, match in ((3, 2, "at most high"), (0.5, None, "integers"), (float("nan"), None, "integers")):
+        with pytest.raises(InputError, match=match):
+            Truncated(base, low, high)
+    with pytest.raises(InputError, match="mass between"):
+        Truncated(Hurdle(base, 1.0), 1)
+    with pytest.raises(InputError, match="pi must lie in"):
+        ZeroInflated(base, 1.5)
+    with pytest.raises(InputError, match="one of pi and logits"):
+        Hurdle(base)
+    with pytest.raises(InputError, match="base must be a count distribution"):
+        ZeroInflated(torch.distributions.Normal(0.0, 1.0), 0.5)
+    with pytest.raises(InputError, match="must broadcast"):
+        Truncated(base, torch.zeros(3))
