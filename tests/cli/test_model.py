@@ -15,7 +15,7 @@ import pytest
 import torch
 from filelock import FileLock
 
-from ddpn.heads import DoublePoissonHead
+from ddpn.heads import MixedHead
 from ddpn.workflow import fitting
 from ddpn.workflow.fitting import Fitted
 from ddpn.workflow.model_folder import load, read_task
@@ -163,7 +163,8 @@ def test_a_model_that_cannot_be_saved_is_kept_and_can_be_used(ddpn, files, saved
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--beta", "2"], "beta must be"),
+        (["--beta", "2", "--likelihood", "double_poisson"], "beta must be"),
+        (["--beta", "0.5"], "beta is an option of a single likelihood"),
         (["--likelihood", "poisson", "--beta", "0.5"], "Unknown key 'beta'"),
         (["--likelihood", "faithful_gaussian", "--mix-with", "glm"], "faithful_gaussian.* has no exact GLM"),
         (["--config", "linear.toml", "--mix-with", "glm"], "without hidden layers"),
@@ -199,7 +200,7 @@ def test_two_fits_do_not_share_a_folder(ddpn, files):
 @pytest.fixture
 def ctrl_c(monkeypatch):
     """Sends a real SIGINT to this process in a training step of the networks."""
-    usual, steps = DoublePoissonHead.loss, []
+    usual, steps = MixedHead.loss, []
 
     def at(step: int) -> None:
         def counted(head, raw, *rest):
@@ -209,7 +210,7 @@ def ctrl_c(monkeypatch):
                     os.kill(os.getpid(), signal.SIGINT)
             return usual(head, raw, *rest)
 
-        monkeypatch.setattr(DoublePoissonHead, "loss", counted)
+        monkeypatch.setattr(MixedHead, "loss", counted)
 
     return at
 

@@ -14,7 +14,7 @@ import torch
 from ddpn.calibration.intervals import IntervalLevels, level_expected, level_needed
 from ddpn.errors import InputError
 from ddpn.files import folder_lock
-from ddpn.heads import DoublePoissonHead
+from ddpn.heads import MixedHead
 from ddpn.members.glm import PoissonGLM
 from ddpn.predictor import MIXTURE
 from ddpn.workflow import fitting
@@ -167,7 +167,7 @@ def test_where_nothing_can_be_predicted_no_verdict_is_positive(plan, kind):
 @pytest.fixture
 def training_steps(monkeypatch):
     """Counts the training steps of networks; `stop_at` a step raises KeyboardInterrupt, as Ctrl-C does."""
-    usual = DoublePoissonHead.loss
+    usual = MixedHead.loss
 
     class Steps:
         taken, stop_at = 0, None
@@ -179,7 +179,7 @@ def training_steps(monkeypatch):
             Steps.taken += 1
         return usual(head, raw, *rest)
 
-    monkeypatch.setattr(DoublePoissonHead, "loss", counted)
+    monkeypatch.setattr(MixedHead, "loss", counted)
     return Steps
 
 

@@ -43,7 +43,7 @@ class Scaled(Member):
 @pytest.fixture
 def blocks_of_two(monkeypatch):
     usual = Sample.blocks
-    monkeypatch.setattr(Sample, "blocks", lambda sample: usual(sample, 2))
+    monkeypatch.setattr(Sample, "blocks", lambda sample, size=2: usual(sample, min(size, 2)))
 
 
 def test_every_row_is_scored_as_by_scipy(blocks_of_two):
@@ -107,14 +107,14 @@ def test_every_member_and_the_mixture_best_first():
     assert [entries[name]["seconds"] for name in (MIXTURE, "low", "high", "half_of_it")] == [2.0, 2.0, None, 1.0]
 
 
-def test_the_gain_is_on_the_best_member_that_is_not_mixed():
+def test_the_gain_is_on_the_best_member_used_alone():
     found = leaderboard(predictor(Scaled(0.5, label="half the mean")), SAMPLE)
     crps = {entry["name"]: entry["crps"] for entry in found["entries"]}
-    assert found["crps_gain"] == pytest.approx(crps["half_of_it"] - crps[MIXTURE])
+    best = min((name for name in crps if name != MIXTURE), key=crps.get)
+    assert found["crps_gain"] == pytest.approx(crps[best] - crps[MIXTURE])
     low, high = found["crps_gain_interval"]
     assert low < found["crps_gain"] < high
-    assert found["verdict"]["level"] == "better"
-    assert "half the mean" in found["verdict"]["sentences"][0]
+    assert best in found["verdict"]["sentences"][0]
     better = leaderboard(predictor(Scaled(1.0, label="the true mean")), SAMPLE)
     assert better["crps_gain"] < 0
     assert better["entries"][0]["name"] == "half_of_it"

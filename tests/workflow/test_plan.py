@@ -97,7 +97,7 @@ def test_keys_are_the_options_of_a_fit():
         ("likelihood = 'poisson,nb'", ["likelihood must be one of", "got 'nb'"]),
         ("likelihood = 5", ["likelihood must be one of", "got 5"]),
         ("members = 0", ["members must be an integer of at least 1", "got 0"]),
-        ("hidden = 8", ["hidden must list"]),
+        ("hidden = 8", ["hidden must be"]),
         ("numeric = 'step'", ["numeric must be one of", "Did you mean 'steps'?"]),
         ("epochs = 0", ["epochs must be", "got 0"]),
         ("seed = -1", ["seed must be an integer from 0 to 2^32 - 1", "got -1"]),

@@ -58,7 +58,8 @@ class Evidence(NamedTuple):
     `ids` are the name of a column that identifies rows, and its values. `components` is how many distributions per row
     the model mixes, `calibrated` the number of rows that its intervals were calibrated on (0 without calibration).
     `base` are the distributions before recalibration (None where they are the same), `grouped` the name of what
-    intervals are calibrated by and the group of every row.
+    intervals are calibrated by and the group of every row. `upper` is the largest possible count of every row, where
+    the model needs it, `limit` the largest that can be recorded, where counts are censored.
     """
 
     labels: np.ndarray
@@ -68,8 +69,6 @@ class Evidence(NamedTuple):
     y: np.ndarray
     weight: np.ndarray
     exposure: np.ndarray | None
-    upper: np.ndarray | None  # the largest possible count of each row, if the model needs it
-    limit: np.ndarray | None  # the largest count that can be recorded, where counts are censored
     model: Scored
     aleatoric: np.ndarray
     epistemic: np.ndarray
@@ -80,6 +79,8 @@ class Evidence(NamedTuple):
     ids: tuple[str, Sequence[Any]] | None = None
     base: Any = None
     grouped: tuple[str, np.ndarray] | None = None
+    upper: np.ndarray | None = None
+    limit: np.ndarray | None = None
 
     @property
     def weighted(self) -> bool:
