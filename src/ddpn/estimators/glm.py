@@ -210,7 +210,18 @@ class CountGLM(CountPredictions, BaseEstimator):
         return design
 
     def coefficient_table(self, coverage: float = 0.95) -> CoefficientTable:
-        """Estimates with standard errors, z, p and intervals, intercepts first; `print` it, or use `to_pandas()`."""
+        """Estimates with standard errors, z, p and Wald intervals, intercepts first.
+
+        Parameters
+        ----------
+        coverage : float
+            The confidence level of the intervals.
+
+        Returns
+        -------
+        CoefficientTable
+            `print` it, or use its `to_pandas()`.
+        """
         check_is_fitted(self)
         parameter, feature, estimate = [], [], []
         for p, name in enumerate(self.head_.parameter_names):

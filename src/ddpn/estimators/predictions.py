@@ -17,21 +17,21 @@ from ddpn.distributions import Mixture, discretized
 from ddpn.distributions.arguments import check_coverage
 from ddpn.errors import InputError
 from ddpn.estimators.calibrated import Calibrated
+from ddpn.estimators.scores import CountScores
 from ddpn.members.reader import TableReader
-from ddpn.metrics import crps, nll, point
+from ddpn.metrics import point
 from ddpn.model_files import read_files, read_manifest, write_model
 from ddpn.predictor import MIXTURE, Predictor
-from ddpn.sample import Sample, check_counts, checked_sample, row_count
+from ddpn.sample import check_counts, row_count
 from ddpn.threads import single_thread
 from ddpn.validation import check_choice
 
 
-class CountPredictions(Calibrated, RegressorMixin):
+class CountPredictions(CountScores, Calibrated, RegressorMixin):
     """Predictions, scores, calibration and saving of an estimator that keeps a `Predictor` as `predictor_`."""
 
     predictor_: Predictor
     feature_kinds_: list[str] | None
-    fractional: str
     #: Arguments that a saved model does not keep.
     _not_saved: ClassVar[tuple[str, ...]] = ()
 
@@ -59,16 +59,39 @@ class CountPredictions(Calibrated, RegressorMixin):
     # Predicting --------------------------------------------------------------------------------------------------
 
     def predict_distribution(self, X: Any, exposure: Any = None, upper: Any = None) -> Any:
-        """The whole predicted distribution of every row, with its `aleatoric` and `epistemic` variance.
+        """Predict the whole distribution of every row.
 
-        A `Mixture`, or a `Recalibrated` whose `base` is the mixture where `fit_recalibration` is in use.
+        Parameters
+        ----------
+        X : array-like or data frame
+            Rows with the columns that `fit` was given.
+        exposure : array-like or float, optional
+            The known scale of each row; required if `fit` was given exposures. 1 predicts rates per unit.
+        upper : array-like, optional
+            The largest possible count of each row; required if `fit` was given one per row.
+
+        Returns
+        -------
+        Mixture or Recalibrated
+            With batch shape (rows,), and with `aleatoric` and `epistemic` variance. It is a `Recalibrated`, whose
+            `base` is the mixture, where `fit_recalibration` is in use.
         """
         return self._fitted.distribution(X, exposure, upper=upper)
 
     def predict(self, X: Any, exposure: Any = None, statistic: str = "mean", upper: Any = None) -> np.ndarray:
-        """One number per row: the "mean", "median" or "mode" of the predicted distribution.
+        """Predict one number per row.
 
-        Median and mode are counts; those of a Gaussian are of its rounded values.
+        Parameters
+        ----------
+        X, exposure, upper
+            As for `predict_distribution`.
+        statistic : {"mean", "median", "mode"}
+            What to take from the predicted distribution. Median and mode are counts; those of a Gaussian are of its
+            rounded values.
+
+        Returns
+        -------
+        array of float, shape (rows,)
         """
         return self._over_blocks(
             lambda dist: point(dist if statistic == "mean" else discretized(dist), statistic), X, exposure, upper
@@ -83,15 +106,27 @@ class CountPredictions(Calibrated, RegressorMixin):
         groups: Any = None,
         upper: Any = None,
     ) -> np.ndarray:
-        """Counts (low, high), both included. Shape: (rows, 2).
+        """Predict an interval of counts per row, both ends included.
 
-        "central" leaves at most half of the rest on either side, "highest" is the shortest: both cover at least
-        `coverage` by each row's distribution. "calibrated" intervals are central ones that cover it over all rows
-        together: see `fit_intervals`. "auto" is "calibrated" after `fit_intervals` (and for models of `ddpn fit`, which
-        calibrates), else "central".
+        Parameters
+        ----------
+        X, exposure, upper
+            As for `predict_distribution`.
+        coverage : float
+            The share of counts that the intervals should contain.
+        kind : {"auto", "central", "highest", "calibrated"}
+            "central" leaves at most half of the rest on either side, "highest" is the shortest: both cover at least
+            `coverage` by each row's distribution. "calibrated" intervals are central ones that cover it over all rows
+            together: see `fit_intervals`. "auto" is "calibrated" after `fit_intervals` (and for models of `ddpn fit`,
+            which calibrates), else "central".
+        groups : array-like, optional
+            The label of each row's group, where `fit_intervals` was given labels. Rows of a group that it did not have
+            get the level of all rows, with a warning.
 
-        `groups` are the labels of the rows' groups, where `fit_intervals` was given labels. Rows of a group that it did
-        not have get the level of all rows, with a warning.
+        Returns
+        -------
+        array of int, shape (rows, 2)
+            The lowest and the highest count of each interval.
         """
         check_choice("kind", kind, ("auto", "central", "highest", "calibrated"))
         if kind == "calibrated" and MIXTURE not in self._fitted.intervals:
@@ -133,7 +168,19 @@ class CountPredictions(Calibrated, RegressorMixin):
         return labels
 
     def predict_quantiles(self, X: Any, q: Any, exposure: Any = None, upper: Any = None) -> np.ndarray:
-        """Quantiles at every level of `q`, one or more numbers from 0 to 1: counts. Shape: (rows, number of levels)."""
+        """Predict quantiles, which are counts.
+
+        Parameters
+        ----------
+        X, exposure, upper
+            As for `predict_distribution`.
+        q : float or array-like
+            One or more levels from 0 to 1, such as [0.1, 0.5, 0.9].
+
+        Returns
+        -------
+        array of float, shape (rows, levels)
+        """
         levels = torch.from_numpy(_checked_levels(q))
         found = self._over_blocks(
             lambda dist: torch.stack([discretized(dist).icdf(level) for level in levels] or [dist.mean], 1),
@@ -144,16 +191,37 @@ class CountPredictions(Calibrated, RegressorMixin):
         return found[:, : len(levels)]
 
     def predict_uncertainty(self, X: Any, exposure: Any = None, upper: Any = None) -> dict[str, np.ndarray]:
-        """The variance of every row ("total") and its parts.
+        """Predict the variance of every row and its two parts.
 
-        "aleatoric" is what more data would not remove; "epistemic" is the disagreement of the mixture's components.
-        After recalibration, the total is that of the recalibrated distribution, divided in the mixture's proportions.
+        Parameters
+        ----------
+        X, exposure, upper
+            As for `predict_distribution`.
+
+        Returns
+        -------
+        dict of arrays, each of shape (rows,)
+            "total" is the variance, the sum of "aleatoric", which more data would not remove, and "epistemic", the
+            disagreement of the mixture's components. After recalibration, the total is that of the recalibrated
+            distribution, divided in the mixture's proportions.
         """
         parts = self._over_blocks(lambda dist: torch.stack([dist.aleatoric, dist.epistemic], dim=1), X, exposure, upper)
         return {"aleatoric": parts[:, 0], "epistemic": parts[:, 1], "total": parts.sum(1)}
 
     def predict_proba_of(self, X: Any, counts: Any, exposure: Any = None, upper: Any = None) -> np.ndarray:
-        """The probability of each of `counts`; for Gaussians that of rounding to it. Shape: (rows, counts)."""
+        """Predict the probability of given counts.
+
+        Parameters
+        ----------
+        X, exposure, upper
+            As for `predict_distribution`.
+        counts : int or array-like of int
+            The counts whose probability is wanted. For Gaussians it is the probability of rounding to them.
+
+        Returns
+        -------
+        array of float, shape (rows, counts)
+        """
         plain = np.atleast_1d(np.asarray(counts))
         values = torch.from_numpy(check_counts(plain, row_count(plain), name="counts"))
 
@@ -162,70 +230,6 @@ class CountPredictions(Calibrated, RegressorMixin):
             return torch.stack([of_counts.log_prob(value) for value in values], dim=1).exp()
 
         return self._over_blocks(probabilities, X, exposure, upper)
-
-    # Scores ------------------------------------------------------------------------------------------------------
-
-    def _sample(self, X: Any, y: Any, sample_weight: Any, exposure: Any, upper: Any, censored: Any) -> Sample:
-        sample = checked_sample(X, y, sample_weight, exposure, self.fractional)
-        return self._fitted.counts.of(sample, upper, censored)
-
-    def score(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        exposure: Any = None,
-        upper: Any = None,
-        censored: Any = None,
-    ) -> float:
-        """D^2, the share of the Poisson deviance that the predicted means explain; 1 is best, 0 a constant's."""
-        from sklearn.metrics import mean_poisson_deviance  # slow to import
-
-        sample = self._sample(X, y, sample_weight, exposure, upper, censored)
-        # A Gaussian's mean may be negative; no count divided by this bound overflows.
-        mean = np.maximum(self.predict(X, exposure, upper=upper), 1e-290)
-        scale = np.ones_like(mean) if sample.exposure is None else sample.exposure
-        # Of rates weighted by exposure, which is the deviance of the counts.
-        rate, weight = sample.y / scale, sample.weight_or_ones * scale
-        constant = np.full_like(rate, np.average(rate, weights=weight))
-        null = mean_poisson_deviance(rate, constant, sample_weight=weight) if constant[0] > 0 else 0.0
-        left = mean_poisson_deviance(rate, mean / scale, sample_weight=weight)
-        return float(1.0 - left / null) if null > 0 else float(left < 1e-6)
-
-    def crps(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        exposure: Any = None,
-        upper: Any = None,
-        censored: Any = None,
-    ) -> float:
-        """Mean continuous ranked probability score; smaller is better. Censored counts: see `Censored`."""
-        return self._mean_score(crps, self._sample(X, y, sample_weight, exposure, upper, censored))
-
-    def nll(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        exposure: Any = None,
-        upper: Any = None,
-        censored: Any = None,
-    ) -> float:
-        """Mean negative log-likelihood; smaller is better. Of a censored count, -log of P(that many or more)."""
-        return self._mean_score(nll, self._sample(X, y, sample_weight, exposure, upper, censored))
-
-    def _mean_score(self, score: Any, sample: Sample) -> float:
-        with torch.no_grad():
-            parts = zip(self._fitted.recorded_blocks(sample), sample.blocks(), strict=True)
-            each = [self._scored(score, block, part.y) for block, part in parts]
-        return float(np.average(np.concatenate(each), weights=sample.weight))
-
-    @staticmethod
-    def _scored(score: Any, dist: Any, y: np.ndarray) -> np.ndarray:
-        with single_thread():
-            return score(dist, torch.from_numpy(y)).numpy()
 
     # Saving ------------------------------------------------------------------------------------------------------
 
@@ -252,14 +256,27 @@ class CountPredictions(Calibrated, RegressorMixin):
         return files | more, manifest
 
     def save(self, path: str | PathLike[str], overwrite: bool = False) -> None:
-        """Write the fitted model to a folder, whole or not at all. No pickle is written."""
+        """Write the fitted model to a folder, whole or not at all. No pickle is written.
+
+        Parameters
+        ----------
+        path : path
+            The folder to make.
+        overwrite : bool
+            Whether to replace a model that is there already.
+        """
         write_model(Path(path), *self.saved_state(), overwrite)
 
     @classmethod
     def load(cls, path: str | PathLike[str], mixed_only: bool = False) -> Self:
-        """The model that `save` wrote; nothing in its files is executed, and a damaged file is refused.
+        """Load a model that `save` wrote. Nothing in its files is executed, and a damaged file is refused.
 
-        `mixed_only` leaves out the members that are kept for comparison, which predictions do not need.
+        Parameters
+        ----------
+        path : path
+            The folder of the model.
+        mixed_only : bool
+            Leave out the members that are kept for comparison, which predictions do not need.
         """
         manifest = read_manifest(Path(path))
         known = manifest.get("estimator", {"class": "Predictor"})
