@@ -178,7 +178,13 @@ class ZeroInflated(ZeroModified):
         return self.base
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """log p(y), differentiable in the base and in pi."""
+        """Logarithm of the probability of counts, differentiable in the base and in pi.
+
+        Parameters
+        ----------
+        value : Tensor
+            Counts y; their shape broadcasts with `batch_shape`.
+        """
         y = self._counts(value)
         broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         log_p, positive = self.base.log_prob(y).double(), y > 0
@@ -223,7 +229,13 @@ class Hurdle(ZeroModified):
         return Truncated(self.base, low=1, validate_args=False)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """log p(y), differentiable in the base and in pi."""
+        """Logarithm of the probability of counts, differentiable in the base and in pi.
+
+        Parameters
+        ----------
+        value : Tensor
+            Counts y; their shape broadcasts with `batch_shape`.
+        """
         y = self._counts(value)
         broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         positive = y > 0
