@@ -184,8 +184,7 @@ class Mixture(Distribution):
 
     @property
     def mutual_information(self) -> Tensor:
-        """How much the components disagree, in nats, which is the entropy of the mixture beyond that of its components.
-        """
+        """How much the components disagree, in nats; the entropy of the mixture beyond that of its components."""
         return (self.entropy() - self.expected_entropy).clamp(min=0.0)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "Mixture":
