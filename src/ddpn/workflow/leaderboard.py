@@ -64,8 +64,16 @@ def label_of(name: str, member: Member | type[Member]) -> str:
 def leaderboard(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = ()) -> dict[str, Any]:
     """Mean scores of the mixture and every member, best first, and the verdict on the mixture; ready for JSON.
 
-    The verdict compares the mixture with the members that have no weight in it, each used alone. `leaks` are sentences
-    about suspected target leaks, which forbid a positive verdict.
+    The verdict compares the mixture with the members that have no weight in it, each used alone.
+
+    Parameters
+    ----------
+    predictor : Predictor
+        The model.
+    sample : Sample
+        Rows to score it on, such as test rows.
+    leaks : tuple of str
+        Sentences about suspected target leaks, which forbid a positive verdict.
     """
     rows = {name: score_rows(predictor, sample, name) for name in (MIXTURE, *predictor.members)}
     labels = {name: label_of(name, member) for name, member in predictor.members.items()}
