@@ -192,8 +192,9 @@ def detection(
 ) -> Detection:
     """Evaluate a score that should be higher for OOD inputs, as in Section 4.4 of the paper.
 
-    A share of the in-distribution scores is held out and gives the thresholds: tau_alpha is their quantile at level
-    1 - alpha. All other scores are evaluated. As alpha runs from 0 to 1, tau_alpha traces the ROC and the PR curve.
+    A share of the in-distribution scores is held out and gives the thresholds: tau_alpha is their quantile at level 1 -
+    alpha, so that about alpha of in-distribution inputs score above it. All OOD scores and the other in-distribution
+    scores are evaluated. As alpha runs from 0 to 1, tau_alpha traces the ROC and the precision-recall curve.
 
     Parameters
     ----------
@@ -208,8 +209,9 @@ def detection(
     complement : {"right", "paper"}
         "paper" evaluates the in-distribution rows that the paper's script does.
     thresholds : {"all", "alphas"}
-        "all": AUROC, AUPR and FPR80 are those of `auroc`, `aupr` and `fpr80`, over every threshold. "alphas": areas
-        under straight lines between the points at `alphas`, and the FPR where the TPR is next to 0.8.
+        "all": AUROC, AUPR and FPR80 over every threshold that changes a decision, as by `auroc`, `aupr` and `fpr80`;
+        the hold-out then matters only by the rows it leaves. "alphas": areas under straight lines between the points at
+        `alphas`, and the false positive rate of the point whose true positive rate is next to 0.8.
 
     Examples
     --------
