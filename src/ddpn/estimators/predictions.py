@@ -1,10 +1,8 @@
 """What every fitted estimator offers: distributions, points, intervals, probabilities, scores, calibration, saving."""
 
 import warnings
-from collections.abc import Callable, Mapping
-from os import PathLike
-from pathlib import Path
-from typing import Any, ClassVar, Self
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,23 +15,19 @@ from ddpn.distributions import Mixture, discretized
 from ddpn.distributions.arguments import check_coverage
 from ddpn.errors import InputError
 from ddpn.estimators.calibrated import Calibrated
-from ddpn.estimators.scores import CountScores
+from ddpn.estimators.saving import Saved
 from ddpn.members.reader import TableReader
-from ddpn.metrics import point
-from ddpn.model_files import read_files, read_manifest, write_model
+from ddpn.metrics import crps, nll, point
 from ddpn.predictor import MIXTURE, Predictor
-from ddpn.sample import check_counts, row_count
+from ddpn.sample import Sample, check_counts, checked_sample, row_count
 from ddpn.threads import single_thread
 from ddpn.validation import check_choice
 
 
-class CountPredictions(CountScores, Calibrated, RegressorMixin):
+class CountPredictions(Saved, Calibrated, RegressorMixin):
     """Predictions, scores, calibration and saving of an estimator that keeps a `Predictor` as `predictor_`."""
 
-    predictor_: Predictor
-    feature_kinds_: list[str] | None
-    #: Arguments that a saved model does not keep.
-    _not_saved: ClassVar[tuple[str, ...]] = ()
+    fractional: str
 
     def _set_fitted(self, reader: TableReader, predictor: Predictor) -> None:
         """Replace what an earlier fit left, all at once: a fit that fails or is interrupted changes nothing."""
@@ -231,67 +225,96 @@ class CountPredictions(CountScores, Calibrated, RegressorMixin):
 
         return self._over_blocks(probabilities, X, exposure, upper)
 
-    # Saving ------------------------------------------------------------------------------------------------------
+    # Scores ------------------------------------------------------------------------------------------------------
 
-    def _extra_state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
-        """Files and JSON values that the estimator keeps besides its predictor."""
-        return {}, {}
+    def _sample(self, X: Any, y: Any, sample_weight: Any, exposure: Any, upper: Any, censored: Any) -> Sample:
+        sample = checked_sample(X, y, sample_weight, exposure, self.fractional)
+        return self._fitted.counts.of(sample, upper, censored)
 
-    def _restore_extra(self, files: dict[str, bytes], extra: dict[str, Any]) -> None:
-        """The inverse of `_extra_state`."""
-
-    def saved_state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
-        """Everything that `save` writes: files by name and the manifest."""
-        files, manifest = self._fitted.state()
-        more, extra = self._extra_state()
-        names = getattr(self, "feature_names_in_", None)
-        manifest["estimator"] = {
-            "class": type(self).__name__,
-            "options": _plain_options(self, self._not_saved),
-            "features": None if names is None else list(map(str, names)),
-            "kinds": self.feature_kinds_,
-            "n_features": int(self.n_features_in_),
-            "extra": extra,
-        }
-        return files | more, manifest
-
-    def save(self, path: str | PathLike[str], overwrite: bool = False) -> None:
-        """Write the fitted model to a folder, whole or not at all. No pickle is written.
+    def score(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        exposure: Any = None,
+        upper: Any = None,
+        censored: Any = None,
+    ) -> float:
+        """D^2, the share of the Poisson deviance that the predicted means explain: 1 is best, 0 is that of a constant.
 
         Parameters
         ----------
-        path : path
-            The folder to make.
-        overwrite : bool
-            Whether to replace a model that is there already.
+        X : array-like or data frame
+            Rows with the columns that `fit` was given.
+        y : array-like
+            Their counts.
+        sample_weight : array-like, optional
+            How many times each row counts.
+        exposure, upper : array-like, optional
+            As for `predict_distribution`.
+        censored : array-like of bool, optional
+            Rows whose count stands for that many or more.
         """
-        write_model(Path(path), *self.saved_state(), overwrite)
+        from sklearn.metrics import mean_poisson_deviance  # slow to import
 
-    @classmethod
-    def load(cls, path: str | PathLike[str], mixed_only: bool = False) -> Self:
-        """Load a model that `save` wrote. Nothing in its files is executed, and a damaged file is refused.
+        sample = self._sample(X, y, sample_weight, exposure, upper, censored)
+        # A Gaussian's mean may be negative; no count divided by this bound overflows.
+        mean = np.maximum(self.predict(X, exposure, upper=upper), 1e-290)
+        scale = np.ones_like(mean) if sample.exposure is None else sample.exposure
+        # Of rates weighted by exposure, which is the deviance of the counts.
+        rate, weight = sample.y / scale, sample.weight_or_ones * scale
+        constant = np.full_like(rate, np.average(rate, weights=weight))
+        null = mean_poisson_deviance(rate, constant, sample_weight=weight) if constant[0] > 0 else 0.0
+        left = mean_poisson_deviance(rate, mean / scale, sample_weight=weight)
+        return float(1.0 - left / null) if null > 0 else float(left < 1e-6)
+
+    def crps(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        exposure: Any = None,
+        upper: Any = None,
+        censored: Any = None,
+    ) -> float:
+        """Mean continuous ranked probability score (CRPS), in units of the counts; smaller is better.
 
         Parameters
         ----------
-        path : path
-            The folder of the model.
-        mixed_only : bool
-            Leave out the members that are kept for comparison, which predictions do not need.
+        X, y, sample_weight, exposure, upper, censored
+            As for `score`. Censored counts are scored with the distribution of what is recorded, see
+            `ddpn.distributions.Censored`.
         """
-        manifest = read_manifest(Path(path))
-        known = manifest.get("estimator", {"class": "Predictor"})
-        if known["class"] != cls.__name__:
-            raise InputError(f"{path} holds a {known['class']}, not a {cls.__name__}. Use {known['class']}.load.")
-        needed = [name for name, each in manifest["members"].items() if each["weight"] or not mixed_only]
-        files = read_files(Path(path), manifest, needed)
-        options = {name: tuple(v) if isinstance(v, list) else v for name, v in known["options"].items()}
-        model: Any = cls(**options)
-        model.predictor_ = Predictor.from_state(files, manifest, mixed_only)
-        model.n_features_in_, model.feature_kinds_ = known["n_features"], known.get("kinds")
-        if known["features"] is not None:
-            model.feature_names_in_ = np.array(known["features"], dtype=object)
-        model._restore_extra(files, known["extra"])
-        return model
+        return self._mean_score(crps, self._sample(X, y, sample_weight, exposure, upper, censored))
+
+    def nll(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        exposure: Any = None,
+        upper: Any = None,
+        censored: Any = None,
+    ) -> float:
+        """Mean negative log-likelihood, in nats; smaller is better.
+
+        Parameters
+        ----------
+        X, y, sample_weight, exposure, upper, censored
+            As for `score`. A censored count has -log of P(that many or more).
+        """
+        return self._mean_score(nll, self._sample(X, y, sample_weight, exposure, upper, censored))
+
+    def _mean_score(self, score: Any, sample: Sample) -> float:
+        with torch.no_grad():
+            parts = zip(self._fitted.recorded_blocks(sample), sample.blocks(), strict=True)
+            each = [self._scored(score, block, part.y) for block, part in parts]
+        return float(np.average(np.concatenate(each), weights=sample.weight))
+
+    @staticmethod
+    def _scored(score: Any, dist: Any, y: np.ndarray) -> np.ndarray:
+        with single_thread():
+            return score(dist, torch.from_numpy(y)).numpy()
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "predictor_")
@@ -302,21 +325,6 @@ class CountPredictions(CountScores, Calibrated, RegressorMixin):
         tags.input_tags.string = True
         tags.target_tags.positive_only = True
         return tags
-
-
-def _plain_options(model: Any, without: tuple[str, ...]) -> dict[str, Any]:
-    """Constructor arguments that JSON can hold; a random stream or a path cannot be kept."""
-    options = {name: _plain(value) for name, value in model.get_params(deep=False).items() if name not in without}
-    return {name: value for name, value in options.items() if isinstance(value, str | float | list | dict | int | None)}
-
-
-def _plain(value: Any) -> Any:
-    """Numbers of numpy, sequences and dictionaries as JSON has them; anything else as it is."""
-    if isinstance(value, Mapping):
-        return {name: _plain(option) for name, option in value.items()}
-    if isinstance(value, tuple | list):
-        return [_plain(option) for option in value]
-    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
 def _checked_levels(q: Any) -> np.ndarray:
