@@ -19,7 +19,8 @@ COVERAGE = 0.9
 #: The scores of a leaderboard.
 SCORES = ("mae", "crps", "nll", "coverage", "width")
 #: What a verdict calls a part of the model that got no weight in its mixture: as an alternative, it is used alone.
-_ALONE = {"networks": "the ensemble of networks alone"}
+NETWORKS = "networks"
+_ALONE = {NETWORKS: "the ensemble of networks alone"}
 
 
 class RowScores(NamedTuple):
@@ -47,7 +48,7 @@ def score_rows(predictor: Predictor, sample: Sample, of: str = MIXTURE) -> RowSc
     with single_thread(), torch.no_grad():
         for block in sample.blocks():
             with rows_named(block.labels):
-                dist: Any = discretized(next(predictor.recorded_blocks(block, of)))
+                dist: Any = discretized(next(predictor.recorded_blocks(block, of))[0])
             y = torch.from_numpy(block.y)
             low, high = predictor.interval(dist, COVERAGE, of, block.groups)
             interval = (low <= y) & (y <= high), high - low, (low < y) & (y < high)
@@ -64,7 +65,8 @@ def label_of(name: str, member: Member | type[Member]) -> str:
 def leaderboard(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = ()) -> dict[str, Any]:
     """Mean scores of the mixture and every member, best first, and the verdict on the mixture; ready for JSON.
 
-    The verdict compares the mixture with the members that have no weight in it, each used alone.
+    The verdict compares the mixture with every simpler model used alone: all members but the networks, which count only
+    where they have no weight.
 
     Parameters
     ----------
@@ -88,7 +90,8 @@ def leaderboard(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = (
         }
         for name, scores in rows.items()
     ]
-    others = [name for name in predictor.members if name not in predictor.mixed]
+    others = [name for name in predictor.members if name != NETWORKS or name not in predictor.mixed]
+    others = [name for name in others if predictor.weights[name] < 1.0]
     found = Evaluation.from_rows(
         MIXTURE,
         {name: rows[name].crps for name in (MIXTURE, *others)},
