@@ -9,7 +9,6 @@ import numpy as np
 from sklearn.utils import Tags, check_random_state
 
 from ddpn.calibration.profile import FeatureProfile
-from ddpn.count_range import CountRange
 from ddpn.errors import ConfigError, InputError
 from ddpn.estimators.fitting import NETWORKS, fit_mixture, held_out, merge_equal_rows, range_of
 from ddpn.estimators.nested import NestedOptions
@@ -187,20 +186,28 @@ class CountRegressor(CountPredictions, NestedOptions):
         head.check_targets(sample.y, sample.exposure, sample.labels)
         reader = TableReader()
         reader.fit(X, type(self))
+        if sample.is_used.sum() <= FULL_BATCH_ROWS:
+            sample = merge_equal_rows(sample)
         random = check_random_state(self.random_state)
-        given = self._given(counts, X_val, y_val, sample_weight_val, exposure_val, upper_val, censored_val)
-        train, validation = self._split(sample, random, given, head)
+        given = None
+        if X_val is not None and y_val is not None:
+            known = checked_sample(X_val, y_val, sample_weight_val, exposure_val, self.fractional, "_val")
+            given = counts.of(known, upper_val, censored_val, "_val")
+        elif X_val is not None or y_val is not None:
+            raise InputError("X_val and y_val must be given together.")
+        train, validation = self._split(sample, random, given)
+        if validation is not None:
+            head.check_targets(validation.y, validation.exposure, validation.labels)
         seeds = tuple(int(seed) for seed in random.randint(2**31 - 1, size=options.members))
-        members = {NETWORKS: self._unfitted(head, options, runtime, seeds), **others}
-        self._set_fitted(reader, fit_mixture(members, train, validation, seeds[0], counts))
+        checkpoint = self._checkpoint()
+        networks = Networks(
+            head, options, seeds=seeds, runtime=runtime, checkpoint=checkpoint, verbose=bool(self.verbose)
+        )
+        self._set_fitted(reader, fit_mixture({NETWORKS: networks, **others}, train, validation, seeds[0], counts))
         self.predictor_.profile = FeatureProfile.fit(train.X, train.weight)
         if self.interrupted_:
             raise KeyboardInterrupt
         return self
-
-    def _unfitted(self, head: Head, options: NetworkOptions, runtime: Runtime, seeds: tuple[int, ...]) -> Networks:
-        checkpoint = self._checkpoint()
-        return Networks(head, options, seeds=seeds, runtime=runtime, checkpoint=checkpoint, verbose=bool(self.verbose))
 
     def checked_options(self) -> tuple[Head, NetworkOptions, Runtime, dict[str, Member]]:
         """What `fit` builds from the arguments, or a `ConfigError` for the first that is invalid."""
@@ -235,29 +242,15 @@ class CountRegressor(CountPredictions, NestedOptions):
             raise ConfigError(f"mix_with contains a member that cannot be used: {error}.") from None
 
     def _split(
-        self, sample: Sample, random: np.random.RandomState, given: Sample | None, head: Head
+        self, sample: Sample, random: np.random.RandomState, given: Sample | None
     ) -> tuple[Sample, Sample | None]:
-        """Training and validation rows; few rows are merged where they are equal."""
-        if sample.is_used.sum() <= FULL_BATCH_ROWS:
-            sample = merge_equal_rows(sample)
+        """Training and validation rows."""
         if given is not None:
             if (sample.exposure is None) != (given.exposure is None):
                 raise InputError("exposure and exposure_val must be given together.")
-            head.check_targets(given.y, given.exposure, given.labels)
             return sample, given
         kept = held_out(sample, self._validation_share(), random.randint(2**31 - 1))
         return sample.rows(~kept), sample.rows(kept) if kept.any() else None
-
-    def _given(
-        self, counts: CountRange, X: Any, y: Any, weight: Any, exposure: Any, upper: Any, censored: Any
-    ) -> Sample | None:
-        """The validation rows that `fit` was given, if any."""
-        if X is None and y is None:
-            return None
-        if X is None or y is None:
-            raise InputError("X_val and y_val must be given together.")
-        known = checked_sample(X, y, weight, exposure, self.fractional, "_val")
-        return counts.of(known, upper, censored, "_val")
 
     def _validation_share(self) -> float | str | None:
         share = self.validation

@@ -1,15 +1,4 @@
-"""write_report: from a fitted model and a test set to one HTML file.
-
->>> import tempfile
->>> import numpy as np
->>> X = np.random.default_rng(0).normal(size=(90, 1))
->>> y = np.random.default_rng(1).poisson(np.exp(1 + X[:, 0]))
->>> model = CountRegressor(members=2, hidden=(8,), epochs=2, random_state=0).fit(X[:60], y[:60])
->>> with tempfile.TemporaryDirectory() as folder:
-...     path = write_report(f"{folder}/report.html", model=model, X=X[60:], y=y[60:], task={"target": "visits"})
-...     path.name, "visits" in path.read_text(encoding="utf-8")
-('report.html', True)
-"""
+"""write_report: from a fitted model and a test set to one HTML file."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
@@ -69,55 +58,51 @@ def write_report(
     levels : mapping of str to float, optional
         Calibrated levels of the baselines' 90% intervals. Default: 0.9. Those of the model are its own.
     task : mapping, optional
-        Facts about the fit to show ("target", "command", "split", ...; "note" says which rows are evaluated).
+        What is known about the fit ("target", "command", "split", ...; "note" says which rows are evaluated): all of it
+        is shown, none of it is required.
     leaderboard : sequence of mappings, optional
         A row per candidate: label or name, weight, crps, nll, coverage, width and seconds, as far as known.
-    warnings, leak : sequence of str, str
-        Sentences shown at the top; one about a suspected target leak, which forbids a positive verdict.
+    warnings : sequence of str
+        Sentences shown at the top.
+    leak : str
+        A sentence about a suspected target leak: it is shown there, too, and forbids a positive verdict.
     verdict : Verdict, optional
         The one of the leaderboard.
-    labels, ids, groups : optional
-        What the rows are called, by default their index or positions; name and values of a column that identifies
-        them; the labels of the groups that intervals are calibrated by, if these are no column of X.
+    labels : sequence, optional
+        What the rows are called. Default: the index of a data frame, or positions.
+    ids : tuple of str and sequence, optional
+        The name and the values of a column that identifies the rows.
+    groups : sequence, optional
+        The labels of the groups that intervals are calibrated by, if these are no column of X.
     progress : callable, optional
         Called with the name of each step.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(90, 1))
+    >>> y = np.random.default_rng(1).poisson(np.exp(1 + X[:, 0]))
+    >>> model = CountRegressor(members=2, hidden=(8,), epochs=2, random_state=0).fit(X[:60], y[:60])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = write_report(f"{folder}/report.html", model=model, X=X[60:], y=y[60:], task={"target": "visits"})
+    ...     path.name, "visits" in path.read_text(encoding="utf-8")
+    ('report.html', True)
     """
-    place, step = _place(path, model), progress or (lambda stage: None)
-    evidence = gather(
-        model, X, y, exposure, weight, baselines or {}, step, levels, labels, ids, groups, upper, censored
-    )
-    text = _html(model, evidence, step, dict(task or {}), leaderboard or (), warnings, leak, verdict)
-    return _written(place, text)
-
-
-def _place(path: str | PathLike[str], model: CountRegressor) -> Path:
     check_is_fitted(model)
     place = Path(path)
     if place.is_dir():
         raise InputError(f"path must name a file such as report.html, got the folder {place}.")
-    return place
-
-
-def _html(
-    model: CountRegressor,
-    evidence: Evidence,
-    step: Callable[[str], object],
-    task: Mapping[str, Any],
-    leaderboard: Sequence[Mapping[str, Any]],
-    warnings: Sequence[str],
-    leak: str,
-    verdict: Verdict | None,
-) -> str:
-    """The text of the page."""
-    target = str(task.get("target") or "y")
-    found = importances(model, evidence, step, str(task.get("exposure") or "exposure"))
+    known, step = dict(task or {}), progress or (lambda stage: None)
+    target = str(known.get("target") or "y")
+    evidence = gather(
+        model, X, y, exposure, weight, baselines or {}, step, levels, labels, ids, groups, upper, censored
+    )
+    found = importances(model, evidence, step, str(known.get("exposure") or "exposure"))
     step("Drawing figures")
-    parts = sections(model, evidence, found, target, task, leaderboard, leak, verdict)
+    parts = sections(model, evidence, found, target, known, leaderboard or (), leak, verdict)
     above = [*filter(None, [leak]), *warnings]
-    return page(f"How well the model predicts {target}", _summary(model, evidence), parts, above)
-
-
-def _written(place: Path, text: str) -> Path:
+    text = page(f"How well the model predicts {target}", _summary(model, evidence), parts, above)
     try:
         write_text(place, text)
     except OSError as error:

@@ -133,9 +133,10 @@ def fit_ensemble(
 ) -> Ensemble:
     """Train an ensemble some members at a time; groups whose file is in the folder are not trained again.
 
-    Members are the same as if all were trained together, except for what dropout draws. An interrupted training resumes
-    from its own checkpoint. Files of another configuration, network, head or data raise an `InputError`. Ctrl-C ends
-    the training: the ensemble of the finished groups is returned, with `interrupted` set.
+    Members share nothing, so they are the same as if all were trained together, except for what dropout draws. An
+    interrupted training resumes: the group that was being trained has its own checkpoint. Files of another
+    configuration, network, head or data raise an `InputError`. Ctrl-C ends the training of this group and of those that
+    would follow: the ensemble of the finished groups is returned, with `interrupted` set.
 
     Parameters
     ----------
@@ -169,26 +170,12 @@ def fit_ensemble(
             model.reset(seeds, start)
             if prepare is not None:
                 prepare(model)
-            if not _fit_group(model, path, about, (train, validation, part), runtime, options):
+            state = ensemble.folder / f"members-{number}.state"
+            history = fit(model, train, validation, part, runtime=runtime, checkpoint=state, **options)
+            if history.interrupted:
                 return Ensemble(make, ensemble.folder, groups[:number], interrupted=True)
+            if runtime.is_main:
+                write(path, trained_tensors(model), {**about, "history": history.as_dict()})
+                state.unlink(missing_ok=True)
+            runtime.wait()
     return ensemble
-
-
-def _fit_group(
-    model: CountModel,
-    path: Path,
-    about: dict[str, Any],
-    task: tuple[Source, Sample | Dataset | None, TrainingConfig],
-    runtime: Runtime,
-    options: dict[str, Any],
-) -> bool:
-    """Train a group of members and write its file; False if the training was interrupted."""
-    state = path.with_suffix(".state")
-    history = fit(model, *task, runtime=runtime, checkpoint=state, **options)
-    if history.interrupted:
-        return False
-    if runtime.is_main:
-        write(path, trained_tensors(model), {**about, "history": history.as_dict()})
-        state.unlink(missing_ok=True)
-    runtime.wait()
-    return True

@@ -23,7 +23,7 @@ from ddpn.training.checkpointing import Checkpoint, data_identity, model_identit
 from ddpn.training.config import TrainingConfig
 from ddpn.training.evaluation import mean_scores
 from ddpn.training.runtime import Runtime
-from ddpn.training.state import History, Snapshot, State
+from ddpn.training.state import History, State
 from ddpn.training.validation import check_exposure_in_both, check_sample, check_source, check_values
 
 
@@ -59,8 +59,10 @@ def fit(
         checkpoint resumes from it, on a CPU to the same weights bit for bit.
     save_seconds : float
         Seconds between two checkpoints.
-    verbose, title : bool, str
-        Whether to show a progress bar, and its name.
+    verbose : bool
+        Show a progress bar.
+    title : str
+        Its name.
     workers : int
         Processes that load the items of a Dataset.
     on_epoch : callable, optional
@@ -68,39 +70,29 @@ def fit(
 
     Notes
     -----
-    Ctrl-C ends the training, not the program: the model gets each member's best weights until the last complete epoch,
-    and the history is returned with `interrupted` set. `history.epochs` is empty if no epoch was complete; the model
-    then has its initial weights. A second Ctrl-C is raised as usual.
+    Ctrl-C (any KeyboardInterrupt) in an epoch ends the training, not the program. The state returns to the end of the
+    last complete epoch, the checkpoint is written, the model gets each member's best weights until then, and the
+    history is returned with `interrupted` set, which callers check before they go on. `history.epochs` is empty if no
+    epoch was complete; the model then has its initial weights. A second Ctrl-C, while the first is handled or later, is
+    raised as usual.
     """
     runtime = runtime or Runtime(precision=config.precision)
     if runtime.precision != config.precision:
         raise ConfigError(f"runtime must have the precision of config, {config.precision}, got {runtime.precision}.")
     training = Training(model.to(runtime.device), train, validation, config, runtime, workers)
+    state = training.state
     # Only one process writes; the others need not wait.
     file = None if checkpoint is None else Checkpoint(Path(checkpoint), training.identity())
     if file is not None and (saved := file.read()) is not None:
-        training.state.restore(saved)
+        state.restore(saved)
     save = file.save if file is not None and runtime.is_main else lambda snapshot: None
-    return _run(training, save, save_seconds, title, verbose, on_epoch)
-
-
-def _run(
-    training: "Training",
-    save: Callable[[Snapshot], object],
-    save_seconds: float,
-    title: str,
-    verbose: bool,
-    on_epoch: Callable[[str], object] | None,
-) -> History:
-    """Run epochs until the training is done or interrupted, and save its state from time to time."""
-    state, config, is_main = training.state, training.config, training.runtime.is_main
     saved_at = time.monotonic()
     try:
-        with progress_bar(title, config.epochs, verbose and is_main, state.epoch) as bar:
+        with progress_bar(title, config.epochs, verbose and runtime.is_main, state.epoch) as bar:
             while not state.is_done:
                 text = training.run_epoch()
                 bar.advance(1, text)
-                if on_epoch is not None and is_main:
+                if on_epoch is not None and runtime.is_main:
                     on_epoch(f"epoch {state.epoch} of {config.epochs}, {text}")
                 if time.monotonic() - saved_at > save_seconds:
                     save(state.before)
