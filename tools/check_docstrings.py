@@ -1,16 +1,23 @@
-"""Every callable that the reference (docs/api) renders documents every parameter. Reads source files, imports nothing."""
+"""Find parameters that the reference does not describe: every callable that docs/api renders must document its own.
+
+    python tools/check_docstrings.py
+
+Reads the directives of the pages (autoclass, autofunction, ...) and the source files that they name, without importing
+them. Each parameter of a signature must be in the section "Parameters" of the docstring, and only these; fields of a
+dataclass or named tuple may be in "Attributes" instead. Prints one line per find; the exit status is 1 if there is any.
+"""
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
-REPOSITORY = Path(__file__).parents[2]
-PAGES = sorted((REPOSITORY / "docs" / "api").glob("*.md"))
-SOURCE = REPOSITORY / "src"
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted((ROOT / "docs" / "api").glob("*.md"))
+SOURCE = ROOT / "src"
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = ast.ClassDef | Function
@@ -33,11 +40,14 @@ class Rendered(NamedTuple):
 
 
 def path_of(module: str, source: Path) -> Path | None:
+    """The file of a module or package; None for what is not ours."""
     base = source.joinpath(*module.split("."))
     return next((path for path in (base / "__init__.py", base.with_suffix(".py")) if path.is_file()), None)
 
 
+@cache
 def tree_of(module: str, source: Path) -> ast.Module:
+    """The syntax tree of a module."""
     path = path_of(module, source)
     assert path is not None, f"No module named {module!r} in {source}"
     return ast.parse(path.read_text(encoding="utf-8"))
@@ -71,6 +81,7 @@ def lineage(module: str, node: ast.ClassDef, source: Path) -> Iterator[tuple[str
 
 
 def member(name: str, module: str, node: ast.ClassDef, source: Path) -> tuple[str, Function] | None:
+    """A method or property of a class or of its bases, and the module it stands in."""
     for home, owner in lineage(module, node, source):
         for statement in owner.body:
             if isinstance(statement, Function) and statement.name == name:
@@ -115,6 +126,7 @@ def split(name: str, source: Path) -> tuple[str, list[str]]:
 
 
 def resolve(name: str, source: Path) -> Rendered:
+    """What a dotted name means; raises an `AssertionError` if it does not exist."""
     module, rest = split(name, source)
     found = find(rest[0], module, source)
     assert found, f"The page names {name}, which {module} does not define"
@@ -137,11 +149,11 @@ def rendered(page: str, source: Path = SOURCE) -> Iterator[Rendered]:
         if not isinstance(thing.node, ast.ClassDef):
             continue
         for part in options.get("members", "").replace(",", " ").split():
-            if found := member(part, thing.module, thing.node, source):
-                yield Rendered(f"{name}.{part}", *found)
+            yield resolve(f"{name}.{part}", source)
 
 
 def public_names(tree: ast.Module) -> list[str]:
+    """Functions and classes that a module defines."""
     return [node.name for node in tree.body if isinstance(node, Definition) and not node.name.startswith("_")]
 
 
@@ -155,14 +167,17 @@ def decorators(node: Definition) -> set[str]:
 
 
 def is_property(node: Definition) -> bool:
+    """Whether a definition is read like an attribute."""
     return bool(decorators(node) & {"property", "cached_property", "lazy_property"})
 
 
 def is_record(node: ast.ClassDef) -> bool:
+    """Whether a class is a dataclass or a named tuple."""
     return "dataclass" in decorators(node) or any(getattr(base, "id", "") in _RECORDS for base in node.bases)
 
 
 def signature(node: Function) -> list[str]:
+    """Names of the arguments of a function, without self, cls and private ones."""
     arguments = node.args
     names = [item.arg for item in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
     names += [item.arg for item in (arguments.vararg, arguments.kwarg) if item]
@@ -174,8 +189,9 @@ def fields(node: ast.ClassDef) -> list[str]:
     found = []
     for item in node.body:
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
-            hidden = "init=False" in ast.unparse(item.value or item.target) or "ClassVar" in ast.unparse(item.annotation)
-            found += [] if hidden or item.target.id.startswith("_") else [item.target.id]
+            source = ast.unparse(item)
+            is_argument = "init=False" not in source and "ClassVar" not in source
+            found += [item.target.id] if is_argument and not item.target.id.startswith("_") else []
     return found
 
 
@@ -205,6 +221,7 @@ def documented(docstring: str, *sections: str) -> list[str]:
 
 
 def complaints(thing: Rendered, source: Path = SOURCE) -> list[str]:
+    """What is wrong with the docstring of something rendered, one sentence each."""
     docstring = ast.get_docstring(thing.node)
     if not docstring:
         return [f"{thing.name} has no docstring."]
@@ -224,8 +241,14 @@ def complaints(thing: Rendered, source: Path = SOURCE) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
-def test_what_the_reference_renders_documents_its_parameters(page):
-    things = list(rendered(page.read_text(encoding="utf-8")))
-    assert things or page.stem == "index"
-    assert [line for thing in things for line in complaints(thing)] == []
+def main() -> int:
+    """Print every find; the exit status."""
+    found = [
+        line for page in PAGES for thing in rendered(page.read_text(encoding="utf-8")) for line in complaints(thing)
+    ]
+    print("\n".join(dict.fromkeys(found)), end="\n" if found else "")
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
