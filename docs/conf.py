@@ -25,7 +25,7 @@ napoleon_use_param = False
 napoleon_custom_sections = [("Attributes", "params_style")]
 
 # Values are quoted as in Python, "mean", so that they can be copied.
-smartquotes = False
+smartquotes_action = "De"
 # Docstrings write `name` for code.
 default_role = "code"
 autosummary_generate = False

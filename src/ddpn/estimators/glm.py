@@ -71,6 +71,7 @@ class CountGLM(CountPredictions, BaseEstimator):
         By the observed information, in the order of `coefficient_table()`; NaN where a column is constant or a
         combination of those before it, whose coefficient is 0.
     loglik_, aic_, bic_ : float
+        Log-likelihood of the training rows, Akaike's and the Bayesian information criterion.
     converged_, n_iter_, gradient_norm_
         How the search ended.
 
