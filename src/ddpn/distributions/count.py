@@ -77,13 +77,13 @@ class CountDistribution(Distribution, ABC):
     @property
     @without_gradient
     def mean(self) -> Tensor:
-        """E[Z]."""
+        """Mean E[Z]."""
         return self._shaped(self._flat().mean_variance()[0])
 
     @property
     @without_gradient
     def variance(self) -> Tensor:
-        """Var[Z]."""
+        """Variance Var[Z]."""
         return self._shaped(self._flat().mean_variance()[1])
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:

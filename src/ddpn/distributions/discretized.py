@@ -94,7 +94,7 @@ class DiscretizedRows(ParameterRows):
 
 
 class Discretized(ParametricDistribution):
-    """The count nearest to X ~ Normal: p(k) = P(k - 1/2 <= X < k + 1/2) for k >= 1, p(0) = P(X < 1/2).
+    """A Normal rounded to counts: p(k) = P(k - 1/2 <= X < k + 1/2) for k >= 1, p(0) = P(X < 1/2).
 
     What a Normal predicts about counts, so that it can be scored beside count distributions. `discretized` takes
     mixtures, too.

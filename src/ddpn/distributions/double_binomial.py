@@ -171,14 +171,14 @@ class DoubleBinomial(ParametricDistribution):
 
     @property
     def mean(self) -> Tensor:
-        """Exact E[K], differentiable."""
+        """Exact mean E[K], differentiable."""
         flat = (x.reshape(-1).double() for x in (self.mu, self.gamma, self.total))
         return self._shaped(log_total_and_moments(*flat)[1])
 
     @property
     @without_gradient
     def variance(self) -> Tensor:
-        """Exact Var[K]."""
+        """Exact variance Var[K]."""
         return self._shaped(self._flat().mean_variance()[1])
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:

@@ -19,7 +19,7 @@ from ddpn.errors import ConfigError, InputError
 
 
 class Mixture(Distribution):
-    """p(y) = sum_k w_k p_k(y), a weighted mixture of K distributions (Section 3.4).
+    """A weighted mixture of K distributions, p(y) = sum_k w_k p_k(y) (Section 3.4).
 
     For count distributions, of one or of several families, and for distributions on the real line such as torch's
     Normal. The variance splits exactly into `aleatoric` (mean of variances) and `epistemic` (variance of means), the

@@ -320,13 +320,13 @@ class Recalibrated(CountDistribution):
     @property
     @without_gradient
     def mean(self) -> Tensor:
-        """E[Z]."""
+        """Mean E[Z]."""
         return self._moments[0]
 
     @property
     @without_gradient
     def variance(self) -> Tensor:
-        """Var[Z]."""
+        """Variance Var[Z]."""
         return self._moments[1]
 
     @property
@@ -337,7 +337,7 @@ class Recalibrated(CountDistribution):
     @property
     @without_gradient
     def epistemic(self) -> Tensor:
-        """The share of the base's variance that its components disagree about, of this variance."""
+        """The part of the variance that the components of the base disagree about, in the proportion of the base."""
         if not isinstance(self.base, Mixture):
             return torch.zeros_like(self.variance)
         whole = self.base.variance
@@ -346,5 +346,5 @@ class Recalibrated(CountDistribution):
     @property
     @without_gradient
     def aleatoric(self) -> Tensor:
-        """The rest of the variance."""
+        """The part of the variance that more data would not remove, in the proportion of the base."""
         return self.variance - self.epistemic

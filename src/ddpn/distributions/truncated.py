@@ -93,12 +93,12 @@ class Truncated(CountDistribution):
 
     @property
     def mean(self) -> Tensor:
-        """E[Z], differentiable for the families that have gradients."""
+        """Mean E[Z], differentiable for the families that have gradients."""
         return self._moments()[0]
 
     @property
     def variance(self) -> Tensor:
-        """Var[Z], differentiable for the families that have gradients."""
+        """Variance Var[Z], differentiable for the families that have gradients."""
         return self._moments()[1]
 
     def _moments(self) -> tuple[Tensor, Tensor]:

@@ -62,7 +62,7 @@ class ZeroModified(CountDistribution):
 
     @property
     def logits(self) -> Tensor:
-        """log(pi / (1 - pi))."""
+        """Log-odds of pi, log(pi / (1 - pi))."""
         return torch.special.logit(self._pi) if self._logits is None else self._logits
 
     @property
@@ -94,12 +94,12 @@ class ZeroModified(CountDistribution):
 
     @property
     def mean(self) -> Tensor:
-        """(1 - pi) times the mean of the part; differentiable where that is."""
+        """Mean, (1 - pi) times the mean of the part; differentiable where that is."""
         return self._weights()[..., 1].to(self._dtype) * self._part.mean
 
     @property
     def variance(self) -> Tensor:
-        """(1 - pi) (v + pi m^2), with mean m and variance v of the part; differentiable where those are."""
+        """Variance (1 - pi) (v + pi m^2), with mean m and variance v of the part; differentiable where those are."""
         pi, rest = self._weights().to(self._dtype).unbind(-1)
         return rest * (self._part.variance + pi * self._part.mean**2)
 

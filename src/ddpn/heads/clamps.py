@@ -28,7 +28,7 @@ _REACH = 1.0
 
 
 def bend(x: Tensor, low: float, high: float | Tensor) -> Tensor:
-    """x itself within [low, high], bent outside to stay within pi/2 of that range.
+    """Bound x smoothly: it stays as it is within [low, high], and is bent outside to stay within pi/2 of that range.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ def predict(
     done: Callable[[int], None] = lambda rows: None,
     on_finding: Callable[[str], None] = lambda sentence: None,
 ) -> Any:
-    """A row of predictions for every row of the table.
+    """Predict every row of a table.
 
     Parameters
     ----------

@@ -101,12 +101,12 @@ class DoublePoisson(ParametricDistribution):
 
     @property
     def mean(self) -> Tensor:
-        """Exact E[Z], differentiable."""
+        """Exact mean E[Z], differentiable."""
         return self._shaped(likelihood.log_normalizer_and_moments(*_flat(self))[1])
 
     @property
     def variance(self) -> Tensor:
-        """Exact Var[Z], differentiable."""
+        """Exact variance Var[Z], differentiable."""
         return self._shaped(likelihood.variance(*_flat(self)))
 
     @property
