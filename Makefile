@@ -19,11 +19,12 @@ demo: $(STAMP)  ## fit real and simulated counts, compare with other models, wri
 test: $(STAMP)  ## every test and every example in a docstring; ARGS="-k crps" goes to pytest
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --maxprocesses 8 $(ARGS)
 
-lint: $(STAMP)  ## ruff (lint and format), spelling and vocabulary, mypy
+lint: $(STAMP)  ## ruff (lint and format), spelling, vocabulary, documented parameters, mypy
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(VENV)/bin/codespell
 	$(PY) tools/check_vocabulary.py
+	$(PY) tools/check_docstrings.py
 	$(PY) -m mypy
 
 bench: $(STAMP)  ## time the start, the distributions, the training and its threads; results go to benchmarks/results

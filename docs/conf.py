@@ -19,14 +19,16 @@ myst_heading_anchors = 3
 
 # Sections of parameters as in numpy; "Shape:" and the like are no sections.
 napoleon_google_docstring = False
-napoleon_use_ivar = True
 napoleon_use_rtype = False
+# Several names with one description, "lower, upper : int", stay one entry, in both sections.
+napoleon_use_param = False
+napoleon_custom_sections = [("Attributes", "params_style")]
 
+# Values are quoted as in Python, "mean", so that they can be copied.
+smartquotes_action = "De"
 # Docstrings write `name` for code.
 default_role = "code"
 autosummary_generate = False
-napoleon_google_docstring = False
-napoleon_use_ivar = True
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 # What torch and scikit-learn say of methods of theirs is not about ours.

@@ -15,6 +15,7 @@ from ddpn.errors import ConfigError, InputError
 from ddpn.heads import make_head
 from ddpn.members.constant import Constant
 from ddpn.members.glm import GLM, PoissonGLM
+from ddpn.members.member import arrays_to_bytes
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.sample import Sample
 
@@ -235,7 +236,7 @@ def test_members_for_comparison_are_left_out_on_request(calibrated):
         ("glm/glm.json", b"[1]"),
         ("glm/glm.safetensors", b"\0" * 40),
         ("calibration.safetensors", b"\0" * 40),
-        ("calibration.safetensors", module.arrays_to_bytes(other=np.zeros(3))),
+        ("calibration.safetensors", arrays_to_bytes(other=np.zeros(3))),
     ],
     ids=["no JSON", "no keys", "a list", "no arrays", "no calibration", "another calibration"],
 )

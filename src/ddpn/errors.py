@@ -20,7 +20,13 @@ class TrainingError(DDPNError, RuntimeError):
 
 
 def machine_error(error: OSError) -> str:
-    """The sentence for a disk or path error."""
+    """The sentence for a disk or path error.
+
+    Parameters
+    ----------
+    error : OSError
+        What the operating system raised.
+    """
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "The disk is full. Nothing was written."
     return f"{error.filename or 'A file'}: {error.strerror or error}."

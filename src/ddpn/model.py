@@ -24,7 +24,13 @@ class Backbone(Protocol):
     def __call__(self, x: Tensor) -> Tensor: ...
 
     def reset(self, streams: Sequence[torch.Generator]) -> None:
-        """Draw fresh weights, from one random stream per member."""
+        """Draw fresh weights.
+
+        Parameters
+        ----------
+        streams : sequence of torch.Generator
+            One random stream per member.
+        """
 
 
 class Projection(Linear):
@@ -58,6 +64,17 @@ class CountModel(nn.Module):
 
     Shape: x (B, F), or (B, M, F) with rows per member; `raw` (B, M, P); `forward` a distribution of batch shape (B, M).
 
+    Parameters
+    ----------
+    backbone : torch.nn.Module
+        A network from inputs to features, see `Backbone`.
+    head : Head
+        From raw outputs to a distribution.
+    members : int
+        M, the number of members, which is that of the backbone.
+
+    Examples
+    --------
     >>> from ddpn.backbones import MLP
     >>> from ddpn.heads import make_head
     >>> model = CountModel(MLP(n_in=3, hidden=(8,), members=5), make_head("double_poisson"), members=5)
@@ -77,9 +94,15 @@ class CountModel(nn.Module):
         self._largest_weight = max(weight.numel() for weight in self.parameters())
 
     def reset(self, seeds: Sequence[int], start: Tensor | None = None) -> None:
-        """Draw fresh weights, one seed per member; `start` (P,), the head's intercept-only fit, becomes the bias.
+        """Draw fresh weights.
 
-        The first predictions are then close to those of the intercept: the projection's weights are a tenth as large.
+        Parameters
+        ----------
+        seeds : sequence of int
+            One seed per member.
+        start : Tensor, shape (P,), optional
+            The head's intercept-only fit, which becomes the bias. The first predictions are then close to those of the
+            intercept: the projection's weights are a tenth as large.
         """
         streams = generators(seeds)
         check_seeds(streams, self.members)
@@ -91,7 +114,13 @@ class CountModel(nn.Module):
                 self.projection.weight.mul_(0.1)
 
     def raw(self, x: Tensor) -> Tensor:
-        """Raw outputs before any link. Shape: (B, M, P)."""
+        """Raw outputs before any link. Shape: (B, M, P).
+
+        Parameters
+        ----------
+        x : Tensor
+            Inputs, (B, ...) or (B, M, ...).
+        """
         backbone = cast(Backbone, self.backbone)
         features = backbone(x)
         if features.shape[1:] != (self.members, backbone.output_dim):
@@ -111,7 +140,15 @@ class CountModel(nn.Module):
         return self.head(self.raw(x), None if exposure is None else exposure.unsqueeze(-1))
 
     def mixture(self, x: Tensor, exposure: Tensor | None = None) -> Mixture:
-        """The ensemble's prediction: the uniform mixture of its members. Shape: batch (B,)."""
+        """The ensemble's prediction: the uniform mixture of its members. Shape: batch (B,).
+
+        Parameters
+        ----------
+        x : Tensor
+            Inputs, (B, ...).
+        exposure : Tensor, shape (B,), optional
+            The known scale of each row.
+        """
         return Mixture(self(x, exposure))
 
 

@@ -11,12 +11,13 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
+from ddpn.calibration.flags import OODFlags
 from ddpn.calibration.groups import IntervalGroups, grouping
 from ddpn.calibration.intervals import IntervalLevels, NeededLevels, interval_at
 from ddpn.calibration.ood import OODScores
 from ddpn.calibration.profile import FeatureProfile
-from ddpn.calibration.reasons import DISAGREEMENT, combination_reasons, row_reasons
 from ddpn.calibration.recalibration import PRIOR_ROWS, Recalibration
+from ddpn.calibration.saving import SavedCalibration
 from ddpn.count_range import CountRange
 from ddpn.distributions import Censored, Mixture, Recalibrated
 from ddpn.distributions.arguments import check_coverage
@@ -24,7 +25,7 @@ from ddpn.distributions.recording import bounded
 from ddpn.errors import ConfigError, InputError
 from ddpn.members import MEMBERS
 from ddpn.members.blending import mix
-from ddpn.members.member import Member, arrays_from_bytes, arrays_to_bytes
+from ddpn.members.member import Member
 from ddpn.model_files import read_files, read_manifest, write_model
 from ddpn.sample import BLOCK, Sample, check_vector, row_count, row_labels, rows_named, take_rows
 from ddpn.threads import single_thread
@@ -32,19 +33,34 @@ from ddpn.validation import check_choice
 
 #: How the mixture is called beside its members.
 MIXTURE = "mixture"
-_CALIBRATION = "calibration.safetensors"
 
 
-class Predictor:
-    """A weighted mixture of fitted members.
+class Predictor(OODFlags):
+    """A weighted mixture of fitted members, with its calibration.
 
-    `weights` (by name) sum to 1; a member of weight 0 is kept for comparison only. `intervals` has calibrated levels
-    for the mixture and every member, `groups` those within groups, `recalibration` the map of the mixture's cdf, `ood`
-    the out-of-distribution scores; all are empty before calibration.
-    `profile` is a summary of the training rows of a table, by which out-of-distribution scores take features into
-    account. `seconds` are the times that the fits took, where known; `counts` is the range of possible counts, outside
-    of which predictions have no mass.
+    Parameters
+    ----------
+    members : mapping of str to Member
+        Fitted members by name.
+    weights : mapping of str to float, optional
+        Their weights, with sum 1; a member of weight 0 is kept for comparison only. Default: equal weights.
+    needs_exposure : bool
+        Whether the members were fitted with exposures, which predictions then need.
+    seconds : mapping of str to float, optional
+        The times that the fits took, where known.
+    counts : CountRange, optional
+        The range of possible counts, outside of which predictions have no mass. Default: no bounds.
 
+    Attributes
+    ----------
+    intervals, groups, recalibration, ood
+        Calibrated levels of intervals, those within groups, the map of the mixture's cdf, and the out-of-distribution
+        scores; empty or None before calibration.
+    profile : FeatureProfile or None
+        A summary of the training rows, by which out-of-distribution scores take features into account.
+
+    Examples
+    --------
     >>> from ddpn.members.constant import Constant
     >>> sample = Sample(np.zeros((4, 1)), np.array([1.0, 2.0, 2.0, 4.0]))
     >>> predictor = Predictor({"constant": Constant().fit(sample, None, seed=0)})
@@ -76,7 +92,17 @@ class Predictor:
         return {name: member for name, member in self.members.items() if self.weights.get(name, 0.0) > 0.0}
 
     def add(self, name: str, member: Member, seconds: float | None = None) -> None:
-        """Keep one more member, for comparison: it has no weight in the mixture."""
+        """Keep one more member, for comparison: it has no weight in the mixture.
+
+        Parameters
+        ----------
+        name : str
+            A name that no other member has.
+        member : Member
+            The fitted member.
+        seconds : float, optional
+            The time that its fit took.
+        """
         if name == MIXTURE or name in self.members:
             raise ConfigError(f"A member to add must have a name of its own, got {name!r}, which exists.")
         self.members[name], self.weights[name] = member, 0.0
@@ -86,10 +112,20 @@ class Predictor:
     # Predicting --------------------------------------------------------------------------------------------------
 
     def distribution(self, X: Any, exposure: Any = None, of: str = MIXTURE, upper: Any = None) -> Any:
-        """The predicted distribution of every row: of the mixture, or `of` one member. Shape: batch (rows,).
+        """The predicted distribution of every row, of batch shape (rows,).
 
-        A `Mixture`; where the mixture is recalibrated, a `Recalibrated` with the mixture as its `base`. `upper` is the
-        largest possible count of each row, where the model was fitted with one per row.
+        A `Mixture`; where the mixture is recalibrated, a `Recalibrated` with the mixture as its `base`.
+
+        Parameters
+        ----------
+        X : table
+            Rows with the columns of the training rows.
+        exposure : array-like or float, optional
+            The known scale of each row, where the model was fitted with exposures.
+        of : str
+            "mixture", or the name of one member.
+        upper : array-like, optional
+            The largest possible count of each row, where the model was fitted with one per row.
         """
         found = self._uncalibrated(X, exposure, of, upper)
         is_changed = of == MIXTURE and self.recalibration is not None and self.recalibration.is_used
@@ -105,7 +141,13 @@ class Predictor:
             return mix(parts, [self.weights[name] for name in members] if of == MIXTURE else [1.0])
 
     def blocks(self, X: Any, exposure: Any = None, of: str = MIXTURE, upper: Any = None) -> Iterator[Any]:
-        """The same, a block of rows at a time, which bounds memory."""
+        """The same as `distribution`, a block of rows at a time, which bounds memory.
+
+        Parameters
+        ----------
+        X, exposure, of, upper
+            As for `distribution`.
+        """
         n = row_count(X)
         if n <= BLOCK:
             yield self.distribution(X, exposure, of, upper)
@@ -137,8 +179,14 @@ class Predictor:
     def recalibrate(self, sample: Sample, prior_rows: float = PRIOR_ROWS, always: bool = False) -> Recalibration:
         """Learn from rows that were not trained on how to correct the mixture's cdf, and use it where that helps.
 
-        See `Recalibration.fit`. Intervals of the mixture that were calibrated before are dropped: they belong to the
-        distributions as they were.
+        Intervals of the mixture that were calibrated before are dropped: they belong to the distributions as they were.
+
+        Parameters
+        ----------
+        sample : Sample
+            Rows that no member was trained on.
+        prior_rows, always
+            As for `Recalibration.fit`.
         """
         self.recalibration = None
         blocks = (dist for dist, _ in self.recorded_blocks(sample))
@@ -153,10 +201,17 @@ class Predictor:
     ) -> None:
         """Find for the mixture and every member the levels at which intervals cover what is asked.
 
-        The rows must not have been trained on. `prior_rows` shrinks the levels of few rows towards those that the
-        predictions themselves expect, as if these were so many rows more. `groups` (a column of X, a label per row, or
-        a number of ranges of the predicted mean) calibrates within groups as well, and `group_rows` shrinks their
-        levels towards those of all rows.
+        Parameters
+        ----------
+        sample : Sample
+            Rows that no member was trained on.
+        prior_rows : float
+            Rows that the levels which the predictions themselves expect count as.
+        groups : str, array-like or int, optional
+            Calibrates within groups as well: a column of X, a label per row, or a number of ranges of the predicted
+            mean.
+        group_rows : float
+            Rows that the level of all rows counts as in each group.
         """
         found = codes = None
         if groups is not None:
@@ -174,85 +229,35 @@ class Predictor:
         """The level of the predicted intervals that cover `coverage`; the coverage itself before calibration.
 
         It is that of all rows together, also where intervals are calibrated by group.
+
+        Parameters
+        ----------
+        coverage : float
+            The share of counts that intervals should contain.
+        of : str
+            "mixture", or the name of one member.
         """
         return self.intervals[of].at(coverage) if of in self.intervals else check_coverage(coverage)
 
     def interval(
         self, dist: Any, coverage: float, of: str = MIXTURE, labels: np.ndarray | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Calibrated intervals (low, high) of predicted distributions; `labels` are the groups of their rows.
+        """Calibrated intervals of predicted distributions, both ends included.
 
-        Without labels, rows have the level of all rows, unless groups are ranges of the predicted mean.
+        Parameters
+        ----------
+        dist : Distribution
+            What `distribution` returned, of batch shape (rows,).
+        coverage, of
+            As for `interval_level`; `of` is whose distributions these are.
+        labels : array, optional
+            The groups of the rows. Without them, rows have the level of all rows, unless groups are ranges of the
+            predicted mean.
         """
         if self.groups is None or of not in self.groups.levels or (self.groups.by and labels is None):
             return interval_at(dist, self.interval_level(coverage, of))
         codes = self.groups.codes(labels, None if self.groups.by else dist.mean.detach().numpy())
         return interval_at(dist, self.groups.at(check_coverage(coverage), of, self.intervals[of], codes))
-
-    def calibrate_ood(
-        self,
-        X: Any,
-        exposure: Any = None,
-        kind: str | None = None,
-        alpha: float = 0.05,
-        features: bool = True,
-        upper: Any = None,
-    ) -> None:
-        """Learn which out-of-distribution scores are ordinary, from rows that no member was trained on.
-
-        `kind` is a score of `ddpn.metrics.ood_score`; by default what the components disagree about, or the variance
-        where there is only one. `features` False leaves the features out of account, also where there is a `profile`.
-        """
-        if kind is None:
-            first = take_rows(X, slice(0, 1))
-            one = np.ones(1) if self.needs_exposure or self.counts.upper_is_total else None
-            size = sum(member.distribution(first, one).batch_shape[-1] for member in self.mixed.values())
-            kind = "mutual_information" if size > 1 else "variance"
-        known = self.profile.measure(X).score if features and self.profile is not None else None
-        self.ood = OODScores.fit(self.blocks(X, exposure, upper=upper), kind, alpha, known)
-
-    def ood_pvalue(self, X: Any, exposure: Any = None, upper: Any = None) -> np.ndarray:
-        """Conformal p-value of "this row is like the calibration rows", small for unusual rows. Shape: (rows,)."""
-        ood = self.calibrated_ood
-        return ood.pvalue(
-            self.blocks(X, exposure, upper=upper), self._profile.measure(X).score if len(ood.features) else None
-        )
-
-    def ood_reasons(self, X: Any, flagged: np.ndarray | None = None) -> list[list[str]]:
-        """What is unusual about each row, the most unusual first: columns, for example "missing 'age'".
-
-        Rows that are `flagged` (a mask) always have a reason: the combination of their values, or the disagreement of
-        the members, where no single column explains the flag.
-        """
-        reasons = [[] for _ in range(row_count(X))] if self.profile is None else row_reasons(self.profile, X)
-        unexplained = [row for row, own in enumerate(reasons) if not own and flagged is not None and flagged[row]]
-        if unexplained:
-            for row, reason in zip(unexplained, self._general_reasons(take_rows(X, unexplained)), strict=True):
-                reasons[row] = [reason]
-        return reasons
-
-    def _general_reasons(self, X: Any) -> list[str]:
-        """Reasons of flagged rows that no single column explains: by which score a row is flagged."""
-        if self.ood is None or not len(self.ood.features):
-            return [DISAGREEMENT] * row_count(X)
-        # Half of alpha: the two scores share it.
-        limit = np.quantile(self.ood.features, 1.0 - self.ood.alpha / 2.0)
-        is_combination = self._profile.measure(X).score >= limit
-        both = zip(is_combination, combination_reasons(self._profile, X), strict=True)
-        return [reason if by_features else DISAGREEMENT for by_features, reason in both]
-
-    @property
-    def _profile(self) -> FeatureProfile:
-        if self.profile is None:
-            raise InputError("The model has no summary of its training rows. Fit it again.")
-        return self.profile
-
-    @property
-    def calibrated_ood(self) -> OODScores:
-        """The out-of-distribution scores, or an error where there was no calibration."""
-        if self.ood is None:
-            raise InputError("Out-of-distribution scores are not calibrated: call fit_ood with rows not used by fit.")
-        return self.ood
 
     # Saving ------------------------------------------------------------------------------------------------------
 
@@ -264,24 +269,10 @@ class Predictor:
             own = member.state()
             files |= {f"{name}/{file}": content for file, content in own.items()}
             about[name] = {"weight": self.weights[name], "seconds": self.seconds.get(name), "facts": member.facts()}
-        arrays = {
-            f"intervals.{n}.{part}": v for n, each in self.intervals.items() for part, v in each._asdict().items()
-        }
-        manifest: dict[str, Any] = {"members": about, "needs_exposure": self.needs_exposure}
-        manifest["counts"] = self.counts.as_dict()
-        manifest["intervals"] = list(self.intervals)
-        if self.recalibration is not None:
-            arrays["recalibration"] = self.recalibration.value
-            manifest["recalibration"] = self.recalibration.facts()
-        if self.groups is not None:
-            arrays |= self.groups.arrays()
-            manifest["groups"] = self.groups.facts()
-        if self.ood is not None:
-            arrays |= {"ood": self.ood.scores, "ood.features": self.ood.features, "ood.order": self.ood.order}
-            manifest["ood"] = {"kind": self.ood.kind, "alpha": self.ood.alpha}
-        if self.profile is not None:
-            files |= self.profile.state()
-        return files | {_CALIBRATION: arrays_to_bytes(**arrays)}, manifest
+        known = SavedCalibration(self.intervals, self.groups, self.recalibration, self.ood, self.profile)
+        more, calibration = known.state()
+        counts = self.counts.as_dict()
+        return files | more, {"members": about, "needs_exposure": self.needs_exposure, "counts": counts, **calibration}
 
     @classmethod
     def from_state(cls, files: Mapping[str, bytes], manifest: Mapping[str, Any], mixed_only: bool = False) -> Self:
@@ -289,12 +280,7 @@ class Predictor:
         about = {name: each for name, each in manifest["members"].items() if each["weight"] or not mixed_only}
         try:
             members = {name: MEMBERS.find(name).from_state(_files_of(name, files)) for name in about}
-            arrays = arrays_from_bytes(files[_CALIBRATION])
-            levels = {name: _levels_from(arrays, name) for name in manifest["intervals"]}
-            recalibration = _recalibration_from(arrays, manifest)
-            groups = IntervalGroups.from_saved(arrays, manifest["groups"]) if "groups" in manifest else None
-            ood = _ood_from(arrays, manifest["ood"]) if "ood" in manifest else None
-            profile = FeatureProfile.from_state(files)
+            known = SavedCalibration.from_state(files, manifest)
             counts = CountRange(**manifest.get("counts", {}))
         except (KeyError, TypeError, json.JSONDecodeError, SafetensorError) as error:
             raise InputError(
@@ -303,39 +289,34 @@ class Predictor:
         seconds = {name: each["seconds"] for name, each in about.items() if each["seconds"] is not None}
         weights = {name: each["weight"] for name, each in about.items()}
         predictor = cls(members, weights, manifest["needs_exposure"], seconds, counts)
-        predictor.intervals, predictor.groups, predictor.recalibration = levels, groups, recalibration
-        predictor.ood, predictor.profile = ood, profile
+        predictor.intervals, predictor.groups, predictor.recalibration, predictor.ood, predictor.profile = known
         return predictor
 
     def save(self, path: str | PathLike[str], overwrite: bool = False) -> None:
-        """Write everything to a folder, whole or not at all."""
+        """Write everything to a folder, whole or not at all.
+
+        Parameters
+        ----------
+        path : path
+            The folder to make.
+        overwrite : bool
+            Whether to replace a model that is there already.
+        """
         files, manifest = self.state()
         write_model(Path(path), files, manifest, overwrite)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
-        """The predictor that `save` wrote; a damaged or changed file is refused."""
+        """Load a predictor that `save` wrote; a damaged or changed file is refused.
+
+        Parameters
+        ----------
+        path : path
+            The folder of the model.
+        """
         manifest = read_manifest(Path(path))
         return cls.from_state(read_files(Path(path), manifest), manifest)
 
 
 def _files_of(name: str, files: Mapping[str, bytes]) -> dict[str, bytes]:
     return {file.removeprefix(f"{name}/"): content for file, content in files.items() if file.startswith(f"{name}/")}
-
-
-def _levels_from(arrays: Mapping[str, np.ndarray], name: str) -> IntervalLevels:
-    """Levels of a saved model; those saved before new rows had a weight of their own count a new row once."""
-    needed, weight, rows = (arrays[f"intervals.{name}.{part}"] for part in ("needed", "weight", "rows"))
-    return IntervalLevels(needed, weight, rows, arrays.get(f"intervals.{name}.new", np.ones(1)))
-
-
-def _recalibration_from(arrays: Mapping[str, np.ndarray], manifest: Mapping[str, Any]) -> Recalibration | None:
-    if "recalibration" not in manifest:
-        return None
-    return Recalibration.from_saved(arrays["recalibration"], manifest["recalibration"])
-
-
-def _ood_from(arrays: Mapping[str, np.ndarray], known: Mapping[str, Any]) -> OODScores:
-    """The calibration of a saved model; without features where it was saved before there were any."""
-    both = (arrays[f"ood.{name}"] for name in ("features", "order")) if "ood.features" in arrays else ()
-    return OODScores(arrays["ood"], known["kind"], known["alpha"], *both)

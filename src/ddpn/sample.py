@@ -21,14 +21,29 @@ BLOCK = 65_536
 class Sample:
     """Inputs, counts and, where given, a weight and an exposure per row, and what is known about possible counts.
 
-    `X` is a table (data frame, array, sparse matrix) or a tensor; the others are float64 vectors or tensors. `labels`
-    are what messages call the rows: row numbers of a file, or the index of a data frame; positions from 0 by default.
-    Counts are at least `lower` and at most `upper`. `limit` is the largest count that can be recorded: a count equal to
-    it is right-censored, and stands for that many or more; infinite where a count is known exactly.
-    `groups` are the names of the groups within which intervals are calibrated.
     Build one from user input with `checked_sample`, which validates it; inner code trusts it.
 
     Shape: X (N, ...), the others (N,). In a training batch where each member has its own rows, (B, M, ...) and (B, M).
+
+    Parameters
+    ----------
+    X : table or Tensor
+        Inputs: a data frame, an array, a sparse matrix or a tensor.
+    y : array or Tensor
+        The counts, as float64, like all vectors below.
+    weight : array or Tensor, optional
+        How many times each row counts.
+    exposure : array or Tensor, optional
+        The known scale of each row.
+    labels : array, optional
+        What messages call the rows: row numbers of a file, or the index of a data frame. Default: positions from 0.
+    groups : array, optional
+        The names of the groups within which intervals are calibrated.
+    lower, upper : array or Tensor, optional
+        The smallest and the largest possible count of each row.
+    limit : array or Tensor, optional
+        The largest count that can be recorded: a count equal to it is right-censored, and stands for that many or more.
+        Infinite where a count is known exactly.
     """
 
     X: Any
@@ -45,7 +60,13 @@ class Sample:
         return len(self.y)
 
     def rows(self, index: Any) -> Self:
-        """Some of the rows, by a mask, a slice or an array of positions."""
+        """Some of the rows, as a sample.
+
+        Parameters
+        ----------
+        index : array or slice
+            A mask, or positions.
+        """
         vectors = {name: None if v is None else v[index] for name, v in self._vectors(("labels", "groups", *_VECTORS))}
         return type(self)(None if self.X is None else take_rows(self.X, index), **vectors)
 
@@ -53,7 +74,13 @@ class Sample:
         return ((name, getattr(self, name)) for name in names)
 
     def blocks(self, size: int = BLOCK) -> Iterator[Self]:
-        """The same rows, `size` at a time."""
+        """The same rows, some at a time.
+
+        Parameters
+        ----------
+        size : int
+            Rows per block.
+        """
         for start in range(0, len(self), size):
             yield self.rows(slice(start, start + size))
 
@@ -121,7 +148,32 @@ def checked_sample(
     suffix: str = "",
     labels: Any = None,
 ) -> Sample:
-    """Validate what a user passes to `fit` or to a score; `suffix` goes after argument names ("_val")."""
+    """Validate what a user passes to `fit` or to a score.
+
+    Parameters
+    ----------
+    X : array-like or data frame
+        Inputs, one row per count.
+    y : array-like
+        The counts.
+    weight, exposure : array-like, optional
+        How many times each row counts, and its known scale.
+    fractional : {"error", "round"}
+        What to do where y is not an integer.
+    suffix : str
+        Goes after the names of arguments in messages, such as "_val".
+    labels : array, optional
+        What messages call the rows. Default: the index of a pandas object, or positions from 0.
+
+    Returns
+    -------
+    Sample
+
+    Raises
+    ------
+    InputError
+        For values that are missing, negative or of another length than X.
+    """
     n = row_count(X)
     labels = row_labels(y, X) if labels is None else labels
     return Sample(

@@ -70,10 +70,22 @@ _WITHOUT_ONEDNN = _WithoutOneDNN()
 
 
 def threads_for(multiply_adds: float) -> AbstractContextManager[None]:
-    """One thread of torch if the largest operation has fewer than `LARGE` multiply-adds, else the current setting."""
+    """One thread of torch if the largest operation has fewer than `LARGE` multiply-adds, else the current setting.
+
+    Parameters
+    ----------
+    multiply_adds : float
+        An estimate for the largest operation, see `CountModel.multiply_adds`.
+    """
     return nullcontext() if multiply_adds >= LARGE else single_thread()
 
 
 def tree_threads_for(cells: int) -> AbstractContextManager[object]:
-    """One thread of scikit-learn and BLAS if a table has fewer than `LARGE_TABLE` cells, else the current setting."""
+    """One thread of scikit-learn and BLAS if a table has fewer than `LARGE_TABLE` cells, else the current setting.
+
+    Parameters
+    ----------
+    cells : int
+        Rows times columns.
+    """
     return nullcontext() if cells >= LARGE_TABLE else threadpool_limits(1)

@@ -23,14 +23,30 @@ _BEAMS = "a tensor of packed beams (B, 2 + N, 4), or (B, M, 2 + N, 4) with beams
 
 
 class CountNet3D(nn.Module):
-    """M networks for packed beams. Shape: (B, 2 + N, 4) or (B, M, 2 + N, 4) -> (B, M, hidden[-1]).
+    """M networks for point clouds, packed as beams. Shape: (B, 2 + N, 4) or (B, M, 2 + N, 4) -> (B, M, hidden[-1]).
 
     Points, relative to the centre of their beam, go one by one through layers of `widths`; the maximum of each feature
     over the points describes the cloud, whatever their number and order, without the padding. Together with an
-    `embedding` of the geometry class, the centre and the extent it goes through a perceptron of `hidden` widths.
-    Lengths within a beam are divided by `unit`, in metres: a decimetre suits products, which then have sizes around 1;
-    the centre, some metres away, is taken as it is.
+    embedding of the geometry class, the centre and the extent it goes through a perceptron of `hidden` widths.
 
+    Parameters
+    ----------
+    n_classes : int
+        The number of geometry classes.
+    members : int
+        M, the number of networks.
+    widths : sequence of int
+        Widths of the layers for points.
+    hidden : sequence of int
+        Widths of the perceptron.
+    embedding : int
+        Width of the embedding of the class.
+    unit : float
+        Lengths within a beam are divided by this, in metres: a decimetre suits products, which then have sizes around
+        1. The centre, some metres away, is taken as it is.
+
+    Examples
+    --------
     >>> CountNet3D(n_classes=4, widths=(8, 16), hidden=(8,), members=5)(torch.zeros(2, 2 + 64, 4)).shape
     torch.Size([2, 5, 8])
     """

@@ -23,14 +23,26 @@ POOLINGS = {"mean": _WIDTH, "stages": 2 * (sum(_STAGES.values()) + _WIDTH)}
 
 
 class EfficientNet(Tuned):
-    """Images -> features, for every member.
-
-    `pretrained` takes ImageNet's weights; `frozen` "all" tunes only the perceptron, "none" everything except the
-    statistics of batch norms: those of a few thousand images are worse than ImageNet's, and members and averaged
-    weights would each need their own. `pooling` "mean" averages the last features over the image; "stages" takes the
-    mean and the standard deviation over the image of several stages, which carry more information about amounts.
+    """EfficientNet-Lite0: images -> features, for every member.
 
     Shape: uint8 (B, 3, S, S) or (B, M, 3, S, S) -> (B, M, hidden[-1]); with frozen="all" the trunk gives (B, F).
+
+    Parameters
+    ----------
+    pretrained : bool
+        Take ImageNet's weights.
+    frozen : {"none", "all"}
+        "all" tunes only the perceptron, "none" everything except the statistics of batch norms: those of a few thousand
+        images are worse than ImageNet's, and members and averaged weights would each need their own.
+    hidden : sequence of int
+        Widths of the perceptron of each member.
+    members : int
+        M, the number of members.
+    drop_connect : float
+        The rate at which blocks are skipped at random in training.
+    pooling : {"mean", "stages"}
+        "mean" averages the last features over the image; "stages" takes the mean and the standard deviation over the
+        image of several stages, which carry more information about amounts.
     """
 
     def __init__(

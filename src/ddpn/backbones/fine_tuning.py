@@ -76,6 +76,13 @@ class Tuned(nn.Module):
     To train on the same rows many times, compute `trunk` once and train `tail` on its output.
 
     Shape: (B, ...) or (B, M, ...) -> (B, M, output_dim).
+
+    Parameters
+    ----------
+    trunk : Frozen or None
+        The part with shared weights, which are not trained.
+    tail : Tail
+        The part of each member.
     """
 
     def __init__(self, trunk: Frozen | None, tail: Tail) -> None:

@@ -47,6 +47,15 @@ class Linear(nn.Module):
 
     `reset` draws each member's weights from its own stream, as torch.nn.Linear does: uniform within 1 / sqrt(F).
 
+    Parameters
+    ----------
+    n_in, n_out : int
+        Width of the input (F) and of the output.
+    members : int
+        M, the number of layers.
+
+    Examples
+    --------
     >>> layer = Linear(3, 2, members=5)
     >>> layer(torch.zeros(4, 3)).shape, layer(torch.zeros(4, 5, 3)).shape
     (torch.Size([4, 5, 2]), torch.Size([4, 5, 2]))
@@ -82,11 +91,21 @@ class Linear(nn.Module):
 class Members(nn.ModuleList):
     """M networks of any kind, one after the other: for networks whose layers have no member axis.
 
-    `make` builds one of them, each call with weights of its own or the same pretrained ones; `row_axes` is how many
-    axes a row has, 3 for an image. If a network's attribute `capturable` is true, it does the same in every step,
-    without reading values and without randomness, so that a step can be captured as a CUDA graph; its attribute `takes`
-    describes its input in messages. Shape: (B, ...) or (B, M, ...) -> (B, M, F).
+    If a network's attribute `capturable` is true, it does the same in every step, without reading values and without
+    randomness, so that a step can be captured as a CUDA graph; its attribute `takes` describes its input in messages.
+    Shape: (B, ...) or (B, M, ...) -> (B, M, F).
 
+    Parameters
+    ----------
+    make : callable
+        Builds one of them, each call with weights of its own or the same pretrained ones.
+    members : int
+        M, the number of networks.
+    row_axes : int
+        How many axes a row has, 3 for an image.
+
+    Examples
+    --------
     >>> Members(lambda: nn.Linear(3, 2), members=5)(torch.zeros(4, 3)).shape
     torch.Size([4, 5, 2])
     """

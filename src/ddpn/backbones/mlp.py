@@ -23,6 +23,19 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class MLP(nn.Module):
     """M perceptrons side by side (Appendix B). Shape: (B, F) or (B, M, F) -> (B, M, hidden[-1]).
 
+    Parameters
+    ----------
+    n_in : int
+        F, the number of inputs.
+    hidden : sequence of int
+        Widths of the layers.
+    members : int
+        M, the number of perceptrons.
+    activation : {"relu", "gelu", "silu", "tanh"}
+        The function after each layer.
+
+    Examples
+    --------
     >>> MLP(n_in=8, hidden=(128, 64), members=5)(torch.zeros(2, 8)).shape
     torch.Size([2, 5, 64])
     """
@@ -55,6 +68,15 @@ class MLP(nn.Module):
 class Identity(nn.Module):
     """No network: raw outputs are linear in the input, a generalised linear model for every parameter.
 
+    Parameters
+    ----------
+    n_in : int
+        The number of inputs.
+    members : int
+        M, the number of members.
+
+    Examples
+    --------
     >>> Identity(n_in=8, members=5)(torch.zeros(2, 8)).shape
     torch.Size([2, 5, 8])
     """

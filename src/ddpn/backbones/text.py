@@ -18,16 +18,32 @@ _POSITIONS = ("position_embeddings", "embed_positions", "wpe")
 
 
 class Text(Transformer):
-    """Token ids -> features, for every member.
+    """A pretrained transformer for texts: token ids -> features, for every member.
 
-    `pretrained` is a name of the hub, a folder, or "package:NAME/FOLDER" inside an installed package; `config` (a
-    transformers configuration, or a dict with its model_type) gives random weights instead. `frozen` first blocks, with
-    the embeddings, are shared and not trained: all but the last one by default, "all", or "none". Hidden states are
-    averaged over the tokens of the text, which are all but `pad`, the id that fills short texts: by default that of the
-    configuration. If a tokenizer pads with another id, use pad=tokenizer.pad_token_id.
+    Hidden states are averaged over the tokens of the text, which are all but padding.
 
     Shape: ids (B, L) or (B, M, L), padded with `pad` -> (B, M, hidden[-1]). The trunk gives hidden states with the mask
     as their last channel, (B, L, H + 1); with frozen="all" their average, (B, H).
+
+    Parameters
+    ----------
+    pretrained : str or None
+        A name of the hub, a folder, or "package:NAME/FOLDER" inside an installed package.
+    config : transformers configuration or dict, optional
+        Gives random weights instead; a dict has a `model_type`.
+    frozen : int, "all" or "none"
+        So many first blocks, with the embeddings, are shared and not trained. Default: all but the last one.
+    hidden : sequence of int
+        Widths of the perceptron of each member.
+    members : int
+        M, the number of members.
+    dropout : float
+        Dropout rate of the transformer.
+    checkpointing : bool
+        Compute activations twice instead of keeping them.
+    pad : int, optional
+        The id that fills short texts. Default: that of the configuration. If a tokenizer pads with another id, use
+        pad=tokenizer.pad_token_id.
     """
 
     def __init__(

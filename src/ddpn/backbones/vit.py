@@ -14,15 +14,30 @@ from ddpn.validation import is_integer
 
 
 class ViT(Transformer):
-    """Images -> features, for every member.
+    """A pretrained vision transformer: images -> features, for every member.
 
-    `pretrained` is a name of the hub, a folder, or "package:NAME/FOLDER" inside an installed package; `config` (a
-    transformers configuration, or a dict with its model_type) gives random weights instead. `frozen` first blocks, with
-    the embeddings, are shared and not trained: "none" by default, as the paper tunes all of them.
-    `checkpointing` computes activations twice instead of keeping them. The class token is left out of the average.
+    The class token is left out of the average over patches.
 
     Shape: uint8 (B, 3, S, S) or (B, M, 3, S, S) with S the model's image size -> (B, M, hidden[-1]). The trunk gives
     hidden states (B, L, H); with frozen="all" the average of its patches, (B, H).
+
+    Parameters
+    ----------
+    pretrained : str or None
+        A name of the hub, a folder, or "package:NAME/FOLDER" inside an installed package.
+    config : transformers configuration or dict, optional
+        Gives random weights instead; a dict has a `model_type`.
+    frozen : int, "all" or "none"
+        So many first blocks, with the embeddings, are shared and not trained. The default is "none", as the paper tunes
+        all of them.
+    hidden : sequence of int
+        Widths of the perceptron of each member.
+    members : int
+        M, the number of members.
+    dropout : float
+        Dropout rate of the transformer.
+    checkpointing : bool
+        Compute activations twice instead of keeping them.
     """
 
     def __init__(

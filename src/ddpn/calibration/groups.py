@@ -54,9 +54,21 @@ class GroupLevels(NamedTuple):
 class IntervalGroups:
     """Groups of rows, and the levels that each of them needs, for the mixture and every member by name.
 
-    `by` is the column whose values are the groups `names`; for ranges of the predicted mean it is empty, and `edges`
-    are the ends of the ranges. The level of a group is that of its own rows, to which those of all calibration rows are
-    added as if they were `prior_rows` rows: groups of few rows take the level of all rows.
+    The level of a group is that of its own rows, to which those of all calibration rows are added as if they were
+    `prior_rows` rows: groups of few rows take the level of all rows.
+
+    Parameters
+    ----------
+    by : str
+        The column whose values are the groups; empty for ranges of the predicted mean.
+    names : tuple of str
+        The names of the groups.
+    edges : array
+        The inner ends of the ranges of the predicted mean.
+    prior_rows : float
+        The rows that the level of all rows counts as.
+    levels : dict
+        Levels of each group, by the name of the mixture or member.
     """
 
     by: str
@@ -68,12 +80,32 @@ class IntervalGroups:
 
     @classmethod
     def by_labels(cls, by: str, labels: np.ndarray, prior_rows: float) -> Self:
-        """A group for every label."""
+        """Make a group for every label.
+
+        Parameters
+        ----------
+        by : str
+            What the labels are called.
+        labels : array
+            The label of each calibration row.
+        prior_rows : float
+            The rows that the level of all rows counts as.
+        """
         return cls(by, tuple(sorted(set(labels.tolist()))), np.empty(0), prior_rows)
 
     @classmethod
     def by_mean(cls, mean: np.ndarray, number: int, prior_rows: float) -> Self:
-        """Ranges of the predicted mean, with about as many calibration rows in each."""
+        """Make groups of ranges of the predicted mean, with about as many calibration rows in each.
+
+        Parameters
+        ----------
+        mean : array
+            The predicted mean of each calibration row.
+        number : int
+            How many ranges.
+        prior_rows : float
+            The rows that the level of all rows counts as.
+        """
         inner = np.unique(np.quantile(mean, np.linspace(0.0, 1.0, number + 1)[1:-1]))
         ends = ["", *(f"{edge:.3g}" for edge in inner), ""]
         names = [f"{low} to {high}" for low, high in pairwise(ends)]
@@ -120,7 +152,19 @@ class IntervalGroups:
         self.levels[name] = GroupLevels.of(rows, codes, len(self.names), weight)
 
     def at(self, coverage: float, of: str, whole: IntervalLevels, codes: np.ndarray) -> np.ndarray:
-        """The level of each row's interval; that of all rows for groups unknown. Shape: (rows,)."""
+        """The level of each row's interval. Shape: (rows,).
+
+        Parameters
+        ----------
+        coverage : float
+            The share of counts that intervals should contain.
+        of : str
+            The mixture or the member.
+        whole : IntervalLevels
+            The levels of all rows, which are those of rows in unknown groups.
+        codes : array of int
+            The position of each row's group, -1 for an unknown one.
+        """
         key = of, coverage
         if key not in self._known:
             own = (self.levels[of].group(code) for code in range(len(self.names)))

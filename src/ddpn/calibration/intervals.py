@@ -123,6 +123,17 @@ class IntervalLevels(NamedTuple):
     Weights that are density ratios of new rows to calibration rows make the same true for the new rows (weighted
     conformal prediction). `new` is the weight of a new row: what one has on average, sum w^2 / sum w, so that the level
     is as cautious as that of so many rows as the weights are worth, (sum w)^2 / sum w^2.
+
+    Parameters
+    ----------
+    needed : array
+        The level of the interval that just covers each calibration row, ascending.
+    weight : array
+        The weight of each, 1 on average.
+    rows : array, shape (1,)
+        The number of calibration rows.
+    new : array, shape (1,)
+        The weight of a new row.
     """
 
     needed: np.ndarray
@@ -152,7 +163,19 @@ class IntervalLevels(NamedTuple):
     def fit(
         cls, blocks: Iterable[Distribution], y: np.ndarray, weight: np.ndarray | None = None, prior_rows: float = 0.0
     ) -> Self:
-        """From predictions of calibration rows, in blocks, and their counts; rows of weight 0 are left out."""
+        """Find the levels of calibration rows; rows of weight 0 are left out.
+
+        Parameters
+        ----------
+        blocks : iterable of Distribution
+            Predictions of the calibration rows, in blocks.
+        y : array
+            Their counts.
+        weight : array, optional
+            Their weights.
+        prior_rows : float
+            What the predictions themselves expect counts as so many rows more.
+        """
         return cls.of_rows(NeededLevels.of(blocks, y, prior_rows > 0), weight, prior_rows)
 
     @classmethod
@@ -176,6 +199,13 @@ class IntervalLevels(NamedTuple):
 
         With too few rows to know (fewer than 9 for 90%), the asked level itself, or the highest that any row needed.
 
+        Parameters
+        ----------
+        coverage : float
+            The share of counts that intervals should contain.
+
+        Examples
+        --------
         >>> IntervalLevels.of(np.linspace(0.05, 0.95, 19)).at(0.9), IntervalLevels.of(np.array([0.2])).at(0.9)
         (0.900000001, 0.9)
         """

@@ -23,6 +23,19 @@ class OODScores(NamedTuple):
     calibration row be ranked among all n + 1 rows: then all of them are treated alike, and the share of rows that come
     no later than a new one is a valid p-value. Here a calibration row is ranked among the n: its rank can be smaller by
     one, never larger, so that it can only come earlier, and the p-value can only be larger.
+
+    Parameters
+    ----------
+    scores : array
+        Scores of the predictions, ascending.
+    kind : str
+        Which score of the predictions, one of `ddpn.metrics.ood_score`.
+    alpha : float
+        The share of ordinary rows that are flagged.
+    features : array
+        Scores of the features, ascending; empty if there are none.
+    order : array of int
+        The places of the calibration rows by both ranks, ascending; empty without scores of features.
     """
 
     scores: np.ndarray
@@ -33,7 +46,19 @@ class OODScores(NamedTuple):
 
     @classmethod
     def fit(cls, blocks: Iterable[Mixture], kind: str, alpha: float, features: np.ndarray | None = None) -> Self:
-        """From predictions of calibration rows, in blocks, and the feature scores of these rows, if there are any."""
+        """Sort the scores of calibration rows.
+
+        Parameters
+        ----------
+        blocks : iterable of Mixture
+            Predictions of the calibration rows, in blocks.
+        kind : str
+            The score of predictions, one of `ddpn.metrics.ood_score`.
+        alpha : float
+            The share of ordinary rows that are flagged.
+        features : array, optional
+            The feature scores of these rows.
+        """
         check_choice("kind", kind, OOD_SCORES)
         scores = _scores(blocks, kind)
         alpha = check_alpha(alpha, len(scores))
@@ -44,7 +69,15 @@ class OODScores(NamedTuple):
         return found._replace(order=np.sort(_place(np.minimum(by_model, by_feature), by_feature, len(scores))))
 
     def pvalue(self, blocks: Iterable[Mixture], features: np.ndarray | None = None) -> np.ndarray:
-        """The p-value of every row; `features` are needed where `fit` had them. Shape: (rows,)."""
+        """The p-value of every row. Shape: (rows,).
+
+        Parameters
+        ----------
+        blocks : iterable of Mixture
+            Predictions of the rows, in blocks.
+        features : array, optional
+            Their feature scores, needed where `fit` had them.
+        """
         by_model, n = _as_high(self.scores, _scores(blocks, self.kind)), len(self.scores)
         if features is None:
             return (1.0 + by_model) / (n + 1.0)
@@ -53,7 +86,15 @@ class OODScores(NamedTuple):
         return (1.0 + np.searchsorted(self.order, place, side="right")) / (n + 1.0)
 
     def is_ood(self, pvalue: np.ndarray, alpha: float | None = None) -> np.ndarray:
-        """Rows with a p-value of at most `alpha`, by default that of `fit`."""
+        """Flag rows with a small p-value.
+
+        Parameters
+        ----------
+        pvalue : array
+            What `pvalue` returned.
+        alpha : float, optional
+            Rows with a p-value of at most this are flagged. Default: that of `fit`.
+        """
         return pvalue <= (self.alpha if alpha is None else check_alpha(alpha, len(self.scores)))
 
 

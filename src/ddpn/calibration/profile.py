@@ -41,6 +41,21 @@ class FeatureProfile:
     and that of the column that the others predict worst. No training row is kept: the summary has some quantiles and
     the range of numbers, hashes and frequencies of levels, shares of missing values, and principal directions.
 
+    Parameters
+    ----------
+    reader : TableReader
+        Reads tables with the columns of the training rows. `fit` makes it and the others.
+    columns : list of ColumnProfile
+        What is ordinary in each column.
+    joint : Joint or None
+        What is ordinary in all columns together; None where training rows are few.
+    tails : tuple of UpperTail
+        The upper tails of the scores.
+    ignored : sequence of str
+        Columns that do not count in the score of a row.
+
+    Examples
+    --------
     >>> X = np.random.default_rng(0).normal(size=(500, 2))
     >>> profile = FeatureProfile.fit(X)
     >>> profile.measure([[0.1, -0.2], [9.0, 0.0], [None, 0.0]]).score.round(1).tolist()
@@ -79,9 +94,16 @@ class FeatureProfile:
 
     @classmethod
     def fit(cls, X: Any, weight: np.ndarray | None = None, ignored: Sequence[str] = ()) -> Self:
-        """From training rows. Integer weights count a row so many times; others only leave out rows of weight 0.
+        """Summarise training rows.
 
-        `ignored` columns do not count in the score of a row; some column must be left.
+        Parameters
+        ----------
+        X : table
+            Training rows.
+        weight : array, optional
+            Integer weights count a row so many times; others only leave out rows of weight 0.
+        ignored : sequence of str
+            Columns that do not count in the score of a row; some column must be left.
         """
         reader = TableReader()
         table = reader.fit(X)
@@ -124,7 +146,13 @@ class FeatureProfile:
     # Scoring -----------------------------------------------------------------------------------------------------
 
     def measure(self, X: Any) -> Measured:
-        """Scores of later rows, which have the columns of fit."""
+        """Score later rows.
+
+        Parameters
+        ----------
+        X : table
+            Rows with the columns of `fit`.
+        """
         scores, states = [], np.zeros((len(self.columns), len(STATES)), dtype=np.int64)
         for cells in self._chunks(self.reader.read(X)):
             scores.append(self._score(self._of_scored(cells)))

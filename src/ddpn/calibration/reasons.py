@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from ddpn.calibration.columns import ABOVE, BELOW, NEVER_MISSING, STATES, UNSEEN, USUAL, Cells, ColumnProfile
+from ddpn.calibration.ood import OODScores
 from ddpn.calibration.profile import FeatureProfile
 from ddpn.features.table import Column
 from ddpn.validation import listed
@@ -63,6 +64,15 @@ def _words(column: Column, cells: Cells, row: int, edges: np.ndarray) -> str:
         return f"{name!r} below the training range: {value:.6g} < {edges[0]:.6g}"
     shown, what = (repr(column.levels[value]), "level") if is_category else (f"{value:.6g}", "value")
     return f"{'unseen' if state == UNSEEN else 'unusual'} {what} {shown} of {name!r}"
+
+
+def flag_reasons(profile: FeatureProfile, ood: OODScores, X: Any) -> list[str]:
+    """Reasons of flagged rows that no single column explains: by which score a row is flagged."""
+    # Half of alpha: the two scores share it.
+    limit = np.quantile(ood.features, 1.0 - ood.alpha / 2.0)
+    is_combination = profile.measure(X).score >= limit
+    both = zip(is_combination, combination_reasons(profile, X), strict=True)
+    return [reason if by_features else DISAGREEMENT for by_features, reason in both]
 
 
 class TableSummary:

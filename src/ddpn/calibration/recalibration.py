@@ -81,9 +81,18 @@ def fitted_map(shares: np.ndarray, weight: np.ndarray, prior_rows: float = PRIOR
 
 
 class Recalibration(NamedTuple):
-    """A map of the cdf, and what cross-fitting says about it: the gain in CRPS with its standard error.
+    """A map of the cdf, and what cross-fitting says about it.
 
-    `is_used` says whether the map is part of the predictions: where the gain is more than two standard errors.
+    Parameters
+    ----------
+    value : array
+        The map at fixed knots.
+    rows : int
+        Calibration rows.
+    gain, error : float
+        The gain in CRPS, with its standard error.
+    is_used : bool
+        Whether the map is part of the predictions: by default where the gain is more than two standard errors.
     """
 
     value: np.ndarray
@@ -102,10 +111,20 @@ class Recalibration(NamedTuple):
         prior_rows: float = PRIOR_ROWS,
         always: bool = False,
     ) -> Self:
-        """From uncalibrated predictions of validation rows, in blocks, and their counts.
+        """Fit the map to uncalibrated predictions; every row is scored with a map that was fitted to the other folds.
 
-        Every row is scored with a map that was fitted to the other folds. `always` uses the map also where it does not
-        help.
+        Parameters
+        ----------
+        blocks : iterable of Distribution
+            Predictions of rows that were not trained on, in blocks.
+        y : array
+            Their counts.
+        weight : array, optional
+            How many times each row counts.
+        prior_rows : float
+            The map is shrunk towards the identity as if so many rows were calibrated already.
+        always : bool
+            Use the map also where it does not help.
         """
         each = np.ones(len(y)) if weight is None else weight * (len(y) / weight.sum())
         dists, bounds, rest = [], [], torch.from_numpy(y)

@@ -44,15 +44,26 @@ def inventory(
 ) -> Dataset:
     """Products in the slots of shelves, from a folder of point clouds; split 70/10/20.
 
-    The folder, by default `inventory` below the data folder, holds
+    The folder holds
     - `beams.csv` with the columns beam, class and count (others are left out),
     - `points/` with one file per beam, named as the beam; .npy is added to a name without one of the endings that
       `read_points` knows. Lengths are meters from the camera: x to the right, y up, z away from it,
     - `classes.json`, a list of class names in the order of their numbers; without it they are sorted by name.
 
-    `classes` replaces that file: a model knows classes by their numbers, so read other folders with the classes that it
-    was trained with.
+    Parameters
+    ----------
+    folder : path, optional
+        The folder. Default: `inventory` below the data folder.
+    classes : sequence of str, optional
+        Replaces `classes.json`: a model knows classes by their numbers, so read other folders with the classes that it
+        was trained with.
+    max_points : int
+        Points of a beam at most; of more, a random subset is kept.
+    seed : int
+        Seed of the points that are kept and of the split.
 
+    Examples
+    --------
     >>> from tempfile import mkdtemp
     >>> cloud = np.random.default_rng(0).random((40, 3), dtype=np.float32)
     >>> folder = write_beams(Path(mkdtemp()) / "shop", [(cloud, "can", count) for count in range(10)])
@@ -109,10 +120,17 @@ def _numbers(path: Path, names: list[str], classes: tuple[str, ...]) -> NDArray[
 def write_beams(
     folder: str | os.PathLike[str], beams: Iterable[tuple[Any, str, int]], classes: Sequence[str] | None = None
 ) -> Path:
-    """Write a folder that `inventory` reads: points (n, 3), class name and count of every beam. Returns its path.
+    """Write a folder that `inventory` reads, and return its path. On an error nothing remains.
 
-    `classes` fixes the order of the classes, including those without a beam; by default they are sorted by name.
-    Several folders for one model need the same classes: pass them here, or to `inventory`. On an error nothing remains.
+    Parameters
+    ----------
+    folder : path
+        A new or empty folder.
+    beams : iterable of tuples
+        Points (n, 3), class name and count of every beam.
+    classes : sequence of str, optional
+        The order of the classes, including those without a beam. Default: sorted by name. Several folders for one model
+        need the same classes: pass them here, or to `inventory`.
     """
     folder = Path(folder)
     known = None if classes is None else _check_classes("classes", classes)

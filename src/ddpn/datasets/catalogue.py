@@ -14,9 +14,18 @@ DATASETS = Registry("data set", {name: source.loader for name, source in SOURCES
 
 @dataclass(frozen=True)
 class DatasetStatus:
-    """A data set and what the data folder has of it: `state` is "available", "missing" or "damaged: <reason>".
+    """A data set and what the data folder has of it.
 
-    `rows` are those that can be loaded; `sample` is true if the public file has more.
+    Attributes
+    ----------
+    name, address, license : str
+        The name of the data set, where it comes from, and its license.
+    state : str
+        "available", "missing" or "damaged: <reason>".
+    rows : int or None
+        The rows that can be loaded.
+    sample : bool
+        Whether the public file has more.
     """
 
     name: str
@@ -28,8 +37,21 @@ class DatasetStatus:
 
 
 def load(name: str = "rand_health", **options: Any) -> Dataset:
-    """Load a data set by its name; `options` are those of its loader.
+    """Load a data set by its name.
 
+    Parameters
+    ----------
+    name : str
+        A name in `ddpn.datasets.catalogue.DATASETS`, such as "rand_health" or "bike_sharing".
+    **options
+        Options of its loader.
+
+    Returns
+    -------
+    Dataset
+
+    Examples
+    --------
     >>> load("rand_health").y[:5]
     array([0, 2, 0, 0, 0])
     """
@@ -45,6 +67,11 @@ def download(name: str) -> str:
     """Download a data set unless the data folder has it, and return one line on its rows and its place.
 
     If it cannot be downloaded, the error describes which file to put where.
+
+    Parameters
+    ----------
+    name : str
+        A name that `load` takes.
     """
     DATASETS.find(name)
     source = SOURCES[name]

@@ -35,16 +35,25 @@ def coco_people(
 ) -> Dataset:
     """The number of people in an image: the column "file" names it, below the folder `root` of the data set.
 
-    `annotations` is COCO's `instances_*.json`, one or several, or a CSV with the columns image_id (the file's name,
-    with or without its ending) and person_count; others are left out. The default is the first of these in the folder
-    `coco_people`: annotations/instances_train2017.json, person_counts.csv. `images` is the folder of the images, or the
-    one above train2017 and val2017; by default coco_people/images, or coco_people.
-
-    An image's count is the number of its annotations as a person. COCO draws one region around a crowd, beside the
-    people that it draws singly: it counts as one, as in the paper, whose 64,115 images are all that have such an
-    annotation. With `crowds=False` these regions do not count. Images without a person are left out (the counts of a
+    An image's count is the number of its annotations as a person; images without a person are left out (the counts of a
     CSV are taken as they are). Rows are in the order of the images' ids and split 70/10/20.
     `coco_people().images("train")` reads them.
+
+    Parameters
+    ----------
+    folder : Path, optional
+        The folder above `coco_people`. Default: `data_folder()`.
+    annotations : Path or sequence of Path, optional
+        COCO's `instances_*.json`, one or several, or a CSV with the columns image_id (the file's name, with or without
+        its ending) and person_count; others are left out. Default: the first of these in the folder `coco_people`:
+        annotations/instances_train2017.json, person_counts.csv.
+    images : Path, optional
+        The folder of the images, or the one above train2017 and val2017. Default: coco_people/images, or coco_people.
+    crowds : bool
+        COCO draws one region around a crowd, beside the people that it draws singly: it counts as one, as in the paper,
+        whose 64,115 images are all that have such an annotation. False does not count these regions.
+    seed : int
+        Seed of the split.
     """
     folder = data_folder() if folder is None else Path(folder)
     home = folder / "coco_people"

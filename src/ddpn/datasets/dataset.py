@@ -22,12 +22,30 @@ Encoding = Callable[[Any, NDArray[np.int64]], Mapping[str, NDArray[np.float64]]]
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Counts `y` with the inputs `X` they are predicted from; columns that leak `y` are left out.
+    """Counts with the inputs they are predicted from; columns that leak the counts are left out.
 
-    `X` is a polars frame or, of point clouds, a tensor of packed beams, and then `classes` names their geometry classes
-    in the order of their numbers. `sample` is true if these are only some rows of the public file; `note` is one
-    sentence for the foot of a table. `encodings` are numeric feature sets of a frame by name; `root` is the folder of
-    the files that a column names.
+    Parameters
+    ----------
+    name : str
+        The name of the data set.
+    X : polars DataFrame or Tensor
+        The inputs: a table, or packed beams of point clouds.
+    y : array of int
+        The counts.
+    split : Split
+        Training, validation and test rows.
+    license, citation : str
+        The terms of the data, and what to cite.
+    note : str
+        One sentence for the foot of a table.
+    sample : bool
+        Whether these are only some rows of the public file.
+    encodings : mapping
+        Functions that make numeric feature sets of a table, by name.
+    root : Path, optional
+        The folder of the files that a column names.
+    classes : tuple of str
+        The geometry classes of point clouds, in the order of their numbers.
     """
 
     name: str
@@ -48,17 +66,43 @@ class Dataset:
             raise InputError(f"X, y and split must have the same number of rows, got {lengths}.")
 
     def features(self, name: str = "raw") -> Any:
-        """The inputs of all rows: `X`, or one of `encodings` as a polars frame."""
+        """The inputs of all rows.
+
+        Parameters
+        ----------
+        name : str
+            "raw" for `X`, or a name in `encodings`.
+        """
         check_choice(f"features of {self.name}", name, ["raw", *self.encodings], InputError)
         return self.X if name == "raw" else type(self.X)(dict(self.encodings[name](self.X, self.split.train)))
 
     def part(self, part: str, features: str = "raw") -> tuple[Any, NDArray[np.int64]]:
-        """Inputs and counts of "train", "validation" or "test"."""
+        """Inputs and counts of one part of the split.
+
+        Parameters
+        ----------
+        part : {"train", "validation", "test"}
+            Which part.
+        features : str
+            "raw" for `X`, or a name in `encodings`.
+
+        Returns
+        -------
+        X, y
+        """
         rows = self.split.rows(part)
         return self.features(features)[rows], self.y[rows]
 
     def images(self, part: str, **options: Any) -> Any:
-        """The `ddpn.inputs.Images` of "train", "validation" or "test"; `options` are those of `Images`."""
+        """The images of one part of the split, as `ddpn.inputs.Images`.
+
+        Parameters
+        ----------
+        part : {"train", "validation", "test"}
+            Which part.
+        **options
+            Options of `Images`.
+        """
         from ddpn.inputs.images import Images
 
         if self.root is None:
@@ -72,11 +116,23 @@ class Dataset:
         return fingerprint({name: self.X[name].to_numpy() for name in self.X.columns}, self.y)
 
     def save_split(self, path: str | os.PathLike[str]) -> None:
-        """Write the split to `path`, with the fingerprint of this data."""
+        """Write the split to a file, with the fingerprint of this data.
+
+        Parameters
+        ----------
+        path : path
+            The file to write.
+        """
         self.split.save(path, self.fingerprint)
 
     def with_split(self, path: str | os.PathLike[str]) -> "Dataset":
-        """This data with the split of `path`, which must have been saved for it."""
+        """This data with another split, which must have been saved for it.
+
+        Parameters
+        ----------
+        path : path
+            A file that `save_split` wrote.
+        """
         return replace(self, split=Split.load(path, self.fingerprint))
 
 

@@ -18,11 +18,19 @@ T = TypeVar("T", "Rays", "Solids")
 
 @dataclass(frozen=True)
 class Camera:
-    """Pixels over an opening, their errors, and the position of the camera; lengths in meters.
+    """A depth camera: pixels over an opening, their errors, and its position; lengths in meters.
 
-    The standard deviation of a depth is `noise` times the square of the distance, as in triangulating cameras. Drawn
-    per beam from a range: the share of pixels that is lost (`dropout`), and the distances of the camera from the middle
-    of the opening: to the right (`aside`), above the products' height (`above`) and in front (`away`).
+    Parameters
+    ----------
+    rows, columns : int
+        Pixels over the opening.
+    noise : float
+        The standard deviation of a depth is this times the square of the distance, as in triangulating cameras.
+    dropout : pair of float
+        Range of the share of pixels that is lost, drawn per beam, as are the following.
+    aside, above, away : pair of float
+        Ranges of the distances of the camera from the middle of the opening: to the right, above the products' height
+        and in front.
     """
 
     rows: int = 48

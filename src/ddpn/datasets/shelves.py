@@ -153,8 +153,23 @@ def measure(scenes: Scenes, camera: Camera, rng: Generator) -> list[Floats]:
 def simulate_shelves(
     n: int, seed: int = SEED, *, max_points: int = MAX_POINTS, camera: Camera = CAMERA, progress: bool = True
 ) -> Dataset:
-    """Simulate n slots; return their packed beams and counts, split 70/10/20.
+    """Simulate slots of shelves; return their packed beams and counts, split 70/10/20.
 
+    Parameters
+    ----------
+    n : int
+        The number of slots.
+    seed : int
+        Seed of the scenes, of the points that are kept and of the split.
+    max_points : int
+        Points of a beam at most.
+    camera : Camera
+        The depth camera.
+    progress : bool
+        Show progress.
+
+    Examples
+    --------
     >>> data = simulate_shelves(20, seed=0, max_points=64)
     >>> data.X.shape, data.classes
     (torch.Size([20, 66, 4]), ('bottle', 'box', 'can', 'carton'))
@@ -169,10 +184,17 @@ def simulate_shelves(
 def write_shelves(
     folder: str | os.PathLike[str], n: int, seed: int = SEED, *, camera: Camera = CAMERA, progress: bool = True
 ) -> Path:
-    """Write the beams of n simulated slots to a new folder, with every point that the camera sees.
+    """Write the beams of simulated slots to a new folder, with every point that the camera sees.
 
     `inventory(folder, seed=seed)` returns what `simulate_shelves` returns for the same n, seed and camera: the seed
     also determines which points are kept and how beams are split.
+
+    Parameters
+    ----------
+    folder : path
+        The folder to make.
+    n, seed, camera, progress
+        As for `simulate_shelves`.
     """
     names = tuple(GEOMETRIES)
     beams = (

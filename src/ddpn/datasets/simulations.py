@@ -74,10 +74,20 @@ class Reflected(CountDistribution):
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """Drawn inputs x (n,) and counts y (n,), and the rows of each part.
+    """Drawn inputs and counts, with the distribution that the counts were drawn from.
 
-    `distribution` maps any x to the distribution of y there; `truth` is that of every drawn row: no model can have a
-    better expected score.
+    Attributes
+    ----------
+    name : str
+        The name of the simulation.
+    x : array, shape (n,)
+        The inputs.
+    y : array of int, shape (n,)
+        The counts.
+    split : Split
+        Training, validation and test rows.
+    distribution : callable
+        Maps any x to the distribution of y there.
     """
 
     name: str
@@ -93,7 +103,7 @@ class Simulation:
 
     @property
     def truth(self) -> CountDistribution:
-        """The distribution that each y was drawn from."""
+        """The distribution that each y was drawn from; no model can have a better expected score."""
         return self.distribution(self.x)
 
 
@@ -149,8 +159,21 @@ SIMULATIONS = {
 
 
 def simulate(name: str, n: int | None = None, seed: int = SEED, shares: Sequence[float] | None = None) -> Simulation:
-    """Draw a simulation of the paper by its name, with the paper's number of rows or n.
+    """Draw a simulation of the paper.
 
+    Parameters
+    ----------
+    name : {"wave", "poisson", "negative_binomial", "isolated"}
+        Which simulation.
+    n : int, optional
+        The number of rows. Default: the paper's.
+    seed : int
+        Seed of the draws and of the split.
+    shares : sequence of float, optional
+        Shares of training, validation and test rows. Default: the paper's.
+
+    Examples
+    --------
     >>> data = simulate("wave", n=1000)
     >>> [len(rows) for rows in data.split]
     [800, 100, 100]

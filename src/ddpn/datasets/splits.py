@@ -21,7 +21,13 @@ PARTS = ("train", "validation", "test")
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Row numbers of three parts, which together are all rows, each once."""
+    """Row numbers of three parts, which together are all rows, each once.
+
+    Parameters
+    ----------
+    train, validation, test : array of int
+        The row numbers of each part.
+    """
 
     train: NDArray[np.int64]
     validation: NDArray[np.int64]
@@ -62,8 +68,21 @@ class Split:
 
 
 def split(n: int, seed: int = SEED, shares: Sequence[float] = SHARES) -> Split:
-    """Shuffle the rows 0..n-1 and cut them: the first int(.8 n) train, those up to int(.9 n) validate, the rest test.
+    """Shuffle rows and cut them into training, validation and test rows.
 
+    By default the first int(.8 n) train, those up to int(.9 n) validate, the rest test.
+
+    Parameters
+    ----------
+    n : int
+        The number of rows.
+    seed : int
+        Seed of the shuffle.
+    shares : sequence of float
+        Shares of the three parts, which sum to 1.
+
+    Examples
+    --------
     >>> split(10)
     Split(train=array([9, 8, 7, 4, 1, 0, 5, 6]), validation=array([3]), test=array([2]))
     """

@@ -43,6 +43,13 @@ def rand_health(*, seed: int = SEED) -> Dataset:
 
     The data is part of statsmodels, which the extra `data` installs.
 
+    Parameters
+    ----------
+    seed : int
+        Seed of the split.
+
+    Examples
+    --------
     >>> data = rand_health()
     >>> data.X.shape, round(float(data.y.mean()), 2)
     ((20190, 9), 2.86)
@@ -65,11 +72,22 @@ def length_of_stay(
 ) -> Dataset:
     """Days a patient stays in hospital (1 to 17), from tests and diagnoses on admission; 100,000 rows.
 
-    `sample` None takes the full file or, where the folder has only that, the sample of 20,000 rows; True and False
-    require one of the two. The day of discharge, which gives the target away, and the row number are left out; of the
-    day of admission the weekday is kept.
+    The day of discharge, which gives the target away, and the row number are left out; of the day of admission the
+    weekday is kept.
     Feature sets: "raw" (25 columns, some of them text), "standard" (35 inputs, statistics of the training rows),
     "authors" (the 35 of the paper's code: no pneum, diagnoses as levels, statistics of all rows).
+
+    Parameters
+    ----------
+    folder : Path, optional
+        The folder of the file. Default: `data_folder()`.
+    sample : bool, optional
+        True takes the sample of 20,000 rows, False the full file. Default: the full file or, where the folder has only
+        that, the sample.
+    seed : int
+        Seed of the split.
+    may_download : bool
+        Whether a missing file is downloaded.
     """
     folder = data_folder() if folder is None else Path(folder)
     source = SOURCES["length_of_stay"]
@@ -137,6 +155,15 @@ def bike_sharing(folder: Path | None = None, *, seed: int = SEED, may_download: 
     Left out: casual and registered, which sum to the target, the row number and the date.
     Feature sets: "raw" (12 columns), "one_hot" (58 inputs, statistics of the training rows), "authors" (the 15 of the
     paper's code: statistics of all rows; hour 0 has the same point as hour 23, month 1 as month 12, season 1 as 4).
+
+    Parameters
+    ----------
+    folder : Path, optional
+        The folder of the file. Default: `data_folder()`.
+    seed : int
+        Seed of the split.
+    may_download : bool
+        Whether a missing file is downloaded.
     """
     path = fetch(SOURCES["bike_sharing"], folder, may_download=may_download)
     table = read_csv(path, numbers=(*_RENTAL, "cnt"), ignored=("instant", "dteday", "casual", "registered"))

@@ -40,14 +40,24 @@ def reviews(
 ) -> Dataset:
     """Stars of a review (1 to 5) from its words: the columns "title" ("" if missing) and "text".
 
-    `path` is a file of your own: CSV with a header or one JSON object per line, plain or with .gz, with the columns of
-    the women's clothing reviews (Title, Review Text, Rating), of Amazon's JSON (summary, reviewText, overall) or title,
-    text (or review_text, or review) and rating. The default is the paper's file of Amazon reviews of "Patio, Lawn and
-    Garden" where the folder `reviews` has it, else women's clothing. Neither can be downloaded, whatever `may_download`
-    is: put Patio_Lawn_and_Garden_5.json.gz there yourself.
+    The default is the paper's file of Amazon reviews of "Patio, Lawn and Garden" where the folder `reviews` has it,
+    else women's clothing. Neither can be downloaded: put Patio_Lawn_and_Garden_5.json.gz there yourself. Rows without
+    text are left out; `note` counts them. The remaining rows are numbered in the file's order and split 70/10/20.
 
-    Rows without text are left out, and with `without_markup` those with HTML tags, as in the paper (None: only for the
-    paper's file); `note` counts them. The remaining rows are numbered in the file's order and split 70/10/20.
+    Parameters
+    ----------
+    folder : Path, optional
+        The folder above `reviews`. Default: `data_folder()`.
+    path : Path, optional
+        A file of your own: CSV with a header or one JSON object per line, plain or with .gz, with the columns of the
+        women's clothing reviews (Title, Review Text, Rating), of Amazon's JSON (summary, reviewText, overall) or title,
+        text (or review_text, or review) and rating.
+    without_markup : bool, optional
+        Leave out rows with HTML tags, as in the paper. Default: only for the paper's file.
+    seed : int
+        Seed of the split.
+    may_download : bool
+        Has no effect, as these files cannot be downloaded.
     """
     found = _find(data_folder() if folder is None else Path(folder)) if path is None else Path(path)
     if without_markup is None:
@@ -59,7 +69,13 @@ def reviews(
 
 
 def bible(folder: Path | None = None) -> list[str]:
-    """The verses of the King James Bible in their order: out-of-distribution text for a model of reviews."""
+    """The verses of the King James Bible in their order: out-of-distribution text for a model of reviews.
+
+    Parameters
+    ----------
+    folder : Path, optional
+        The folder of the file. Default: `data_folder()`.
+    """
     path = (data_folder() if folder is None else Path(folder)) / BIBLE
     if not path.is_file():
         raise InputError(

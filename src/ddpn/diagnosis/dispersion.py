@@ -16,8 +16,19 @@ _RESAMPLES = 400
 class Dispersion:
     """Variance / mean given the features, with a 95% interval and the p-value of a Poisson.
 
-    `direction` is "over", "under" or "equi": the latter wherever the interval contains 1. `spread` is the standard
-    deviation of an unknown factor of the mean that would explain the excess variance, for over-dispersion.
+    `direction` is "over", "under" or "equi": the latter wherever the interval contains 1.
+
+    Attributes
+    ----------
+    estimate : float
+        Variance / mean.
+    low, high : float
+        The ends of the 95% interval.
+    p_value : float
+        Of the hypothesis that the counts are Poisson.
+    spread : float
+        The standard deviation of an unknown factor of the mean that would explain the excess variance, for
+        over-dispersion.
     """
 
     estimate: float

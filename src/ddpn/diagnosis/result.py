@@ -33,10 +33,22 @@ def write_p(value: float) -> str:
 
 @dataclass(frozen=True)
 class Finding:
-    """One check: its effect, its p-value, and the sentences for a finding and for none.
+    """One check of a diagnosis.
 
-    `matters` says whether the effect is large enough to report; `adjusted` is the p-value after Holm's correction for
-    all checks.
+    Attributes
+    ----------
+    name, label : str
+        The name of the check, and what a finding is called, such as "zero-inflated".
+    effect : str
+        The size of the effect, in words.
+    p_value, adjusted : float
+        The p-value, by itself and after Holm's correction for all checks.
+    matters : bool
+        Whether the effect is large enough to report.
+    sentence, clean : str
+        The sentences for a finding and for none.
+    is_explained : bool
+        Whether another finding explains it.
     """
 
     name: str
@@ -86,7 +98,19 @@ class Finding:
 
 @dataclass(frozen=True)
 class Summary:
-    """The target by itself, without the features."""
+    """The target by itself, without the features.
+
+    Attributes
+    ----------
+    rows, used : int
+        Rows of the table, and those that were used.
+    mean, variance : float
+        Moments of the counts.
+    zeros : float
+        The share of zeros.
+    minimum, maximum : float
+        The smallest and the largest count.
+    """
 
     rows: int
     used: int
@@ -104,7 +128,17 @@ class Summary:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """A likelihood of `ddpn.heads.HEADS` (None where there is nothing to recommend), options of `ddpn fit`, and why."""
+    """A likelihood and further options of `ddpn fit`, with the reason.
+
+    Attributes
+    ----------
+    likelihood : str or None
+        A name in `ddpn.heads.HEADS`; None where there is nothing to recommend.
+    reason : str
+        Why.
+    options : tuple of str
+        Options of `ddpn fit`.
+    """
 
     likelihood: str | None
     reason: str
@@ -131,8 +165,23 @@ class Evidence:
 class Diagnosis:
     """What the counts of a target are like, given the features: `print` it, or use `to_dict()`.
 
-    `dispersion`, `mean_model` and `evidence` are None where there are too few rows or counts to say anything about
-    them. `explained` is the share of the Poisson deviance that the mean model explains out of fold.
+    Attributes
+    ----------
+    target : str
+        The name of the target.
+    summary : Summary
+        The target by itself.
+    recommendation : Recommendation
+        A likelihood, and why.
+    findings : tuple of Finding
+        All checks.
+    dispersion, mean_model, evidence : Dispersion, str, Evidence
+        The dispersion, the model of the mean, and what figures need; None where there are too few rows or counts to say
+        anything about them.
+    explained : float
+        The share of the Poisson deviance that the mean model explains out of fold.
+    notes : tuple of str
+        Sentences about rows that were not used and checks that were not made.
     """
 
     target: str

@@ -50,7 +50,13 @@ class Censored(CountDistribution):
         super().__init__(shape, validate_args)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """log P(Z = y) below the limit, log P(Z >= limit) at the limit; differentiable in the parameters of Z."""
+        """Logarithm of P(Z = y) below the limit, of P(Z >= limit) at the limit; differentiable in the parameters of Z.
+
+        Parameters
+        ----------
+        value : Tensor
+            Recorded counts y; their shape broadcasts with `batch_shape`.
+        """
         y = self._counts(value)
         shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         y, limit = y.double().expand(shape), self.limit.expand(shape)
@@ -81,26 +87,50 @@ class Censored(CountDistribution):
 
     @without_gradient
     def cdf(self, value: Tensor) -> Tensor:
-        """P(min(Z, limit) <= y)."""
+        """Cumulative distribution function P(min(Z, limit) <= y).
+
+        Parameters
+        ----------
+        value : Tensor
+            Counts y; their shape broadcasts with `batch_shape`.
+        """
         y = self._counts(value, negative=True)
         found = self.base.cdf(y)
         return torch.where(y >= self.limit, torch.ones_like(found), found)
 
     @without_gradient
     def survival(self, value: Tensor) -> Tensor:
-        """P(min(Z, limit) > y)."""
+        """Survival function P(min(Z, limit) > y).
+
+        Parameters
+        ----------
+        value : Tensor
+            Counts y; their shape broadcasts with `batch_shape`.
+        """
         y = self._counts(value, negative=True)
         found = self.base.survival(y)
         return torch.where(y >= self.limit, torch.zeros_like(found), found)
 
     def icdf(self, value: Tensor) -> Tensor:
-        """The smallest count y with P(min(Z, limit) <= y) >= q."""
+        """Quantile: the smallest count y with P(min(Z, limit) <= y) >= q.
+
+        Parameters
+        ----------
+        value : Tensor
+            Levels q from 0 to 1; their shape broadcasts with `batch_shape`.
+        """
         found = self.base.icdf(value)
         return torch.minimum(found, self.limit.to(found))
 
     @without_gradient
     def crps(self, value: Tensor) -> Tensor:
-        """Sum over z below the limit of (F(z) - 1[z >= y])^2; smaller is better."""
+        """Threshold-weighted CRPS, the sum over z below the limit of (F(z) - 1[z >= y])^2; smaller is better.
+
+        Parameters
+        ----------
+        value : Tensor
+            Recorded counts y; their shape broadcasts with `batch_shape`.
+        """
         y = self._counts(value)
         shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         is_limited = torch.isfinite(self.limit).expand(shape).reshape(-1)

@@ -14,7 +14,7 @@ Bound = Tensor | float | None
 
 
 def log_mass(dist: CountDistribution, low: Bound = 0, high: Bound = None) -> Tensor:
-    """log P(low <= Z <= high), differentiable in the distribution's parameters, accurate in both tails.
+    """Logarithm of P(low <= Z <= high), differentiable in the distribution's parameters, accurate in both tails.
 
     Parameters
     ----------

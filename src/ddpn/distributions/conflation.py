@@ -105,7 +105,7 @@ class ConflationRows(SmoothRows):
 
 
 class Conflation(CountDistribution):
-    """p(y) proportional to the product of the components' p(y), in logarithms throughout: nothing underflows.
+    """The normalised product of count distributions, in logarithms throughout: nothing underflows.
 
     Parameters
     ----------

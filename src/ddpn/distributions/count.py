@@ -18,14 +18,20 @@ from ddpn.errors import InputError
 
 
 class CountDistribution(Distribution, ABC):
-    """A distribution over {0, 1, 2, ...}.
+    """A distribution over the counts {0, 1, 2, ...}.
 
     A subclass implements `log_prob`, `bracket` and `rows`; everything else follows from sums over the integers of the
     bracket, in blocks of rows. The pmf may have any shape.
 
-    batch_shape: shape of the parameters; one distribution per element.
-    validate_args: whether values are checked. Default: only on a CPU.
+    Parameters
+    ----------
+    batch_shape : sequence of int
+        Shape of the parameters; one distribution per element.
+    validate_args : bool, optional
+        Whether values are checked. Default: only on a CPU.
 
+    Examples
+    --------
     >>> class Dice(CountDistribution):
     ...     def __init__(self, sides):
     ...         self.sides = sides
@@ -50,7 +56,13 @@ class CountDistribution(Distribution, ABC):
 
     @abstractmethod
     def log_prob(self, value: Tensor) -> Tensor:
-        """log p(y) at counts y, minus infinity where p(y) = 0. Shape: y broadcasts with `batch_shape`."""
+        """Logarithm of the probability of counts, minus infinity where the probability is 0.
+
+        Parameters
+        ----------
+        value : Tensor
+            Counts y; their shape broadcasts with `batch_shape`.
+        """
 
     @abstractmethod
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
@@ -65,13 +77,13 @@ class CountDistribution(Distribution, ABC):
     @property
     @without_gradient
     def mean(self) -> Tensor:
-        """E[Z]."""
+        """Mean E[Z]."""
         return self._shaped(self._flat().mean_variance()[0])
 
     @property
     @without_gradient
     def variance(self) -> Tensor:
-        """Var[Z]."""
+        """Variance Var[Z]."""
         return self._shaped(self._flat().mean_variance()[1])
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
@@ -155,29 +167,53 @@ class CountDistribution(Distribution, ABC):
 
     @without_gradient
     def cdf(self, value: Tensor) -> Tensor:
-        """P(Z <= y), relatively accurate in the lower tail; 0 at negative integers."""
+        """Cumulative distribution function P(Z <= y), relatively accurate in the lower tail; 0 at negative integers.
+
+        Parameters
+        ----------
+        value : Tensor
+            Counts y; their shape broadcasts with `batch_shape`.
+        """
         y, dist, shape = self._paired(value, negative=True)
         return _rounded_down(quantiles.cdf(dist, y), self._dtype).reshape(shape)
 
     @without_gradient
     def survival(self, value: Tensor) -> Tensor:
-        """P(Z > y), relatively accurate in the upper tail; 1 at negative integers."""
+        """Survival function P(Z > y), relatively accurate in the upper tail; 1 at negative integers.
+
+        Parameters
+        ----------
+        value : Tensor
+            Counts y; their shape broadcasts with `batch_shape`.
+        """
         y, dist, shape = self._paired(value, negative=True)
         return self._shaped(torch.where(y < 0, 1.0, dist.sides(y.clamp(min=0.0))[1]), shape)
 
     @without_gradient
     def crps(self, value: Tensor) -> Tensor:
-        """Continuous ranked probability score, sum over z of (F(z) - 1[z >= y])^2; smaller is better."""
+        """Continuous ranked probability score, sum over z of (F(z) - 1[z >= y])^2; smaller is better.
+
+        Parameters
+        ----------
+        value : Tensor
+            Observed counts y; their shape broadcasts with `batch_shape`.
+        """
         y, dist, shape = self._paired(value)
         return self._shaped(by_window(dist, tables.crps, crps_by_parts, y)[0], shape)
 
     @without_gradient
     def entropy(self) -> Tensor:
-        """-E[log p(Z)] in nats."""
+        """Entropy -E[log p(Z)] in nats."""
         return self._shaped(tables.entropy_of(self._flat()))
 
     def icdf(self, value: Tensor) -> Tensor:
-        """The smallest count y with P(Z <= y) >= q; infinite at q = 1."""
+        """Quantile: the smallest count y with P(Z <= y) >= q.
+
+        Parameters
+        ----------
+        value : Tensor
+            Levels q from 0 to 1; the quantile is infinite at q = 1. Their shape broadcasts with `batch_shape`.
+        """
         q = torch.as_tensor(value, device=self._device)
         if is_checked(self._check, q):
             arguments.check_probabilities("q", q)
@@ -193,9 +229,19 @@ class CountDistribution(Distribution, ABC):
             return self._shaped(by_window(self._flat(), tables.mode, lambda rows: (rows.far_mode(),))[0])
 
     def interval(self, coverage: float, kind: str = "central") -> tuple[Tensor, Tensor]:
-        """Counts (low, high), both included, that hold at least `coverage` of the mass.
+        """Prediction interval: counts low and high, both included, that hold at least `coverage` of the mass.
 
-        `kind="central"` leaves at most half of the rest on either side; `kind="highest"` is the shortest such interval.
+        Parameters
+        ----------
+        coverage : float
+            Probability that a count lies in the interval, in (0, 1).
+        kind : {"central", "highest"}
+            "central" leaves at most half of the rest on either side; "highest" is the shortest such interval.
+
+        Returns
+        -------
+        low, high : Tensor
+            Of shape `batch_shape`.
         """
         coverage = arguments.check_coverage(coverage)
         arguments.check_interval_kind(kind)
@@ -204,7 +250,20 @@ class CountDistribution(Distribution, ABC):
         return self._shaped(low), self._shaped(high)
 
     def sample(self, sample_shape: Any = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
-        """Draws by inversion of the cdf, from uniforms in float64."""
+        """Draw counts by inversion of the cdf, from uniforms in float64.
+
+        Parameters
+        ----------
+        sample_shape : sequence of int
+            Shape of the draws of each distribution. Default: one draw.
+        generator : torch.Generator, optional
+            The source of randomness. Default: torch's own.
+
+        Returns
+        -------
+        Tensor
+            Of shape `sample_shape` + `batch_shape`.
+        """
         shape = torch.Size(sample_shape)
         with torch.no_grad():
             size = shape.numel(), self.batch_shape.numel()

@@ -94,13 +94,22 @@ class DiscretizedRows(ParameterRows):
 
 
 class Discretized(ParametricDistribution):
-    """The count nearest to X ~ Normal: p(k) = P(k - 1/2 <= X < k + 1/2) for k >= 1, p(0) = P(X < 1/2).
+    """A Normal rounded to counts: p(k) = P(k - 1/2 <= X < k + 1/2) for k >= 1, p(0) = P(X < 1/2).
 
     What a Normal predicts about counts, so that it can be scored beside count distributions. `discretized` takes
     mixtures, too.
 
     Shape: that of `base`. Computation is in float64, results come in the parameters' dtype, without gradients.
 
+    Parameters
+    ----------
+    base : torch.distributions.Normal
+        The Normal that is rounded to counts.
+    validate_args : bool, optional
+        Whether values are checked. Default: only on a CPU.
+
+    Examples
+    --------
     >>> dist = Discretized(Normal(2.0, 1.0))
     >>> [round(p, 4) for p in dist.log_prob(torch.arange(4.0)).exp().tolist()]
     [0.0668, 0.2417, 0.3829, 0.2417]
@@ -141,11 +150,17 @@ class Discretized(ParametricDistribution):
 
 
 def discretized(dist: Distribution) -> Any:
-    """The count distribution of a Normal, or of a mixture, component by component; count distributions as they are.
+    """Round a Normal, or a mixture component by component, to a count distribution.
 
-    Mass of [k - 1/2, k + 1/2) goes to k, that of the left tail to 0. A mixture keeps its weights; count distributions
-    among its components stay as they are.
+    Mass of [k - 1/2, k + 1/2) goes to k, that of the left tail to 0. A mixture keeps its weights.
 
+    Parameters
+    ----------
+    dist : Distribution
+        A Normal, a `Mixture` of Normals and count distributions, or a count distribution, which is returned as it is.
+
+    Examples
+    --------
     >>> ensemble = Mixture(Normal(torch.tensor([1.0, 3.0]), torch.tensor([0.5, 1.0])))
     >>> dist = discretized(ensemble)
     >>> dist.interval(0.9)[1].item(), round(dist.cdf(torch.tensor(0.0)).item(), 4)

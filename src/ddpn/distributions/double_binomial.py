@@ -153,7 +153,13 @@ class DoubleBinomial(ParametricDistribution):
         return constraints.integer_interval(0, self.total)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """log p(k), minus infinity above the total; differentiable twice in mu and gamma."""
+        """Logarithm of the probability of counts, minus infinity above the total; differentiable twice in mu and gamma.
+
+        Parameters
+        ----------
+        value : Tensor
+            Counts; their shape broadcasts with `batch_shape`.
+        """
         y = self._counts(value)
         shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         y, mu, gamma, total = (x.expand(shape).reshape(-1).double() for x in (y, self.mu, self.gamma, self.total))
@@ -165,14 +171,14 @@ class DoubleBinomial(ParametricDistribution):
 
     @property
     def mean(self) -> Tensor:
-        """Exact E[K], differentiable."""
+        """Exact mean E[K], differentiable."""
         flat = (x.reshape(-1).double() for x in (self.mu, self.gamma, self.total))
         return self._shaped(log_total_and_moments(*flat)[1])
 
     @property
     @without_gradient
     def variance(self) -> Tensor:
-        """Exact Var[K]."""
+        """Exact variance Var[K]."""
         return self._shaped(self._flat().mean_variance()[1])
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:

@@ -19,7 +19,7 @@ from ddpn.errors import ConfigError, InputError
 
 
 class Mixture(Distribution):
-    """p(y) = sum_k w_k p_k(y), a weighted mixture of K distributions (Section 3.4).
+    """A weighted mixture of K distributions, p(y) = sum_k w_k p_k(y) (Section 3.4).
 
     For count distributions, of one or of several families, and for distributions on the real line such as torch's
     Normal. The variance splits exactly into `aleatoric` (mean of variances) and `epistemic` (variance of means), the
@@ -81,9 +81,15 @@ class Mixture(Distribution):
     ) -> "Mixture":
         """The mixture of all components of several stacks, in their order.
 
-        stacks: distributions of batch shape (..., k_i), of any families, each with k_i components.
-        weights: sum of all k_i numbers, as in `Mixture`.
+        Parameters
+        ----------
+        stacks : sequence of Distribution
+            Distributions of batch shape (..., k_i), of any families, each with k_i components.
+        weights, validate_args
+            As in `Mixture`, with as many weights as all stacks have components.
 
+        Examples
+        --------
         >>> from ddpn.distributions import DoublePoisson, Poisson
         >>> networks, tree = DoublePoisson(torch.tensor([2.0, 3.0, 4.0]), 1.5), Poisson(torch.tensor([3.5]))
         >>> Mixture.concatenate([networks, tree], weights=[0.2, 0.2, 0.2, 0.4]).size
@@ -137,7 +143,13 @@ class Mixture(Distribution):
         return each.mean(-1) if self._weights is None else (self._weights.to(each.dtype) * each).sum(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """log p(y), differentiable in the components' parameters and in the weights."""
+        """Logarithm of the probability (density), differentiable in the components' parameters and in the weights.
+
+        Parameters
+        ----------
+        value : Tensor
+            Counts y, or real numbers; their shape broadcasts with `batch_shape`.
+        """
         y = torch.as_tensor(value).unsqueeze(-1)
         each = self._each(lambda stack: stack.log_prob(y))
         if self._weights is None:
@@ -172,7 +184,7 @@ class Mixture(Distribution):
 
     @property
     def mutual_information(self) -> Tensor:
-        """Entropy of the mixture beyond that of its components, in nats: how much they disagree."""
+        """How much the components disagree, in nats; the entropy of the mixture beyond that of its components."""
         return (self.entropy() - self.expected_entropy).clamp(min=0.0)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "Mixture":

@@ -158,8 +158,19 @@ class NegativeBinomialRows(ParameterRows):
 
 
 class NegativeBinomial(ParametricDistribution):
-    """Negative Binomial with mean mu and variance mu + alpha mu^2.
+    """The Negative Binomial distribution with mean mu and variance mu + alpha mu^2.
 
+    Parameters
+    ----------
+    mu : Tensor or float
+        Mean, positive.
+    alpha : Tensor or float
+        Dispersion, positive; close to 0 is close to a Poisson.
+    validate_args : bool, optional
+        Whether values are checked. Default: only on a CPU.
+
+    Examples
+    --------
     >>> dist = NegativeBinomial(mu=10.0, alpha=0.5)
     >>> dist.variance.item(), dist.icdf(torch.tensor(0.5)).item()
     (60.0, 8.0)
@@ -198,6 +209,6 @@ class NegativeBinomial(ParametricDistribution):
 
     @property
     def mode(self) -> Tensor:
-        """The smaller of two where mu (1 - alpha) is an integer."""
+        """The most probable count, the smaller of two where mu (1 - alpha) is an integer."""
         peak = self.mu.double() * (1.0 - self.alpha.double())
         return (peak.ceil() - 1.0).clamp(min=0.0).to(self._dtype)

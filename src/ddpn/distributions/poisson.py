@@ -16,8 +16,19 @@ def _rows(mu: Tensor) -> DoublePoissonRows:
 
 
 class Poisson(ParametricDistribution):
-    """Poisson with mean mu: the Double Poisson with gamma = 1, whose algorithms serve all but the closed forms.
+    """The Poisson distribution with mean mu.
 
+    It is the Double Poisson with gamma = 1, whose algorithms serve all but the closed forms.
+
+    Parameters
+    ----------
+    mu : Tensor or float
+        Mean, positive.
+    validate_args : bool, optional
+        Whether values are checked. Default: only on a CPU.
+
+    Examples
+    --------
     >>> Poisson(3.0).cdf(torch.tensor(2.0))
     tensor(0.4232)
     """
@@ -44,12 +55,12 @@ class Poisson(ParametricDistribution):
 
     @property
     def mean(self) -> Tensor:
-        """mu."""
+        """The parameter mu."""
         return self.mu
 
     @property
     def variance(self) -> Tensor:
-        """mu."""
+        """The parameter mu."""
         return self.mu
 
     @property

@@ -31,8 +31,15 @@ class MonotoneMap(NamedTuple):
     Slopes are positive and finite, also in the outermost pieces: no count gets a probability of 0, and the tails of a
     distribution are multiplied by a constant.
 
-    Shape: both (K + 1,), float64, from 0 to 1.
+    Parameters
+    ----------
+    at : Tensor, shape (K + 1,)
+        The knots in float64, from 0 to 1.
+    value : Tensor, shape (K + 1,)
+        The map at the knots in float64, from 0 to 1.
 
+    Examples
+    --------
     >>> half = MonotoneMap.of([0.0, 0.5, 1.0], [0.0, 0.2, 1.0])
     >>> half(torch.tensor([0.25, 0.75])), half.inverse(torch.tensor([0.1, 0.6]))
     (tensor([0.1000, 0.6000], dtype=torch.float64), tensor([0.2500, 0.7500], dtype=torch.float64))
@@ -43,7 +50,13 @@ class MonotoneMap(NamedTuple):
 
     @classmethod
     def of(cls, at: Any, value: Any) -> "MonotoneMap":
-        """Validate knots and values."""
+        """Make a map of validated knots and values.
+
+        Parameters
+        ----------
+        at, value : array-like
+            Knots and values there, both strictly increasing from 0 to 1.
+        """
         both = cls(*(torch.as_tensor(x, dtype=torch.float64).contiguous() for x in (at, value)))
         good = both.at.dim() == 1 and both.at.shape == both.value.shape and len(both.at) > 1
         good = good and all(bool(x[0] == 0) and bool(x[-1] == 1) and bool((x.diff() > 0).all()) for x in both)
@@ -68,7 +81,13 @@ class MonotoneMap(NamedTuple):
         return _piecewise(u, self.at, self.value)
 
     def inverse(self, v: Tensor) -> Tensor:
-        """u with G(u) = v."""
+        """Evaluate the inverse map: u with G(u) = v.
+
+        Parameters
+        ----------
+        v : Tensor
+            Numbers from 0 to 1.
+        """
         return _piecewise(v, self.value, self.at)
 
     def mean_slope(self, pmf: Tensor, cdf: Tensor) -> Tensor:
@@ -301,13 +320,13 @@ class Recalibrated(CountDistribution):
     @property
     @without_gradient
     def mean(self) -> Tensor:
-        """E[Z]."""
+        """Mean E[Z]."""
         return self._moments[0]
 
     @property
     @without_gradient
     def variance(self) -> Tensor:
-        """Var[Z]."""
+        """Variance Var[Z]."""
         return self._moments[1]
 
     @property
@@ -318,7 +337,7 @@ class Recalibrated(CountDistribution):
     @property
     @without_gradient
     def epistemic(self) -> Tensor:
-        """The share of the base's variance that its components disagree about, of this variance."""
+        """The part of the variance that the components of the base disagree about, in the proportion of the base."""
         if not isinstance(self.base, Mixture):
             return torch.zeros_like(self.variance)
         whole = self.base.variance
@@ -327,5 +346,5 @@ class Recalibrated(CountDistribution):
     @property
     @without_gradient
     def aleatoric(self) -> Tensor:
-        """The rest of the variance."""
+        """The part of the variance that more data would not remove, in the proportion of the base."""
         return self.variance - self.epistemic

@@ -71,7 +71,13 @@ class Truncated(CountDistribution):
         return self.base._like
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """log p(y), differentiable in the parameters of the base, minus infinity outside of the range."""
+        """Logarithm of the probability of counts, minus infinity outside of the range; differentiable in the base.
+
+        Parameters
+        ----------
+        value : Tensor
+            Counts y; their shape broadcasts with `batch_shape`.
+        """
         y = self._counts(value)
         broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         inside = (y >= self.low) & (y <= self.high)
@@ -87,12 +93,12 @@ class Truncated(CountDistribution):
 
     @property
     def mean(self) -> Tensor:
-        """E[Z], differentiable for the families that have gradients."""
+        """Mean E[Z], differentiable for the families that have gradients."""
         return self._moments()[0]
 
     @property
     def variance(self) -> Tensor:
-        """Var[Z], differentiable for the families that have gradients."""
+        """Variance Var[Z], differentiable for the families that have gradients."""
         return self._moments()[1]
 
     def _moments(self) -> tuple[Tensor, Tensor]:

@@ -62,7 +62,7 @@ class ZeroModified(CountDistribution):
 
     @property
     def logits(self) -> Tensor:
-        """log(pi / (1 - pi))."""
+        """Log-odds of pi, log(pi / (1 - pi))."""
         return torch.special.logit(self._pi) if self._logits is None else self._logits
 
     @property
@@ -94,12 +94,12 @@ class ZeroModified(CountDistribution):
 
     @property
     def mean(self) -> Tensor:
-        """(1 - pi) times the mean of the part; differentiable where that is."""
+        """Mean, (1 - pi) times the mean of the part; differentiable where that is."""
         return self._weights()[..., 1].to(self._dtype) * self._part.mean
 
     @property
     def variance(self) -> Tensor:
-        """(1 - pi) (v + pi m^2), with mean m and variance v of the part; differentiable where those are."""
+        """Variance (1 - pi) (v + pi m^2), with mean m and variance v of the part; differentiable where those are."""
         pi, rest = self._weights().to(self._dtype).unbind(-1)
         return rest * (self._part.variance + pi * self._part.mean**2)
 
@@ -178,7 +178,13 @@ class ZeroInflated(ZeroModified):
         return self.base
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """log p(y), differentiable in the base and in pi."""
+        """Logarithm of the probability of counts, differentiable in the base and in pi.
+
+        Parameters
+        ----------
+        value : Tensor
+            Counts y; their shape broadcasts with `batch_shape`.
+        """
         y = self._counts(value)
         broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         log_p, positive = self.base.log_prob(y).double(), y > 0
@@ -223,7 +229,13 @@ class Hurdle(ZeroModified):
         return Truncated(self.base, low=1, validate_args=False)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """log p(y), differentiable in the base and in pi."""
+        """Logarithm of the probability of counts, differentiable in the base and in pi.
+
+        Parameters
+        ----------
+        value : Tensor
+            Counts y; their shape broadcasts with `batch_shape`.
+        """
         y = self._counts(value)
         broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         positive = y > 0

@@ -38,15 +38,30 @@ class Calibrated:
         """Calibrate intervals with rows that `fit` was not trained on.
 
         `predict_interval` then takes each row's central interval at the level that covers what is asked. That holds for
-        all rows together: where few counts have all the mass, some intervals cover more and some less. It is exact with
-        `prior_rows` 0. Few rows say little: `prior_rows` shrinks the level towards that of the predicted distributions
-        themselves, which then count as so many rows.
+        all rows together: where few counts have all the mass, some intervals cover more and some less.
 
-        `groups` makes intervals cover what is asked within each group, too: the name of a column of X, a label per row,
-        or a number of ranges of the predicted mean. Groups of few rows are shrunk towards the level of all rows, which
-        count as `group_rows` more. `sample_weight` may be the density of new rows over that of these rows
-        (`ddpn.calibration.shift.density_ratio`): intervals then cover what is asked on rows like the new ones.
+        Parameters
+        ----------
+        X, y, exposure, upper, censored
+            Calibration rows, as for `score`.
+        sample_weight : array-like, optional
+            How many times each row counts, or the density of new rows over that of these rows
+            (`ddpn.calibration.shift.density_ratio`): intervals then cover what is asked on rows like the new ones.
+        prior_rows : float
+            Shrinks the level towards that of the predicted distributions themselves, which count as so many rows.
+            Useful where calibration rows are few; coverage is exact with 0.
+        groups : str, array-like or int, optional
+            Makes intervals cover what is asked within each group, too: the name of a column of X, a label per row, or a
+            number of ranges of the predicted mean.
+        group_rows : float
+            Shrinks the level of each group towards that of all rows, which count as so many rows more.
 
+        Returns
+        -------
+        self
+
+        Examples
+        --------
         >>> from ddpn import CountRegressor
         >>> rng = np.random.default_rng(0)
         >>> X = rng.uniform(-2, 2, (2300, 1))
@@ -79,11 +94,25 @@ class Calibrated:
         """Recalibrate the whole predicted distribution with rows that `fit` was not trained on.
 
         A monotone map G is learnt from the PIT of these rows, and every predicted cdf F is replaced by G(F): means,
-        medians, probabilities, quantiles, scores and intervals follow. The map is shrunk towards the identity as if
-        `prior_rows` rows were calibrated already, and used only where it improves the CRPS by more than two
-        standard errors, each row being scored with a map from other rows; `always` uses it in any case. Call it before
-        `fit_intervals`: intervals that were calibrated before are dropped.
+        medians, probabilities, quantiles, scores and intervals follow. Call it before `fit_intervals`: intervals that
+        were calibrated before are dropped.
 
+        Parameters
+        ----------
+        X, y, sample_weight, exposure, upper, censored
+            Calibration rows, as for `score`.
+        prior_rows : float
+            The map is shrunk towards the identity as if so many rows were calibrated already.
+        always : bool
+            Use the map in any case. By default it is used only where it improves the CRPS by more than two standard
+            errors, each row being scored with a map from other rows.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
         >>> from ddpn import CountGLM
         >>> rng = np.random.default_rng(0)
         >>> X = rng.uniform(-1, 1, (3000, 1))
@@ -108,7 +137,13 @@ class Calibrated:
         return self._fitted.recalibration
 
     def interval_level(self, coverage: float = 0.9) -> float:
-        """The level of the predicted intervals that cover `coverage`; the coverage itself before `fit_intervals`."""
+        """The level of the predicted intervals that cover `coverage`; the coverage itself before `fit_intervals`.
+
+        Parameters
+        ----------
+        coverage : float
+            The share of counts that intervals should contain.
+        """
         return self._fitted.interval_level(coverage)
 
     @property
@@ -131,13 +166,30 @@ class Calibrated:
 
         Two scores of a row are combined: one of its features, by a summary of the training rows that `fit` keeps
         (missing values, unseen levels, numbers outside the training range, unusual combinations), and one of its
-        prediction. `alpha` is the share of ordinary rows that are flagged. Do not use training rows: the model is more
-        confident on them than on any others, and too many later rows would be flagged.
+        prediction.
 
-        `kind` is the score of the prediction, one of `ddpn.metrics.ood_score`. The default is "mutual_information",
-        what the members disagree about, in nats, or "variance" for a single member. Unlike the others it hardly follows
-        the predicted mean. "variance" is the paper's score. `features` False uses the prediction alone.
+        Parameters
+        ----------
+        X : array-like or data frame
+            Calibration rows. Do not use training rows: the model is more confident on them than on any others, and too
+            many later rows would be flagged.
+        exposure, upper : array-like, optional
+            As for `predict_distribution`.
+        kind : str, optional
+            The score of the prediction, one of `ddpn.metrics.ood_score`. The default is "mutual_information", what the
+            members disagree about, in nats, or "variance" for a single member. Unlike the others it hardly follows the
+            predicted mean. "variance" is the paper's score.
+        alpha : float
+            The share of ordinary rows that are flagged.
+        features : bool
+            False uses the prediction alone.
 
+        Returns
+        -------
+        self
+
+        Examples
+        --------
         >>> from ddpn import CountRegressor
         >>> rng = np.random.default_rng(0)
         >>> X = rng.uniform(-2, 2, (400, 1))
@@ -151,24 +203,56 @@ class Calibrated:
         return self
 
     def ood_pvalue(self, X: Any, exposure: Any = None, upper: Any = None) -> np.ndarray:
-        """Conformal p-value of "this row is like the calibration rows", small for unusual rows. Shape: (rows,).
+        """Conformal p-value of "this row is like the calibration rows", small for unusual rows.
 
-        Of rows that are exchangeable with the n calibration rows at most a share alpha, on average over calibration
-        sets, has a p-value of alpha or less: for any model, score and n. The smallest is 1 / (n + 1).
+        Parameters
+        ----------
+        X, exposure, upper
+            As for `predict_distribution`.
+
+        Returns
+        -------
+        array of float, shape (rows,)
+            Of rows that are exchangeable with the n calibration rows at most a share alpha, on average over calibration
+            sets, has a p-value of alpha or less: for any model, score and n. The smallest is 1 / (n + 1).
         """
         with single_thread():
             return self._fitted.ood_pvalue(X, exposure, upper)
 
     def is_ood(self, X: Any, alpha: float | None = None, exposure: Any = None, upper: Any = None) -> np.ndarray:
-        """Rows with a p-value of at most `alpha`, by default that of `fit_ood`. Shape: (rows,)."""
+        """Flag rows that are out-of-distribution: those with a small p-value.
+
+        Parameters
+        ----------
+        X, exposure, upper
+            As for `predict_distribution`.
+        alpha : float, optional
+            Rows with a p-value of at most this are flagged. Default: that of `fit_ood`.
+
+        Returns
+        -------
+        array of bool, shape (rows,)
+        """
         return self._fitted.calibrated_ood.is_ood(self.ood_pvalue(X, exposure, upper), alpha)
 
     def ood_reasons(self, X: Any, exposure: Any = None, upper: Any = None) -> list[list[str]]:
-        """What is unusual about each row: up to three columns, the most unusual first; an empty list if nothing is.
+        """Explain what is unusual about each row.
 
         A row may have a reason without being flagged, such as a number just above the training range. After `fit_ood`
         every flagged row has one. Before it, reasons are those of columns alone.
 
+        Parameters
+        ----------
+        X, exposure, upper
+            As for `predict_distribution`.
+
+        Returns
+        -------
+        list of lists of str
+            Up to three columns per row, the most unusual first; an empty list if nothing is unusual.
+
+        Examples
+        --------
         >>> from ddpn import CountGLM
         >>> rng = np.random.default_rng(0)
         >>> X = rng.integers(0, 5, (200, 2))

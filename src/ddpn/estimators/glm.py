@@ -71,6 +71,7 @@ class CountGLM(CountPredictions, BaseEstimator):
         By the observed information, in the order of `coefficient_table()`; NaN where a column is constant or a
         combination of those before it, whose coefficient is 0.
     loglik_, aic_, bic_ : float
+        Log-likelihood of the training rows, Akaike's and the Bayesian information criterion.
     converged_, n_iter_, gradient_norm_
         How the search ended.
 
@@ -212,7 +213,18 @@ class CountGLM(CountPredictions, BaseEstimator):
         return design
 
     def coefficient_table(self, coverage: float = 0.95) -> CoefficientTable:
-        """Estimates with standard errors, z, p and intervals, intercepts first; `print` it, or use `to_pandas()`."""
+        """Estimates with standard errors, z, p and Wald intervals, intercepts first.
+
+        Parameters
+        ----------
+        coverage : float
+            The confidence level of the intervals.
+
+        Returns
+        -------
+        CoefficientTable
+            `print` it, or use its `to_pandas()`.
+        """
         check_is_fitted(self)
         parameter, feature, estimate = [], [], []
         for p, name in enumerate(self.head_.parameter_names):

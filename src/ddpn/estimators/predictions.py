@@ -1,10 +1,8 @@
 """What every fitted estimator offers: distributions, points, intervals, probabilities, scores, calibration, saving."""
 
 import warnings
-from collections.abc import Callable, Mapping
-from os import PathLike
-from pathlib import Path
-from typing import Any, ClassVar, Self
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,23 +15,19 @@ from ddpn.distributions import Mixture, discretized
 from ddpn.distributions.arguments import check_coverage
 from ddpn.errors import InputError
 from ddpn.estimators.calibrated import Calibrated
+from ddpn.estimators.saving import Saved
 from ddpn.members.reader import TableReader
 from ddpn.metrics import crps, nll, point
-from ddpn.model_files import read_files, read_manifest, write_model
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.sample import Sample, check_counts, checked_sample, row_count
 from ddpn.threads import single_thread
 from ddpn.validation import check_choice
 
 
-class CountPredictions(Calibrated, RegressorMixin):
+class CountPredictions(Saved, Calibrated, RegressorMixin):
     """Predictions, scores, calibration and saving of an estimator that keeps a `Predictor` as `predictor_`."""
 
-    predictor_: Predictor
-    feature_kinds_: list[str] | None
     fractional: str
-    #: Arguments that a saved model does not keep.
-    _not_saved: ClassVar[tuple[str, ...]] = ()
 
     def _set_fitted(self, reader: TableReader, predictor: Predictor) -> None:
         """Replace what an earlier fit left, all at once: a fit that fails or is interrupted changes nothing."""
@@ -59,16 +53,39 @@ class CountPredictions(Calibrated, RegressorMixin):
     # Predicting --------------------------------------------------------------------------------------------------
 
     def predict_distribution(self, X: Any, exposure: Any = None, upper: Any = None) -> Any:
-        """The whole predicted distribution of every row, with its `aleatoric` and `epistemic` variance.
+        """Predict the whole distribution of every row.
 
-        A `Mixture`, or a `Recalibrated` whose `base` is the mixture where `fit_recalibration` is in use.
+        Parameters
+        ----------
+        X : array-like or data frame
+            Rows with the columns that `fit` was given.
+        exposure : array-like or float, optional
+            The known scale of each row; required if `fit` was given exposures. 1 predicts rates per unit.
+        upper : array-like, optional
+            The largest possible count of each row; required if `fit` was given one per row.
+
+        Returns
+        -------
+        Mixture or Recalibrated
+            With batch shape (rows,), and with `aleatoric` and `epistemic` variance. It is a `Recalibrated`, whose
+            `base` is the mixture, where `fit_recalibration` is in use.
         """
         return self._fitted.distribution(X, exposure, upper=upper)
 
     def predict(self, X: Any, exposure: Any = None, statistic: str = "mean", upper: Any = None) -> np.ndarray:
-        """One number per row: the "mean", "median" or "mode" of the predicted distribution.
+        """Predict one number per row.
 
-        Median and mode are counts; those of a Gaussian are of its rounded values.
+        Parameters
+        ----------
+        X, exposure, upper
+            As for `predict_distribution`.
+        statistic : {"mean", "median", "mode"}
+            What to take from the predicted distribution. Median and mode are counts; those of a Gaussian are of its
+            rounded values.
+
+        Returns
+        -------
+        array of float, shape (rows,)
         """
         return self._over_blocks(
             lambda dist: point(dist if statistic == "mean" else discretized(dist), statistic), X, exposure, upper
@@ -83,15 +100,27 @@ class CountPredictions(Calibrated, RegressorMixin):
         groups: Any = None,
         upper: Any = None,
     ) -> np.ndarray:
-        """Counts (low, high), both included. Shape: (rows, 2).
+        """Predict an interval of counts per row, both ends included.
 
-        "central" leaves at most half of the rest on either side, "highest" is the shortest: both cover at least
-        `coverage` by each row's distribution. "calibrated" intervals are central ones that cover it over all rows
-        together: see `fit_intervals`. "auto" is "calibrated" after `fit_intervals` (and for models of `ddpn fit`, which
-        calibrates), else "central".
+        Parameters
+        ----------
+        X, exposure, upper
+            As for `predict_distribution`.
+        coverage : float
+            The share of counts that the intervals should contain.
+        kind : {"auto", "central", "highest", "calibrated"}
+            "central" leaves at most half of the rest on either side, "highest" is the shortest: both cover at least
+            `coverage` by each row's distribution. "calibrated" intervals are central ones that cover it over all rows
+            together: see `fit_intervals`. "auto" is "calibrated" after `fit_intervals` (and for models of `ddpn fit`,
+            which calibrates), else "central".
+        groups : array-like, optional
+            The label of each row's group, where `fit_intervals` was given labels. Rows of a group that it did not have
+            get the level of all rows, with a warning.
 
-        `groups` are the labels of the rows' groups, where `fit_intervals` was given labels. Rows of a group that it did
-        not have get the level of all rows, with a warning.
+        Returns
+        -------
+        array of int, shape (rows, 2)
+            The lowest and the highest count of each interval.
         """
         check_choice("kind", kind, ("auto", "central", "highest", "calibrated"))
         if kind == "calibrated" and MIXTURE not in self._fitted.intervals:
@@ -133,7 +162,19 @@ class CountPredictions(Calibrated, RegressorMixin):
         return labels
 
     def predict_quantiles(self, X: Any, q: Any, exposure: Any = None, upper: Any = None) -> np.ndarray:
-        """Quantiles at every level of `q`, one or more numbers from 0 to 1: counts. Shape: (rows, number of levels)."""
+        """Predict quantiles, which are counts.
+
+        Parameters
+        ----------
+        X, exposure, upper
+            As for `predict_distribution`.
+        q : float or array-like
+            One or more levels from 0 to 1, such as [0.1, 0.5, 0.9].
+
+        Returns
+        -------
+        array of float, shape (rows, levels)
+        """
         levels = torch.from_numpy(_checked_levels(q))
         found = self._over_blocks(
             lambda dist: torch.stack([discretized(dist).icdf(level) for level in levels] or [dist.mean], 1),
@@ -144,16 +185,37 @@ class CountPredictions(Calibrated, RegressorMixin):
         return found[:, : len(levels)]
 
     def predict_uncertainty(self, X: Any, exposure: Any = None, upper: Any = None) -> dict[str, np.ndarray]:
-        """The variance of every row ("total") and its parts.
+        """Predict the variance of every row and its two parts.
 
-        "aleatoric" is what more data would not remove; "epistemic" is the disagreement of the mixture's components.
-        After recalibration, the total is that of the recalibrated distribution, divided in the mixture's proportions.
+        Parameters
+        ----------
+        X, exposure, upper
+            As for `predict_distribution`.
+
+        Returns
+        -------
+        dict of arrays, each of shape (rows,)
+            "total" is the variance, the sum of "aleatoric", which more data would not remove, and "epistemic", the
+            disagreement of the mixture's components. After recalibration, the total is that of the recalibrated
+            distribution, divided in the mixture's proportions.
         """
         parts = self._over_blocks(lambda dist: torch.stack([dist.aleatoric, dist.epistemic], dim=1), X, exposure, upper)
         return {"aleatoric": parts[:, 0], "epistemic": parts[:, 1], "total": parts.sum(1)}
 
     def predict_proba_of(self, X: Any, counts: Any, exposure: Any = None, upper: Any = None) -> np.ndarray:
-        """The probability of each of `counts`; for Gaussians that of rounding to it. Shape: (rows, counts)."""
+        """Predict the probability of given counts.
+
+        Parameters
+        ----------
+        X, exposure, upper
+            As for `predict_distribution`.
+        counts : int or array-like of int
+            The counts whose probability is wanted. For Gaussians it is the probability of rounding to them.
+
+        Returns
+        -------
+        array of float, shape (rows, counts)
+        """
         plain = np.atleast_1d(np.asarray(counts))
         values = torch.from_numpy(check_counts(plain, row_count(plain), name="counts"))
 
@@ -178,7 +240,21 @@ class CountPredictions(Calibrated, RegressorMixin):
         upper: Any = None,
         censored: Any = None,
     ) -> float:
-        """D^2, the share of the Poisson deviance that the predicted means explain; 1 is best, 0 a constant's."""
+        """D^2, the share of the Poisson deviance that the predicted means explain: 1 is best, 0 is that of a constant.
+
+        Parameters
+        ----------
+        X : array-like or data frame
+            Rows with the columns that `fit` was given.
+        y : array-like
+            Their counts.
+        sample_weight : array-like, optional
+            How many times each row counts.
+        exposure, upper : array-like, optional
+            As for `predict_distribution`.
+        censored : array-like of bool, optional
+            Rows whose count stands for that many or more.
+        """
         from sklearn.metrics import mean_poisson_deviance  # slow to import
 
         sample = self._sample(X, y, sample_weight, exposure, upper, censored)
@@ -201,7 +277,14 @@ class CountPredictions(Calibrated, RegressorMixin):
         upper: Any = None,
         censored: Any = None,
     ) -> float:
-        """Mean continuous ranked probability score; smaller is better. Censored counts: see `Censored`."""
+        """Mean continuous ranked probability score (CRPS), in units of the counts; smaller is better.
+
+        Parameters
+        ----------
+        X, y, sample_weight, exposure, upper, censored
+            As for `score`. Censored counts are scored with the distribution of what is recorded, see
+            `ddpn.distributions.Censored`.
+        """
         return self._mean_score(crps, self._sample(X, y, sample_weight, exposure, upper, censored))
 
     def nll(
@@ -213,7 +296,13 @@ class CountPredictions(Calibrated, RegressorMixin):
         upper: Any = None,
         censored: Any = None,
     ) -> float:
-        """Mean negative log-likelihood; smaller is better. Of a censored count, -log of P(that many or more)."""
+        """Mean negative log-likelihood, in nats; smaller is better.
+
+        Parameters
+        ----------
+        X, y, sample_weight, exposure, upper, censored
+            As for `score`. A censored count has -log of P(that many or more).
+        """
         return self._mean_score(nll, self._sample(X, y, sample_weight, exposure, upper, censored))
 
     def _mean_score(self, score: Any, sample: Sample) -> float:
@@ -226,55 +315,6 @@ class CountPredictions(Calibrated, RegressorMixin):
         with single_thread():
             return score(dist, torch.from_numpy(y)).numpy()
 
-    # Saving ------------------------------------------------------------------------------------------------------
-
-    def _extra_state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
-        """Files and JSON values that the estimator keeps besides its predictor."""
-        return {}, {}
-
-    def _restore_extra(self, files: dict[str, bytes], extra: dict[str, Any]) -> None:
-        """The inverse of `_extra_state`."""
-
-    def saved_state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
-        """Everything that `save` writes: files by name and the manifest."""
-        files, manifest = self._fitted.state()
-        more, extra = self._extra_state()
-        names = getattr(self, "feature_names_in_", None)
-        manifest["estimator"] = {
-            "class": type(self).__name__,
-            "options": _plain_options(self, self._not_saved),
-            "features": None if names is None else list(map(str, names)),
-            "kinds": self.feature_kinds_,
-            "n_features": int(self.n_features_in_),
-            "extra": extra,
-        }
-        return files | more, manifest
-
-    def save(self, path: str | PathLike[str], overwrite: bool = False) -> None:
-        """Write the fitted model to a folder, whole or not at all. No pickle is written."""
-        write_model(Path(path), *self.saved_state(), overwrite)
-
-    @classmethod
-    def load(cls, path: str | PathLike[str], mixed_only: bool = False) -> Self:
-        """The model that `save` wrote; nothing in its files is executed, and a damaged file is refused.
-
-        `mixed_only` leaves out the members that are kept for comparison, which predictions do not need.
-        """
-        manifest = read_manifest(Path(path))
-        known = manifest.get("estimator", {"class": "Predictor"})
-        if known["class"] != cls.__name__:
-            raise InputError(f"{path} holds a {known['class']}, not a {cls.__name__}. Use {known['class']}.load.")
-        needed = [name for name, each in manifest["members"].items() if each["weight"] or not mixed_only]
-        files = read_files(Path(path), manifest, needed)
-        options = {name: tuple(v) if isinstance(v, list) else v for name, v in known["options"].items()}
-        model: Any = cls(**options)
-        model.predictor_ = Predictor.from_state(files, manifest, mixed_only)
-        model.n_features_in_, model.feature_kinds_ = known["n_features"], known.get("kinds")
-        if known["features"] is not None:
-            model.feature_names_in_ = np.array(known["features"], dtype=object)
-        model._restore_extra(files, known["extra"])
-        return model
-
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "predictor_")
 
@@ -284,21 +324,6 @@ class CountPredictions(Calibrated, RegressorMixin):
         tags.input_tags.string = True
         tags.target_tags.positive_only = True
         return tags
-
-
-def _plain_options(model: Any, without: tuple[str, ...]) -> dict[str, Any]:
-    """Constructor arguments that JSON can hold; a random stream or a path cannot be kept."""
-    options = {name: _plain(value) for name, value in model.get_params(deep=False).items() if name not in without}
-    return {name: value for name, value in options.items() if isinstance(value, str | float | list | dict | int | None)}
-
-
-def _plain(value: Any) -> Any:
-    """Numbers of numpy, sequences and dictionaries as JSON has them; anything else as it is."""
-    if isinstance(value, Mapping):
-        return {name: _plain(option) for name, option in value.items()}
-    if isinstance(value, tuple | list):
-        return [_plain(option) for option in value]
-    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
 def _checked_levels(q: Any) -> np.ndarray:

@@ -66,6 +66,7 @@ class CountRegressor(CountPredictions, NestedOptions):
     checkpoint : path, optional
         A file from which an interrupted fit with the same integer `random_state` continues.
     random_state : int, RandomState or None
+        Seed of the split, the weights and the batches; None uses numpy's global random state, so that fits differ.
     device : str
         "auto", "cpu" or "cuda".
     verbose : bool

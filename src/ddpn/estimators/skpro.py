@@ -22,9 +22,19 @@ except ImportError:
 class SkproDistribution(BaseDistribution):
     """A predicted distribution per row, in one column, with skpro's interface; every method is exact.
 
-    `dist` has batch shape (rows,), or () for a single distribution; Normals are rounded to counts (`discretized`).
     Between counts the cdf is that of the count below, and the pmf is 0.
 
+    Parameters
+    ----------
+    dist : Distribution
+        With batch shape (rows,), or () for a single distribution; Normals are rounded to counts (`discretized`).
+    index : pandas Index, optional
+        Labels of the rows. Default: 0, 1, 2, ...
+    columns : pandas Index, optional
+        The name of the one column. Default: 0.
+
+    Examples
+    --------
     >>> import torch
     >>> from ddpn.distributions import Mixture, Poisson
     >>> from ddpn.estimators.skpro import SkproDistribution
@@ -115,8 +125,18 @@ class SkproDistribution(BaseDistribution):
 class CountRegressorSkpro(BaseProbaRegressor):
     """A `CountRegressor` with skpro's interface: its pipelines, tuning, metrics and conformal wrappers.
 
-    `estimator` is cloned before it is fitted (default: `CountRegressor()`); the fitted one is `estimator_`.
+    Parameters
+    ----------
+    estimator : CountRegressor, optional
+        Cloned before it is fitted. Default: `CountRegressor()`.
 
+    Attributes
+    ----------
+    estimator_ : CountRegressor
+        The fitted estimator.
+
+    Examples
+    --------
     >>> import pandas as pd
     >>> from ddpn import CountRegressor
     >>> from ddpn.estimators.skpro import CountRegressorSkpro

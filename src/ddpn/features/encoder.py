@@ -25,23 +25,30 @@ _BLOCK = 4096
 
 
 class FeatureEncoder(TransformerMixin, BaseEstimator):
-    """Turns a table of numbers, booleans and text into finite float32 inputs.
+    """Encode a table of numbers, booleans and text as finite float32 inputs of a network.
 
-    A number becomes its standardised value, linear up to `limit` standard deviations and logarithmic beyond (math.inf
-    for never); a missing one becomes the median, with an indicator if training had missing ones. `numeric` adds, to
-    columns of more than two values,
+    A number becomes its standardised value; a missing one becomes the median, with an indicator if training had missing
+    ones. A boolean stays 0 or 1. Text becomes one input per level, most frequent first; unseen levels go to the input
+    of rare ones, or get zeros if there is none. Fitting with integer weights equals fitting with repeated rows, bit for
+    bit.
 
-    - "standard": nothing;
-    - "piecewise": piecewise-linear bins between weighted quantiles, by default 24 `bins`;
-    - "steps": indicators 1[x > t] at the best cuts of boosted trees fitted to y, by default 12 `bins`;
+    Parameters
+    ----------
+    numeric : {"standard", "piecewise", "steps"}
+        What columns of more than two values get besides: nothing; piecewise-linear bins between weighted quantiles; or
+        indicators 1[x > t] at the best cuts of boosted trees fitted to y. With the latter two, integer columns with at
+        most 32 values also get a one-hot code, and tables of more than about 400 columns get fewer bins.
+    bins : int, optional
+        Bins or indicators per column. Default: 24 for "piecewise", 12 for "steps".
+    min_frequency : float or int
+        Levels below this share of the total weight, or below this count if an integer, share one input.
+    max_categories : int
+        Levels of a column at most.
+    limit : float
+        A standardised number is linear up to so many standard deviations and logarithmic beyond; math.inf for never.
 
-    and with both a one-hot code of integer columns with at most 32 values; tables of more than about 400 columns get
-    fewer of them. A boolean stays 0 or 1. Text becomes one
-    input per level, most frequent first, at most `max_categories`; levels below `min_frequency` (a share of the total
-    weight, or a count if an integer) share one. Unseen levels go there too, or get zeros if there is none.
-
-    Fitting with integer weights equals fitting with repeated rows, bit for bit.
-
+    Examples
+    --------
     >>> encoder = FeatureEncoder().fit([[1.0, "a"], [3.0, "b"], [None, "a"]])
     >>> encoder.get_feature_names_out().tolist()
     ['x0', 'x0 is missing', 'x1 = a', 'x1 = b']
@@ -66,7 +73,21 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         self.limit = limit
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "FeatureEncoder":
-        """Learn every column's encoding; only "steps" uses y."""
+        """Learn every column's encoding.
+
+        Parameters
+        ----------
+        X : array-like or data frame
+            The table.
+        y : array-like, optional
+            The counts, which only "steps" uses.
+        sample_weight : array-like, optional
+            How many times each row counts.
+
+        Returns
+        -------
+        self
+        """
         bins = self._checked_bins()
         table = read_table(self, X, reset=True)
         rows = len(table[0].values)
@@ -94,7 +115,18 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         return columns if y is None else add_steps(columns, numbers, table, y, weights, bins, most)
 
     def transform(self, X: Any) -> np.ndarray:
-        """The inputs of every row: finite, float32, C-contiguous."""
+        """Encode rows.
+
+        Parameters
+        ----------
+        X : array-like or data frame
+            Rows with the columns of `fit`.
+
+        Returns
+        -------
+        array of float32, shape (rows, inputs)
+            Finite and C-contiguous.
+        """
         check_is_fitted(self)
         table = read_as_fitted(self, X)
         rows = len(table[0].values)
@@ -111,7 +143,13 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         return out
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """The name of every input, such as "age", "age > 64.5" or "ward = B"."""
+        """The name of every input, such as "age", "age > 64.5" or "ward = B".
+
+        Parameters
+        ----------
+        input_features : array-like of str, optional
+            Names of the columns, for tables that have none. Default: x0, x1, ...
+        """
         check_is_fitted(self)
         names = _check_feature_names_in(self, input_features)
         listed = [out for name, column in zip(names, self.columns_, strict=True) for out in column.names(name)]

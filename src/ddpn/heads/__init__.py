@@ -54,11 +54,18 @@ def __getattr__(name: str) -> Any:
 
 
 def make_head(likelihood: str | Sequence[str], **options: Any) -> "Head":
-    """The head of a likelihood with these options.
+    """Make the head of a likelihood.
 
-    Several names make a mixture of these families per row; so does `components=K`, which is an option of every
-    likelihood of counts.
+    Parameters
+    ----------
+    likelihood : str or sequence of str
+        A name in `HEADS`. Several names make a mixture of these families per row.
+    **options
+        Options of the head, see its class. `components=K`, an option of every likelihood of counts, makes a mixture of
+        K distributions of that family.
 
+    Examples
+    --------
     >>> make_head("double_poisson", beta=0.5)
     DoublePoissonHead(beta=0.5, objective='exact', gamma='per_row', initial_gamma=None)
     >>> make_head("poisson", components=2)

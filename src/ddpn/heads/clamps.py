@@ -28,7 +28,17 @@ _REACH = 1.0
 
 
 def bend(x: Tensor, low: float, high: float | Tensor) -> Tensor:
-    """x itself within [low, high], bent outside to stay within pi/2 of that range."""
+    """Bound x smoothly: it stays as it is within [low, high], and is bent outside to stay within pi/2 of that range.
+
+    Parameters
+    ----------
+    x : Tensor
+        Raw outputs.
+    low : float
+        The lower bound.
+    high : float or Tensor
+        The upper bound, or one per element.
+    """
     if x.device.type == "cpu" and not torch.compiler.is_compiling():
         # To see that there is nothing to bend costs a fifth of bending here; on a GPU the host would wait for it.
         with torch.no_grad():
@@ -58,19 +68,44 @@ class _Bend(torch.autograd.Function):
 
 
 def unbend(value: Tensor, low: float, high: float | Tensor) -> Tensor:
-    """The x with bend(x) = value; for a value that `bend` does not reach (even infinite), a finite x on its side."""
+    """The inverse of `bend`: the x with bend(x) = value.
+
+    Parameters
+    ----------
+    value : Tensor
+        What `bend` should return. For a value that it does not reach (even infinite), a finite x on its side is
+        returned.
+    low : float
+        The lower bound.
+    high : float or Tensor
+        The upper bound, or one per element.
+    """
     inside = _cut(value, low, high)
     return inside + (value - inside).clamp(-_REACH, _REACH).tan()
 
 
 def log_mean(raw: Tensor, exposure: Tensor | None) -> Tensor:
-    """log of exposure times e^raw, raw bent to the range of `LOG_MU`."""
+    """The logarithm of exposure times e^raw, with raw bent to the range of `LOG_MU`.
+
+    Parameters
+    ----------
+    raw : Tensor
+        The raw output for the mean.
+    exposure : Tensor or None
+        The known scale of each row; None is 1.
+    """
     log_mu = bend(raw, *LOG_MU)
     return log_mu if exposure is None else log_mu + exposure.to(raw.dtype).log()
 
 
 def highest_log_gamma(log_mu: Tensor) -> Tensor:
-    """The upper bound on log gamma that log mu implies: gamma <= 100 mu, or 10 where mu is small, never above 1e4."""
+    """The upper bound on log gamma that log mu implies: gamma <= 100 mu, or 10 where mu is small, never above 1e4.
+
+    Parameters
+    ----------
+    log_mu : Tensor
+        Logarithm of the location.
+    """
     return log_mu.clamp(_LOG_SMALL, LOG_GAMMA[1] - _LOG_NARROWEST) + _LOG_NARROWEST
 
 

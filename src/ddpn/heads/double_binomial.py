@@ -30,8 +30,15 @@ class DoubleBinomialHead(Head):
     """Double Binomial: counts of a known total, over-, equi- or under-dispersed.
 
     raw = (logit p, log gamma): mu = total * p, variance about total * p * (1 - p) / gamma. The exposure of a row is its
-    total, an integer of at least the count; `total` is that of all rows where there are no exposures.
+    total, an integer of at least the count.
 
+    Parameters
+    ----------
+    total : int, optional
+        The total of all rows, where there are no exposures.
+
+    Examples
+    --------
     >>> head = DoubleBinomialHead(total=12)
     >>> head(torch.tensor([1.0, 0.0])).mean
     tensor(8.7727)

@@ -18,11 +18,23 @@ from ddpn.validation import check_choice, check_number, is_number
 class DoublePoissonHead(Head):
     """Double Poisson: over-, equi- and under-dispersed counts, variance about mu / gamma.
 
-    raw = (log mu, log gamma). `beta` in [0, 1] multiplies the loss by gamma^-beta without gradient (Eq. 3): at 1 the
-    mean is fitted regardless of gamma. `objective="exact"` is the normalised likelihood; `"paper"` drops the normaliser
-    (Eq. 2), which agrees for means above 10 or so and fits another distribution below. `gamma="shared"` has one gamma
-    for all rows. `initial_gamma` is what `start` takes for gamma instead of fitting it (Appendix A.4).
+    raw = (log mu, log gamma).
 
+    Parameters
+    ----------
+    beta : float
+        In [0, 1]; multiplies the loss by gamma^-beta without gradient (Eq. 3): at 1 the mean is fitted regardless of
+        gamma.
+    objective : {"exact", "paper"}
+        "exact" is the normalised likelihood; "paper" drops the normaliser (Eq. 2), which agrees for means above 10 or
+        so and fits another distribution below.
+    gamma : {"per_row", "shared"}
+        "shared" has one gamma for all rows.
+    initial_gamma : float, optional
+        What `start` takes for gamma instead of fitting it (Appendix A.4).
+
+    Examples
+    --------
     >>> head = DoublePoissonHead(objective="paper")
     >>> head(torch.tensor([2.0, 0.0])).mean
     tensor(7.3891)

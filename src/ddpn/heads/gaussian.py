@@ -55,6 +55,13 @@ class GaussianHead(NormalHead):
 
     raw = (mean, log variance), trained on -log p times variance^beta without gradient (Seitzer et al., 2022).
 
+    Parameters
+    ----------
+    beta : float
+        In [0, 1]; 0 is the likelihood, at 1 the mean is fitted regardless of the variance.
+
+    Examples
+    --------
     >>> GaussianHead(beta=0.5)(torch.tensor([3.0, 0.0])).stddev
     tensor(1.)
     """

@@ -18,9 +18,15 @@ LOG_DISPERSION = (-16.0, 7.0)
 class GeneralizedPoissonHead(Head):
     """Generalised Poisson: over-dispersed counts, variance mu (1 + alpha)^2.
 
-    raw = (log mu, log alpha). `power=2` has the variance mu (1 + alpha mu)^2, as p = 2 (GP-2) in statsmodels. A
-    comparison for the Negative Binomial, with a heavier tail.
+    raw = (log mu, log alpha). A comparison for the Negative Binomial, with a heavier tail.
 
+    Parameters
+    ----------
+    power : {1, 2}
+        2 has the variance mu (1 + alpha mu)^2, as p = 2 (GP-2) in statsmodels.
+
+    Examples
+    --------
     >>> GeneralizedPoissonHead()(torch.tensor([2.0, 0.0])).variance
     tensor(29.5562)
     """

@@ -66,10 +66,26 @@ class Head(ABC):
 
     @abstractmethod
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Distribution:
-        """The distribution of every row: the only place for links. Never reads values, so that a GPU need not wait."""
+        """The distribution of every row: the only place for links. Never reads values, so that a GPU need not wait.
+
+        Parameters
+        ----------
+        raw : Tensor, shape (..., n_raw)
+            Raw outputs of a network.
+        exposure : Tensor, optional
+            The known scale of each row, which multiplies the location.
+        """
 
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
-        """The training objective, one value per element: -log p(y), computed in float64."""
+        """The training objective, one value per element: -log p(y), computed in float64.
+
+        Parameters
+        ----------
+        raw, exposure
+            As for `forward`.
+        y : Tensor
+            Observed counts.
+        """
         return -self.forward(raw.double(), exposure).log_prob(y).to(promoted(raw).dtype)
 
     def sample_loss(self, raw: Tensor, sample: Sample) -> Tensor:
@@ -80,10 +96,22 @@ class Head(ABC):
         return -dist.log_prob(sample.y.double()).to(promoted(raw).dtype)
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """The raw outputs that fit y best without features. Shape: (N,) -> (P,), in float64.
+        """The raw outputs that fit y best without features, where training starts.
 
         They minimise the weighted mean loss, found by a search from several guesses: zeros, or the mean of
         y / exposure or its logarithm with zeros or the logarithm of the variance. A minimum at infinity is cut off.
+
+        Parameters
+        ----------
+        y : Tensor, shape (N,)
+            Observed counts.
+        weight, exposure : Tensor, shape (N,), optional
+            How many times each row counts, and its known scale. Default: 1.
+
+        Returns
+        -------
+        Tensor, shape (n_raw,)
+            In float64.
         """
         rows = Rows(y, weight, exposure)
 
@@ -105,7 +133,17 @@ class Head(ABC):
         return [torch.stack([first, *[other] * (self.n_raw - 1)]) for first, other in pairs]
 
     def check_targets(self, y: np.ndarray, exposure: np.ndarray | None, labels: Any = None) -> None:
-        """Raise an `InputError` for counts that this likelihood cannot have; `labels` are the names of the rows."""
+        """Raise an `InputError` for counts that this likelihood cannot have. Does nothing by default.
+
+        Parameters
+        ----------
+        y : array, shape (N,)
+            Observed counts.
+        exposure : array, shape (N,), or None
+            The known scale of each row.
+        labels : sequence, optional
+            What messages call the rows. Default: positions from 0.
+        """
         return
 
     def __call__(self, raw: Tensor, exposure: Tensor | None = None) -> Distribution:
@@ -123,7 +161,10 @@ class Head(ABC):
 
     @property
     def sees(self) -> tuple[str, ...]:
-        """What each raw output is computed from: "features", "detached" (features without gradient) or "nothing"."""
+        """What each raw output is computed from.
+
+        One of "features", "detached" (features without gradient) and "nothing" per raw output.
+        """
         return ("features",) * self.n_raw
 
     @classmethod
@@ -139,7 +180,7 @@ class Head(ABC):
 
     @property
     def options(self) -> dict[str, Any]:
-        """What rebuilds this head: `make_head(head.name, **head.options)`."""
+        """The options that rebuild this head, as in `make_head(head.name, **head.options)`."""
         return {name: getattr(self, name) for name in self.option_defaults()}
 
     def __repr__(self) -> str:

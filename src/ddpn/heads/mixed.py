@@ -31,9 +31,16 @@ class MixedHead(Head):
     """Mixture of count distributions: shapes with several modes, many zeros or a heavy tail.
 
     raw = (the raw outputs of every component in the order of `families`, then one logit per component); the weights are
-    the softmax of the logits. `families` are names of `HEADS`, components of one family side by side. The default needs
-    no choice of a family: Double Poissons cover under-dispersed counts, the Negative Binomial heavy tails.
+    the softmax of the logits.
 
+    Parameters
+    ----------
+    families : sequence of str
+        Names in `HEADS`, one per component; components of one family come side by side. The default needs no choice of
+        a family: Double Poissons cover under-dispersed counts, the Negative Binomial heavy tails.
+
+    Examples
+    --------
     >>> head = MixedHead(families=("poisson", "negative_binomial"))
     >>> head.parameter_names
     ('log mu 1', 'log mu 2', 'log alpha 2', 'logit 1', 'logit 2')

@@ -28,17 +28,29 @@ _GROUP = 8
 
 
 class Images(Dataset[tuple[Tensor, Tensor]]):
-    """A torch dataset of images below `root` with their counts: uint8 (3, size, size) and a float32 number.
+    """A torch dataset of images with their counts: uint8 (3, size, size) and a float32 number.
 
     Pillow decodes them; gray, CMYK, palettes and alpha become RGB (alpha is dropped), 16 bits become 8 and 32 are an
     error, a rotation in EXIF is ignored, and a bilinear resize that does not keep the aspect makes them square. They
-    are not normalized: a network knows the statistics that it was trained with.
+    are not normalized: a network knows the statistics that it was trained with. An image that cannot be read raises an
+    InputError with its name. `check` leaves such images out: before training, since rows and batches are fixed in it.
 
-    `augment` changes each image at random by AutoAugment's policy for ImageNet, with the library that
-    `augmentation_library` names; `transform` is a function of your own instead. Both draw from torch's generator, which
-    a DataLoader seeds in each worker: the same seed and number of workers give the same images.
-    An image that cannot be read raises an InputError with its name. `check` leaves such images out: before training,
-    since rows and batches are fixed in it.
+    Parameters
+    ----------
+    root : path
+        The folder of the files.
+    files : sequence of str
+        Their names below `root`.
+    y : array-like
+        The counts.
+    size : int
+        Height and width of the images in pixels.
+    augment : bool
+        Change each image at random by AutoAugment's policy for ImageNet, with the library that `augmentation_library`
+        names. It draws from torch's generator, which a DataLoader seeds in each worker: the same seed and number of
+        workers give the same images.
+    transform : callable, optional
+        A function of your own instead of `augment`.
     """
 
     def __init__(
@@ -76,18 +88,44 @@ class Images(Dataset[tuple[Tensor, Tensor]]):
         return self._changed(self.decode(row)), self.y[row]
 
     def decode(self, row: int) -> Tensor:
-        """The image of a row, before any random change. Shape: (3, size, size), uint8."""
+        """The image of a row, before any random change. Shape: (3, size, size), uint8.
+
+        Parameters
+        ----------
+        row : int
+            The position of the image.
+        """
         return read_image(self.root / self.files[row], self.size)
 
     def check(self, workers: int = 0, progress: bool = False) -> tuple["Images", dict[int, str]]:
-        """Decode every image once; return those that can be read, and for each other row the reason."""
+        """Decode every image once; return those that can be read, and for each other row the reason.
+
+        Parameters
+        ----------
+        workers : int
+            Processes that decode.
+        progress : bool
+            Show progress.
+
+        Returns
+        -------
+        readable : Images
+        reasons : dict of str
+            By row.
+        """
         reasons = {row: reason for row, reason in _decode_all(self, False, workers, progress) if reason}
         if len(reasons) == len(self):
             raise InputError(f"None of {len(self)} images can be read: {reasons[0]}")
         return self.rows([row for row in range(len(self)) if row not in reasons]), reasons
 
     def rows(self, index: Sequence[int] | NDArray[Any] | slice) -> "Images":
-        """Some of the images, by a mask, a slice or positions."""
+        """Some of the images.
+
+        Parameters
+        ----------
+        index : array or slice
+            A mask, or positions.
+        """
         try:
             chosen = np.arange(len(self))[index if isinstance(index, slice) else np.asarray(index)]
         except IndexError:
@@ -112,7 +150,21 @@ class Images(Dataset[tuple[Tensor, Tensor]]):
 def decode_images(images: Images, workers: int = 0, progress: bool = False) -> tuple[Tensor, Tensor]:
     """Decode all images, unchanged by `augment` or `transform`, and return them with their counts.
 
-    Shape: (N, 3, size, size) uint8 and (N,) float32. An unreadable image is an error: use `check` first.
+    An unreadable image is an error: use `Images.check` first.
+
+    Parameters
+    ----------
+    images : Images
+        The images.
+    workers : int
+        Processes that decode.
+    progress : bool
+        Show progress.
+
+    Returns
+    -------
+    pixels : Tensor of uint8, shape (N, 3, size, size)
+    y : Tensor of float32, shape (N,)
     """
     pixels = torch.empty(len(images), 3, images.size, images.size, dtype=torch.uint8)
     for row, image in _decode_all(images, True, workers, progress):
@@ -207,7 +259,10 @@ def make_auto_augment(library: str) -> Callable[[Tensor], Tensor]:
 def auto_augment(images: Tensor) -> Tensor:
     """Change images at random by AutoAugment on their device, eight at a time by the same policy.
 
-    Shape: (N, 3, height, width), uint8, in and out.
+    Parameters
+    ----------
+    images : Tensor of uint8, shape (N, 3, height, width)
+        The result has the same shape and dtype.
     """
     is_tensor = isinstance(images, Tensor)
     if not is_tensor or images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3:

@@ -29,7 +29,17 @@ _DAMAGED = (ValueError, TypeError, EOFError, OSError, SyntaxError, TokenError, B
 
 
 class Beam(NamedTuple):
-    """One beam of a packed tensor: its class, the box around its points, and the points that were kept."""
+    """One beam of a packed tensor.
+
+    Attributes
+    ----------
+    geometry : int
+        The number of its class.
+    center, extent : array, shape (3,)
+        The box around its points.
+    points : array, shape (n, 3)
+        The points that were kept.
+    """
 
     geometry: int
     center: Points
@@ -44,11 +54,23 @@ def pack(
     max_points: int = MAX_POINTS,
     seed: int = 1998,
 ) -> Tensor:
-    """Pack point clouds (n, 3) and the number of each one's geometry class. Shape: (B, 2 + max_points, 4).
+    """Pack point clouds into one tensor. Shape: (B, 2 + max_points, 4).
 
-    Clouds are arrays, tensors or lists. Of more than `max_points` points a random subset is kept, which depends on the
-    seed and on the place of the beam among the others. A cloud without points has only padding.
+    A cloud without points has only padding.
 
+    Parameters
+    ----------
+    clouds : iterable of array-like, each (n, 3)
+        Points of each beam: arrays, tensors or lists.
+    geometry : sequence of int
+        The number of each cloud's geometry class.
+    max_points : int
+        Of more points a random subset is kept, which depends on the seed and on the place of the beam among the others.
+    seed : int
+        Seed of these subsets.
+
+    Examples
+    --------
     >>> x = pack([np.array([[0.0, 1.0, 2.0], [2.0, 1.0, 4.0]])], np.array([3]), max_points=3)
     >>> x[0].tolist()
     [[3.0, 1.0, 1.0, 3.0], [0.0, 2.0, 0.0, 2.0], [1.0, 0.0, 1.0, 2.0], [1.0, 2.0, 1.0, 4.0], [0.0, 0.0, 0.0, 0.0]]
@@ -99,7 +121,13 @@ def _array(values: Any) -> NDArray[Any]:
 
 
 def unpack(x: Tensor) -> Beam:
-    """The parts of one packed beam (2 + N, 4), without padding."""
+    """The parts of one packed beam, without padding.
+
+    Parameters
+    ----------
+    x : Tensor, shape (2 + N, 4)
+        The packed beam.
+    """
     rows = _array(x)
     if rows.ndim != 2 or rows.shape[1] != 4 or len(rows) < 2:
         raise InputError(f"x must be one packed beam (2 + N, 4), got shape {rows.shape}. Take one: x[0].")
@@ -112,6 +140,11 @@ def read_points(path: Path) -> Points:
     .npy holds an array (n, 3). Text has one point per line, with commas, semicolons or blanks between the numbers and
     decimal points. Its first three columns are x, y and z, or those with these names in a header; lines that begin with
     # are comments. Of .ply only the ASCII format is read.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
     """
     if path.suffix not in READERS:
         raise InputError(f"{path} must end in {', '.join(READERS)}, got {path.suffix!r}.")

@@ -37,15 +37,27 @@ def tokenize(
     cache: str | os.PathLike[str] | None = None,
     progress: bool = False,
 ) -> Tensor:
-    """Return the token ids of each text, cut at `max_length` and padded on the right with the tokenizer's pad id.
+    """Turn texts into token ids, cut at `max_length` and padded on the right with the tokenizer's pad id.
 
-    `texts` is a list, a tuple, an array or a column of a data frame. `tokenizer` is one of transformers, or the name or
-    folder of one; "package:NAME/FOLDER" is a folder in an installed package. An empty text has only the special tokens;
-    the number of empty texts is logged by this module at level INFO.
-    `cache` is a folder in which the ids are kept, in a file whose name is the SHA-256 of the texts, the tokenizer and
-    `max_length`. A damaged cache file is written again.
+    An empty text has only the special tokens; the number of empty texts is logged by this module at level INFO.
 
-    Shape: (number of texts, tokens of the longest text, at most max_length), int32.
+    Parameters
+    ----------
+    texts : sequence of str
+        A list, a tuple, an array or a column of a data frame.
+    tokenizer : tokenizer of transformers or str
+        Or the name or folder of one; "package:NAME/FOLDER" is a folder in an installed package.
+    max_length : int
+        Tokens of a text at most.
+    cache : path, optional
+        A folder in which the ids are kept, in a file whose name is the SHA-256 of the texts, the tokenizer and
+        `max_length`. A damaged cache file is written again.
+    progress : bool
+        Show progress.
+
+    Returns
+    -------
+    Tensor of int32, shape (texts, tokens of the longest text)
     """
     texts, tokenizer = _check_texts(texts), _load(tokenizer)
     max_length = _check_length(tokenizer, max_length)
@@ -61,6 +73,17 @@ def tokenize(
 def join_texts(table: Any, columns: str | Sequence[str] = ("title", "text"), sep: str = " ") -> list[str]:
     """Join the texts of several columns of a data frame into one text per row, without empty and missing ones.
 
+    Parameters
+    ----------
+    table : data frame
+        The table.
+    columns : str or sequence of str
+        Columns to join.
+    sep : str
+        What goes between two texts.
+
+    Examples
+    --------
     >>> join_texts({"title": ["Nice", ""], "text": ["It fits.", "Too small."]})
     ['Nice It fits.', 'Too small.']
     """

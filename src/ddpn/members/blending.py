@@ -110,7 +110,20 @@ def shrunk_weights(scores: MixtureScores, weight: np.ndarray) -> np.ndarray:
 
 @torch.no_grad()
 def choose_weights(members: Mapping[str, Member], validation: Sample) -> dict[str, float]:
-    """Mixture weights of fitted members, by name, from rows that none of them was trained on."""
+    """Choose the mixture weights of fitted members.
+
+    Parameters
+    ----------
+    members : mapping of str to Member
+        Fitted members by name.
+    validation : Sample
+        Rows that none of them was trained on.
+
+    Returns
+    -------
+    dict of float
+        Weights by name, with sum 1.
+    """
     parts = [member.distribution(validation.X, validation.exposure) for member in members.values()]
     with single_thread():
         parts = [bounded(part, validation.lower, validation.upper) for part in parts]

@@ -16,9 +16,16 @@ from ddpn.sample import Sample, row_count
 class Constant(Member):
     """One distribution for all rows by maximum likelihood, of the count likelihood that fits best.
 
-    An exposure scales its location. Where exposures are totals (`Head.exposure_is_total`), the likelihood is that of
-    the model.
+    An exposure scales its location.
 
+    Parameters
+    ----------
+    head : Head, optional
+        The head of the networks. Where its exposures are totals (`Head.exposure_is_total`), it is the likelihood that
+        is fitted; otherwise it is not used.
+
+    Examples
+    --------
     >>> y = np.array([0.0, 0.0, 0.0, 9.0, 11.0, 1.0])
     >>> Constant().fit(Sample(np.zeros((6, 1)), y), None, seed=0).likelihood
     'negative_binomial'

@@ -33,6 +33,11 @@ class GLM(Member):
     """The exact GLM of a likelihood on standardised numbers, with an indicator per level and for missing values.
 
     Its raw outputs stay within those of the training rows, so that a row far outside cannot explode a mixture.
+
+    Parameters
+    ----------
+    head : Head, optional
+        The likelihood. Default: "double_poisson".
     """
 
     label = "GLM"
@@ -143,7 +148,13 @@ class GLM(Member):
 
 
 class PoissonGLM(GLM):
-    """A Poisson GLM with log link, the usual baseline; a trace of ridge keeps coefficients finite for rare levels."""
+    """A Poisson GLM with log link, the usual baseline; a trace of ridge keeps coefficients finite for rare levels.
+
+    Parameters
+    ----------
+    head : Head, optional
+        The likelihood, for use with another one. Default: "poisson".
+    """
 
     label = "Poisson GLM"
     alpha = 1e-4

@@ -33,18 +33,48 @@ class Member(ABC):
 
     @classmethod
     def like(cls, head: Head) -> Self:
-        """An unfitted member to be mixed with networks that have this head; by default it does not depend on it."""
+        """An unfitted member to be mixed with networks that have this head; by default it does not depend on it.
+
+        Parameters
+        ----------
+        head : Head
+            The head of the networks.
+        """
         return cls()
 
     @abstractmethod
     def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:
-        """Fit the rows of `train`; `validation` rows may choose settings, and are None where there are too few."""
+        """Fit the member to training rows.
+
+        Parameters
+        ----------
+        train : Sample
+            Training rows.
+        validation : Sample or None
+            Rows that may choose settings; None where there are too few.
+        seed : int
+            Seed of everything random.
+
+        Returns
+        -------
+        self
+        """
 
     @abstractmethod
     def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
-        """The predicted distributions. Shape: batch (rows, k), k distributions per row that are mixed equally.
+        """The predicted distributions.
 
-        `exposure` multiplies their location. It is given wherever `fit` had exposures.
+        Parameters
+        ----------
+        X : table
+            Rows with the columns of `fit`.
+        exposure : array, shape (rows,), optional
+            Multiplies the location of the distributions. It is given wherever `fit` had exposures.
+
+        Returns
+        -------
+        Distribution
+            Of batch shape (rows, k): k distributions per row that are mixed equally.
         """
 
     @abstractmethod
@@ -54,7 +84,13 @@ class Member(ABC):
     @classmethod
     @abstractmethod
     def from_state(cls, files: Mapping[str, bytes]) -> Self:
-        """The fitted member that `state` described."""
+        """Rebuild the fitted member that `state` described.
+
+        Parameters
+        ----------
+        files : mapping of str to bytes
+            What `state` returned.
+        """
 
     def facts(self) -> dict[str, Any]:
         """What `ddpn show` and the report show about it: values that JSON can hold, by name."""

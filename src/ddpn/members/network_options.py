@@ -27,11 +27,27 @@ SMALL_ROWS = 5000
 class NetworkOptions:
     """How networks are built and trained.
 
-    `members` networks with layers of the `hidden` widths (() for a linear model; "auto" follows the number of rows) and
-    this `activation`; `numeric` and `bins` encode numbers (see `FeatureEncoder`); with `start`, networks start at the
-    fit without features. `score` chooses each network's best epoch on validation rows: "crps", "nll", or "auto" for
-    CRPS, except for mixtures, whose NLL is several times cheaper. The others are those of `TrainingConfig`, where
-    "auto" follows the number of rows.
+    Parameters
+    ----------
+    members : int
+        Networks in the ensemble.
+    hidden : sequence of int or "auto"
+        Widths of the hidden layers; () for a linear model. "auto" follows the number of rows.
+    activation : str
+        The function after each hidden layer: "relu", "gelu", "silu" or "tanh".
+    numeric : {"auto", "standard", "piecewise", "steps"}
+        Encoding of numbers, see `FeatureEncoder`; "auto" tries all three on validation rows.
+    bins : int, optional
+        Ranges of a number's values in that encoding. Default: that of `FeatureEncoder`.
+    start : bool
+        Whether networks start at the fit without features.
+    score : {"auto", "crps", "nll"}
+        Chooses each network's best epoch on validation rows; "auto" is CRPS, except for mixtures, whose NLL is several
+        times cheaper.
+    epochs, batch_size : int or "auto"
+        Passes over the training rows, and rows per step. "auto" follows the number of rows.
+    lr, weight_decay, warmup, schedule, clip, ema, patience, precision
+        As in `ddpn.training.TrainingConfig`.
     """
 
     members: int = 5

@@ -63,6 +63,21 @@ class Networks(Member):
 
     For `numeric="auto"` each encoding of numbers is first tried in a short training, if there are validation rows. Of
     more than 500 columns at most as many inputs as rows are used: those that explain the rows best one by one.
+
+    Parameters
+    ----------
+    head : Head, optional
+        The likelihood. Default: that of `DEFAULT_LIKELIHOOD`, "mixed".
+    options : NetworkOptions
+        How the networks are built and trained.
+    seeds : tuple of int, optional
+        A seed per network. Default: drawn from the seed of `fit`.
+    runtime : Runtime, optional
+        Device and precision. Default: those of `ddpn.training.fit`.
+    checkpoint : Path, optional
+        A file from which an interrupted training continues.
+    verbose : bool
+        Show progress.
     """
 
     label = "networks"

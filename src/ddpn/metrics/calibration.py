@@ -12,10 +12,28 @@ from ddpn.metrics.predictive import cdf_sides, interval, known, mass_between, ob
 
 
 def covered(dist: Distribution, y: Tensor, coverage: float = 0.9, kind: str = "central") -> Tensor:
-    """Whether y lies in the interval. Intervals of counts have `coverage` or more: see `expected_coverage`.
+    """Whether y lies in the prediction interval.
 
-    Shape: y broadcasts with dist.batch_shape.
+    Intervals of counts have `coverage` or more: compare with `expected_coverage`.
 
+    Parameters
+    ----------
+    dist : Distribution
+        Predicted distributions, one per row.
+    y : Tensor
+        Observed counts; broadcasts with `dist.batch_shape`.
+    coverage : float
+        Nominal coverage of the intervals, in (0, 1).
+    kind : {"central", "highest"}
+        Which intervals, see `CountDistribution.interval`.
+
+    Returns
+    -------
+    Tensor of bool
+        One value per row.
+
+    Examples
+    --------
     >>> from ddpn.distributions import Poisson
     >>> covered(Poisson(torch.tensor([2.0, 2.0])), torch.tensor([5, 6]))
     tensor([ True, False])
@@ -26,10 +44,24 @@ def covered(dist: Distribution, y: Tensor, coverage: float = 0.9, kind: str = "c
 
 
 def width(dist: Distribution, coverage: float = 0.9, kind: str = "central") -> Tensor:
-    """high - low of the interval: for counts, one less than the number of counts in it.
+    """Width of the prediction interval, high - low: for counts, one less than the number of counts in it.
 
-    Shape: dist.batch_shape.
+    Parameters
+    ----------
+    dist : Distribution
+        Predicted distributions, one per row.
+    coverage : float
+        Nominal coverage of the intervals, in (0, 1).
+    kind : {"central", "highest"}
+        Which intervals, see `CountDistribution.interval`.
 
+    Returns
+    -------
+    Tensor
+        Of shape `dist.batch_shape`.
+
+    Examples
+    --------
     >>> from ddpn.distributions import Poisson
     >>> width(Poisson(torch.tensor([0.01, 2.0, 50.0])))
     tensor([ 0.,  5., 23.])
@@ -39,10 +71,27 @@ def width(dist: Distribution, coverage: float = 0.9, kind: str = "central") -> T
 
 
 def expected_coverage(dist: Distribution, coverage: float = 0.9, kind: str = "central") -> Tensor:
-    """P(low <= Z <= high) under the distribution itself: `coverage` if it is continuous, at least that for counts.
+    """Probability of the prediction interval under the distribution itself, P(low <= Z <= high).
 
-    The level to compare the observed coverage of counts with. Shape: dist.batch_shape.
+    It is `coverage` for continuous distributions and at least that for counts: the level to compare the observed
+    coverage of counts with.
 
+    Parameters
+    ----------
+    dist : Distribution
+        Predicted distributions, one per row.
+    coverage : float
+        Nominal coverage of the intervals, in (0, 1).
+    kind : {"central", "highest"}
+        Which intervals, see `CountDistribution.interval`.
+
+    Returns
+    -------
+    Tensor
+        Of shape `dist.batch_shape`.
+
+    Examples
+    --------
     >>> from ddpn.distributions import Poisson
     >>> expected_coverage(Poisson(torch.tensor([0.01, 2.0, 50.0])))
     tensor([0.9900, 0.9834, 0.9102])
@@ -51,10 +100,24 @@ def expected_coverage(dist: Distribution, coverage: float = 0.9, kind: str = "ce
 
 
 def pit_bounds(dist: Distribution, y: Tensor) -> tuple[Tensor, Tensor]:
-    """F(y - 1) and F(y), between which the PIT of a count lies; both F(y) for a continuous distribution.
+    """Ends of the probability integral transform (PIT) of a count, F(y - 1) and F(y).
 
-    Shape: y broadcasts with dist.batch_shape.
+    For a continuous distribution both are F(y).
 
+    Parameters
+    ----------
+    dist : Distribution
+        Predicted distributions, one per row.
+    y : Tensor
+        Observed counts; broadcasts with `dist.batch_shape`.
+
+    Returns
+    -------
+    lower, upper : Tensor
+        One value per row each.
+
+    Examples
+    --------
     >>> from ddpn.distributions import Poisson
     >>> pit_bounds(Poisson(torch.tensor(2.0)), torch.tensor([0, 2]))
     (tensor([0.0000, 0.4060]), tensor([0.1353, 0.6767]))
@@ -64,10 +127,26 @@ def pit_bounds(dist: Distribution, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def pit(dist: Distribution, y: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Randomised PIT: uniform between F(y - 1) and F(y), hence uniform on [0, 1] if y comes from `dist`.
+    """Randomised probability integral transform (PIT): uniform between F(y - 1) and F(y).
 
-    Shape: y broadcasts with dist.batch_shape.
+    It is uniform on [0, 1] if y comes from `dist`.
 
+    Parameters
+    ----------
+    dist : Distribution
+        Predicted distributions, one per row.
+    y : Tensor
+        Observed counts; broadcasts with `dist.batch_shape`.
+    generator : torch.Generator, optional
+        The source of randomness. Default: torch's own.
+
+    Returns
+    -------
+    Tensor
+        One value per row, from 0 to 1.
+
+    Examples
+    --------
     >>> from ddpn.distributions import Poisson
     >>> pit(Poisson(2.0), torch.tensor([0, 2]), generator=torch.Generator().manual_seed(0))
     tensor([0.1313, 0.5976])
@@ -80,10 +159,26 @@ def pit(dist: Distribution, y: Tensor, generator: torch.Generator | None = None)
 
 
 def pit_cdf(dist: Distribution, y: Tensor, u: Tensor) -> Tensor:
-    """P(PIT <= u | y), the non-randomised PIT of Czado, Gneiting and Held (2009, Eq. 2): 0 up to F(y - 1), 1 from F(y).
+    """Non-randomised PIT of Czado, Gneiting and Held (2009, Eq. 2): P(PIT <= u | y), 0 up to F(y - 1), 1 from F(y).
 
-    Its mean over the rows is u if the predictions are calibrated. Shape: y (...) and u (n,) -> (..., n).
+    Its mean over the rows is u if the predictions are calibrated.
 
+    Parameters
+    ----------
+    dist : Distribution
+        Predicted distributions, one per row.
+    y : Tensor
+        Observed counts; broadcasts with `dist.batch_shape`.
+    u : Tensor, shape (n,)
+        Numbers from 0 to 1.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of the rows, and n.
+
+    Examples
+    --------
     >>> from ddpn.distributions import Poisson
     >>> pit_cdf(Poisson(2.0), torch.tensor([0, 2]), torch.tensor([0.1, 0.5]))
     tensor([[0.7389, 1.0000],
@@ -97,10 +192,22 @@ def pit_cdf(dist: Distribution, y: Tensor, u: Tensor) -> Tensor:
 
 
 def precision(dist: Distribution) -> Tensor:
-    """1 / variance of each row (Appendix B.2); infinite where all mass is on one count.
+    """Precision of each row, 1 / variance (Appendix B.2); infinite where all mass is on one count.
 
-    The exact variance, where the paper's single Double Poissons have gamma / mu. Shape: dist.batch_shape.
+    The exact variance, where the paper's single Double Poissons have gamma / mu.
 
+    Parameters
+    ----------
+    dist : Distribution
+        Predicted distributions, one per row.
+
+    Returns
+    -------
+    Tensor
+        Of shape `dist.batch_shape`.
+
+    Examples
+    --------
     >>> from ddpn.distributions import Poisson
     >>> precision(Poisson(torch.tensor([2.0, 50.0])))
     tensor([0.5000, 0.0200])

@@ -30,6 +30,13 @@ _ROUNDING = 1e-12
 def auroc(score_in: Any, score_out: Any) -> float:
     """Area under the ROC curve: P(an OOD score exceeds an in-distribution one) + P(they are equal) / 2 (Appendix B.2).
 
+    Parameters
+    ----------
+    score_in, score_out : array-like
+        Scores of in-distribution and of OOD inputs; higher should mean OOD.
+
+    Examples
+    --------
     >>> auroc([0.1, 0.2, 0.3], [0.3, 0.9])
     0.9166666666666667
     """
@@ -43,6 +50,13 @@ def aupr(score_in: Any, score_out: Any) -> float:
 
     A score without information has the share of OOD inputs, not 1/2.
 
+    Parameters
+    ----------
+    score_in, score_out : array-like
+        Scores of in-distribution and of OOD inputs; higher should mean OOD.
+
+    Examples
+    --------
     >>> aupr([0.1, 0.2, 0.3], [0.3, 0.9])
     0.8333333333333333
     """
@@ -54,6 +68,15 @@ def aupr(score_in: Any, score_out: Any) -> float:
 def fpr_at(score_in: Any, score_out: Any, tpr: float = 0.8) -> float:
     """Share of in-distribution inputs flagged at the highest threshold that flags at least `tpr` of the OOD inputs.
 
+    Parameters
+    ----------
+    score_in, score_out : array-like
+        Scores of in-distribution and of OOD inputs; higher should mean OOD.
+    tpr : float
+        The share of OOD inputs to flag, in (0, 1].
+
+    Examples
+    --------
     >>> fpr_at([0.1, 0.2, 0.3, 0.4], [0.3, 0.9, 0.8], tpr=0.9)
     0.5
     """
@@ -67,6 +90,13 @@ def fpr_at(score_in: Any, score_out: Any, tpr: float = 0.8) -> float:
 def fpr80(score_in: Any, score_out: Any) -> float:
     """False positive rate at a true positive rate of 80% (Appendix B.2).
 
+    Parameters
+    ----------
+    score_in, score_out : array-like
+        Scores of in-distribution and of OOD inputs; higher should mean OOD.
+
+    Examples
+    --------
     >>> fpr80([0.1, 0.2, 0.3, 0.4], [0.3, 0.35, 0.9, 0.8, 0.7])
     0.25
     """
@@ -114,10 +144,21 @@ class Curve(NamedTuple):
 class Detection:
     """How well scores detect OOD inputs, over resamplings of the hold-out.
 
-    One row per alpha: `threshold` (tau_alpha), `tpr`, the share of OOD inputs above it, and `fpr`, that of
-    in-distribution inputs, each a mean over resamplings. `roc` (fpr, tpr) and `pr` (recall, precision) have every
-    threshold and are means over resamplings at equal thresholds; the area under `roc` is the mean AUROC, the steps of
-    `pr` sum to the mean AUPR. `n_in` and `n_out` inputs were scored in each resampling.
+    Attributes
+    ----------
+    auroc, aupr, fpr80 : Spread
+        Mean and standard deviation (`mean`, `std`) over the resamplings.
+    alpha : Tensor, shape (alphas,)
+        Expected false positive rates.
+    threshold : Tensor, shape (alphas,)
+        tau_alpha, the threshold at each alpha, a mean over resamplings.
+    tpr, fpr : Tensor, shape (alphas,)
+        The share of OOD inputs above the threshold, and that of in-distribution inputs; means over resamplings.
+    roc, pr : Curve
+        (fpr, tpr) and (recall, precision) at every threshold, means over resamplings at equal thresholds. The area
+        under `roc` is the mean AUROC, the steps of `pr` sum to the mean AUPR.
+    n_in, n_out : int
+        Inputs that were scored in each resampling.
     """
 
     auroc: Spread
@@ -151,17 +192,29 @@ def detection(
 ) -> Detection:
     """Evaluate a score that should be higher for OOD inputs, as in Section 4.4 of the paper.
 
-    A random share `holdout` of the in-distribution scores gives the thresholds: tau_alpha is their quantile at level
-    1 - alpha, so that about alpha of in-distribution inputs score above it. All OOD scores and the in-distribution
-    scores that were not held out are evaluated. That is repeated `resamplings` times, each with a new hold-out.
+    A share of the in-distribution scores is held out and gives the thresholds: tau_alpha is their quantile at level 1 -
+    alpha, so that about alpha of in-distribution inputs score above it. All OOD scores and the other in-distribution
+    scores are evaluated. As alpha runs from 0 to 1, tau_alpha traces the ROC and the precision-recall curve.
 
-    As alpha runs from 0 to 1, tau_alpha traces the ROC and the precision-recall curve. With `thresholds="all"` AUROC,
-    AUPR (average precision) and FPR80 are those of the whole curves, over every threshold that changes a decision, as
-    by `auroc`, `aupr` and `fpr80`. The hold-out then matters only by the rows it leaves. With `thresholds="alphas"`
-    they are the areas under straight lines between the points at `alphas`, and the false positive rate of the point
-    whose true positive rate is next to 0.8. `complement="paper"` evaluates the in-distribution rows that the paper's
-    script does.
+    Parameters
+    ----------
+    score_in, score_out : array-like
+        Scores of in-distribution and of OOD inputs.
+    holdout : float
+        Share of the in-distribution scores that is held out.
+    resamplings, seed : int
+        How many times that is repeated, each with a new random hold-out, and the seed of these.
+    alphas : sequence of float
+        Expected false positive rates.
+    complement : {"right", "paper"}
+        "paper" evaluates the in-distribution rows that the paper's script does.
+    thresholds : {"all", "alphas"}
+        "all": AUROC, AUPR and FPR80 over every threshold that changes a decision, as by `auroc`, `aupr` and `fpr80`;
+        the hold-out then matters only by the rows it leaves. "alphas": areas under straight lines between the points at
+        `alphas`, and the false positive rate of the point whose true positive rate is next to 0.8.
 
+    Examples
+    --------
     >>> found = detection(torch.arange(100.0), torch.arange(60.0, 140.0))
     >>> print(found)
     AUROC 0.900 (0.012), AUPR 0.903 (0.009), FPR80 0.246 (0.033)
@@ -248,12 +301,28 @@ def _held_out(holdout: float, n: int) -> int:
 
 
 def matched(length_in: Any, length_out: Any, seed: int = 0, bins: int = BINS) -> tuple[Tensor, Tensor]:
-    """Rows of both sides with nearly the same distribution of a nuisance variable, such as the length of a text.
+    """Choose rows of both sides with nearly the same distribution of a nuisance variable, such as the length of a text.
 
-    Where OOD inputs are shorter than in-distribution ones, a score may detect them by their length alone. In each of
-    `bins` bins between quantiles of both sides together, equally many rows of either side are drawn at random, as many
-    as the rarer side has there. Rows ascend. Shape: two of (rows,), equally long.
+    Where OOD inputs are shorter than in-distribution ones, a score may detect them by their length alone. In each bin
+    between quantiles of both sides together, equally many rows of either side are drawn at random, as many as the rarer
+    side has there.
 
+    Parameters
+    ----------
+    length_in, length_out : array-like
+        The nuisance variable of in-distribution and of OOD inputs.
+    seed : int
+        Seed of the draws.
+    bins : int
+        Number of bins.
+
+    Returns
+    -------
+    rows_in, rows_out : Tensor of int, shape (rows,)
+        Row numbers, ascending; equally many on both sides.
+
+    Examples
+    --------
     >>> rows_in, rows_out = matched([5, 5, 5, 9, 9, 30], [5, 9, 9, 9, 80])
     >>> len(rows_in), len(rows_out), rows_out[-1].item()
     (3, 3, 3)

@@ -33,14 +33,26 @@ OOD_SCORES = Registry(
 
 
 def ood_score(dist: Distribution, kind: str = "variance") -> Tensor:
-    """The OOD score of each row; higher is less familiar.
+    """Out-of-distribution (OOD) score of each row; higher is less familiar.
 
-    "variance" is the total variance (the paper's score, Section 4.4), "epistemic" the part of it that members disagree
-    about; "entropy" and "mutual_information" are the same two in nats. Those of disagreement need an ensemble. The
-    scores of a recalibrated distribution are those of its base.
+    The scores of a recalibrated distribution are those of its base.
 
-    Shape: dist.batch_shape.
+    Parameters
+    ----------
+    dist : Distribution
+        Predicted distributions, one per row; an ensemble (`Mixture`) for the scores of disagreement.
+    kind : {"variance", "epistemic", "entropy", "mutual_information"}
+        "variance" is the total variance (the paper's score, Section 4.4), "epistemic" the part of it that members
+        disagree about; "entropy" and "mutual_information" are the same two in nats. Or a name that you added to
+        `OOD_SCORES`.
 
+    Returns
+    -------
+    Tensor
+        Of shape `dist.batch_shape`.
+
+    Examples
+    --------
     >>> import torch
     >>> from ddpn.distributions import Poisson
     >>> ood_score(Mixture(Poisson(torch.tensor([[4.0, 4.0], [2.0, 6.0]]))), "epistemic")

@@ -21,7 +21,17 @@ _JUMP = 1e-7
 
 
 class CoverageCurve(NamedTuple):
-    """At each nominal level the share of y inside, and the share that the distributions themselves expect."""
+    """Observed and expected coverage of prediction intervals at nominal levels.
+
+    Attributes
+    ----------
+    level : Tensor, shape (levels,)
+        The nominal levels.
+    observed : Tensor, shape (levels,)
+        The share of y inside.
+    expected : Tensor, shape (levels,)
+        The share that the distributions themselves expect.
+    """
 
     level: Tensor
     observed: Tensor
@@ -31,8 +41,25 @@ class CoverageCurve(NamedTuple):
 def pit_histogram(dist: Distribution, y: Tensor, bins: int = 10, weight: Any = None) -> Tensor:
     """Heights of the non-randomised PIT histogram (Czado, Gneiting and Held, 2009): all 1 if calibrated.
 
-    A valley means that distributions are too narrow, a hill too wide, a slope that they are biased. Shape: (bins,).
+    A valley means that distributions are too narrow, a hill too wide, a slope that they are biased.
 
+    Parameters
+    ----------
+    dist : Distribution
+        Predicted distributions, one per row.
+    y : Tensor
+        Observed counts; broadcasts with `dist.batch_shape`.
+    bins : int
+        Number of equally wide bins.
+    weight : array-like, optional
+        How many times each row counts. Default: once.
+
+    Returns
+    -------
+    Tensor, shape (bins,)
+
+    Examples
+    --------
     >>> from ddpn.distributions import Poisson
     >>> pit_histogram(Poisson(4.0), torch.tensor([2, 3, 4, 6]), bins=4)
     tensor([1.0609, 1.2796, 0.6595, 1.0000], dtype=torch.float64)
@@ -75,6 +102,17 @@ def pit_distance(dist: Distribution, y: Tensor, weight: Any = None) -> float:
 
     From 0 (calibrated) to 1; n calibrated rows have about 0.87 / sqrt(n) for continuous distributions, less for counts.
 
+    Parameters
+    ----------
+    dist : Distribution
+        Predicted distributions, one per row.
+    y : Tensor
+        Observed counts; broadcasts with `dist.batch_shape`.
+    weight : array-like, optional
+        How many times each row counts. Default: once.
+
+    Examples
+    --------
     >>> from ddpn.distributions import Poisson
     >>> round(pit_distance(Poisson(4.0), torch.tensor([2, 3, 4, 6])), 4)
     0.1212
@@ -88,6 +126,17 @@ def pit_cramer(dist: Distribution, y: Tensor, weight: Any = None) -> float:
 
     From 0 to 1/3; n calibrated rows have about 1 / (6 n) for continuous distributions, less for counts.
 
+    Parameters
+    ----------
+    dist : Distribution
+        Predicted distributions, one per row.
+    y : Tensor
+        Observed counts; broadcasts with `dist.batch_shape`.
+    weight : array-like, optional
+        How many times each row counts. Default: once.
+
+    Examples
+    --------
     >>> from ddpn.distributions import Poisson
     >>> round(pit_cramer(Poisson(4.0), torch.tensor([2, 3, 4, 6])), 5)
     0.00413
@@ -100,6 +149,19 @@ def pit_cramer(dist: Distribution, y: Tensor, weight: Any = None) -> float:
 def pit_unevenness(dist: Distribution, y: Tensor, bins: int = 10, weight: Any = None) -> float:
     """How far the PIT histogram is from flat: mean |height - 1|, from 0 to 2 (the reliability index).
 
+    Parameters
+    ----------
+    dist : Distribution
+        Predicted distributions, one per row.
+    y : Tensor
+        Observed counts; broadcasts with `dist.batch_shape`.
+    bins : int
+        Number of equally wide bins.
+    weight : array-like, optional
+        How many times each row counts. Default: once.
+
+    Examples
+    --------
     >>> from ddpn.distributions import Poisson
     >>> round(pit_unevenness(Poisson(4.0), torch.tensor([2, 3, 4, 6]), bins=4), 4)
     0.1703
@@ -110,6 +172,15 @@ def pit_unevenness(dist: Distribution, y: Tensor, bins: int = 10, weight: Any = 
 def median_precision(dist: Distribution, weight: Any = None) -> float:
     """Median of 1 / variance over the rows (Appendix B.2): sharpness, which matters only together with calibration.
 
+    Parameters
+    ----------
+    dist : Distribution
+        Predicted distributions, one per row.
+    weight : array-like, optional
+        How many times each row counts. Default: once.
+
+    Examples
+    --------
     >>> from ddpn.distributions import Poisson
     >>> median_precision(Poisson(torch.tensor([1.0, 4.0, 100.0])))
     0.25
@@ -121,10 +192,29 @@ def median_precision(dist: Distribution, weight: Any = None) -> float:
 def coverage_curve(
     dist: Distribution, y: Tensor, levels: Sequence[float] | Tensor, kind: str = "central", weight: Any = None
 ) -> CoverageCurve:
-    """Observed and expected coverage at nominal levels. Intervals of counts over-cover: compare with `expected`.
+    """Observed and expected coverage at nominal levels.
 
-    Shape: each (levels,).
+    Intervals of counts over-cover: compare `observed` with `expected`.
 
+    Parameters
+    ----------
+    dist : Distribution
+        Predicted distributions, one per row.
+    y : Tensor
+        Observed counts; broadcasts with `dist.batch_shape`.
+    levels : sequence of float
+        Nominal coverages, in (0, 1).
+    kind : {"central", "highest"}
+        Which intervals, see `CountDistribution.interval`.
+    weight : array-like, optional
+        How many times each row counts. Default: once.
+
+    Returns
+    -------
+    CoverageCurve
+
+    Examples
+    --------
     >>> from ddpn.distributions import Poisson
     >>> coverage_curve(Poisson(4.0), torch.tensor([2, 3, 4, 9]), [0.5, 0.9]).observed
     tensor([0.5000, 0.7500], dtype=torch.float64)

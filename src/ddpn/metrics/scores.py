@@ -34,8 +34,17 @@ _crps.register(Normal, lambda dist, y: normal_crps(dist.loc, dist.scale, y))
 
 
 def register_crps(kind: type) -> Callable[[Score], Score]:
-    """Register the CRPS of another distribution: decorates a function (dist, y) -> one value per row.
+    """Register the CRPS of another distribution, so that `crps` knows it; used as a decorator.
 
+    It decorates a function (dist, y) that returns one value per row.
+
+    Parameters
+    ----------
+    kind : type
+        The class of the distribution.
+
+    Examples
+    --------
     >>> from torch.distributions import Laplace
     >>> @register_crps(Laplace)
     ... def laplace_crps(dist, y):
@@ -50,8 +59,20 @@ def register_crps(kind: type) -> Callable[[Score], Score]:
 def crps(dist: Distribution, y: Tensor) -> Tensor:
     """Continuous ranked probability score (Appendix B.2): the integral of (F(z) - 1[z >= y])^2.
 
-    Shape: y broadcasts with dist.batch_shape.
+    Parameters
+    ----------
+    dist : Distribution
+        Predicted distributions, one per row.
+    y : Tensor
+        Observed counts; broadcasts with `dist.batch_shape`.
 
+    Returns
+    -------
+    Tensor
+        One score per row, in units of y; smaller is better.
+
+    Examples
+    --------
     >>> from ddpn.distributions import Poisson
     >>> crps(Poisson(torch.tensor([2.0, 3.0])), torch.tensor([2, 5]))
     tensor([0.3112, 1.3131])
@@ -62,8 +83,20 @@ def crps(dist: Distribution, y: Tensor) -> Tensor:
 def nll(dist: Distribution, y: Tensor) -> Tensor:
     """Negative log-likelihood, -log p(y), for any torch distribution.
 
-    Shape: y broadcasts with dist.batch_shape.
+    Parameters
+    ----------
+    dist : Distribution
+        Predicted distributions, one per row.
+    y : Tensor
+        Observed counts; broadcasts with `dist.batch_shape`.
 
+    Returns
+    -------
+    Tensor
+        One score per row, in nats; smaller is better.
+
+    Examples
+    --------
     >>> from ddpn.distributions import Poisson
     >>> nll(Poisson(2.0), torch.tensor(0))
     tensor(2.)
@@ -79,8 +112,20 @@ def ranked_probability(dist: Distribution, y: Tensor) -> Tensor:
     The `crps` of a count distribution. Normals and their mixtures are scored as the counts they round to
     (`discretized`), so that all distributions are compared on the same integers.
 
-    Shape: y broadcasts with dist.batch_shape.
+    Parameters
+    ----------
+    dist : Distribution
+        Predicted distributions, one per row.
+    y : Tensor
+        Observed counts; broadcasts with `dist.batch_shape`.
 
+    Returns
+    -------
+    Tensor
+        One score per row; smaller is better.
+
+    Examples
+    --------
     >>> ranked_probability(Normal(torch.tensor([2.0, 3.0]), 1.5), torch.tensor([2, 5]))
     tensor([0.3257, 1.2718])
     """
@@ -88,10 +133,22 @@ def ranked_probability(dist: Distribution, y: Tensor) -> Tensor:
 
 
 def dawid_sebastiani(dist: Distribution, y: Tensor) -> Tensor:
-    """Dawid and Sebastiani's score, (y - mean)^2 / variance + log variance: uses the first two moments only.
+    """Dawid and Sebastiani's score, (y - mean)^2 / variance + log variance, which uses the first two moments only.
 
-    Shape: y broadcasts with dist.batch_shape.
+    Parameters
+    ----------
+    dist : Distribution
+        Predicted distributions, one per row.
+    y : Tensor
+        Observed counts; broadcasts with `dist.batch_shape`.
 
+    Returns
+    -------
+    Tensor
+        One score per row; smaller is better.
+
+    Examples
+    --------
     >>> from ddpn.distributions import Poisson
     >>> dawid_sebastiani(Poisson(torch.tensor([2.0, 3.0])), torch.tensor([2, 5]))
     tensor([0.6931, 2.4319])
@@ -104,10 +161,24 @@ def dawid_sebastiani(dist: Distribution, y: Tensor) -> Tensor:
 
 
 def point(dist: Distribution, statistic: str) -> Tensor:
-    """The mean, median or mode of each row. The median of a count distribution is the smallest y with F(y) >= 1/2.
+    """Point prediction of each row: its mean, median or mode.
 
-    Shape: dist.batch_shape.
+    The median of a count distribution is the smallest y with F(y) >= 1/2.
 
+    Parameters
+    ----------
+    dist : Distribution
+        Predicted distributions, one per row.
+    statistic : {"mean", "median", "mode"}
+        What to predict from each distribution.
+
+    Returns
+    -------
+    Tensor
+        Of shape `dist.batch_shape`.
+
+    Examples
+    --------
     >>> from ddpn.distributions import NegativeBinomial
     >>> dist = NegativeBinomial(torch.tensor([10.0]), torch.tensor([0.5]))
     >>> [point(dist, statistic).item() for statistic in ("mean", "median", "mode")]
@@ -117,10 +188,24 @@ def point(dist: Distribution, statistic: str) -> Tensor:
 
 
 def absolute_error(dist: Distribution, y: Tensor, statistic: str = "median") -> Tensor:
-    """|point - y|, whose mean is smallest for the median (Appendix B.2 takes the mode).
+    """Absolute error |point - y|, whose mean is smallest for the median (Appendix B.2 takes the mode).
 
-    Shape: y broadcasts with dist.batch_shape.
+    Parameters
+    ----------
+    dist : Distribution
+        Predicted distributions, one per row.
+    y : Tensor
+        Observed counts; broadcasts with `dist.batch_shape`.
+    statistic : {"mean", "median", "mode"}
+        What to predict from each distribution.
 
+    Returns
+    -------
+    Tensor
+        One error per row.
+
+    Examples
+    --------
     >>> from ddpn.distributions import Poisson
     >>> absolute_error(Poisson(torch.tensor([2.0, 3.5])), torch.tensor([5, 3]))
     tensor([3., 0.])
@@ -129,10 +214,24 @@ def absolute_error(dist: Distribution, y: Tensor, statistic: str = "median") -> 
 
 
 def squared_error(dist: Distribution, y: Tensor, statistic: str = "mean") -> Tensor:
-    """(point - y)^2, whose mean is smallest for the mean.
+    """Squared error (point - y)^2, whose mean is smallest for the mean.
 
-    Shape: y broadcasts with dist.batch_shape.
+    Parameters
+    ----------
+    dist : Distribution
+        Predicted distributions, one per row.
+    y : Tensor
+        Observed counts; broadcasts with `dist.batch_shape`.
+    statistic : {"mean", "median", "mode"}
+        What to predict from each distribution.
 
+    Returns
+    -------
+    Tensor
+        One error per row.
+
+    Examples
+    --------
     >>> from ddpn.distributions import Poisson
     >>> squared_error(Poisson(torch.tensor([2.0, 3.5])), torch.tensor([5, 3]))
     tensor([9.0000, 0.2500])

@@ -18,11 +18,32 @@ def evaluate(
 ) -> dict[str, float]:
     """Errors, scores, calibration and sharpness of predictions, averaged over the rows.
 
-    `mae` and `rmse` are of `statistic`; by default each of the point that makes it smallest, median and mean (the paper
-    takes the mode for `mae`). `coverage` and `width` are of the central intervals, `expected_coverage` is their
-    probability under the distributions themselves. A Normal's `nll` is of a density, which does not compare with that
-    of counts: give `discretized(dist)`.
+    Parameters
+    ----------
+    dist : Distribution
+        Predicted distributions, one per row.
+    y : Tensor
+        Observed counts; broadcasts with `dist.batch_shape`.
+    statistic : {"mean", "median", "mode"}, optional
+        The point prediction of `mae` and `rmse`. Default: for each the one that makes it smallest, median and mean (the
+        paper takes the mode for `mae`).
+    coverage : float
+        Nominal coverage of the central intervals, in (0, 1).
+    weight : array-like, optional
+        How many times each row counts. Default: once.
 
+    Returns
+    -------
+    dict of float
+        "mae", "rmse", "crps", "nll", "dawid_sebastiani", "coverage" and "width" of the intervals, "expected_coverage",
+        their probability under the distributions themselves, "median_precision" and "pit_distance".
+
+    Notes
+    -----
+    A Normal's `nll` is of a density, which does not compare with that of counts: give `discretized(dist)`.
+
+    Examples
+    --------
     >>> from ddpn.distributions import Poisson
     >>> result = evaluate(Poisson(torch.tensor([2.0, 3.0, 9.0])), torch.tensor([2, 5, 8]))
     >>> round(result["mae"], 3), round(result["crps"], 3), round(result["coverage"], 3)

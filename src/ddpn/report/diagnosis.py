@@ -28,7 +28,15 @@ _WORDS = {"double_poisson": "Double Poisson", "negative_binomial": "Negative Bin
 
 
 def write_diagnosis(path: str | PathLike[str], found: Diagnosis) -> Path:
-    """Write a diagnosis as one self-contained HTML file, and return its path."""
+    """Write a diagnosis as one self-contained HTML file, and return its path.
+
+    Parameters
+    ----------
+    path : path
+        The file to write, such as "diagnosis.html".
+    found : Diagnosis
+        What `ddpn.diagnosis.diagnose` returned.
+    """
     place = Path(path)
     text = page(
         f"What the counts of {found.target} are like",

@@ -45,18 +45,40 @@ def write_report(
 ) -> Path:
     """Evaluate a fitted model on a test set, write the result as one self-contained HTML file and return its path.
 
-    `X`, `y`, `exposure`, `upper`, `censored` and `weight` are the test set, as for `fit`. `baselines` are the
-    distributions that other models predict for the same rows, by name; a Normal is rounded to counts. `levels` are, by
-    name, the calibrated levels of the baselines' 90% intervals (default 0.9); the model has its own from
-    `fit_intervals`. `task` is what is
-    known about the fit ("target", "command", "split", ...; "note" says which rows are evaluated): all of it is shown,
-    none of it is required. `leaderboard` has a row per candidate with the keys label or name, weight, crps, nll,
-    coverage, width and seconds, each of which may be missing. `warnings` are sentences shown at the top. `leak` is a
-    sentence about a suspected target leak: it is shown there, too, and forbids a positive verdict. `verdict` is the one
-    of the leaderboard, if there is one. `labels` are what the rows are called, by default the index of a data frame or
-    positions; `ids` are the name and the values of a column that identifies them; `groups` are the labels of the groups
-    that intervals are calibrated by, if these are no column of X. `progress` is called with the name of each step.
+    Parameters
+    ----------
+    path : path
+        The file to write, such as "report.html".
+    model : CountRegressor
+        The fitted model.
+    X, y, exposure, upper, censored, weight : array-like
+        The test set, as for `fit`.
+    baselines : mapping of str to Distribution, optional
+        What other models predict for the same rows, by name; a Normal is rounded to counts.
+    levels : mapping of str to float, optional
+        Calibrated levels of the baselines' 90% intervals. Default: 0.9. Those of the model are its own.
+    task : mapping, optional
+        What is known about the fit ("target", "command", "split", ...; "note" says which rows are evaluated): all of it
+        is shown, none of it is required.
+    leaderboard : sequence of mappings, optional
+        A row per candidate: label or name, weight, crps, nll, coverage, width and seconds, as far as known.
+    warnings : sequence of str
+        Sentences shown at the top.
+    leak : str
+        A sentence about a suspected target leak: it is shown there, too, and forbids a positive verdict.
+    verdict : Verdict, optional
+        The one of the leaderboard.
+    labels : sequence, optional
+        What the rows are called. Default: the index of a data frame, or positions.
+    ids : tuple of str and sequence, optional
+        The name and the values of a column that identifies the rows.
+    groups : sequence, optional
+        The labels of the groups that intervals are calibrated by, if these are no column of X.
+    progress : callable, optional
+        Called with the name of each step.
 
+    Examples
+    --------
     >>> import tempfile
     >>> import numpy as np
     >>> X = np.random.default_rng(0).normal(size=(90, 1))

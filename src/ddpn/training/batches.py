@@ -21,8 +21,13 @@ WITHOUT_GRADIENTS = 4
 class Augmented:
     """Rows in memory whose inputs are changed at random before every epoch, in the same way for all members.
 
-    `augment` takes all inputs and returns as many of the same shape and dtype; it draws from torch's global generator,
-    which is seeded by the epoch.
+    Parameters
+    ----------
+    sample : Sample
+        The rows, as tensors.
+    augment : callable
+        Takes all inputs and returns as many of the same shape and dtype; it draws from torch's global generator, which
+        is seeded by the epoch.
     """
 
     sample: Sample

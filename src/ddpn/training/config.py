@@ -17,12 +17,37 @@ _CHOICES = {"schedule": ("cosine", "constant"), "score": ("nll", "crps"), "preci
 class TrainingConfig:
     """Settings of one training.
 
-    `lr` rises over the first `warmup` share of all steps and then falls along a cosine (`schedule="cosine"`) or stays
-    constant. `clip` bounds each member's gradient norm. `ema` > 0 averages the weights over about 1 / (1 - ema) steps;
-    validation and predictions use the average. `score` is the validation score that selects epochs: each member keeps
-    the weights of its best epoch, and a member that has not improved for `patience` epochs has stopped. `accumulate`
-    splits a batch into so many parts that are computed one after the other. `seeds` has one seed per member.
+    Parameters
+    ----------
+    epochs : int
+        Passes over the training rows.
+    batch_size : int
+        Rows per step.
+    lr : float
+        The highest learning rate.
+    weight_decay : float
+        Decoupled weight decay, as in AdamW.
+    warmup : float
+        The share of all steps over which the learning rate rises.
+    schedule : {"cosine", "constant"}
+        Whether the learning rate then falls along a cosine or stays constant.
+    clip : float or None
+        Bounds each member's gradient norm.
+    ema : float
+        Above 0, weights are averaged over about 1 / (1 - ema) steps; validation and predictions use the average.
+    score : {"nll", "crps"}
+        The validation score that selects epochs: each member keeps the weights of its best epoch.
+    patience : int, optional
+        A member that has not improved for so many epochs has stopped.
+    precision : {"float32", "bf16"}
+        What the networks are computed in.
+    accumulate : int
+        Splits a batch into so many parts that are computed one after the other.
+    seeds : tuple of int
+        One seed per member.
 
+    Examples
+    --------
     >>> TrainingConfig(lr=1e-3, seeds=(0, 1)).members
     2
     """
@@ -79,7 +104,15 @@ class TrainingConfig:
         return cls(**given)
 
     def lr_at(self, step: int, steps: int) -> float:
-        """The learning rate of a step, counted from 0, of `steps` in all."""
+        """The learning rate of a step.
+
+        Parameters
+        ----------
+        step : int
+            The step, counted from 0.
+        steps : int
+            The number of steps in all.
+        """
         warm = math.ceil(self.warmup * steps)
         if step < warm:
             return self.lr * (step + 1) / (warm + 1)

@@ -31,8 +31,16 @@ from ddpn.validation import check_integer
 class Ensemble:
     """Members whose weights are in a folder, one file per group, of which one group is in memory at a time.
 
-    `make` builds a model with the given number of members; `groups` lists the seeds that were trained together.
-    `interrupted` is true if Ctrl-C ended `fit_ensemble` before all groups were trained: `groups` are the finished ones.
+    Parameters
+    ----------
+    make : callable
+        Builds a model with the given number of members.
+    folder : Path
+        The folder of the files.
+    groups : sequence of tuples of int
+        The seeds that were trained together.
+    interrupted : bool
+        Whether Ctrl-C ended `fit_ensemble` before all groups were trained: `groups` are the finished ones.
     """
 
     def __init__(
@@ -63,13 +71,31 @@ class Ensemble:
         return [History(**read(self.path(number))[1]["history"]) for number in range(len(self.groups))]
 
     def raw(self, x: Tensor, device: torch.device | str = "cpu", batch: int = 256) -> Tensor:
-        """Raw outputs of every member, `batch` rows at a time. Shape: (B, ...) -> (B, M, P)."""
+        """Raw outputs of every member. Shape: (B, M, P).
+
+        Parameters
+        ----------
+        x : Tensor, shape (B, ...)
+            Inputs.
+        device : torch.device or str
+            Where to compute.
+        batch : int
+            Rows that are computed at a time.
+        """
         return self._raw(x, device, batch)[0]
 
     def mixture(
         self, x: Tensor, device: torch.device | str = "cpu", batch: int = 256, *, exposure: Tensor | float | None = None
     ) -> Mixture:
-        """The prediction: the uniform mixture of all members. Shape: batch (B,); exposure (B,) or one for all rows."""
+        """The prediction: the uniform mixture of all members. Shape: batch (B,).
+
+        Parameters
+        ----------
+        x, device, batch
+            As for `raw`.
+        exposure : Tensor, shape (B,), or float, optional
+            The known scale of each row, or one for all rows.
+        """
         if exposure is None and self._has_exposure:
             raise InputError("exposure is missing: the members were trained with exposures.")
         scale = check_vector("exposure", exposure, len(x), zero=False)
@@ -105,13 +131,27 @@ def fit_ensemble(
     prepare: Callable[[CountModel], Any] | None = None,
     **options: Any,
 ) -> Ensemble:
-    """Train the members of `config.seeds`, `at_once` at a time; groups whose file is in `folder` are not trained again.
+    """Train an ensemble some members at a time; groups whose file is in the folder are not trained again.
 
-    Members share nothing, so they are the same as if all were trained together, except for what dropout draws. `start`
-    and `prepare` are applied to fresh weights (see `CountModel.reset`); `options` go to `fit`. An interrupted training
-    resumes: the group that was being trained has its own checkpoint. Files of another configuration, network, head or
-    data raise an `InputError`. Ctrl-C ends the training of this group and of those that would follow: the ensemble of
-    the finished groups is returned, with `interrupted` set.
+    Members share nothing, so they are the same as if all were trained together, except for what dropout draws. An
+    interrupted training resumes: the group that was being trained has its own checkpoint. Files of another
+    configuration, network, head or data raise an `InputError`. Ctrl-C ends the training of this group and of those that
+    would follow: the ensemble of the finished groups is returned, with `interrupted` set.
+
+    Parameters
+    ----------
+    make : callable
+        Builds a model with the given number of members.
+    train, validation, config, runtime, **options
+        As for `fit`; `config.seeds` has one seed per member.
+    folder : Path
+        Where the weights of each group are kept.
+    at_once : int
+        Members that are trained together.
+    start : Tensor, optional
+        The bias of fresh weights, see `CountModel.reset`.
+    prepare : callable, optional
+        Called with each model after its weights were drawn.
     """
     check_integer("at_once", at_once, minimum=1)
     runtime = runtime or Runtime(precision=config.precision)

@@ -42,18 +42,39 @@ def fit(
     workers: int = 0,
     on_epoch: Callable[[str], object] | None = None,
 ) -> History:
-    """Train `model` in place; afterwards, however it ended, it has each member's best weights.
+    """Train a model in place; afterwards, however it ended, it has each member's best weights.
 
-    `train` and `validation` are a `Sample` of tensors, an `Augmented` sample, or a Dataset, whose items `workers`
-    processes load. With `checkpoint`, the state is written to that file every `save_seconds` and when interrupted, and
-    a training that finds its own checkpoint resumes from it, on a CPU to the same weights bit for bit. `verbose` shows
-    a progress bar named `title`; `on_epoch` is called after every epoch with a line on the progress.
+    Parameters
+    ----------
+    model : CountModel
+        With weights drawn by `reset`.
+    train, validation : Sample of tensors, Augmented or torch Dataset
+        Training rows, and rows that choose each member's best epoch. `validation` may be None, and is not augmented.
+    config : TrainingConfig
+        The settings.
+    runtime : Runtime, optional
+        Device and precision. Default: a GPU if there is one, and the precision of `config`.
+    checkpoint : path, optional
+        A file for the state, written every `save_seconds` and when interrupted. A training that finds its own
+        checkpoint resumes from it, on a CPU to the same weights bit for bit.
+    save_seconds : float
+        Seconds between two checkpoints.
+    verbose : bool
+        Show a progress bar.
+    title : str
+        Its name.
+    workers : int
+        Processes that load the items of a Dataset.
+    on_epoch : callable, optional
+        Called after every epoch with a line on the progress.
 
-    Interruption: Ctrl-C (any KeyboardInterrupt) in an epoch ends the training, not the program. The state returns to
-    the end of the last complete epoch, the checkpoint is written, the model gets each member's best weights until then,
-    and the history is returned with `interrupted` set, which callers check before they go on. `history.epochs` is empty
-    if no epoch was complete; the model then has its initial weights. A second Ctrl-C, while the first is handled or
-    later, is raised as usual.
+    Notes
+    -----
+    Ctrl-C (any KeyboardInterrupt) in an epoch ends the training, not the program. The state returns to the end of the
+    last complete epoch, the checkpoint is written, the model gets each member's best weights until then, and the
+    history is returned with `interrupted` set, which callers check before they go on. `history.epochs` is empty if no
+    epoch was complete; the model then has its initial weights. A second Ctrl-C, while the first is handled or later, is
+    raised as usual.
     """
     runtime = runtime or Runtime(precision=config.precision)
     if runtime.precision != config.precision:

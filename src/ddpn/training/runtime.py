@@ -18,8 +18,14 @@ from ddpn.validation import check_choice
 class Runtime:
     """A device, its precision, and the processes that share a training; a single process pays nothing for them.
 
-    `device` is "auto" (a GPU if there is one), "cpu", "cuda" or a torch device; `precision` is "float32" or "bf16".
     Processes share each batch and add their gradients, so that several compute what one would.
+
+    Parameters
+    ----------
+    device : torch.device or str
+        "auto" (a GPU if there is one), "cpu", "cuda" or a torch device.
+    precision : {"float32", "bf16"}
+        What networks are computed in.
     """
 
     def __init__(self, device: torch.device | str = "auto", precision: str = "float32") -> None:

@@ -30,10 +30,20 @@ _BUFFERS, _BEST_BUFFERS = "buffers/", "best_buffers/"
 
 @dataclass
 class History:
-    """One record per epoch (loss and score per member, lr, seconds), and each member's best epoch and score.
+    """How a training went.
 
-    `interrupted` is true if Ctrl-C ended the training; `stopped` says why it ended before its last epoch, else "".
-    `rollbacks` holds one sentence per member that was reset to the beginning of its epoch after a non-finite loss.
+    Attributes
+    ----------
+    epochs : list of dict
+        One record per epoch: loss and score per member, lr, seconds.
+    best_epoch, best_score : list
+        Each member's best epoch and its score.
+    rollbacks : list of str
+        One sentence per member that was reset to the beginning of its epoch after a non-finite loss.
+    stopped : str
+        Why the training ended before its last epoch, else "".
+    interrupted : bool
+        Whether Ctrl-C ended it.
     """
 
     epochs: list[dict[str, Any]] = field(default_factory=list)

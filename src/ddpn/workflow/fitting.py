@@ -95,6 +95,24 @@ def fit_into(
 
     While it runs, no other process can write the folder. If the model cannot be saved in the end, it is kept elsewhere,
     and an `InputError` says where.
+
+    Parameters
+    ----------
+    path : Path
+        The folder to make.
+    prepared : Prepared
+        What `prepare` returned.
+    about : mapping
+        Further facts to save with the model, such as the command; values that JSON can hold.
+    overwrite : bool
+        Whether to replace a model that is there already.
+    **options
+        `verbose` (bool) shows progress; `on_step` is called with a description of each step.
+
+    Returns
+    -------
+    Fitted
+        The model folder, and whether the fit was interrupted.
     """
     check_destination(path, overwrite)
     check_space(path, _estimated_bytes(prepared))

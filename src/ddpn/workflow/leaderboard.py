@@ -66,7 +66,16 @@ def leaderboard(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = (
     """Mean scores of the mixture and every member, best first, and the verdict on the mixture; ready for JSON.
 
     The verdict compares the mixture with every simpler model used alone: all members but the networks, which count only
-    where they have no weight. `leaks` are sentences about suspected target leaks, which forbid a positive verdict.
+    where they have no weight.
+
+    Parameters
+    ----------
+    predictor : Predictor
+        The model.
+    sample : Sample
+        Rows to score it on, such as test rows.
+    leaks : tuple of str
+        Sentences about suspected target leaks, which forbid a positive verdict.
     """
     rows = {name: score_rows(predictor, sample, name) for name in (MIXTURE, *predictor.members)}
     labels = {name: label_of(name, member) for name, member in predictor.members.items()}

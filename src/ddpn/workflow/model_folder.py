@@ -93,10 +93,17 @@ def roles_of_model(path: Path, **columns: str | None) -> Roles:
 
 
 def load(path: Path, mixed_only: bool = False, **columns: str | None) -> ModelFolder:
-    """The model again, for predictions without what it is compared with; nothing in the files is executed.
+    """Load the model of a folder; nothing in the files is executed.
 
-    `columns` (target, exposure, weight) name roles that differ from those of the fit, or that a model saved in Python
-    does not know.
+    Parameters
+    ----------
+    path : Path
+        The folder.
+    mixed_only : bool
+        Leave out what the model is compared with, which predictions do not need.
+    **columns
+        Columns (target, exposure, weight) whose roles differ from those of the fit, or that a model saved in Python
+        does not know.
     """
     manifest = read_manifest(path)
     task = {**_task(path, manifest), "roles": roles_of_model(path, **columns).as_dict()}

@@ -36,17 +36,42 @@ _HEAD_OPTIONS = ("beta", "components")
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """All of it, validated as far as that is possible without the table.
+    """What to fit, to which columns and rows: the options of `ddpn fit`, validated as far as that needs no table.
 
-    `drop` leaves columns out, `use` keeps those that would be left out or suspected as leaks, `category` takes numbers
-    as categories, `missing` are further words and numbers that stand for a missing value. `upper_column` has the
-    largest possible count of each row, `censored` says which counts stand for that many or more. Rows are split at
-    random by `seed`, by `split_column` (train, validation, test) or by `time` (the last rows are the test rows).
-    `compare_with` names members that the model is compared with; `model` has arguments of `CountRegressor`.
-    `recalibrate` "auto" uses a recalibration of the distributions where that improves the CRPS of validation rows,
-    "off" never. `interval_groups` is a column within whose values intervals are calibrated, or a number of ranges of
-    the predicted mean.
+    Parameters
+    ----------
+    target : str
+        The column of counts.
+    exposure, weight : str, optional
+        The column of each row's known scale, and that of how many times it counts.
+    upper_column : str, optional
+        The column with the largest possible count of each row.
+    censored : str, optional
+        The column that flags counts that stand for that many or more.
+    drop, use : tuple of str
+        Columns to leave out, and columns to keep that would be left out or suspected as leaks.
+    category : tuple of str
+        Columns of numbers to take as categories.
+    missing : tuple of str
+        Further words and numbers that stand for a missing value.
+    split_column, time : str, optional
+        Split rows by a column (train, validation, test), or by time: the last rows are the test rows. Default: at
+        random.
+    shares : tuple of float
+        Shares of training, validation and test rows.
+    seed : int
+        Seed of the split and of the training.
+    compare_with : tuple of str
+        Members that the model is compared with, names in `ddpn.members.MEMBERS`.
+    recalibrate : {"auto", "off"}
+        "auto" uses a recalibration of the distributions where that improves the CRPS of validation rows, "off" never.
+    interval_groups : str or int, optional
+        A column within whose values intervals are calibrated, or a number of ranges of the predicted mean.
+    model : mapping
+        Arguments of `CountRegressor`.
 
+    Examples
+    --------
     >>> Plan(target="visits", model={"members": 3}).shares
     (0.7, 0.1, 0.2)
     """

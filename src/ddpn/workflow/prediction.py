@@ -38,9 +38,24 @@ def predict(
     done: Callable[[int], None] = lambda rows: None,
     on_finding: Callable[[str], None] = lambda sentence: None,
 ) -> Any:
-    """A row of predictions for every row of the table.
+    """Predict every row of a table.
 
-    `done` is called with the number of rows of each block, `on_finding` with every sentence about unusual rows.
+    Parameters
+    ----------
+    folder : ModelFolder
+        The model.
+    frame : polars DataFrame
+        The table.
+    request : Request
+        Which columns to predict.
+    done : callable
+        Called with the number of rows of each block.
+    on_finding : callable
+        Called with every sentence about unusual rows.
+
+    Returns
+    -------
+    polars DataFrame
     """
     roles, predictor = folder.roles, folder.model.predictor_
     X, groups = roles.features(frame), roles.group_labels(frame)
@@ -171,7 +186,15 @@ def rows_to_score(folder: ModelFolder, frame: Any) -> Scored:
 
 
 def evaluate(folder: ModelFolder, frame: Any) -> dict[str, Any]:
-    """The leaderboard on a table that has the target."""
+    """The leaderboard on a table that has the target, ready for JSON.
+
+    Parameters
+    ----------
+    folder : ModelFolder
+        The model.
+    frame : polars DataFrame
+        The table. Rows that the model was fitted to are left out.
+    """
     sample, note = rows_to_score(folder, frame)
     found = leaderboard(folder.model.predictor_, sample, tuple(folder.task["leaks"]))
     return {"note": note, **found, "warnings": folder.task["leaks"] + folder.task["warnings"]}

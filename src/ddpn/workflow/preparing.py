@@ -52,7 +52,20 @@ class Prepared:
 
 
 def prepare(frame: Any, plan: Plan) -> Prepared:
-    """Validate the table, and decide on every column and row."""
+    """Validate the table, and decide on every column and row.
+
+    Parameters
+    ----------
+    frame : polars DataFrame
+        The table.
+    plan : Plan
+        What to fit.
+
+    Returns
+    -------
+    Prepared
+        What `fit_into` takes.
+    """
     roles = roles_of(frame, plan)
     # What cells were read as is said by the notes of the columns, so that sentences about later tables are not needed.
     fractional = str(plan.model.get("fractional", "error"))

@@ -23,8 +23,15 @@ class Verdict(NamedTuple):
 
 
 def verdict(found: Evaluation) -> Verdict:
-    """Whether to use the model, in plain sentences.
+    """Decide whether to use the model, in plain sentences.
 
+    Parameters
+    ----------
+    found : Evaluation
+        Scores of the model and of the others.
+
+    Examples
+    --------
     >>> crps = {"mixture": 1.0, "boosted": 0.97}
     >>> labels = {"boosted": "gradient boosting with a Negative Binomial"}
     >>> numbers = {"gains": {"boosted": Gain(-0.03, -0.05, -0.01)}, "rows": 900, "coverage": 0.91}

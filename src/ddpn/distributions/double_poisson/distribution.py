@@ -26,6 +26,17 @@ class DoublePoisson(ParametricDistribution):
 
     Shape: mu and gamma broadcast to `batch_shape`. Computation is in float64, results come in the parameters' dtype.
 
+    Parameters
+    ----------
+    mu : Tensor or float
+        Location, positive.
+    gamma : Tensor or float
+        Inverse dispersion, positive.
+    validate_args : bool, optional
+        Whether values are checked. Default: only on a CPU.
+
+    Examples
+    --------
     >>> dist = DoublePoisson(mu=5.0, gamma=2.0)
     >>> round(dist.mean.item(), 4), round(dist.variance.item(), 4), dist.mode.item()
     (5.0054, 2.4962, 5.0)
@@ -44,8 +55,22 @@ class DoublePoisson(ParametricDistribution):
 
     @classmethod
     def from_moments(cls, mean: Tensor | float, variance: Tensor | float) -> "DoublePoisson":
-        """The Double Poisson with exactly this mean and variance; an error where none has them.
+        """Make the Double Poisson with exactly this mean and variance.
 
+        Parameters
+        ----------
+        mean : Tensor or float
+            The mean, positive.
+        variance : Tensor or float
+            The variance, within the limits that `variance_limits` returns.
+
+        Raises
+        ------
+        InputError
+            Where no Double Poisson has these moments.
+
+        Examples
+        --------
         >>> dist = DoublePoisson.from_moments(mean=10.0, variance=2.5)
         >>> round(dist.mean.item(), 4), round(dist.variance.item(), 4)
         (10.0, 2.5)
@@ -53,14 +78,20 @@ class DoublePoisson(ParametricDistribution):
         return cls(*parameters_of_moments(*as_parameters(mean=mean, variance=variance)))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """log p(y), normalised; differentiable twice in mu and gamma."""
+        """Logarithm of the probability of counts, normalised; differentiable twice in mu and gamma.
+
+        Parameters
+        ----------
+        value : Tensor
+            Counts y; their shape broadcasts with `batch_shape`.
+        """
         y = self._counts(value)
         shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         y, mu, gamma = (x.expand(shape).reshape(-1).double() for x in (y, self.mu, self.gamma))
         return self._shaped(likelihood.log_prob(y, mu, gamma), shape)
 
     def log_normalizer(self) -> Tensor:
-        """log c(mu, gamma), differentiable twice."""
+        """Logarithm of the normalising constant c(mu, gamma), differentiable twice."""
         return self._shaped(likelihood.log_normalizer_and_moments(*_flat(self))[0])
 
     def _with_gradients(self, shape: torch.Size) -> DoublePoissonRows:
@@ -70,22 +101,22 @@ class DoublePoisson(ParametricDistribution):
 
     @property
     def mean(self) -> Tensor:
-        """Exact E[Z], differentiable."""
+        """Exact mean E[Z], differentiable."""
         return self._shaped(likelihood.log_normalizer_and_moments(*_flat(self))[1])
 
     @property
     def variance(self) -> Tensor:
-        """Exact Var[Z], differentiable."""
+        """Exact variance Var[Z], differentiable."""
         return self._shaped(likelihood.variance(*_flat(self)))
 
     @property
     def efron_mean(self) -> Tensor:
-        """Efron's approximation of the mean: mu."""
+        """Efron's approximation of the mean, which is mu."""
         return self.mu
 
     @property
     def efron_variance(self) -> Tensor:
-        """Efron's approximation of the variance: mu / gamma."""
+        """Efron's approximation of the variance, which is mu / gamma."""
         return self.mu / self.gamma
 
     @property
@@ -119,8 +150,17 @@ def kl_divergence(p: Any, q: Any) -> Tensor:
 
 
 def mean_deviation(mean: Tensor | float, variance: Tensor | float) -> Tensor:
-    """epsilon_1 of Proposition A.2: |E[Z] - mean| for Z ~ DP(mean, mean / variance), Efron's choice of parameters.
+    """Error of Efron's approximation of the mean, epsilon_1 of Proposition A.2.
 
+    |E[Z] - mean| for Z ~ DP(mean, mean / variance), Efron's choice of parameters.
+
+    Parameters
+    ----------
+    mean, variance : Tensor or float
+        The moments that are asked for, positive.
+
+    Examples
+    --------
     >>> round(mean_deviation(10.0, 5.0).item(), 4)
     0.0023
     """
@@ -129,6 +169,14 @@ def mean_deviation(mean: Tensor | float, variance: Tensor | float) -> Tensor:
 
 
 def variance_deviation(mean: Tensor | float, variance: Tensor | float) -> Tensor:
-    """epsilon_2 of Proposition A.2: |Var[Z] - variance| for Z ~ DP(mean, mean / variance)."""
+    """Error of Efron's approximation of the variance, epsilon_2 of Proposition A.2.
+
+    |Var[Z] - variance| for Z ~ DP(mean, mean / variance).
+
+    Parameters
+    ----------
+    mean, variance : Tensor or float
+        The moments that are asked for, positive.
+    """
     mean, variance = as_parameters(mean=mean, variance=variance)
     return (DoublePoisson(mean, mean / variance).variance - variance).abs()

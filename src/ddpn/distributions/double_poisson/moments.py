@@ -14,12 +14,23 @@ _LOG_MU, _LOG_GAMMA = (-600.0, 36.0), (-18.0, 23.0)
 
 
 def variance_limits(mean: Tensor) -> tuple[Tensor, Tensor]:
-    """The variances, limits excluded, that a Double Poisson of this mean can have.
+    """The smallest and the largest variance that a Double Poisson of this mean can have, both excluded.
 
     Below: f (1 - f) with f the fraction of the mean, as for any integers. Above: gamma -> 0, where the distribution
     tends to weights h(y) x^y; with T the tree function, their sum is 1 / (1 - T), their mean T / (1 - T)^2 and their
     variance T (1 + T) / (1 - T)^4: about 2 mean^2 for large means, the mean itself for small ones.
 
+    Parameters
+    ----------
+    mean : Tensor
+        The mean, positive.
+
+    Returns
+    -------
+    low, high : Tensor
+
+    Examples
+    --------
     >>> [round(x.item(), 4) for x in variance_limits(torch.tensor(2.5))]
     [0.25, 17.8958]
     """
