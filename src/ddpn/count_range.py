@@ -68,12 +68,13 @@ class CountRange:
             return lower, None if self.upper is None else np.full(n, float(self.upper))
         if not self.upper_per_row:
             raise InputError("upper must not be given: the model was fitted without an upper bound per row.")
-        values = check_vector("upper", upper, n, zero=True, labels=labels)
+        values = check_vector("upper", upper, n, zero=True, labels=labels, all_zero=True)
         assert values is not None
-        bad = (values != np.floor(values)) | (values < self.lower)
+        least = max(self.lower, int(self.upper_is_total))  # a share of nothing has no distribution
+        bad = (values != np.floor(values)) | (values < least)
         if bad.any():
             where = labels_at(bad, labels)
-            raise InputError(f"upper must hold integers of at least {self.lower}, got {values[bad][0]:g} {where}.")
+            raise InputError(f"upper must hold integers of at least {least}, got {values[bad][0]:g} {where}.")
         return lower, values
 
     def of(self, sample: Sample, upper: Any = None, censored: Any = None, suffix: str = "") -> Sample:
@@ -135,5 +136,6 @@ def _as_mask(name: str, values: Any, n: int, labels: Any) -> np.ndarray:
         raise InputError(f"{name} must have one value per row of X, got shape {plain.shape} for {n} rows.")
     is_flag = np.array([value in (0, 1) for value in plain.tolist()])
     if not is_flag.all():
-        raise InputError(f"{name} must hold True or False, got {plain[~is_flag][0]!r} {labels_at(~is_flag, labels)}.")
+        got = f"{plain[~is_flag].tolist()[0]!r} {labels_at(~is_flag, labels)}"
+        raise InputError(f"{name} must hold True or False, got {got}.")
     return plain.astype(bool)

@@ -178,12 +178,15 @@ class CountPredictions(Calibrated, RegressorMixin):
         upper: Any = None,
         censored: Any = None,
     ) -> float:
-        """D^2, the share of the Poisson deviance that the predicted means explain; 1 is best, 0 a constant's."""
+        """D^2, the share of the Poisson deviance that the predicted means explain; 1 is best, 0 a constant's.
+
+        Where counts are censored, means are those of the counts as they are recorded.
+        """
         from sklearn.metrics import mean_poisson_deviance  # slow to import
 
         sample = self._sample(X, y, sample_weight, exposure, upper, censored)
         # A Gaussian's mean may be negative; no count divided by this bound overflows.
-        mean = np.maximum(self.predict(X, exposure, upper=upper), 1e-290)
+        mean = np.maximum(self._recorded_means(sample), 1e-290)
         scale = np.ones_like(mean) if sample.exposure is None else sample.exposure
         # Of rates weighted by exposure, which is the deviance of the counts.
         rate, weight = sample.y / scale, sample.weight_or_ones * scale
@@ -191,6 +194,11 @@ class CountPredictions(Calibrated, RegressorMixin):
         null = mean_poisson_deviance(rate, constant, sample_weight=weight) if constant[0] > 0 else 0.0
         left = mean_poisson_deviance(rate, mean / scale, sample_weight=weight)
         return float(1.0 - left / null) if null > 0 else float(left < 1e-6)
+
+    def _recorded_means(self, sample: Sample) -> np.ndarray:
+        with torch.no_grad():
+            blocks = self._fitted.recorded_blocks(sample)
+            return np.concatenate([block.mean.double().numpy() for block in blocks])
 
     def crps(
         self,

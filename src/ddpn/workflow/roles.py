@@ -205,7 +205,8 @@ class Roles:
     def _vector(self, frame: Any, role: str, labels: np.ndarray) -> np.ndarray | None:
         name = check_column(getattr(self, role), frame.columns, role, InputError)
         values = self._numbers(frame, name, role)
-        return check_vector(f"{role} {name!r}", values, frame.height, zero=role != "exposure", labels=labels)
+        what, zero = f"{role} {name!r}", role != "exposure"
+        return check_vector(what, values, frame.height, zero, labels, all_zero=role == "upper")
 
     def _numbers(self, frame: Any, name: str, role: str) -> np.ndarray:
         """The column of a role as float64 with NaN where missing; any other cell must be a number."""
