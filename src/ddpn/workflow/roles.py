@@ -173,7 +173,7 @@ class Roles:
             self.group_labels(frame),
         )
         counts = counts or CountRange(upper_per_row=self.upper is not None)
-        return counts.of(sample, self.uppers(frame), self.censored_rows(frame))
+        return counts.of(sample, self.uppers(frame), self.censored_rows(frame), name=f"target {self.target!r}")
 
     def group_labels(self, frame: Any) -> np.ndarray | None:
         """The name of each row's group; None where intervals are not calibrated by a column."""
