@@ -2,12 +2,12 @@
 
     python benchmarks/diagnosis.py --out benchmarks/results
 
-Every run has 2,000 rows and three columns. "rejected" is the share of runs in which the test of dispersion has
-p < 0.05, "over" and "under" the shares in which the 95% interval lies above or below 1, "any finding" the share in which
-any check reports something after Holm's correction, "covered" the share of intervals that hold the true dispersion. The mean
-model is a GLM, which is the true one; the last lines have a mean that is not linear and the default mean model. The
-project asks for rejections between 4% and 6% on Poisson counts and above 90% at a dispersion of 0.7 and 1.4. Writes
-diagnosis_cpu.json and .md.
+Every run has 2,000 rows and three columns. "rejected" is the share of runs in which the test of dispersion has p <
+0.05, "over" and "under" the shares in which the 95% interval lies above or below 1, "any finding" the share in which
+any check reports something after Holm's correction, "covered" the share of intervals that hold the true dispersion.
+The mean model is a GLM, which is the true one; the last lines have a mean that is not linear and the default mean
+model. The project asks for rejections between 4% and 6% on Poisson counts and above 90% at a dispersion of 0.7 and
+1.4. Writes diagnosis_cpu.json and .md.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Nine held-out data sets, fitted, evaluated and reported by `ddpn` with its defaults.
 
-    python benchmarks/held_out_tables.py          (docs/results/unfamiliar.md and .csv)
+    python benchmarks/held_out_tables.py          (docs/results/held_out.md and .csv)
 
 How the data sets were chosen, before any model was fitted to any of them; none was removed afterwards:
 
@@ -339,13 +339,15 @@ def main() -> None:
     parser.add_argument(
         "--seeds", type=int, default=3, help="splits; the first is that of the default seed (default: 3)"
     )
-    parser.add_argument("--work", type=Path, default=Path("results/unfamiliar"), help="tables, models and reports")
-    parser.add_argument("--out", type=Path, default=Path("docs/results"), help="unfamiliar.md and .csv")
+    parser.add_argument("--work", type=Path, default=Path("results/held_out"), help="tables, models and reports")
+    parser.add_argument("--out", type=Path, default=Path("docs/results"), help="held_out.md and .csv")
     parser.add_argument("--jobs", type=int, default=1, help="fits at a time (default: 1)")
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
     for choice in CHOICES:
-        choice.load().to_csv(args.work / f"{choice.name}.csv", index=False)
+        table = args.work / f"{choice.name}.csv"
+        if not table.exists():
+            choice.load().to_csv(table, index=False)
     runs = [(choice, seed) for seed in range(args.seeds) for choice in CHOICES]
     results = {}
     with ThreadPoolExecutor(args.jobs) as pool:
@@ -353,9 +355,9 @@ def main() -> None:
             results[choice.name, seed] = found
             print(f"{choice.name}, split {seed}: {found['verdict']['sentences'][0]}", flush=True)
     args.out.mkdir(parents=True, exist_ok=True)
-    write_csv(results, args.out / "unfamiliar.csv")
+    write_csv(results, args.out / "held_out.csv")
     text = page(results, args.seeds)
-    (args.out / "unfamiliar.md").write_text(text, encoding="utf-8")
+    (args.out / "held_out.md").write_text(text, encoding="utf-8")
     print(text)
 
 

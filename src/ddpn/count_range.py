@@ -19,7 +19,7 @@ class CountRange:
     lower : int
         The smallest possible count. Default: 0.
     upper : int, optional
-        The largest possible count of all rows. Default: no such bound.
+        The largest possible count of all rows. Default: unbounded.
     censored_above : int, optional
         Counts of this size or more are recorded as this one ("10 or more").
     upper_per_row : bool

@@ -120,11 +120,11 @@ class Predictor:
                 block = self.distribution(take_rows(X, part), next(known), of, next(known))
             yield block
 
-    def recorded_blocks(self, sample: Sample, of: str = MIXTURE) -> Iterator[Any]:
-        """The distributions of a sample's counts as they are recorded, by which they are scored; by blocks of rows."""
-        upper = sample.upper if self.counts.upper_per_row else None
-        for block, part in zip(self.blocks(sample.X, sample.exposure, of, upper), sample.blocks(), strict=True):
-            yield block if part.limit is None else Censored(block, torch.from_numpy(part.limit))
+    def recorded_blocks(self, sample: Sample, of: str = MIXTURE) -> Iterator[tuple[Any, Sample]]:
+        """Blocks of a sample's rows with the distributions of their counts as recorded, by which they are scored."""
+        upper, size = sample.upper if self.counts.upper_per_row else None, BLOCK
+        for dist, part in zip(self.blocks(sample.X, sample.exposure, of, upper), sample.blocks(size), strict=True):
+            yield dist if part.limit is None else Censored(dist, torch.from_numpy(part.limit)), part
 
     def _exposure(self, X: Any, exposure: Any) -> np.ndarray | None:
         scale = check_vector("exposure", exposure, row_count(X), zero=False, labels=row_labels(X))
@@ -141,7 +141,7 @@ class Predictor:
         distributions as they were.
         """
         self.recalibration = None
-        blocks = self.recorded_blocks(sample)
+        blocks = (dist for dist, _ in self.recorded_blocks(sample))
         self.recalibration = Recalibration.fit(blocks, sample.y, sample.weight, prior_rows, always)
         if self.recalibration.is_used:
             self.intervals.pop(MIXTURE, None)
@@ -160,10 +160,10 @@ class Predictor:
         """
         found = codes = None
         if groups is not None:
-            means = (block.mean.detach().numpy() for block in self.recorded_blocks(sample))
+            means = (block.mean.detach().numpy() for block, _ in self.recorded_blocks(sample))
             found, codes = grouping(groups, sample, means, group_rows)
         for name in (MIXTURE, *self.members):
-            blocks = self.recorded_blocks(sample, of=name)
+            blocks = (dist for dist, _ in self.recorded_blocks(sample, of=name))
             needed = NeededLevels.of(blocks, sample.y, prior_rows > 0)
             self.intervals[name] = IntervalLevels.of_rows(needed, sample.weight, prior_rows)
             if found is not None and codes is not None:

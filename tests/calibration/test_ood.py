@@ -112,7 +112,13 @@ def wave() -> tuple[CountRegressor, np.ndarray, np.ndarray, np.ndarray]:
     data = simulate("wave", n=1600, shares=(0.5, 0.25, 0.25))
     train, known, new = (data.X[rows] for rows in data.split)
     model = CountRegressor(
-        members=3, hidden=(64, 64), numeric="standard", epochs=30, random_state=0, training_options={"batch_size": 64}
+        likelihood="double_poisson",
+        members=3,
+        hidden=(64, 64),
+        numeric="standard",
+        epochs=30,
+        random_state=0,
+        training_options={"batch_size": 64},
     )
     outside = np.r_[np.linspace(-6, -2, 100), np.linspace(2 * np.pi + 2, 2 * np.pi + 6, 100)][:, None]
     return model.fit(train, data.y[data.split.train]), known, new, outside

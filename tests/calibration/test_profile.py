@@ -223,7 +223,8 @@ def test_without_a_profile_the_prediction_alone_is_scored(model):
     assert bare.ood_reasons(NEW_ROWS.head(2)) == [[], []]
     assert bare.ood_reasons(NEW_ROWS.head(2), np.array([True, False])) == [[DISAGREEMENT], []]
     missing = NEW_ROWS.head(50).with_columns(CHANGES["missing"][0])
-    assert bare.ood_pvalue(missing).min() > model.ood_pvalue(missing).max() == 1 / 401
+    assert model.ood_pvalue(missing).max() == 1 / 401
+    assert (bare.ood_pvalue(missing) > 1 / 401).mean() > 0.9
 
 
 def test_a_linear_model_has_a_profile_too():

@@ -114,7 +114,7 @@ def test_every_encoding(quick, numeric, case):
 
 def test_means_of_equal_counts_are_these_counts(quick):
     X, y = CASES["all equal"]()
-    model = quick(epochs=50).fit(X, y)
+    model = quick(epochs=200).fit(X, y)
     assert model.predict(X) == pytest.approx(3.0, abs=0.05)
     assert (model.predict_interval(X, coverage=0.9) == 3).all()
 

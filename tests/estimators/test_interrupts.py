@@ -46,7 +46,7 @@ def test_the_best_epochs_so_far_are_kept_and_can_be_saved(quick, larger, interru
     assert model.interrupted_
     assert model.history_.stopped == "interrupted"
     assert model.history_.best_epoch == [1 + int(np.argmin(scores))]
-    assert model.crps(larger[0][200:], larger[1][200:]) == pytest.approx(min(scores), rel=1e-4)
+    assert model.nll(larger[0][200:], larger[1][200:]) == pytest.approx(min(scores), rel=1e-4)
     model.save(tmp_path / "model")
     again = CountRegressor.load(tmp_path / "model")
     assert (again.predict(larger[0]) == model.predict(larger[0])).all()

@@ -91,7 +91,9 @@ def test_normals_are_mixed_with_counts(quick, line, tmp_path):
 
 
 def test_a_shared_gamma_is_an_intercept_of_the_glm(quick, line):
-    model = quick(mix_with=["glm"], head_options={"gamma": "shared", "beta": 0.5}, **QUICK).fit(*line)
+    model = quick(
+        mix_with=["glm"], likelihood="double_poisson", head_options={"gamma": "shared", "beta": 0.5}, **QUICK
+    ).fit(*line)
     raw = model.predictor_.members["glm"].raw(line[0])[:, 0].numpy()
     assert np.ptp(raw[:, 1]) == 0.0
     assert np.ptp(raw[:, 0]) > 0.1

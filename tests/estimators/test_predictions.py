@@ -154,7 +154,9 @@ def locations(dist: Mixture) -> np.ndarray:
     if isinstance(dist.components, Mixture):
         return locations(dist.components)
     parts = dist.components if isinstance(dist.components, tuple) else (dist.components,)
-    return np.concatenate([(part.loc if isinstance(part, Normal) else part.mu).numpy() for part in parts], axis=-1)
+    return np.concatenate(
+        [(part.loc if isinstance(part, Normal) else getattr(part, "base", part).mu).numpy() for part in parts], axis=-1
+    )
 
 
 def test_doubling_the_exposure_doubles_every_location(exposed, counts, exposures):

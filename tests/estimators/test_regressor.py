@@ -333,8 +333,8 @@ OPTIONS = [
     ("members", 0, "members must be an integer of at least 1, got 0"),
     ("members", 2.5, "members must be an integer of at least 1, got 2.5"),
     ("members", True, "members must be an integer of at least 1, got True"),
-    ("hidden", 8, "hidden must list the widths of layers.*, got 8"),
-    ("hidden", "wide", "hidden must list the widths of layers.*, got 'wide'"),
+    ("hidden", 8, "hidden must be .*widths of layers.*, got 8"),
+    ("hidden", "wide", "hidden must be .*widths of layers.*, got 'wide'"),
     ("hidden", (8.5,), "width in hidden must be an integer of at least 1, got 8.5"),
     ("hidden", (8, 0), "width in hidden must be an integer of at least 1, got 0"),
     ("training.activation", "sin", "activation must be one of relu, .*, got .sin."),
@@ -378,7 +378,7 @@ def test_a_bad_option_is_reported_before_training(quick, counts, monkeypatch, na
     if option == "":
         options |= {name: value}
     elif where == "head":
-        options["head_options"] = {option: value}
+        options |= {"likelihood": "double_poisson", "head_options": {option: value}}
     else:
         training |= {option: value}
     with pytest.raises(ConfigError, match=words):

@@ -50,7 +50,11 @@ def test_predictions_are_equal_bit_for_bit(exposed, counts, exposures, tmp_path)
     [
         {"hidden": (), "random_state": np.random.RandomState(3)},
         {"numeric": "steps", "checkpoint": "somewhere", "verbose": True},
-        {"head_options": {"gamma": "shared"}, "training_options": {"activation": "tanh"}},
+        {
+            "likelihood": "double_poisson",
+            "head_options": {"gamma": "shared"},
+            "training_options": {"activation": "tanh"},
+        },
     ],
     ids=["linear", "steps", "shared gamma"],
 )
@@ -132,6 +136,7 @@ def test_numbers_of_numpy_are_saved_as_plain_numbers(quick, counts, tmp_path):
         "hidden": (np.int64(4),),
         "members": np.int64(2),
         "training_options": {"lr": np.float32(1e-3), "batch_size": np.int64(50)},
+        "likelihood": "double_poisson",
         "head_options": {"beta": np.float32(0.5)},
     }
     quick(**options).fit(*counts).save(tmp_path / "model")
@@ -184,7 +189,7 @@ def test_a_new_fit_forgets_the_calibration_that_a_saved_model_keeps(quick, count
 def test_the_manifest_describes_the_model(saved):
     manifest = json.loads((saved / "model.json").read_text())
     assert manifest["estimator"]["options"]["members"] == 3
-    assert manifest["members"]["networks"]["facts"]["likelihood"] == "double_poisson"
+    assert manifest["members"]["networks"]["facts"]["likelihood"] == "mixed"
     assert set(manifest["files"]) == FILES - {"model.json"}
 
 

@@ -155,7 +155,7 @@ def test_a_grid_is_searched_with_nested_keys_and_numbers_of_numpy(quick, counts)
         "training_options__batch_size": np.array([32]),
         "head_options__beta": [np.float64(0.0), 0.5],
     }
-    search = GridSearchCV(quick(), grid, cv=FOLDS).fit(*counts)
+    search = GridSearchCV(quick(likelihood="double_poisson"), grid, cv=FOLDS).fit(*counts)
     assert search.best_params_["epochs"] == 12
     assert search.best_params_["head_options__beta"] in (0.0, 0.5)
     assert len({round(score, 12) for score in search.cv_results_["mean_test_score"]}) == 4
@@ -165,7 +165,7 @@ def test_a_grid_is_searched_with_nested_keys_and_numbers_of_numpy(quick, counts)
 
 
 def test_a_pipeline_reaches_nested_options(quick, counts):
-    pipe = make_pipeline(StandardScaler(), quick())
+    pipe = make_pipeline(StandardScaler(), quick(likelihood="double_poisson"))
     pipe.set_params(countregressor__training_options__lr=0.5, countregressor__head_options__gamma="shared")
     assert pipe[-1].training_options == {"lr": 0.5}
     assert pipe.fit(*counts)[-1].head_.options["gamma"] == "shared"

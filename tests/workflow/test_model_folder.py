@@ -56,7 +56,7 @@ def test_for_predictions_the_mixed_members_are_enough(fitted, prepared, saved):
 def test_it_is_a_saved_regressor_without_pickles(prepared, saved):
     model = CountRegressor.load(saved)
     assert model.predict(prepared.test.X, prepared.test.exposure).shape == (len(prepared.test),)
-    assert {Path(name).suffix for name in files(saved)} == {".json", ".safetensors", ".skops"}
+    assert {Path(name).suffix for name in files(saved)} == {".json", ".safetensors"}
 
 
 def test_others_may_read_it(saved):

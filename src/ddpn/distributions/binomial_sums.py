@@ -114,8 +114,8 @@ def _wide(mu: Tensor, gamma: Tensor, n: Tensor, first: Tensor, last: Tensor) -> 
     edge = torch.full_like(mu, JOIN - 0.5)
     used = [joined * (end < JOIN).unsqueeze(1) for end in (first, n - last)]
     inner = _inner(mu, gamma, n, torch.maximum(first, edge), torch.minimum(last, n - edge))
-    parts = zip(below[:3], above[:3], inner[:3], strict=True)
-    return Nodes(*(torch.cat(part, dim=1) for part in parts), torch.cat([*used, torch.as_tensor(inner.weight)], dim=1))
+    k, log_w, dev = (torch.cat(part, dim=1) for part in zip(below[:3], above[:3], inner[:3], strict=True))
+    return Nodes(k, log_w, dev, torch.cat([*used, torch.as_tensor(inner.weight)], dim=1))
 
 
 def _inner(mu: Tensor, gamma: Tensor, n: Tensor, start: Tensor, end: Tensor) -> Nodes:
@@ -133,7 +133,8 @@ def _inner(mu: Tensor, gamma: Tensor, n: Tensor, start: Tensor, end: Tensor) -> 
 
 def _by_regime(reduce: Any, mu: Tensor, gamma: Tensor, n: Tensor) -> tuple[Tensor, ...]:
     """`reduce` of the nodes that suit each row."""
-    first, last = window(mu, gamma, n)
+    small = is_host(mu) and len(n) > 0 and bool(n.max() < TABLES[-1])
+    first, last = (n, n) if small else window(mu, gamma, n)  # a table needs no window
     cases, low = [], 0
     for size in TABLES if is_host(mu) else TABLES[-1:]:
         cases.append(Case((n >= low) & (n < size), _reduced(reduce, partial(_table, size)), size))

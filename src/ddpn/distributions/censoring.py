@@ -42,7 +42,7 @@ def log_mass(dist: CountDistribution, low: Bound = 0, high: Bound = None) -> Ten
     >>> censored = log_mass(Poisson(mu), low=5)  # all that is known: at least 5
     >>> censored.backward()
     >>> round(censored.item(), 4), round(mu.grad.item(), 4)
-    (-2.9436, 1.7131)
+    (-2.944, 1.7135)
     """
     if not isinstance(dist, CountDistribution):
         raise InputError(f"dist must be a count distribution of ddpn.distributions, got {type(dist).__name__}.")

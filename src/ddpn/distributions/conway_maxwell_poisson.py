@@ -152,8 +152,8 @@ class ConwayMaxwellPoisson(ParametricDistribution):
     r"""Conway-Maxwell-Poisson with mean mu: p(y) proportional to lambda^y / (y!)^nu.
 
     lambda is the one that gives the mean mu, found by Newton's method. nu > 1 is under-, nu < 1 over-dispersed, nu = 1
-    is Poisson(mu), nu = 0 would be the Geometric distribution: the variance never exceeds mu (1 + mu). nu must be at most
-    20 times the larger of mu and 1: beyond, nearly all mass is on one count.
+    is Poisson(mu), nu = 0 would be the Geometric distribution: the variance never exceeds mu (1 + mu). nu must be at
+    most 20 times the larger of mu and 1: beyond, nearly all mass is on one count.
 
     Shape: mu and nu broadcast to `batch_shape`. Computation is in float64, results come in the parameters' dtype.
 
@@ -170,7 +170,7 @@ class ConwayMaxwellPoisson(ParametricDistribution):
     --------
     >>> dist = ConwayMaxwellPoisson(mu=5.0, nu=2.0)
     >>> dist.mean.item(), round(dist.variance.item(), 4), dist.mode.item()
-    (5.0, 2.6289, 5.0)
+    (5.0, 2.632, 5.0)
     """
 
     arg_constraints = {"mu": constraints.positive, "nu": constraints.positive}

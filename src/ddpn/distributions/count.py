@@ -169,7 +169,7 @@ class CountDistribution(Distribution, ABC):
     def crps(self, value: Tensor) -> Tensor:
         """Continuous ranked probability score, sum over z of (F(z) - 1[z >= y])^2; smaller is better."""
         y, dist, shape = self._paired(value)
-        return self._shaped(by_window(dist, tables.crps, _crps_by_parts, y)[0], shape)
+        return self._shaped(by_window(dist, tables.crps, crps_by_parts, y)[0], shape)
 
     @without_gradient
     def entropy(self) -> Tensor:
@@ -294,7 +294,7 @@ def _rounded_down(x: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.where(rounded.double() > x, torch.nextafter(rounded, torch.zeros_like(rounded)), rounded)
 
 
-def _crps_by_parts(dist: Any, y: Tensor) -> tuple[Tensor]:
+def crps_by_parts(dist: Any, y: Tensor) -> tuple[Tensor]:
     """E|Z - y| - E|Z - Z'| / 2; at least 0, whatever rounding leaves of the difference."""
     dist = dist.prepared(far=True)
     return ((dist.far_distance(y) - dist.far_half_mean_difference()).clamp(min=0.0),)

@@ -14,14 +14,15 @@ from ddpn.distributions.gradients import without_gradient
 from ddpn.distributions.parametric import ParametricDistribution
 from ddpn.distributions.rows import DEPTH
 from ddpn.distributions.special import beside
-from ddpn.distributions.tables import TabulatedRows
+from ddpn.distributions.tables import Table, TabulatedRows, both_tails, by_window
 from ddpn.errors import InputError
+
+#: Tables go this deep below the peak, so that tails down to e^-60 are right relatively.
+_DEEPEST = 3.0 * DEPTH
 
 
 class DoubleBinomialRows(TabulatedRows):
     """Rows of mu, gamma and the total; `log_total` is the normaliser, where it is known already."""
-
-    rounding = 4e-15
 
     def __init__(self, mu: Tensor, gamma: Tensor, total: Tensor, log_total: Tensor | None = None) -> None:
         self.mu, self.gamma, self.total = mu, gamma, total
@@ -50,18 +51,41 @@ class DoubleBinomialRows(TabulatedRows):
         return torch.where(y <= total, value, -torch.inf)
 
     def window(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
-        return window(self.mu, self.gamma, self.total, depth)
+        deepest = depth.clamp(min=_DEEPEST) if isinstance(depth, Tensor) else max(depth, _DEEPEST)
+        return window(self.mu, self.gamma, self.total, deepest)
 
     def mean_variance(self) -> tuple[Tensor, Tensor]:
         mean = log_total_and_moments(self.mu, self.gamma, self.total)[1]
         return mean, second_moments(self.mu, self.gamma, self.total)[0]
 
-    def distinct(self) -> tuple["DoubleBinomialRows", Tensor]:
-        pairs = torch.stack([self.mu, self.gamma, self.total], dim=1)
-        _, place = pairs.unique(dim=0, return_inverse=True)
-        first = torch.empty(int(place.max()) + 1 if len(place) else 0, dtype=torch.long, device=self.device)
-        first[place.flip(0)] = torch.arange(len(self) - 1, -1, -1, device=self.device)
-        return self.rows(first), place
+    def sides(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        cdf, survival = by_window(self, _sides, None, y)
+        return cdf, survival
+
+    def quantile(self, q: Tensor) -> Tensor:
+        """The smallest count y with P(K <= y) >= q, by the same sums as `sides`: it undoes a cdf."""
+        return by_window(self, _quantile, None, q)[0]
+
+
+def _both(at: Table) -> tuple[Tensor, Tensor]:
+    """P(K <= y) and P(K > y) at each integer, the larger as 1 minus the smaller."""
+    cdf, survival = both_tails(at.pmf)
+    total = cdf[:, -1:]
+    cdf, survival = cdf / total, survival / total
+    lower = cdf < 0.5
+    return torch.where(lower, cdf, 1.0 - survival), torch.where(lower, 1.0 - cdf, survival)
+
+
+def _sides(at: Table, y: Tensor) -> tuple[Tensor, Tensor]:
+    index = (y - at.y[:, 0]).clamp(-1.0, at.y.shape[1] - 1.0).long().unsqueeze(1)
+    cdf, survival = (x.gather(1, index.clamp(min=0)).squeeze(1) for x in _both(at))
+    below = index.squeeze(1) < 0
+    return torch.where(below, 0.0, cdf), torch.where(below, 1.0, survival)
+
+
+def _quantile(at: Table, q: Tensor) -> tuple[Tensor]:
+    place = torch.searchsorted(_both(at)[0].contiguous(), q.unsqueeze(1)).clamp(max=at.y.shape[1] - 1)
+    return (at.y.gather(1, place).squeeze(1),)
 
 
 class DoubleBinomial(ParametricDistribution):
@@ -71,7 +95,7 @@ class DoubleBinomial(ParametricDistribution):
     D(k) = k log(k / mu) + (n - k) log((n - k) / (n - mu)). This is Efron's (1986)
     C(n, k) [k^k (n - k)^(n - k) / n^n]^(1 - gamma) q^(gamma k) (1 - q)^(gamma (n - k)) with q = mu / n, normalised.
 
-    gamma = 1 is the Binomial, gamma > 1 is under-, gamma < 1 over-dispersed. The mean is close to mu and the variance to
+    gamma = 1 is the Binomial, gamma > 1 is under-, gamma < 1 over-dispersed. The mean is close to mu, the variance to
     mu (1 - mu / n) / gamma where that is large; `mean` and `variance` are exact everywhere.
 
     Shape: total (integers of at least 1), mu (between 0 and the total) and gamma broadcast to `batch_shape`.
@@ -91,9 +115,9 @@ class DoubleBinomial(ParametricDistribution):
     --------
     >>> dist = DoubleBinomial(total=12, mu=9.0, gamma=2.0)
     >>> round(dist.mean.item(), 4), round(dist.variance.item(), 4), dist.interval(0.9)[1].item()
-    (9.0085, 1.1286, 11.0)
+    (8.9922, 1.1174, 11.0)
     >>> dist.log_prob(torch.tensor([12.0, 13.0]))
-    tensor([-6.5097,    -inf])
+    tensor([-6.5401,    -inf])
     """
 
     arg_constraints = {

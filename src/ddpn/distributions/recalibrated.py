@@ -8,17 +8,21 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.distributions import quantiles
-from ddpn.distributions.count import CountDistribution, bracket_of
+from ddpn.distributions import quantiles, tables
+from ddpn.distributions.arguments import check_coverage
+from ddpn.distributions.count import CountDistribution, bracket_of, crps_by_parts
 from ddpn.distributions.discretized import discretized
+from ddpn.distributions.dispatch import Case, by_case, take
 from ddpn.distributions.gradients import without_gradient
 from ddpn.distributions.mixture import Mixture
-from ddpn.distributions.rows import DEPTH, Rows
-from ddpn.distributions.tables import TabulatedRows
+from ddpn.distributions.rows import DEPTH, Cut, Rows
+from ddpn.distributions.tables import Method, TabulatedRows, by_window
 from ddpn.errors import InputError
 
 #: A quantile is looked up at a level so much lower, relatively: G and its inverse round a few times each.
 _ROUNDING = 1e-14
+#: Distributions whose windows have more counts stay as they are: their sums would take seconds and gigabytes.
+LONGEST = 2**16
 
 
 class MonotoneMap(NamedTuple):
@@ -90,8 +94,12 @@ def _piecewise(x: Tensor, at: Tensor, value: Tensor) -> Tensor:
 class RecalibratedRows(TabulatedRows):
     """Rows of another distribution with recalibrated cdfs. Sums run over all integers of the base's windows."""
 
-    def __init__(self, base: Rows, change: MonotoneMap) -> None:
+    def __init__(self, base: Rows, change: MonotoneMap, far: Tensor | None = None) -> None:
         self.base, self.map, self.rounding = base, change, max(base.rounding, _ROUNDING)
+        if far is None:
+            first, last = base.window()
+            far = last - first > LONGEST
+        self.far = far
 
     def __len__(self) -> int:
         return len(self.base)
@@ -105,22 +113,29 @@ class RecalibratedRows(TabulatedRows):
         return self.base.copies
 
     def rows(self, index: Tensor | slice) -> "RecalibratedRows":
-        return RecalibratedRows(self.base.rows(index), self.map)
+        return RecalibratedRows(self.base.rows(index), self.map, take(self.far, index))
 
     def prepared(self, far: bool = False) -> "RecalibratedRows":
-        return RecalibratedRows(self.base.prepared(far), self.map)
+        return RecalibratedRows(self.base.prepared(far), self.map, self.far)
 
     def window(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
         return self.base.window(depth)
 
+    def by_span(self, near: Method, far: Method, *extra: Tensor) -> tuple[Tensor, ...]:
+        """`near` of these rows, but `far` of the base's rows where these are too long for tables."""
+        if not bool(self.far.any()):
+            return near(self, *extra)
+        cases = [Case(~self.far, near, 1), Case(self.far, lambda rows, *more: far(rows.base, *more), 1)]
+        return by_case(cases, self, *extra, sort=True)
+
     def log_pmf(self, y: Tensor) -> Tensor:
         log_p = self.base.log_pmf(y)
         if y.dim() == 1:
-            cdf = self.base.sides(y)[0]
+            cdf, far = self.base.sides(y)[0], self.far
         else:
             row = torch.arange(len(self), device=self.device).repeat_interleave(y.shape[1])
-            cdf = self.base.rows(row).sides(y.flatten())[0].view_as(y)
-        return log_p + self.map.mean_slope(log_p.exp(), cdf).log()
+            cdf, far = self.base.rows(row).sides(y.flatten())[0].view_as(y), self.far.unsqueeze(1)
+        return log_p + torch.where(far, 0.0, self.map.mean_slope(log_p.exp(), cdf).log())
 
     def pmf_first(self, n: int) -> Tensor:
         return self._changed(self.base.pmf_first(n))
@@ -135,14 +150,30 @@ class RecalibratedRows(TabulatedRows):
         """The pmf on consecutive integers that nothing of weight comes before. Shape: (rows, n)."""
         return pmf * self.map.mean_slope(pmf, pmf.cumsum(1))
 
+    def mean_variance(self) -> tuple[Tensor, Tensor]:
+        mean, variance = self.by_span(
+            lambda rows: by_window(rows, tables.moments, None), lambda base: base.mean_variance()
+        )
+        return mean, variance
+
+    def cut(self, y: Tensor) -> Cut:
+        found = self.by_span(
+            lambda rows, y: by_window(rows, tables.cut, None, y), lambda base, y: tuple(base.cut(y)), y
+        )
+        return Cut(*found)
+
     def sides(self, y: Tensor) -> tuple[Tensor, Tensor]:
         cdf, survival = self.base.sides(y)
-        return self.map(cdf), self.map.mirrored()(survival)
+        return torch.where(self.far, cdf, self.map(cdf)), torch.where(self.far, survival, self.map.mirrored()(survival))
+
+    def base_level(self, q: Tensor) -> Tensor:
+        """The level of the base's quantile. Shape: q (rows,) or (rows, n)."""
+        far = self.far if q.dim() == 1 else self.far.unsqueeze(1)
+        # G(F(y)) >= q exactly where F(y) >= the inverse of G at q.
+        return torch.where(far, q, self.map.inverse(q - self.rounding * torch.minimum(q, 1.0 - q)))
 
     def quantile(self, q: Tensor) -> Tensor:
-        # G(F(y)) >= q exactly where F(y) >= the inverse of G at q.
-        level = self.map.inverse(q - self.rounding * torch.minimum(q, 1.0 - q))
-        return quantiles.smallest_count(self.base, level)
+        return quantiles.smallest_count(self.base, self.base_level(q))
 
 
 class Recalibrated(CountDistribution):
@@ -150,7 +181,8 @@ class Recalibrated(CountDistribution):
 
     Integers stay integers, and all of `CountDistribution` is exact: probabilities (relatively accurate in both tails),
     quantiles, intervals, entropy, CRPS, samples. Moments, entropy and CRPS sum over all counts that matter, which takes
-    longer than for the base where these are many thousands. There are no gradients.
+    longer than for the base where these are many thousands. Distributions that span more than 65,536 counts stay as
+    they are. There are no gradients.
 
     Parameters
     ----------
@@ -209,6 +241,56 @@ class Recalibrated(CountDistribution):
 
     def _flat(self, shape: torch.Size | None = None) -> RecalibratedRows:
         return RecalibratedRows(self.base._flat(shape), self.map)
+
+    @without_gradient
+    def crps(self, value: Tensor) -> Tensor:
+        """Continuous ranked probability score, sum over z of (F(z) - 1[z >= y])^2; smaller is better."""
+        y, dist, shape = self._paired(value)
+        found = dist.by_span(
+            lambda rows, y: by_window(rows, tables.crps, None, y),
+            lambda base, y: by_window(base, tables.crps, crps_by_parts, y),
+            y,
+        )
+        return self._shaped(found[0], shape)
+
+    @without_gradient
+    def entropy(self) -> Tensor:
+        """-E[log p(Z)] in nats."""
+        found = self._flat().by_span(
+            lambda rows: by_window(rows, tables.entropy, None), lambda base: (tables.entropy_of(base),)
+        )
+        return self._shaped(found[0])
+
+    @property
+    def mode(self) -> Tensor:
+        """The most probable count, the smallest of several."""
+        with torch.no_grad():
+            found = self._flat().by_span(
+                lambda rows: by_window(rows, tables.mode, None),
+                lambda base: by_window(base, tables.mode, lambda rows: (rows.far_mode(),)),
+            )
+        return self._shaped(found[0])
+
+    def interval(self, coverage: float, kind: str = "central") -> tuple[Tensor, Tensor]:
+        """Counts (low, high), both included, as for any `CountDistribution`."""
+        if kind != "highest":
+            return super().interval(coverage, kind)
+        coverage = check_coverage(coverage)
+
+        def shortest(rows: Rows) -> tuple[Tensor, Tensor]:
+            return quantiles.highest(rows, coverage)
+
+        with torch.no_grad():
+            low, high = self._flat().by_span(shortest, shortest)
+        return self._shaped(low), self._shaped(high)
+
+    def sample(self, sample_shape: Any = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
+        """Draws by inversion of the cdf, from uniforms in float64."""
+        shape = torch.Size(sample_shape)
+        with torch.no_grad():
+            dist, size = self._flat(), (shape.numel(), self.batch_shape.numel())
+            u = torch.rand(size, dtype=torch.float64, device=self._device, generator=generator).T
+            return self._shaped(quantiles.many_counts(dist.base, dist.base_level(u)).T, self._extended_shape(shape))
 
     @cached_property
     def _moments(self) -> tuple[Tensor, Tensor]:

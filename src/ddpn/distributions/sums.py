@@ -152,6 +152,7 @@ def _by_integers(n: int, reduce: Reduce, rows: Any, first: Tensor, last: Tensor)
 
 def _between_cuts(reduce: Reduce, rows: Any, first: Tensor, last: Tensor) -> tuple[Tensor, ...]:
     """Panels between first - 1/2 and last + 1/2, with the corrections of both cuts."""
+    first, last = _long(first, last, JOIN)
     x, weight = _nodes(rows, first - 0.5, last + 0.5)
     offsets, cut = cut_weights(first.device)
     z = torch.cat([(y.unsqueeze(1) + offsets).clamp(min=12.0) for y in (first - 1.0, last)], dim=1)
@@ -162,6 +163,7 @@ def _between_cuts(reduce: Reduce, rows: Any, first: Tensor, last: Tensor) -> tup
 
 def _from_zero(reduce: Reduce, rows: Any, first: Tensor, last: Tensor) -> tuple[Tensor, ...]:
     """The first counts one by one, then panels up to last + 1/2 with the correction of that cut."""
+    first, last = _long(first, last, 0)
     x, weight = _nodes(rows, torch.full_like(first, JOIN - 0.5), last + 0.5)
     counts, joined = prefix(first.device)
     offsets, cut = cut_weights(first.device)
@@ -170,6 +172,15 @@ def _from_zero(reduce: Reduce, rows: Any, first: Tensor, last: Tensor) -> tuple[
     weights = torch.cat([weight, head, cut.expand(len(z), -1)], dim=1)
     log_p = torch.cat([rows.smooth_log_pmf(x), rows.log_pmf(z)], dim=1)
     return reduce(Rule(torch.cat([x, z], dim=1), log_p, weights))
+
+
+def _long(first: Tensor, last: Tensor, least: int) -> tuple[Tensor, Tensor]:
+    """Ranges as they are; where another method is the right one, as all methods see all rows of a GPU, any long range.
+
+    Its results are dropped, but infinite ones would make gradients NaN.
+    """
+    first = first.clamp(min=least)
+    return first, torch.maximum(last, first + _SHORT[-1])
 
 
 def _nodes(rows: Any, start: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:

@@ -154,9 +154,7 @@ def mode(at: Table) -> tuple[Tensor]:
 
 def quantile(at: Table, q: Tensor) -> tuple[Tensor]:
     """The smallest counts y with P(Z <= y) >= q, but for rounding of the sums. Shape: q (rows,) or (rows, n)."""
-    cdf = at.pmf.cumsum(1)
-    # As `cut` divides by the total, so that a quantile of a cdf is the count it was taken at.
-    below = torch.searchsorted(cdf / cdf[:, -1:], q.view(len(q), -1).contiguous()).clamp(max=at.y.shape[1] - 1)
+    below = torch.searchsorted(at.pmf.cumsum(1), q.view(len(q), -1).contiguous()).clamp(max=at.y.shape[1] - 1)
     return (at.y.gather(1, below).view_as(q),)
 
 

@@ -74,10 +74,12 @@ def held_out(sample: Sample, share: float | str | None, seed: int) -> np.ndarray
 def merge_equal_rows(sample: Sample) -> Sample:
     """Merge equal rows into one with the sum of their weights, drop rows of weight 0, and sort the rest.
 
-    For small numeric arrays only, others stay as they are: a fit with integer weights and one with repeated rows are
-    then the same computation, not merely the same expectation.
+    For small numeric arrays and sparse matrices only, others stay as they are: a fit with integer weights and one with
+    repeated rows are then the same computation, not merely the same expectation.
     """
-    X = sample.X
+    from scipy import sparse  # slow to import
+
+    X = sample.X.toarray() if sparse.issparse(sample.X) else sample.X
     if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "buif" or not np.isfinite(X).all():
         return sample
     kept, weight = sample.is_used, sample.weight_or_ones

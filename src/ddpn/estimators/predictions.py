@@ -226,8 +226,7 @@ class CountPredictions(Calibrated, RegressorMixin):
 
     def _mean_score(self, score: Any, sample: Sample) -> float:
         with torch.no_grad():
-            parts = zip(self._fitted.recorded_blocks(sample), sample.blocks(), strict=True)
-            each = [self._scored(score, block, part.y) for block, part in parts]
+            each = [self._scored(score, dist, part.y) for dist, part in self._fitted.recorded_blocks(sample)]
         return float(np.average(np.concatenate(each), weights=sample.weight))
 
     @staticmethod

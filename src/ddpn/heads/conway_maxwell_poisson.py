@@ -21,8 +21,8 @@ class ConwayMaxwellPoissonHead(Head):
     """Conway-Maxwell-Poisson: over-, equi- and under-dispersed counts with mean mu.
 
     raw = (log mu, log nu); the variance is about mu / nu, and never above mu (1 + mu). The parameters are those of
-    Huang (2017) and of glmmTMB's and brms's families. A comparison for the Double Poisson, whose training takes a fifth
-    of the time and which has no bound on its variance.
+    Huang (2017) and of glmmTMB's and brms's families. A comparison for the Double Poisson, which trains several times
+    as fast and has no bound on its variance.
 
     >>> ConwayMaxwellPoissonHead()(torch.tensor([2.0, 0.0])).mean
     tensor(7.3891)

@@ -1,5 +1,6 @@
 """The Double Binomial head: counts of a known total."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,10 @@ from ddpn.validation import at_rows, check_integer
 
 #: logit of mu / total: 2e-6 to 1 - 2e-6, of which float32 still tells the ends from 0 and 1.
 LOGIT = (-13.0, 13.0)
+#: gamma total >= 1/2: below, the distribution hardly depends on p, which would then get no gradient.
+_LOG_WIDEST = math.log(0.5)
+#: gamma total >= 2 where a search without features begins and ends, for the same reason.
+_LOG_WIDEST_START = math.log(2.0)
 
 
 class DoubleBinomialHead(Head):
@@ -51,7 +56,9 @@ class DoubleBinomialHead(Head):
         total = self._total(exposure, raw)
         logit = bend(raw[..., 0], *LOGIT)
         spread = torch.nn.functional.logsigmoid(logit) + torch.nn.functional.logsigmoid(-logit)
-        log_gamma = bend(raw[..., 1], LOG_GAMMA[0], highest_log_gamma(total.log() + spread))
+        log_total = total.log()
+        highest = torch.maximum(highest_log_gamma(log_total + spread) + log_total, log_total.new_tensor(_LOG_WIDEST))
+        log_gamma = bend(raw[..., 1] + log_total, _LOG_WIDEST, highest) - log_total
         return DoubleBinomial(total, total * torch.sigmoid(logit), log_gamma.exp(), validate_args=False)
 
     def sample_loss(self, raw: Tensor, sample: Sample) -> Tensor:
@@ -59,27 +66,27 @@ class DoubleBinomialHead(Head):
         return super().sample_loss(raw, sample.replace(upper=None))
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
-        """Maximum likelihood, searched from the mean share and the mean deviance."""
+        """Maximum likelihood with gamma * total of at least 2, searched from the mean share and the mean deviance."""
         rows = Rows(y, weight, exposure)
         total = self._total(rows.exposure, rows.y).expand_as(rows.y)
         self.check_targets(rows.y.cpu().numpy(), total.cpu().numpy())
         share = (rows.mean(rows.y) / rows.mean(total)).clamp(*torch.sigmoid(torch.tensor(LOGIT, dtype=torch.float64)))
         # 1 / gamma is about twice the mean deviance. From a wide distribution the search does not end on a plateau.
         log_gamma = -(2.0 * rows.mean(deviance(rows.y, share * total, total))).log()
-        guess = torch.stack([torch.logit(share), log_gamma.nan_to_num(0.0).clamp(LOG_GAMMA[0], 0.0)])
-        bounds = [(low - 1.0, high + 1.0) for low, high in (LOGIT, LOG_GAMMA)]
+        widest = _LOG_WIDEST_START - rows.mean(total).log().item()
+        guess = torch.stack([torch.logit(share), log_gamma.nan_to_num(0.0).clamp(widest, max(widest, 0.0))])
+        bounds = [(LOGIT[0] - 1.0, LOGIT[1] + 1.0), (widest, max(widest, LOG_GAMMA[1] + 1.0))]
         return fit(lambda raw: rows.mean(self.loss(raw, rows.y, rows.exposure)), guess, bounds)
 
     def check_targets(self, y: np.ndarray, exposure: np.ndarray | None, labels: Any = None) -> None:
         """Raise an `InputError` if a row has no total, one that is not an integer, or a count above it."""
         if exposure is None and self.total is None:
             raise InputError(_MISSING)
-        total = np.broadcast_to(self.total if exposure is None else exposure, np.shape(y))
+        total = np.broadcast_to(np.asarray(self.total if exposure is None else exposure), np.shape(y))
         names = np.arange(len(total)) if labels is None else np.asarray(labels)
         if (bad := (total != np.floor(total)) | (total < 1)).any():
-            raise InputError(
-                f"exposure must hold totals, integers of at least 1, got {total[bad][0]:g} {at_rows(names[bad].tolist())}."
-            )
+            got = f"got {total[bad][0]:g} {at_rows(names[bad].tolist())}"
+            raise InputError(f"exposure must hold totals, integers of at least 1, {got}.")
         if (bad := y > total).any():
             got = f"got {y[bad][0]:g} of {total[bad][0]:g} {at_rows(names[bad].tolist())}"
             raise InputError(f"y must be at most the total, {got}.")

@@ -106,6 +106,7 @@ class Head(ABC):
 
     def check_targets(self, y: np.ndarray, exposure: np.ndarray | None, labels: Any = None) -> None:
         """Raise an `InputError` for counts that this likelihood cannot have; `labels` are the names of the rows."""
+        return
 
     def __call__(self, raw: Tensor, exposure: Tensor | None = None) -> Distribution:
         return self.forward(raw, exposure)

@@ -1,6 +1,6 @@
 """The mixed head: a mixture of several count distributions per network, with weights that the network predicts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import groupby
 from typing import Any
@@ -12,13 +12,17 @@ from torch.distributions import constraints
 from ddpn.distributions import Mixture
 from ddpn.errors import ConfigError
 from ddpn.heads.head import Head, promoted
+from ddpn.heads.intercept import Rows
 from ddpn.heads.likelihoods import HEADS
 from ddpn.validation import listed
 
 #: Two Double Poissons and a Negative Binomial: one for a heavy tail, two for shapes with several modes.
 FAMILIES = ("double_poisson", "double_poisson", "negative_binomial")
-#: Half the range of the components' first log means around the common one: equal components would stay equal.
-_SPREAD = 0.5
+#: Half the range of the components' first log means around the common one: equal components would stay equal. Smaller
+#: ones are for counts that vary so little that components further apart would fit none of them.
+_SPREADS = (0.5, 0.2, 0.08, 0.03)
+#: By how much the mean loss of the first mixture may exceed that of its best family, in nats.
+_WORSE = 0.3
 #: Logits of the weights are bounded smoothly here, so that no component is lost for good.
 _LOGIT = 12.0
 
@@ -99,8 +103,20 @@ class MixedHead(Head):
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
         """Every family's fit without features, with their log means spread, and equal weights."""
-        first = {family: HEADS[family]().start(y, weight, exposure) for family in dict.fromkeys(self.families)}
-        offsets = torch.linspace(-_SPREAD, _SPREAD, self.size, dtype=torch.float64) if self.size > 1 else torch.zeros(1)
+        heads = {family: HEADS[family]() for family in dict.fromkeys(self.families)}
+        first = {family: head.start(y, weight, exposure) for family, head in heads.items()}
+        rows = Rows(y, weight, exposure)
+        with torch.no_grad():
+            losses = [rows.mean(head.loss(first[name], rows.y, rows.exposure)) for name, head in heads.items()]
+            for spread in _SPREADS:
+                raw = self._spread(first, spread)
+                if rows.mean(self.loss(raw, rows.y, rows.exposure)) <= min(losses) + _WORSE:
+                    break
+        return raw
+
+    def _spread(self, first: Mapping[str, Tensor], spread: float) -> Tensor:
+        """Raw outputs of components whose log means are apart, with equal weights."""
+        offsets = torch.linspace(-spread, spread, self.size, dtype=torch.float64) if self.size > 1 else torch.zeros(1)
         raws = []
         for family, offset in zip(self.families, offsets, strict=True):
             raw = first[family].clone()

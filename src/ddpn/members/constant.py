@@ -21,8 +21,8 @@ _REACH = 20.0
 class Constant(Member):
     """One distribution for all rows by maximum likelihood, of the count likelihood that fits best.
 
-    An exposure scales its location. Where exposures are totals (`Head.exposure_is_total`), the likelihood is that of the
-    model.
+    An exposure scales its location. Where exposures are totals (`Head.exposure_is_total`), the likelihood is that of
+    the model.
 
     >>> y = np.array([0.0, 0.0, 0.0, 9.0, 11.0, 1.0])
     >>> Constant().fit(Sample(np.zeros((6, 1)), y), None, seed=0).likelihood

@@ -1,5 +1,6 @@
 """`Checkpoint`: the file that an interrupted training resumes from, and what identifies a training."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,8 @@ def model_identity(model: CountModel) -> dict[str, Any]:
     """What distinguishes a model from those with another head, network or frozen weights."""
     shapes = {name: list(p.shape) for name, p in model.named_parameters()}
     return {
-        "head": {"name": model.head.name, "options": model.head.options},
+        # As it is read from a file, where a tuple is a list.
+        "head": json.loads(json.dumps({"name": model.head.name, "options": model.head.options})),
         "network": {"layers": str(model.backbone), "shapes": shapes},
         "frozen weights": frozen_fingerprint(model),
     }

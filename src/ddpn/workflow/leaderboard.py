@@ -47,7 +47,7 @@ def score_rows(predictor: Predictor, sample: Sample, of: str = MIXTURE) -> RowSc
     with single_thread(), torch.no_grad():
         for block in sample.blocks():
             with rows_named(block.labels):
-                dist: Any = discretized(next(predictor.recorded_blocks(block, of)))
+                dist: Any = discretized(next(predictor.recorded_blocks(block, of))[0])
             y = torch.from_numpy(block.y)
             low, high = predictor.interval(dist, COVERAGE, of, block.groups)
             interval = (low <= y) & (y <= high), high - low, (low < y) & (y < high)
