@@ -4,9 +4,9 @@
 
 Reviews of women's clothing (22,641 with a text), split 80/10/10 by seed 1998. Title and text become 64 numbers by
 TF-IDF and an SVD that are fitted to training rows. GLMs and ensembles of two networks have the same inputs and settings
-and differ only in the range of counts that they may predict. CRPS, NLL and the probability outside of 1 to 5 on the test
-rows; `gain` is the mean difference in CRPS from the model without bounds, and `error` its standard error over the test
-rows. Needs about 4 minutes on one core. Writes stars_cpu.json and .md.
+and differ only in the range of counts that they may predict. Scores of the test rows are CRPS, NLL and the probability
+outside of 1 to 5; `gain` is the mean difference in CRPS from the model without bounds, and `error` its standard error
+over the test rows. Needs about 4 minutes on one core. Writes stars_cpu.json and .md.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ RANGES: dict[str, dict[str, Any]] = {
 }
 
 
-def embedded(texts: list[str], train: np.ndarray, size: int = 64) -> np.ndarray:
+def embedded(texts: list[str], train: np.ndarray, size: int) -> np.ndarray:
     """TF-IDF of words and pairs of words, reduced by an SVD; both from training rows alone. Shape: (texts, size)."""
     words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, min_df=5, max_features=20_000)
     words.fit([texts[row] for row in train])
@@ -58,12 +58,12 @@ def scores(dist: Any, y: np.ndarray, possible: range) -> dict[str, np.ndarray]:
     return {name: values.double().detach().numpy() for name, values in found.items()}
 
 
-def measured(device: str, rows: int | None = None) -> list[dict]:
+def measured(device: str, size: int = 64) -> list[dict]:
     data = load("reviews")
-    stars = data.y[:rows]
-    texts = [f"{title} {text}" for title, text in data.X[: len(stars)].select("title", "text").rows()]
+    stars = data.y
+    texts = [f"{title} {text}" for title, text in data.X.select("title", "text").rows()]
     parts = split(len(stars), SEED, SHARES)
-    X, results = embedded(texts, parts.train, min(64, len(stars) // 10)), []
+    X, results = embedded(texts, parts.train, size), []
     for kind in ("GLM", "networks"):
         plain = None
         for name, given in RANGES.items():

@@ -42,7 +42,11 @@ def test_a_range_without_sense_is_refused(arguments, words):
         ({"upper_per_row": True}, {"upper": [9, 3.5, 9]}, "upper must hold integers of at least 0, got 3.5 at row bob"),
         ({"lower": 1, "upper_per_row": True}, {"upper": [0, 3, 9]}, "integers of at least 1, got 0 at row ann"),
         ({"upper_per_row": True, "upper_is_total": True}, {"upper": [9, 9, 0]}, "at least 1, got 0 at row cy"),
-        ({"upper_per_row": True}, {"upper": [9, np.nan, 9]}, "upper must be finite and not negative, got nan at row bob"),
+        (
+            {"upper_per_row": True},
+            {"upper": [9, np.nan, 9]},
+            "upper must be finite and not negative, got nan at row bob",
+        ),
         ({"upper_per_row": True}, {"upper": [9, 9]}, r"upper must have one value per row of X, got shape \(2,\) for 3"),
         ({"upper_per_row": True}, {"upper": ["a", "b", "c"]}, "upper must hold numbers"),
         ({"upper_per_row": True}, {}, "upper is missing: .* Pass upper"),

@@ -64,7 +64,20 @@ def by_numbers(run) -> str:
 
 
 def test_predictions_stay_below_the_column(run, folder, by_column):
-    run("predict", by_column, "beds.csv", "-o", "p.csv", "--pmf", "9", "--coverage", "0.99", "--keep", "--quantiles", "0.999")
+    run(
+        "predict",
+        by_column,
+        "beds.csv",
+        "-o",
+        "p.csv",
+        "--pmf",
+        "9",
+        "--coverage",
+        "0.99",
+        "--keep",
+        "--quantiles",
+        "0.999",
+    )
     table = pl.read_csv(folder / "p.csv")
     for name in ("mean", "median", "mode", "upper", "q0.999"):
         assert (table[name] <= table["beds"]).all(), name
@@ -123,11 +136,19 @@ def test_a_column_of_flags_may_do_what_a_limit_does(run, folder, by_numbers):
         (["beds.csv", "--target", "patients", "--lower", "1"], 1, "target 'patients' must be at least lower=1.* row"),
         (["beds.csv", "--target", "patients", "--upper-column", "bed"], 1, r"No column named 'bed' \(upper_column\)"),
         (["beds.csv", "--target", "patients", "--censored", "bed"], 1, r"No column named 'bed' \(censored\)"),
-        (["beds.csv", "--target", "patients", "--censored", "ward"], 1, "true or false in every row, got neither at row"),
+        (
+            ["beds.csv", "--target", "patients", "--censored", "ward"],
+            1,
+            "true or false in every row, got neither at row",
+        ),
         (["beds.csv", "--target", "patients", "--upper-column", "severity"], 1, "upper 'severity' must be .* at row"),
         (["beds.csv", "--target", "patients", "--likelihood", "gaussian", "--upper", "5"], 2, "a likelihood of counts"),
         (["beds.csv", "--target", "patients", "--upper", "9", "--upper-column", "beds"], 2, "got both"),
-        (["beds.csv", "--target", "patients", "--lower", "5", "--upper", "3"], 2, "upper must be an integer above lower"),
+        (
+            ["beds.csv", "--target", "patients", "--lower", "5", "--upper", "3"],
+            2,
+            "upper must be an integer above lower",
+        ),
         (["beds.csv", "--target", "patients", "--upper-column", "patients"], 2, "'patients' has more than one role"),
     ],
 )

@@ -35,7 +35,9 @@ BASES: dict[str, CountDistribution] = {
     "zero-inflated": ZeroInflated(NegativeBinomial(MU, OTHER), 0.3),
 }
 each_base = pytest.mark.parametrize("base", [pytest.param(b, id=name) for name, b in BASES.items()])
-two_bases = pytest.mark.parametrize("base", [pytest.param(BASES[name], id=name) for name in ("Double Poisson", "mixture")])
+two_bases = pytest.mark.parametrize(
+    "base", [pytest.param(BASES[name], id=name) for name in ("Double Poisson", "mixture")]
+)
 Y = torch.arange(900.0, dtype=torch.float64).unsqueeze(1)
 
 

@@ -18,6 +18,7 @@ X = RNG.normal(size=(N + NEW, 2))
 TRAIN, TEST = X[:N], X[N:]
 TRUTH = np.array([0.4, 0.5, -0.3])  # intercept and coefficients of log mu
 MU = torch.from_numpy(np.exp(TRUTH[0] + X @ TRUTH[1:]))
+DOUBLE = TRUTH + np.array([np.log(2), 0.0, 0.0])  # of twice the mean
 BEDS = RNG.integers(1, 7, N + NEW).astype(float)
 
 
@@ -74,8 +75,8 @@ RECORDED = np.random.default_rng(3).integers(1, 6, N).astype(float)
     [
         ("poisson", Y, 3, TRUTH),
         ("poisson", Y, RECORDED, TRUTH),
-        ("double_poisson", NARROW, 5, TRUTH + [np.log(2), 0, 0]),
-        ("double_poisson", NARROW, RECORDED + 2, TRUTH + [np.log(2), 0, 0]),
+        ("double_poisson", NARROW, 5, DOUBLE),
+        ("double_poisson", NARROW, RECORDED + 2, DOUBLE),
     ],
     ids=["Poisson", "Poisson, random limits", "Double Poisson", "Double Poisson, random limits"],
 )

@@ -63,9 +63,7 @@ def test_bounded_and_censored_counts_have_their_own_maximum():
     }
     losses = {
         "truncated": lambda mu: -(stats.poisson.logpmf(positive, mu) - stats.poisson.logsf(0, mu)).sum(),
-        "censored": lambda mu: (
-            -np.where(cut < 4, stats.poisson.logpmf(cut, mu), stats.poisson.logsf(3, mu)).sum()
-        ),
+        "censored": lambda mu: -np.where(cut < 4, stats.poisson.logpmf(cut, mu), stats.poisson.logsf(3, mu)).sum(),
     }
     for name, sample in samples.items():
         found = Constant().fit(sample, None, seed=0)

@@ -198,7 +198,7 @@ class CountPredictions(Calibrated, RegressorMixin):
     def _recorded_means(self, sample: Sample) -> np.ndarray:
         with torch.no_grad():
             blocks = self._fitted.recorded_blocks(sample)
-            return np.concatenate([block.mean.double().numpy() for block in blocks])
+            return np.concatenate([dist.mean.double().numpy() for dist, _ in blocks])
 
     def crps(
         self,
