@@ -81,7 +81,7 @@ Epochs = Annotated[
 MixWith = Annotated[
     str | None,
     _option(
-        f"Further models in the mixture, weighted on validation rows: any of {_MEMBERS}. Default: glm,boosted_negative_binomial; '' for none.",
+        f"Further models in the mixture, weighted on validation rows: any of {_MEMBERS}. Default: glm; '' for none.",
         metavar="NAMES",
     ),
 ]
