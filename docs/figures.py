@@ -21,10 +21,10 @@ PICTURES = Path(__file__).parent / "pictures"
 #: A clinic with so many chairs: no count can lie above.
 CHAIRS = 12
 COVERAGE = 0.9
-HEADS = {
-    "poisson": "A network with a Poisson loss",
-    "gaussian": "A network with a Gaussian head",
-    "double_poisson": "ddpn",
+MODELS: dict[str, dict[str, Any]] = {
+    "A network with a Poisson loss": {"likelihood": "poisson"},
+    "A network with a Gaussian head": {"likelihood": "gaussian"},
+    "ddpn with upper=12": {"likelihood": "double_binomial", "upper": CHAIRS},
 }
 
 
@@ -41,12 +41,12 @@ def chairs(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def intervals(path: Path) -> None:
-    """90% intervals of three networks that differ in nothing but the law they predict."""
+    """90% intervals of three networks that differ in nothing but the distribution they predict."""
     (hour, y), (later, seen) = chairs(800, seed=0), chairs(20_000, seed=1)
     grid = np.linspace(0.0, 24.0, 481)
-    figure, ((*axes,),) = panels(1, len(HEADS), (9.6, 3.3), sharex=True, sharey=True)
-    for ax, (likelihood, title) in zip(axes, HEADS.items(), strict=True):
-        model = CountRegressor(likelihood=likelihood, random_state=0).fit(hour[:, None], y)
+    figure, ((*axes,),) = panels(1, len(MODELS), (9.6, 3.3), sharex=True, sharey=True)
+    for ax, (title, options) in zip(axes, MODELS.items(), strict=True):
+        model = CountRegressor(**options, random_state=0).fit(hour[:, None], y)
         low, high = (end.numpy() for end in model.predict_distribution(grid[:, None]).interval(COVERAGE))
         law = model.predict_distribution(later[:, None])
         held = covered(law, torch.from_numpy(seen), COVERAGE).double().mean().item()
@@ -61,7 +61,8 @@ def intervals(path: Path) -> None:
         ax.text(0.5, 0.985, words, transform=ax.transAxes, ha="center", va="top", fontsize=8)
         ax.set(xlabel="hour of the day", xticks=range(0, 25, 6), ylim=(-2.6, 23.0), yticks=range(0, 21, 4))
         rounded = crps(discretized(law), torch.from_numpy(seen)).mean().item()
-        print(f"{likelihood:<15} crps {score:.4f} (as counts {rounded:.4f})  mean width {width:.2f}  held {held:.3f}")
+        scores = f"crps {score:.4f} (as counts {rounded:.4f})  mean width {width:.2f}  held {held:.3f}"
+        print(f"{options['likelihood']:<15} {scores}")
     axes[0].set_ylabel("occupied chairs")
     axes[0].text(0.3, CHAIRS + 0.2, "all 12 chairs", fontsize=7.5)
     axes[1].text(13.0, -1.4, "← below zero →", fontsize=7.5, ha="center", va="center")

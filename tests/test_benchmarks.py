@@ -1,5 +1,6 @@
 """The benchmarks of threads, accelerators and out-of-distribution flags start, and their small runs give figures."""
 
+import gzip
 import importlib
 from pathlib import Path
 
@@ -72,3 +73,25 @@ def test_ood_tables(benchmark_module):
     shown = "\n".join(tables.lines(results))
     assert "| small | missing | missing in training too | " in shown
     assert tables.outcome(results)[0].startswith("- small: met (ordinary rows ")
+
+
+def test_stars(benchmark_module, monkeypatch, tmp_path):
+    """On 300 simulated reviews: bounds leave nothing outside of 1 to 5."""
+    stars = benchmark_module("stars")
+    rng = np.random.default_rng(0)
+    y = rng.integers(1, 6, 300)
+    words = np.array(["awful", "poor", "fine", "good", "lovely"])
+    near = np.clip(y[:, None] - 1 + rng.integers(-2, 3, (300, 6)), 0, 4)
+    texts = [" ".join(line) for line in words[near]]
+    (tmp_path / "reviews").mkdir()
+    frame = pl.DataFrame({"Title": "", "Review Text": texts, "Rating": y})
+    (tmp_path / "reviews" / "womens_clothing.csv.gz").write_bytes(gzip.compress(frame.write_csv().encode()))
+    monkeypatch.setenv("DDPN_DATA", str(tmp_path))
+    monkeypatch.setattr(stars, "NETWORK", {**stars.NETWORK, "members": 1, "hidden": (4,), "epochs": 1})
+    rows = {row["what"]: row for row in stars.measured("cpu", size=2)}
+    assert len(rows) == 8
+    for kind in ("GLM", "networks"):
+        assert rows[f"{kind}, no bounds"]["outside"] > 0.01
+        assert rows[f"{kind}, lower=1, upper=5"]["outside"] < 1e-9
+        assert rows[f"{kind}, Double Binomial, k of 4"]["outside"] < 1e-6
+    assert rows["GLM, lower=1, upper=5"]["nll"] < rows["GLM, no bounds"]["nll"]

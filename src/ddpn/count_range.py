@@ -68,15 +68,16 @@ class CountRange:
             return lower, None if self.upper is None else np.full(n, float(self.upper))
         if not self.upper_per_row:
             raise InputError("upper must not be given: the model was fitted without an upper bound per row.")
-        values = check_vector("upper", upper, n, zero=True, labels=labels)
+        values = check_vector("upper", upper, n, zero=True, labels=labels, all_zero=True)
         assert values is not None
-        bad = (values != np.floor(values)) | (values < self.lower)
+        least = max(self.lower, int(self.upper_is_total))  # a share of nothing has no distribution
+        bad = (values != np.floor(values)) | (values < least)
         if bad.any():
             where = labels_at(bad, labels)
-            raise InputError(f"upper must hold integers of at least {self.lower}, got {values[bad][0]:g} {where}.")
+            raise InputError(f"upper must hold integers of at least {least}, got {values[bad][0]:g} {where}.")
         return lower, values
 
-    def of(self, sample: Sample, upper: Any = None, censored: Any = None, suffix: str = "") -> Sample:
+    def of(self, sample: Sample, upper: Any = None, censored: Any = None, suffix: str = "", name: str = "y") -> Sample:
         """A sample with these bounds and limits; raises an `InputError` for counts outside them.
 
         Parameters
@@ -89,13 +90,16 @@ class CountRange:
             Rows whose count stands for that many or more.
         suffix : str
             What messages append to the names of arguments, such as "_val".
+        name : str
+            What messages call the counts.
         """
+        name += suffix
         low, high = self.bounds(len(sample), upper, sample.labels)
         y, limit = sample.y, None
-        _check_at(f"y{suffix}", y, y >= self.lower, f"at least lower={self.lower}", sample.labels)
+        _check_at(name, y, y >= self.lower, f"at least lower={self.lower}", sample.labels)
         if high is not None:
             must = f"at most upper={self.upper}" if self.upper is not None else "at most the upper bound of its row"
-            _check_at(f"y{suffix}", y, y <= high, must, sample.labels)
+            _check_at(name, y, y <= high, must, sample.labels)
         if self.censored_above is not None:
             limit = np.full(len(sample), float(self.censored_above))
             y = np.minimum(y, limit)
@@ -103,7 +107,7 @@ class CountRange:
             own = np.where(_as_mask(f"censored{suffix}", censored, len(sample), sample.labels), y, np.inf)
             limit = own if limit is None else np.minimum(limit, own)
         if limit is not None and (y >= limit)[sample.is_used].all():
-            raise InputError(f"y{suffix} must hold a count that is known exactly, got censored counts only.")
+            raise InputError(f"{name} must hold a count that is known exactly, got censored counts only.")
         exposure = sample.exposure
         if self.upper_is_total:
             if exposure is not None:
@@ -135,5 +139,6 @@ def _as_mask(name: str, values: Any, n: int, labels: Any) -> np.ndarray:
         raise InputError(f"{name} must have one value per row of X, got shape {plain.shape} for {n} rows.")
     is_flag = np.array([value in (0, 1) for value in plain.tolist()])
     if not is_flag.all():
-        raise InputError(f"{name} must hold True or False, got {plain[~is_flag][0]!r} {labels_at(~is_flag, labels)}.")
+        got = f"{plain[~is_flag].tolist()[0]!r} {labels_at(~is_flag, labels)}"
+        raise InputError(f"{name} must hold True or False, got {got}.")
     return plain.astype(bool)

@@ -259,8 +259,13 @@ def check_counts(
     return values if is_whole.all() else np.rint(values)
 
 
-def check_vector(name: str, values: Any, n: int, zero: bool, labels: Any = None) -> np.ndarray | None:
-    """Return one finite float64 per row, positive or (`zero`) not negative; a single number serves all rows."""
+def check_vector(
+    name: str, values: Any, n: int, zero: bool, labels: Any = None, all_zero: bool = False
+) -> np.ndarray | None:
+    """Return one finite float64 per row, positive or (`zero`) not negative; a single number serves all rows.
+
+    Zeros alone are accepted only with `all_zero`: weights of this kind would leave nothing to fit.
+    """
     if values is None:
         return None
     plain = np.asarray(plain_values(values))
@@ -273,7 +278,7 @@ def check_vector(name: str, values: Any, n: int, zero: bool, labels: Any = None)
         raise InputError(f"{name} must have one value per row of X, got shape {numbers.shape} for {n} rows.")
     condition = "be finite and not negative" if zero else "be finite and positive"
     _check_all((numbers >= 0 if zero else numbers > 0) & np.isfinite(numbers), name, condition, numbers, labels)
-    if zero and n and not numbers.any():
+    if zero and not all_zero and n and not numbers.any():
         raise InputError(f"{name} must be positive in some row, got zero weights only.")
     return numbers
 

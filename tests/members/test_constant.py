@@ -6,6 +6,7 @@ import torch
 from scipy import optimize, stats
 
 from ddpn.distributions import NegativeBinomial
+from ddpn.distributions.recording import as_recorded
 from ddpn.members.constant import Constant
 from ddpn.sample import Sample
 
@@ -49,3 +50,25 @@ def test_it_has_the_rate_of_all_rows():
     mean = found.distribution(np.zeros((400, 1)), exposure).mean.numpy()[:, 0]
     assert (weight @ mean) / (weight @ exposure) == pytest.approx(rate, rel=0.02)
     assert mean / exposure == pytest.approx(np.full(400, mean[0] / exposure[0]), rel=0.02)
+
+
+def test_bounded_and_censored_counts_have_their_own_maximum():
+    """Positive Poisson counts, and Poisson counts up to 4, whose rates are known: by the closed forms of scipy."""
+    y = RNG.poisson(2.0, 4000).astype(float)
+    positive, cut = y[y > 0], np.minimum(y, 4.0)
+    n = len(positive)
+    samples = {
+        "truncated": Sample(np.zeros((n, 1)), positive, lower=np.ones(n)),
+        "censored": Sample(np.zeros((4000, 1)), cut, limit=np.full(4000, 4.0)),
+    }
+    losses = {
+        "truncated": lambda mu: -(stats.poisson.logpmf(positive, mu) - stats.poisson.logsf(0, mu)).sum(),
+        "censored": lambda mu: -np.where(cut < 4, stats.poisson.logpmf(cut, mu), stats.poisson.logsf(3, mu)).sum(),
+    }
+    for name, sample in samples.items():
+        found = Constant().fit(sample, None, seed=0)
+        best = optimize.minimize_scalar(losses[name], bounds=(1.0, 3.0), method="bounded")
+        assert found.distribution(np.zeros((1, 1))).mean.item() == pytest.approx(best.x, rel=0.06)
+        dist = as_recorded(found.distribution(sample.X), sample)
+        value = -dist.log_prob(torch.from_numpy(sample.y)[:, None]).sum().item()
+        assert best.fun - 10 < value <= best.fun + 0.01  # families of more parameters fit a little better

@@ -94,6 +94,8 @@ def made() -> Callable[..., Evidence]:
             "y": counts.numpy(),
             "weight": np.ones(rows) if weight is None else np.asarray(weight, dtype=float),
             "exposure": None,
+            "upper": None,
+            "limit": None,
             "model": mine,
             "aleatoric": mine.variance,
             "epistemic": np.zeros(rows),

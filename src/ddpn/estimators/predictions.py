@@ -253,13 +253,13 @@ class CountPredictions(Saved, Calibrated, RegressorMixin):
         exposure, upper : array-like, optional
             As for `predict_distribution`.
         censored : array-like of bool, optional
-            Rows whose count stands for that many or more.
+            Rows whose count stands for that many or more; means are then those of counts as they are recorded.
         """
         from sklearn.metrics import mean_poisson_deviance  # slow to import
 
         sample = self._sample(X, y, sample_weight, exposure, upper, censored)
         # A Gaussian's mean may be negative; no count divided by this bound overflows.
-        mean = np.maximum(self.predict(X, exposure, upper=upper), 1e-290)
+        mean = np.maximum(self._recorded_means(sample), 1e-290)
         scale = np.ones_like(mean) if sample.exposure is None else sample.exposure
         # Of rates weighted by exposure, which is the deviance of the counts.
         rate, weight = sample.y / scale, sample.weight_or_ones * scale
@@ -267,6 +267,11 @@ class CountPredictions(Saved, Calibrated, RegressorMixin):
         null = mean_poisson_deviance(rate, constant, sample_weight=weight) if constant[0] > 0 else 0.0
         left = mean_poisson_deviance(rate, mean / scale, sample_weight=weight)
         return float(1.0 - left / null) if null > 0 else float(left < 1e-6)
+
+    def _recorded_means(self, sample: Sample) -> np.ndarray:
+        with torch.no_grad():
+            blocks = self._fitted.recorded_blocks(sample)
+            return np.concatenate([dist.mean.double().numpy() for dist, _ in blocks])
 
     def crps(
         self,

@@ -109,6 +109,6 @@ class DoubleBinomialHead(Head):
 
 
 _MISSING = (
-    "double_binomial needs the total of every row: pass it as exposure, "
-    'or one for all rows as head_options={"total": 12}.'
+    "double_binomial needs the total of every row: pass it as exposure or as upper, "
+    "which may be one number for all rows."
 )

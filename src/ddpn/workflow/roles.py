@@ -173,7 +173,7 @@ class Roles:
             self.group_labels(frame),
         )
         counts = counts or CountRange(upper_per_row=self.upper is not None)
-        return counts.of(sample, self.uppers(frame), self.censored_rows(frame))
+        return counts.of(sample, self.uppers(frame), self.censored_rows(frame), name=f"target {self.target!r}")
 
     def group_labels(self, frame: Any) -> np.ndarray | None:
         """The name of each row's group; None where intervals are not calibrated by a column."""
@@ -205,7 +205,8 @@ class Roles:
     def _vector(self, frame: Any, role: str, labels: np.ndarray) -> np.ndarray | None:
         name = check_column(getattr(self, role), frame.columns, role, InputError)
         values = self._numbers(frame, name, role)
-        return check_vector(f"{role} {name!r}", values, frame.height, zero=role != "exposure", labels=labels)
+        what, zero = f"{role} {name!r}", role != "exposure"
+        return check_vector(what, values, frame.height, zero, labels, all_zero=role == "upper")
 
     def _numbers(self, frame: Any, name: str, role: str) -> np.ndarray:
         """The column of a role as float64 with NaN where missing; any other cell must be a number."""

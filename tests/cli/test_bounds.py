@@ -1,0 +1,169 @@
+"""Bounds and censored counts on the command line: fit, predict, evaluate, show and report, and what is refused."""
+
+import re
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from ddpn.cli import app
+from ddpn.predictor import Predictor
+
+ROWS = 260
+SMALL = ["--epochs", "2", "--members", "1", "--compare-with", "constant", "--likelihood", "poisson"]
+CONFIG = 'hidden = [8]\nnumeric = "standard"\ndevice = "cpu"\n'
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A ward's occupied beds of those there are, and visits that are recorded up to "6 or more"."""
+    folder = tmp_path_factory.mktemp("bounds")
+    rng = np.random.default_rng(4)
+    severity, beds = rng.normal(size=ROWS), rng.integers(2, 9, ROWS)
+    patients = rng.binomial(beds, 1 / (1 + np.exp(-severity)))
+    visits = np.clip(rng.poisson(np.exp(1 + 0.4 * severity)), 1, 9)
+    columns = {"severity": severity, "ward": rng.choice(["A", "B"], ROWS), "beds": beds, "patients": patients}
+    pl.DataFrame(columns).write_csv(folder / "beds.csv")
+    columns = {"severity": severity, "visits": np.minimum(visits, 6), "more": np.where(visits >= 6, "yes", "no")}
+    pl.DataFrame(columns).write_csv(folder / "visits.csv")
+    (folder / "small.toml").write_text(CONFIG)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(folder):
+    """Runs a command that should succeed."""
+
+    def run(*arguments: str) -> str:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(folder)
+            patch.setenv("COLUMNS", "200")
+            found = CliRunner().invoke(app, list(arguments))
+        assert found.exit_code == 0, found.output
+        return found.stdout
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def by_column(run) -> str:
+    """A model of occupied beds, at most those of the column."""
+    fit = ["fit", "beds.csv", "--target", "patients", "--upper-column", "beds", "--config", "small.toml"]
+    run(*fit, *SMALL, "-o", "beds.model")
+    return "beds.model"
+
+
+@pytest.fixture(scope="module")
+def by_numbers(run) -> str:
+    """A model of 1 to 9 visits, of which 6 stands for 6 or more."""
+    bounds = ["--lower", "1", "--upper", "9", "--censored-above", "6", "--drop", "more"]
+    run("fit", "visits.csv", "--target", "visits", *bounds, "--config", "small.toml", *SMALL, "-o", "visits.model")
+    return "visits.model"
+
+
+def test_predictions_stay_below_the_column(run, folder, by_column):
+    run(
+        "predict",
+        by_column,
+        "beds.csv",
+        "-o",
+        "p.csv",
+        "--pmf",
+        "9",
+        "--coverage",
+        "0.99",
+        "--keep",
+        "--quantiles",
+        "0.999",
+    )
+    table = pl.read_csv(folder / "p.csv")
+    for name in ("mean", "median", "mode", "upper", "q0.999"):
+        assert (table[name] <= table["beds"]).all(), name
+    for count in range(10):
+        beyond = table.filter(pl.col("beds") < count)
+        assert (beyond[f"p{count}"] == 0.0).all()
+    np.testing.assert_allclose(table.select(pl.sum_horizontal(f"p{k}" for k in range(10))).to_series(), 1.0, rtol=1e-6)
+
+
+def test_the_column_is_shown_and_needed(run, folder, by_column):
+    assert re.search(r"Possible counts +0 to the column beds", run("show", by_column))
+    pl.read_csv(folder / "beds.csv").drop("beds").write_csv(folder / "without.csv")
+    found = CliRunner().invoke(app, ["predict", str(folder / by_column), str(folder / "without.csv"), "-o", "-"])
+    assert (found.exit_code, found.stdout) == (1, "")
+    assert "Error: No column named 'beds'" in found.stderr
+
+
+def test_no_mass_outside_of_numbers(run, folder, by_numbers):
+    run("predict", by_numbers, "visits.csv", "-o", "q.csv", "--pmf", "10")
+    table = pl.read_csv(folder / "q.csv")
+    assert (table["p0"] == 0.0).all()
+    assert (table["p10"] == 0.0).all()
+    assert (table["p7"] > 0.0).all()  # of the counts themselves, not of what is recorded
+    assert table["lower"].min() >= 1
+    assert table["upper"].max() <= 9
+    shown = run("show", by_numbers)
+    assert re.search(r"Possible counts +1 to 9", shown)
+    assert re.search(r"Censored +counts of 6 or more", shown)
+
+
+@pytest.mark.parametrize(("model", "table"), [("by_column", "beds.csv"), ("by_numbers", "visits.csv")])
+def test_scores_and_reports(run, folder, request, model, table):
+    path = request.getfixturevalue(model)
+    assert "Scores on 52 test rows" in run("evaluate", path, table)
+    run("report", path, table, "-o", f"{model}.html")
+    assert "<html" in (folder / f"{model}.html").read_text()
+
+
+def test_a_column_of_flags_may_do_what_a_limit_does(run, folder, by_numbers):
+    """Every count of 6 is flagged, and others are not: the two models have the same GLM."""
+    fit = ["fit", "visits.csv", "--target", "visits", "--lower", "1", "--upper", "9", "--censored", "more"]
+    run(*fit, "--config", "small.toml", *SMALL, "-o", "flags.model")
+    assert re.search(r"Censored +by the column more", run("show", "flags.model"))
+    means = []
+    for path in (by_numbers, "flags.model"):
+        predictor = Predictor.load(folder / path)
+        means.append(predictor.distribution(pl.DataFrame({"severity": [-1.0, 0.0, 2.0]}), of="glm").mean)
+    torch.testing.assert_close(means[0], means[1], rtol=1e-4, atol=0.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (["beds.csv", "--target", "patients", "--upper", "3"], 1, r"target 'patients' must be at most upper=3.* row"),
+        (["beds.csv", "--target", "beds", "--upper-column", "patients"], 1, "at most the upper bound of its row.* row"),
+        (["beds.csv", "--target", "patients", "--lower", "1"], 1, "target 'patients' must be at least lower=1.* row"),
+        (["beds.csv", "--target", "patients", "--upper-column", "bed"], 1, r"No column named 'bed' \(upper_column\)"),
+        (["beds.csv", "--target", "patients", "--censored", "bed"], 1, r"No column named 'bed' \(censored\)"),
+        (
+            ["beds.csv", "--target", "patients", "--censored", "ward"],
+            1,
+            "true or false in every row, got neither at row",
+        ),
+        (["beds.csv", "--target", "patients", "--upper-column", "severity"], 1, "upper 'severity' must be .* at row"),
+        (["beds.csv", "--target", "patients", "--likelihood", "gaussian", "--upper", "5"], 2, "a likelihood of counts"),
+        (["beds.csv", "--target", "patients", "--upper", "9", "--upper-column", "beds"], 2, "got both"),
+        (
+            ["beds.csv", "--target", "patients", "--lower", "5", "--upper", "3"],
+            2,
+            "upper must be an integer above lower",
+        ),
+        (["beds.csv", "--target", "patients", "--upper-column", "patients"], 2, "'patients' has more than one role"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(ddpn, folder, monkeypatch, options, code, words):
+    monkeypatch.chdir(folder)
+    found = ddpn("fit", *options, "-o", "none")
+    assert found.exit_code == code, found.output
+    (error,) = (line for line in found.stderr.splitlines() if line.startswith("Error: "))
+    assert re.search(words, error)
+    assert not (folder / "none").exists()
+
+
+def test_rows_are_those_of_the_file(ddpn, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    patients = pl.read_csv("beds.csv")["patients"]
+    first = (patients > 6).arg_true()[0] + 1
+    found = ddpn("fit", "beds.csv", "--target", "patients", "--upper", "6", "-o", "none")
+    assert re.search(rf"got \d+ at rows? {first}\b", found.stderr)

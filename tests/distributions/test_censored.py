@@ -1,0 +1,172 @@
+"""Right-censored counts against explicit sums, finite differences, and the definition of a proper score."""
+
+import math
+import pickle
+
+import pytest
+import torch
+from scipy import stats
+from torch.autograd import gradcheck
+
+from ddpn.distributions import (
+    Censored,
+    CountDistribution,
+    DoublePoisson,
+    Mixture,
+    NegativeBinomial,
+    Poisson,
+    Truncated,
+    ZeroInflated,
+)
+from ddpn.errors import InputError
+
+
+def f64(*values: float) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+MU, OTHER, LIMIT = f64(0.3, 3.3, 8.2, 45.2), f64(0.3, 0.8, 2.5, 0.4), f64(2, 4, math.inf, 40)
+BASES: dict[str, CountDistribution] = {
+    "Poisson": Poisson(MU),
+    "Double Poisson": DoublePoisson(MU, OTHER),
+    "Negative Binomial": NegativeBinomial(MU, OTHER),
+    "mixture": Mixture([DoublePoisson(MU, OTHER), NegativeBinomial(MU, OTHER)], [0.3, 0.7]),
+    "truncated": Truncated(Poisson(MU), 1, f64(3, 9, 12, 80)),
+    "zero-inflated": ZeroInflated(NegativeBinomial(MU, OTHER), 0.3),
+}
+each_base = pytest.mark.parametrize("base", [pytest.param(b, id=name) for name, b in BASES.items()])
+two_bases = pytest.mark.parametrize(
+    "base", [pytest.param(BASES[name], id=name) for name in ("Double Poisson", "mixture")]
+)
+Y = torch.arange(900.0, dtype=torch.float64).unsqueeze(1)
+
+
+def censored_pmf(base: CountDistribution) -> torch.Tensor:
+    """The pmf of min(Z, limit): what lies beyond the limit is added up there."""
+    p = base.log_prob(Y).exp()
+    beyond = torch.where(Y >= LIMIT, p, 0.0).sum(0)
+    return torch.where(Y < LIMIT, p, torch.where(Y == LIMIT, beyond, 0.0))
+
+
+@each_base
+def test_everything_follows_from_the_censored_pmf(base):
+    dist, p = Censored(base, LIMIT), censored_pmf(base)
+    cdf, above = p.cumsum(0), p.flip(0).cumsum(0).flip(0) - p
+    torch.testing.assert_close(dist.log_prob(Y).exp(), p, rtol=1e-8, atol=1e-13)
+    mean = (p * Y).sum(0)
+    torch.testing.assert_close(dist.mean, mean, rtol=1e-8, atol=0.0)
+    torch.testing.assert_close(dist.variance, (p * (Y - mean) ** 2).sum(0), rtol=1e-7, atol=1e-10)
+    torch.testing.assert_close(dist.entropy(), torch.special.entr(p).sum(0), rtol=1e-7, atol=1e-9)
+    y = torch.stack([f64(0, 0, 0, 0), f64(1, 3, 9, 39), f64(2, 4, 9, 40), f64(7, 5, 30, 90)])
+    at = y.long()
+    torch.testing.assert_close(dist.cdf(y), cdf.gather(0, at), rtol=1e-8, atol=1e-13)
+    torch.testing.assert_close(dist.survival(y), above.gather(0, at), rtol=1e-7, atol=1e-13)
+    assert torch.equal(dist.cdf(f64(-1, -1, -1, -1)), torch.zeros(4, dtype=torch.float64))
+    for q in (0.01, 0.5, 0.97):
+        expected = (cdf < q - 1e-12).sum(0).double()
+        assert torch.equal(dist.icdf(torch.tensor(q, dtype=torch.float64)), expected)
+    low, high = dist.interval(0.9)
+    assert (high <= LIMIT).all()
+    assert (torch.where((low <= Y) & (high >= Y), p, 0.0).sum(0) >= 0.9 - 1e-9).all()
+
+
+@each_base
+def test_crps_compares_cdfs_below_the_limit(base):
+    cdf = base.log_prob(Y).exp().cumsum(0)
+    for y in (f64(0, 0, 0, 0), f64(1, 3, 9, 39), f64(2, 4, 20, 40)):
+        below = ((cdf - (y <= Y).double()) ** 2 * (Y < LIMIT)).sum(0)
+        torch.testing.assert_close(Censored(base, LIMIT).crps(y), below, rtol=1e-6, atol=1e-9)
+
+
+@two_bases
+def test_without_a_limit_it_is_the_base(base):
+    dist, y = Censored(base, math.inf), f64(1, 3, 9, 40)
+    for method in ("log_prob", "cdf", "survival", "crps"):
+        torch.testing.assert_close(getattr(dist, method)(y), getattr(base, method)(y), rtol=1e-10, atol=1e-14)
+    torch.testing.assert_close(dist.mean, base.mean, rtol=1e-9, atol=0.0)
+    assert torch.equal(dist.icdf(f64(0.9)), base.icdf(f64(0.9)))
+
+
+def test_a_censored_count_has_the_upper_tail_of_scipy():
+    found = Censored(Poisson(f64(2.0, 8.0, 50.0)), f64(9, 10, 90)).log_prob(f64(9, 10, 90))
+    expected = stats.poisson.logsf([8, 9, 89], [2.0, 8.0, 50.0])
+    torch.testing.assert_close(found, torch.from_numpy(expected), rtol=1e-9, atol=0.0)
+
+
+@pytest.mark.parametrize("is_censored", [True, False])
+def test_gradients_are_finite_differences(is_censored):
+    limit = f64(2, 9, 50)
+    y = limit if is_censored else limit - 1
+
+    def values(mu, other, logits):
+        parts = [DoublePoisson(mu, other), NegativeBinomial(mu, other)]
+        dists = [*parts, Mixture(parts, logits.softmax(0)), Truncated(parts[1], 1), ZeroInflated(parts[0], 0.2)]
+        return torch.cat([Censored(dist, limit).log_prob(y) for dist in dists])
+
+    leaves = [x.requires_grad_() for x in (f64(0.4, 8.0, 60.0), f64(0.5, 1.7, 0.2), f64(0.3, -0.4))]
+    assert gradcheck(values, leaves, eps=1e-6, atol=1e-6, rtol=1e-5, fast_mode=True)
+
+
+def test_gradients_of_rows_do_not_mix():
+    """A row far beyond its limit, one with p = 0 and one without a limit: all have finite gradients."""
+    mu = f64(1e-4, 1e4, 3.0).requires_grad_()
+    Censored(Poisson(mu), f64(30, 2, math.inf)).log_prob(f64(30, 2, 4)).sum().backward()
+    assert torch.isfinite(mu.grad).all()
+    assert mu.grad[2].item() == pytest.approx(4 / 3 - 1)
+
+
+@two_bases
+def test_rows_shapes_and_pickles(base):
+    dist, y, index = Censored(base, LIMIT), f64(2, 1, 9, 40), torch.tensor([3, 0])
+    torch.testing.assert_close(dist.rows(index).log_prob(y[index]), dist.log_prob(y)[index], rtol=1e-10, atol=0.0)
+    torch.testing.assert_close(dist.rows(index).crps(y[index]), dist.crps(y)[index], rtol=1e-9, atol=0.0)
+    wide = dist.expand((3, 4))
+    assert (wide.batch_shape, wide.crps(y).shape) == ((3, 4), (3, 4))
+    torch.testing.assert_close(wide.mean[2], dist.mean)
+    torch.testing.assert_close(dist._reshape((2, 2)).log_prob(y.view(2, 2)).flatten(), dist.log_prob(y))
+    torch.testing.assert_close(pickle.loads(pickle.dumps(dist)).log_prob(y), dist.log_prob(y))
+
+
+def test_one_base_broadcasts_with_many_limits():
+    dist = Censored(Poisson(f64(3.0)), f64(0, 2, math.inf))
+    assert dist.batch_shape == (3,)
+    torch.testing.assert_close(dist.log_prob(0), f64(0.0, -3.0, -3.0))
+    assert dist.log_prob(f64(1, 3, 3))[:2].tolist() == [-math.inf, -math.inf]
+
+
+def test_samples_stop_at_the_limit():
+    dist = Censored(Poisson(MU), LIMIT)
+    draws = dist.sample((2000,), generator=torch.Generator().manual_seed(0))
+    assert (draws <= LIMIT).all()
+    assert ((draws.mean(0) - dist.mean).abs() <= 4 * (dist.variance / 2000).sqrt()).all()
+
+
+def test_no_other_distribution_has_a_better_expected_score():
+    """Below the limit the forecasts differ, so that the truth is strictly best; what differs beyond does not count."""
+    truth, limit = DoublePoisson(f64(6.0), f64(1.6)), 8.0
+    others = [DoublePoisson(f64(m), f64(g)) for m, g in ((5.0, 1.6), (7.0, 1.6), (6.0, 0.8), (6.0, 3.2))]
+    y = torch.arange(9.0, dtype=torch.float64)
+    weight = Censored(truth, limit).log_prob(y).exp()
+    for score in (lambda d: -Censored(d, limit).log_prob(y), lambda d: Censored(d, limit).crps(y)):
+        best = (weight * score(truth)).sum()
+        assert all((weight * score(other)).sum() > best + 1e-3 for other in [*others, Poisson(f64(6.0))])
+
+
+def test_answers_keep_the_dtype_of_the_base():
+    single, double = Censored(Poisson(MU.float()), LIMIT), Censored(Poisson(MU), LIMIT)
+    y = torch.tensor([2.0, 3.0, 9.0, 40.0])
+    for method in ("log_prob", "cdf", "survival", "crps"):
+        got = getattr(single, method)(y)
+        assert got.dtype == torch.float32
+        torch.testing.assert_close(got.double(), getattr(double, method)(y), rtol=1e-5, atol=1e-6)
+
+
+def test_messages():
+    with pytest.raises(InputError, match="limit must be at least 0, got -1"):
+        Censored(Poisson(MU), -1)
+    with pytest.raises(InputError, match="limit must be at least 0, got nan"):
+        Censored(Poisson(MU), math.nan)
+    with pytest.raises(InputError, match="must be a count distribution, got Normal"):
+        Censored(torch.distributions.Normal(0.0, 1.0), 3)
+    with pytest.raises(InputError, match="must broadcast"):
+        Censored(Poisson(MU), torch.ones(3))

@@ -1,0 +1,251 @@
+"""Bounded, censored and zero-rich counts: simulated truth is recovered, intervals cover, predictions stay in range."""
+
+import numpy as np
+import pytest
+import statsmodels.api as sm
+import torch
+from sklearn.base import clone
+from sklearn.metrics import d2_tweedie_score
+from statsmodels.discrete.count_model import ZeroInflatedPoisson
+from statsmodels.discrete.truncated_model import TruncatedLFPoisson
+from statsmodels.tools.numdiff import approx_hess
+
+from ddpn import CountRegressor
+from ddpn.distributions import Censored, DoubleBinomial, DoublePoisson, Hurdle, Poisson, Truncated, ZeroInflated
+from ddpn.errors import ConfigError, InputError
+from ddpn.estimators import CountGLM
+
+RNG = np.random.default_rng(21)
+N, NEW = 1200, 4000
+X = RNG.normal(size=(N + NEW, 2))
+TRAIN, TEST = X[:N], X[N:]
+TRUTH = np.array([0.4, 0.5, -0.3])  # intercept and coefficients of log mu
+MU = torch.from_numpy(np.exp(TRUTH[0] + X @ TRUTH[1:]))
+DOUBLE = TRUTH + np.array([np.log(2), 0.0, 0.0])  # of twice the mean
+BEDS = RNG.integers(1, 7, N + NEW).astype(float)
+
+
+def drawn(dist, seed: int = 0) -> np.ndarray:
+    return dist.sample(generator=torch.Generator().manual_seed(seed)).numpy().astype(float)
+
+
+Y = drawn(Poisson(MU))
+NARROW = drawn(DoublePoisson(2 * MU, 2.5))
+FULL = drawn(Truncated(Poisson(MU), 0, torch.from_numpy(BEDS)))
+
+
+def estimates(model: CountGLM) -> np.ndarray:
+    """Those of log mu."""
+    return np.r_[model.intercept_[0], model.coef_[0]]
+
+
+def errors(model: CountGLM, truth: np.ndarray = TRUTH) -> np.ndarray:
+    """Distances from the truth in standard errors."""
+    return np.abs(estimates(model) - truth) / model.standard_errors_[:3]
+
+
+# Recovery ------------------------------------------------------------------------------------------------------------
+
+
+def test_positive_poisson_counts_are_those_of_statsmodels():
+    kept = Y[:N] > 0
+    model = CountGLM(likelihood="poisson", lower=1, tol=1e-9).fit(TRAIN[kept], Y[:N][kept])
+    peer = TruncatedLFPoisson(Y[:N][kept], sm.add_constant(TRAIN[kept]), truncation=0)
+    peer = peer.fit(disp=0, method="bfgs", maxiter=200, gtol=1e-8)
+    np.testing.assert_allclose(estimates(model), peer.params, rtol=1e-5)
+    np.testing.assert_allclose(model.standard_errors_, peer.bse, rtol=1e-4)
+    assert model.loglik_ == pytest.approx(peer.llf, rel=1e-9)
+    assert errors(model).max() < 3.5
+
+
+def test_models_of_zeros_are_those_of_statsmodels():
+    """A hurdle is a logistic regression on "is 0" and a model of positive counts, fitted together."""
+    y, exog = drawn(ZeroInflated(Poisson(2 * MU), 0.3), seed=1)[:N], sm.add_constant(TRAIN)
+    inflated = CountGLM(likelihood="zero_inflated_poisson", tol=1e-9).fit(TRAIN, y)
+    peer = ZeroInflatedPoisson(y, exog, exog_infl=exog)
+    found = peer.fit(disp=0, method="bfgs", maxiter=500, gtol=1e-8)
+    own = np.c_[inflated.intercept_, inflated.coef_]
+    np.testing.assert_allclose(np.r_[own[1], own[0]], found.params, rtol=1e-4, atol=1e-5)
+    assert inflated.loglik_ == pytest.approx(found.llf, rel=1e-9)
+    # Of the log-likelihood itself: the peer's own standard errors are up to 5% smaller.
+    spread = np.sqrt(np.diag(np.linalg.inv(-approx_hess(found.params, peer.loglike))))
+    np.testing.assert_allclose(np.roll(inflated.standard_errors_, 3), spread, rtol=1e-3)
+    hurdle = CountGLM(likelihood="hurdle_poisson", tol=1e-9).fit(TRAIN, y)
+    zero = sm.Logit(y == 0, exog).fit(disp=0, tol=1e-10)
+    positive = TruncatedLFPoisson(y[y > 0], exog[y > 0], truncation=0).fit(disp=0, method="bfgs", gtol=1e-8)
+    np.testing.assert_allclose(np.c_[hurdle.intercept_, hurdle.coef_], [positive.params, zero.params], rtol=1e-4)
+    np.testing.assert_allclose(hurdle.standard_errors_, np.r_[positive.bse, zero.bse], rtol=1e-3)
+    assert hurdle.loglik_ == pytest.approx(zero.llf + positive.llf, rel=1e-9)
+
+
+@pytest.fixture(scope="module")
+def per_row() -> CountGLM:
+    """Poisson counts that are truncated at the beds of each row."""
+    return CountGLM(likelihood="poisson").fit(TRAIN, FULL[:N], upper=BEDS[:N])
+
+
+def test_upper_bounds_per_row(per_row):
+    assert errors(per_row).max() < 3.5
+    assert errors(CountGLM(likelihood="poisson").fit(TRAIN, FULL[:N])).max() > 5  # without them: attenuated
+
+
+#: At most this much of each row is recorded, whatever its count: limits that do not depend on the counts.
+RECORDED = np.random.default_rng(3).integers(1, 6, N).astype(float)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "y", "limit", "truth"),
+    [
+        ("poisson", Y, 3, TRUTH),
+        ("poisson", Y, RECORDED, TRUTH),
+        ("double_poisson", NARROW, 5, DOUBLE),
+        ("double_poisson", NARROW, RECORDED + 2, DOUBLE),
+    ],
+    ids=["Poisson", "Poisson, random limits", "Double Poisson", "Double Poisson, random limits"],
+)
+def test_censored_counts(likelihood, y, limit, truth):
+    options = {"likelihood": likelihood, "dispersion": "constant"}
+    y = y[:N]
+    recorded, flags = np.minimum(y, limit), y >= limit
+    assert flags.mean() > 0.2
+    model = CountGLM(**options).fit(TRAIN, recorded, censored=flags)
+    assert errors(model, truth).max() < 3.5
+    assert errors(CountGLM(**options).fit(TRAIN, recorded), truth).max() > 5  # as if they were exact
+    if likelihood == "double_poisson":
+        assert abs(model.intercept_[1] - np.log(2.5)) < 3.5 * model.standard_errors_[3]
+    if np.isscalar(limit):  # one limit for all rows: the same model, fitted to the full counts
+        same = CountGLM(**options, censored_above=limit).fit(TRAIN, y)
+        np.testing.assert_allclose(estimates(same), estimates(model), rtol=1e-6)
+        assert same.nll(TRAIN, y) == pytest.approx(model.nll(TRAIN, recorded, censored=flags), rel=1e-6)
+
+
+# Coverage ------------------------------------------------------------------------------------------------------------
+
+SHARE = torch.from_numpy(0.2 + 0.3 / (1 + np.exp(-X[:, 1])))
+OPEN = 4 * MU
+CASES = {
+    "truncated": ({"lower": 1, "upper": 9}, Truncated(Poisson(OPEN), 1, 9)),
+    "censored": ({"censored_above": 8}, Poisson(OPEN)),
+    "zero-inflated": ({"likelihood": "zero_inflated_poisson"}, ZeroInflated(Poisson(OPEN), SHARE)),
+    "hurdle": ({"likelihood": "hurdle_poisson"}, Hurdle(Poisson(OPEN), SHARE)),
+    "Double Binomial": (
+        {"likelihood": "double_binomial", "upper": 40},
+        DoubleBinomial(torch.tensor(40.0).double(), 40 * SHARE, torch.exp(0.3 * torch.from_numpy(X[:, 0]) - 0.7)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_calibrated_intervals_cover_90_percent(name):
+    """Of 2,200 new rows; counts are coarse, so the level of the intervals is that of calibration rows."""
+    options, truth = CASES[name]
+    y = drawn(truth, seed=5)
+    known = slice(N, N + 1800)
+    model = CountGLM(**{"likelihood": "poisson", **options}).fit(TRAIN, y[:N]).fit_intervals(X[known], y[known])
+    new = slice(N + 1800, None)
+    low, high = model.predict_interval(X[new], coverage=0.9).T
+    limit = options.get("censored_above", np.inf)
+    seen = np.minimum(y[new], limit)
+    coverage = ((np.minimum(low, limit) <= seen) & (seen <= high)).mean()
+    assert 0.88 <= coverage <= 0.92
+    best = truth.rows(torch.arange(N + NEW)[new])
+    best = best if limit == np.inf else Censored(best, limit)
+    assert model.crps(X[new], y[new]) <= 1.01 * best.crps(torch.from_numpy(seen)).mean().item()
+
+
+def test_occupied_chairs_are_scored_as_by_the_truth():
+    """12 chairs, with a share and a dispersion that follow the columns."""
+    x = torch.from_numpy(X)
+    truth = DoubleBinomial(
+        torch.tensor(12.0).double(), 12 * torch.sigmoid(0.5 + 0.8 * x[:, 0]), torch.exp(0.5 + 0.3 * x[:, 1])
+    )
+    y = drawn(truth, seed=9)
+    model = CountGLM(likelihood="double_binomial", upper=12).fit(TRAIN, y[:N])
+    best = truth.rows(torch.arange(N, N + NEW)).crps(torch.from_numpy(y[N:])).mean().item()
+    assert model.crps(TEST, y[N:]) <= 1.01 * best
+    assert model.predict_interval(TEST, coverage=0.99).max() <= 12
+    assert model.predict_proba_of(TEST[:5], range(14))[:, 13].tolist() == [0.0] * 5
+
+
+def test_two_kinds_of_rows_are_told_apart():
+    rng = np.random.default_rng(2)
+    y = np.where(rng.random(600) < 0.4, rng.poisson(2.0, 600), rng.poisson(15.0, 600))
+    model = CountRegressor(
+        likelihood=("poisson", "poisson"), members=1, hidden=(4,), epochs=25, numeric="standard", random_state=0
+    ).fit(X[:600], y)
+    dist = model.predict_distribution(X[:100])
+    means = dist.components.components.mean.reshape(100, 2).sort(dim=1).values.mean(0)
+    torch.testing.assert_close(means.double(), torch.tensor([2.0, 15.0]).double(), rtol=0.15, atol=0.0)
+
+
+# Ranges --------------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_predicted_outside_of_the_bounds(per_row):
+    new, beds = TEST[:200], BEDS[N : N + 200]
+    total = np.zeros(200)
+    for count in range(8):
+        p = per_row.predict_proba_of(new, [count], upper=beds)[:, 0]
+        assert (p[beds < count] == 0).all()
+        total += p
+    np.testing.assert_allclose(total, 1.0, rtol=1e-9)
+    assert (per_row.predict_interval(new, coverage=0.999, upper=beds)[:, 1] <= beds).all()
+    for statistic in ("mean", "median", "mode"):
+        assert (per_row.predict(new, statistic=statistic, upper=beds) <= beds).all()
+    assert (per_row.predict_quantiles(new, 1 - 1e-9, upper=beds)[:, 0] <= beds).all()
+    assert per_row.predict(new[:1], upper=[0]).tolist() == [0.0]  # no beds, no patients
+
+
+def test_a_network_with_bounds_and_a_glm_beside_it(quick):
+    y = np.clip(Y[:300], 1, 5)
+    model = quick(lower=1, upper=5, mix_with=["glm"], likelihood="poisson").fit(X[:300], y)
+    p = model.predict_proba_of(X[:40], range(8))
+    assert (p[:, [0, 6, 7]] == 0).all()
+    np.testing.assert_allclose(p.sum(1), 1.0, rtol=1e-6)
+
+
+def test_saved_models_keep_their_range(tmp_path, per_row):
+    per_row.save(tmp_path / "beds")
+    loaded = CountGLM.load(tmp_path / "beds")
+    assert loaded.predictor_.counts == per_row.predictor_.counts
+    np.testing.assert_array_equal(loaded.predict(TEST, upper=3), per_row.predict(TEST, upper=3))
+    both = CountGLM(likelihood="poisson", lower=1, upper=9, censored_above=6).fit(TRAIN, np.clip(Y[:N], 1, 9))
+    both.save(tmp_path / "both")
+    loaded = CountGLM.load(tmp_path / "both")
+    assert (loaded.lower, loaded.upper, loaded.censored_above) == (1, 9, 6)
+    new = np.clip(Y[N:], 1, 9)
+    assert new.max() > 6
+    assert loaded.nll(TEST, new) == both.nll(TEST, np.minimum(new, 6))
+
+
+def test_bounds_that_are_missing_or_not_needed(per_row):
+    with pytest.raises(InputError, match=r"^upper is missing: the model was fitted with .* per row\. Pass upper\.$"):
+        per_row.predict(TEST)
+    with pytest.raises(InputError, match="upper is missing"):
+        per_row.crps(TEST, FULL[N:])
+    with pytest.raises(InputError, match="y must be at most the upper bound of its row"):
+        per_row.crps(TEST, FULL[N:], upper=1)
+    plain = CountGLM(likelihood="poisson").fit(TRAIN, Y[:N])
+    with pytest.raises(InputError, match="upper must not be given"):
+        plain.predict(TEST, upper=4)
+    with pytest.raises(ConfigError, match="one number for all rows or one per row"):
+        CountGLM(likelihood="poisson", upper=9).fit(TRAIN, FULL[:N], upper=BEDS[:N])
+    for options in ({"upper": 9}, {"lower": 1}, {"censored_above": 4}):
+        with pytest.raises(ConfigError, match='need a likelihood of counts, got "gaussian"'):
+            CountGLM(likelihood="gaussian", **options).fit(TRAIN, Y[:N])
+
+
+def test_arguments_are_those_of_scikit_learn():
+    for model in (CountGLM(lower=1, upper=5, censored_above=4), CountRegressor(lower=1, upper=5, censored_above=4)):
+        assert clone(model).get_params() == model.get_params()
+        assert clone(model).set_params(upper=7).upper == 7
+
+
+def test_explained_deviance_compares_what_is_recorded():
+    """Means of the recorded counts explain them better than the means of the counts themselves."""
+    model = CountGLM(likelihood="poisson", censored_above=2).fit(TRAIN, Y[:N])
+    recorded, dist = np.minimum(Y[N:], 2), model.predict_distribution(TEST)
+    score = model.score(TEST, Y[N:])
+    assert score == pytest.approx(d2_tweedie_score(recorded, Censored(dist, 2).mean.numpy(), power=1))
+    assert score > d2_tweedie_score(recorded, model.predict(TEST), power=1) + 0.05
+    assert model.predict(TEST).max() > 2  # predictions are of the counts themselves
