@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     from ddpn.heads.mixed import MixedHead
     from ddpn.heads.negative_binomial import NegativeBinomialHead
     from ddpn.heads.poisson import PoissonHead
+    from ddpn.heads.zeros import (
+        HurdleDoublePoissonHead,
+        HurdleNegativeBinomialHead,
+        HurdlePoissonHead,
+        ZeroInflatedDoublePoissonHead,
+        ZeroInflatedNegativeBinomialHead,
+        ZeroInflatedPoissonHead,
+    )
 
 __all__ = [
     "DEFAULT_LIKELIHOOD",
@@ -34,10 +42,16 @@ __all__ = [
     "GaussianHead",
     "GeneralizedPoissonHead",
     "Head",
+    "HurdleDoublePoissonHead",
+    "HurdleNegativeBinomialHead",
+    "HurdlePoissonHead",
     "MixedHead",
     "NaturalGaussianHead",
     "NegativeBinomialHead",
     "PoissonHead",
+    "ZeroInflatedDoublePoissonHead",
+    "ZeroInflatedNegativeBinomialHead",
+    "ZeroInflatedPoissonHead",
     "check_likelihood",
     "make_head",
 ]
