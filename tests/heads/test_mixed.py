@@ -50,7 +50,7 @@ def test_components_start_apart_with_equal_weights():
         (["poisson", "poison"], {}, "Did you mean 'poisson'"),
         ("mixed", {"families": "poisson"}, "list of likelihoods"),
         ("mixed", {"components": 2}, "components is an option of a single likelihood"),
-        ("mixed", {"beta": 0.5}, "beta.*likelihood=.double_poisson"),
+        ("mixed", {"beta": 0.5}, "beta.*such as double_poisson"),
         ("mixed", {"family": 1}, "Did you mean 'families'"),
         ("double_poisson", {"components": 2, "beta": 0.5}, "components cannot be combined with beta"),
         ("poisson", {"components": 0}, "components must be"),

@@ -34,7 +34,11 @@ TABLE = [
     (
         evaluation(),
         "better",
-        ["better than the best alternative, gradient boosting", "CRPS 17% lower, 95% interval 15% to 18%", "use it"],
+        [
+            "better than the best alternative, gradient boosting",
+            "the model's CRPS is 17% lower, 95% interval 15% to 18%",
+            "use it",
+        ],
     ),
     (
         evaluation(gain=-0.03),
@@ -47,7 +51,11 @@ TABLE = [
         "unclear",
         ["no clear difference", "1.5% lower, 95% interval 0.49% higher to 3.4% lower", "500 test rows", "chance"],
     ),
-    (evaluation(gain=-0.01), "unclear", ["no clear difference", "CRPS 1% higher, 95% interval 3% higher to 1% lower"]),
+    (
+        evaluation(gain=-0.01),
+        "unclear",
+        ["no clear difference", "the model's CRPS is 1% higher, 95% interval 3% higher to 1% lower"],
+    ),
     (evaluation(gain=0.0, reach=0.0), "unclear", ["no difference from the best alternative, gradient boosting"]),
     (evaluation(gain=0.004, **LARGE), "unclear", ["too small to matter", "0.4% lower", "simpler"]),
     (evaluation(gain=-0.004, **LARGE), "unclear", ["too small to matter", "0.4% higher"]),

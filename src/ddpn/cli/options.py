@@ -1,5 +1,6 @@
 """Arguments and options of the commands on models, with their help texts. Imports no torch."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -15,8 +16,14 @@ _FILES = (
 _MEMBERS = ", ".join(name for name in MEMBERS if name != "networks")
 
 
-def _option(help_: str, *names: str, metavar: str | None = None) -> typer.models.OptionInfo:
-    return typer.Option(*names, help=help_, metavar=metavar)
+def _option(help_: str, *names: str, metavar: str | None = None, panel: str | None = None) -> typer.models.OptionInfo:
+    return typer.Option(*names, help=help_, metavar=metavar, rich_help_panel=panel)
+
+
+_column = partial(_option, panel="Columns of the table")
+_count = partial(_option, panel="Possible counts")
+_model = partial(_option, panel="Model")
+_evaluation = partial(_option, panel="Split, comparison and calibration")
 
 
 Data = Annotated[str, typer.Argument(metavar="DATA", help=f"The table: {_FILES}")]
@@ -26,68 +33,68 @@ Overwrite = Annotated[bool, _option("Replace an existing output.", "--overwrite"
 
 # Options of fit: roles of columns, the model, the split.
 NewModel = Annotated[Path, _option("The folder to save the model in.", "-o", "--out", metavar="MODEL")]
-Target = Annotated[str | None, _option("Column of counts to predict.", metavar="COLUMN")]
+Target = Annotated[str | None, _column("Column of counts to predict.", metavar="COLUMN")]
 Exposure = Annotated[
     str | None,
-    _option("Column of exposures, the known scale of each row: days observed, area, customers.", metavar="COLUMN"),
+    _column("Column of exposures, the known scale of each row: days observed, area, customers.", metavar="COLUMN"),
 ]
-Weight = Annotated[str | None, _option("Column of sample weights.", metavar="COLUMN")]
-Lower = Annotated[int | None, _option("Smallest possible count. Default: 0.", metavar="COUNT")]
-Upper = Annotated[int | None, _option("Largest possible count of all rows, such as 5 for stars.", metavar="COUNT")]
+Weight = Annotated[str | None, _column("Column of sample weights.", metavar="COLUMN")]
+Lower = Annotated[int | None, _count("Smallest possible count. Default: 0.", metavar="COUNT")]
+Upper = Annotated[int | None, _count("Largest possible count of all rows, such as 5 for stars.", metavar="COUNT")]
 UpperColumn = Annotated[
-    str | None, _option("Column of each row's largest possible count: beds, seats.", metavar="COLUMN")
+    str | None, _count("Column of each row's largest possible count: beds, seats.", metavar="COLUMN")
 ]
 Censored = Annotated[
     str | None,
-    _option("Column that says (true or false) which counts stand for that many or more.", metavar="COLUMN"),
+    _count("Column that says (true or false) which counts stand for that many or more.", metavar="COLUMN"),
 ]
 CensoredAbove = Annotated[
-    int | None, _option('Counts of this size or more are recorded as this one ("10 or more").', metavar="COUNT")
+    int | None, _count('Counts of this size or more are recorded as this one ("10 or more").', metavar="COUNT")
 ]
-Drop = Annotated[str | None, _option("Columns to leave out, separated by commas.", metavar="COLUMNS")]
-Use = Annotated[str | None, _option("Columns to keep that would be left out or suspected as leaks.", metavar="COLUMNS")]
+Drop = Annotated[str | None, _column("Columns to leave out, separated by commas.", metavar="COLUMNS")]
+Use = Annotated[str | None, _column("Columns to keep that would be left out or suspected as leaks.", metavar="COLUMNS")]
 Category = Annotated[
-    str | None, _option("Numeric columns to treat as categorical, such as zip,station.", metavar="COLUMNS")
+    str | None, _column("Numeric columns to treat as categorical, such as zip,station.", metavar="COLUMNS")
 ]
 Missing = Annotated[
     str | None,
-    _option(
+    _column(
         "Further words and numbers that stand for a missing value, separated by commas, such as unknown,-999.",
         metavar="WORDS",
     ),
 ]
 Likelihood = Annotated[
     str | None,
-    _option(
+    _model(
         f"Distribution of the counts: {', '.join(HEADS)}; several, separated by commas, for a mixture. "
         f"Default: {DEFAULT_LIKELIHOOD}, two Double Poissons and a Negative Binomial.",
         metavar="NAMES",
     ),
 ]
 Components = Annotated[
-    int | None, _option("Distributions of one likelihood that are mixed per row. Default: 1.", metavar="NUMBER")
+    int | None, _model("Distributions of one likelihood that are mixed per row. Default: 1.", metavar="NUMBER")
 ]
 Beta = Annotated[
     float | None,
-    _option(
+    _model(
         "Weight of the mean against the likelihood, from 0 (the default) to 1, for --likelihood double_poisson.",
         metavar="NUMBER",
     ),
 ]
-Members = Annotated[int | None, _option("Networks in the ensemble. Default: 5.", metavar="NUMBER")]
+Members = Annotated[int | None, _model("Networks in the ensemble. Default: 5.", metavar="NUMBER")]
 Epochs = Annotated[
-    int | None, _option("Passes over the training rows. Default: chosen by the number of rows.", metavar="NUMBER")
+    int | None, _model("Passes over the training rows. Default: chosen by the number of rows.", metavar="NUMBER")
 ]
 MixWith = Annotated[
     str | None,
-    _option(
+    _model(
         f"Further models in the mixture, weighted on validation rows: any of {_MEMBERS}. Default: glm; '' for none.",
         metavar="NAMES",
     ),
 ]
 CompareWith = Annotated[
     str | None,
-    _option(
+    _evaluation(
         "Models to compare with, of the same names. Default: constant,poisson_glm,boosted_poisson,"
         "boosted_negative_binomial.",
         metavar="NAMES",
@@ -95,7 +102,7 @@ CompareWith = Annotated[
 ]
 Recalibrate = Annotated[
     str | None,
-    _option(
+    _evaluation(
         "auto corrects the predicted distributions where that improves the CRPS of validation rows; off never does. "
         "Default: auto.",
         metavar="MODE",
@@ -103,17 +110,18 @@ Recalibrate = Annotated[
 ]
 IntervalGroups = Annotated[
     str | None,
-    _option(
+    _evaluation(
         "Column within whose values intervals are calibrated, or a number of ranges of the predicted mean.",
         metavar="COLUMN",
     ),
 ]
-Seed = Annotated[int | None, _option("Seed of the split and of all random numbers. Default: 0.", metavar="NUMBER")]
+Seed = Annotated[int | None, _evaluation("Seed of the split and of all random numbers. Default: 0.", metavar="NUMBER")]
 SplitColumn = Annotated[
-    str | None, _option("Column that says train, validation or test in every row.", metavar="COLUMN")
+    str | None, _evaluation("Column that says train, validation or test in every row.", metavar="COLUMN")
 ]
 Time = Annotated[
-    str | None, _option("Column of dates or numbers to split by: the last rows are the test rows.", metavar="COLUMN")
+    str | None,
+    _evaluation("Column of dates or numbers to split by: the last rows are the test rows.", metavar="COLUMN"),
 ]
 Config = Annotated[
     Path | None,

@@ -173,7 +173,7 @@ def _dispersion_finding(found: Dispersion, means: Means) -> Finding:
     )
     more = {
         "over": ": over-dispersed. Features or interactions that the mean model lacks, worth about "
-        f"+-{found.spread:.0%} of the mean, would have the same effect.",
+        f"±{found.spread:.0%} of the mean, would have the same effect.",
         "under": ": under-dispersed. Errors of the mean model can only hide under-dispersion, not cause it.",
         "equi": "",
     }[found.direction]

@@ -44,8 +44,8 @@ class CountGLM(CountPredictions, BaseEstimator):
     likelihood : str
         A name in `ddpn.heads.HEADS` with a GLM: "double_poisson" (log mu and log gamma), "poisson" (log mu),
         "negative_binomial" (log mu and log alpha), "gaussian" (mean and log variance), "natural_gaussian",
-        "double_binomial" (logit p and log gamma, with totals as exposure), "generalized_poisson",
-        "conway_maxwell_poisson".
+        "double_binomial" (logit p and log gamma, with totals as `upper`), "generalized_poisson",
+        "conway_maxwell_poisson", and "zero_inflated_..." and "hurdle_..." with the first three (logit pi besides).
     dispersion : {"linear", "constant"}
         "linear" lets the second parameter follow the columns too; with "constant" it is an intercept: the ordinary
         Negative Binomial model (NB2), Efron's double Poisson model, least squares.

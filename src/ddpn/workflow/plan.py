@@ -145,6 +145,10 @@ class Plan:
         names = check_likelihood(self.model.get("likelihood", DEFAULT_LIKELIHOOD))
         if not is_plain and any("gaussian" in name for name in names):
             raise ConfigError(f"Bounded and censored counts need a likelihood of counts, got {listed(names)}.")
+        totals = [name for name in names if name in TOTALS]
+        has_total = self.count_range.upper_is_total or self.exposure or "total" in self.model.get("head_options", {})
+        if totals and not has_total:
+            raise ConfigError(f"{totals[0]} needs the total of every row: give upper, upper_column or exposure.")
         own = {name: self.model[name] for name in ("members", "hidden", "numeric", "epochs") if name in self.model}
         NetworkOptions(**own, **check_training_options(self.model.get("training_options")))
 

@@ -67,12 +67,13 @@ def _headline(found: Evaluation) -> tuple[str, str]:
         return "unclear", _disagreement(found, name)
     if outcome == "worse":
         ahead = change(-found.gain, found.crps[found.model])
-        return "worse", f"{_capital(name)} is better on these rows (CRPS {ahead}): use it."
+        return "worse", f"{_capital(name)} is better on these rows (its CRPS is {ahead}): use it."
     return _better(found, name)
 
 
 def _better(found: Evaluation, name: str) -> tuple[str, str]:
-    ahead = f"better than the best alternative, {name} (CRPS {change(found.gain, found.crps[str(found.rival)])})"
+    lower = change(found.gain, found.crps[str(found.rival)])
+    ahead = f"better than the best alternative, {name} (the model's CRPS is {lower})"
     if found.too_narrow or found.too_wide:
         wrong = "too narrow" if found.too_narrow else "much wider than necessary"
         return "unclear", f"The model predicts {ahead}, but its intervals are {wrong}: use them with care."
@@ -91,13 +92,13 @@ def _no_difference(found: Evaluation, name: str) -> str:
     gain, rival = found.gain, str(found.rival)
     if gain.mean == 0:
         return f"There is no difference from the best alternative, {name} (the same CRPS): prefer the simpler model."
-    words = f"(CRPS {change(gain, found.crps[rival])})"
+    words = f"(the model's CRPS is {change(gain, found.crps[rival])})"
     least = found.least(rival)
     if abs(gain.mean) < least and (gain.is_clear or max(abs(gain.low), abs(gain.high)) < least):
         return f"The difference from the best alternative, {name}, is too small to matter {words}: prefer the simpler."
     return (
         f"There is no clear difference from the best alternative, {name} {words}: "
-        f"{found.rows:,} test rows cannot distinguish it from chance."
+        f"{found.rows:,} test rows cannot distinguish it from chance. Prefer the simpler one, or test on more rows."
     )
 
 
