@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+from html import escape
 from pathlib import Path
 from types import ModuleType
 
@@ -460,7 +461,7 @@ def test_a_report_is_one_html_file(ddpn, files, saved):
     assert html.lstrip().lower().startswith("<!doctype html")
     assert "Poisson gradient boosting" in html
     verdict = read_task(saved)["test"]["verdict"]["sentences"]
-    assert verdict[0] in html
+    assert escape(verdict[0]) in html
     tested = {row: f"p{row - 1}" for row in range(1, 261)}
     rows = re.findall(r"<h4>Row (\d+), patient (p\d+)</h4>", html)
     assert len(rows) == 6

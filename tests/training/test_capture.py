@@ -38,7 +38,7 @@ def training():
 
 
 def test_nothing_is_captured_on_a_cpu(training):
-    assert not can_capture(training.model, training.runtime)
+    assert not can_capture(training.model, training.batches, training.runtime)
     assert training._captured is None
 
 

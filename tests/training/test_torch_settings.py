@@ -63,7 +63,15 @@ def test_a_fit_gives_the_same_results(usual, rows, setting):
     np.testing.assert_array_equal(model.predict(rows["X"], exposure=rows["exposure"]), expected[0])
 
 
-@pytest.mark.parametrize("name", [name for name in HEADS if not HEADS[name].exposure_is_total])
+#: One hurdle head, of the cheapest base: the others share its code.
+INTERCEPTS = [
+    name
+    for name in HEADS
+    if not HEADS[name].exposure_is_total and name not in ("hurdle_negative_binomial", "hurdle_double_poisson")
+]
+
+
+@pytest.mark.parametrize("name", INTERCEPTS)
 def test_an_intercept_is_the_same(name, rows, setting):
     def start():
         y, weight, exposure = (torch.from_numpy(rows[part][:9]) for part in ("y", "sample_weight", "exposure"))

@@ -123,8 +123,8 @@ def test_the_gain_is_on_the_best_member_used_alone():
 @pytest.mark.parametrize(
     ("factor", "headline"),
     [
-        (0.5, "The model is better than the best alternative, the ensemble of networks alone (CRPS"),
-        (1.0, "The ensemble of networks alone is better on these rows (CRPS"),
+        (0.5, "The model is better than the best alternative, the ensemble of networks alone (the model's CRPS"),
+        (1.0, "The ensemble of networks alone is better on these rows (its CRPS"),
     ],
 )
 def test_networks_without_weight_are_an_alternative_when_used_alone(factor, headline):

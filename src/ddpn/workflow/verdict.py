@@ -33,10 +33,10 @@ def verdict(found: Evaluation) -> Verdict:
     Examples
     --------
     >>> crps = {"mixture": 1.0, "boosted": 0.97}
-    >>> labels = {"boosted": "gradient boosting with a Negative Binomial"}
+    >>> labels = {"boosted": "gradient boosting"}
     >>> numbers = {"gains": {"boosted": Gain(-0.03, -0.05, -0.01)}, "rows": 900, "coverage": 0.91}
     >>> verdict(Evaluation(model="mixture", crps=crps, labels=labels, **numbers)).headline
-    'Gradient boosting with a Negative Binomial is better on these rows (CRPS 3% lower, 95% interval 1% to 5%): use it.'
+    'Gradient boosting is better on these rows (its CRPS is 3% lower, 95% interval 1% to 5%): use it.'
     """
     level, headline = _headline(found)
     further = (found.leak, _coverage(found) if math.isfinite(found.coverage) else "", *found.warnings)
