@@ -54,8 +54,6 @@ def test_a_range_without_sense_is_refused(arguments, words):
         ({}, {"censored": [0, 2, 1]}, "censored must hold True or False, got 2 at row bob"),
         ({}, {"censored": ["no", "no", "yes"]}, "censored must hold True or False, got 'no' at rows ann"),
         ({}, {"censored": [True]}, r"censored must have one value per row of X, got shape \(1,\) for 3 rows"),
-        ({}, {"censored": [True] * 3}, "y must hold a count that is known exactly, got censored counts only"),
-        ({"censored_above": 1}, {}, "got censored counts only"),
     ],
 )
 def test_counts_outside_of_a_range_are_named_by_their_rows(arguments, given, words):
@@ -70,11 +68,22 @@ def test_messages_about_validation_rows_say_so():
         CountRange().of(sample(), censored=[0.5, 0, 0], suffix="_val")
 
 
-def test_only_rows_with_a_weight_must_be_known_exactly():
-    flags = [False, True, True]
-    assert CountRange().of(sample(weight=np.array([1.0, 1, 0])), censored=flags).limit[0] == np.inf
-    with pytest.raises(InputError, match="censored counts only"):
-        CountRange().of(sample(weight=np.array([0.0, 1, 1])), censored=flags)
+@pytest.mark.parametrize(
+    ("arguments", "weight", "flags"),
+    [({}, [1.0, 1, 1], [True] * 3), ({"censored_above": 1}, [1.0, 1, 1], None), ({}, [0.0, 1, 1], [False, True, True])],
+    ids=["flags", "limit", "rows with a weight"],
+)
+def test_a_fit_needs_a_count_that_is_known_exactly(arguments, weight, flags):
+    counts = CountRange(**arguments)
+    found = counts.of(sample(weight=np.array(weight)), censored=flags)  # such rows can be scored
+    with pytest.raises(InputError, match="known exactly, got censored counts only"):
+        counts.check_known(found)
+
+
+def test_one_row_with_a_weight_is_enough():
+    found = CountRange().of(sample(weight=np.array([1.0, 1, 0])), censored=[False, True, True])
+    CountRange().check_known(found)
+    assert found.limit[0] == np.inf
 
 
 def test_totals_are_exposures():

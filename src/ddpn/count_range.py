@@ -106,14 +106,17 @@ class CountRange:
         if censored is not None:
             own = np.where(_as_mask(f"censored{suffix}", censored, len(sample), sample.labels), y, np.inf)
             limit = own if limit is None else np.minimum(limit, own)
-        if limit is not None and (y >= limit)[sample.is_used].all():
-            raise InputError(f"{name} must hold a count that is known exactly, got censored counts only.")
         exposure = sample.exposure
         if self.upper_is_total:
             if exposure is not None:
                 raise InputError(f"exposure{suffix} must not be given: the upper bound is the total of each row.")
             exposure = high
         return sample.replace(y=y, exposure=exposure, lower=low, upper=high, limit=limit)
+
+    def check_known(self, sample: Sample) -> None:
+        """Raise an `InputError` if no count of a sample is known exactly: nothing can be fitted to it."""
+        if sample.limit is not None and (sample.y >= sample.limit)[sample.is_used].all():
+            raise InputError("y must hold a count that is known exactly, got censored counts only.")
 
     def arguments(self, sample: Sample) -> dict[str, np.ndarray | None]:
         """The bounds and flags of a sample of this range as users pass them: `upper` and `censored`."""

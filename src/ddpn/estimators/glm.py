@@ -144,6 +144,7 @@ class CountGLM(CountPredictions, BaseEstimator):
         head = self._checked_head()
         counts = range_of(self, head, upper, censored)
         sample = counts.of(checked_sample(X, y, sample_weight, exposure, self.fractional), upper, censored)
+        counts.check_known(sample)
         head.check_targets(sample.y, sample.exposure, sample.labels)
         reader = TableReader()
         table = check_complete(reader.fit(X, type(self)), sample.labels)

@@ -184,6 +184,7 @@ class CountRegressor(CountPredictions, NestedOptions):
         head, options, runtime, others = self.checked_options()
         counts = range_of(self, head, upper, censored)
         sample = counts.of(checked_sample(X, y, sample_weight, exposure, self.fractional), upper, censored)
+        counts.check_known(sample)
         head.check_targets(sample.y, sample.exposure, sample.labels)
         reader = TableReader()
         reader.fit(X, type(self))
