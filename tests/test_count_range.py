@@ -118,13 +118,15 @@ def test_bounds_of_predictions():
         ({}, {"censored": [False, True, False]}),
         ({"censored_above": 4}, {"censored": [True, False, False]}),
         ({"upper_per_row": True, "censored_above": 4}, {"upper": [4, 4, 9], "censored": [1, 0, 0]}),
+        ({"upper_per_row": True, "upper_is_total": True}, {"upper": [1, 4, 9]}),
     ],
 )
 def test_a_sample_gives_back_the_arguments_that_made_it(arguments, given):
     counts = CountRange(**arguments)
     first = counts.of(sample(), **given)
-    again = counts.of(sample(first.y), **counts.arguments(first))
-    for name in ("y", "lower", "upper", "limit"):
+    known = counts.arguments(first)
+    again = counts.of(sample(first.y).replace(exposure=known.pop("exposure")), **known)
+    for name in ("y", "exposure", "lower", "upper", "limit"):
         np.testing.assert_array_equal(getattr(first, name), getattr(again, name))
     assert CountRange(**counts.as_dict()) == counts
     assert counts.is_plain == (not arguments)

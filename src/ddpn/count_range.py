@@ -119,11 +119,12 @@ class CountRange:
             raise InputError("y must hold a count that is known exactly, got censored counts only.")
 
     def arguments(self, sample: Sample) -> dict[str, np.ndarray | None]:
-        """The bounds and flags of a sample of this range as users pass them: `upper` and `censored`."""
+        """What is known about the rows of a sample as users pass it: `exposure`, `upper` and `censored`."""
         flags = None
         if sample.limit is not None and (self.censored_above is None or (sample.limit < self.censored_above).any()):
             flags = sample.y >= sample.limit
-        return {"upper": sample.upper if self.upper_per_row else None, "censored": flags}
+        exposure = None if self.upper_is_total else sample.exposure
+        return {"exposure": exposure, "upper": sample.upper if self.upper_per_row else None, "censored": flags}
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
@@ -19,9 +18,9 @@ from ddpn.calibration.profile import FeatureProfile
 from ddpn.calibration.recalibration import PRIOR_ROWS, Recalibration
 from ddpn.calibration.saving import SavedCalibration
 from ddpn.count_range import CountRange
-from ddpn.distributions import Censored, Mixture, Recalibrated
+from ddpn.distributions import Mixture, Recalibrated
 from ddpn.distributions.arguments import check_coverage
-from ddpn.distributions.recording import bounded
+from ddpn.distributions.recording import bounded, limited
 from ddpn.errors import ConfigError, InputError
 from ddpn.members import MEMBERS
 from ddpn.members.blending import mix
@@ -166,7 +165,7 @@ class Predictor(OODFlags):
         """Blocks of a sample's rows with the distributions of their counts as recorded, by which they are scored."""
         upper, size = sample.upper if self.counts.upper_per_row else None, BLOCK
         for dist, part in zip(self.blocks(sample.X, sample.exposure, of, upper), sample.blocks(size), strict=True):
-            yield dist if part.limit is None else Censored(dist, torch.from_numpy(part.limit)), part
+            yield limited(dist, part.limit), part
 
     def _exposure(self, X: Any, exposure: Any) -> np.ndarray | None:
         scale = check_vector("exposure", exposure, row_count(X), zero=False, labels=row_labels(X))

@@ -95,6 +95,16 @@ def test_the_column_is_shown_and_needed(run, folder, by_column):
     assert "Error: No column named 'beds'" in found.stderr
 
 
+def test_totals_are_upper_bounds_from_fit_to_report(run, folder):
+    fit = ["fit", "beds.csv", "--target", "patients", "--upper-column", "beds", "--config", "small.toml"]
+    run(*fit, *SMALL[:-1], "double_binomial", "-o", "totals.model")
+    run("predict", "totals.model", "beds.csv", "-o", "totals.csv")
+    table = pl.read_csv(folder / "beds.csv")["beds"], pl.read_csv(folder / "totals.csv")["upper"]
+    assert (table[1] <= table[0]).all()
+    run("report", "totals.model", "beds.csv", "-o", "totals.html")
+    assert "Exposure" not in (folder / "totals.html").read_text(encoding="utf-8")
+
+
 def test_no_mass_outside_of_numbers(run, folder, by_numbers):
     run("predict", by_numbers, "visits.csv", "-o", "q.csv", "--pmf", "10")
     table = pl.read_csv(folder / "q.csv")

@@ -1,6 +1,6 @@
 """Truncated, zero-inflated and hurdle counts: everything a count distribution offers, against sums of its own pmf.
 
-The pmf itself is compared with scipy and statsmodels. Masses, moments and scores with 40 digits: test_censoring.py.
+The pmf itself is compared with scipy and statsmodels. Masses, moments and scores with 40 digits: test_range_mass.py.
 """
 
 import math

@@ -10,6 +10,7 @@ from torch.distributions import constraints
 from ddpn.distributions import Poisson
 from ddpn.errors import ConfigError
 from ddpn.heads import HEADS, Head, make_head
+from ddpn.heads.likelihoods import TOTALS
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -50,7 +51,7 @@ def test_what_heads_tell_the_rest_of_the_package():
     counts = {name for name, head in HEADS.items() if head.is_count}
     real = {"gaussian", "faithful_gaussian", "natural_gaussian"}
     assert counts == set(HEADS) - real
-    assert [name for name, head in HEADS.items() if head.exposure_is_total] == ["double_binomial"]
+    assert [name for name, head in HEADS.items() if head.exposure_is_total] == list(TOTALS)
     assert [name for name, head in HEADS.items() if not head.has_glm] == ["faithful_gaussian", "mixed"]
     assert HEADS["negative_binomial"].parameter_names == ("log mu", "log alpha")
     assert HEADS["natural_gaussian"].parameter_names == ("mean / variance", "log precision")

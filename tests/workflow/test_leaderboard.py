@@ -12,7 +12,7 @@ from ddpn.distributions import Poisson
 from ddpn.members import Member
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.sample import Sample
-from ddpn.workflow.leaderboard import SCORES, leaderboard, score_rows
+from ddpn.workflow.leaderboard import NETWORKS, SCORES, leaderboard, score_rows
 
 MEAN = np.array([2.0, 5.5, 9.0, 0.3, 4.0])
 Y = np.array([3.0, 5.0, 20.0, 0.0, 1.0])
@@ -115,6 +115,12 @@ def test_the_gain_is_on_the_best_member_used_alone():
     low, high = found["crps_gain_interval"]
     assert low < found["crps_gain"] < high
     assert best in found["verdict"]["sentences"][0]
+    worse = Predictor(
+        {NETWORKS: Scaled(1.0), "half_of_it": Scaled(0.5, label="half the mean")}, {NETWORKS: 0.9, "half_of_it": 0.1}
+    )
+    verdict = leaderboard(worse, SAMPLE)["verdict"]
+    assert verdict["level"] == "better", verdict
+    assert "half the mean" in verdict["sentences"][0]  # also where it is a part of the mixture
     better = leaderboard(predictor(Scaled(1.0, label="the true mean")), SAMPLE)
     assert better["crps_gain"] < 0
     assert better["entries"][0]["name"] == "half_of_it"

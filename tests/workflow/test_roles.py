@@ -11,6 +11,9 @@ import pytest
 from ddpn.errors import InputError
 from ddpn.workflow.dates import DateFormat
 from ddpn.workflow.numbers import NumberFormat
+from ddpn.workflow.plan import Plan
+from ddpn.workflow.profiling import roles_of
+from ddpn.workflow.reading import read
 from ddpn.workflow.roles import Column, Roles
 
 ROLES = Roles(
@@ -206,3 +209,25 @@ def test_columns_with_bad_values(change, words):
 def test_missing_columns(frame, words):
     with pytest.raises(InputError, match=words):
         ROLES.sample(frame)
+
+
+@pytest.mark.parametrize("kind", ["csv", "text"])
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [
+        (["31.287", "-1.783", "43.080", "185"], [31287.0, -1783.0, 43080.0, 185.0]),
+        (["31.287", "-1.783", "43.080", "18.5"], [31.287, -1.783, 43.08, 18.5]),
+        (["31287", "-1783", "43080.0", "185"], [31287.0, -1783.0, 43080.0, 185.0]),
+    ],
+    ids=["thousands", "decimals", "plain"],
+)
+def test_points_among_numbers_that_were_integers_in_fit(tmp_path, kind, cells, values):
+    """Points before three digits, and no others, separate thousands where fit had integers only."""
+    fitted = pl.DataFrame({"n": [20_000, 300, 4, -7], "y": [1, 2, 3, 4]})
+    roles = roles_of(fitted, Plan(target="y"))
+    (tmp_path / "later.csv").write_text("\n".join(["n;y", *(f"{cell};1" for cell in cells)]))
+    later = read(str(tmp_path / "later.csv"), roles.as_text) if kind == "csv" else pl.DataFrame({"n": cells})
+    sentences: list[str] = []
+    assert roles.features(later, sentences.append)["n"].to_list() == values
+    is_grouped = cells[0] == "31.287" and values[0] == 31287.0
+    assert sum("thousands separators" in sentence for sentence in sentences) == is_grouped

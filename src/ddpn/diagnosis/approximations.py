@@ -26,10 +26,6 @@ class SumNull:
         """P(sum <= value)."""
         return float(self.frozen.cdf(value))
 
-    def two_sided(self, value: float) -> float:
-        """Twice the smaller tail."""
-        return min(1.0, 2.0 * min(self.above(value), self.below(value)))
-
     def quantile(self, level: float) -> float:
         """The value with a probability of `level` below it."""
         return float(self.frozen.ppf(level))

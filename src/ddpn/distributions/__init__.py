@@ -1,7 +1,6 @@
 """Count distributions as torch distributions: exact for any mean and any dispersion."""
 
 from ddpn.distributions.censored import Censored
-from ddpn.distributions.censoring import log_mass
 from ddpn.distributions.conflation import Conflation
 from ddpn.distributions.conway_maxwell_poisson import ConwayMaxwellPoisson
 from ddpn.distributions.count import CountDistribution
@@ -12,6 +11,7 @@ from ddpn.distributions.generalized_poisson import GeneralizedPoisson
 from ddpn.distributions.mixture import Mixture
 from ddpn.distributions.negative_binomial import NegativeBinomial
 from ddpn.distributions.poisson import Poisson
+from ddpn.distributions.range_mass import log_mass
 from ddpn.distributions.recalibrated import MonotoneMap, Recalibrated
 from ddpn.distributions.truncated import Truncated
 from ddpn.distributions.zeros import Hurdle, ZeroInflated

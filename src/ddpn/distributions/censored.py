@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from ddpn.distributions.arguments import broadcast_shapes
-from ddpn.distributions.censoring import log_mass
 from ddpn.distributions.count import CountDistribution
 from ddpn.distributions.gradients import without_gradient
+from ddpn.distributions.range_mass import log_mass
 from ddpn.distributions.stacking import reshaped, rows_of
 from ddpn.errors import InputError
 

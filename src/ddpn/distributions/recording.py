@@ -29,8 +29,15 @@ def as_recorded(dist: Any, sample: Sample) -> Any:
     A count equal to the limit then stands for that many or more: `log_prob` is the likelihood of a right-censored
     count, and `crps` compares cdfs below the limit only.
     """
-    dist = bounded(dist, sample.lower, sample.upper)
-    return dist if sample.limit is None else Censored(dist, _beside(sample.limit, dist), validate_args=False)
+    return limited(bounded(dist, sample.lower, sample.upper), sample.limit)
+
+
+def limited(dist: Any, limit: Bound) -> Any:
+    """The distributions of counts that are recorded up to a limit per row, see `Censored`; None is no limit.
+
+    Shape: as in `bounded`.
+    """
+    return dist if limit is None else Censored(dist, _beside(limit, dist), validate_args=False)
 
 
 def _beside(bound: Bound, dist: Any) -> Any:

@@ -53,13 +53,6 @@ def log_total_and_mean(rule: Rule) -> tuple[Tensor, Tensor]:
     return *log_total(rule), moments(rule)[0]
 
 
-def mean_log_p(rule: Rule) -> tuple[Tensor]:
-    """The mean of log p under p on the range."""
-    mass, _ = _scaled(rule)
-    share = mass / mass.sum(1, keepdim=True).clamp(min=1e-300)
-    return ((share * torch.where(mass > 0, rule.log_p, 0.0)).sum(1),)
-
-
 def _scaled(rule: Rule) -> tuple[Tensor, Tensor]:
     """Weighted p over its largest value, and the logarithm of that value."""
     unused = rule.weight == 0

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from ddpn.distributions import arguments
 from ddpn.distributions.arguments import broadcast_shapes, is_checked
-from ddpn.distributions.censoring import Bound, as_bounds, is_everything
 from ddpn.distributions.count import CountDistribution, bracket_of
 from ddpn.distributions.mixture import Mixture, mixture_of
+from ddpn.distributions.range_mass import Bound, as_bounds, is_everything
 from ddpn.distributions.stacking import concatenated
 from ddpn.distributions.truncated_rows import TruncatedRows, range_moments
 from ddpn.errors import InputError

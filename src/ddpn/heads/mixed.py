@@ -21,7 +21,8 @@ FAMILIES = ("double_poisson", "double_poisson", "negative_binomial")
 #: Half the range of the components' first log means around the common one: equal components would stay equal. Smaller
 #: ones are for counts that vary so little that components further apart would fit none of them.
 _SPREADS = (0.5, 0.2, 0.08, 0.03)
-#: By how much the mean loss of the first mixture may exceed that of its best family, in nats.
+#: By how much the mean loss of the first mixture may exceed that of its best family, in nats: equal counts, which no
+#: mixture fits as well as one family does, exceed it with every spread (test_means_of_equal_counts_are_these_counts).
 _WORSE = 0.3
 #: Logits of the weights are bounded smoothly here, so that no component is lost for good.
 _LOGIT = 12.0

@@ -1,5 +1,6 @@
 """Heads with a probability of zero of their own: zero-inflated and hurdle likelihoods."""
 
+from abc import abstractmethod
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -70,9 +71,9 @@ class ZeroHead(Head):
         return torch.cat([base, torch.logit(share.clamp(0.02, 0.98)).reshape(1)])
 
     @staticmethod
+    @abstractmethod
     def _own_zeros(observed: Tensor, expected: Tensor) -> Tensor:
         """The probability of an own zero, from the share of zeros and what the base expects."""
-        raise NotImplementedError
 
 
 class ZeroInflatedHead(ZeroHead):

@@ -9,8 +9,8 @@ from scipy.optimize import minimize
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.distributions import Censored, CountDistribution, Mixture, discretized
-from ddpn.distributions.recording import bounded
+from ddpn.distributions import CountDistribution, Mixture, discretized
+from ddpn.distributions.recording import bounded, limited
 from ddpn.members.member import Member
 from ddpn.metrics import crps
 from ddpn.sample import Sample
@@ -54,8 +54,7 @@ class MixtureScores:
         parts, n = _of_one_kind(distributions), len(distributions)
 
         def scored(mixture: Mixture) -> np.ndarray:
-            dist = mixture if limit is None else Censored(mixture, torch.from_numpy(limit))
-            return crps(dist, y).double().numpy()
+            return crps(limited(mixture, limit), y).double().numpy()
 
         self.each = np.stack([scored(mix([part], [1.0])) for part in parts])
         self.gain = np.zeros((n, n, len(y)))

@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from ddpn.calibration.intervals import interval_at
-from ddpn.distributions import Censored, Recalibrated, discretized
+from ddpn.distributions import Recalibrated, discretized
+from ddpn.distributions.recording import limited
 from ddpn.errors import InputError
 from ddpn.estimators import CountRegressor
 from ddpn.features.table import Column
@@ -113,9 +114,10 @@ def gather(
         rows = np.sort(np.random.default_rng(SEED).choice(rows, MAX_ROWS, replace=False))
     used = sample.replace(X=in_fit_order(model, X), groups=None if groups is None else np.asarray(groups)).rows(rows)
     progress(f"Predicting {len(rows):,} rows")
-    most = model.predictor_.counts.arguments(used)["upper"]
-    mixture: Any = discretized(model.predict_distribution(used.X, used.exposure, upper=most))
-    recorded = mixture if used.limit is None else Censored(mixture, torch.from_numpy(used.limit))
+    known = model.predictor_.counts.arguments(used)
+    scale, most = known["exposure"], known["upper"]
+    mixture: Any = discretized(model.predict_distribution(used.X, scale, upper=most))
+    recorded = limited(mixture, used.limit)
     observed = torch.from_numpy(used.y)
     progress(f"Scoring {len(rows):,} rows")
     labels_of_groups = _group_labels(model, used, groups)
@@ -123,8 +125,7 @@ def gather(
     of_others = {}
     for name, dist in others.items():
         progress(f"Scoring {name}")
-        own = dist.rows(torch.from_numpy(rows))
-        own = own if used.limit is None else Censored(own, torch.from_numpy(used.limit))
+        own = limited(dist.rows(torch.from_numpy(rows)), used.limit)
         of_others[name] = scored(own, observed, interval_at(own, (levels or {}).get(name, LEVEL)))
     return Evidence(
         labels=rows if used.labels is None else used.labels,
@@ -133,7 +134,7 @@ def gather(
         columns=[column._replace(values=column.values[rows]) for column in columns],
         y=used.y,
         weight=used.weight_or_ones,
-        exposure=used.exposure,
+        exposure=scale,
         upper=most,
         limit=used.limit,
         model=of_model,

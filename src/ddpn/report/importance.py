@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ddpn.distributions import Censored, discretized
+from ddpn.distributions import discretized
+from ddpn.distributions.recording import limited
 from ddpn.estimators import CountRegressor
 from ddpn.metrics import crps
 from ddpn.report.columns import shuffled
@@ -89,7 +90,7 @@ def _changes(
     upper, limit = (None if part is None else part[rows] for part in (evidence.upper, evidence.limit))
     dist: Any = discretized(model.predict_distribution(X, exposure, upper=upper))
     before = mean(evidence.model.crps[rows], weight)
-    recorded = dist if limit is None else Censored(dist, torch.from_numpy(limit))
+    recorded = limited(dist, limit)
     after = mean(crps(recorded, torch.from_numpy(evidence.y[rows])).numpy(), weight)
     old = np.array([evidence.aleatoric[rows], evidence.epistemic[rows]])
     new = np.array([dist.aleatoric.numpy(), dist.epistemic.numpy()])

@@ -9,7 +9,14 @@ import numpy as np
 from ddpn.errors import InputError
 from ddpn.workflow.cells import cleaned, is_text, looks_missing, missing_numbers, polars
 from ddpn.workflow.dates import YEAR_FIRST, DateFormat, about_dates, find_date_format, local_times, parse_dates
-from ddpn.workflow.numbers import PLAIN, NumberFormat, about_numbers, find_number_format, parse_numbers
+from ddpn.workflow.numbers import (
+    PLAIN,
+    NumberFormat,
+    about_numbers,
+    find_number_format,
+    has_grouped_points,
+    parse_numbers,
+)
 
 #: Words for true and false, in lower case.
 TRUE, FALSE = ("true", "t", "yes", "y", "1", "1.0"), ("false", "f", "no", "n", "0", "0.0")
@@ -31,8 +38,12 @@ def to_numbers(series: Any, written: NumberFormat, missing: Sequence[str], what:
         text = cleaned(series, missing)
         numbers = _flags_as_numbers(text)
         if numbers is None:
-            if not written.decimal:
-                written = find_number_format(text.filter(~looks_missing(text))) or PLAIN
+            present = text.filter(~looks_missing(text))
+            if written.integers and written.decimal != "," and has_grouped_points(present):
+                written = replace(written, decimal=",")
+                notes = (f"Column {series.name}: points are read as thousands separators, as fit had integers only.",)
+            elif not written.decimal:
+                written = find_number_format(present) or PLAIN
                 notes = about_numbers(series.name, written)
             numbers = parse_numbers(text, written)
         odd = text.filter(numbers.is_null() & text.is_not_null())

@@ -160,21 +160,13 @@ def _save(fitted: Fitted, path: Path, overwrite: bool, checkpoint: Path) -> None
 def _train(model: CountRegressor, prepared: Prepared, checkpoint: Path | None, on_step: Callable[[str], None]) -> bool:
     """Fit the model; returns whether it was interrupted, with something to keep."""
     train, validation = prepared.train, prepared.validation
-    held_out = {
-        "X_val": validation.X,
-        "y_val": validation.y,
-        "exposure_val": validation.exposure,
-        "sample_weight_val": validation.weight,
-    }
     counts = prepared.plan.count_range
-    known = counts.arguments(train)
+    held_out = {"X_val": validation.X, "y_val": validation.y, "sample_weight_val": validation.weight}
     held_out |= {f"{name}_val": value for name, value in counts.arguments(validation).items()}
-    if counts.upper_is_total:
-        held_out["exposure_val"] = None
     on_step("Training")
     try:
-        exposure = None if counts.upper_is_total else train.exposure
-        model.fit(train.X, train.y, train.weight, exposure, **known, **(held_out if len(validation) else {}))
+        given = counts.arguments(train) | (held_out if len(validation) else {})
+        model.fit(train.X, train.y, train.weight, **given)
     except KeyboardInterrupt:
         if not hasattr(model, "predictor_"):
             if checkpoint is not None:

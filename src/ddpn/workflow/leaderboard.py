@@ -18,8 +18,8 @@ from ddpn.workflow.verdict import verdict
 COVERAGE = 0.9
 #: The scores of a leaderboard.
 SCORES = ("mae", "crps", "nll", "coverage", "width")
-#: What a verdict calls a part of the model that got no weight in its mixture: as an alternative, it is used alone.
 NETWORKS = "networks"
+#: What a verdict calls a part of the model that got no weight in its mixture: as an alternative, it is used alone.
 _ALONE = {NETWORKS: "the ensemble of networks alone"}
 
 
@@ -90,8 +90,8 @@ def leaderboard(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = (
         }
         for name, scores in rows.items()
     ]
-    others = [name for name in predictor.members if name != NETWORKS or name not in predictor.mixed]
-    others = [name for name in others if predictor.weights[name] < 1.0]
+    # A member of weight 1 is the mixture; networks beside others are what the mixture is made of.
+    others = [name for name, w in predictor.weights.items() if w == 0.0 or (w < 1.0 and name != NETWORKS)]
     found = Evaluation.from_rows(
         MIXTURE,
         {name: rows[name].crps for name in (MIXTURE, *others)},

@@ -33,12 +33,14 @@ class NumberFormat:
     """How the numbers of a column are written: the decimal sign, and the unit that they may have.
 
     Without a decimal sign they were no text in fit, and a later table that has text says itself how it is written.
-    `ambiguous` is a cell such as "1,234" if no cell of the column says whether its comma is a decimal sign.
+    `ambiguous` is a cell such as "1,234" if no cell of the column says whether its comma is a decimal sign. `integers`
+    is whether all values of the fit were integers: the points of a later 31.287 are then thousands separators.
     """
 
     decimal: str = ""
     unit: str = ""
     ambiguous: str = ""
+    integers: bool = False
 
 
 #: What programs write.
@@ -131,6 +133,18 @@ def about_numbers(name: str, written: NumberFormat) -> tuple[str, ...]:
     if written.unit:
         return (f"Column {name}: values with {written.unit!r} are read as numbers without it.",)
     return ()
+
+
+def has_grouped_points(text: Any) -> bool:
+    """Whether cleaned text holds integers whose thousands are separated by points: every point before three digits.
+
+    >>> import polars
+    >>> has_grouped_points(polars.Series(["31.287", "-4", None])), has_grouped_points(polars.Series(["31.287", "4.5"]))
+    (True, False)
+    """
+    known = text.drop_nulls()
+    is_dotted = known.str.contains(".", literal=True)
+    return bool(is_dotted.any() and known.str.contains(r"^[+-]?[0-9]{1,3}(?:\.[0-9]{3})*$").all())
 
 
 def are_codes(text: Any) -> bool:

@@ -12,7 +12,7 @@ from ddpn.heads import DEFAULT_LIKELIHOOD, check_likelihood, make_head
 from ddpn.heads.likelihoods import TOTALS
 from ddpn.members import MEMBERS
 from ddpn.members.network_options import TRAINING_OPTIONS, NetworkOptions, check_training_options
-from ddpn.validation import check_choice, check_keys, is_integer, is_number, listed
+from ddpn.validation import check_choice, check_keys, is_integer, is_number
 
 #: Shares of training, validation and test rows.
 SHARES = (0.7, 0.1, 0.2)
@@ -113,14 +113,14 @@ class Plan:
     def _check_roles(self) -> None:
         given = self.target, self.exposure, self.weight, self.censored, self.split_column
         roles = [name for name in given if name is not None]
-        for name in roles:
-            if roles.count(name) > 1:
+        # Exposures may be upper bounds too: so many patients per bed, and no more than there are beds.
+        taken = roles if self.upper_column in (None, self.exposure) else [*roles, self.upper_column]
+        for name in taken:
+            if taken.count(name) > 1:
                 raise ConfigError(f"Column {name!r} has more than one role.")
+        for name in roles:
             if name in (*self.drop, *self.use):
                 raise ConfigError(f"Column {name!r} has a role, so it cannot be in drop or use.")
-
-        if self.upper_column in (self.target, self.weight, self.censored, self.split_column) and self.upper_column:
-            raise ConfigError(f"Column {self.upper_column!r} has more than one role.")
 
     @property
     def count_range(self) -> CountRange:
@@ -141,10 +141,7 @@ class Plan:
 
     def _check_model(self) -> None:
         """What is known to be wrong without torch; `check_with_torch` validates the rest."""
-        is_plain = self.count_range.is_plain and self.censored is None
         names = check_likelihood(self.model.get("likelihood", DEFAULT_LIKELIHOOD))
-        if not is_plain and any("gaussian" in name for name in names):
-            raise ConfigError(f"Bounded and censored counts need a likelihood of counts, got {listed(names)}.")
         totals = [name for name in names if name in TOTALS]
         has_total = self.count_range.upper_is_total or self.exposure or "total" in self.model.get("head_options", {})
         if totals and not has_total:
@@ -159,8 +156,11 @@ class Plan:
         """
         given = {name for name in ("head_options", "training_options", "mix_with") if self.model.get(name)}
         is_mixture = not isinstance(self.model.get("likelihood", ""), str)
-        if given or is_mixture or self.model.get("device", "auto") not in ("auto", "cpu"):
-            self.regressor().checked_options()
+        is_plain = self.count_range.is_plain and self.censored is None
+        if given or is_mixture or not is_plain or self.model.get("device", "auto") not in ("auto", "cpu"):
+            head = self.regressor().checked_options()[0]
+            if not is_plain:
+                head.check_bounds()
 
     def regressor(self, **more: Any) -> Any:
         """The unfitted `CountRegressor`; by default mixed with `MIXED`, where its likelihood is one of counts."""

@@ -216,7 +216,6 @@ def report_parts(folder: ModelFolder, frame: Any) -> dict[str, Any]:
         "model": folder.model,
         "X": sample.X,
         "y": sample.y,
-        "exposure": sample.exposure,
         **known,
         "weight": sample.weight,
         "baselines": distributions,

@@ -65,12 +65,18 @@ def _column(series: Any, plan: Plan, missing: tuple[str, ...]) -> Column:
         why = ""
     return replace(
         column,
+        number=replace(column.number, integers=column.kind == "number" and _are_integers(known)),
         notes=notes,
         missing=len(values) - len(known),
         distinct=distinct,
         left_out=why,
         parts=_parts(known, series.name == plan.time) if column.kind == "date" else (),
     )
+
+
+def _are_integers(numbers: Any) -> bool:
+    values = numbers.to_numpy()
+    return bool(len(values)) and bool((values == np.floor(values)).all())
 
 
 def _parts(times: Any, is_time: bool) -> tuple[str, ...]:

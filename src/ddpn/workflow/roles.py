@@ -93,8 +93,8 @@ class Roles:
 
     @property
     def as_text(self) -> list[str]:
-        """Categorical columns, whose digits are kept as they are written: 007 is not 7."""
-        return [column.name for column in self.used if column.kind == "category"]
+        """Columns whose digits are kept as written: in categories 007 is not 7, among integers 1.234 may be 1234."""
+        return [column.name for column in self.used if column.kind == "category" or column.number.integers]
 
     @property
     def identifier(self) -> str | None:
