@@ -30,6 +30,9 @@ class Member(ABC):
     label: ClassVar[str] = ""
     #: Whether the fit was stopped early, with the best result so far kept.
     interrupted: bool = False
+    #: After `fit`, what copies of the member that were not fitted to a training row predict for it, for every training
+    #: row, of batch shape (rows, 1); None where `fit` makes no such copies. Not saved.
+    out_of_fold: Distribution | None = None
 
     @classmethod
     def like(cls, head: Head) -> Self:
