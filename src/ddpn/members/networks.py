@@ -24,7 +24,7 @@ from ddpn.members.network_options import ENCODINGS, WIDE, NetworkOptions
 from ddpn.model import CountModel
 from ddpn.sample import BLOCK, Sample
 from ddpn.threads import single_thread, threads_for
-from ddpn.training import History, Runtime, TrainingConfig, fit
+from ddpn.training import Folded, History, Runtime, TrainingConfig, fit, fold_numbers
 
 _FACTS, _WEIGHTS, _ENCODER = "networks.json", "networks.safetensors", "features.safetensors"
 #: A trial of an encoding takes this share of the epochs and so many networks.
@@ -54,7 +54,7 @@ class Encoded(NamedTuple):
 
     encoder: FeatureEncoder
     chosen: np.ndarray | None
-    train: Sample
+    train: Sample | Folded
     validation: Sample | None
 
 
@@ -78,6 +78,10 @@ class Networks(Member):
         A file from which an interrupted training continues.
     verbose : bool
         Show progress.
+    folds : int
+        From 2 on, and where `fit` has no validation rows, the training rows are divided into so many folds, and each
+        network leaves out one of them, which chooses its best epoch. `out_of_fold` then has predictions for all
+        training rows.
     """
 
     label = "networks"
@@ -96,10 +100,11 @@ class Networks(Member):
         runtime: Runtime | None = None,
         checkpoint: Path | None = None,
         verbose: bool = False,
+        folds: int = 0,
     ) -> None:
         self.head = make_head(DEFAULT_LIKELIHOOD) if head is None else head
         self.options, self.seeds = options, seeds
-        self.runtime, self.checkpoint, self.verbose = runtime, checkpoint, verbose
+        self.runtime, self.checkpoint, self.verbose, self.folds = runtime, checkpoint, verbose, folds
 
     @classmethod
     def like(cls, head: Head) -> Self:
@@ -115,7 +120,10 @@ class Networks(Member):
         columns = np.shape(train.X)[1]
         self.options = self.options.with_widths(self.n_rows)
         config = self.options.config(self.n_rows, seeds, self.head.validation_score, columns)
-        encoded = {name: self._encode(name, train, validation) for name in self._encodings(validation, columns)}
+        folds = min(self.folds, len(seeds), self.n_rows) if validation is None else 0
+        fold = fold_numbers(self.n_rows, folds, seeds[0]) if folds >= 2 else None
+        choices = self._encodings(validation is not None or fold is not None, columns)
+        encoded = {name: self._encode(name, train, validation, fold) for name in choices}
         tried = self._trials(encoded, config) if len(encoded) > 1 else {}
         self.trials = {name: trained.score for name, trained in tried.items() if trained.history.epochs}
         best = min(self.trials, key=lambda name: self.trials[name]) if self.trials else next(iter(encoded))
@@ -126,7 +134,21 @@ class Networks(Member):
             # After its first epochs an interrupted ensemble may still be worse than the trial was.
             is_worse = trained.score > self.trials[best]
             trained = tried[best].as_interrupted() if is_worse or not trained.history.epochs else trained
-        return self._keep(trained)
+        self._keep(trained)
+        if fold is not None and self.model.members >= folds:
+            self.out_of_fold = self._left_out(train, fold.numpy(), folds)
+        return self
+
+    def _left_out(self, train: Sample, fold: np.ndarray, folds: int) -> Distribution:
+        """What the networks that left out a row predict for it; rows of weight 0 were left out by all."""
+        numbers = np.zeros(len(train), dtype=np.int64)
+        numbers[train.is_used] = fold
+        raw, scale = self.raw(train.X), as_tensor(train.exposure, self.unit)
+        each = self.model.members // folds
+        index = torch.from_numpy(numbers).unsqueeze(1) + folds * torch.arange(each)
+        own = raw.gather(1, index.unsqueeze(2).expand(-1, -1, raw.shape[2]))
+        with single_thread():
+            return self.head(own, None if scale is None else scale.unsqueeze(1))
 
     def _keep(self, trained: Trained) -> Self:
         if not trained.history.epochs:
@@ -140,11 +162,11 @@ class Networks(Member):
     def interrupted(self) -> bool:  # type: ignore[override]
         return self.history.interrupted
 
-    def _encodings(self, validation: Sample | None, columns: int) -> tuple[str, ...]:
+    def _encodings(self, validates: bool, columns: int) -> tuple[str, ...]:
         """Encodings of numbers to choose from; there is no choice without validation rows or with many columns."""
         if self.options.numeric != "auto":
             return (self.options.numeric,)
-        return ENCODINGS[:1] if validation is None or columns > WIDE else ENCODINGS
+        return ENCODINGS[:1] if not validates or columns > WIDE else ENCODINGS
 
     def _trials(self, encoded: dict[str, Encoded], config: TrainingConfig) -> dict[str, Trained]:
         """A short training with each encoding, scored on the validation rows."""
@@ -157,7 +179,7 @@ class Networks(Member):
                 break
         return done
 
-    def _encode(self, numeric: str, train: Sample, validation: Sample | None) -> Encoded:
+    def _encode(self, numeric: str, train: Sample, validation: Sample | None, fold: Tensor | None) -> Encoded:
         encoder = FeatureEncoder(numeric=numeric, bins=self.options.bins).fit(train.X, train.y, train.weight)
         used = train.rows(train.is_used)
         inputs = encoder.transform(used.X)
@@ -166,7 +188,7 @@ class Networks(Member):
         chosen = screened(inputs, used.y / scale, scale * used.weight_or_ones, WIDE) if is_wide else None
         own = self._tensors(used, _columns(inputs, chosen))
         if validation is None:
-            return Encoded(encoder, chosen, own, None)
+            return Encoded(encoder, chosen, own if fold is None else Folded(own, fold), None)
         return Encoded(
             encoder, chosen, own, self._tensors(validation, _columns(encoder.transform(validation.X), chosen))
         )
@@ -186,10 +208,11 @@ class Networks(Member):
 
     def _train(self, rows: Encoded, config: TrainingConfig, title: str, checkpoint: Path | None = None) -> Trained:
         """Networks from fresh weights."""
-        model = self._build(rows.train.X.shape[1], config.members)
+        train = rows.train.sample if isinstance(rows.train, Folded) else rows.train
+        model = self._build(train.X.shape[1], config.members)
         start = None
         if self.options.start:
-            wide = rows.train.replace(X=None).map(torch.Tensor.double)
+            wide = train.replace(X=None).map(torch.Tensor.double)
             start = self.head.start(wide.y, wide.weight, wide.exposure)
         model.reset(config.seeds, start)
         runtime = self.runtime or Runtime(precision=config.precision)

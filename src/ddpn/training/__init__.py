@@ -4,8 +4,20 @@ from ddpn.sample import Sample
 from ddpn.training.batches import Augmented
 from ddpn.training.config import TrainingConfig
 from ddpn.training.ensemble import Ensemble, fit_ensemble
+from ddpn.training.folds import Folded, fold_numbers
 from ddpn.training.loop import fit
 from ddpn.training.runtime import Runtime
 from ddpn.training.state import History
 
-__all__ = ["Augmented", "Ensemble", "History", "Runtime", "Sample", "TrainingConfig", "fit", "fit_ensemble"]
+__all__ = [
+    "Augmented",
+    "Ensemble",
+    "Folded",
+    "History",
+    "Runtime",
+    "Sample",
+    "TrainingConfig",
+    "fit",
+    "fit_ensemble",
+    "fold_numbers",
+]

@@ -83,6 +83,9 @@ class Batches:
     `accumulate` is the number of parts that a batch is computed in; `device` is that of the row positions.
     """
 
+    #: Whether members have rows of their own also in `in_order`.
+    own_rows = False
+
     def __init__(self, rows: int, batch_size: int, share: Share, accumulate: int, device: torch.device | str) -> None:
         check_any_row(rows)
         self.n, self.batch, self.share = rows, min(batch_size, rows), share

@@ -11,6 +11,7 @@ from ddpn.model import CountModel
 from ddpn.sample import Sample
 from ddpn.tensor_files import fingerprint, read, write
 from ddpn.training.batches import Augmented, Source, as_sample
+from ddpn.training.folds import Folded
 from ddpn.training.state import Snapshot
 from ddpn.training.trainable import frozen_fingerprint
 from ddpn.validation import listed
@@ -59,7 +60,7 @@ def model_identity(model: CountModel) -> dict[str, Any]:
     }
 
 
-def data_identity(train: Source, validation: Source | None) -> dict[str, Any]:
+def data_identity(train: Source | Folded, validation: Source | Folded | None) -> dict[str, Any]:
     """What distinguishes these rows from others."""
     return {
         "training data": _rows_identity(train),
@@ -67,11 +68,13 @@ def data_identity(train: Source, validation: Source | None) -> dict[str, Any]:
     }
 
 
-def _rows_identity(source: Source) -> dict[str, Any]:
+def _rows_identity(source: Source | Folded) -> dict[str, Any]:
     """Checksums of rows in memory; of a Dataset its attribute `identity`, or the counts of some items.
 
     Reading a whole Dataset would take as long as an epoch, and its items may change from one reading to the next.
     """
+    if isinstance(source, Folded):
+        return _rows_identity(source.sample) | {"folds": fingerprint(source.fold)}
     if isinstance(source, Augmented):
         return _rows_identity(source.sample) | {"augmented": True}
     found: dict[str, Any] = {"rows": len(source)}  # type: ignore[arg-type]

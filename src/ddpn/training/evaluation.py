@@ -18,20 +18,20 @@ def mean_scores(
 ) -> list[float]:
     """Mean proper score per member; never the training objective, which may be a weighted one."""
     model.eval()
-    sums = torch.zeros(model.members + 1, dtype=torch.float64, device=runtime.device)
+    sums = torch.zeros(2, model.members, dtype=torch.float64, device=runtime.device)
     for number, part in enumerate(batches.in_order()):
         if number % runtime.share.world == runtime.share.rank:
             weight = torch.ones_like(part.y) if part.weight is None else part.weight
-            sums[:-1] += (_scores(model, part, score, runtime).double() * weight).sum(0)
-            sums[-1] += weight.sum()
+            sums[0] += (_scores(model, part, batches.own_rows, score, runtime).double() * weight).sum(0)
+            sums[1] += weight.sum(0)
     runtime.add_up(sums)
-    scores = (sums[:-1] / sums[-1]).tolist()
+    scores = (sums[0] / sums[1]).tolist()
     return [found if found == found else float("inf") for found in scores]
 
 
-def _scores(model: CountModel, part: Sample, score: str, runtime: Runtime) -> Tensor:
+def _scores(model: CountModel, part: Sample, own_rows: bool, score: str, runtime: Runtime) -> Tensor:
     """Scores per row and member. Shape: (B, M)."""
-    with runtime.autocast(), threads_for(model.multiply_adds(part.X)):
+    with runtime.autocast(), threads_for(model.multiply_adds(part.X[:, 0] if own_rows else part.X)):
         raw = model.raw(part.X)
     with single_thread():  # many small operations
         dist = as_recorded(model.head(raw, part.exposure), part)

@@ -22,6 +22,7 @@ from ddpn.training.capture import CapturedSteps, can_capture
 from ddpn.training.checkpointing import Checkpoint, data_identity, model_identity
 from ddpn.training.config import TrainingConfig
 from ddpn.training.evaluation import mean_scores
+from ddpn.training.folds import FoldBatches, Folded
 from ddpn.training.runtime import Runtime
 from ddpn.training.state import History, State
 from ddpn.training.validation import check_exposure_in_both, check_sample, check_source, check_values
@@ -30,7 +31,7 @@ from ddpn.training.validation import check_exposure_in_both, check_sample, check
 @torch.inference_mode(False)  # whatever the caller's mode: gradients are needed
 def fit(
     model: CountModel,
-    train: Source,
+    train: Source | Folded,
     validation: Sample | Dataset | None = None,
     config: TrainingConfig = TrainingConfig(),  # noqa: B008
     *,
@@ -50,6 +51,7 @@ def fit(
         With weights drawn by `reset`.
     train, validation : Sample of tensors, Augmented or torch Dataset
         Training rows, and rows that choose each member's best epoch. `validation` may be None, and is not augmented.
+        Training rows that are `Folded` validate the members that leave them out.
     config : TrainingConfig
         The settings.
     runtime : Runtime, optional
@@ -114,7 +116,7 @@ class Training:
     def __init__(
         self,
         model: CountModel,
-        train: Source,
+        train: Source | Folded,
         validation: Sample | Dataset | None,
         config: TrainingConfig,
         runtime: Runtime,
@@ -122,17 +124,24 @@ class Training:
         capture: bool = True,
     ) -> None:
         self.model, self.config, self.runtime, self._workers = model, config, runtime, workers
+        if isinstance(train, Folded) and validation is not None:
+            raise ConfigError("validation must be None where training rows are Folded, which validate each other.")
         check_exposure_in_both(train, validation)
         weight = model.projection.weight
         if weight.numel() and not weight.flatten(1).any(1).all():
             # Layers are made of zeros, from which only biases would learn.
             raise ConfigError("weights must be drawn before a training, got zeros. Call model.reset(config.seeds).")
-        self.state = State(model, config, validates=validation is not None)
-        self.batches = self._batches("train", train)
+        self.state = State(model, config, validates=isinstance(train, Folded) or validation is not None)
+        self.batches: MemoryBatches | DatasetBatches
+        self.validation: MemoryBatches | DatasetBatches | None
+        if isinstance(train, Folded):
+            self.batches, self.validation = self._fold_batches(train)
+        else:
+            self.batches = self._batches("train", train)
+            self.validation = None if validation is None else self._batches("validation", validation)
         if self.batches.batch < runtime.share.world:
             processes = f"the number of processes, {runtime.share.world}"
             raise ConfigError(f"batch_size must be at least {processes}, got batches of {self.batches.batch} rows.")
-        self.validation = None if validation is None else self._batches("validation", validation)
         self.steps = config.epochs * self.batches.steps
         self._captured: CapturedSteps | None = None
         if capture and isinstance(self.batches, MemoryBatches) and can_capture(model, self.batches, runtime):
@@ -154,6 +163,14 @@ class Training:
         sample = sample.map(lambda t: t.to(runtime.device))
         here = Augmented(sample, source.augment) if isinstance(source, Augmented) else sample
         return MemoryBatches(here, config.batch_size, runtime.share, config.accumulate)
+
+    def _fold_batches(self, train: Folded) -> tuple[MemoryBatches, MemoryBatches]:
+        """Batches to train on, and those that validate."""
+        check_sample(train.sample, self.model.head)
+        here = Folded(train.sample.map(lambda t: t.to(self.runtime.device)), train.fold)
+        size, share, accumulate = self.config.batch_size, self.runtime.share, self.config.accumulate
+        own, left_out = here.positions(self.config.members)
+        return FoldBatches(here, own, size, share, accumulate), FoldBatches(here, left_out, size)
 
     def identity(self) -> dict[str, Any]:
         """What distinguishes this training from others; to be called before its first step."""
