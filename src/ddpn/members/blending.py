@@ -51,17 +51,25 @@ class MixtureScores:
     """
 
     def __init__(self, distributions: Sequence[Distribution], y: Tensor, limit: np.ndarray | None = None) -> None:
-        parts, n = _of_one_kind(distributions), len(distributions)
+        self.y, self.limit = y, limit
+        self.parts: list[Any] = []
+        self.each, self.gain = np.zeros((0, len(y))), np.zeros((0, 0, len(y)))
+        for part in _of_one_kind(distributions):
+            self.add(part)
 
-        def scored(mixture: Mixture) -> np.ndarray:
-            return crps(limited(mixture, limit), y).double().numpy()
+    def add(self, part: Any) -> None:
+        """Take one more member into account; all are of counts, or all on the real line."""
+        n = len(self.parts)
+        own = self._scored([part], [1.0])
+        gain = np.zeros((n + 1, n + 1, len(self.y)))
+        gain[:n, :n] = self.gain
+        for j, (other, known) in enumerate(zip(self.parts, self.each, strict=True)):
+            gain[n, j] = np.maximum(2.0 * (own + known) - 4.0 * self._scored([part, other], [0.5, 0.5]), 0.0)
+        self.parts.append(part)
+        self.each, self.gain = np.concatenate([self.each, own[None]]), gain
 
-        self.each = np.stack([scored(mix([part], [1.0])) for part in parts])
-        self.gain = np.zeros((n, n, len(y)))
-        for i in range(n):
-            for j in range(i):
-                pair = scored(mix([parts[i], parts[j]], [0.5, 0.5]))
-                self.gain[i, j] = np.maximum(2.0 * (self.each[i] + self.each[j]) - 4.0 * pair, 0.0)
+    def _scored(self, parts: list[Any], weights: list[float]) -> np.ndarray:
+        return crps(limited(mix(parts, weights), self.limit), self.y).double().numpy()
 
     def at(self, weights: np.ndarray) -> np.ndarray:
         """CRPS per row of the mixture with these weights."""

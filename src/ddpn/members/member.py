@@ -12,6 +12,7 @@ from safetensors.numpy import save as save_arrays
 from torch import Tensor
 from torch.distributions import Distribution
 
+from ddpn.deadlines import Clock
 from ddpn.errors import DDPNError
 from ddpn.heads import Head
 from ddpn.sample import Sample
@@ -33,6 +34,8 @@ class Member(ABC):
     #: After `fit`, what copies of the member that were not fitted to a training row predict for it, for every training
     #: row, of batch shape (rows, 1); None where `fit` makes no such copies. Not saved.
     out_of_fold: Distribution | None = None
+    #: Limits the time of `fit`: members that can end early, with what they have until then, watch it. Others are ended.
+    clock: Clock | None = None
 
     @classmethod
     def like(cls, head: Head) -> Self:

@@ -217,6 +217,7 @@ class Networks(Member):
         model.reset(config.seeds, start)
         runtime = self.runtime or Runtime(precision=config.precision)
         options: dict[str, Any] = {"runtime": runtime, "verbose": self.verbose, "checkpoint": checkpoint}
+        options["clock"] = self.clock
         return Trained(
             rows.encoder, rows.chosen, model, fit(model, rows.train, rows.validation, config, title=title, **options)
         )
@@ -286,6 +287,12 @@ class Networks(Member):
             "epochs": len(self.history.epochs),
             "best_epochs": self.history.best_epoch,
         }
+
+
+class LargeNetworks(Networks):
+    """Networks with more weights and steps than the default ones, for what these cannot learn in their time."""
+
+    label = "large networks"
 
 
 def _columns(inputs: np.ndarray, chosen: np.ndarray | None) -> np.ndarray:

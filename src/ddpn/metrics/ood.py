@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
@@ -28,6 +29,7 @@ OOD_SCORES = Registry(
         "epistemic": lambda dist: _ensemble(dist, "epistemic").epistemic,
         "entropy": lambda dist: dist.entropy(),
         "mutual_information": lambda dist: _ensemble(dist, "mutual_information").mutual_information,
+        "none": lambda dist: torch.zeros(dist.batch_shape, dtype=torch.float64),
     },
 )
 
@@ -41,10 +43,10 @@ def ood_score(dist: Distribution, kind: str = "variance") -> Tensor:
     ----------
     dist : Distribution
         Predicted distributions, one per row; an ensemble (`Mixture`) for the scores of disagreement.
-    kind : {"variance", "epistemic", "entropy", "mutual_information"}
+    kind : {"variance", "epistemic", "entropy", "mutual_information", "none"}
         "variance" is the total variance (the paper's score, Section 4.4), "epistemic" the part of it that members
-        disagree about; "entropy" and "mutual_information" are the same two in nats. Or a name that you added to
-        `OOD_SCORES`.
+        disagree about; "entropy" and "mutual_information" are the same two in nats. "none" is 0 for every row, for
+        flags that follow the features alone. Or a name that you added to `OOD_SCORES`.
 
     Returns
     -------

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from ddpn.deadlines import Clock, TimeLimitError
 from ddpn.errors import ConfigError
 from ddpn.model import CountModel
 from ddpn.progress import progress_bar
@@ -42,6 +43,7 @@ def fit(
     title: str = "Training",
     workers: int = 0,
     on_epoch: Callable[[str], object] | None = None,
+    clock: Clock | None = None,
 ) -> History:
     """Train a model in place; afterwards, however it ended, it has each member's best weights.
 
@@ -69,6 +71,9 @@ def fit(
         Processes that load the items of a Dataset.
     on_epoch : callable, optional
         Called after every epoch with a line on the progress.
+    clock : Clock, optional
+        Ends the training when its time is up, with each member's best weights until then. The learning rate falls in
+        time to end with it, where there is no time for all epochs. Without a complete epoch, a `TimeLimitError`.
 
     Notes
     -----
@@ -81,7 +86,7 @@ def fit(
     runtime = runtime or Runtime(precision=config.precision)
     if runtime.precision != config.precision:
         raise ConfigError(f"runtime must have the precision of config, {config.precision}, got {runtime.precision}.")
-    training = Training(model.to(runtime.device), train, validation, config, runtime, workers)
+    training = Training(model.to(runtime.device), train, validation, config, runtime, workers, clock=clock)
     state = training.state
     # Only one process writes; the others need not wait.
     file = None if checkpoint is None else Checkpoint(Path(checkpoint), training.identity())
@@ -99,6 +104,11 @@ def fit(
                 if time.monotonic() - saved_at > save_seconds:
                     save(state.before)
                     saved_at = time.monotonic()
+    except TimeLimitError:
+        state.restore(state.before)
+        state.history.stopped = "the time was up"
+        if not state.history.epochs:
+            raise
     except KeyboardInterrupt:
         state.restore(state.before)
         save(state.before)
@@ -122,8 +132,10 @@ class Training:
         runtime: Runtime,
         workers: int = 0,
         capture: bool = True,
+        clock: Clock | None = None,
     ) -> None:
         self.model, self.config, self.runtime, self._workers = model, config, runtime, workers
+        self._clock = clock if clock is not None and clock.has_limit else None
         if isinstance(train, Folded) and validation is not None:
             raise ConfigError("validation must be None where training rows are Folded, which validate each other.")
         check_exposure_in_both(train, validation)
@@ -233,13 +245,14 @@ class Training:
         self.model.train()
         state = self.state
         if self._captured is not None:
+            self._step_by_time()
             total, healthy = self._captured.epoch()
             state.step += self.batches.steps
         else:
             total = torch.zeros(self.config.members, dtype=torch.float32, device=self.runtime.device)
             healthy = torch.ones_like(total, dtype=torch.bool)
             for batch in self.batches.epoch(state.streams):
-                state.optimizer.lr.fill_(self.config.lr_at(state.step, self.steps))
+                state.optimizer.lr.fill_(self.config.lr_at(self._step_by_time(), self.steps))
                 total += self.train_step(batch)
                 state.step += 1
                 healthy &= state.optimizer.healthy
@@ -248,6 +261,15 @@ class Training:
                     healthy.fill_(True)
         self._recover(healthy)
         return (total / self.batches.steps).tolist()
+
+    def _step_by_time(self) -> int:
+        """The number of this step, or the one that would use up the time as the steps are used up, if that is later."""
+        if self._clock is None:
+            return self.state.step
+        if not self._clock.left:
+            raise TimeLimitError("the time is up")
+        used = 1.0 - self._clock.left / (self._clock.end - self._clock.started)
+        return max(self.state.step, round(used * self.steps))
 
     def train_step(self, batch: Sample) -> Tensor:
         """Update every member once; their mean losses. Shape: (M,)."""

@@ -1,0 +1,76 @@
+"""Time limits: how long a fit may take, and what ends a step that takes longer."""
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ddpn.errors import DDPNError
+
+#: Seconds between two attempts to end a step: an exception is lost where C code calls Python.
+_REPEAT = 0.5
+
+
+class TimeLimitError(DDPNError):
+    """Raised inside `Clock.limit` when the time is up."""
+
+
+class Clock:
+    """Counts down from a number of seconds; without one, there is no limit.
+
+    Parameters
+    ----------
+    seconds : float, optional
+        The time that there is.
+    started : float, optional
+        When it began, as `time.monotonic` counts. Default: now.
+
+    Examples
+    --------
+    >>> Clock().left, Clock(60.0).left > 59.0
+    (inf, True)
+    """
+
+    def __init__(self, seconds: float | None = None, started: float | None = None) -> None:
+        self.started = time.monotonic() if started is None else started
+        self.end = float("inf") if seconds is None else self.started + seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left; 0 when the time is up."""
+        return max(0.0, self.end - time.monotonic())
+
+    @property
+    def has_limit(self) -> bool:
+        """Whether there is an end."""
+        return self.end < float("inf")
+
+    def part(self, seconds: float) -> "Clock":
+        """A clock that ends after so many seconds, or with this one."""
+        return Clock(min(seconds, self.left)) if self.has_limit else self
+
+    @contextmanager
+    def limit(self) -> Iterator[None]:
+        """End what runs inside with a `TimeLimitError` when the time is up.
+
+        Only in the main thread, and where there are interval timers (not on Windows); elsewhere nothing is ended.
+        """
+        is_main = threading.current_thread() is threading.main_thread()
+        if not self.has_limit or not is_main or not hasattr(signal, "setitimer"):
+            yield
+            return
+        if not self.left:
+            raise TimeLimitError("the time is up")
+
+        def stop(number: int, frame: Any) -> None:
+            raise TimeLimitError("the time is up")
+
+        before = signal.signal(signal.SIGALRM, stop)
+        signal.setitimer(signal.ITIMER_REAL, self.left, _REPEAT)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,180 @@
+"""Fit several kinds of models in the order of what they are worth per second, and mix them as far as that pays."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from ddpn.count_range import CountRange
+from ddpn.deadlines import Clock, TimeLimitError
+from ddpn.distributions.recording import bounded
+from ddpn.distributions.stacking import rows_of
+from ddpn.members.blending import MixtureScores, shrunk_weights
+from ddpn.members.cross_fitting import cross_fit
+from ddpn.members.member import Member, NotApplicableError
+from ddpn.predictor import Predictor
+from ddpn.sample import Sample
+from ddpn.threads import single_thread
+
+#: Rows that weights are chosen by at most.
+_SCORED_ROWS = 5000
+#: The share of the mixture's CRPS that a member must save for the next, dearer one to be fitted.
+_PAYS = 0.002
+#: The share of the time left that one member may take, where others are to come.
+_SHARE = 0.5
+#: Seconds below which no further member is begun.
+_LEAST = 0.5
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A member to fit; `make` returns it unfitted.
+
+    One that is a `baseline` has no weight where there are others. One that is `dear` is fitted only if the one before
+    it improved the mixture.
+    """
+
+    name: str
+    make: Callable[[], Member]
+    baseline: bool = False
+    dear: bool = False
+
+
+@dataclass
+class Portfolio:
+    """Fits candidates one after the other; `fit` returns the mixture.
+
+    Parameters
+    ----------
+    candidates : sequence of Candidate
+        In the order in which they are fitted.
+    counts : CountRange
+        The range of possible counts.
+    clock : Clock
+        The time there is.
+    on_step : callable
+        Called with a line on what is fitted.
+
+    Attributes
+    ----------
+    members : dict
+        What was fitted, by name.
+    crps : float
+        That of the mixture so far on rows that its members were not fitted to.
+    interrupted : bool
+        Whether Ctrl-C ended the fit, with what there was until then.
+    """
+
+    candidates: Sequence[Candidate]
+    counts: CountRange
+    clock: Clock = field(default_factory=Clock)
+    on_step: Callable[[str], object] = lambda text: None
+    members: dict[str, Member] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+    crps: float = float("inf")
+    interrupted: bool = False
+    _weights: dict[str, float] = field(default_factory=dict)
+
+    def fit(self, train: Sample, validation: Sample | None, seed: int) -> Predictor:
+        """Fit until there is no time left or further members would not pay.
+
+        Parameters
+        ----------
+        train : Sample
+            Training rows.
+        validation : Sample or None
+            Rows that choose weights. Without them members are cross-fitted, and the training rows choose.
+        seed : int
+            Seed of all fits.
+        """
+        rows = train if validation is None else validation
+        some = _some_rows(len(rows), seed)
+        scores = MixtureScores([], torch.from_numpy(rows.y[some]), None if rows.limit is None else rows.limit[some])
+        weight, gain = rows.weight_or_ones[some], float("inf")
+        for place, candidate in enumerate(self.candidates):
+            is_last = place == len(self.candidates) - 1
+            is_enough = self.clock.left < _LEAST or (candidate.dear and gain < _PAYS)
+            if self.interrupted or (self.members and is_enough):
+                break
+            self.on_step(self._line(candidate))
+            member = self._fitted(candidate, train, validation, seed, is_last)
+            if member is None:
+                continue
+            self.members[candidate.name] = member
+            if candidate.baseline:
+                continue
+            before = self.crps
+            with single_thread(), torch.no_grad():
+                scores.add(self._known(member, rows, validation, some))
+            self._choose(scores, weight)
+            gain = 1.0 - self.crps / before if before < float("inf") else float("inf")
+        if not self.members:
+            raise KeyboardInterrupt if self.interrupted else TimeLimitError("no model could be fitted in this time")
+        weights = self._weights or dict.fromkeys(self.members, 1.0 / len(self.members))
+        has_exposure = train.exposure is not None and not self.counts.upper_is_total
+        return Predictor(
+            self.members, dict.fromkeys(self.members, 0.0) | weights, has_exposure, self.seconds, self.counts
+        )
+
+    def _line(self, candidate: Candidate) -> str:
+        label = candidate.make().label or candidate.name
+        known = f", CRPS so far {self.crps:.4g}" if self.crps < float("inf") else ""
+        left = f", {self.clock.left:.0f}s left" if self.clock.has_limit else ""
+        return f"Fitting {label}{known}{left}"
+
+    def _fitted(
+        self, candidate: Candidate, train: Sample, validation: Sample | None, seed: int, is_last: bool
+    ) -> Member | None:
+        clock = self.clock if is_last else self.clock.part(_SHARE * self.clock.left)
+        started = time.monotonic()
+
+        def make() -> Member:
+            member = candidate.make()
+            # It may end by itself a little before it is ended.
+            member.clock = Clock(0.9 * (clock.end - time.monotonic())) if clock.has_limit else None
+            return member
+
+        try:
+            with clock.limit():
+                member = cross_fit(make, train, seed) if validation is None else make().fit(train, validation, seed)
+        except (NotApplicableError, TimeLimitError) as error:
+            self.left_out[candidate.name] = str(error)
+            return None
+        except KeyboardInterrupt:
+            self.interrupted = True
+            return None
+        self.interrupted |= member.interrupted
+        if validation is None and member.out_of_fold is None and not candidate.baseline and self.members:
+            return None  # interrupted before there were predictions to weigh it by
+        self.seconds[candidate.name] = time.monotonic() - started
+        return member
+
+    def _known(self, member: Member, rows: Sample, validation: Sample | None, some: np.ndarray) -> Any:
+        """What is predicted for rows that the member was not fitted to."""
+        if validation is None:
+            found = member.out_of_fold
+            if found is None:
+                found = member.distribution(rows.X, rows.exposure)  # alone in the mixture
+            found = rows_of(found, torch.from_numpy(some))
+        else:
+            part = rows.rows(some)
+            found = member.distribution(part.X, part.exposure)
+        bounds = (None if each is None else each[some] for each in (rows.lower, rows.upper))
+        return bounded(found, *bounds)
+
+    def _choose(self, scores: MixtureScores, weight: np.ndarray) -> None:
+        """The weights of all members so far, and the CRPS of their mixture."""
+        mixed = [c.name for c in self.candidates if c.name in self.members and not c.baseline]
+        chosen = shrunk_weights(scores, weight)
+        self._weights = dict(zip(mixed, chosen.tolist(), strict=True))
+        self.crps = float(np.average(scores.at(chosen), weights=weight))
+
+
+def _some_rows(n: int, seed: int) -> np.ndarray:
+    if n <= _SCORED_ROWS:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(seed).choice(n, _SCORED_ROWS, replace=False))
