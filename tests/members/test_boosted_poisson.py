@@ -50,7 +50,7 @@ def test_a_new_level_is_a_missing_one(fitted):
 def test_more_levels_than_bins():
     many = pl.DataFrame({"id": [f"level {row % 300}" for row in range(900)]})
     member = BoostedPoisson().fit(Sample(many, RNG.poisson(3.0, 900).astype(float)), None, seed=0)
-    assert len(member.levels[0]) == 254
+    assert len(member.table.levels[0]) == 254
     assert (member.mean(many) > 0).all()
 
 

@@ -10,6 +10,7 @@ from torch.distributions import constraints
 from ddpn.distributions import DoublePoisson
 from ddpn.errors import ConfigError
 from ddpn.heads.clamps import LOG_GAMMA, LOG_MU, bend, highest_log_gamma, log_mean, unbend
+from ddpn.heads.derivatives import closed_form
 from ddpn.heads.head import Head, check_beta, promoted
 from ddpn.heads.intercept import Rows, fit
 from ddpn.validation import check_choice, check_number, is_number
@@ -89,6 +90,12 @@ class DoublePoissonHead(Head):
         if self.beta:
             value = value * (-self.beta * log_gamma.detach()).exp()
         return value.to(promoted(raw).dtype)
+
+    def derivatives(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Exact gradient and expected curvature of the likelihood; by autograd for other objectives."""
+        if self.beta or self.objective != "exact":
+            return super().derivatives(raw, y, exposure)
+        return closed_form(self, raw, y, exposure)
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
         """Maximum likelihood under the objective; beta does not move it, as all rows share one gamma here."""

@@ -12,6 +12,7 @@ from torch.distributions import Distribution
 
 from ddpn.distributions.recording import as_recorded
 from ddpn.errors import ConfigError
+from ddpn.heads.derivatives import by_autograd
 from ddpn.heads.intercept import Rows, fit
 from ddpn.sample import Sample
 from ddpn.validation import check_number, is_number
@@ -94,6 +95,28 @@ class Head(ABC):
             return self.loss(raw, sample.y, sample.exposure)
         dist = as_recorded(self.forward(raw.double(), sample.exposure), sample)
         return -dist.log_prob(sample.y.double()).to(promoted(raw).dtype)
+
+    def derivatives(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Gradient and curvature of the loss in every raw output, which boosting takes its steps from, in float64.
+
+        By default both are computed by automatic differentiation; the curvature is the size of the second derivative.
+        A subclass may have the expected curvature in closed form.
+
+        Parameters
+        ----------
+        raw : Tensor, shape (N, n_raw)
+            Raw outputs.
+        y : Tensor, shape (N,)
+            Observed counts.
+        exposure : Tensor, shape (N,), optional
+            The known scale of each row.
+
+        Returns
+        -------
+        gradient, curvature : Tensor, shape (N, n_raw) each
+            The curvature is positive.
+        """
+        return by_autograd(self, raw, y, exposure)
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
         """The raw outputs that fit y best without features, where training starts.

@@ -6,6 +6,7 @@ from torch.distributions import constraints
 
 from ddpn.distributions import NegativeBinomial
 from ddpn.heads.clamps import LOG_ALPHA, LOG_MU, bend
+from ddpn.heads.derivatives import closed_form
 from ddpn.heads.head import Head, promoted
 from ddpn.heads.intercept import Rows, fit
 
@@ -30,6 +31,10 @@ class NegativeBinomialHead(Head):
         mu = bend(raw[..., 0], *LOG_MU).exp()
         mu = mu if exposure is None else mu * exposure.to(raw.dtype)
         return NegativeBinomial(mu, bend(raw[..., 1], *LOG_ALPHA).exp(), validate_args=False)
+
+    def derivatives(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Exact gradient and expected curvature."""
+        return closed_form(self, raw, y, exposure)
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
         """Maximum likelihood, searched from the moments; alpha at its lower bound where y is under-dispersed."""

@@ -6,6 +6,7 @@ from torch.distributions import constraints
 
 from ddpn.distributions import Poisson
 from ddpn.heads.clamps import LOG_MU, log_mean, unbend
+from ddpn.heads.derivatives import closed_form
 from ddpn.heads.head import Head, promoted
 from ddpn.heads.intercept import Rows
 
@@ -32,6 +33,10 @@ class PoissonHead(Head):
         """-log p(y) = mu - y log mu + log y!, in float64: for large counts its terms nearly cancel."""
         log_mu, y = log_mean(raw.double()[..., 0], exposure), y.double()
         return (log_mu.exp() - y * log_mu + torch.lgamma(y + 1.0)).to(promoted(raw).dtype)
+
+    def derivatives(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Exact gradient and expected curvature."""
+        return closed_form(self, raw, y, exposure)
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
         """log of sum w y / sum w exposure."""

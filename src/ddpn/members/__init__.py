@@ -23,6 +23,7 @@ MEMBERS = Registry(
         "glm": "ddpn.members.glm:GLM",
         "constant": "ddpn.members.constant:Constant",
         "poisson_glm": "ddpn.members.glm:PoissonGLM",
+        "trees": "ddpn.members.trees.member:Trees",
         "boosted_poisson": "ddpn.members.boosted_poisson:BoostedPoisson",
         "boosted_negative_binomial": "ddpn.members.boosted_poisson:BoostedNegativeBinomial",
     },

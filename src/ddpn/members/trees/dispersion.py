@@ -1,0 +1,142 @@
+"""The dispersion of counts around out-of-fold means: a constant, or a small booster where that is clearly better."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from scipy.optimize import minimize_scalar
+from torch import Tensor
+
+from ddpn.heads import Head, make_head
+from ddpn.heads.clamps import LOG_GAMMA
+from ddpn.members.trees.engine import Booster, Settings, has_lightgbm
+from ddpn.members.trees.table import MAX_COLUMNS, TreeRows
+from ddpn.threads import single_thread
+
+#: The range in which log alpha of a Negative Binomial is searched.
+LOG_ALPHA = (-12.0, 5.0)
+#: Likelihoods to choose from, with the range of their second raw output.
+FAMILIES = {"negative_binomial": LOG_ALPHA, "double_poisson": LOG_GAMMA}
+#: Rows that a constant is known well enough from.
+_ROWS = 20_000
+#: Small trees and few rounds: how wide counts spread is much harder to learn than where they lie.
+_SETTINGS = Settings(leaves=4, rate=0.1, rounds=150, patience=10)
+#: Fewer rows do not say how the dispersion varies.
+_LEAST_ROWS = 200
+#: Standard errors of the paired difference by which a booster must reduce the out-of-fold loss.
+_CLEAR = 2.0
+
+
+class Dispersion(NamedTuple):
+    """The second raw output of a likelihood: a constant plus the mean of some boosters, which may be none."""
+
+    likelihood: str
+    constant: float
+    boosters: list[Booster]
+    out_of_fold: np.ndarray
+
+    def raw(self, matrix: np.ndarray, log_mean: np.ndarray) -> np.ndarray:
+        """The raw output of rows with these log means, exposure included."""
+        return dispersion_of(self.constant, self.boosters, matrix, log_mean)
+
+
+def dispersion_of(constant: float, boosters: Sequence[Booster], matrix: np.ndarray, log_mean: np.ndarray) -> np.ndarray:
+    """A constant plus the mean of the boosters, which have the log mean as their last input."""
+    if not boosters:
+        return np.full(len(matrix), constant)
+    inputs = np.column_stack([matrix, log_mean])
+    return constant + np.mean([booster.raw(inputs) for booster in boosters], axis=0)
+
+
+def most_likely(losses: Callable[[float], np.ndarray], weight: np.ndarray, bounds: tuple[float, float]) -> float:
+    """The parameter within `bounds` with the smallest weighted sum of losses."""
+    return float(minimize_scalar(lambda x: float(weight @ losses(x)), bounds=bounds, method="bounded").x)
+
+
+def row_losses(head: Head, log_mean: np.ndarray, dispersion: np.ndarray | float, y: np.ndarray) -> np.ndarray:
+    """-log p of every count."""
+    raw = torch.from_numpy(np.stack([log_mean, np.broadcast_to(dispersion, log_mean.shape)], 1))
+    with torch.no_grad(), single_thread():
+        return head.loss(raw, torch.from_numpy(y)).numpy()
+
+
+def fit_dispersion(rows: TreeRows, log_mean: np.ndarray, y: np.ndarray, weight: np.ndarray, seed: int) -> Dispersion:
+    """Learn the dispersion of counts whose means are known without them.
+
+    The likelihood is that with the larger out-of-fold likelihood at its best constant.
+
+    Parameters
+    ----------
+    rows : TreeRows
+        Inputs and folds.
+    log_mean : array
+        Logarithms of out-of-fold means, exposures included.
+    y, weight : array
+        Counts and how many times each row counts.
+    seed : int
+        Seed of the boosters.
+    """
+    some = np.random.default_rng(seed).permutation(len(y))[:_ROWS]
+    found = {}
+    for name, bounds in FAMILIES.items():
+        head = make_head(name)
+
+        def losses(x: float, head: Head = head) -> np.ndarray:
+            return row_losses(head, log_mean[some], x, y[some])
+
+        constant = most_likely(losses, weight[some], bounds)
+        found[name] = (float(weight[some] @ losses(constant)), constant)
+    name = min(found, key=lambda name: found[name][0])
+    constant = found[name][1]
+    plain = Dispersion(name, constant, [], np.full(len(y), constant))
+    if len(y) < _LEAST_ROWS or not has_lightgbm() or rows.matrix.shape[1] > MAX_COLUMNS:
+        return plain
+    return _boosted(plain, rows, log_mean, y, weight, seed) or plain
+
+
+def _boosted(
+    plain: Dispersion, rows: TreeRows, log_mean: np.ndarray, y: np.ndarray, weight: np.ndarray, seed: int
+) -> Dispersion | None:
+    """A booster per fold, cross-fitted like the means; None unless it is clearly better than the constant."""
+    from ddpn.members.trees.lightgbm_engine import FoldData, Growing
+
+    head = make_head(plain.likelihood)
+    inputs = rows.with_column(log_mean)._replace(directions=None)
+    data, settings = FoldData(inputs), _SETTINGS._replace(seed=seed)
+    share = weight / weight.mean()
+    growing = [Growing(data, inputs, k, settings, own=True) for k in range(len(rows.folds))]
+    before = row_losses(head, log_mean, plain.constant, y)
+    best, best_round, best_raw = float(share @ before), 0, plain.out_of_fold
+    for done in range(1, settings.rounds + 1):
+        raw = plain.out_of_fold.copy()
+        for each in growing:
+            each.grow(_objective(head, log_mean[each.inner], plain.constant, y[each.inner], share[each.inner]))
+            raw[each.outer] += each.held_out
+        total = float(share @ row_losses(head, log_mean, raw, y))
+        if total < best:
+            best, best_round, best_raw = total, done, raw
+        if done - best_round >= settings.patience or all(each.is_finished for each in growing):
+            break
+    gain = share * (before - row_losses(head, log_mean, best_raw, y))
+    if not best_round or gain.sum() <= _CLEAR * np.sqrt(len(gain)) * gain.std():
+        return None
+    return Dispersion(plain.likelihood, plain.constant, [each.booster(best_round) for each in growing], best_raw)
+
+
+def _objective(
+    head: Head, log_mean: np.ndarray, constant: float, y: np.ndarray, share: np.ndarray
+) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    counts = torch.from_numpy(y)
+
+    def derivatives(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        raw = torch.from_numpy(np.stack([log_mean, constant + scores], 1))
+        with single_thread():
+            gradient, curvature = head.derivatives(raw, counts)
+        return _last(gradient) * share, _last(curvature) * share
+
+    return derivatives
+
+
+def _last(values: Tensor) -> np.ndarray:
+    return values[:, -1].numpy()

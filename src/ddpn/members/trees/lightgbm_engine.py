@@ -1,0 +1,205 @@
+"""LightGBM: boosters that are grown round by round, all folds in step. The only file that imports it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from ddpn.extras import import_extra
+from ddpn.members.trees.engine import Booster, Engine, MeanFit, Settings
+from ddpn.members.trees.model_text import arrays_of, text_of
+from ddpn.members.trees.saved import arrays_to_file, file_to_arrays
+from ddpn.members.trees.table import MAX_COLUMNS, TreeRows, columns_of, least_in_leaf
+
+#: Scores of the rows that are fitted -> first and second derivatives of their losses.
+Objective = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+_QUIET = {"verbosity": -1}
+
+
+class LightGBMBooster(Booster):
+    """Trees of LightGBM without the rows they were fitted to."""
+
+    def __init__(self, text: str, chosen: np.ndarray | None) -> None:
+        lightgbm = import_extra("lightgbm", "trees")
+        self._text, self.chosen = text, chosen
+        self._booster = lightgbm.Booster(model_str=text) if text else None
+        self.rounds = 0 if self._booster is None else self._booster.num_trees()
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, np.ndarray], chosen: np.ndarray | None, columns: int) -> Self:
+        """The inverse of `arrays`, for trees that read so many columns."""
+        return cls(text_of(arrays, columns) if len(arrays["leaves"]) else "", chosen)
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The trees as arrays, see `arrays_of`."""
+        return arrays_of(self._text)
+
+    def raw(self, matrix: np.ndarray) -> np.ndarray:
+        if self._booster is None or not len(matrix):
+            return np.zeros(len(matrix))
+        return self._booster.predict(columns_of(matrix, self.chosen), raw_score=True)
+
+    def contributions(self, matrix: np.ndarray) -> np.ndarray:
+        """SHAP values of the raw outputs, one column per input that it reads and the expected value last."""
+        assert self._booster is not None
+        return self._booster.predict(columns_of(matrix, self.chosen), pred_contrib=True)
+
+
+class FoldData:
+    """The rows of each fold, binned once where all folds take the same columns."""
+
+    def __init__(self, rows: TreeRows) -> None:
+        self._rows, self._lightgbm = rows, import_extra("lightgbm", "trees")
+        self._whole: Any = self._dataset(None) if rows.folds[0].chosen is None else None
+
+    def _dataset(self, chosen: np.ndarray | None) -> Any:
+        rows = self._rows
+        is_category = columns_of(rows.is_category[None], chosen)[0]
+        params = {**_QUIET, "feature_pre_filter": False, "min_data_in_bin": min(3, least_in_leaf(len(rows.rate)))}
+        # Bins of all rows: they depend on the inputs alone.
+        return self._lightgbm.Dataset(
+            columns_of(rows.matrix, chosen),
+            rows.rate,
+            weight=rows.weight,
+            categorical_feature=np.flatnonzero(is_category).tolist(),
+            params=params,
+        ).construct()
+
+    def of(self, fold: int) -> tuple[Any, Any]:
+        """Data sets of the rows to fit and of those to predict."""
+        part = self._rows.folds[fold]
+        whole = self._dataset(part.chosen) if self._whole is None else self._whole
+        return whole.subset(np.sort(part.inner)), whole.subset(np.sort(part.outer))
+
+
+class Growing:
+    """A booster of one fold while it grows: `scores` and `held_out` are its sums for rows inside and outside.
+
+    Rows are in ascending order of their positions.
+    """
+
+    def __init__(self, data: FoldData, rows: TreeRows, fold: int, settings: Settings, own: bool = False) -> None:
+        part = rows.folds[fold]
+        self.inner, self.outer, self.chosen = np.sort(part.inner), np.sort(part.outer), part.chosen
+        train, valid = data.of(fold)
+        directions = None if rows.directions is None else columns_of(rows.directions[None], self.chosen)[0].tolist()
+        self.columns = rows.matrix.shape[1] if self.chosen is None else len(self.chosen)
+        params = {
+            **_QUIET,
+            "objective": "none" if own else "poisson",
+            "metric": "poisson",
+            "num_leaves": settings.leaves,
+            "learning_rate": settings.rate,
+            "min_data_in_leaf": least_in_leaf(len(self.inner)),
+            "feature_fraction_bynode": min(1.0, MAX_COLUMNS / self.columns),
+            "seed": settings.seed + fold,
+            "deterministic": True,
+            "force_row_wise": True,
+            "feature_pre_filter": False,
+        }
+        if directions is not None:
+            params |= {"monotone_constraints": directions, "monotone_constraints_method": "intermediate"}
+        self._booster = import_extra("lightgbm", "trees").Booster(params, train)
+        self._booster.add_valid(valid, "held out")
+        #: Losses of the held-out rows after each round, for the objective of LightGBM itself.
+        self.curve: list[float] = []
+        #: Whether no tree could be split any more.
+        self.is_finished = False
+
+    def grow(self, objective: Objective | None = None) -> None:
+        """One more tree."""
+        if objective is None:
+            self.is_finished = self._booster.update()
+        else:
+            self.is_finished = self._booster.update(fobj=lambda scores, _: objective(scores))
+
+    @property
+    def loss(self) -> float:
+        """Mean Poisson loss of the held-out rows."""
+        return self._booster.eval_valid()[0][2]
+
+    @property
+    def scores(self) -> np.ndarray:
+        """The sum of the trees for the rows that are fitted."""
+        return self._captured(self._booster.eval_train)
+
+    @property
+    def held_out(self) -> np.ndarray:
+        """The sum of the trees for the other rows."""
+        return self._captured(self._booster.eval_valid)
+
+    def _captured(self, evaluate: Callable[..., Any]) -> np.ndarray:
+        found = []
+
+        def watch(scores: np.ndarray, _: Any) -> tuple[str, float, bool]:
+            found.append(scores.copy())
+            return "watched", 0.0, False
+
+        evaluate(watch)
+        return found[0]
+
+    def booster(self, rounds: int) -> LightGBMBooster:
+        """The first so many rounds, without the rows."""
+        text = self._booster.model_to_string(num_iteration=rounds) if rounds else ""
+        return LightGBMBooster(text, self.chosen)
+
+    def predicted(self, matrix: np.ndarray, rounds: int) -> np.ndarray:
+        """The sum of the first so many rounds for other rows."""
+        return self._booster.predict(columns_of(matrix, self.chosen), num_iteration=rounds, raw_score=True)
+
+
+class LockStep(MeanFit):
+    """All folds grow together and end where the sum of their held-out losses is smallest.
+
+    One number of rounds that all rows choose is less noisy than one per fold, and no fold sees its own rows alone.
+    """
+
+    def __init__(self, rows: TreeRows, settings: Settings, data: FoldData | None = None) -> None:
+        super().__init__(rows, settings)
+        self._data = FoldData(rows) if data is None else data
+        self._growing: list[Growing] = []
+        self._best = 0
+
+    def run(self, folds: int) -> None:
+        self._growing += [Growing(self._data, self.rows, k, self.settings) for k in range(len(self._growing), folds)]
+        shares = [self.rows.weight[growing.outer].sum() for growing in self._growing]
+        best, self._best = np.inf, 0
+        for done in range(1, self.settings.rounds + 1):
+            for growing in self._growing:
+                if len(growing.curve) < done:
+                    growing.grow()
+                    growing.curve.append(growing.loss)
+            total = sum(share * growing.curve[done - 1] for share, growing in zip(shares, self._growing, strict=True))
+            if total < best:
+                best, self._best = total, done
+            finished = all(growing.is_finished for growing in self._growing)
+            if finished or done - self._best >= self.settings.patience:
+                break
+
+    def boosters(self) -> list[Booster]:
+        return [growing.booster(self._best) for growing in self._growing]
+
+    def held_out(self, folds: int) -> tuple[np.ndarray, np.ndarray]:
+        some = self._growing[:folds]
+        raw = [growing.predicted(self.rows.matrix[growing.outer], self._best) for growing in some]
+        return np.concatenate([growing.outer for growing in some]), np.concatenate(raw)
+
+
+class LightGBM(Engine):
+    """The extra `trees`."""
+
+    name = "lightgbm"
+    _file = "trees.safetensors"
+
+    def mean_fit(self, rows: TreeRows, settings: Settings) -> MeanFit:
+        return LockStep(rows, settings)
+
+    def to_files(self, boosters: Sequence[Booster]) -> dict[str, bytes]:
+        each = [booster.arrays for booster in boosters if isinstance(booster, LightGBMBooster)]
+        return {self._file: arrays_to_file(each)}
+
+    def from_files(self, files: Mapping[str, bytes], chosen: Sequence[Any], columns: Sequence[int]) -> list[Booster]:
+        found = file_to_arrays(files[self._file], self._file, columns)
+        both = zip(found, chosen, columns, strict=True)
+        return [LightGBMBooster.of_arrays(arrays, known, number) for arrays, known, number in both]

@@ -1,0 +1,101 @@
+"""The mean of boosted trees: a booster per fold; the number of leaves and an additive index are chosen out of fold."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ddpn.members.trees.engine import Booster, Engine, MeanFit, Settings
+from ddpn.members.trees.table import MAX_COLUMNS, TreeRows
+
+#: Leaf counts that are tried by default: of (8, 31), (4, 12, 31) and one alone, the best on the development tables.
+LEAVES = (4, 12, 31)
+#: Folds that the choice is made by; the others are boosted with the best choice only.
+_TRIAL_FOLDS = 2
+#: Learning rate of the stumps, which take many rounds and little time.
+_INDEX_RATE = 0.1
+#: Standard errors of the paired difference by which the index must reduce the out-of-fold loss.
+_CLEAR = 1.0
+
+
+class FoldMean(NamedTuple):
+    """The booster of a fold and, where the index is used, the stumps whose sum is its last input."""
+
+    main: Booster
+    stumps: Booster | None = None
+
+    def raw(self, matrix: np.ndarray) -> np.ndarray:
+        """Log rates."""
+        if self.stumps is None:
+            return self.main.raw(matrix)
+        return self.main.raw(np.column_stack([matrix, self.stumps.raw(matrix)]))
+
+    @property
+    def boosters(self) -> list[Booster]:
+        """One booster or two."""
+        return [self.main] if self.stumps is None else [self.main, self.stumps]
+
+
+class Mean(NamedTuple):
+    """Boosters of all folds, what they predict for the rows they were not fitted to, and the number of leaves."""
+
+    folds: list[FoldMean]
+    out_of_fold: np.ndarray
+    leaves: int
+
+    @property
+    def has_index(self) -> bool:
+        """Whether the additive index is an input."""
+        return self.folds[0].stumps is not None
+
+
+def average(folds: Sequence[FoldMean], matrix: np.ndarray) -> np.ndarray:
+    """Logarithms of the mean rate of all boosters."""
+    return np.log(np.mean([np.exp(fold.raw(matrix)) for fold in folds], axis=0))
+
+
+def fit_mean(
+    engine: Engine, rows: TreeRows, settings: Settings, leaves: Sequence[int] = LEAVES, index: bool = True
+) -> Mean:
+    """Boost a mean in folds.
+
+    Each number of leaves is tried on two folds. Then stumps are boosted in all folds: their sum, an additive index of
+    all columns, is one more input where that reduces the out-of-fold loss of the same two folds clearly. A tree finds a
+    threshold in a sum of many columns by one split on the index, and by very many without.
+    """
+    trial, columns = min(_TRIAL_FOLDS, len(rows.folds)), rows.matrix.shape[1]
+    sizes = leaves if columns <= MAX_COLUMNS else leaves[:1]
+    tried = {size: engine.mean_fit(rows, settings._replace(leaves=size)) for size in sizes}
+    for fit in tried.values():
+        fit.run(trial)
+    size = min(tried, key=lambda size: tried[size].losses(trial).sum()) if len(tried) > 1 else sizes[0]
+    best, stumps = tried[size], None
+    if index and 1 < columns <= MAX_COLUMNS:
+        stumps, indexed = _indexed(engine, rows, settings._replace(leaves=size))
+        indexed.run(trial)
+        if _is_clearly_less(indexed.losses(trial), best.losses(trial)):
+            best = indexed
+        else:
+            stumps = None
+    best.run(len(rows.folds))
+    order, raw = best.held_out(len(rows.folds))
+    out_of_fold = np.empty(len(rows.rate))
+    out_of_fold[order] = raw
+    mains = best.boosters()
+    firsts: list[Booster] | list[None] = [None] * len(mains) if stumps is None else stumps.boosters()
+    return Mean([FoldMean(*pair) for pair in zip(mains, firsts, strict=True)], out_of_fold, size)
+
+
+def _indexed(engine: Engine, rows: TreeRows, settings: Settings) -> tuple[MeanFit, MeanFit]:
+    """Stumps in all folds, and an unfitted mean that has their out-of-fold sum as its last input."""
+    stumps = engine.mean_fit(rows, settings._replace(leaves=2, rate=max(settings.rate, _INDEX_RATE)))
+    stumps.run(len(rows.folds))
+    order, raw = stumps.held_out(len(rows.folds))
+    index = np.empty(len(rows.rate))
+    index[order] = raw
+    return stumps, engine.mean_fit(rows.with_column(index, direction=1), settings)
+
+
+def _is_clearly_less(ours: np.ndarray, theirs: np.ndarray) -> bool:
+    gain = theirs - ours
+    return bool(gain.sum() > _CLEAR * np.sqrt(len(gain)) * gain.std())

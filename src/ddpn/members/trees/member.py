@@ -1,0 +1,205 @@
+"""The trees member: a boosted mean, and a dispersion that is learned from out-of-fold means."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch.distributions import Distribution
+
+from ddpn.errors import ConfigError, InputError
+from ddpn.heads import Head, make_head
+from ddpn.members.member import Member, NotApplicableError, as_tensor, exposure_unit, json_to_bytes
+from ddpn.members.trees.dispersion import FAMILIES, dispersion_of, fit_dispersion
+from ddpn.members.trees.engine import Booster, Settings, engine
+from ddpn.members.trees.mean import LEAVES, FoldMean, average, fit_mean
+from ddpn.members.trees.table import TreeRows, TreeTable, folds_of, rates, used_rows, with_columns
+from ddpn.sample import Sample
+from ddpn.threads import single_thread, tree_threads_for
+
+_FACTS = "trees.json"
+
+
+class Trees(Member):
+    """Boosted trees for the mean, read as a Negative Binomial or a Double Poisson.
+
+    Poisson boosting in five folds, whose boosters are averaged. The out-of-fold means choose the number of leaves,
+    whether an additive index of the columns is an input, the likelihood, and its dispersion: a constant, or boosted
+    where that is clearly better. Without the extra `trees` scikit-learn boosts instead of LightGBM, and the dispersion
+    is constant. Categories and missing values are split as such; exposures and weights enter the likelihood.
+
+    Parameters
+    ----------
+    leaves : sequence of int
+        Numbers of leaves to choose from.
+    rate : float
+        Learning rate of the mean.
+    rounds : int
+        Rounds of boosting at most.
+    monotone : mapping of str to int, optional
+        Columns of numbers in which the mean must not fall (1) or must not rise (-1), at equal exposures.
+    seeds : int
+        Repetitions with other folds, which are averaged.
+    index : bool
+        Whether to try the additive index.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 2))
+    >>> sample = Sample(X, rng.poisson(np.exp(1.0 + X[:, 0])).astype(float))
+    >>> Trees().fit(sample, None, seed=0).distribution(X).batch_shape
+    torch.Size([300, 1])
+    """
+
+    label = "boosted trees"
+    table: TreeTable
+    folds: list[FoldMean]
+    dispersion: list[Booster]
+    likelihood: str
+    constant: float
+    unit: float
+    _engine: str
+
+    def __init__(
+        self,
+        *,
+        leaves: Sequence[int] = LEAVES,
+        rate: float = 0.05,
+        rounds: int = 1500,
+        monotone: Mapping[str, int] | None = None,
+        seeds: int = 1,
+        index: bool = True,
+    ) -> None:
+        self.leaves, self.rate, self.rounds = tuple(leaves), rate, rounds
+        self.monotone, self.seeds, self.index = dict(monotone or {}), seeds, index
+
+    def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:
+        check_recorded(train)
+        used = used_rows(train, least=2)
+        self.unit = exposure_unit(used, make_head("poisson"))
+        if used.exposure is not None:
+            used = used.replace(exposure=used.exposure / self.unit)
+        self.table, library = TreeTable(), engine()
+        self._engine = library.name
+        matrix, (rate, weight) = self.table.fit(used.X), rates(used)
+        rows = TreeRows(
+            matrix, self.table.is_category, self.table.directions(self.monotone), rate, weight / weight.mean(), []
+        )
+        means = []
+        with tree_threads_for(matrix.size):
+            for number in range(self.seeds):
+                folds = with_columns(folds_of(used.y, seed + number), matrix, rate, weight)
+                settings = Settings(rate=self.rate, rounds=self.rounds, seed=seed + number * 1000)
+                rows = rows._replace(folds=folds)
+                means.append(fit_mean(library, rows, settings, self.leaves, self.index))
+            log_rate = np.log(np.mean([np.exp(mean.out_of_fold) for mean in means], axis=0))
+            log_scale = 0.0 if used.exposure is None else np.log(used.exposure)
+            found = fit_dispersion(rows, log_rate + log_scale, used.y, used.weight_or_ones, seed)
+        self.folds = [fold for mean in means for fold in mean.folds]
+        self.used_leaves, self.has_index = [mean.leaves for mean in means], [mean.has_index for mean in means]
+        self.likelihood, self.constant, self.dispersion = found.likelihood, found.constant, found.boosters
+        self._keep_out_of_fold(train, np.stack([log_rate, found.out_of_fold], 1))
+        return self
+
+    def _keep_out_of_fold(self, train: Sample, raw: np.ndarray) -> None:
+        """Rows of weight 0 were fitted to by no booster."""
+        known = train.is_used
+        if not known.all():
+            others = train.rows(~known)
+            whole = np.empty((len(train), 2))
+            whole[known], whole[~known] = raw, self.raw(others.X, others.exposure)
+            raw = whole
+        self.out_of_fold = self._distribution(raw, train.exposure)
+
+    def raw(self, X: Any, exposure: np.ndarray | None = None) -> np.ndarray:
+        """Log rate per unit of exposure, and the logarithm of alpha or gamma. Shape: (rows, 2)."""
+        matrix = self.table.read(X)
+        with tree_threads_for(matrix.size):
+            log_rate = average(self.folds, matrix)
+            log_mean = log_rate if exposure is None else log_rate + np.log(exposure / self.unit)
+            return np.stack([log_rate, dispersion_of(self.constant, self.dispersion, matrix, log_mean)], 1)
+
+    @property
+    def head(self) -> Head:
+        """The likelihood that was chosen."""
+        return make_head(self.likelihood)
+
+    def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
+        return self._distribution(self.raw(X, exposure), exposure)
+
+    def _distribution(self, raw: np.ndarray, exposure: np.ndarray | None) -> Distribution:
+        scale = as_tensor(exposure, self.unit)
+        with single_thread():
+            return self.head(torch.from_numpy(raw).unsqueeze(1), None if scale is None else scale.unsqueeze(1))
+
+    # Saving ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _boosters(self) -> list[Booster]:
+        return [booster for fold in self.folds for booster in fold.boosters] + self.dispersion
+
+    def state(self) -> dict[str, bytes]:
+        chosen = [None if each.chosen is None else each.chosen.tolist() for each in self._boosters]
+        facts = {
+            **self.table.as_dict(),
+            **self.facts(),
+            "constant": self.constant,
+            "unit": self.unit,
+            "chosen": chosen,
+            "stumps": [fold.stumps is not None for fold in self.folds],
+        }
+        return {**engine(self._engine).to_files(self._boosters), _FACTS: json_to_bytes(facts)}
+
+    @classmethod
+    def from_state(cls, files: Mapping[str, bytes]) -> Self:
+        known, member = json.loads(files[_FACTS]), cls()
+        member.table = TreeTable.from_dict(known)
+        member.likelihood, member.constant, member.unit = known["likelihood"], known["constant"], known["unit"]
+        if member.likelihood not in FAMILIES:
+            raise InputError(f"{_FACTS} must name one of {', '.join(FAMILIES)}, got {member.likelihood!r}.")
+        member.used_leaves, member.has_index = known["leaves"], known["additive index"]
+        member._engine = known["engine"]
+        boosters = iter(_restored(files, known, len(member.table.levels)))
+        member.folds = [FoldMean(next(boosters), next(boosters) if stumps else None) for stumps in known["stumps"]]
+        member.dispersion = list(boosters)
+        return member
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "likelihood": self.likelihood,
+            "engine": self._engine,
+            "leaves": self.used_leaves,
+            "trees": sum(booster.rounds for booster in self._boosters),
+            "additive index": self.has_index,
+            "dispersion": "boosted" if self.dispersion else "constant",
+        }
+
+
+def check_recorded(sample: Sample) -> None:
+    """Raise a `NotApplicableError` for counts that are bounded below or censored, which a boosted mean cannot have.
+
+    An upper bound is accepted: it is where counts near it are rare that a mean is boosted without it.
+    """
+    if sample.limit is not None and (sample.y >= sample.limit)[sample.is_used].any():
+        raise NotApplicableError("its mean cannot be boosted from censored counts")
+
+
+def check_monotone(monotone: Mapping[str, int] | None) -> None:
+    """Raise a `ConfigError` for anything but a direction per column."""
+    good = monotone is None or (isinstance(monotone, Mapping) and all(v in (1, -1) for v in monotone.values()))
+    if not good:
+        raise ConfigError(f'monotone must map columns to 1 or -1, such as {{"age": 1}}, got {monotone!r}.')
+
+
+def _restored(files: Mapping[str, bytes], known: Mapping[str, Any], columns: int) -> list[Booster]:
+    """The boosters in their order: those of the folds, each followed by its stumps, then those of the dispersion."""
+    extra = [int(part) for stumps in known["stumps"] for part in ((True, False) if stumps else (False,))]
+    extra += [1] * (len(known["chosen"]) - len(extra))
+    chosen = [None if part is None else np.array(part, dtype=np.int64) for part in known["chosen"]]
+    for part, more in zip(chosen, extra, strict=True):
+        if part is not None and (part.ndim != 1 or (part < 0).any() or (part >= columns + more).any()):
+            raise InputError(f"{_FACTS} must choose columns of the table, got others.")
+    sizes = [columns + more if part is None else len(part) for part, more in zip(chosen, extra, strict=True)]
+    return engine(known["engine"]).from_files(files, chosen, sizes)
