@@ -60,7 +60,23 @@ class OODScores(NamedTuple):
             The feature scores of these rows.
         """
         check_choice("kind", kind, OOD_SCORES)
-        scores = _scores(blocks, kind)
+        return cls._of(_scores(blocks, kind), kind, alpha, features)
+
+    @classmethod
+    def of_features(cls, features: np.ndarray, alpha: float) -> Self:
+        """Sort the feature scores of calibration rows, where predictions are left out of account.
+
+        Parameters
+        ----------
+        features : array
+            The feature scores of these rows.
+        alpha : float
+            The share of ordinary rows that are flagged.
+        """
+        return cls._of(np.zeros(len(features)), "none", alpha, features)
+
+    @classmethod
+    def _of(cls, scores: np.ndarray, kind: str, alpha: float, features: np.ndarray | None) -> Self:
         alpha = check_alpha(alpha, len(scores))
         if features is None:
             return cls(np.sort(scores), kind, alpha)

@@ -34,7 +34,7 @@ class Candidate:
     """A member to fit; `make` returns it unfitted.
 
     One that is a `baseline` has no weight where there are others. One that is `dear` is fitted only if the one before
-    it improved the mixture.
+    it improved the mixture, and was still improving when it ended.
     """
 
     name: str
@@ -94,15 +94,16 @@ class Portfolio:
         rows = train if validation is None else validation
         some = _some_rows(len(rows), seed)
         scores = MixtureScores([], torch.from_numpy(rows.y[some]), None if rows.limit is None else rows.limit[some])
-        weight, gain = rows.weight_or_ones[some], float("inf")
+        weight, pays = rows.weight_or_ones[some], True
         for place, candidate in enumerate(self.candidates):
             is_last = place == len(self.candidates) - 1
-            is_enough = self.clock.left < _LEAST or (candidate.dear and gain < _PAYS)
+            is_enough = self.clock.left < _LEAST or (candidate.dear and not pays)
             if self.interrupted or (self.members and is_enough):
                 break
             self.on_step(self._line(candidate))
             member = self._fitted(candidate, train, validation, seed, is_last)
             if member is None:
+                pays = False
                 continue
             self.members[candidate.name] = member
             if candidate.baseline:
@@ -111,7 +112,7 @@ class Portfolio:
             with single_thread(), torch.no_grad():
                 scores.add(self._known(member, rows, validation, some))
             self._choose(scores, weight)
-            gain = 1.0 - self.crps / before if before < float("inf") else float("inf")
+            pays = member.is_underfitted and self.crps < (1.0 - _PAYS) * before
         if not self.members:
             raise KeyboardInterrupt if self.interrupted else TimeLimitError("no model could be fitted in this time")
         weights = self._weights or dict.fromkeys(self.members, 1.0 / len(self.members))
@@ -140,7 +141,8 @@ class Portfolio:
 
         try:
             with clock.limit():
-                member = cross_fit(make, train, seed) if validation is None else make().fit(train, validation, seed)
+                is_crossed = validation is None and not candidate.baseline
+                member = cross_fit(make, train, seed) if is_crossed else make().fit(train, validation, seed)
         except (NotApplicableError, TimeLimitError) as error:
             self.left_out[candidate.name] = str(error)
             return None

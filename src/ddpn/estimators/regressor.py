@@ -1,6 +1,6 @@
 """`CountRegressor`: an ensemble of networks, and further members if asked for, with scikit-learn's interface."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -9,15 +9,22 @@ import numpy as np
 from sklearn.utils import Tags, check_random_state
 
 from ddpn.calibration.profile import FeatureProfile
+from ddpn.count_range import CountRange
+from ddpn.deadlines import Clock
+from ddpn.durations import parse_duration
 from ddpn.errors import ConfigError, InputError
+from ddpn.estimators.calibration_rows import OOD_ALPHA, CalibrationRows
+from ddpn.estimators.candidates import default_candidates
 from ddpn.estimators.fitting import NETWORKS, fit_mixture, held_out, merge_equal_rows, range_of
 from ddpn.estimators.nested import NestedOptions
+from ddpn.estimators.portfolio import Portfolio
 from ddpn.estimators.predictions import CountPredictions
 from ddpn.features import FeatureEncoder
 from ddpn.heads import DEFAULT_LIKELIHOOD, Head, check_likelihood, make_head
 from ddpn.members import MEMBERS
+from ddpn.members.cross_fitting import FOLDS
 from ddpn.members.member import Member, NotApplicableError
-from ddpn.members.network_options import FULL_BATCH_ROWS, NetworkOptions, check_training_options, plain
+from ddpn.members.network_options import FULL_BATCH_ROWS, SMALL_ROWS, NetworkOptions, check_training_options, plain
 from ddpn.members.networks import Networks
 from ddpn.members.reader import TableReader
 from ddpn.model import CountModel
@@ -38,13 +45,15 @@ class CountRegressor(CountPredictions, NestedOptions):
     head_options : dict, optional
         Options of the likelihood, such as `components=3` for a mixture of three of one family; those of
         "double_poisson" are `beta`, `objective`, `gamma` and `initial_gamma`.
-    members : int
-        Networks in the ensemble. They are trained together and mixed.
+    members : int or "auto"
+        Networks in the ensemble, which are trained together and mixed. "auto" fits a portfolio: a GLM, boosted trees,
+        networks and, where these pay, larger networks. Their weights are chosen on validation rows or, up to 5,000
+        rows, by cross-fitting, and intervals are calibrated at once.
     hidden : sequence of int or "auto"
         Widths of the hidden layers; () for a linear model. "auto" is (64, 64) up to 5,000 rows and (128, 128, 128, 64)
         beyond.
     numeric : {"auto", "standard", "piecewise", "steps"}
-        Encoding of numbers, see `FeatureEncoder`; "auto" tries all three on validation rows.
+        Encoding of numbers, see `FeatureEncoder`; "auto" is "piecewise" up to 5,000 rows and "steps" beyond.
     epochs : int or "auto"
         Passes over the training rows; "auto" follows the number of rows.
     validation : float, "auto" or None
@@ -52,7 +61,9 @@ class CountRegressor(CountPredictions, NestedOptions):
         tenth from 200 rows on.
     mix_with : sequence of str
         Further kinds of members (names in `ddpn.members.MEMBERS`, such as "glm") whose weights in the mixture are
-        chosen on validation rows. Without validation rows they are left out.
+        chosen on validation rows. Without validation rows they are left out. With `members="auto"`, further candidates.
+    time_budget : float or str, optional
+        With `members="auto"`, the time that `fit` may take: seconds, or text such as "60s" or "10m". Default: no limit.
     training_options : dict, optional
         How networks are built and trained: `lr`, `batch_size`, `weight_decay`, `warmup`, `schedule`, `clip`, `ema`,
         `score`, `patience`, `precision`, `activation`, `bins`, `start` (see `NetworkOptions`).
@@ -94,19 +105,22 @@ class CountRegressor(CountPredictions, NestedOptions):
     True
     """
 
-    _not_saved = ("checkpoint", "verbose")
+    _not_saved = ("checkpoint", "verbose", "time_budget")
+    #: Called with a line on each step of a portfolio.
+    on_step: Callable[[str], object] = staticmethod(lambda text: None)
 
     def __init__(
         self,
         *,
         likelihood: str | Sequence[str] = DEFAULT_LIKELIHOOD,
         head_options: Mapping[str, Any] | None = None,
-        members: int = 5,
+        members: int | str = 5,
         hidden: Sequence[int] | str = "auto",
         numeric: str = "auto",
         epochs: int | str = "auto",
         validation: float | str | None = "auto",
         mix_with: Sequence[str] = (),
+        time_budget: float | str | None = None,
         training_options: Mapping[str, Any] | None = None,
         lower: int = 0,
         upper: int | None = None,
@@ -125,6 +139,7 @@ class CountRegressor(CountPredictions, NestedOptions):
         self.epochs = epochs
         self.validation = validation
         self.mix_with = mix_with
+        self.time_budget = time_budget
         self.training_options = training_options
         self.lower = lower
         self.upper = upper
@@ -201,15 +216,37 @@ class CountRegressor(CountPredictions, NestedOptions):
         if validation is not None:
             head.check_targets(validation.y, validation.exposure, validation.labels)
         seeds = tuple(int(seed) for seed in random.randint(2**31 - 1, size=options.members))
-        checkpoint = self._checkpoint()
-        networks = Networks(
-            head, options, seeds=seeds, runtime=runtime, checkpoint=checkpoint, verbose=bool(self.verbose)
-        )
-        self._set_fitted(reader, fit_mixture({NETWORKS: networks, **others}, train, validation, seeds[0], counts))
-        self.predictor_.profile = FeatureProfile.fit(train.X, train.weight)
+        run: dict[str, Any] = {"runtime": runtime, "checkpoint": self._checkpoint(), "verbose": bool(self.verbose)}
+        if self.members == "auto":
+            self._fit_portfolio(reader, (head, options, others), train, validation, seeds[0], counts, run)
+        else:
+            networks = Networks(head, options, seeds=seeds, **run)
+            self._set_fitted(reader, fit_mixture({NETWORKS: networks, **others}, train, validation, seeds[0], counts))
+            self._interrupted = self._networks.interrupted
+            self.predictor_.profile = FeatureProfile.fit(train.X, train.weight)
         if self.interrupted_:
             raise KeyboardInterrupt
         return self
+
+    def _fit_portfolio(
+        self,
+        reader: TableReader,
+        built: tuple[Head, NetworkOptions, dict[str, Member]],
+        train: Sample,
+        validation: Sample | None,
+        seed: int,
+        counts: CountRange,
+        run: dict[str, Any],
+    ) -> None:
+        clock = Clock(None if self.time_budget is None else parse_duration(self.time_budget, "time_budget"))
+        candidates = default_candidates(*built, train, validation is None, run)
+        portfolio = Portfolio(candidates, counts, clock, self.on_step)
+        predictor = portfolio.fit(train, validation, seed)
+        self._set_fitted(reader, predictor)
+        self._interrupted = portfolio.interrupted
+        rows = CalibrationRows(predictor, train, validation)
+        rows.calibrate_intervals()
+        rows.calibrate_ood(OOD_ALPHA)
 
     def checked_options(self) -> tuple[Head, NetworkOptions, Runtime, dict[str, Member]]:
         """What `fit` builds from the arguments, or a `ConfigError` for the first that is invalid."""
@@ -226,6 +263,10 @@ class CountRegressor(CountPredictions, NestedOptions):
 
     def _network_options(self) -> NetworkOptions:
         own = {name: getattr(self, name) for name in ("members", "hidden", "numeric", "epochs")}
+        if isinstance(self.members, str):
+            if self.members != "auto":
+                raise ConfigError(f'members must be "auto" or an integer of at least 1, got {self.members!r}.')
+            own["members"] = FOLDS
         return NetworkOptions(**own, **check_training_options(self.training_options))
 
     def _runtime(self) -> Runtime:
@@ -251,7 +292,10 @@ class CountRegressor(CountPredictions, NestedOptions):
             if (sample.exposure is None) != (given.exposure is None):
                 raise InputError("exposure and exposure_val must be given together.")
             return sample, given
-        kept = held_out(sample, self._validation_share(), random.randint(2**31 - 1))
+        share = self._validation_share()
+        if self.members == "auto" and share == "auto":
+            share = None if sample.is_used.sum() <= SMALL_ROWS else share
+        kept = held_out(sample, share, random.randint(2**31 - 1))
         return sample.rows(~kept), sample.rows(kept) if kept.any() else None
 
     def _validation_share(self) -> float | str | None:
@@ -271,8 +315,9 @@ class CountRegressor(CountPredictions, NestedOptions):
 
     @property
     def _networks(self) -> Networks:
-        member = self._fitted.members[NETWORKS]
-        assert isinstance(member, Networks)
+        member = self._fitted.members.get(NETWORKS)
+        if not isinstance(member, Networks):
+            raise AttributeError("there are no networks in this model")
         return member
 
     @property
@@ -282,8 +327,8 @@ class CountRegressor(CountPredictions, NestedOptions):
 
     @property
     def interrupted_(self) -> bool:
-        """Whether Ctrl-C ended the training early."""
-        return self._networks.interrupted
+        """Whether Ctrl-C ended the fit early."""
+        return bool(getattr(self, "_interrupted", False)) or any(m.interrupted for m in self._fitted.members.values())
 
     @property
     def encoder_(self) -> FeatureEncoder:
@@ -298,12 +343,7 @@ class CountRegressor(CountPredictions, NestedOptions):
     @property
     def head_(self) -> Head:
         """The likelihood of the networks."""
-        return self._networks.head
-
-    @property
-    def trials_(self) -> dict[str, float]:
-        """Validation score (CRPS, or NLL for mixtures) of each encoding that numeric="auto" tried."""
-        return self._networks.trials
+        return self._networks.head if NETWORKS in self._fitted.members else self._head()
 
     @property
     def numeric_(self) -> str:

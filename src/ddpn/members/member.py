@@ -34,6 +34,8 @@ class Member(ABC):
     #: After `fit`, what copies of the member that were not fitted to a training row predict for it, for every training
     #: row, of batch shape (rows, 1); None where `fit` makes no such copies. Not saved.
     out_of_fold: Distribution | None = None
+    #: Whether the fit was still improving when it ended, so that a larger model may learn more.
+    is_underfitted: bool = False
     #: Limits the time of `fit`: members that can end early, with what they have until then, watch it. Others are ended.
     clock: Clock | None = None
 

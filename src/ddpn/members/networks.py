@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -20,15 +19,15 @@ from ddpn.features import FeatureEncoder, encoder_bytes, encoder_from_bytes
 from ddpn.features.screening import screened
 from ddpn.heads import DEFAULT_LIKELIHOOD, Head, make_head
 from ddpn.members.member import Member, as_tensor, exposure_unit, json_to_bytes
-from ddpn.members.network_options import ENCODINGS, WIDE, NetworkOptions
+from ddpn.members.network_options import WIDE, NetworkOptions, auto_numeric
 from ddpn.model import CountModel
 from ddpn.sample import BLOCK, Sample
 from ddpn.threads import single_thread, threads_for
 from ddpn.training import Folded, History, Runtime, TrainingConfig, fit, fold_numbers
 
 _FACTS, _WEIGHTS, _ENCODER = "networks.json", "networks.safetensors", "features.safetensors"
-#: A trial of an encoding takes this share of the epochs and so many networks.
-_TRIAL_SHARE, _TRIAL_NETWORKS = 0.25, 2
+#: On noisy tables networks are best in the first half of their training (0.15 to 0.5), on others later than this.
+_LATE = 0.6
 
 
 class Trained(NamedTuple):
@@ -38,15 +37,6 @@ class Trained(NamedTuple):
     chosen: np.ndarray | None
     model: CountModel
     history: History
-
-    @property
-    def score(self) -> float:
-        """Mean over the networks of each one's best validation score; infinite without a complete epoch."""
-        return float(np.mean(self.history.best_score)) if self.history.epochs else float("inf")
-
-    def as_interrupted(self) -> "Trained":
-        """The same as the outcome of a training that was interrupted later."""
-        return self._replace(history=replace(self.history, interrupted=True, stopped="interrupted"))
 
 
 class Encoded(NamedTuple):
@@ -61,8 +51,7 @@ class Encoded(NamedTuple):
 class Networks(Member):
     """M networks of one architecture with one head, trained together and mixed equally.
 
-    For `numeric="auto"` each encoding of numbers is first tried in a short training, if there are validation rows. Of
-    more than 500 columns at most as many inputs as rows are used: those that explain the rows best one by one.
+    Of more than 500 columns at most as many inputs as rows are used: those that explain the rows best one by one.
 
     Parameters
     ----------
@@ -89,7 +78,6 @@ class Networks(Member):
     chosen: np.ndarray | None
     model: CountModel
     history: History
-    trials: dict[str, float]
 
     def __init__(
         self,
@@ -122,18 +110,8 @@ class Networks(Member):
         config = self.options.config(self.n_rows, seeds, self.head.validation_score, columns)
         folds = min(self.folds, len(seeds), self.n_rows) if validation is None else 0
         fold = fold_numbers(self.n_rows, folds, seeds[0]) if folds >= 2 else None
-        choices = self._encodings(validation is not None or fold is not None, columns)
-        encoded = {name: self._encode(name, train, validation, fold) for name in choices}
-        tried = self._trials(encoded, config) if len(encoded) > 1 else {}
-        self.trials = {name: trained.score for name, trained in tried.items() if trained.history.epochs}
-        best = min(self.trials, key=lambda name: self.trials[name]) if self.trials else next(iter(encoded))
-        if any(trained.history.interrupted for trained in tried.values()):
-            return self._keep(tried[best].as_interrupted())
-        trained = self._train(encoded[best], config, "Training", self.checkpoint)
-        if trained.history.interrupted and tried:
-            # After its first epochs an interrupted ensemble may still be worse than the trial was.
-            is_worse = trained.score > self.trials[best]
-            trained = tried[best].as_interrupted() if is_worse or not trained.history.epochs else trained
+        numeric = auto_numeric(self.n_rows, columns) if self.options.numeric == "auto" else self.options.numeric
+        trained = self._train(self._encode(numeric, train, validation, fold), config)
         self._keep(trained)
         if fold is not None and self.model.members >= folds:
             self.out_of_fold = self._left_out(train, fold.numpy(), folds)
@@ -159,25 +137,13 @@ class Networks(Member):
         return self
 
     @property
+    def is_underfitted(self) -> bool:  # type: ignore[override]
+        """Whether the networks were best late in their training."""
+        return float(np.mean(self.history.best_epoch)) > _LATE * len(self.history.epochs)
+
+    @property
     def interrupted(self) -> bool:  # type: ignore[override]
         return self.history.interrupted
-
-    def _encodings(self, validates: bool, columns: int) -> tuple[str, ...]:
-        """Encodings of numbers to choose from; there is no choice without validation rows or with many columns."""
-        if self.options.numeric != "auto":
-            return (self.options.numeric,)
-        return ENCODINGS[:1] if not validates or columns > WIDE else ENCODINGS
-
-    def _trials(self, encoded: dict[str, Encoded], config: TrainingConfig) -> dict[str, Trained]:
-        """A short training with each encoding, scored on the validation rows."""
-        epochs = max(5, round(_TRIAL_SHARE * config.epochs))
-        short = replace(config, epochs=epochs, seeds=config.seeds[:_TRIAL_NETWORKS])
-        done: dict[str, Trained] = {}
-        for name, rows in encoded.items():
-            done[name] = self._train(rows, short, f"Trying {name}")
-            if done[name].history.interrupted:
-                break
-        return done
 
     def _encode(self, numeric: str, train: Sample, validation: Sample | None, fold: Tensor | None) -> Encoded:
         encoder = FeatureEncoder(numeric=numeric, bins=self.options.bins).fit(train.X, train.y, train.weight)
@@ -206,7 +172,7 @@ class Networks(Member):
             exposure=None if exposure is None else exposure.float(),
         )
 
-    def _train(self, rows: Encoded, config: TrainingConfig, title: str, checkpoint: Path | None = None) -> Trained:
+    def _train(self, rows: Encoded, config: TrainingConfig) -> Trained:
         """Networks from fresh weights."""
         train = rows.train.sample if isinstance(rows.train, Folded) else rows.train
         model = self._build(train.X.shape[1], config.members)
@@ -216,11 +182,9 @@ class Networks(Member):
             start = self.head.start(wide.y, wide.weight, wide.exposure)
         model.reset(config.seeds, start)
         runtime = self.runtime or Runtime(precision=config.precision)
-        options: dict[str, Any] = {"runtime": runtime, "verbose": self.verbose, "checkpoint": checkpoint}
-        options["clock"] = self.clock
-        return Trained(
-            rows.encoder, rows.chosen, model, fit(model, rows.train, rows.validation, config, title=title, **options)
-        )
+        options: dict[str, Any] = {"runtime": runtime, "verbose": self.verbose, "checkpoint": self.checkpoint}
+        options |= {"clock": self.clock, "title": f"Training {self.label}"}
+        return Trained(rows.encoder, rows.chosen, model, fit(model, rows.train, rows.validation, config, **options))
 
     def _build(self, n_in: int, members: int) -> CountModel:
         widths, activation = self.options.widths, self.options.activation
@@ -255,7 +219,6 @@ class Networks(Member):
             "chosen": None if self.chosen is None else self.chosen.tolist(),
             "unit": self.unit,
             "rows": self.n_rows,
-            "trials": self.trials,
             "history": self.history.as_dict(),
         }
         files = {_WEIGHTS: save_tensors(weights), _ENCODER: encoder_bytes(self.encoder)}
@@ -265,7 +228,7 @@ class Networks(Member):
     def from_state(cls, files: Mapping[str, bytes]) -> Self:
         known = json.loads(files[_FACTS])
         member = cls(make_head(known["head"]["name"], **known["head"]["options"]), NetworkOptions(**known["options"]))
-        member.unit, member.n_rows, member.trials = known["unit"], known["rows"], known["trials"]
+        member.unit, member.n_rows = known["unit"], known["rows"]
         member.history = History(**known["history"])
         member.chosen = None if known["chosen"] is None else np.array(known["chosen"])
         model = member._build(known["inputs"], known["members"])

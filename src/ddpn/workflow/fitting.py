@@ -15,14 +15,17 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ddpn.calibration.profile import FeatureProfile
 from ddpn.errors import InputError
 from ddpn.estimators import CountRegressor
+from ddpn.estimators.calibration_rows import OOD_ALPHA, PRIOR_ROWS, CalibrationRows
 from ddpn.files import check_space, folder_lock
+from ddpn.heads import Head
 from ddpn.members import MEMBERS
-from ddpn.members.member import NotApplicableError
-from ddpn.members.network_options import NetworkOptions
+from ddpn.members.cross_fitting import cross_fit
+from ddpn.members.member import Member, NotApplicableError
+from ddpn.members.network_options import SMALL_ROWS, NetworkOptions
 from ddpn.model_files import check_destination
+from ddpn.sample import Sample
 from ddpn.threads import single_thread
 from ddpn.workflow.kept_warnings import kept_warnings
 from ddpn.workflow.leaderboard import label_of, leaderboard
@@ -30,11 +33,6 @@ from ddpn.workflow.model_folder import FORMAT, ModelFolder
 from ddpn.workflow.preparing import Prepared, checkpoint_of, fingerprint, identity
 from ddpn.workflow.seen_rows import SeenRows
 
-#: The share of ordinary rows that is flagged as out-of-distribution by default.
-_ALPHA = 0.05
-#: A few hundred validation rows determine the level of intervals to some points only: what the predictions themselves
-#: expect counts as so many rows more.
-PRIOR_ROWS = 100.0
 #: Rows that the level of all rows counts as in each group.
 GROUP_ROWS = 50.0
 #: Bytes that trees, encoders and text take in a model folder: some MB for the default baselines.
@@ -65,9 +63,11 @@ def fit(
     model = prepared.plan.regressor(checkpoint=checkpoint, verbose=verbose, validation=None)
     with kept_warnings() as kept:
         interrupted = _train(model, prepared, checkpoint, on_step)
-        interrupted |= _add_comparisons(model, prepared, on_step)
+        rows = calibration_rows(model, prepared)
+        interrupted |= _add_comparisons(model, prepared, rows, on_step)
+    on_step("Calibrating on rows that were not trained on")
+    _calibrate(rows, prepared)
     on_step("Scoring the test rows")
-    _calibrate(model, prepared)
     task = {
         "format": FORMAT,
         "plan": prepared.plan.as_dict(),
@@ -130,7 +130,8 @@ def fit_into(
 
 def _estimated_bytes(prepared: Prepared) -> int:
     """About what the model and its checkpoint take on the disk: few bytes more than they need at least."""
-    options = NetworkOptions(**{name: v for name, v in prepared.plan.model.items() if name in ("members", "hidden")})
+    known = {name: v for name, v in prepared.plan.model.items() if name in ("members", "hidden") and v != "auto"}
+    options = NetworkOptions(**known)
     widths = [len(prepared.roles.used), *options.with_widths(len(prepared.train)).widths, 2]
     weights = options.members * sum((a + 1) * b for a, b in pairwise(widths))
     # Float32: the model itself, and in the checkpoint current, averaged and best weights and two moments.
@@ -163,7 +164,10 @@ def _train(model: CountRegressor, prepared: Prepared, checkpoint: Path | None, o
     counts = prepared.plan.count_range
     held_out = {"X_val": validation.X, "y_val": validation.y, "sample_weight_val": validation.weight}
     held_out |= {f"{name}_val": value for name, value in counts.arguments(validation).items()}
+    if is_cross_fitted(prepared):
+        train, held_out = prepared.known, {}
     on_step("Training")
+    model.on_step = on_step
     try:
         given = counts.arguments(train) | (held_out if len(validation) else {})
         model.fit(train.X, train.y, train.weight, **given)
@@ -172,13 +176,33 @@ def _train(model: CountRegressor, prepared: Prepared, checkpoint: Path | None, o
             if checkpoint is not None:
                 checkpoint.unlink(missing_ok=True)
             raise
-        on_step("Stopping: the best epochs so far are kept")
+        on_step("Stopping: the best so far is kept")
     # A saved model has no use for these.
     model.set_params(checkpoint=None, verbose=False)
     return model.interrupted_
 
 
-def _add_comparisons(model: CountRegressor, prepared: Prepared, on_step: Callable[[str], None]) -> bool:
+def is_cross_fitted(prepared: Prepared) -> bool:
+    """Whether validation rows are training rows too: few rows of a portfolio, which leaves out folds of them."""
+    plan = prepared.plan
+    at_random = plan.split_column is None and plan.time is None
+    is_small = at_random and len(prepared.known) <= SMALL_ROWS
+    return plan.members == "auto" and (is_small or not len(prepared.validation))
+
+
+def calibration_rows(model: CountRegressor, prepared: Prepared) -> CalibrationRows:
+    """The rows that calibrate the model: those it was validated with, or all that it was cross-fitted to."""
+    rows = CalibrationRows(
+        model.predictor_,
+        prepared.known if is_cross_fitted(prepared) else prepared.train,
+        None if is_cross_fitted(prepared) else prepared.validation,
+    )
+    return rows
+
+
+def _add_comparisons(
+    model: CountRegressor, prepared: Prepared, rows: CalibrationRows, on_step: Callable[[str], None]
+) -> bool:
     """Fit the members of `compare_with` that are not part of the mixture; returns whether that was interrupted."""
     validation = prepared.validation if len(prepared.validation) else None
     wanted = [name for name in prepared.plan.compare_with if name not in model.predictor_.members]
@@ -191,7 +215,7 @@ def _add_comparisons(model: CountRegressor, prepared: Prepared, on_step: Callabl
             with single_thread(), warnings.catch_warnings():
                 # A fit that is not quite at its maximum is good enough for a comparison.
                 warnings.simplefilter("ignore")
-                member = kind.like(model.head_).fit(prepared.train, validation, prepared.plan.seed)
+                member = _compared(kind, model.head_, rows, validation, prepared.plan.seed)
         except NotApplicableError as error:
             warnings.warn(f"Not compared with {label}: {error}.", UserWarning, stacklevel=2)
             continue
@@ -202,20 +226,23 @@ def _add_comparisons(model: CountRegressor, prepared: Prepared, on_step: Callabl
     return False
 
 
-def _calibrate(model: CountRegressor, prepared: Prepared) -> None:
-    """Calibrate distributions, intervals and out-of-distribution scores on validation rows; never on test rows."""
-    rows, groups = prepared.validation, prepared.plan.interval_groups
-    if not len(rows):
+def _compared(kind: type[Member], head: Head, rows: CalibrationRows, validation: Sample | None, seed: int) -> Member:
+    """Fit a member to the rows that the mixture was fitted to."""
+    if rows.is_cross_fitted:
+        return cross_fit(lambda: kind.like(head), rows.train, seed)
+    return kind.like(head).fit(rows.train, validation, seed)
+
+
+def _calibrate(rows: CalibrationRows, prepared: Prepared) -> None:
+    """Calibrate distributions, intervals and out-of-distribution scores; never on test rows."""
+    if not len(rows.sample):
         return
+    rows.renew()
     with single_thread():
-        if prepared.time_columns:
-            train = prepared.train
-            model.predictor_.profile = FeatureProfile.fit(train.X, train.weight, prepared.time_columns)
         if prepared.plan.recalibrate != "off":
-            model.predictor_.recalibrate(rows)
-        model.predictor_.calibrate_intervals(rows, PRIOR_ROWS, groups, GROUP_ROWS)
-        upper = prepared.plan.count_range.arguments(rows)["upper"]
-        model.predictor_.calibrate_ood(rows.X, rows.exposure, alpha=max(_ALPHA, 1.0 / (len(rows) + 1)), upper=upper)
+            rows.recalibrate()
+        rows.calibrate_intervals(PRIOR_ROWS, prepared.plan.interval_groups, GROUP_ROWS)
+        rows.calibrate_ood(OOD_ALPHA, prepared.time_columns)
 
 
 def _versions() -> dict[str, str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ddpn.count_range import CountRange
+from ddpn.durations import parse_duration
 from ddpn.errors import ConfigError, InputError
 from ddpn.heads import DEFAULT_LIKELIHOOD, check_likelihood, make_head
 from ddpn.heads.likelihoods import TOTALS
@@ -16,14 +17,14 @@ from ddpn.validation import check_choice, check_keys, is_integer, is_number
 
 #: Shares of training, validation and test rows.
 SHARES = (0.7, 0.1, 0.2)
-#: What networks are mixed with by default; boosted trees beside the GLM did not help (docs/results/development.md).
+#: What a given number of networks is mixed with by default.
 MIXED = ("glm",)
-#: What a model is compared with by default.
-BASELINES = ("constant", "poisson_glm", "boosted_poisson", "boosted_negative_binomial")
+#: What a model is compared with by default, beside each of its own members.
+BASELINES = ("constant", "poisson_glm", "trees")
 #: Arguments of `CountRegressor` that a plan may set; the others are decided by its seed and its split.
 MODEL_OPTIONS = (
-    "likelihood", "head_options", "members", "hidden", "numeric", "epochs", "mix_with", "training_options",
-    "lower", "upper", "censored_above", "fractional", "device",
+    "likelihood", "head_options", "members", "hidden", "numeric", "epochs", "mix_with", "time_budget",
+    "training_options", "lower", "upper", "censored_above", "fractional", "device",
 )  # fmt: skip
 #: Whether distributions are recalibrated on validation rows.
 RECALIBRATE = ("auto", "off")
@@ -123,6 +124,11 @@ class Plan:
                 raise ConfigError(f"Column {name!r} has a role, so it cannot be in drop or use.")
 
     @property
+    def members(self) -> int | str:
+        """The number of networks, or "auto" for a portfolio."""
+        return self.model.get("members", "auto")
+
+    @property
     def count_range(self) -> CountRange:
         """The range of possible counts."""
         given = {name: self.model[name] for name in ("lower", "upper", "censored_above") if name in self.model}
@@ -146,7 +152,13 @@ class Plan:
         has_total = self.count_range.upper_is_total or self.exposure or "total" in self.model.get("head_options", {})
         if totals and not has_total:
             raise ConfigError(f"{totals[0]} needs the total of every row: give upper, upper_column or exposure.")
-        own = {name: self.model[name] for name in ("members", "hidden", "numeric", "epochs") if name in self.model}
+        own = {name: self.model[name] for name in ("hidden", "numeric", "epochs") if name in self.model}
+        if self.members != "auto":
+            own["members"] = self.members
+            if self.model.get("time_budget") is not None:
+                raise ConfigError('time_budget needs members="auto", which fits what there is time for.')
+        if self.model.get("time_budget") is not None:
+            parse_duration(self.model["time_budget"], "time_budget")
         NetworkOptions(**own, **check_training_options(self.model.get("training_options")))
 
     def check_with_torch(self) -> None:
@@ -163,9 +175,11 @@ class Plan:
                 head.check_bounds()
 
     def regressor(self, **more: Any) -> Any:
-        """The unfitted `CountRegressor`; by default mixed with `MIXED`, where its likelihood is one of counts."""
+        """The unfitted `CountRegressor`; a given number of networks is mixed with `MIXED` by default."""
         from ddpn.estimators import CountRegressor
 
+        if self.members == "auto":
+            return CountRegressor(**{**self.model, "members": "auto", "random_state": self.seed}, **more)
         head = make_head(self.model.get("likelihood", DEFAULT_LIKELIHOOD))
         has_line = head.glm_likelihood and self.model.get("hidden", "auto") not in ((), [])
         mixed = tuple(name for name in MIXED if name != "glm" or has_line) if head.is_count else ()

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ddpn.errors import InputError
 from ddpn.sample import Sample
 from ddpn.validation import listed
@@ -40,6 +42,11 @@ class Prepared:
     @property
     def validation(self) -> Sample:
         return self.sample.rows(self.split.rows.validation)
+
+    @property
+    def known(self) -> Sample:
+        """Training and validation rows."""
+        return self.sample.rows(np.sort(np.concatenate([self.split.rows.train, self.split.rows.validation])))
 
     @property
     def test(self) -> Sample:

@@ -1,0 +1,106 @@
+"""The portfolio of `members="auto"`: what is fitted, in the order of what it is worth per second."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ddpn.estimators.fitting import NETWORKS
+from ddpn.estimators.portfolio import Candidate
+from ddpn.heads import Head
+from ddpn.members import MEMBERS
+from ddpn.members.constant import Constant
+from ddpn.members.cross_fitting import FOLDS
+from ddpn.members.member import Member, NotApplicableError
+from ddpn.members.network_options import SMALL_ROWS, NetworkOptions, auto_batch_size
+from ddpn.members.networks import LargeNetworks, Networks
+from ddpn.sample import Sample
+
+LARGE_NETWORKS = "large_networks"
+#: Members of the portfolio that take seconds, cheapest first.
+_CHEAP = ("glm", "trees")
+#: Steps of the networks, and of the large ones: for few rows, and for more.
+_STEPS, _LARGE_STEPS = (500, 2000), (2000, 4000)
+#: The share of all epochs without a better score after which a network has stopped.
+_PATIENCE = 0.25
+#: A weaker weight decay than the default is better on some tables and worse on others: networks have one, large
+#: networks the other.
+_WEAK_DECAY = 0.3
+
+
+def default_candidates(
+    head: Head,
+    options: NetworkOptions,
+    others: Mapping[str, Member],
+    train: Sample,
+    cross_fits: bool,
+    run: Mapping[str, Any],
+) -> list[Candidate]:
+    """What `CountRegressor(members="auto")` fits.
+
+    Parameters
+    ----------
+    head : Head
+        The likelihood of the networks.
+    options : NetworkOptions
+        Those that a user gave are kept; the others follow the number of rows.
+    others : mapping of str to Member
+        Further members to try, by name.
+    train : Sample
+        Training rows.
+    cross_fits : bool
+        Whether networks leave out folds of the rows.
+    run : mapping
+        Arguments of `Networks`: `runtime`, `checkpoint` and `verbose`.
+    """
+    rows, folds = int(train.is_used.sum()), FOLDS if cross_fits else 0
+    few, default = rows <= SMALL_ROWS, NetworkOptions()
+    own = {name for name in ("hidden", "numeric", "epochs") if getattr(options, name) != getattr(default, name)}
+    small = _with_steps(options, rows, folds, _STEPS[not few])
+    if not few and options.weight_decay == default.weight_decay:
+        small = replace(small, weight_decay=_WEAK_DECAY)
+    large = _large(options, rows, folds, few)
+    has_large = not own and head.is_count
+    states: list[dict[str, Any]] = [dict(run), dict(run)]
+    # The dearest training continues where it was interrupted; the others take seconds.
+    states[0 if has_large else 1]["checkpoint"] = None
+    candidates = [Candidate("constant", lambda: Constant.like(head), baseline=True)]
+    names = [*(_CHEAP if head.is_count else ()), *(name for name in others if name not in _CHEAP)]
+    candidates += [Candidate(name, _maker(name, head)) for name in names if _applies(name, head)]
+    candidates.append(Candidate(NETWORKS, lambda: Networks(head, small, folds=folds, **states[0])))
+    if has_large:
+        make_large = lambda: LargeNetworks(head, large, folds=folds, **states[1])  # noqa: E731
+        candidates.append(Candidate(LARGE_NETWORKS, make_large, dear=True))
+    return candidates
+
+
+def _large(options: NetworkOptions, rows: int, folds: int, few: bool) -> NetworkOptions:
+    found = replace(_with_steps(options, rows, folds, _LARGE_STEPS[not few]), numeric="steps")
+    if few:
+        decay = _WEAK_DECAY if options.weight_decay == NetworkOptions().weight_decay else options.weight_decay
+        found = replace(found, hidden=(128, 128), weight_decay=decay)
+    return found
+
+
+def _with_steps(options: NetworkOptions, rows: int, folds: int, steps: int) -> NetworkOptions:
+    """The options with about so many steps, unless the number of epochs is given."""
+    if options.epochs != "auto":
+        return options
+    own = rows if folds < 2 else max(1, rows * (folds - 1) // folds)
+    size = auto_batch_size(own) if options.batch_size == "auto" else int(options.batch_size)
+    epochs = int(np.clip(steps * size // own, 5, 300))
+    patience = max(3, round(_PATIENCE * epochs)) if options.patience is None else options.patience
+    return replace(options, batch_size=size, epochs=epochs, patience=patience)
+
+
+def _maker(name: str, head: Head) -> Callable[[], Member]:
+    return lambda: MEMBERS[name].like(head)
+
+
+def _applies(name: str, head: Head) -> bool:
+    try:
+        MEMBERS[name].like(head)
+    except NotApplicableError:
+        return False
+    return True
