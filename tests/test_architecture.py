@@ -33,6 +33,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"predictor"}),
     frozenset({"estimators"}),
     frozenset({"workflow"}),
+    frozenset({"tuning"}),
     frozenset({"report", "experiments", "export", "serving", "cluster"}),
     frozenset({"cli"}),
 )
