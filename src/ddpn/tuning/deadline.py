@@ -6,10 +6,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import FrameType
 
 #: Seconds between two attempts: a library may lose an exception that is raised inside of it.
 _AGAIN = 0.25
+_SHIELDED: ContextVar[bool] = ContextVar("shielded", default=False)
 
 
 class TimeUpError(BaseException):
@@ -35,7 +37,8 @@ def stopped_at(deadline: float | None) -> Iterator[None]:
     ended = False
 
     def stop(number: int, frame: FrameType | None) -> None:
-        if not ended:
+        # While shielded, the next attempt is soon enough.
+        if not ended and not _SHIELDED.get():
             raise TimeUpError
 
     before = signal.signal(signal.SIGALRM, stop)
@@ -52,3 +55,13 @@ def check_deadline(deadline: float | None) -> None:
     """Raise a `TimeUpError` if the deadline has passed."""
     if deadline is not None and time.monotonic() >= deadline:
         raise TimeUpError
+
+
+@contextmanager
+def shielded() -> Iterator[None]:
+    """Let this block end before a deadline interrupts: for files that are written."""
+    token = _SHIELDED.set(True)
+    try:
+        yield
+    finally:
+        _SHIELDED.reset(token)

@@ -52,6 +52,18 @@ def _fold(prepared: Prepared, fitted: np.ndarray, scored: np.ndarray, random: np
     return replace(prepared, split=prepared.split._replace(rows=parts))
 
 
+def folds_text(prepared: Prepared, used: int) -> str:
+    """Which rows trials are scored on where so many of `folds_of` are used, in words."""
+    rows = prepared.split.rows
+    if len(rows.validation) and (
+        prepared.plan.split_column is not None or len(rows.train) + len(rows.validation) >= CROSSED_ROWS
+    ):
+        return "the validation rows"
+    if prepared.plan.time is not None and len(rows.validation):
+        return f"the last {used} blocks of training and validation rows" if used > 1 else "the validation rows"
+    return f"{used} of {FOLDS} folds of the training and validation rows"
+
+
 def trial_plan(plan: Plan) -> Plan:
     """The plan of a trial: fewer networks, and nothing to compare with."""
     members = min(TRIAL_NETWORKS, plan.model.get("members", TRIAL_NETWORKS))

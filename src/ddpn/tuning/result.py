@@ -60,8 +60,8 @@ class TuningResult:
     best_number : int
         The number of that trial.
     gain : Gain
-        CRPS of the defaults minus that of the best trial, on rows that neither was fitted to; its interval allows for
-        the number of trials that the best was chosen from. Positive is better.
+        CRPS of the defaults minus that of the best other trial, on rows that neither was fitted to; its interval
+        allows for the number of trials that this one was chosen from. Positive is better.
     crps : float or None
         Mean CRPS of the defaults on these rows; None if there was no time for a trial.
     importances : dict
@@ -70,8 +70,10 @@ class TuningResult:
         All trials in their order.
     space : dict
         What was searched, in words.
-    rows, folds : int
-        Rows that trials were scored on, and in how many folds.
+    rows : int
+        Rows that trials were scored on.
+    scored_on : str
+        Which rows these are.
     seconds : float
         Time of the search without the refit.
     stopped : bool
@@ -87,7 +89,7 @@ class TuningResult:
     trials: tuple[TrialSummary, ...]
     space: dict[str, str]
     rows: int
-    folds: int
+    scored_on: str
     seconds: float
     stopped: bool
 
@@ -123,15 +125,21 @@ class TuningResult:
         """Topics and sentences."""
         if len(self.trials) <= 1:
             return []
-        how = f"{self.folds} folds of training and validation rows" if self.folds > 1 else "the validation rows"
-        interval = f"95% interval {self.gain.low:.3g} to {self.gain.high:.3g}"
         dropped = sum(bool(trial.dropped) for trial in self.trials)
-        return [
-            ("Gain", f"CRPS lower by {self.gain.mean:.3g} ({interval}, which allows for the number of trials), on "
-                     f"{self.rows:,} rows: {how}. No test row was used."),
-            ("Search", f"{len(self.trials)} trials in {format_duration(self.seconds)}, {dropped} of them dropped "
-                       f"early{'; the last one was stopped at the deadline' if self.stopped else ''}."),
-        ]  # fmt: skip
+        found = []
+        if dropped < len(self.trials) - 1:
+            change = (
+                f"{'lower' if self.gain.mean > 0 else 'higher'} by {abs(self.gain.mean):.2g} than with the defaults"
+            )
+            interval = f"95% interval of the gain {self.gain.low:.2g} to {self.gain.high:.2g}"
+            where = f"{self.rows:,} rows, {self.scored_on}. No test row was used."
+            found.append(
+                ("Best trial", f"CRPS {change} ({interval}, which allows for the number of trials) on {where}")
+            )
+        last = "; the last one was stopped at the deadline" if self.stopped else ""
+        time = format_duration(self.seconds)
+        found.append(("Search", f"{len(self.trials)} trials in {time}, {dropped} of them dropped early{last}."))
+        return found
 
     @property
     def changes(self) -> list[tuple[str, str, str, str]]:
@@ -164,26 +172,26 @@ def summarize(
     defaults: Settings,
     weight: np.ndarray,
     space: Mapping[str, object],
-    folds: int,
+    scored_on: str,
     stopped: bool,
 ) -> TuningResult:
     """The outcome of trials, of which the first has the defaults; importances are left to the caller."""
     words = {name: str(values) for name, values in space.items()}
     if not trials:
         none = Gain(0.0, 0.0, 0.0)
-        return TuningResult(defaults, defaults, 0, none, None, {}, (), words, len(weight), folds, 0.0, stopped)
+        return TuningResult(defaults, defaults, 0, none, None, {}, (), words, len(weight), scored_on, 0.0, stopped)
     first = trials[0]
     summaries = tuple(_summary(trial, first.scores, weight) for trial in trials)
     whole = [t for t in trials if not t.dropped]
-    best = min(whole, key=lambda trial: float(np.average(trial.scores, weights=weight)))
-    chosen = summaries[best.number]
-    if not (chosen.gain or 0.0) > TOLERANCE * (chosen.error or 0.0):
+    others = sorted(whole[1:], key=lambda trial: float(np.average(trial.scores, weights=weight)))
+    best = other = others[0] if others else first
+    if not (summaries[other.number].gain or 0.0) > TOLERANCE * (summaries[other.number].error or 0.0):
         best = first
-    # The best was chosen on the same rows, among all: the end that allows for it is the one towards no gain.
-    gain = -gain_of(best.scores - first.scores, weight, max(1, len(trials) - 1))
+    # The trial was chosen on the same rows, among all: the end that allows for it is the one towards no gain.
+    gain = -gain_of(other.scores - first.scores, weight, max(1, len(trials) - 1))
     return TuningResult(
         first.settings, best.settings, best.number, gain, float(np.average(first.scores, weights=weight)), {},
-        summaries, words, len(weight), folds, trials[-1].elapsed, stopped,
+        summaries, words, len(weight), scored_on, trials[-1].elapsed, stopped,
     )  # fmt: skip
 
 
@@ -194,6 +202,4 @@ def _summary(trial: Any, defaults: np.ndarray, weight: np.ndarray) -> TrialSumma
         crps = float(np.average(trial.scores, weights=weight[:rows]))
         found = gain_of(defaults[:rows] - trial.scores, weight[:rows])
         gain, error = found.mean, found.error
-    return TrialSummary(
-        trial.number, trial.settings, crps, gain, error, trial.seconds, trial.elapsed, trial.dropped
-    )
+    return TrialSummary(trial.number, trial.settings, crps, gain, error, trial.seconds, trial.elapsed, trial.dropped)

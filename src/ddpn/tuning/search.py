@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from ddpn.durations import format_duration
 from ddpn.errors import DDPNError
 from ddpn.training.monitoring import EpochReport
 from ddpn.tuning.deadline import TimeUpError, check_deadline, stopped_at
+from ddpn.tuning.limits import Limit
 from ddpn.tuning.space import Settings
 from ddpn.tuning.study import Study, Trial, step_of
 from ddpn.tuning.trials import run_fold
@@ -24,13 +24,8 @@ _RACE = 0.5
 _REFIT, _REFIT_SECONDS = 3.0, 5.0
 #: The share of the budget that may be reserved for the refit, and what has to be left to begin another trial.
 _MOST_RESERVED, _WORTH = 0.6, 0.25
-
-
-class Limit(NamedTuple):
-    """When a search ends: after so many seconds, refit included, or so many trials; None for no limit."""
-
-    seconds: float | None = None
-    trials: int | None = None
+#: Trials that there should be time for.
+_FEW = 8
 
 
 class DroppedError(Exception):
@@ -69,8 +64,14 @@ class Search:
 
     def __post_init__(self) -> None:
         self._spent = self.study.spent
-        self.weight = np.concatenate([fold.test.weight_or_ones for fold in self.folds])
         self.stopped = False
+        if self.study.trials:
+            self.folds = self.folds[: len(self.study.trials[0].means)]
+
+    @property
+    def weight(self) -> np.ndarray:
+        """Weights of the rows that trials are scored on, in the order of the folds."""
+        return np.concatenate([fold.test.weight_or_ones for fold in self.folds])
 
     # Time --------------------------------------------------------------------------------------------------------
 
@@ -127,9 +128,10 @@ class Search:
         while self.limit.trials is None or len(self.study.trials) < self.limit.trials:
             if not self._has_time():
                 return
+            trial = Trial(self.study.ask(self.defaults) if self.study.trials else dict(self.defaults))
             try:
                 with stopped_at(self.deadline):
-                    trial = self._trial()
+                    self._run(trial)
             except TimeUpError:
                 self.study.forget()
                 self.stopped = True
@@ -141,19 +143,21 @@ class Search:
     def _progress(self) -> str:
         parts = [f"best {self.mean(self.best.scores):.4g} (trial {self.best.number})"]
         if self.limit.trials is not None:
-            parts.append(f"{max(0, self.limit.trials - len(self.study.trials))} trials left")
+            rest = max(0, self.limit.trials - len(self.study.trials))
+            parts.append(f"{rest} {'trial' if rest == 1 else 'trials'} left")
         if self.left is not None:
             parts.append(f"{format_duration(max(0.0, self.left))} left before the refit")
         return ", ".join(parts)
 
-    def _trial(self) -> Trial:
-        is_first = not self.study.trials
-        trial = Trial(dict(self.defaults) if is_first else self.study.ask(self.defaults))
-        began = time.monotonic()
+    def _run(self, trial: Trial) -> None:
+        """Score the settings of a trial, fold by fold."""
+        is_first, began = not self.study.trials, time.monotonic()
         try:
-            for number in range(len(self.folds)):
-                self._score(trial, number)
-                if not is_first:
+            while len(trial.means) < len(self.folds):
+                self._score(trial, len(trial.means))
+                if is_first and len(trial.means) == 1:
+                    self._limit_folds(trial.fold_seconds[0])
+                elif not is_first:
                     self._race(trial)
         except DroppedError as reason:
             trial.dropped = str(reason)
@@ -162,7 +166,11 @@ class Search:
                 raise  # the defaults must be fitted in the end
             trial.dropped = f"failed: {error}"
         trial.seconds, trial.elapsed = time.monotonic() - began, self.elapsed
-        return trial
+
+    def _limit_folds(self, seconds: float) -> None:
+        """Use as many folds as leave time for a few trials: more trials on fewer rows are better than none."""
+        if self.left is not None:
+            self.folds = self.folds[: max(1, int(self.left / (_FEW * seconds)))]
 
     def _score(self, trial: Trial, number: int) -> None:
         deadline = self.deadline

@@ -1,24 +1,26 @@
-"""Trials in an Optuna study on the disk: what was tried, and what to try next. The only file that imports Optuna."""
+"""Trials in an Optuna study with its journal: what was tried, what to try next. The only file that imports Optuna."""
 
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from ddpn.extras import import_extra
 from ddpn.files import write_bytes
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes
+from ddpn.tuning.deadline import shielded
 from ddpn.tuning.space import Choices, Settings, Space
 
 #: In the first trials every setting keeps its default with this probability, and so many trials are of this kind.
 KEEP, FIRST = 0.5, 8
 #: Trials with scores that importances need.
 _ENOUGH = 6
-_NAME, _DATABASE = "ddpn", "trials.db"
+#: Trees of the forest that importances are found from: with a few dozen trials, more change no digit that matters.
+_TREES = 32
+_NAME, _JOURNAL, _ABOUT = "ddpn", "trials.log", "trial"
 
 
 @dataclass
@@ -76,22 +78,24 @@ class Study:
         self._optuna.logging.set_verbosity(self._optuna.logging.ERROR)
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.space, self.seed = folder, space, seed
-        self._storage = self._optuna.storages.RDBStorage(f"sqlite:///{folder / _DATABASE}")
+        storage = self._optuna.storages.JournalStorage(self._journal())
         pruner = self._optuna.pruners.PercentilePruner(75.0, n_startup_trials=3, n_min_trials=3)
         self._study = self._optuna.create_study(
-            storage=self._storage, study_name=_NAME, load_if_exists=True, pruner=pruner, sampler=self._sampler(0, {})
+            storage=storage, study_name=_NAME, load_if_exists=True, pruner=pruner, sampler=self._sampler(0, {})
         )
         self._current: Any = None
         for old in self._study.get_trials(deepcopy=False, states=[self._optuna.trial.TrialState.RUNNING]):
             self._study.tell(old.number, state=self._optuna.trial.TrialState.FAIL)
         self.trials = self._known()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._storage.remove_session()
-        self._storage.engine.dispose()
+    def _journal(self) -> Any:
+        """The journal of the trials, without what a killed process left half-written; one process has it at a time."""
+        file = self.folder / _JOURNAL
+        if file.exists() and not (content := file.read_bytes()).endswith(b"\n"):
+            write_bytes(file, content[: content.rfind(b"\n") + 1])
+        file.with_name(f"{_JOURNAL}.lock").unlink(missing_ok=True)
+        journal = self._optuna.storages.journal
+        return journal.JournalFileBackend(str(file), journal.JournalFileOpenLock(str(file)))
 
     @property
     def spent(self) -> float:
@@ -103,7 +107,7 @@ class Study:
         states = self._optuna.trial.TrialState
         found = []
         for old in self._study.get_trials(deepcopy=False, states=[states.COMPLETE, states.PRUNED]):
-            about = dict(old.user_attrs)
+            about = dict(old.user_attrs[_ABOUT])
             scores = arrays_from_bytes(self._file(about["number"]).read_bytes())["crps"]
             networks = {int(step): value for step, value in old.intermediate_values.items()}
             found.append(Trial(**about, scores=scores, networks=networks))
@@ -149,8 +153,9 @@ class Study:
         """Whether networks of the trial in progress score worse at this step than those of most complete trials."""
         if self._current is None or not np.isfinite(value):
             return self._current is not None
-        self._current.report(value, step)
-        return bool(self._current.should_prune())
+        with shielded():
+            self._current.report(value, step)
+            return bool(self._current.should_prune())
 
     def tell(self, trial: Trial) -> None:
         """Keep a trial that is over: the one asked for last or, as the first of all, the defaults."""
@@ -158,10 +163,9 @@ class Study:
         write_bytes(self._file(trial.number), arrays_to_bytes(crps=trial.scores))
         plain = {n: v for n, v in vars(trial).items() if n not in ("scores", "networks")}
         if self._current is None:
-            self._study.add_trial(self._finished(trial, trial.networks, plain))
+            self._study.add_trial(self._finished(trial, trial.networks, {_ABOUT: plain}))
         else:
-            for name, value in plain.items():
-                self._current.set_user_attr(name, value)
+            self._current.set_user_attr(_ABOUT, plain)
             mean = None if trial.dropped else float(np.mean(trial.means))
             self._study.tell(self._current, mean, states.PRUNED if trial.dropped else states.COMPLETE)
         self._current = None
@@ -198,7 +202,7 @@ class Study:
         study = self._optuna.create_study()
         for trial, score in whole:
             study.add_trial(self._finished(trial, {}, {}, float(score)))
-        evaluator = self._optuna.importance.FanovaImportanceEvaluator(seed=self.seed)
+        evaluator = self._optuna.importance.FanovaImportanceEvaluator(n_trees=_TREES, seed=self.seed)
         found = self._optuna.importance.get_param_importances(study, evaluator=evaluator)
         return {name: float(share) for name, share in found.items()}
 
@@ -206,4 +210,3 @@ class Study:
 def step_of(fold: int, third: int, metric: str) -> int:
     """The step that a score of networks is reported at; scores by different metrics have different steps."""
     return 2 * (3 * fold + third) + (metric == "crps")
-

@@ -10,21 +10,18 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ddpn.durations import parse_duration
-from ddpn.extras import import_extra
 from ddpn.files import folder_lock
 from ddpn.model_files import check_destination
-from ddpn.tuning.folds import folds_of
+from ddpn.tuning.folds import folds_of, folds_text
+from ddpn.tuning.limits import check_limits
 from ddpn.tuning.result import TuningResult, summarize
-from ddpn.tuning.search import Limit, Search
-from ddpn.tuning.space import check_search, default_settings, make_space, read_search, with_settings
+from ddpn.tuning.search import Search
+from ddpn.tuning.space import default_settings, make_space, with_settings
 from ddpn.tuning.study import Study
-from ddpn.validation import check_integer
 from ddpn.workflow.fitting import Fitted, fit_into
 from ddpn.workflow.preparing import Prepared, identity
 
-#: What a search may take by default.
-BUDGET = "10m"
+#: How the folder of trials ends.
 _FOLDER = ".tuning"
 
 
@@ -34,14 +31,6 @@ class Tuned:
 
     fitted: Fitted
     result: TuningResult
-
-
-def limit_of(budget: Any, trials: int | None) -> Limit:
-    """The limit that a user gives: a duration, a number of trials, both, or by default `BUDGET`."""
-    number = None if trials is None else check_integer("trials", trials, 1)
-    if budget is None:
-        return Limit(None if number else parse_duration(BUDGET), number)
-    return Limit(parse_duration(budget, "budget"), number)
 
 
 def tune(
@@ -108,19 +97,17 @@ def tune(
     (2, ['lr'])
     """
     started, place = time.monotonic(), Path(path)
-    limit, wanted = limit_of(budget, trials), check_search(prepared.plan, read_search(search))
-    import_extra("optuna", "tune")
+    limit, wanted = check_limits(prepared.plan, budget, trials, search)
     check_destination(place, overwrite)
     with folder_lock(place):
         rows, columns = len(prepared.train), len(prepared.roles.used)
         defaults = default_settings(prepared.plan, list(wanted), rows, columns)
         space = make_space(wanted, defaults, rows)
         folder = storage_of(place, prepared, {name: str(values) for name, values in space.items()})
-        with Study(folder, space, prepared.plan.seed) as study:
-            folds = folds_of(prepared)
-            run = Search(folds, study, defaults, rows, limit, on_step, started)
-            run.run()
-            result = _result(run, study, space)
+        study = Study(folder, space, prepared.plan.seed)
+        run = Search(folds_of(prepared), study, defaults, rows, limit, on_step, started)
+        run.run()
+        result = _result(run, folds_text(prepared, len(run.folds)))
         chosen = replace(prepared, plan=with_settings(prepared.plan, result.best)) if result.is_tuned else prepared
         on_step(f"Refitting {'trial ' + str(result.best_number) if result.is_tuned else 'the default settings'}")
         known = {**(about or {}), "tuning": result.as_dict()}
@@ -137,7 +124,8 @@ def storage_of(path: Path, prepared: Prepared, space: Mapping[str, str]) -> Path
     return path.parent / f".{path.name}.{hashlib.sha256(known.encode()).hexdigest()[:16]}{_FOLDER}"
 
 
-def _result(run: Search, study: Study, space: Mapping[str, object]) -> TuningResult:
-    found = summarize(study.trials, run.defaults, run.weight, space, len(run.folds), run.stopped)
+def _result(run: Search, scored_on: str) -> TuningResult:
+    study = run.study
+    found = summarize(study.trials, run.defaults, run.weight, study.space, scored_on, run.stopped)
     relative = [None if trial.gain is None else -trial.gain for trial in found.trials]
     return replace(found, importances=study.importances(relative))

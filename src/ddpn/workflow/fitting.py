@@ -157,7 +157,9 @@ def _save(fitted: Fitted, path: Path, overwrite: bool, checkpoint: Path) -> None
     raise InputError(f"The model cannot be saved in {path}: {reason}. Nor can it be kept in {cache}: it is lost.")
 
 
-def train_model(model: CountRegressor, prepared: Prepared, checkpoint: Path | None, on_step: Callable[[str], None]) -> bool:
+def train_model(
+    model: CountRegressor, prepared: Prepared, checkpoint: Path | None, on_step: Callable[[str], None]
+) -> bool:
     """Fit the model; returns whether it was interrupted, with something to keep."""
     train, validation = prepared.train, prepared.validation
     counts = prepared.plan.count_range
