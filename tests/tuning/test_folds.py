@@ -34,7 +34,8 @@ def test_every_known_row_is_scored_once(prepared, larger):
         scored = np.sort(np.concatenate([fold.split.rows.test for fold in folds]))
         known = np.sort(np.concatenate([each.split.rows.train, each.split.rows.validation]))
         np.testing.assert_array_equal(scored, known)
-        assert folds_text(each, 3) == "3 of 3 folds of the training and validation rows"
+        assert folds_text(each, 3) == "3 folds of the training and validation rows"
+        assert folds_text(each, 1) == "1 of 3 folds of the training and validation rows"
     assert all(len(fold.split.rows.validation) == round(320 / 8) for fold in folds)
     assert not len(folds_of(prepared)[0].split.rows.validation)
 

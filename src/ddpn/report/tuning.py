@@ -82,8 +82,8 @@ def _trials(found: TuningResult) -> Grid:
     rows = []
     for trial in found.leaders:
         cells = [value_text(trial.settings[name]) for name in names]
-        rows.append((_label(trial), fmt(trial.crps or 0.0, integers=False), _gain(trial), *cells))
-    return Grid(("Trial", "CRPS", "Gain on the defaults", *names), rows)
+        rows.append((_label(trial), f"{trial.crps:.4g}", _gain(trial), *cells))
+    return Grid(("Trial", "CRPS", "Gain over the defaults", *names), rows)
 
 
 def _label(trial: TrialSummary) -> str:

@@ -61,7 +61,8 @@ def folds_text(prepared: Prepared, used: int) -> str:
         return "the validation rows"
     if prepared.plan.time is not None and len(rows.validation):
         return f"the last {used} blocks of training and validation rows" if used > 1 else "the validation rows"
-    return f"{used} of {FOLDS} folds of the training and validation rows"
+    of = f"{used} folds of" if used == FOLDS else f"{used} of {FOLDS} folds of"
+    return f"{of} the training and validation rows"
 
 
 def trial_plan(plan: Plan) -> Plan:
