@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ddpn.deadlines import Clock, TimeLimitError
 from ddpn.durations import format_duration
 from ddpn.errors import DDPNError
 from ddpn.training.monitoring import EpochReport
-from ddpn.tuning.deadline import TimeUpError, check_deadline, stopped_at
 from ddpn.tuning.limits import Limit
 from ddpn.tuning.space import Settings
 from ddpn.tuning.study import Study, Trial, step_of
@@ -129,10 +129,11 @@ class Search:
             if not self._has_time():
                 return
             trial = Trial(self.study.ask(self.defaults) if self.study.trials else dict(self.defaults))
+            clock = Clock(self.left)
             try:
-                with stopped_at(self.deadline):
-                    self._run(trial)
-            except TimeUpError:
+                with clock.limit():
+                    self._run(trial, clock)
+            except TimeLimitError:
                 self.study.forget()
                 self.stopped = True
                 return
@@ -149,12 +150,12 @@ class Search:
             parts.append(f"{format_duration(max(0.0, self.left))} left before the refit")
         return ", ".join(parts)
 
-    def _run(self, trial: Trial) -> None:
+    def _run(self, trial: Trial, clock: Clock) -> None:
         """Score the settings of a trial, fold by fold."""
         is_first, began = not self.study.trials, time.monotonic()
         try:
             while len(trial.means) < len(self.folds):
-                self._score(trial, len(trial.means))
+                self._score(trial, len(trial.means), clock)
                 if is_first and len(trial.means) == 1:
                     self._limit_folds(trial.fold_seconds[0])
                 elif not is_first:
@@ -162,7 +163,7 @@ class Search:
         except DroppedError as reason:
             trial.dropped = str(reason)
         except DDPNError as error:
-            if is_first:
+            if is_first or isinstance(error, TimeLimitError):
                 raise  # the defaults must be fitted in the end
             trial.dropped = f"failed: {error}"
         trial.seconds, trial.elapsed = time.monotonic() - began, self.elapsed
@@ -172,11 +173,13 @@ class Search:
         if self.left is not None:
             self.folds = self.folds[: max(1, int(self.left / (_FEW * seconds)))]
 
-    def _score(self, trial: Trial, number: int) -> None:
-        deadline = self.deadline
+    def _score(self, trial: Trial, number: int, clock: Clock) -> None:
+        def check_time() -> None:
+            if not clock.left:
+                raise TimeLimitError("the time is up")
 
         def follow(report: EpochReport) -> None:
-            check_deadline(deadline)
+            check_time()
             third = 3 * report.epoch // report.epochs
             if report.scores is None or report.title != "Training" or third in (0, 3):
                 return
@@ -189,6 +192,7 @@ class Search:
 
         fold = self.folds[number]
         found = run_fold(fold, trial.settings, follow)
+        check_time()  # a training that ran out of time ends with what it has
         if "numeric" in trial.settings:
             trial.settings["numeric"] = found.numeric  # what "auto" means
         trial.scores = np.concatenate([trial.scores, found.scores])

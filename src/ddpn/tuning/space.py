@@ -33,7 +33,7 @@ _AROUND = {"lr": (0.2, 4.0), "weight_decay": (0.05, 5.0), "epochs": (0.25, 2.0)}
 _WIDTHS = ("32", "64-64", "128-128", "256-256", "128-128-128-64")
 _BATCHES = (32, 64, 128, 256, 512)
 _LIKELIHOODS = ("mixed", "double_poisson", "negative_binomial", "double_poisson*3", "negative_binomial*2")
-_MEMBERS = ("none", "glm", "boosted_negative_binomial", "glm+boosted_negative_binomial")
+_MEMBERS = ("none", "glm", "trees", "glm+trees")
 _TRAINING = ("lr", "weight_decay", "batch_size")
 #: A choice that stands for an empty list.
 _NONE = "none"

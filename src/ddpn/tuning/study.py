@@ -11,7 +11,6 @@ import numpy as np
 from ddpn.extras import import_extra
 from ddpn.files import write_bytes
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes
-from ddpn.tuning.deadline import shielded
 from ddpn.tuning.space import Choices, Settings, Space
 
 #: In the first trials every setting keeps its default with this probability, and so many trials are of this kind.
@@ -60,6 +59,16 @@ class Trial:
     fold_seconds: list[float] = field(default_factory=list)
 
 
+class _HeldLock:
+    """The lock of the journal: the process holds that of the model folder already."""
+
+    def acquire(self) -> bool:
+        return True
+
+    def release(self) -> None:
+        return None
+
+
 class Study:
     """The trials of one search, in a folder of their own; a killed process loses no more than the trial it was at.
 
@@ -93,9 +102,7 @@ class Study:
         file = self.folder / _JOURNAL
         if file.exists() and not (content := file.read_bytes()).endswith(b"\n"):
             write_bytes(file, content[: content.rfind(b"\n") + 1])
-        file.with_name(f"{_JOURNAL}.lock").unlink(missing_ok=True)
-        journal = self._optuna.storages.journal
-        return journal.JournalFileBackend(str(file), journal.JournalFileOpenLock(str(file)))
+        return self._optuna.storages.journal.JournalFileBackend(str(file), _HeldLock())
 
     @property
     def spent(self) -> float:
@@ -153,9 +160,8 @@ class Study:
         """Whether networks of the trial in progress score worse at this step than those of most complete trials."""
         if self._current is None or not np.isfinite(value):
             return self._current is not None
-        with shielded():
-            self._current.report(value, step)
-            return bool(self._current.should_prune())
+        self._current.report(value, step)
+        return bool(self._current.should_prune())
 
     def tell(self, trial: Trial) -> None:
         """Keep a trial that is over: the one asked for last or, as the first of all, the defaults."""
