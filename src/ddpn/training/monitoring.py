@@ -7,9 +7,18 @@ from typing import NamedTuple
 
 
 class EpochReport(NamedTuple):
-    """An epoch that was completed: its number from 1, how many there are, and the validation score of each member.
+    """An epoch that was completed.
 
-    `title` is the name of the training, `metric` that of the score; `scores` is None without validation rows.
+    Attributes
+    ----------
+    title : str
+        The name of the training.
+    epoch, epochs : int
+        Its number from 1, and how many there are.
+    metric : str
+        The name of the validation score.
+    scores : list of float or None
+        The validation score of each member; None without validation rows.
     """
 
     title: str

@@ -121,7 +121,7 @@ class Search:
         return float(np.average(scores, weights=self.weight[: len(scores)]))
 
     def run(self) -> None:
-        """Run trials until a limit is reached; Ctrl-C is raised, and what was told to the study stays."""
+        """Run trials until a limit is reached; Ctrl-C is raised, and the trials that are over stay."""
         known = len(self.study.trials)
         if known:
             self.on_step(f"Continuing after {known} {'trials' if known > 1 else 'trial'}: {self._progress()}")

@@ -27,7 +27,15 @@ _FOLDER = ".tuning"
 
 @dataclass(frozen=True)
 class Tuned:
-    """The refitted model, and what the search found."""
+    """The result of `tune`.
+
+    Attributes
+    ----------
+    fitted : Fitted
+        The refitted model: its folder, and whether the fit was interrupted.
+    result : TuningResult
+        What the search found.
+    """
 
     fitted: Fitted
     result: TuningResult
