@@ -101,7 +101,7 @@ def test_the_budget_is_kept(run, no_fits, monkeypatch):
     assert time.monotonic() - began < 3.0
     assert len(found.folds) == 1  # more would leave no time for trials
     assert 2 <= len(found.study.trials) <= 12
-    assert found.reserved == pytest.approx(0.5 + 3.0 * 96 / 64 * 0.2)
+    assert found.reserved == pytest.approx(0.5 + 2.0 * 96 / 64 * 0.2)
     again = run("a", seconds=3.0)
     assert len(again.study.trials) - len(found.study.trials) <= 2, "the time of earlier trials counts"
     assert len(again.folds) == 1

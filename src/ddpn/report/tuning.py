@@ -59,7 +59,10 @@ def _sections(found: TuningResult, test: Mapping[str, Any] | None) -> dict[str, 
         parts = [scores_figure(found), *([importance_figure(found)] if found.importances else [])]
         few = "" if found.importances else "There are too few trials to say which settings matter."
         sections["What mattered"] = pair(*parts) + paragraphs(few)
-        sections["Best trials"] = grid_html(_trials(found), "The best trials, those first that were scored on all rows")
+        sections["Best trials"] = grid_html(
+            _trials(found),
+            "The best trials, those first that were scored on all rows; the CRPS of others is that of fewer rows",
+        )
     if test is not None:
         entry = next(each for each in test["entries"] if each["name"] == "mixture")
         facts = [("Test rows", f"{test['rows']:,}"), ("CRPS", fmt(entry["crps"]))]

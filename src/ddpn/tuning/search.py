@@ -21,7 +21,7 @@ from ddpn.workflow.preparing import Prepared
 _RACE = 0.5
 #: A fit has more networks and rows than a trial, other models for comparison, and calibration: so many times the
 #: seconds of a fold with the same settings (docs/how-to/tune.md), and some seconds more.
-_REFIT, _REFIT_SECONDS = 3.0, 5.0
+_REFIT, _REFIT_SECONDS = 2.0, 5.0
 #: The share of the budget that may be reserved for the refit, and what has to be left to begin another trial.
 _MOST_RESERVED, _WORTH = 0.6, 0.25
 #: Trials that there should be time for.

@@ -202,7 +202,7 @@ class Study:
         `relative` has a score per trial, comparable between trials that were scored on different rows, or None.
         """
         scored = [(t, s) for t, s in zip(self.trials, relative, strict=True) if s is not None and np.isfinite(s)]
-        whole = [(t, s) for t, s in scored if all(t.settings.get(name) in of for name, of in self.space.items())]
+        whole = [(t, s) for t, s in scored if all(t.settings[name] in of for name, of in self.space.items())]
         if len(whole) < _ENOUGH or np.ptp([s for _, s in whole]) == 0.0:
             return {}
         study = self._optuna.create_study()
