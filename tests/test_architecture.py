@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[1] / "src" / "ddpn"
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"errors"}),
     frozenset({"validation", "progress", "files", "threads", "extras"}),
+    frozenset({"durations", "deadlines"}),
     frozenset({"tensor_files"}),
     frozenset({"registry"}),
     frozenset({"sample", "model_files"}),
@@ -32,6 +33,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"predictor"}),
     frozenset({"estimators"}),
     frozenset({"workflow"}),
+    frozenset({"tuning"}),
     frozenset({"report", "experiments", "export", "serving", "cluster"}),
     frozenset({"cli"}),
 )

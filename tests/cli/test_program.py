@@ -7,7 +7,7 @@ import pytest
 
 from ddpn.cli import program
 
-COMMANDS = ["fit", "predict", "evaluate", "show", "report", "data", "reproduce"]
+COMMANDS = ["fit", "tune", "predict", "evaluate", "show", "report", "data", "reproduce"]
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,18 @@ for arguments in json.loads(sys.argv[1]):
 from ddpn import CountRegressor
 print(json.dumps([found, "torch" in sys.modules, "skops" in sys.modules]))
 """
-HELP = [[], ["fit"], ["predict"], ["evaluate"], ["show"], ["report"], ["data"], ["data", "get"], ["reproduce"]]
+HELP = [
+    [],
+    ["fit"],
+    ["tune"],
+    ["predict"],
+    ["evaluate"],
+    ["show"],
+    ["report"],
+    ["data"],
+    ["data", "get"],
+    ["reproduce"],
+]
 FIT = ["fit", "visits.csv", "-o", "new"]
 #: Command, exit code, and words of its output.
 CASES = [
@@ -41,6 +52,8 @@ CASES = [
     ((*FIT, "--tarket", "visits"), 2, "No such option"),
     (FIT, 2, "target is missing"),
     (("fit", "visits.csv", "--target", "visits", "-o", "MODEL"), 1, "already exists"),
+    (("tune", "visits.csv", "-o", "new", "--target", "visits", "--search", "lrr"), 2, "Did you mean 'lr'?"),
+    (("tune", "visits.csv", "-o", "new", "--target", "visits", "--budget", "soon"), 2, "budget must be a duration"),
     (("show", "none"), 1, "Folder not found: none"),
     (("show", "."), 1, "Not a saved model"),
     (("predict", ".", "visits.csv", "-o", "o.csv"), 1, "Not a saved model"),

@@ -80,14 +80,14 @@ def _fit(data: str, out: Path, given: dict[str, Any], config: Path | None, overw
     plan.check_with_torch()
     with prompt_ctrl_c("Nothing was saved."):
         prepared = prepare(read(data, plan.category), plan)
-    _show_prepared(data, prepared, as_json)
+    show_prepared(data, prepared, as_json)
     about = {"data": data, "command": shlex.join(["ddpn", *sys.argv[1:]])}
     # Only now, as it imports torch: wrong options and tables are reported at once.
     from ddpn.workflow.fitting import fit_into
 
     with output_to_stderr():
         fitted = fit_into(out, prepared, about, overwrite, verbose=True, on_step=_print_step)
-    _show_fitted(out, fitted.folder.task, as_json)
+    show_fitted(out, fitted.folder.task, as_json)
     if fitted.interrupted:
         rest = "continues" if fitted.can_continue else "starts again"
         kept = f"The best epochs so far are saved in {out}; the same command with --overwrite {rest}."
@@ -99,7 +99,7 @@ def _print_step(step: str) -> None:
     typer.echo(f"{step} ...", err=True)
 
 
-def _show_prepared(data: str, prepared: Any, as_json: bool) -> None:
+def show_prepared(data: str, prepared: Any, as_json: bool) -> None:
     """How the table is used, before training."""
     typer.echo(f"{data}: {len(prepared.sample):,} rows", err=as_json)
     show(column_table(prepared.roles), to_stderr=as_json)
@@ -114,7 +114,8 @@ def show_warnings(sentences: Sequence[str]) -> None:
         typer.echo(f"Warning: {sentence}", err=True)
 
 
-def _show_fitted(out: Path, task: dict[str, Any], as_json: bool) -> None:
+def show_fitted(out: Path, task: dict[str, Any], as_json: bool) -> None:
+    """The scores of a model that was saved, and what to do next."""
     if as_json:
         print_json({"model": str(out), **task})
         return

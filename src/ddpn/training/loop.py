@@ -24,6 +24,7 @@ from ddpn.training.checkpointing import Checkpoint, data_identity, model_identit
 from ddpn.training.config import TrainingConfig
 from ddpn.training.evaluation import mean_scores
 from ddpn.training.folds import FoldBatches, Folded
+from ddpn.training.monitoring import EpochReport, report_epoch
 from ddpn.training.runtime import Runtime
 from ddpn.training.state import History, State
 from ddpn.training.validation import check_exposure_in_both, check_sample, check_source, check_values
@@ -101,6 +102,8 @@ def fit(
                 bar.advance(1, text)
                 if on_epoch is not None and runtime.is_main:
                     on_epoch(f"epoch {state.epoch} of {config.epochs}, {text}")
+                scores = state.history.epochs[-1].get("score")
+                report_epoch(EpochReport(title, state.epoch, config.epochs, config.score, scores))
                 if time.monotonic() - saved_at > save_seconds:
                     save(state.before)
                     saved_at = time.monotonic()

@@ -62,7 +62,7 @@ def fit(
     """
     model = prepared.plan.regressor(checkpoint=checkpoint, verbose=verbose, validation=None)
     with kept_warnings() as kept:
-        interrupted = _train(model, prepared, checkpoint, on_step)
+        interrupted = train_model(model, prepared, checkpoint, on_step)
         rows = calibration_rows(model, prepared)
         interrupted |= _add_comparisons(model, prepared, rows, on_step)
     on_step("Calibrating on rows that were not trained on")
@@ -158,7 +158,9 @@ def _save(fitted: Fitted, path: Path, overwrite: bool, checkpoint: Path) -> None
     raise InputError(f"The model cannot be saved in {path}: {reason}. Nor can it be kept in {cache}: it is lost.")
 
 
-def _train(model: CountRegressor, prepared: Prepared, checkpoint: Path | None, on_step: Callable[[str], None]) -> bool:
+def train_model(
+    model: CountRegressor, prepared: Prepared, checkpoint: Path | None, on_step: Callable[[str], None]
+) -> bool:
     """Fit the model; returns whether it was interrupted, with something to keep."""
     train, validation = prepared.train, prepared.validation
     counts = prepared.plan.count_range

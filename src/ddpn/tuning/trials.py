@@ -1,0 +1,62 @@
+"""One trial: the pipeline of `ddpn fit` with some settings, scored on rows that it was not fitted to."""
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from ddpn.distributions import discretized
+from ddpn.metrics import crps
+from ddpn.predictor import Predictor
+from ddpn.sample import Sample
+from ddpn.threads import single_thread
+from ddpn.training.monitoring import EpochReport, monitored
+from ddpn.tuning.folds import trial_plan
+from ddpn.tuning.space import Settings, with_settings
+from ddpn.workflow.fitting import train_model
+from ddpn.workflow.preparing import Prepared
+
+
+class Fold:
+    """A trial's outcome on one fold: CRPS per scored row, seconds of fitting, and the encoding that was chosen."""
+
+    def __init__(self, scores: np.ndarray, seconds: float, numeric: str) -> None:
+        self.scores, self.seconds, self.numeric = scores, seconds, numeric
+
+
+def run_fold(fold: Prepared, settings: Settings, on_epoch: Callable[[EpochReport], object]) -> Fold:
+    """Fit the training rows of a fold and score its test rows.
+
+    Parameters
+    ----------
+    fold : Prepared
+        One of `folds_of`.
+    settings : dict
+        Settings by name; the others are those of the fold's plan.
+    on_epoch : callable
+        Called after every epoch of a training; what it raises ends the trial.
+    """
+    started = time.monotonic()
+    plan = trial_plan(with_settings(fold.plan, settings))
+    model = plan.regressor(validation=None)
+    with warnings.catch_warnings(), monitored(on_epoch):
+        # A setting that is tried may converge badly: its score will tell.
+        warnings.simplefilter("ignore")
+        if train_model(model, replace(fold, plan=plan), None, lambda step: None):
+            raise KeyboardInterrupt
+        scores = crps_of(model.predictor_, fold.test)
+    return Fold(scores, time.monotonic() - started, model.numeric_)
+
+
+@torch.no_grad()
+def crps_of(predictor: Predictor, sample: Sample) -> np.ndarray:
+    """CRPS per row of the mixture. Normals count as rounded."""
+    with single_thread():
+        parts = [
+            crps(discretized(dist), torch.from_numpy(part.y)).double().numpy()
+            for dist, part in predictor.recorded_blocks(sample)
+        ]
+    return np.concatenate(parts)

@@ -1,0 +1,87 @@
+"""The command tune: what it prints, writes and refuses, and how it continues after it was killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+QUICK = """
+target = "visits"
+members = 1
+hidden = [8]
+numeric = "standard"
+epochs = 4
+likelihood = "poisson"
+device = "cpu"
+mix_with = []
+compare_with = ["constant"]
+"""
+TUNE = ["tune", "visits.csv", "--config", "tiny.toml", "-o", "model", "--trials", "4", "--search", "lr,batch_size"]
+
+
+@pytest.fixture
+def tiny(files):
+    (files / "tiny.toml").write_text(QUICK)
+    return files
+
+
+def test_killed_and_continued_it_makes_the_trials_of_an_uninterrupted_search(ddpn, tiny):
+    process = [sys.executable, "-m", "ddpn.cli", *TUNE]
+    with subprocess.Popen(process, cwd=tiny, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as first:
+        for line in first.stderr:
+            if line.startswith("Trial 1"):
+                os.kill(first.pid, signal.SIGKILL)
+                break
+    assert first.wait() == -signal.SIGKILL
+    assert not (tiny / "model").exists()
+    done = ddpn(*TUNE)
+    assert done.exit_code == 0, done.output
+    assert "Continuing after " in done.stderr
+    continued = json.loads((tiny / "model" / "task.json").read_text())["tuning"]
+    assert not list(tiny.glob(".model*")), "trials and locks are removed"
+
+    whole = ddpn(*TUNE, "--overwrite", "--json")
+    assert whole.exit_code == 0, whole.output
+    assert "Continuing" not in whole.stderr
+    found = json.loads(whole.stdout)["tuning"]
+    seen = [[(trial["settings"], trial["crps"]) for trial in each["trials"]] for each in (continued, found)]
+    assert seen[0] == seen[1]
+    assert found["trials"][0]["settings"] == {"lr": 0.004, "batch_size": 8}
+
+
+def test_tables_sentences_and_a_page(ddpn, tiny):
+    done = ddpn(*TUNE[:-4], "--budget", "60s", "--trials", "2", "--search", "lr", "--page", "found.html")
+    assert done.exit_code == 0, done.output
+    assert "Trial 1: " in done.stderr
+    assert "left before the refit" in done.stderr
+    assert "default settings" in done.stdout
+    assert "Scores on 52 test rows" in done.stdout
+    page = (tiny / "found.html").read_text()
+    assert "Best settings against the defaults" in page
+    assert 'id="fig-search"' in page
+    assert "http" not in page.replace("http://www.w3.org", "")
+    again = ddpn(*TUNE, "--page", "found.html")
+    assert (again.exit_code, "already exists" in again.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (["--budget", "10"], 2, "budget must be a duration above 0 such as 90s, 10m or 1h30m, got '10'"),
+        (["--trials", "0"], 2, "trials must be an integer of at least 1"),
+        (["--search", "lrr"], 2, "Did you mean 'lr'?"),
+        (["--search", "epochs"], 2, "epochs has a value and is in search"),
+        (["--search", "none.toml"], 1, "File not found: none.toml"),
+        (["--target", "visit"], 1, "Did you mean 'visits'?"),
+        (["--page", "visits.csv", "--overwrite"], 1, "is the table visits.csv itself"),
+    ],
+)
+def test_errors(ddpn, tiny, options, code, words):
+    done = ddpn("tune", "visits.csv", "--config", "tiny.toml", "-o", "model", *options)
+    assert (done.exit_code, done.stdout) == (code, "")
+    assert words in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tiny / "model").exists()
