@@ -72,10 +72,10 @@ def test_quick_and_seed_reach_the_runs(tiny, ddpn, tmp_path):
         (["tyny"], "NAME must be 'tiny' or 'all', got 'tyny'. Did you mean 'tiny'?"),
         ([], "NAME must be one or more of tiny, all."),
         (["tiny", "--only", "ddpn"], "method in --only must be one of poisson, gaussian, poisson_glm, got 'ddpn'."),
-        (["tiny", "--members", "0"], "members must be an integer of at least 1, got 0."),
-        (["tiny", "--jobs", "0"], "jobs must be an integer of at least 1, got 0."),
-        (["tiny", "--max-steps", "0"], "max_steps must be an integer of at least 1, got 0."),
-        (["tiny", "--device", "abacus"], "device must be"),
+        (["tiny", "--members", "0"], "--members must be an integer of at least 1, got 0."),
+        (["tiny", "--jobs", "0"], "--jobs must be an integer of at least 1, got 0."),
+        (["tiny", "--max-steps", "0"], "--max-steps must be an integer of at least 1, got 0."),
+        (["tiny", "--device", "abacus"], "--device must be"),
     ],
 )
 def test_misuse_is_one_sentence_and_code_2(tiny, ddpn, tmp_path, arguments, sentence):

@@ -24,7 +24,18 @@ for arguments in json.loads(sys.argv[1]):
 from ddpn import CountRegressor
 print(json.dumps([found, "torch" in sys.modules, "skops" in sys.modules]))
 """
-HELP = [[], ["fit"], ["predict"], ["evaluate"], ["show"], ["report"], ["data"], ["data", "get"], ["reproduce"]]
+HELP = [
+    [],
+    ["fit"],
+    ["predict"],
+    ["evaluate"],
+    ["show"],
+    ["report"],
+    ["data"],
+    ["data", "get"],
+    ["reproduce"],
+    ["likelihoods"],
+]
 FIT = ["fit", "visits.csv", "-o", "new"]
 #: Command, exit code, and words of its output.
 CASES = [
@@ -59,7 +70,7 @@ CASES = [
     (("reproduce", "wave", "--only", "dpn"), 2, "Did you mean 'ddpn'?"),
     (("reproduce", "wave", "--members", "0"), 2, "members must be"),
     (("reproduce", "wave", "--jobs", "0"), 2, "jobs must be"),
-    (("reproduce", "wave", "--max-steps", "0"), 2, "max_steps must be"),
+    (("reproduce", "wave", "--max-steps", "0"), 2, "--max-steps must be"),
 ]
 
 
