@@ -9,7 +9,7 @@ from scipy import sparse
 
 from ddpn.datasets.dataset import fingerprint as column_fingerprint
 from ddpn.features.table import Column, read_table
-from ddpn.report.numbers import percent
+from ddpn.report.numbers import fmt, percent
 
 #: Ranges of a numeric column; values or levels that are groups of their own; levels listed in a description.
 _BINS, _LEVELS, _LISTED = 5, 8, 4
@@ -81,7 +81,7 @@ def description(column: Column) -> str:
         return f"{percent(float(known.mean()))} yes"
     if np.isin(known, (0.0, 1.0)).all():
         return f"0 or 1, {percent(float(known.mean()))} are 1"
-    return f"{known.min():.4g} to {known.max():.4g}, median {np.median(known):.4g}"
+    return f"{fmt(known.min())} to {fmt(known.max())}, median {fmt(float(np.median(known)))}"
 
 
 def coded(column: Column) -> tuple[np.ndarray, list[str]]:

@@ -72,7 +72,8 @@ def _leaderboard(entries: Sequence[Mapping[str, Any]], evidence: Evidence) -> st
     ]
     shown = {title.lower() for title, _ in notes if any(row.get(title.lower()) is not None for row in rows)}
     shown |= {"bold"} if len(rows) > 1 else set()
-    caption = "All members and their mixture, on the same rows" if entries else "This model and the baselines"
+    caption = "The model (mixture), its members and what it is compared with, on the same rows"
+    caption = caption if entries else "This model and the baselines, on the same rows"
     return page.grid_html(grids.score_grid(rows), caption if len(rows) > 1 else "Scores of this model") + (
         page.definitions([(title, words) for title, words in notes if title.lower() in shown], "notes")
     )
