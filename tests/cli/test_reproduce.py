@@ -48,7 +48,7 @@ def test_an_experiment_is_run_shown_skipped_when_done_and_repeated_when_changed_
     assert {path.suffix for path in folder.glob("table_*")} == {".md", ".csv", ".tex"}
     second = on_cpu(ddpn, "tiny")
     assert "nothing to run, all 3 runs are done" in second.output
-    assert "A test (ours protocol)" in second.output
+    assert "A test (by one rule for all methods)" in second.output
     (tmp_path / "results" / "tiny" / "poisson_glm" / "run.json").write_text("{")
     again = on_cpu(ddpn, "tiny", "--members", "1", "--only", "poisson, poisson_glm")
     assert "poisson was done, but its settings or rows have changed; it is run again." in again.output

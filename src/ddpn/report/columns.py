@@ -9,7 +9,7 @@ from scipy import sparse
 
 from ddpn.datasets.dataset import fingerprint as column_fingerprint
 from ddpn.features.table import Column, read_table
-from ddpn.report.numbers import fmt, percent
+from ddpn.report.numbers import percent
 
 #: Ranges of a numeric column; values or levels that are groups of their own; levels listed in a description.
 _BINS, _LEVELS, _LISTED = 5, 8, 4
@@ -81,7 +81,13 @@ def description(column: Column) -> str:
         return f"{percent(float(known.mean()))} yes"
     if np.isin(known, (0.0, 1.0)).all():
         return f"0 or 1, {percent(float(known.mean()))} are 1"
-    return f"{fmt(known.min())} to {fmt(known.max())}, median {fmt(float(np.median(known)))}"
+    least, middle, most = (_short(value) for value in (known.min(), np.median(known), known.max()))
+    return f"{least} to {most}, median {middle}"
+
+
+def _short(value: float) -> str:
+    """About four digits, without an exponent up to a billion."""
+    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
 def coded(column: Column) -> tuple[np.ndarray, list[str]]:
