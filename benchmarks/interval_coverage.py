@@ -82,9 +82,8 @@ def page(results: dict[str, dict[str, dict[str, Any]]], rows: dict[str, int], sp
     lines = [
         "# Coverage of calibrated intervals",
         "",
-        "`python benchmarks/interval_coverage.py` writes this page.",
-        "",
-        *str(__doc__).split("\n\n")[2].strip().splitlines(),
+        f"**Calibrated 90% intervals cover {_range(results, 'all rows')} of new rows, where those of a Poisson GLM as",
+        f"predicted cover {_range(results, 'predicted')}.** Calibration within groups evens out the groups.",
         "",
         f"Means over {splits} random splits; the standard deviation is that of one split.",
         "",
@@ -97,7 +96,14 @@ def page(results: dict[str, dict[str, dict[str, Any]]], rows: dict[str, int], sp
             fifths = ", ".join(f"{100 * share:.1f}" for share in one["fifth"].values())
             numbers = f"{one['coverage']:.1%} | {one['deviation']:.1%} | {one['width']:.2f}"
             lines.append(f"| {name} | {rows[name]:,} | {kind} | {numbers} | {groups} | {fifths} |")
-    return "\n".join(lines) + "\n"
+    lines += ["", "## How it was measured", "", "`python benchmarks/interval_coverage.py` writes this page.", ""]
+    return "\n".join([*lines, *str(__doc__).split("\n\n")[2].strip().splitlines()]) + "\n"
+
+
+def _range(results: dict[str, dict[str, dict[str, Any]]], kind: str) -> str:
+    """The smallest and the largest mean coverage of a table."""
+    shares = [kinds[kind]["coverage"] for kinds in results.values()]
+    return f"{min(shares):.1%} to {max(shares):.1%}"
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """What recalibration of the predicted distributions does on the development tables, by the rule of `ddpn fit`.
 
     DDPN_DATA=... python benchmarks/recalibration.py --models /tmp/models     (docs/results/recalibration.md)
+    ... --likelihood mixed double_poisson --seeds 0 1 2 3 4                   (several likelihoods and splits)
 
 Each development table (see development.py) is fitted as `ddpn fit` does it, without recalibration. The map is then
 learnt from the validation rows, and both distributions are scored on the test rows. "always" uses the map in every fit,
@@ -11,12 +12,21 @@ errors. Fitted models are kept in the folder --models and are used again.
 import argparse
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from development import TABLES  # type: ignore[import-not-found]
 
 SEEDS = (0, 1, 2)
+
+
+class Result(NamedTuple):
+    """What recalibration did to one fit."""
+
+    name: str
+    likelihood: str
+    seed: int
+    found: dict[str, Any]
 
 
 def fitted(name: str, seed: int, models: Path | None, likelihood: str) -> tuple[Any, Any]:
@@ -29,7 +39,7 @@ def fitted(name: str, seed: int, models: Path | None, likelihood: str) -> tuple[
     table, target, drop = TABLES[name]
     options = {"seed": seed, "compare_with": ("constant",), "recalibrate": "off", "model": {"likelihood": likelihood}}
     plan = Plan(target=target, drop=drop, **options)
-    prepared, path = prepare(table(), plan), None if models is None else models / f"{name}-{seed}"
+    prepared, path = prepare(table(), plan), None if models is None else models / f"{name}-{likelihood}-{seed}"
     if path is None or not path.exists():
         folder = fit(prepared, {}).folder
         if path is not None:
@@ -64,36 +74,49 @@ def measured(name: str, seed: int, models: Path | None, likelihood: str) -> dict
     return about | {"before": before, "after": scores(model, prepared)}
 
 
-def page(results: dict[str, list[dict[str, Any]]], seeds: list[int], likelihood: str) -> str:
-    """The results as a page of Markdown."""
+def page(results: list[Result]) -> str:
+    """The results as a page of Markdown: the finding, the table, and how it was measured."""
+    likelihoods = list(dict.fromkeys(one.likelihood for one in results))
+    seeds = sorted({one.seed for one in results})
     lines = [
         "# Recalibration on the development tables",
         "",
-        f"`python benchmarks/recalibration.py --likelihood {likelihood} --seeds {' '.join(map(str, seeds))}`",
-        "writes this page.",
+        *(line for likelihood in likelihoods for line in summary(likelihood, results)),
         "",
-        *str(__doc__).split("\n\n")[2].strip().splitlines(),
-        "",
-        "Scores are those of the test rows. PIT is the mean distance of the ten bars of the PIT histogram from 1;",
-        "coverage and width are those of 90% intervals, calibrated after the recalibration.",
-        "",
-        "| table | seed | validation rows | gain in validation CRPS | used | CRPS | NLL | PIT | coverage | width |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| table | likelihood | seed | validation rows | gain in validation CRPS | used | CRPS | NLL | PIT | "
+        "coverage | width |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for name, each in results.items():
-        for seed, one in zip(seeds, each, strict=False):
-            old, new = one["before"], one["after"]
-            cells = [f"{old[key]:.4g} → {new[key]:.4g}" for key in ("crps", "nll")]
-            cells += [f"{old['pit']:.2f} → {new['pit']:.2f}", f"{old['inside']:.1%} → {new['inside']:.1%}"]
-            cells.append(f"{old['width']:.2f} → {new['width']:.2f}")
-            start = f"| {name} | {seed} | {one['rows']} | {one['gain']:.4f} ± {one['error']:.4f}"
-            lines.append(f"{start} | {'yes' if one['used'] else 'no'} | {' | '.join(cells)} |")
-    every = [one for each in results.values() for one in each]
-    return "\n".join([*lines, "", *summary(every)]) + "\n"
+    for one in results:
+        old, new = one.found["before"], one.found["after"]
+        cells = [f"{old[key]:.4g} → {new[key]:.4g}" for key in ("crps", "nll")]
+        cells += [f"{old['pit']:.2f} → {new['pit']:.2f}", f"{old['inside']:.1%} → {new['inside']:.1%}"]
+        cells.append(f"{old['width']:.2f} → {new['width']:.2f}")
+        start = f"| {one.name} | {one.likelihood} | {one.seed} | {one.found['rows']}"
+        gain = f"{one.found['gain']:.4f} ± {one.found['error']:.4f}"
+        lines.append(f"{start} | {gain} | {'yes' if one.found['used'] else 'no'} | {' | '.join(cells)} |")
+    command = f"--likelihood {' '.join(likelihoods)} --seeds {' '.join(map(str, seeds))}"
+    return "\n".join(
+        [
+            *lines,
+            "",
+            "Scores are those of the test rows. PIT is the mean distance of the ten bars of the PIT histogram from 1;",
+            "coverage and width are those of 90% intervals, calibrated after the recalibration.",
+            "",
+            "## How it was measured",
+            "",
+            f"`python benchmarks/recalibration.py {command}`",
+            "writes this page.",
+            "",
+            *str(__doc__).split("\n\n")[2].strip().splitlines(),
+            "",
+        ]
+    )
 
 
-def summary(every: list[dict[str, Any]]) -> list[str]:
-    """Sentences about all fits together."""
+def summary(likelihood: str, results: list[Result]) -> list[str]:
+    """Sentences about all fits of a likelihood."""
+    every = [one.found for one in results if one.likelihood == likelihood]
 
     def ratio(ones: list[dict[str, Any]], key: str) -> float:
         changes = [np.log(one["after"][key] / one["before"][key]) if one["chosen"] else 0.0 for one in ones]
@@ -105,28 +128,35 @@ def summary(every: list[dict[str, Any]]) -> list[str]:
         gains = [one["before"]["nll"] - one["after"]["nll"] if one["chosen"] else 0.0 for one in ones]
         worst = max((one["after"]["crps"] / one["before"]["crps"] - 1.0 for one in ones if one["chosen"]), default=0.0)
         lines.append(
-            f"- {rule}: used in {sum(one['chosen'] for one in ones)} of {len(ones)} fits; CRPS "
+            f"- {likelihood}, {rule}: used in {sum(one['chosen'] for one in ones)} of {len(ones)} fits; CRPS "
             f"{ratio(ones, 'crps'):+.2%} (geometric mean), at worst {worst:+.2%}; NLL {-mean(gains):+.3f} on average."
         )
     return lines
 
 
-def main() -> None:
+def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("docs/results"), help="recalibration.md")
+    parser.add_argument("--out", type=Path, default=Path("docs/results"), help="folder of recalibration.md")
     parser.add_argument("--models", type=Path, help="folder of fitted models, which are used again")
-    parser.add_argument("--likelihood", default="mixed", help="of the networks (default: mixed)")
-    parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
-    args = parser.parse_args()
-    results: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
-    for seed in args.seeds:
-        for name in TABLES:
-            results[name].append(measured(name, seed, args.models, args.likelihood))
-            print(name, seed, results[name][-1], flush=True)
-    text = page(results, args.seeds, args.likelihood)
-    args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "recalibration.md").write_text(text, encoding="utf-8")
+    parser.add_argument("--likelihood", nargs="+", default=["mixed"], help="of the networks, one or several")
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS), help="splits (default: 0 1 2)")
+    parser.add_argument("--only", nargs="+", choices=list(TABLES), help="names of tables; writes no page")
+    return parser
+
+
+def main() -> None:
+    args = arguments().parse_args()
+    results = []
+    for likelihood in args.likelihood:
+        for name in args.only or TABLES:
+            for seed in args.seeds:
+                results.append(Result(name, likelihood, seed, measured(name, seed, args.models, likelihood)))
+                print(name, likelihood, seed, results[-1].found, flush=True)
+    text = page(results)
     print(text)
+    if not args.only:
+        args.out.mkdir(parents=True, exist_ok=True)
+        (args.out / "recalibration.md").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,13 @@
 """Sphinx: pages in Markdown (MyST), the reference from docstrings. Nothing is fetched from a network."""
 
 import re
+import sys
 from importlib.metadata import version as installed
+from pathlib import Path
 from typing import Any
+
+from docutils import nodes
+from sphinx.transforms import SphinxTransform
 
 project = "ddpn"
 author = "The ddpn authors"
@@ -75,14 +80,38 @@ def _escaped(line: str) -> str:
 def without_any(
     app: Any, what: str, name: str, thing: object, options: object, signature: str | None, returned: str | None
 ) -> tuple[str | None, str | None]:
-    """`X: Any` says no more than `X`; <factory>, which dataclasses say, is no Python."""
+    """`X: Any` says no more than `X`; <factory>, which dataclasses say, is no Python; constants are shown by value."""
+    constants = vars(sys.modules.get(getattr(thing, "__module__", None) or "", object))
+
+    def value(found: re.Match[str]) -> str:
+        return f"{found[1]}{constants[found[2]]!r}" if found[2] in constants else found[0]
+
+    signature = re.sub(r"(=\s?)([A-Z][A-Z_]{2,})\b", value, signature or "") or signature
     short = re.sub(r": ~?(typing\.)?Any\b( = )?", lambda found: "=" if found[2] else "", signature or "")
     short = short.replace("<factory>", "...")
     return short or signature, None if returned in ("Any", "~typing.Any") else returned
 
 
+class NarrowPictures(SphinxTransform):
+    """Beside a picture NAME.png the page has NAME-narrow.png, if there is one: custom.css shows one of the two."""
+
+    default_priority = 400
+
+    def apply(self, **options: Any) -> None:
+        """Add the second picture."""
+        for image in list(self.document.findall(nodes.image)):
+            narrow = image["uri"].replace(".png", "-narrow.png")
+            if narrow != image["uri"] and (Path(self.env.doc2path(self.env.docname)).parent / narrow).exists():
+                second = image.deepcopy()
+                second["uri"] = narrow
+                second["classes"].append("narrow")
+                image["classes"].append("wide")
+                image.parent.insert(image.parent.index(image) + 1, second)
+
+
 def setup(app: Any) -> None:
     """What Sphinx calls."""
+    app.add_transform(NarrowPictures)
     app.connect("autodoc-process-signature", without_any)
     # Before napoleon, whose markup must stay as it is.
     app.connect("autodoc-process-docstring", as_plain_text, priority=400)

@@ -75,6 +75,25 @@ def test_ood_tables(benchmark_module):
     assert tables.outcome(results)[0].startswith("- small: met (ordinary rows ")
 
 
+def test_recalibration_of_several_likelihoods_and_seeds(benchmark_module):
+    recalibration = benchmark_module("recalibration")
+    args = recalibration.arguments().parse_args(["--likelihood", "mixed", "poisson", "--seeds", "0", "3"])
+    assert (args.likelihood, args.seeds) == (["mixed", "poisson"], [0, 3])
+    assert recalibration.arguments().parse_args([]).likelihood == ["mixed"]
+    scores = {"crps": 1.0, "nll": 2.0, "pit": 0.1, "inside": 0.9, "width": 3.0}
+    found = {"rows": 100, "gain": 0.01, "error": 0.002, "before": scores, "after": {**scores, "crps": 0.9}}
+    results = [
+        recalibration.Result("crime1", name, seed, {**found, "used": seed == 0})
+        for name in args.likelihood
+        for seed in args.seeds
+    ]
+    text = recalibration.page(results)
+    assert "- poisson, always: used in 2 of 2 fits; CRPS -10.00%" in text
+    assert "- mixed, auto: used in 1 of 2 fits; CRPS -5.13%" in text
+    assert text.index("- mixed") < text.index("| table |") < text.index("## How it was measured")
+    assert "--likelihood mixed poisson --seeds 0 3" in text
+
+
 def test_stars(benchmark_module, monkeypatch, tmp_path):
     """On 300 simulated reviews: bounds leave nothing outside of 1 to 5."""
     stars = benchmark_module("stars")

@@ -254,7 +254,7 @@ def check_counts(
     _check_all(values >= 0, name, "hold non-negative integers", values, labels)
     is_whole = values == np.floor(values)
     if fractional == "error":
-        remedy = ' Set fractional="round" to round them.'
+        remedy = ' Use fractional="round" to round them.'
         _check_all(is_whole, name, "hold non-negative integers", values, labels, remedy)
     return values if is_whole.all() else np.rint(values)
 

@@ -141,11 +141,11 @@ def test_a_column_of_flags_may_do_what_a_limit_does(run, folder, by_numbers):
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
-        (["beds.csv", "--target", "patients", "--upper", "3"], 1, r"target 'patients' must be at most upper=3.* row"),
+        (["beds.csv", "--target", "patients", "--upper", "3"], 1, "--target patients must be at most --upper 3.* row"),
         (["beds.csv", "--target", "beds", "--upper-column", "patients"], 1, "at most the upper bound of its row.* row"),
-        (["beds.csv", "--target", "patients", "--lower", "1"], 1, "target 'patients' must be at least lower=1.* row"),
-        (["beds.csv", "--target", "patients", "--upper-column", "bed"], 1, r"No column named 'bed' \(upper_column\)"),
-        (["beds.csv", "--target", "patients", "--censored", "bed"], 1, r"No column named 'bed' \(censored\)"),
+        (["beds.csv", "--target", "patients", "--lower", "1"], 1, "--target patients must be at least --lower 1.* row"),
+        (["beds.csv", "--target", "patients", "--upper-column", "bed"], 1, r"No column named 'bed' \(--upper-column\)"),
+        (["beds.csv", "--target", "patients", "--censored", "bed"], 1, r"No column named 'bed' \(--censored\)"),
         (
             ["beds.csv", "--target", "patients", "--censored", "ward"],
             1,
@@ -153,11 +153,15 @@ def test_a_column_of_flags_may_do_what_a_limit_does(run, folder, by_numbers):
         ),
         (["beds.csv", "--target", "patients", "--upper-column", "severity"], 1, "upper 'severity' must be .* at row"),
         (["beds.csv", "--target", "patients", "--likelihood", "gaussian", "--upper", "5"], 2, "a likelihood of counts"),
-        (["beds.csv", "--target", "patients", "--upper", "9", "--upper-column", "beds"], 2, "got both"),
+        (
+            ["beds.csv", "--target", "patients", "--upper", "9", "--upper-column", "beds"],
+            2,
+            "Give either --upper or --upper-column",
+        ),
         (
             ["beds.csv", "--target", "patients", "--lower", "5", "--upper", "3"],
             2,
-            "upper must be an integer above lower",
+            "--upper must be an integer above --lower",
         ),
         (["beds.csv", "--target", "patients", "--upper-column", "patients"], 2, "'patients' has more than one role"),
     ],

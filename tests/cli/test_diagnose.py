@@ -40,8 +40,8 @@ def test_a_table_that_says_nothing(ddpn, files, table):
     ("options", "code", "words"),
     [
         (["--target", "visit"], 1, "Did you mean 'visits'?"),
-        (["--target", "visits", "--mean-model", "trees"], 2, "mean_model must be"),
-        (["--target", "visits", "--max-rows", "3"], 2, "max_rows must be"),
+        (["--target", "visits", "--mean-model", "trees"], 2, "--mean-model must be"),
+        (["--target", "visits", "--max-rows", "3"], 2, "--max-rows must be"),
         ([], 2, "target is missing"),
     ],
 )

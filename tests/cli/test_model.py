@@ -104,19 +104,23 @@ def test_every_format_gives_the_same_fit(files, table, saved, name):
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["visits.csv", "--target", "vists"], 1, r"No column named 'vists' \(target\)\. Did you mean 'visits'\?"),
+        (["visits.csv", "--target", "vists"], 1, r"No column named 'vists' \(--target\)\. Did you mean 'visits'\?"),
         (["none.csv", "--target", "visits"], 1, r"File not found: none\.csv"),
         (["visits.docx", "--target", "visits"], 1, "Unsupported file type"),
         (["visits.csv", "--target", "severity"], 1, "non-negative integers, got -.* at rows "),
-        (["visits.csv", "--target", "ward"], 1, "target 'ward' must hold numbers, got '.' at rows 1, 2, 3"),
+        (["visits.csv", "--target", "ward"], 1, "--target ward must hold numbers, got '.' at rows 1, 2, 3"),
         (["visits.csv"], 2, "target is missing"),
         (["visits.csv", "--target", "visits", "--config", "bad.toml"], 2, r"'member' in bad\.toml.* Did you mean"),
         (["visits.csv", "--target", "visits", "--config", "flat.toml"], 2, r"'lr' in flat\.toml.*\[training_options\]"),
         (["visits.csv", "--target", "visits", "--likelihood", "poison"], 2, "likelihood must be one of"),
         (["visits.csv", "--target", "visits", "--members", "0"], 2, "members must be an integer of at least 1"),
-        (["visits.csv", "--target", "visits", "--mix-with", "tree"], 2, "'tree' in mix_with"),
-        (["visits.csv", "--target", "visits", "--compare-with", "tree"], 2, "'tree' in compare_with"),
-        (["visits.csv", "--target", "visits", "--time", "a", "--split-column", "b"], 2, "split_column or time"),
+        (["visits.csv", "--target", "visits", "--mix-with", "tree"], 2, "--mix-with must be one of glm.*, got 'tree'"),
+        (
+            ["visits.csv", "--target", "visits", "--compare-with", "tree"],
+            2,
+            "--compare-with must be one of glm.*, got 'tree'",
+        ),
+        (["visits.csv", "--target", "visits", "--time", "a", "--split-column", "b"], 2, "--split-column or --time"),
     ],
 )
 def test_what_is_wrong_is_one_sentence_and_leaves_nothing(ddpn, files, arguments, code, words):
@@ -165,8 +169,8 @@ def test_a_model_that_cannot_be_saved_is_kept_and_can_be_used(ddpn, files, saved
     ("options", "words"),
     [
         (["--beta", "2", "--likelihood", "double_poisson"], "beta must be"),
-        (["--beta", "0.5"], "beta is an option of a single likelihood"),
-        (["--likelihood", "poisson", "--beta", "0.5"], "Unknown key 'beta'"),
+        (["--beta", "0.5"], "--beta needs a single likelihood"),
+        (["--likelihood", "poisson", "--beta", "0.5"], "--beta does not apply to the likelihood poisson"),
         (["--likelihood", "faithful_gaussian", "--mix-with", "glm"], "faithful_gaussian.* has no exact GLM"),
         (["--config", "linear.toml", "--mix-with", "glm"], "without hidden layers"),
         (["--config", "lr.toml"], "lr must be finite and positive, got -1"),
@@ -174,7 +178,7 @@ def test_a_model_that_cannot_be_saved_is_kept_and_can_be_used(ddpn, files, saved
         (["--device", "abacus"], "device must be"),
         pytest.param(
             ["--device", "cuda"],
-            "on a machine without CUDA",
+            "finds no CUDA GPU",
             marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
         ),
     ],
@@ -462,6 +466,11 @@ def test_a_report_is_one_html_file(ddpn, files, saved):
     assert "Poisson gradient boosting" in html
     verdict = read_task(saved)["test"]["verdict"]["sentences"]
     assert escape(verdict[0]) in html
+    (interval,) = re.findall(r"95% interval ([^)]*)\)", verdict[0])
+    sentences = re.findall(r"CRPS is [^<]*? 95% interval ([^,)]*)", html)
+    assert len(sentences) == 2, "the headline and the alternatives"
+    assert {words.strip() for words in sentences} == {interval}, "one computation"
+    assert len(re.findall(r"<th[^>]*>CRPS</th>", html)) == 1, "one table of scores"
     tested = {row: f"p{row - 1}" for row in range(1, 261)}
     rows = re.findall(r"<h4>Row (\d+), patient (p\d+)</h4>", html)
     assert len(rows) == 6

@@ -7,7 +7,7 @@ import pytest
 
 from ddpn.cli import program
 
-COMMANDS = ["fit", "tune", "predict", "evaluate", "show", "report", "data", "reproduce"]
+COMMANDS = ["diagnose", "fit", "tune", "predict", "evaluate", "show", "report", "likelihoods", "data", "reproduce"]
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_an_experiment_is_run_shown_skipped_when_done_and_repeated_when_changed_
     assert {path.suffix for path in folder.glob("table_*")} == {".md", ".csv", ".tex"}
     second = on_cpu(ddpn, "tiny")
     assert "nothing to run, all 3 runs are done" in second.output
-    assert "A test (ours protocol)" in second.output
+    assert "A test (by one rule for all methods)" in second.output
     (tmp_path / "results" / "tiny" / "poisson_glm" / "run.json").write_text("{")
     again = on_cpu(ddpn, "tiny", "--members", "1", "--only", "poisson, poisson_glm")
     assert "poisson was done, but its settings or rows have changed; it is run again." in again.output
@@ -72,10 +72,10 @@ def test_quick_and_seed_reach_the_runs(tiny, ddpn, tmp_path):
         (["tyny"], "NAME must be 'tiny' or 'all', got 'tyny'. Did you mean 'tiny'?"),
         ([], "NAME must be one or more of tiny, all."),
         (["tiny", "--only", "ddpn"], "method in --only must be one of poisson, gaussian, poisson_glm, got 'ddpn'."),
-        (["tiny", "--members", "0"], "members must be an integer of at least 1, got 0."),
-        (["tiny", "--jobs", "0"], "jobs must be an integer of at least 1, got 0."),
-        (["tiny", "--max-steps", "0"], "max_steps must be an integer of at least 1, got 0."),
-        (["tiny", "--device", "abacus"], "device must be"),
+        (["tiny", "--members", "0"], "--members must be an integer of at least 1, got 0."),
+        (["tiny", "--jobs", "0"], "--jobs must be an integer of at least 1, got 0."),
+        (["tiny", "--max-steps", "0"], "--max-steps must be an integer of at least 1, got 0."),
+        (["tiny", "--device", "abacus"], "--device must be"),
     ],
 )
 def test_misuse_is_one_sentence_and_code_2(tiny, ddpn, tmp_path, arguments, sentence):

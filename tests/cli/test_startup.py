@@ -35,6 +35,7 @@ HELP = [
     ["data"],
     ["data", "get"],
     ["reproduce"],
+    ["likelihoods"],
 ]
 FIT = ["fit", "visits.csv", "-o", "new"]
 #: Command, exit code, and words of its output.
@@ -72,7 +73,7 @@ CASES = [
     (("reproduce", "wave", "--only", "dpn"), 2, "Did you mean 'ddpn'?"),
     (("reproduce", "wave", "--members", "0"), 2, "members must be"),
     (("reproduce", "wave", "--jobs", "0"), 2, "jobs must be"),
-    (("reproduce", "wave", "--max-steps", "0"), 2, "max_steps must be"),
+    (("reproduce", "wave", "--max-steps", "0"), 2, "--max-steps must be"),
 ]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("matplotlib")
+matplotlib = pytest.importorskip("matplotlib.image") and pytest.importorskip("matplotlib")
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -24,12 +24,18 @@ def test_those_without_a_training_are_drawn(figures, name, tmp_path):
     path = tmp_path / f"{name}.png"
     with figures.style():
         figures.FIGURES[name](path)
-    assert path.read_bytes().startswith(b"\x89PNG")
+    narrow = path.with_name(f"{name}-narrow.png")
+    wide, tall = (matplotlib.image.imread(each).shape for each in (path, narrow))
+    assert wide[1] > wide[0]
+    assert tall[0] > tall[1]
 
 
 def test_every_figure_has_a_function_and_a_page(figures):
     text = "".join(page.read_text(encoding="utf-8") for page in DOCS.glob("*.md"))
     drawn = {path.stem for path in (DOCS / "pictures").glob("*.png")}
+    narrow = {name.removesuffix("-narrow") for name in drawn if name.endswith("-narrow")}
+    assert narrow == set(figures.FIGURES), "phones get panels one above the other"
+    drawn -= {f"{name}-narrow" for name in narrow}
     assert drawn == set(figures.FIGURES) == set(re.findall(r"\(pictures/(\w+)\.png\)", text))
 
 

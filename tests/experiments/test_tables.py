@@ -103,4 +103,4 @@ def test_the_table_of_a_simulation_has_the_truth(whole, tmp_path):
 def test_all_tables_are_written_in_three_formats(whole, tmp_path):
     names = {path.name for path in write_tables(whole, tmp_path)}
     assert names == {f"table_{t}.{end}" for t in ("paper", "ours", "simulation") for end in ("md", "tex", "csv")}
-    assert (tmp_path / "tiny" / "table_ours.md").read_text().startswith("**A test (ours protocol)**")
+    assert (tmp_path / "tiny" / "table_ours.md").read_text().startswith("**A test (by one rule for all methods)**")

@@ -44,7 +44,7 @@ def test_a_model_worse_than_a_baseline_loses(made):
     assert verdict(found).headline.startswith("Truth is better on these rows")
     words = comparison_sentences(found)
     assert f"CRPS is {100 * (own.mean() / other.mean() - 1):.0f}% higher, 95% interval" in words
-    assert "compared with the best baseline, truth" in words
+    assert "compared with the best alternative, truth" in words
     assert "the median of truth is closer to the counts" in words
 
 
@@ -53,8 +53,8 @@ def test_a_model_better_than_all_baselines_wins(made):
     found = evaluation(evidence)
     assert verdict(found).level == "better"
     words = comparison_sentences(found)
-    assert re.search("lower, 95% interval .* compared with the best baseline, constant", words)
-    assert "better than the other baselines too" in words
+    assert re.search("lower, 95% interval .* compared with the best alternative, constant", words)
+    assert "better than the other alternatives too" in words
     assert "closer" not in words
 
 
@@ -63,13 +63,13 @@ def test_equal_predictions_are_no_difference(made):
     found = evaluation(evidence)
     assert verdict(found).level == "unclear"
     words = comparison_sentences(found)
-    assert "best baseline, twin" in words
+    assert "best alternative, twin" in words
     assert "no clear difference" in words
     assert "not clearly better than again" in words
 
 
 def test_without_baselines_that_is_reported(made):
-    assert "No baseline was given" in comparison_sentences(evaluation(made(dist(MU), Y)))
+    assert "no alternative to compare with" in comparison_sentences(evaluation(made(dist(MU), Y)))
 
 
 def test_a_leak_reaches_the_verdict(made):

@@ -3,18 +3,22 @@
 import platform
 import re
 from importlib.metadata import version
+from types import SimpleNamespace
 
 import pytest
 
-from ddpn.report.training import reproduction, training_figures, training_sentences
+from ddpn.report.training import likelihood_text, members_text, reproduction, training_figures, training_sentences
 from ddpn.training import History
 
 
 def test_everything_of_the_task_is_shown_and_none_is_required(fitted, evidence):
     facts = dict(reproduction(fitted, evidence, {}))
-    assert "members=2" in facts["Model"]
-    assert "likelihood" not in facts["Model"], "defaults are left out"
-    assert "random_state=0" in facts["Seeds"]
+    assert facts["Model"] == "2 networks"
+    assert facts["Likelihood"] == fitted.likelihood
+    assert facts["Training rows"] == str(fitted.n_rows_)
+    assert "members = 2" in facts["Settings"]
+    assert not re.search("validation|random_state|mix_with", facts["Settings"]), "shown elsewhere, or a default"
+    assert facts["Seeds"].startswith("model 0;")
     assert facts["Data fingerprint"] == f"sha256 {evidence.fingerprint}"
     assert f"Python {platform.python_version()}" in facts["Versions of this report"]
     assert f"torch {version('torch')}" in facts["Versions of this report"]
@@ -23,6 +27,15 @@ def test_everything_of_the_task_is_shown_and_none_is_required(fitted, evidence):
     facts = dict(reproduction(fitted, evidence, task))
     assert (facts["Command"], facts["Row counts"], facts["Seed"]) == ("ddpn fit", '{"train": 9}', "3")
     assert not {"Target", "Split"} & set(facts)
+
+
+def test_members_are_listed_with_their_weights():
+    networks = SimpleNamespace(label="networks", options=SimpleNamespace(members=5))
+    members = {"networks": networks, "glm": SimpleNamespace(label="GLM")}
+    predictor = SimpleNamespace(mixed=members, weights={"networks": 0.75, "glm": 0.25})
+    model = SimpleNamespace(predictor_=predictor, likelihood=("poisson", "negative_binomial"))
+    assert members_text(model) == "5 networks (75%) + GLM (25%)"
+    assert likelihood_text(model) == "poisson, negative_binomial"
 
 
 @pytest.mark.parametrize(

@@ -105,15 +105,16 @@ def test_a_single_row_has_a_report_but_no_verdict(tmp_path, with_exposure):
     model, given = with_exposure
     text, _ = checked(write_report(tmp_path / "r.html", model=model, **{name: v[:1] for name, v in given.items()}))
     assert "Too few rows for a verdict: with 1 test row " in text
-    assert "evaluated on 1 row<" in text
+    assert "evaluated on 1 row on " in text
     assert 'id="leaderboard"' not in text
+    assert 'id="scores"' in text
 
 
 def test_a_gaussian_model_is_reported_as_rounded_counts(tmp_path, quick, data):
     frame, y = data[0][["x"]][:60], data[1][:60]
     model = quick(likelihood="gaussian", members=1).fit(frame, y)
     text, _ = checked(write_report(tmp_path / "r.html", model=model, X=frame, y=y))
-    assert "gaussian likelihood" in text
+    assert "likelihood gaussian" in text
     assert "A single network has no epistemic uncertainty" in text
 
 

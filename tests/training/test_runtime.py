@@ -40,13 +40,13 @@ def test_without_a_gpu_auto_shares_as_cpu_does(monkeypatch, device):
 
 
 def test_an_unknown_device_is_refused():
-    with pytest.raises(ConfigError, match="device must be 'auto' or a device of torch, got 'abacus'"):
+    with pytest.raises(ConfigError, match="device must be auto, cpu, cuda or another device of torch, got 'abacus'"):
         Runtime("abacus")
 
 
 def test_a_missing_gpu_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ConfigError, match="on a machine without CUDA, got 'cuda'"):
+    with pytest.raises(ConfigError, match="finds no CUDA GPU here, got 'cuda'"):
         Runtime("cuda")
 
 

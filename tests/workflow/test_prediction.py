@@ -12,6 +12,7 @@ from ddpn.workflow.model_folder import ModelFolder, load
 from ddpn.workflow.prediction import evaluate, predict, report_parts, rows_to_score
 from ddpn.workflow.preparing import prepare
 from ddpn.workflow.requests import Request
+from ddpn.workflow.verdict import verdict
 
 COLUMNS = ["mean", "median", "mode", "lower", "upper", "aleatoric", "epistemic", "stddev", "ood_pvalue"]
 
@@ -181,7 +182,7 @@ def test_rows_of_fit_are_recognised_in_any_order(folder, table, new, prepared, t
 
 def test_the_report_has_the_verdict_of_evaluate_and_the_rows_of_the_file(folder, table, prepared):
     parts = report_parts(folder, table)
-    assert list(parts["verdict"].sentences) == folder.task["test"]["verdict"]["sentences"]
+    assert list(verdict(parts["evaluation"]).sentences) == folder.task["test"]["verdict"]["sentences"]
     assert parts["labels"].tolist() == (prepared.split.rows.test + 1).tolist()
     assert parts["ids"] == ("patient", [f"p{row}" for row in prepared.split.rows.test])
     assert parts["task"]["numbering"].startswith("Rows are numbered as in the file")
@@ -222,7 +223,7 @@ def test_leaks_are_repeated_and_forbid_a_positive_verdict(folder, table):
     assert found["warnings"] == [leak, *folder.task["warnings"]]
     parts = report_parts(leaking, table.head(80))
     assert (parts["leak"], parts["warnings"]) == (leak, folder.task["warnings"])
-    assert parts["verdict"].level == "unusable"
+    assert verdict(parts["evaluation"]).level == "unusable"
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def test_rows_of_one_time_stay_together():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (["a"] * 30, "time 'when' must hold numbers or dates .*, got String such as 'a'"),
+        (["a"] * 30, "time 'when' must hold numbers or dates .*, got text such as 'a'"),
         ([None] * 30, "time 'when' must hold numbers or dates .*, got no value"),
         ([1.0, None, float("nan")] + [2.0] * 27, "time 'when' is missing at rows 2, 3"),
         ([1] * 30, "distinct values for three parts, got 1 different times in 30 rows"),

@@ -21,6 +21,9 @@ MeanModel = Annotated[
     ),
 ]
 MaxRows = Annotated[int, typer.Option(metavar="NUMBER", help="Larger tables are reduced to a random sample.")]
+Seed = Annotated[
+    int | None, typer.Option(metavar="NUMBER", help="Seed of the random sample, the folds and the trees. Default: 0.")
+]
 HtmlOrNone = Annotated[
     Path | None, typer.Option("-o", "--out", metavar="HTML", help="Write an HTML page with figures.")
 ]
@@ -38,7 +41,7 @@ def diagnose(
     missing: o.Missing = None,
     mean_model: MeanModel = "auto",
     max_rows: MaxRows = 20_000,
-    seed: o.Seed = None,
+    seed: Seed = None,
     overwrite: o.Overwrite = False,
     as_json: o.Json = False,
 ) -> None:

@@ -1,8 +1,14 @@
-"""Commands whose help shows flags such as --json alone: typer 0.29 puts <bool> behind them, as if they took a value."""
+"""Commands whose help shows flags such as --json alone, and whose errors name options as they were typed.
+
+typer 0.29 puts <bool> behind flags, as if they took a value, and reports values in the words of pydantic.
+"""
 
 from typing import TYPE_CHECKING, Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup
+
+from ddpn.cli.messages import number_sentence, running
 
 if TYPE_CHECKING:
     _Base = TyperCommand
@@ -22,6 +28,23 @@ class _BareFlags(_Base):
 
 class Command(_BareFlags, TyperCommand):
     """A command of the program."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the options; a value that is not a number is reported in one sentence."""
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            sentence = number_sentence(error, given)
+            if sentence is None:
+                raise
+            typer.echo(f"Error: {sentence}", err=True)
+            raise typer.Exit(2) from None
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        with running(ctx):
+            return super().invoke(ctx)
 
 
 class Group(_BareFlags, TyperGroup):

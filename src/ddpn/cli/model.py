@@ -30,6 +30,7 @@ def fit(
     use: o.Use = None,
     category: o.Category = None,
     missing: o.Missing = None,
+    fractional: o.Fractional = None,
     likelihood: o.Likelihood = None,
     components: o.Components = None,
     beta: o.Beta = None,
@@ -59,7 +60,7 @@ def fit(
     given = {
         "target": target, "exposure": exposure, "weight": weight, "drop": drop, "use": use, "category": category,
         "lower": lower, "upper": upper, "upper_column": upper_column, "censored": censored,
-        "censored_above": censored_above,
+        "censored_above": censored_above, "fractional": fractional,
         "missing": missing, "likelihood": likelihood, "components": components, "beta": beta, "members": members,
         "epochs": epochs, "mix_with": mix_with, "compare_with": compare_with, "seed": seed,
         "recalibrate": recalibrate, "interval_groups": interval_groups, "split_column": split_column, "time": time,
@@ -143,9 +144,12 @@ def predict(
 ) -> None:
     """Predict every row of a table.
 
-    Columns: mean, median, mode, lower, upper, aleatoric (variance that more data would not remove), epistemic (variance
-    that more data would remove), stddev, and ood_pvalue (small where a row is unlike the training data). What is
-    unusual about the table (missing values, unseen levels, numbers outside the training range) goes to standard error.
+    Columns: mean, median, mode, lower and upper (an interval that holds the count with the --coverage), aleatoric
+    (variance that more data would not remove), epistemic (variance that more data would remove), stddev, and ood_pvalue
+    (small where a row is unlike the training data). Notes about unusual values of the table, such as unseen levels, go
+    to standard error.
+
+    Example: ddpn predict bikes.model new.csv -o predictions.csv --quantiles 0.1,0.9
     """
     with friendly_errors("Nothing was written."):
         from ddpn.progress import progress_bar
@@ -184,7 +188,12 @@ def evaluate(
     censored: o.CensoredOf = None,
     as_json: o.Json = False,
 ) -> None:
-    """Score a model, its members and what it is compared with on a table that has the target."""
+    """Score a model and the models it is compared with on a table that has the target.
+
+    Rows that the model was fitted to are recognised and left out.
+
+    Example: ddpn evaluate bikes.model new.csv
+    """
     with friendly_errors("Nothing was changed."):
         with prompt_ctrl_c("Nothing was changed."):
             columns = {"target": target, "exposure": exposure, "weight": weight, "upper": upper_column}
@@ -202,7 +211,10 @@ def evaluate(
 
 
 def show_(model: o.Model, as_json: o.Json = False) -> None:
-    """Show what a model is, how it was fitted, which columns it needs and how it scored."""
+    """Show what a model is, how it was fitted, which columns it needs and how it scored.
+
+    Example: ddpn show bikes.model
+    """
     with friendly_errors("Nothing was changed."):
         from ddpn.workflow.model_folder import describe
 
@@ -227,7 +239,10 @@ def report(
     censored: o.CensoredOf = None,
     overwrite: o.Overwrite = False,
 ) -> None:
-    """Write a report on a model as one HTML file: errors, calibration, what drives it, where it is uncertain."""
+    """Write a report on a model as one HTML file: errors, calibration, what drives it, where it is uncertain.
+
+    Example: ddpn report bikes.model bikes.csv -o report.html
+    """
     with friendly_errors("Nothing was written."):
         from ddpn.workflow.writing import check_free
 

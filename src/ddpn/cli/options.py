@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ddpn.heads import DEFAULT_LIKELIHOOD, HEADS
+from ddpn.heads import DEFAULT_LIKELIHOOD
 from ddpn.members import MEMBERS
 
 _FILES = (
@@ -21,7 +21,7 @@ def _option(help_: str, *names: str, metavar: str | None = None, panel: str | No
 
 
 _column = partial(_option, panel="Columns of the table")
-_count = partial(_option, panel="Possible counts")
+_count = partial(_option, panel="Range of the counts")
 _model = partial(_option, panel="Model")
 _evaluation = partial(_option, panel="Split, comparison and calibration")
 
@@ -46,13 +46,20 @@ UpperColumn = Annotated[
 ]
 Censored = Annotated[
     str | None,
-    _count("Column that says (true or false) which counts stand for that many or more.", metavar="COLUMN"),
+    _count("Column of true and false: true where the count stands for that many or more.", metavar="COLUMN"),
 ]
 CensoredAbove = Annotated[
     int | None, _count('Counts of this size or more are recorded as this one ("10 or more").', metavar="COUNT")
 ]
 Drop = Annotated[str | None, _column("Columns to leave out, separated by commas.", metavar="COLUMNS")]
-Use = Annotated[str | None, _column("Columns to keep that would be left out or suspected as leaks.", metavar="COLUMNS")]
+Use = Annotated[
+    str | None,
+    _column("Columns to keep although they look like ids or like leaks of the target.", metavar="COLUMNS"),
+]
+Fractional = Annotated[
+    str | None,
+    _column("round rounds counts such as 2.5; error, the default, rejects them.", metavar="MODE"),
+]
 Category = Annotated[
     str | None, _column("Numeric columns to treat as categorical, such as zip,station.", metavar="COLUMNS")
 ]
@@ -66,36 +73,39 @@ Missing = Annotated[
 Likelihood = Annotated[
     str | None,
     _model(
-        f"Distribution of the counts: {', '.join(HEADS)}; several, separated by commas, for a mixture. "
-        f"Default: {DEFAULT_LIKELIHOOD}, two Double Poissons and a Negative Binomial.",
+        "Distribution of the counts, such as mixed, double_poisson, negative_binomial or poisson; several names, "
+        "separated by commas, are mixed per row. `ddpn likelihoods` lists all, `ddpn diagnose` recommends one. "
+        f"Default: {DEFAULT_LIKELIHOOD}.",
         metavar="NAMES",
     ),
 ]
 Components = Annotated[
-    int | None, _model("Distributions of one likelihood that are mixed per row. Default: 1.", metavar="NUMBER")
+    int | None, _model("Mix this many distributions of one likelihood per row. Default: 1.", metavar="NUMBER")
 ]
 Beta = Annotated[
     float | None,
     _model(
-        "Weight of the mean against the likelihood, from 0 (the default) to 1, for --likelihood double_poisson.",
+        "For --likelihood double_poisson: how much training favours the mean over the likelihood, from 0 to 1. "
+        "Default: 0.",
         metavar="NUMBER",
     ),
 ]
 Members = Annotated[int | None, _model("Networks in the ensemble. Default: 5.", metavar="NUMBER")]
 Epochs = Annotated[
-    int | None, _model("Passes over the training rows. Default: chosen by the number of rows.", metavar="NUMBER")
+    str | None, _model("Passes over the training rows; auto chooses by their number. Default: auto.", metavar="NUMBER")
 ]
 MixWith = Annotated[
     str | None,
     _model(
-        f"Further models in the mixture, weighted on validation rows: any of {_MEMBERS}. Default: glm; '' for none.",
+        f"Models to mix with the networks, weighted on validation rows: any of {_MEMBERS}, separated by commas; '' for "
+        "none. Default: glm.",
         metavar="NAMES",
     ),
 ]
 CompareWith = Annotated[
     str | None,
     _evaluation(
-        "Models to compare with, of the same names. Default: constant,poisson_glm,boosted_poisson,"
+        "Models to compare with; the names are those of --mix-with. Default: constant,poisson_glm,boosted_poisson,"
         "boosted_negative_binomial.",
         metavar="NAMES",
     ),
@@ -103,21 +113,21 @@ CompareWith = Annotated[
 Recalibrate = Annotated[
     str | None,
     _evaluation(
-        "auto corrects the predicted distributions where that improves the CRPS of validation rows; off never does. "
-        "Default: auto.",
+        "auto corrects the predicted distributions if that improves the CRPS (the error of a distribution) of "
+        "validation rows; off never does. Default: auto.",
         metavar="MODE",
     ),
 ]
 IntervalGroups = Annotated[
     str | None,
     _evaluation(
-        "Column within whose values intervals are calibrated, or a number of ranges of the predicted mean.",
+        "Calibrate intervals within each value of this column, or within so many ranges of the predicted mean.",
         metavar="COLUMN",
     ),
 ]
 Seed = Annotated[int | None, _evaluation("Seed of the split and of all random numbers. Default: 0.", metavar="NUMBER")]
 SplitColumn = Annotated[
-    str | None, _evaluation("Column that says train, validation or test in every row.", metavar="COLUMN")
+    str | None, _evaluation("Column that holds train, validation or test in every row.", metavar="COLUMN")
 ]
 Time = Annotated[
     str | None,
@@ -126,32 +136,39 @@ Time = Annotated[
 Config = Annotated[
     Path | None,
     _option(
-        "TOML file with any of these options (split_column for --split-column), shares, hidden, numeric, and the "
-        "tables [head_options] and [training_options].",
+        "TOML file with any of these options (split_column for --split-column) and with shares, hidden, numeric, "
+        "[head_options] and [training_options]. Options given here take precedence.",
         metavar="FILE",
     ),
 ]
-Device = Annotated[str | None, _option("auto, cpu or cuda. Default: auto.", metavar="NAME")]
+Device = Annotated[
+    str | None, _option("Where to train: cpu, cuda, or auto (a GPU if there is one). Default: auto.", metavar="NAME")
+]
 
 # Options of predict.
 Table = Annotated[
     str,
-    _option("The file to write: CSV, TSV, Parquet or Feather by its ending; - for CSV.", "-o", "--out", metavar="OUT"),
+    _option(
+        "The file to write: CSV, TSV, Parquet or Feather, by its ending; - writes CSV to standard output.",
+        "-o",
+        "--out",
+        metavar="OUT",
+    ),
 ]
 Coverage = Annotated[float, _option("Coverage of the interval from lower to upper.", metavar="SHARE")]
 Quantiles = Annotated[str, _option("Further quantiles: 0.1,0.5,0.9 adds q0.1, q0.5, q0.9.", metavar="LEVELS")]
 Pmf = Annotated[int | None, _option("Add the probabilities p0, p1, ... up to this count.", metavar="COUNT")]
-Keep = Annotated[bool, _option("Keep the columns of DATA in front.", "--keep")]
+Keep = Annotated[bool, _option("Keep the columns of DATA, in front of the predictions.", "--keep")]
 Ood = Annotated[
     float | None,
     _option(
-        "Add a flag for out-of-distribution rows, those with ood_pvalue up to this, such as 0.01, and the reason.",
+        "Flag rows that are unlike the training data, those with an ood_pvalue of at most this, and say why: 0.01.",
         metavar="ALPHA",
     ),
 ]
 
 # Roles of columns for predict, evaluate and report: those of the fit by default, unknown to models saved in Python.
-_AS_IN_FIT = "Default: as in fit; a model saved in Python needs it"
+_AS_IN_FIT = "Default: that of the fit. A model saved in Python needs it"
 TargetOf = Annotated[str | None, _option(f"Column of counts. {_AS_IN_FIT}.", "--target", metavar="COLUMN")]
 ExposureOf = Annotated[
     str | None,
@@ -166,9 +183,12 @@ UpperOf = Annotated[
     ),
 ]
 CensoredOf = Annotated[
-    str | None, _option("Column of censored counts. Default: as in fit.", "--censored", metavar="COLUMN")
+    str | None,
+    _option("Column of true and false for censored counts. Default: that of the fit.", "--censored", metavar="COLUMN"),
 ]
-WeightOf = Annotated[str | None, _option("Column of sample weights. Default: as in fit.", "--weight", metavar="COLUMN")]
+WeightOf = Annotated[
+    str | None, _option("Column of sample weights. Default: that of the fit.", "--weight", metavar="COLUMN")
+]
 
 # Options of report.
 Html = Annotated[Path, _option("The HTML file to write.", "-o", "--out", metavar="HTML")]

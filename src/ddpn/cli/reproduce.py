@@ -11,23 +11,30 @@ from ddpn.cli.console import show as show_table
 
 def reproduce(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Experiments; all means every one except paper-*.")
+        list[str] | None,
+        typer.Argument(metavar="NAME", help="Experiments of --list; all runs every one except paper-*."),
     ] = None,
     show: Annotated[bool, typer.Option("--list", help="List all experiments and what they need.")] = False,
     members: Annotated[
-        int | None, typer.Option(metavar="NUMBER", help="Members per ensemble; default 5, as in the paper.")
+        int | None, typer.Option(metavar="NUMBER", help="Networks per ensemble. Default: 5, as in the paper.")
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A tenth of the training, 2 members, in a separate folder.")
+        bool,
+        typer.Option("--quick", help="For a first look: a tenth of the training and 2 members, in a separate folder."),
     ] = False,
-    only: Annotated[str, typer.Option(metavar="NAMES", help="Methods to run, separated by commas: ddpn,poisson.")] = "",
+    only: Annotated[
+        str, typer.Option(metavar="NAMES", help="Run only these methods, separated by commas, such as ddpn,poisson.")
+    ] = "",
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder of all results.")] = Path("results"),
-    device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu or cuda.")] = "auto",
+    device: Annotated[
+        str, typer.Option(metavar="NAME", help="Where to train: cpu, cuda, or auto (a GPU if there is one).")
+    ] = "auto",
     seed: Annotated[
         int | None, typer.Option(metavar="NUMBER", help="Seed of the first member; the next members add 1, 2, ...")
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(metavar="NUMBER", help="Runs at once; default one per core, or one on a GPU.")
+        int | None,
+        typer.Option(metavar="NUMBER", help="Runs at the same time. Default: one per core, or one on a GPU."),
     ] = None,
     max_steps: Annotated[
         int | None,
@@ -39,6 +46,8 @@ def reproduce(
     """Run experiments of the paper and write their tables and figures.
 
     Finished runs are kept and skipped; interrupted runs are resumed.
+
+    Example: ddpn reproduce bikes --quick
     """
     with friendly_errors("Finished runs are kept: the same command resumes from here."):
         from ddpn.experiments import catalogue

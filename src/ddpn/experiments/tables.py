@@ -31,6 +31,8 @@ METRICS = {"mae": "MAE", "crps": "CRPS", "median_precision": "MP"}
 TOTAL = "variance"
 KINDS = {TOTAL: "total variance", "epistemic": "epistemic variance"}
 COLUMNS = ("AUROC", "AUPR", "FPR80")
+#: What titles call the rules that scores follow.
+RULES = {"paper": "by the paper's rules", "ours": "by one rule for all methods"}
 #: The paper's variant of detection: see docs/protocol.md.
 _PAPER = {"complement": "paper", "thresholds": "alphas", "alphas": torch.linspace(1e-3, 1.0, 100)}
 Pair = tuple[Tensor, Tensor]
@@ -50,7 +52,7 @@ def accuracy(experiment: Experiment, runs: Sequence[FinishedRun], protocol: str)
         if protocol == "ours" and "rounded" in result["scores"]:
             rows[f"{_label(result)}, rounded to counts"] = _cells(result, "rounded", {})
     marked = ranked(rows, low=[i for i, name in enumerate(columns) if "MP" not in name])
-    return Table(f"{experiment.title} ({protocol} protocol)", columns, marked, _notes(experiment, runs, protocol))
+    return Table(f"{experiment.title} ({RULES[protocol]})", columns, marked, _notes(experiment, runs, protocol))
 
 
 def _label(result: Mapping[str, Any]) -> str:

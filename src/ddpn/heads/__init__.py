@@ -105,7 +105,7 @@ def _refuse_options_of_one(options: Mapping[str, Any], components: Any) -> None:
     given = ["components"] * (components != 1) + [name for name in options if name in single]
     if given:
         raise ConfigError(
-            f"{given[0]} is an option of a single likelihood such as double_poisson, not of mixed. Name it, too."
+            f'{given[0]} needs a single likelihood, got mixed. Name one, such as likelihood="double_poisson".'
         )
 
 

@@ -81,7 +81,13 @@ def description(column: Column) -> str:
         return f"{percent(float(known.mean()))} yes"
     if np.isin(known, (0.0, 1.0)).all():
         return f"0 or 1, {percent(float(known.mean()))} are 1"
-    return f"{known.min():.4g} to {known.max():.4g}, median {np.median(known):.4g}"
+    least, middle, most = (_short(value) for value in (known.min(), np.median(known), known.max()))
+    return f"{least} to {most}, median {middle}"
+
+
+def _short(value: float) -> str:
+    """About four digits, without an exponent up to a billion."""
+    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
 def coded(column: Column) -> tuple[np.ndarray, list[str]]:

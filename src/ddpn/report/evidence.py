@@ -84,6 +84,11 @@ class Evidence(NamedTuple):
     limit: np.ndarray | None = None
 
     @property
+    def ranked(self) -> list[str]:
+        """The names of the baselines, the smallest CRPS first."""
+        return sorted(self.baselines, key=lambda name: np.average(self.baselines[name].crps, weights=self.weight))
+
+    @property
     def weighted(self) -> bool:
         """Whether rows have different weights."""
         return bool(np.ptp(self.weight) > 0)

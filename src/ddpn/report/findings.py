@@ -68,7 +68,7 @@ def coverage_sentences(evidence: Evidence, found: Evaluation) -> str:
     if evidence.weighted:
         words = f"It covers {share} of the weighted rows ({interval}). "
     else:
-        inside = int(evidence.model.inside.sum())
+        inside = round(found.coverage * found.rows)
         words = f"It covers {inside:,} of {plural(found.rows, 'row')} ({share}, {interval}). "
     if evidence.calibrated:
         expected, reason = LEVEL, f"the calibration aimed at {level}"
@@ -88,25 +88,29 @@ def coverage_sentences(evidence: Evidence, found: Evaluation) -> str:
 
 
 def comparison_sentences(found: Evaluation) -> str:
-    """The model against its best baseline, and the other baselines that it does not clearly beat."""
+    """The model against its best alternative, and the others that it does not clearly beat."""
+
+    def label(name: str) -> str:
+        return found.labels.get(name, name)
+
     if not found.others:
-        return "No baseline was given, so it is unknown whether a simpler model would do as well."
+        return "There is no alternative to compare with, so it is unknown whether a simpler model would do as well."
     best, *others = found.others
-    own, theirs = found.crps[MODEL], found.crps[best]
+    own, theirs = found.crps[found.model], found.crps[best]
     words = (
-        f"Its CRPS is {change(found.gains[best], theirs)}, compared with the best baseline, {best} "
+        f"Its CRPS is {change(found.gains[best], theirs)}, compared with the best alternative, {label(best)} "
         f"({fmt(own)} and {fmt(theirs)})"
     )
     words += ", which is no clear difference." if found.against(best) == "unclear" else "."
     unclear = [name for name in others if found.against(name) != "better"]
     if unclear:
-        words += f" It is not clearly better than {', '.join(unclear)}."
+        words += f" It is not clearly better than {', '.join(map(label, unclear))}."
     elif others and found.against(best) == "better":
-        words += " It is better than the other baselines too."
+        words += " It is better than the other alternatives too."
     for name in found.others:
         if found.error_gains[name].high < 0:
-            maes = f"{fmt(found.errors[name])} and {fmt(found.errors[MODEL])}"
-            words += f" As a single number, the median of {name} is closer to the counts (MAE {maes})."
+            maes = f"{fmt(found.errors[name])} and {fmt(found.errors[found.model])}"
+            words += f" As a single number, the median of {label(name)} is closer to the counts (MAE {maes})."
     return words
 
 

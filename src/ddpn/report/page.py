@@ -92,8 +92,10 @@ def grid_html(found: Grid, caption: str, words: bool = False) -> str:
         for i, row in enumerate(found.rows)
     )
     return (
+        # Above the box: a caption inside of it would be as wide as the table, and cut off on a phone.
+        f'<p class="caption">{escape(caption)}</p>'
         f'<div class="scroll{tall}" tabindex="0" role="region" aria-label="{escape(caption)}">'
-        f"<table{kind}><caption>{escape(caption)}</caption>"
+        f'<table{kind} aria-label="{escape(caption)}">'
         f"<thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>\n"
     )
 

@@ -11,7 +11,8 @@ from ddpn.report.groups import Group, driving_groups, uncertainty_sentences
 from ddpn.report.importance import Importances
 from ddpn.report.numbers import percent, plural
 from ddpn.report.training import reproduction, training_figures, training_sentences
-from ddpn.workflow.verdict import Verdict, verdict
+from ddpn.workflow.evaluation import Evaluation
+from ddpn.workflow.verdict import verdict
 
 _UNSEEN = "These scores hold for new rows only if none of the evaluated rows was used for training."
 _NUMBERING = "Rows are called by the index of the data frame or, in other tables, by their position from 0."
@@ -25,24 +26,24 @@ def sections(
     task: Mapping[str, Any],
     leaderboard: Sequence[Mapping[str, Any]],
     leak: str,
-    decision: Verdict | None = None,
+    found: Evaluation | None = None,
 ) -> dict[str, str]:
     """The HTML of every section that has something to show, by its title."""
-    pit, found = predictions.pit_of(evidence), findings.evaluation(evidence, leak)
+    pit, found = predictions.pit_of(evidence), found or findings.evaluation(evidence, leak)
     shape = findings.pit_sentence(pit)
     drivers = [driving_groups(importances, evidence, part) for part in ("aleatoric", "epistemic")]
     details = [
         ("Typical error", findings.error_sentences(evidence, target)),
         (f"{percent(LEVEL, 0)} interval", findings.coverage_sentences(evidence, found)),
         ("Calibration", shape),
-        ("Baselines", findings.comparison_sentences(found)),
+        ("Alternatives", findings.comparison_sentences(found)),
         *uncertainty_sentences(evidence, *drivers),
         *(("Few rows", words) for words in found.warnings),
     ]
-    names = sorted(evidence.baselines, key=found.crps.__getitem__)
+    names = evidence.ranked
     parts = {
-        "Verdict": page.verdict_html(decision or verdict(found), details),
-        "Leaderboard": _leaderboard(leaderboard),
+        "Verdict": page.verdict_html(verdict(found), details),
+        "Leaderboard" if leaderboard or names else "Scores": _leaderboard(leaderboard, evidence),
         "Data": _data(evidence, target),
         "Accuracy": _accuracy(evidence, target, names, str(task.get("note") or _UNSEEN)),
         "Calibration": _calibration(model, evidence, pit, shape),
@@ -55,15 +56,34 @@ def sections(
     return {title: html for title, html in parts.items() if html}
 
 
-def _leaderboard(rows: Sequence[Mapping[str, Any]]) -> str:
-    if not rows:
-        return ""
-    words = (
-        "The weight is the share of a member in the mixture, seconds are the time to fit. Bold: the smallest MAE, CRPS "
-        f"and NLL, and the coverage nearest to {percent(LEVEL, 0)}."
+def _leaderboard(entries: Sequence[Mapping[str, Any]], evidence: Evidence) -> str:
+    """The scores of all candidates, given or of the model and its baselines, and what the columns mean."""
+    rows = [*entries] or _own_scores(evidence)
+    notes = [
+        ("Weight", "Share of a member in the mixture."),
+        ("MAE", "Mean absolute error of the predicted median, in counts."),
+        ("CRPS", "Error of the whole predicted distribution, in counts: small if it is both narrow and right."),
+        ("NLL", "Mean negative log-likelihood: large if counts occurred that the model considered unlikely."),
+        ("Coverage", "Share of rows inside the interval."),
+        ("Expected", "Share that the distributions predict, as intervals of integers cover more than asked."),
+        ("Width", "Mean of upper minus lower end. A narrow interval is good only if its coverage is right."),
+        ("Seconds", "Time to fit."),
+        ("Bold", "Smallest MAE, CRPS and NLL; coverage nearest to the expected or else to the nominal one."),
+    ]
+    shown = {title.lower() for title, _ in notes if any(row.get(title.lower()) is not None for row in rows)}
+    shown |= {"bold"} if len(rows) > 1 else set()
+    caption = "The model (mixture), its members and what it is compared with, on the same rows"
+    caption = caption if entries else "This model and the baselines, on the same rows"
+    return page.grid_html(grids.score_grid(rows), caption if len(rows) > 1 else "Scores of this model") + (
+        page.definitions([(title, words) for title, words in notes if title.lower() in shown], "notes")
     )
-    caption = "All members and their mixture, on the same rows"
-    return page.grid_html(grids.score_grid(rows), caption) + page.paragraphs(words)
+
+
+def _own_scores(evidence: Evidence) -> list[dict[str, Any]]:
+    """The scores of the model and of its baselines, the best one first."""
+    candidates = {findings.MODEL: evidence.model} | {name: evidence.baselines[name] for name in evidence.ranked}
+    rows: list[dict[str, Any]] = [{"name": name} | one.scores(evidence.weight) for name, one in candidates.items()]
+    return [row | {"expected": None} for row in rows] if evidence.calibrated else rows
 
 
 def _data(evidence: Evidence, target: str) -> str:
@@ -83,28 +103,9 @@ def _data(evidence: Evidence, target: str) -> str:
 
 
 def _accuracy(evidence: Evidence, target: str, names: list[str], note: str) -> str:
-    """The scores of the model and of these baselines, the best one first."""
-    candidates = {findings.MODEL: evidence.model} | {name: evidence.baselines[name] for name in names}
-    rows: list[dict[str, Any]] = [{"name": name} | one.scores(evidence.weight) for name, one in candidates.items()]
-    expected = " Expected is the share that the distributions predict, as intervals of integers cover more than asked."
-    if evidence.calibrated:
-        rows, expected = [row | {"expected": None} for row in rows], ""
-    caption = "This model and the baselines, on the same rows" if names else "Scores of this model"
-    notes = [
-        ("MAE", "Mean absolute error of the predicted median, in counts."),
-        ("CRPS", "Error of the whole predicted distribution, in counts: small if it is both narrow and right."),
-        ("NLL", "Mean negative log-likelihood: large if counts occurred that the model considered unlikely."),
-        ("Coverage", f"Share of rows inside the interval.{expected}"),
-        ("Width", "Mean of upper minus lower end. A narrow interval is good only if its coverage is right."),
-        ("Bold", "Smallest MAE, CRPS and NLL; coverage nearest to the expected or else to the nominal one."),
-    ]
+    """Predicted means and interval widths of the model, the latter beside those of the best baseline."""
     figures = predictions.scatter_figure(evidence, target), predictions.sharpness_figure(evidence, names[:1])
-    return (
-        page.grid_html(grids.score_grid(rows), caption)
-        + page.definitions(notes, "notes")
-        + page.paragraphs(note)
-        + page.pair(*figures)
-    )
+    return page.paragraphs(note) + page.pair(*figures)
 
 
 def _calibration(model: Any, evidence: Evidence, pit: predictions.Pit, shape: str) -> str:

@@ -11,13 +11,32 @@ import numpy as np
 from ddpn.report.evidence import SEED, Evidence
 from ddpn.report.figures.chart import LINE, POINT, Chart, Figure
 from ddpn.report.figures.scales import Axis
-from ddpn.report.numbers import fmt, plural
+from ddpn.report.numbers import fmt, percent, plural
 from ddpn.training import History
+from ddpn.workflow.leaderboard import NETWORKS, label_of
 
 _PACKAGES = ("ddpn", "torch", "numpy", "scipy", "scikit-learn")
 #: Entries of a task that are shown elsewhere.
 _SHOWN = {"command", "target", "note", "numbering"}
+#: Arguments of a model that are shown by other facts, or that say how it was run.
+_SHOWN_ELSEWHERE = {"likelihood", "random_state", "validation", "verbose"}
 _TITLES = {"loss": "Training loss", "score": "Validation score"}
+
+
+def members_text(model: Any) -> str:
+    """The members of the mixture with their weights, such as "5 networks (80%) + GLM (20%)"."""
+    predictor, parts = model.predictor_, []
+    for name, member in predictor.mixed.items():
+        number = getattr(getattr(member, "options", None), "members", None)
+        label = plural(number, "network") if name == NETWORKS and number else label_of(name, member)
+        parts.append(label if len(predictor.mixed) == 1 else f"{label} ({percent(predictor.weights[name], 0)})")
+    return " + ".join(parts)
+
+
+def likelihood_text(model: Any) -> str:
+    """The name of the likelihood, or the names of those that are mixed."""
+    given = getattr(model, "likelihood", "")
+    return given if isinstance(given, str) else ", ".join(map(str, given))
 
 
 def training_sentences(model: Any, history: History) -> str:
@@ -67,11 +86,18 @@ def _curve(history: History, key: str, score_on: str) -> Figure | None:
 def reproduction(model: Any, evidence: Evidence, task: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Everything needed to reproduce these numbers, by name."""
     defaults = type(model)().get_params(deep=False)
-    options = {name: value for name, value in model.get_params(deep=False).items() if value != defaults.get(name)}
+    options = {
+        name: value
+        for name, value in model.get_params(deep=False).items()
+        if name not in _SHOWN_ELSEWHERE and value != defaults.get(name)
+    }
     versions = {"Python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
     facts = [
-        ("Model", f"{type(model).__name__}({', '.join(f'{k}={v!r}' for k, v in options.items())})"),
-        ("Seeds", f"random_state={getattr(model, 'random_state', None)!r}; draws of this report: {SEED}"),
+        ("Model", members_text(model)),
+        ("Likelihood", likelihood_text(model)),
+        *([("Training rows", f"{model.n_rows_:,}")] if getattr(model, "n_rows_", None) else []),
+        *([("Settings", ", ".join(f"{name} = {value!r}" for name, value in options.items()))] if options else []),
+        ("Seeds", f"model {getattr(model, 'random_state', None)}; draws of this report {SEED}"),
         ("Data fingerprint", f"sha256 {evidence.fingerprint}"),
         ("Versions of this report", ", ".join(f"{name} {number}" for name, number in versions.items())),
     ]

@@ -17,8 +17,8 @@ from ddpn.report.importance import importances
 from ddpn.report.numbers import plural
 from ddpn.report.page import page
 from ddpn.report.sections import sections
-from ddpn.workflow.leaderboard import label_of
-from ddpn.workflow.verdict import Verdict
+from ddpn.report.training import likelihood_text, members_text
+from ddpn.workflow.evaluation import Evaluation
 
 
 def write_report(
@@ -37,7 +37,7 @@ def write_report(
     leaderboard: Sequence[Mapping[str, Any]] | None = None,
     warnings: Sequence[str] = (),
     leak: str = "",
-    verdict: Verdict | None = None,
+    evaluation: Evaluation | None = None,
     labels: Sequence[Any] | None = None,
     ids: tuple[str, Sequence[Any]] | None = None,
     groups: Sequence[Any] | None = None,
@@ -66,8 +66,8 @@ def write_report(
         Sentences shown at the top.
     leak : str
         A sentence about a suspected target leak: it is shown there, too, and forbids a positive verdict.
-    verdict : Verdict, optional
-        The one of the leaderboard.
+    evaluation : Evaluation, optional
+        The numbers that the verdict of the leaderboard is made of. Default: the model against `baselines`.
     labels : sequence, optional
         What the rows are called. Default: the index of a data frame, or positions.
     ids : tuple of str and sequence, optional
@@ -100,9 +100,9 @@ def write_report(
     )
     found = importances(model, evidence, step, str(known.get("exposure") or "exposure"))
     step("Drawing figures")
-    parts = sections(model, evidence, found, target, known, leaderboard or (), leak, verdict)
+    parts = sections(model, evidence, found, target, known, leaderboard or (), leak, evaluation)
     above = [*filter(None, [leak]), *warnings]
-    text = page(f"How well the model predicts {target}", _summary(model, evidence), parts, above)
+    text = page(f"How well the model predicts {target}", _summary(model, evidence, known), parts, above)
     try:
         write_text(place, text)
     except OSError as error:
@@ -110,13 +110,15 @@ def write_report(
     return place
 
 
-def _summary(model: CountRegressor, evidence: Evidence) -> list[str]:
-    """What was evaluated, on how many rows and when."""
-    members = ", ".join(label_of(name, member) for name, member in model.predictor_.mixed.items())
-    likelihood = str(getattr(model, "likelihood", "")).replace("_", " ")
+def _summary(model: CountRegressor, evidence: Evidence, task: Mapping[str, Any]) -> list[str]:
+    """What the model is, what it was fitted to and evaluated on, and when."""
+    rows = getattr(model, "n_rows_", None)
+    fitted = [f"fitted to {plural(rows, 'row')}"] if rows else []
+    if task.get("fitted"):
+        fitted = [f"{fitted[0] if fitted else 'fitted'} on {str(task['fitted'])[:10]}"]
     return [
-        f"{type(model).__name__}, {likelihood} likelihood",
-        f"{plural(evidence.components, 'component')} ({members})",
-        f"evaluated on {plural(len(evidence.y), 'row')}",
-        date.today().isoformat(),
+        members_text(model),
+        f"likelihood {likelihood_text(model)}",
+        *fitted,
+        f"evaluated on {plural(len(evidence.y), 'row')} on {date.today().isoformat()}",
     ]

@@ -81,7 +81,7 @@ def pick_device(device: torch.device | str) -> torch.device:
     try:
         found = torch.device(device)
     except RuntimeError as error:
-        raise ConfigError(f"device must be 'auto' or a device of torch, got {str(device)!r}.") from error
+        raise ConfigError(f"device must be auto, cpu, cuda or another device of torch, got {str(device)!r}.") from error
     if found.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(f"device must be 'auto' or 'cpu' on a machine without CUDA, got {str(device)!r}.")
+        raise ConfigError(f"device must be auto or cpu, as torch finds no CUDA GPU here, got {str(device)!r}.")
     return found

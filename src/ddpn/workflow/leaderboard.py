@@ -62,11 +62,43 @@ def label_of(name: str, member: Member | type[Member]) -> str:
     return member.label or name.replace("_", " ")
 
 
+class Board(NamedTuple):
+    """Mean scores of the mixture and of every member, best first, and what the verdict on the mixture is made of."""
+
+    entries: list[dict[str, Any]]
+    evaluation: Evaluation
+
+
 def leaderboard(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = ()) -> dict[str, Any]:
     """Mean scores of the mixture and every member, best first, and the verdict on the mixture; ready for JSON.
 
-    The verdict compares the mixture with every simpler model used alone: all members but the networks, which count only
-    where they have no weight.
+    Parameters
+    ----------
+    predictor : Predictor
+        The model.
+    sample : Sample
+        Rows to score it on, such as test rows.
+    leaks : tuple of str
+        Sentences about suspected target leaks, which forbid a positive verdict.
+    """
+    entries, found = board(predictor, sample, leaks)
+    decision = verdict(found)
+    return {
+        "rows": len(sample),
+        "coverage": COVERAGE,
+        "entries": entries,
+        "crps_gain": found.gain.mean,
+        "crps_gain_error": found.gain.error,
+        "crps_gain_interval": [found.gain.low, found.gain.high],
+        "verdict": {"level": decision.level, "sentences": list(decision.sentences)},
+    }
+
+
+def board(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = ()) -> Board:
+    """Score the mixture and every member on the same rows.
+
+    The mixture is compared with every simpler model used alone: all members but the networks, which count only where
+    they have no weight.
 
     Parameters
     ----------
@@ -105,13 +137,4 @@ def leaderboard(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = (
         leak=" ".join(leaks),
         target_coverage=COVERAGE,
     )
-    decision = verdict(found)
-    return {
-        "rows": len(sample),
-        "coverage": COVERAGE,
-        "entries": sorted(entries, key=lambda entry: np.inf if entry["crps"] is None else entry["crps"]),
-        "crps_gain": found.gain.mean,
-        "crps_gain_error": found.gain.error,
-        "crps_gain_interval": [found.gain.low, found.gain.high],
-        "verdict": {"level": decision.level, "sentences": list(decision.sentences)},
-    }
+    return Board(sorted(entries, key=lambda entry: np.inf if entry["crps"] is None else entry["crps"]), found)

@@ -97,7 +97,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         if self.split_column is not None and self.time is not None:
-            raise ConfigError("Give either split_column or time, not both.")
+            raise ConfigError("Give either `split_column` or `time`, not both.")
         if not is_integer(self.seed) or not 0 <= self.seed < 2**32:
             raise ConfigError(f"seed must be an integer from 0 to 2^32 - 1, got {self.seed!r}.")
         shares = tuple(self.shares)
@@ -108,7 +108,8 @@ class Plan:
         self._check_roles()
         self._check_calibration()
         for name, given in (("compare_with", self.compare_with), ("mix_with", self.model.get("mix_with", ()))):
-            check_keys(given, [kind for kind in MEMBERS if kind != "networks"], name)
+            for kind in given:
+                check_choice(name, kind, [known for known in MEMBERS if known != "networks"])
         self._check_model()
 
     def _check_roles(self) -> None:
@@ -121,7 +122,7 @@ class Plan:
                 raise ConfigError(f"Column {name!r} has more than one role.")
         for name in roles:
             if name in (*self.drop, *self.use):
-                raise ConfigError(f"Column {name!r} has a role, so it cannot be in drop or use.")
+                raise ConfigError(f"Column {name!r} has a role, so it cannot be in `drop` or `use`.")
 
     @property
     def members(self) -> int | str:
@@ -132,6 +133,8 @@ class Plan:
     def count_range(self) -> CountRange:
         """The range of possible counts."""
         given = {name: self.model[name] for name in ("lower", "upper", "censored_above") if name in self.model}
+        if self.upper_column is not None and given.get("upper") is not None:
+            raise ConfigError("Give either `upper` or `upper_column`, not both.")
         has_upper = self.upper_column is not None or given.get("upper") is not None
         is_total = self.model.get("likelihood") in TOTALS and has_upper
         return CountRange(**given, upper_per_row=self.upper_column is not None, upper_is_total=is_total)
@@ -151,12 +154,12 @@ class Plan:
         totals = [name for name in names if name in TOTALS]
         has_total = self.count_range.upper_is_total or self.exposure or "total" in self.model.get("head_options", {})
         if totals and not has_total:
-            raise ConfigError(f"{totals[0]} needs the total of every row: give upper, upper_column or exposure.")
+            raise ConfigError(f"{totals[0]} needs the total of every row: give `upper`, `upper_column` or `exposure`.")
         own = {name: self.model[name] for name in ("hidden", "numeric", "epochs") if name in self.model}
         if self.members != "auto":
             own["members"] = self.members
             if self.model.get("time_budget") is not None:
-                raise ConfigError('time_budget needs members="auto", which fits what there is time for.')
+                raise ConfigError('`time_budget` needs `members` to be "auto", which fits what there is time for.')
         if self.model.get("time_budget") is not None:
             parse_duration(self.model["time_budget"], "time_budget")
         NetworkOptions(**own, **check_training_options(self.model.get("training_options")))
@@ -247,7 +250,7 @@ def _checked(name: str, value: Any) -> Any:
         if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
             raise ConfigError(f'{name} must be a list of names such as ["one", "two"], got {value!r}.')
         return tuple(word.strip() for word in words if word.strip())
-    if name == "interval_groups" and isinstance(value, str) and value.isdecimal():
+    if name in ("interval_groups", "epochs") and isinstance(value, str) and value.isdecimal():
         return int(value)
     return _tuple(value)
 

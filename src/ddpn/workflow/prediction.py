@@ -14,7 +14,7 @@ from ddpn.metrics import point
 from ddpn.predictor import Predictor
 from ddpn.sample import Sample, rows_named, take_rows
 from ddpn.threads import single_thread
-from ddpn.workflow.leaderboard import COVERAGE, label_of, leaderboard
+from ddpn.workflow.leaderboard import COVERAGE, board, label_of, leaderboard
 from ddpn.workflow.model_folder import ModelFolder
 from ddpn.workflow.plan import plan_from
 from ddpn.workflow.preparing import fingerprint
@@ -22,7 +22,6 @@ from ddpn.workflow.reading import polars
 from ddpn.workflow.requests import Request
 from ddpn.workflow.seen_rows import unseen_rows
 from ddpn.workflow.splitting import split_rows
-from ddpn.workflow.verdict import Verdict
 
 _NUMBERING = "Rows are numbered as in the file: the first below the header is 1."
 
@@ -211,7 +210,7 @@ def report_parts(folder: ModelFolder, frame: Any) -> dict[str, Any]:
     distributions = {
         label: predictor.distribution(sample.X, sample.exposure, name, known["upper"]) for name, label in others.items()
     }
-    board, name = leaderboard(predictor, sample, tuple(task["leaks"])), folder.roles.identifier
+    (entries, evaluation), name = board(predictor, sample, tuple(task["leaks"])), folder.roles.identifier
     return {
         "model": folder.model,
         "X": sample.X,
@@ -221,9 +220,9 @@ def report_parts(folder: ModelFolder, frame: Any) -> dict[str, Any]:
         "baselines": distributions,
         "levels": {label: predictor.interval_level(COVERAGE, name) for name, label in others.items()},
         "groups": sample.groups,
-        "leaderboard": board["entries"],
+        "leaderboard": entries,
+        "evaluation": evaluation,
         "leak": " ".join(task["leaks"]),
-        "verdict": Verdict(board["verdict"]["level"], tuple(board["verdict"]["sentences"])),
         "warnings": task["warnings"],
         "labels": sample.labels,
         # Labels are the rows of the file from 1.

@@ -7,6 +7,7 @@ import numpy as np
 from ddpn.errors import InputError
 from ddpn.sample import labels_at
 from ddpn.validation import check_column, listed
+from ddpn.workflow.cells import polars
 from ddpn.workflow.plan import Plan
 
 #: With fewer rows a test says nothing.
@@ -69,7 +70,9 @@ def _by_column(frame: Any, plan: Plan, labels: np.ndarray) -> Split:
     part_of = {word: part for part, spellings in _PARTS.items() for word in spellings}
     unknown = np.array([word not in part_of for word in words])
     if unknown.any():
-        got = f"got {frame[name].filter(unknown)[0]!r} {labels_at(unknown, labels)}"
+        first = frame[name].filter(unknown)[0]
+        what = "an empty cell" if first is None or not str(first).strip() else repr(first)
+        got = f"got {what} {labels_at(unknown, labels)}"
         raise InputError(f"split_column {name!r} must hold train, validation or test in every row, {got}.")
     found = np.array([part_of[word] for word in words])
     parts = Parts(*(np.flatnonzero(found == part) for part in _PARTS))
@@ -105,7 +108,9 @@ def _cut(starts: np.ndarray, wanted: float) -> int:
 def _times(frame: Any, name: str, labels: np.ndarray) -> Any:
     series = frame[check_column(name, frame.columns, "time", InputError)]
     if not (series.dtype.is_temporal() or series.dtype.is_numeric()):
-        got = f"got {series.dtype} such as {series.drop_nulls()[0]!r}" if series.drop_nulls().len() else "got no value"
+        known = series.drop_nulls()
+        kind = {polars().Boolean: "booleans", polars().String: "text"}.get(series.dtype, "values")
+        got = f"got {kind} such as {known[0]!r}" if known.len() else "got no value"
         raise InputError(f"time {name!r} must hold numbers or dates such as 2024-12-31, {got}.")
     missing = (series.fill_nan(None) if series.dtype.is_float() else series).is_null()
     if missing.any():

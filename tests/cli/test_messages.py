@@ -1,0 +1,78 @@
+"""Messages name options as the user typed them."""
+
+import json
+
+import polars as pl
+import pytest
+
+from ddpn.cli.messages import with_options
+from ddpn.heads.likelihoods import DESCRIPTIONS, SHIPPED
+
+OPTIONS = {"time": "--time", "upper": "--upper", "upper_column": "--upper-column", "use": "--use"}
+
+
+@pytest.mark.parametrize(
+    ("sentence", "given", "expected"),
+    [
+        ("time must be a column.", {"time"}, "--time must be a column."),
+        ("time must be a column.", set(), "time must be a column."),
+        ("Column 'time' has no use (time).", {"time"}, "Column 'time' has no use (--time)."),
+        ("y must be at most upper=3.", set(), "y must be at most --upper 3."),
+        ("Drop upper_column.", set(), "Drop --upper-column."),
+        ("Put it in `use` in time.", {"time"}, "Put it in --use in time."),
+    ],
+)
+def test_only_names_of_arguments_become_options(sentence, given, expected):
+    assert with_options(sentence, OPTIONS, given) == expected
+
+
+def test_without_a_command_nothing_changes():
+    assert with_options("time must be a column.", {}, set()) == "time must be a column."
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (["--target", "half"], 1, "--target half must hold non-negative integers"),
+        (["--target", "half"], 1, "Use --fractional round"),
+        (["--target", "visits", "--fractional", "floor"], 2, "--fractional must be 'error' or 'round', got 'floor'"),
+        (["--target", "visits", "--mix-with", "tree"], 2, "--mix-with must be one of glm, constant"),
+        (["--target", "visits", "--epochs", "five"], 2, '--epochs must be "auto" or an integer of at least 1'),
+        (["--target", "visits", "--members", "five"], 2, "--members must be an integer, got 'five'."),
+        (["--target", "visits", "--beta=x"], 2, "--beta must be a number, got 'x'."),
+        (["--target", "visits", "--components", "2"], 2, "such as --likelihood double_poisson."),
+        (["--target", "visits", "--device", "gpu"], 2, "--device must be auto, cpu, cuda"),
+        (
+            ["--target", "visits", "--split-column", "part"],
+            1,
+            "--split-column part must hold train, validation or test",
+        ),
+        (["--target", "visits", "--split-column", "part"], 1, "got an empty cell at row 17."),
+        (["--target", "visits", "--time", "ward"], 1, "--time ward must hold numbers or dates"),
+        (["--target", "visits", "--time", "ward"], 1, "got text such as"),
+        (["--target", "visits", "--time", "war"], 1, "No column named 'war' (--time). Did you mean 'ward'?"),
+        (["--target", "visits", "--time", "a", "--split-column", "b"], 2, "Give either --split-column or --time"),
+        (["--target", "visits", "--upper", "9", "--upper-column", "a"], 2, "Give either --upper or --upper-column"),
+        (["--target", "visits", "--upper", "1"], 1, "must be at most --upper 1, got"),
+    ],
+)
+def test_errors_of_fit(ddpn, files, table, options, code, words):
+    part = ["train"] * 16 + [None] + ["test"] * (table.height - 17)
+    table.with_columns(half=pl.col("visits") + 0.5, part=pl.Series(part)).write_csv("more.csv")
+    found = ddpn("fit", "more.csv", "-o", "model", *options)
+    assert found.exit_code == code, found.output
+    assert words in found.stderr
+    assert found.stderr.count("\n") == 1, "one sentence"
+
+
+def test_settings_of_a_file_keep_their_names(ddpn, files):
+    (files / "wrong.toml").write_text('target = "visits"\nepochs = 0\n')
+    assert "Error: epochs must be" in ddpn("fit", "visits.csv", "-o", "m", "--config", "wrong.toml").stderr
+
+
+def test_likelihoods_are_listed(ddpn):
+    assert set(DESCRIPTIONS) == set(SHIPPED)
+    shown = ddpn("likelihoods").stdout
+    assert all(name in shown for name in SHIPPED)
+    assert "mixed (default)" in shown
+    assert json.loads(ddpn("likelihoods", "--json").stdout) == DESCRIPTIONS
