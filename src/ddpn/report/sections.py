@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ddpn.estimators.fitting import NETWORKS
+from ddpn.explanations import Explanation, Importances
 from ddpn.report import findings, grids, page
 from ddpn.report.evidence import LEVEL, MAX_ROWS, Evidence
+from ddpn.report.explaining import effects_section
 from ddpn.report.figures import predictions, uncertainty
 from ddpn.report.groups import Group, driving_groups, uncertainty_sentences
-from ddpn.report.importance import Importances
 from ddpn.report.numbers import percent, plural
 from ddpn.report.training import reproduction, training_figures, training_sentences
 from ddpn.workflow.verdict import Verdict, verdict
@@ -20,7 +21,7 @@ _NUMBERING = "Rows are called by the index of the data frame or, in other tables
 def sections(
     model: Any,
     evidence: Evidence,
-    importances: Importances,
+    explanation: Explanation,
     target: str,
     task: Mapping[str, Any],
     leaderboard: Sequence[Mapping[str, Any]],
@@ -30,6 +31,7 @@ def sections(
     """The HTML of every section that has something to show, by its title."""
     pit, found = predictions.pit_of(evidence), findings.evaluation(evidence, leak)
     shape = findings.pit_sentence(pit)
+    importances = explanation.importance or Importances([], 0, len(evidence.columns))
     drivers = [driving_groups(importances, evidence, part) for part in ("aleatoric", "epistemic")]
     details = [
         ("Typical error", findings.error_sentences(evidence, target)),
@@ -48,6 +50,7 @@ def sections(
         "Calibration": _calibration(model, evidence, pit, shape),
         "Uncertainty": _uncertainty(evidence, drivers),
         "Importance": _importance(importances),
+        "Effects": effects_section(explanation, target),
         "Best and worst rows": _rows(evidence, importances, str(task.get("numbering") or _NUMBERING)),
         "Training": _training(model),
         "Reproduction": page.definitions(reproduction(model, evidence, task), code=True),
@@ -138,7 +141,7 @@ def _importance(found: Importances) -> str:
 
 
 def _rows(evidence: Evidence, importances: Importances, numbering: str) -> str:
-    order = [one.column for one in importances.by("crps") if one.column >= 0]
+    order = [one.position for one in importances.by("crps") if one.role == "column"]
     html = ""
     for name, rows in zip(("best", "worst"), grids.extremes(evidence), strict=True):
         cards = [

@@ -4,11 +4,11 @@ from collections import Counter
 
 import numpy as np
 
+from ddpn.explanations import Importances
 from ddpn.report.evidence import LEVEL, Evidence
 from ddpn.report.figures.chart import Bar, Figure, bar_chart
 from ddpn.report.figures.scales import Axis, short
 from ddpn.report.groups import Group, group_of
-from ddpn.report.importance import REPEATS, Importances
 from ddpn.report.numbers import fmt, percent, plural
 from ddpn.workflow.gains import wilson
 
@@ -78,18 +78,25 @@ def group_coverage_figure(found: list[Group]) -> Figure:
 
 
 def importance_figures(found: Importances) -> list[Figure]:
-    """The effect of shuffling a column on the CRPS, and on the predicted standard deviation."""
-    predictions = (
-        f"Each column is shuffled {REPEATS} times on {plural(found.rows, 'row')}, which removes its information. Bars: "
-        "mean increase of the CRPS. Lines: smallest and largest of the repeats. Columns near 0 are not needed."
+    """The effect of shuffling a column on the CRPS, on the predicted mean and on the predicted spread."""
+    repeats = len(found.each[0].crps)
+    scores = (
+        f"Each column is shuffled {plural(repeats, 'time')} on {plural(found.rows, 'row')}, which removes its "
+        "information. Bars: mean increase of the CRPS. Lines: smallest and largest of the repeats. Columns near 0 are "
+        "not needed."
     )
-    uncertainty = (
-        "The same shuffles: the mean change of a row's predicted standard deviation, up or down. "
-        "Columns that can replace each other share their importance in both figures."
+    means = (
+        "The same shuffles: the mean change of a row's predicted mean, up or down, relative to the average mean. "
+        "Columns that can replace each other share their importance in all figures."
+    )
+    spreads = (
+        "The same shuffles: the mean change of variance / mean, relative to its average. It does not follow the mean: "
+        "a column that changes the mean of a Poisson alone has no importance here."
     )
     return [
-        _importance(found, "crps", "Importance for the predictions", "increase of the CRPS", predictions),
-        _importance(found, "deviation", "Importance for the uncertainty", "change of the std. deviation", uncertainty),
+        _importance(found, "crps", "Importance for the predictions", "increase of the CRPS", scores),
+        _importance(found, "mean", "Importance for the mean", "change of the mean", means),
+        _importance(found, "spread", "Importance for the spread", "change of variance / mean", spreads),
     ]
 
 

@@ -3,11 +3,11 @@
 import numpy as np
 import polars as pl
 import pytest
+from ddpn.report.importance import importances
 from sklearn.inspection import permutation_importance
 
 from ddpn.report import importance as module
 from ddpn.report.evidence import gather
-from ddpn.report.importance import importances
 
 QUIET = lambda stage: None
 
