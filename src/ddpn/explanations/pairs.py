@@ -11,6 +11,7 @@ from ddpn.errors import InputError
 from ddpn.explanations.grid import Grid, grid_of
 from ddpn.explanations.inputs import Inputs
 from ddpn.explanations.screening import screened
+from ddpn.features.table import Column
 from ddpn.validation import check_integer
 
 #: Columns whose pairs are measured, and rows they are measured on.
@@ -20,6 +21,8 @@ _BINS, _LEVELS, _SAMPLES = 5, 6, 50
 #: An interaction is found if its strength is so many times its noise, such a share of the standard deviation of all
 #: predictions and, on the log scale, at least this: 3% of the mean.
 _RATIO, _SHARE, _LEAST = 2.0, 0.08, 0.03
+#: The sides of the four corners of a cell: of the first column, and of the second.
+_CORNERS = ((0, 0, 1, 1), (0, 1, 0, 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +203,11 @@ def _interaction(
     shape = (len(first.points) - 1, len(second.points) - 1)
     cells = _Cells(shape, (i - 1) * shape[1] + (j - 1), np.zeros(shape))
     cells = cells._replace(number=np.bincount(cells.of, minlength=shape[0] * shape[1]).reshape(shape).astype(float))
-    share = _corners(cells.number) / len(rows)
+    sides = [_sides(grid, inputs.columns[j], rows) for grid, j in ((first, a), (second, b))]
+    places = tuple(np.stack([side[0][k] for k in ks]) for side, ks in zip(sides, _CORNERS, strict=True))
+    parts = np.prod([[side[1][k] for k in ks] for side, ks in zip(sides, _CORNERS, strict=True)], axis=0)
+    share = np.zeros((shape[0] + 1, shape[1] + 1))
+    np.add.at(share, places, parts / len(rows))
     effect, *each = (_surface(cells, delta[:, k], np.ones(len(rows))) for k in range(delta.shape[1]))
     own = [
         _own(i, (values[0] - values[1] + values[2] - values[3])[:, 0] / 2.0, first),
@@ -218,11 +225,22 @@ def _interaction(
         effect,
         total,
         share,
-        float(np.sqrt((share * effect**2).sum())),
+        float(np.sqrt(((parts * effect[places]).sum(0) ** 2).mean())),
         float(np.sqrt((share * noise).sum())),
         scale,
         inputs.log,
     )
+
+
+def _sides(grid: Grid, column: Column, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The points before and after every row's value, and how near it is to each. Shape: (2, rows) each."""
+    after = grid.code[rows]
+    if grid.discrete:
+        return np.stack([after, after]), np.stack([np.zeros(len(rows)), np.ones(len(rows))])
+    edges = np.array(grid.points)
+    low, high = edges[after - 1], edges[after]
+    part = np.clip((column.values[rows] - low) / (high - low), 0.0, 1.0)
+    return np.stack([after - 1, after]), np.stack([1.0 - part, part])
 
 
 def _own(step: np.ndarray, delta: np.ndarray, grid: Grid) -> np.ndarray:

@@ -19,6 +19,9 @@ from ddpn.validation import check_choice, check_integer
 REPEATS = 3
 #: Rows shuffled: fewer where there are many columns, so that rows x columns x repeats stay bounded.
 _MAX_ROWS, _MIN_ROWS, _WORK = 2000, 200, 24_000
+#: The same for rows whose CRPS is computed, which takes up to a hundred times as long where counts spread widely: by a
+#: standard deviation of so many counts the number of rows is divided, at most by the last number.
+_MIN_SCORED, _SCORED_WORK, _WIDE, _MOST = 80, 8_000, 4.0, 8.0
 #: With more columns than this even the screening takes too long.
 _MAX_SCREENED = 1000
 _TINY = np.finfo(float).tiny
@@ -36,7 +39,8 @@ class Importance:
         The column.
     crps : array, shape (repeats,)
         Increase of the mean CRPS, relative to that without shuffling: what the column is worth. It is negative where
-        the column harms.
+        the column harms. Each repeat scores other rows, as far as there are enough, so that their range shows how
+        certain it is.
     mean : array, shape (repeats,)
         Mean absolute change of the predicted mean, relative to the average predicted mean.
     spread : array, shape (repeats,)
@@ -69,7 +73,7 @@ class Importances:
     each : list of Importance
         In the order of the columns.
     rows : int
-        The number of rows that were shuffled.
+        The number of rows that were shuffled; the CRPS is that of a part of them, as it takes longer.
     columns : int
         The number of columns that the table has.
     """
@@ -183,7 +187,7 @@ class Observed(NamedTuple):
 
 
 class _State(NamedTuple):
-    """The score of the rows, and mean, spread, aleatoric and epistemic variance of each."""
+    """The mean CRPS of some rows, and mean, spread, aleatoric and epistemic variance of every row."""
 
     crps: float
     mean: np.ndarray
@@ -212,28 +216,48 @@ def measured_importance(
     size = int(np.clip(_WORK // (repeats * len(positions)), min(_MIN_ROWS, max_rows), max_rows))
     rows = inputs.draw(size, rng, used)
     few, seen, found = inputs.rows(rows), known.rows(rows), []
-    before = _state(few, seen, {})
+    plain = _state(few, seen, {}, np.arange(0))
+    parts = _scored_rows(plain, seen.weight, repeats, len(positions), rng)
+    before = [plain._replace(crps=_state(few, seen, {}, part).crps) for part in parts]
     roles = {position: role for role, position in inputs.extra.items()}
     for place, position in enumerate(positions, 1):
         if progress is not None:
             progress(f"Shuffling columns: {place} of {len(positions)}")
-        after = (_state(few, seen, {position: rng.permutation(len(rows))}) for _ in range(repeats))
-        changes = dict(zip(MEASURES, np.array([_changes(before, each, seen.weight) for each in after]).T, strict=True))
+        after = [_state(few, seen, {position: rng.permutation(len(rows))}, part) for part in parts]
+        each = [_changes(old, new, seen.weight) for old, new in zip(before, after, strict=True)]
+        changes = dict(zip(MEASURES, np.array(each).T, strict=True))
         role = roles.get(position, "column")
         place_in_table = position if role == "column" else -1
         found.append(Importance(inputs.names[position], **changes, position=place_in_table, role=role))
     return Importances(found, len(rows), inputs.width)
 
 
-def _state(inputs: Inputs, known: Observed, sources: dict[int, np.ndarray]) -> _State:
+def _scored_rows(
+    plain: _State, weight: np.ndarray, repeats: int, columns: int, rng: np.random.Generator
+) -> list[np.ndarray]:
+    """The rows whose CRPS each repeat computes: different ones, as far as there are enough."""
+    deviation = float(np.median(np.sqrt(plain.aleatoric + plain.epistemic)))
+    work = _SCORED_WORK / float(np.clip(deviation / _WIDE, 1.0, _MOST))
+    size = min(len(weight), max(_MIN_SCORED, int(work / (repeats * columns))))
+    order = rng.permutation(len(weight))
+    return [np.sort(np.take(order, np.arange(r * size, (r + 1) * size), mode="wrap")) for r in range(repeats)]
+
+
+def _state(inputs: Inputs, known: Observed, sources: dict[int, np.ndarray], scored: np.ndarray) -> _State:
+    """What is predicted with these sources of columns; the CRPS is that of the `scored` rows."""
     plain = inputs.distribution(np.arange(len(inputs)), sources)
     with torch.no_grad(), single_thread():
         dist: Any = discretized(plain)
-        score = crps(limited(dist, known.limit), torch.from_numpy(known.y)).double().numpy()
         aleatoric, epistemic, mean = (part.double().numpy() for part in (dist.aleatoric, dist.epistemic, plain.mean))
+        score = _mean_crps(dist.rows(torch.from_numpy(scored)), known.rows(scored)) if len(scored) else np.nan
     total = aleatoric + epistemic
     spread = total / np.maximum(mean, _TINY) if dist is plain else np.sqrt(total)
-    return _State(float(np.average(score, weights=known.weight)), mean, spread, aleatoric, epistemic)
+    return _State(score, mean, spread, aleatoric, epistemic)
+
+
+def _mean_crps(dist: Any, known: Observed) -> float:
+    each = crps(limited(dist, known.limit), torch.from_numpy(known.y)).double().numpy()
+    return float(np.average(each, weights=known.weight))
 
 
 def _changes(before: _State, after: _State, weight: np.ndarray) -> tuple[float, ...]:

@@ -62,7 +62,7 @@ def _walk(inputs: Inputs, walks: Walks, known: dict[int, float], quantity: int) 
     done = rank[walk] <= step[:, None]
     source = np.where(done, walks.end[walk, None], walks.start[walk, None])
     first, last = (np.array([known[row] for row in ends.tolist()]) for ends in (walks.start, walks.end))
-    path = np.where(left > 1, np.nan, last[:, None])
+    path = np.where((left == 0) | (steps & (left == 1)), last[:, None], np.nan)
     if len(walk):
         path[walk, step] = _predicted(inputs, source[:, 0], {j: source[:, j] for j in range(source.shape[1])}, quantity)
     path = np.concatenate([first[:, None], path], 1)
