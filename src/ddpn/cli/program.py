@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ddpn.cli import data, diagnose, model
+from ddpn.cli import data, diagnose, explain, model
 from ddpn.cli.console import EXIT_CODES
 from ddpn.cli.flags import Command, Group
 from ddpn.cli.reproduce import reproduce
@@ -19,6 +19,7 @@ app = typer.Typer(
 )
 diagnose.add_to(app)
 model.add_to(app)
+explain.add_to(app)
 app.add_typer(data.data, name="data")
 app.command(epilog=EXIT_CODES, cls=Command)(reproduce)
 

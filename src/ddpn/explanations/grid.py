@@ -55,7 +55,7 @@ def grid_of(columns: list[Column], position: int, bins: int, max_levels: int = M
         code = lookup[column.values.astype(int)]
         return Grid([column.levels[level] for level in order], _first_rows(code, len(order)), code, missing, True)
     known = np.unique(column.values[~missing])
-    discrete = len(known) <= bins + 1
+    discrete = len(known) <= bins * 3 // 2 + 1  # hours and months are better shown one by one
     edges = known if discrete else _edges(column.values[~missing], bins)
     code = np.where(missing, -1, np.minimum(np.searchsorted(edges, column.values), len(edges) - 1))
     if not discrete:

@@ -17,7 +17,7 @@ from ddpn.validation import check_integer
 #: Columns whose pairs are measured, and rows they are measured on.
 TOP, ROWS = 5, 300
 #: Bins of numbers and levels of categories: few, so that most cells of the grid have rows.
-_BINS, _LEVELS, _SAMPLES = 5, 6, 50
+_BINS, _LEVELS, _SAMPLES = 6, 6, 50
 #: An interaction is found if its strength is so many times its noise, such a share of the standard deviation of all
 #: predictions and, on the log scale, at least this: 3% of the mean.
 _RATIO, _SHARE, _LEAST = 2.0, 0.08, 0.03

@@ -1,17 +1,11 @@
-"""Figures of explanations by matplotlib, which is optional: `ddpn[plot]`."""
+"""Figures of explanations by matplotlib, which is optional: `ddpn[plot]`. The results call them, and are `Any` here."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ddpn.extras import import_extra
 from ddpn.validation import check_integer
-
-if TYPE_CHECKING:
-    from ddpn.explanations.column_effects import Curve, Effect
-    from ddpn.explanations.pairs import Interaction
-    from ddpn.explanations.permutation import Importances
-    from ddpn.explanations.rows import Contributions
 
 _LINE, _BAND, _OTHER = "#2166ac", "#b3cde3", "#b34a00"
 #: Characters of a level or column beside an axis.
@@ -32,7 +26,7 @@ def shown(point: Any) -> str:
     return text if len(text) <= _CHARACTERS else f"{text[: _CHARACTERS - 1]}…"
 
 
-def effects_figure(found: "list[Effect]") -> Any:
+def effects_figure(found: list[Any]) -> Any:
     """The effects of columns on the mean (left) and on the spread (right)."""
     figure, axes = _panels(max(len(found), 1), 2, (9.0, 2.6 * max(len(found), 1)))
     for row, one in zip(axes, found, strict=False):
@@ -47,7 +41,7 @@ def effects_figure(found: "list[Effect]") -> Any:
     return figure
 
 
-def _draw_line(ax: Any, one: "Effect", curve: "Curve") -> None:
+def _draw_line(ax: Any, one: Any, curve: Any) -> None:
     size = len(one.points) - one.has_missing
     x = np.array(one.points[:size], dtype=float)
     ax.fill_between(x, curve.low[:size], curve.high[:size], color=_BAND, linewidth=0)
@@ -59,20 +53,20 @@ def _draw_line(ax: Any, one: "Effect", curve: "Curve") -> None:
         ax.annotate("missing", (at, curve.high[size]), ha="center", va="bottom", fontsize="small", color=_OTHER)
 
 
-def _draw_points(ax: Any, one: "Effect", curve: "Curve") -> None:
+def _draw_points(ax: Any, one: Any, curve: Any) -> None:
     for place in range(len(one.points)):
         _draw_bar(ax, place, curve, place)
     turned = {"rotation": 40, "ha": "right"} if sum(len(shown(point)) for point in one.points) > 40 else {}
     ax.set_xticks(np.arange(len(one.points)), [shown(point) for point in one.points], **turned)
 
 
-def _draw_bar(ax: Any, at: float, curve: "Curve", place: int) -> None:
+def _draw_bar(ax: Any, at: float, curve: Any, place: int) -> None:
     level = curve.level[place]
     reach = [[level - curve.low[place]], [curve.high[place] - level]]
     ax.errorbar([at], [level], np.maximum(reach, 0.0), fmt="o", color=_LINE, ecolor="0.4", markersize=5, linewidth=1.2)
 
 
-def interaction_figure(one: "Interaction") -> Any:
+def interaction_figure(one: Any) -> Any:
     """What two columns together add to the sum of their effects, as a map."""
     figure, axes = _panels(1, 1, (5.5, 4.2))
     ax, most = axes[0, 0], max(float(np.abs(one.effect).max()), 1e-12)
@@ -84,7 +78,7 @@ def interaction_figure(one: "Interaction") -> Any:
     return figure
 
 
-def importance_figure(found: "Importances", most: int) -> Any:
+def importance_figure(found: Any, most: int) -> Any:
     """The most important columns: for the CRPS, the mean and the spread."""
     check_integer("most", most, 1)
     chosen = found.by("crps")[:most][::-1]
@@ -99,7 +93,7 @@ def importance_figure(found: "Importances", most: int) -> Any:
     return figure
 
 
-def contributions_figure(found: "Contributions", row: int, most: int) -> Any:
+def contributions_figure(found: Any, row: int, most: int) -> Any:
     """The contributions to one row, the largest on top, each starting where the one above it ends."""
     top = found.top(row, most)
     parts = [(f"{name} = {shown(cell)}", value) for name, cell, value in top]

@@ -257,8 +257,9 @@ def _joined(name: str, values: Any, others: Any, n: int, more: int) -> np.ndarra
         raise InputError(f"{name} and background_{name} must be given together.")
     if values is None:
         return None
-    first = check_vector(name, values, n, zero=False)
-    second = check_vector(f"background_{name}", others, more, zero=False)
+    zero = name == "upper"
+    first = check_vector(name, values, n, zero, all_zero=zero)
+    second = check_vector(f"background_{name}", others, more, zero, all_zero=zero)
     assert first is not None
     assert second is not None
     return np.concatenate([first, second])

@@ -136,7 +136,8 @@ def _uncertainty(evidence: Evidence, drivers: list[list[Group]]) -> str:
 
 def _importance(found: Importances) -> str:
     if found.each:
-        return page.pair(*uncertainty.importance_figures(found))
+        notes = page.heading("How to read these figures") + page.definitions(uncertainty.importance_notes(found))
+        return page.pair(*uncertainty.importance_figures(found), notes)
     return page.paragraphs(f"Not measured: {plural(found.columns, 'column')} are too many to shuffle.")
 
 

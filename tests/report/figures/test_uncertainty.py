@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from ddpn.explanations import Importance, Importances
-from ddpn.report.figures.uncertainty import fifths, group_coverage_figure, importance_figures, split_figure
+from ddpn.report.figures.uncertainty import (
+    fifths,
+    group_coverage_figure,
+    importance_figures,
+    importance_notes,
+    split_figure,
+)
 
 
 def described(figure):
@@ -31,11 +37,12 @@ def importance(name, column, crps, mean):
 
 def test_columns_are_drawn_by_importance_and_the_rest_is_counted():
     each = [importance(f"c{j}", j, 0.01 * j, 0.2 - 0.01 * j) for j in range(15)]
-    first, second, third = importance_figures(Importances(each, 700, 15))
+    found = Importances(each, 700, 15)
+    first, second, third = importance_figures(found)
     assert described(first).startswith("c14: +14.0%; c13: +13.0%")
     assert described(second).startswith("c0: 20.0%; c1: 19.0%")
     assert described(third).startswith("c14: 28.0%; c13: 26.0%")
-    assert "shuffled 3 times on 700 rows" in first.words
+    assert "shuffled 3 times on 700 rows" in importance_notes(found)[0][1]
     assert "The 12 largest of 15 columns are shown" in first.words
 
 

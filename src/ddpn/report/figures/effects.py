@@ -1,5 +1,6 @@
 """Figures of effects: curves of the mean and of the spread by one column, and of the mean by two."""
 
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,8 +60,8 @@ def effect_figures(one: Effect, place: int, found: Scales) -> list[Figure]:
 
 def _figure(one: Effect, curve: Curve, name: str, title: str, y: Axis) -> Figure:
     order = np.argsort(curve.level, kind="stable")
-    ends = [f"{fmt(float(curve.level[i]))} ({point_text(one.points[i])})" for i in (order[0], order[-1])]
-    words = f"From {ends[0]} to {ends[1]}."
+    low, high = ((fmt(float(curve.level[i])), point_text(one.points[i])) for i in (order[0], order[-1]))
+    words = f"From {low[0]} where {one.name} is {low[1]} to {high[0]} where it is {high[1]}."
     if len(order) == 1:
         words = f"{fmt(curve.typical)}: these rows have one value only, {point_text(one.points[0])}."
     numbers = [point for point in one.points if isinstance(point, float)]
@@ -110,7 +111,7 @@ def interaction_figure(one: Interaction, place: int) -> Figure | None:
     turned = not numeric[0] or (numeric[1] and len(one.points[1]) > len(one.points[0]))
     names, points = (one.names[::-1], one.points[::-1]) if turned else (one.names, one.points)
     level = one.level.T if turned else one.level
-    chosen = _chosen(len(points[1]))
+    chosen = _most_different(one, 0 if turned else 1)
     x, lines = np.array(points[0], dtype=float), level[:, chosen]
     low, high = float(lines.min()), float(lines.max())
     low = 0.0 if 0.0 <= low < (high - low) / 2.0 else low
@@ -118,7 +119,7 @@ def interaction_figure(one: Interaction, place: int) -> Figure | None:
     chart = Chart(
         Axis(names[0], float(x[0]), float(x[-1])), Axis("predicted mean", low - room if low else 0.0, high + room)
     )
-    kinds = ("line", "ref", "line-2") if len(chosen) == 3 else ("line", "line-2")
+    kinds = ("line", "line-2")
     for kind, values in zip(kinds, lines.T, strict=True):
         chart.draw(LINE, kind, x, values)
     legend = [(kind, f"{names[1]}: {point_text(points[1][at])}") for kind, at in zip(kinds, chosen, strict=True)]
@@ -127,13 +128,16 @@ def interaction_figure(one: Interaction, place: int) -> Figure | None:
         for (_, words), values in zip(legend, lines.T, strict=True)
     )
     words = (
-        f"The mean of a typical row by {names[0]}, for several values of {names[1]}. Without an interaction the lines "
-        "would be the same up to a factor."
+        f"The mean of a typical row by {names[0]}, for the two values of {names[1]} that differ most. Without an "
+        "interaction the lines would be the same up to a factor."
     )
     return chart.figure(f"interaction-{place}", f"{names[0]} and {names[1]}", description + ".", words, *legend)
 
 
-def _chosen(size: int) -> list[int]:
-    """Which of so many points are lines: without the two ends, where there are enough others."""
-    first, last = (1, size - 2) if size >= 5 else (0, size - 1)
-    return sorted({first, (first + last) // 2, last})
+def _most_different(one: Interaction, axis: int) -> list[int]:
+    """The two points of a column, among those with enough rows, at which the effect of the other differs most."""
+    effect, share = (one.effect, one.share) if axis else (one.effect.T, one.share.T)
+    rows = share.sum(0)
+    usual = [point for point in range(len(rows)) if rows[point] >= 0.5 / len(rows)]
+    apart = {(a, b): float(share.sum(1) @ (effect[:, a] - effect[:, b]) ** 2) for a, b in combinations(usual, 2)}
+    return list(max(apart, key=apart.__getitem__)) if apart else [0, len(rows) - 1]
