@@ -54,7 +54,7 @@ class Curve:
 
     @property
     def level(self) -> np.ndarray:
-        """The quantity itself at each point, for a typical row: in counts for the mean."""
+        """The quantity itself at each point, for a typical row; in counts for the mean."""
         return self._at(self.effect)
 
     @property

@@ -140,4 +140,4 @@ def _most_different(one: Interaction, axis: int) -> list[int]:
     rows = share.sum(0)
     usual = [point for point in range(len(rows)) if rows[point] >= 0.5 / len(rows)]
     apart = {(a, b): float(share.sum(1) @ (effect[:, a] - effect[:, b]) ** 2) for a, b in combinations(usual, 2)}
-    return list(max(apart, key=apart.__getitem__)) if apart else [0, len(rows) - 1]
+    return list(sorted(apart, key=lambda pair: -apart[pair])[0]) if apart else [0, len(rows) - 1]
