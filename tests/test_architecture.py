@@ -31,6 +31,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"members"}),
     frozenset({"calibration", "diagnosis"}),
     frozenset({"predictor"}),
+    frozenset({"explanations"}),
     frozenset({"estimators"}),
     frozenset({"workflow"}),
     frozenset({"tuning"}),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         discretized,
     )
     from ddpn.estimators import CountGLM, CountRegressor
+    from ddpn.explanations import explain
 
 _DISTRIBUTIONS = (
     "Conflation", "ConwayMaxwellPoisson", "Discretized", "DoubleBinomial", "DoublePoisson", "GeneralizedPoisson",
@@ -28,7 +29,7 @@ _DISTRIBUTIONS = (
 #: Imported on first use: `ddpn --help` should not wait for torch, nor distributions for scikit-learn.
 _LAZY = dict.fromkeys(_DISTRIBUTIONS, "ddpn.distributions")
 _LAZY |= {"CountGLM": "ddpn.estimators.glm", "CountRegressor": "ddpn.estimators.regressor"}
-_LAZY |= {"diagnose": "ddpn.diagnosis"}
+_LAZY |= {"diagnose": "ddpn.diagnosis", "explain": "ddpn.explanations"}
 
 __all__ = [
     "ConfigError",
@@ -48,6 +49,7 @@ __all__ = [
     "TrainingError",
     "diagnose",
     "discretized",
+    "explain",
 ]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from ddpn.cli import program
 
-COMMANDS = ["diagnose", "fit", "tune", "predict", "evaluate", "show", "report", "likelihoods", "data", "reproduce"]
+COMMANDS = ["diagnose", "fit", "tune", "predict", "evaluate", "show", "report", "explain", "likelihoods", "data", "reproduce"]
 
 
 @pytest.mark.parametrize(

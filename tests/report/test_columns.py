@@ -1,52 +1,12 @@
-"""Columns of any table: shuffled, grouped, described, fingerprinted."""
+"""Columns of any table: grouped, described, fingerprinted."""
 
 import numpy as np
-import pandas as pd
-import polars as pl
-import pyarrow as pa
 import pytest
-from scipy import sparse
 
 from ddpn.features.table import Column
-from ddpn.report.columns import coded, description, fingerprint, in_fit_order, shuffled, value_text
-from ddpn.sample import take_rows
+from ddpn.report.columns import coded, description, fingerprint, value_text
 
-ROWS = {"a": [1.0, 2.0, 3.0, 4.0], "b": ["x", "y", None, "z"]}
-ORDER = np.array([2, 0, 1])
 RNG = np.random.default_rng(2)
-
-
-class Fitted:
-    feature_names_in_ = np.array(["a", "b"], dtype=object)
-
-
-@pytest.mark.parametrize("frame", [pd.DataFrame(ROWS, index=[9, 9, 3, 1]), pl.DataFrame(ROWS), pa.table(ROWS)])
-def test_a_data_frame_keeps_its_type_and_all_other_columns(frame):
-    other_way = frame[["b", "a"]] if not isinstance(frame, pa.Table) else frame.select(["b", "a"])
-    part = take_rows(in_fit_order(Fitted, other_way), np.array([3, 1, 0]))
-    out = shuffled(part, 0, ORDER)
-    assert type(out) is type(frame)
-    read = pd.DataFrame({name: list(np.asarray(out[name])) for name in ("a", "b")})
-    assert read["a"].tolist() == [1.0, 4.0, 2.0]
-    assert read["b"].tolist() == ["z", "y", "x"]
-    assert part["a"].to_numpy().tolist() == [4.0, 2.0, 1.0], "the original rows are unchanged"
-
-
-@pytest.mark.parametrize(
-    "given",
-    [np.arange(8.0).reshape(4, 2), sparse.csc_matrix(np.arange(8.0).reshape(4, 2)),
-     np.arange(8.0).reshape(4, 2).tolist()],
-    ids=["array", "sparse", "lists"],
-)  # fmt: skip
-def test_a_matrix_is_shuffled_in_one_column(given):
-    part = take_rows(in_fit_order(object(), given), np.array([1, 2, 3]))
-    assert shuffled(part, 1, ORDER).tolist() == [[2.0, 7.0], [4.0, 3.0], [6.0, 5.0]]
-
-
-def test_mixed_lists_keep_their_numbers():
-    rows = take_rows(in_fit_order(object(), [[1.5, "x"], [2.5, "y"]]), np.array([1, 0]))
-    assert rows.tolist() == [[2.5, "y"], [1.5, "x"]]
-
 
 NUMBER = Column("n", "number", np.array([0.1 + 0.2, np.nan, 9.0, 9.0]))
 FLAG = Column("f", "flag", np.array([1.0, np.nan, 0.0, 0.0]))

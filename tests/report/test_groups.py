@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from ddpn import NegativeBinomial, Poisson
+from ddpn.explanations import Importance, Importances
 from ddpn.features.table import Column
 from ddpn.report.groups import driving_groups, groups, uncertainty_sentences
-from ddpn.report.importance import Importance, Importances
 
 RNG = np.random.default_rng(4)
 ROWS = 300
@@ -16,8 +16,9 @@ WARD = Column("ward", "category", IN_B.astype(int), ("a", "b"))
 AGE = Column("age", "flag", (np.arange(ROWS) % 2).astype(float))
 
 
-def importance(name, column, aleatoric, epistemic):
-    return Importance(name, column, *(np.full(3, value) for value in (0.1, 0.1, aleatoric, epistemic)))
+def importance(name, column, aleatoric, epistemic, role="column"):
+    changes = (np.full(3, value) for value in (0.1, 0.1, 0.1, aleatoric, epistemic))
+    return Importance(name, *changes, position=column, role=role)
 
 
 FOUND = Importances([importance("ward", 0, 0.5, 0.1), importance("age", 1, 0.1, 0.6)], ROWS, 2)
@@ -48,7 +49,7 @@ def test_the_driver_of_each_part_is_the_column_that_changes_it_most(noisy):
     assert driving_groups(FOUND, noisy, "epistemic")[0].column == "age"
     assert driving_groups(Importances([], 0, 2), noisy, "epistemic") == []
     exposed = noisy._replace(exposure=np.arange(ROWS) % 4 + 1.0)
-    assert len(driving_groups(Importances([importance("days", -1, 1, 1)], 9, 2), exposed, "aleatoric")) == 4
+    assert len(driving_groups(Importances([importance("days", -1, 1, 1, "exposure")], 9, 2), exposed, "aleatoric")) == 4
 
 
 def sentences(evidence):

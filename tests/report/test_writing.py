@@ -11,15 +11,15 @@ import torch
 from sklearn.exceptions import NotFittedError
 
 from ddpn import CountRegressor, DoublePoisson, InputError, Poisson
+from ddpn.explanations import Effects, Explanation
 from ddpn.report import write_report, writing
-from ddpn.report.importance import Importances
 from ddpn.report.page import page
 from ddpn.report.sections import sections
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 #: SVG elements that close themselves.
 CLOSED = {"path", "rect"}
-SECTIONS = ["verdict", "leaderboard", "data", "accuracy", "calibration", "uncertainty", "importance"]
+SECTIONS = ["verdict", "leaderboard", "data", "accuracy", "calibration", "uncertainty", "importance", "effects"]
 SECTIONS += ["best-and-worst-rows", "training", "reproduction"]
 #: Words of the earlier dialect that no page may have.
 DIALECT = re.compile(r"\b(laws?|told|held|judged|strange|whole (number|count)s?|picture|unless told)\b", re.IGNORECASE)
@@ -75,12 +75,12 @@ def checked(path) -> tuple[str, Reader]:
 def test_a_report_is_complete_and_needs_nothing_else(written):
     text, found = checked(written)
     assert [name for name in found.ids if name in SECTIONS] == SECTIONS
-    # Eleven figures and the distributions of three best and three worst rows.
-    assert found.tags.count("figure") == 11
-    assert text.count('role="img"') == 17
+    # Twenty figures and the distributions of three best and three worst rows.
+    assert found.tags.count("figure") == 20
+    assert text.count('role="img"') == 26
     assert text.count("prefers-color-scheme: dark") == 1
     assert "@media print" in text
-    assert 50_000 < len(text.encode()) < 90_000
+    assert 60_000 < len(text.encode()) < 120_000
     assert os.listdir(written.parent) == ["report.html"]
 
 
@@ -131,7 +131,7 @@ def test_exposure_weights_a_better_baseline_and_progress(tmp_path, with_exposure
     assert "one common rate per unit of exposure" in text
     assert "Oracle is better on these rows" in text
     assert steps[:3] == ["Predicting 120 rows", "Scoring 120 rows", "Scoring oracle"]
-    assert steps[-2:] == ["Shuffling columns: 2 of 2", "Drawing figures"]
+    assert steps[-3:] == ["Effects of columns: 2 of 2", "Interactions: 1 of 1", "Drawing figures"]
     with pytest.raises(InputError, match="exposure"):
         write_report(tmp_path / "r.html", model=model, X=given["X"], y=given["y"])
 
@@ -143,7 +143,7 @@ def test_counts_of_any_size_and_few_rows_can_be_drawn(tmp_path, fitted, made, me
     constant = DoublePoisson(torch.full((rows,), mean).double(), 0.01)
     evidence = made(Poisson(torch.from_numpy(mu)), rng.poisson(mu), baselines={"constant": constant})
     path = tmp_path / "r.html"
-    parts = sections(fitted, evidence, Importances([], 0, 0), "y", {}, (), "")
+    parts = sections(fitted, evidence, Explanation(Effects([], 0), []), "y", {}, (), "")
     path.write_text(page("t", [], parts), encoding="utf-8")
     text, found = checked(path)
     assert (">2M<" in text) == (mean > 1e6)
@@ -154,7 +154,7 @@ def test_counts_of_any_size_and_few_rows_can_be_drawn(tmp_path, fitted, made, me
 def test_a_path_that_cannot_be_written_leaves_everything_as_it_was(tmp_path, monkeypatch, fitted, data):
     frame, y = data
     monkeypatch.setattr(writing, "sections", lambda *found: {})
-    monkeypatch.setattr(writing, "importances", lambda *found: None)
+    monkeypatch.setattr(writing, "explanation_of", lambda *found: None)
     with pytest.raises(InputError, match=r"path must name a file .* got the folder"):
         write_report(tmp_path, model=fitted, X=frame, y=y)
     (tmp_path / "file").write_text("kept")

@@ -15,6 +15,7 @@ from ddpn.distributions import Mixture, discretized
 from ddpn.distributions.arguments import check_coverage
 from ddpn.errors import InputError
 from ddpn.estimators.calibrated import Calibrated
+from ddpn.estimators.explained import Explained
 from ddpn.estimators.saving import Saved
 from ddpn.members.reader import TableReader
 from ddpn.metrics import crps, nll, point
@@ -24,7 +25,7 @@ from ddpn.threads import single_thread
 from ddpn.validation import check_choice
 
 
-class CountPredictions(Saved, Calibrated, RegressorMixin):
+class CountPredictions(Saved, Calibrated, Explained, RegressorMixin):
     """Predictions, scores, calibration and saving of an estimator that keeps a `Predictor` as `predictor_`."""
 
     fractional: str

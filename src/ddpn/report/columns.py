@@ -1,34 +1,17 @@
-"""The user's table: its columns read, shuffled, grouped and described."""
+"""The user's table: its columns read, grouped and described."""
 
 from itertools import pairwise
 from typing import Any
 
-import narwhals as nw
 import numpy as np
-from scipy import sparse
 
 from ddpn.datasets.dataset import fingerprint as column_fingerprint
+from ddpn.explanations.grid import is_missing
 from ddpn.features.table import Column, read_table
 from ddpn.report.numbers import percent
 
 #: Ranges of a numeric column; values or levels that are groups of their own; levels listed in a description.
 _BINS, _LEVELS, _LISTED = 5, 8, 4
-
-
-def in_fit_order(model: Any, X: Any) -> Any:
-    """X with its columns in the order of fit."""
-    frame, names = nw.from_native(X, pass_through=True), getattr(model, "feature_names_in_", None)
-    return frame.select(list(names)).to_native() if isinstance(frame, nw.DataFrame) and names is not None else X
-
-
-def shuffled(X: Any, column: int, order: np.ndarray) -> Any:
-    """X with the values of one column in another order."""
-    frame = nw.from_native(X, pass_through=True)
-    if isinstance(frame, nw.DataFrame):
-        return frame.with_columns(frame[frame.columns[column]][order]).to_native()
-    changed = X.toarray() if sparse.issparse(X) else X.copy()
-    changed[:, column] = changed[order, column]
-    return changed
 
 
 def columns_of(model: Any, X: Any) -> list[Column]:
@@ -45,11 +28,6 @@ def _plain(column: Column) -> np.ndarray:
     if column.kind != "category":
         return column.values.astype(np.float64)
     return np.array([*column.levels, ""], dtype=object)[column.values]
-
-
-def is_missing(column: Column) -> np.ndarray:
-    """Mask of the rows without a value."""
-    return column.values < 0 if column.kind == "category" else np.isnan(column.values)
 
 
 def _common_levels(column: Column) -> list[int]:

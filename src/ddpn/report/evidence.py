@@ -13,10 +13,11 @@ from ddpn.distributions import Recalibrated, discretized
 from ddpn.distributions.recording import limited
 from ddpn.errors import InputError
 from ddpn.estimators import CountRegressor
+from ddpn.explanations.tables import in_fit_order
 from ddpn.features.table import Column
 from ddpn.metrics import crps, nll, point
 from ddpn.metrics.predictive import known, mass_between
-from ddpn.report.columns import columns_of, fingerprint, in_fit_order
+from ddpn.report.columns import columns_of, fingerprint
 from ddpn.report.numbers import mean
 from ddpn.sample import checked_sample
 

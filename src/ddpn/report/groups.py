@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ddpn.explanations import Importances
 from ddpn.features.table import Column
 from ddpn.report.columns import coded
 from ddpn.report.evidence import LEVEL, Evidence
-from ddpn.report.importance import Importances
 from ddpn.report.numbers import fmt, mean, percent
 from ddpn.workflow.gains import effective_rows, wilson, z_of
 
@@ -62,10 +62,9 @@ def driving_groups(found: Importances, evidence: Evidence, part: str) -> list[Gr
     first = next(iter(found.by(part)), None)
     if first is None or getattr(first, part).mean() <= 0:
         return []
-    if first.column >= 0:
-        return groups(evidence.columns[first.column], evidence)
-    assert evidence.exposure is not None
-    return groups(Column(first.name, "number", evidence.exposure), evidence)
+    if first.role == "column":
+        return groups(evidence.columns[first.position], evidence)
+    return groups(Column(first.name, "number", getattr(evidence, first.role)), evidence)
 
 
 def uncertainty_sentences(evidence: Evidence, aleatoric: list[Group], epistemic: list[Group]) -> list[tuple[str, str]]:

@@ -110,10 +110,8 @@ def figure_html(figure: Figure) -> str:
     """A figure with its title, legend and caption."""
     items = "".join(f"<li>{_swatch(kind)}{escape(words)}</li>" for kind, words in figure.legend)
     legend = f'<ul class="legend">{items}</ul>' if items else ""
-    return (
-        f'<figure id="fig-{figure.name}"><h3>{escape(figure.title)}</h3>{figure.svg}{legend}'
-        f"<figcaption>{escape(figure.words)}</figcaption></figure>\n"
-    )
+    caption = f"<figcaption>{escape(figure.words)}</figcaption>" if figure.words else ""
+    return f'<figure id="fig-{figure.name}"><h3>{escape(figure.title)}</h3>{figure.svg}{legend}{caption}</figure>\n'
 
 
 def _swatch(kind: str) -> str:

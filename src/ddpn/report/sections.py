@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ddpn.estimators.fitting import NETWORKS
+from ddpn.explanations import Explanation, Importances
 from ddpn.report import findings, grids, page
 from ddpn.report.evidence import LEVEL, MAX_ROWS, Evidence
+from ddpn.report.explaining import effects_section
 from ddpn.report.figures import predictions, uncertainty
 from ddpn.report.groups import Group, driving_groups, uncertainty_sentences
-from ddpn.report.importance import Importances
 from ddpn.report.numbers import percent, plural
 from ddpn.report.training import reproduction, training_figures, training_sentences
 from ddpn.workflow.evaluation import Evaluation
@@ -21,7 +22,7 @@ _NUMBERING = "Rows are called by the index of the data frame or, in other tables
 def sections(
     model: Any,
     evidence: Evidence,
-    importances: Importances,
+    explanation: Explanation,
     target: str,
     task: Mapping[str, Any],
     leaderboard: Sequence[Mapping[str, Any]],
@@ -31,6 +32,7 @@ def sections(
     """The HTML of every section that has something to show, by its title."""
     pit, found = predictions.pit_of(evidence), found or findings.evaluation(evidence, leak)
     shape = findings.pit_sentence(pit)
+    importances = explanation.importance or Importances([], 0, len(evidence.columns))
     drivers = [driving_groups(importances, evidence, part) for part in ("aleatoric", "epistemic")]
     details = [
         ("Typical error", findings.error_sentences(evidence, target)),
@@ -49,6 +51,7 @@ def sections(
         "Calibration": _calibration(model, evidence, pit, shape),
         "Uncertainty": _uncertainty(evidence, drivers),
         "Importance": _importance(importances),
+        "Effects": effects_section(explanation, target),
         "Best and worst rows": _rows(evidence, importances, str(task.get("numbering") or _NUMBERING)),
         "Training": _training(model),
         "Reproduction": page.definitions(reproduction(model, evidence, task), code=True),
@@ -134,12 +137,13 @@ def _uncertainty(evidence: Evidence, drivers: list[list[Group]]) -> str:
 
 def _importance(found: Importances) -> str:
     if found.each:
-        return page.pair(*uncertainty.importance_figures(found))
+        notes = page.heading("How to read these figures") + page.definitions(uncertainty.importance_notes(found))
+        return page.pair(*uncertainty.importance_figures(found), notes)
     return page.paragraphs(f"Not measured: {plural(found.columns, 'column')} are too many to shuffle.")
 
 
 def _rows(evidence: Evidence, importances: Importances, numbering: str) -> str:
-    order = [one.column for one in importances.by("crps") if one.column >= 0]
+    order = [one.position for one in importances.by("crps") if one.role == "column"]
     html = ""
     for name, rows in zip(("best", "worst"), grids.extremes(evidence), strict=True):
         cards = [

@@ -13,7 +13,7 @@ from ddpn.errors import InputError
 from ddpn.estimators import CountRegressor
 from ddpn.files import write_text
 from ddpn.report.evidence import Evidence, gather
-from ddpn.report.importance import importances
+from ddpn.report.explaining import explanation_of
 from ddpn.report.numbers import plural
 from ddpn.report.page import page
 from ddpn.report.sections import sections
@@ -98,7 +98,8 @@ def write_report(
     evidence = gather(
         model, X, y, exposure, weight, baselines or {}, step, levels, labels, ids, groups, upper, censored
     )
-    found = importances(model, evidence, step, str(known.get("exposure") or "exposure"))
+    names = {role: str(known[role]) for role in ("exposure", "upper") if known.get(role)}
+    found = explanation_of(model, evidence, step, names)
     step("Drawing figures")
     parts = sections(model, evidence, found, target, known, leaderboard or (), leak, evaluation)
     above = [*filter(None, [leak]), *warnings]

@@ -5,8 +5,14 @@ import re
 import numpy as np
 import pytest
 
-from ddpn.report.figures.uncertainty import fifths, group_coverage_figure, importance_figures, split_figure
-from ddpn.report.importance import Importance, Importances
+from ddpn.explanations import Importance, Importances
+from ddpn.report.figures.uncertainty import (
+    fifths,
+    group_coverage_figure,
+    importance_figures,
+    importance_notes,
+    split_figure,
+)
 
 
 def described(figure):
@@ -24,17 +30,19 @@ def test_fifths_are_by_predicted_mean(evidence):
     assert f"{100 * coverage:.1f}% of 60 rows" in described(group_coverage_figure(found))
 
 
-def importance(name, column, crps, deviation):
-    spread = np.array([0.5, 1.0, 1.5])
-    return Importance(name, column, crps * spread, deviation * spread, np.zeros(3), np.zeros(3))
+def importance(name, column, crps, mean):
+    repeats = np.array([0.5, 1.0, 1.5])
+    return Importance(name, crps * repeats, mean * repeats, 2 * crps * repeats, np.zeros(3), np.zeros(3), column)
 
 
 def test_columns_are_drawn_by_importance_and_the_rest_is_counted():
     each = [importance(f"c{j}", j, 0.01 * j, 0.2 - 0.01 * j) for j in range(15)]
-    first, second = importance_figures(Importances(each, 700, 15))
+    found = Importances(each, 700, 15)
+    first, second, third = importance_figures(found)
     assert described(first).startswith("c14: +14.0%; c13: +13.0%")
     assert described(second).startswith("c0: 20.0%; c1: 19.0%")
-    assert "on 700 rows" in first.words
+    assert described(third).startswith("c14: 28.0%; c13: 26.0%")
+    assert "shuffled 3 times on 700 rows" in importance_notes(found)[0][1]
     assert "The 12 largest of 15 columns are shown" in first.words
 
 

@@ -75,6 +75,27 @@ class Chart:
         if path:
             self.marks.append(f'<path d="M{path[1:]}" class="{kind}"/>')
 
+    def area(self, x: Any, low: Any, high: Any, kind: str = "band") -> None:
+        """The area between two lines."""
+        there = [f"{a:.1f} {b:.1f}" for a, b in zip(self.px(x), self.py(high), strict=True)]
+        back = [f"{a:.1f} {b:.1f}" for a, b in zip(self.px(x), self.py(low), strict=True)][::-1]
+        self.marks.append(f'<path d="M{"L".join([*there, *back])}Z" class="{kind}"/>')
+
+    def rug(self, x: Any) -> None:
+        """A short mark on the x axis at each value."""
+        for at in self.px(x):
+            self.marks.append(segment(at, self.floor, at, self.floor - 6, "axis"))
+
+    def beside(self, words: str, level: float, low: float, high: float) -> None:
+        """A value with its range, to the right of the axes."""
+        at = self.right + 36.0
+        top, middle, bottom = (float(self.py(value)) for value in (high, level, low))
+        self.marks += [
+            segment(at, top, at, bottom, "whisker"),
+            f'<path d="{POINT.format(at, middle)}" class="dot big"/>',
+            text(at, self.floor + 18, words),
+        ]
+
     def band(self, low: float, high: float, kind: str = "band") -> None:
         """A band across the whole width."""
         top, bottom = self.py([high, low])

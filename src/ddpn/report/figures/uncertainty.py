@@ -4,11 +4,11 @@ from collections import Counter
 
 import numpy as np
 
+from ddpn.explanations import Importances
 from ddpn.report.evidence import LEVEL, Evidence
 from ddpn.report.figures.chart import Bar, Figure, bar_chart
 from ddpn.report.figures.scales import Axis, short
 from ddpn.report.groups import Group, group_of
-from ddpn.report.importance import REPEATS, Importances
 from ddpn.report.numbers import fmt, percent, plural
 from ddpn.workflow.gains import wilson
 
@@ -78,22 +78,31 @@ def group_coverage_figure(found: list[Group]) -> Figure:
 
 
 def importance_figures(found: Importances) -> list[Figure]:
-    """The effect of shuffling a column on the CRPS, and on the predicted standard deviation."""
-    predictions = (
-        f"Each column is shuffled {REPEATS} times on {plural(found.rows, 'row')}, which removes its information. Bars: "
-        "mean increase of the CRPS. Lines: smallest and largest of the repeats. Columns near 0 are not needed."
-    )
-    uncertainty = (
-        "The same shuffles: the mean change of a row's predicted standard deviation, up or down. "
-        "Columns that can replace each other share their importance in both figures."
-    )
+    """The effect of shuffling a column on the CRPS, on the predicted mean and on the predicted spread."""
     return [
-        _importance(found, "crps", "Importance for the predictions", "increase of the CRPS", predictions),
-        _importance(found, "deviation", "Importance for the uncertainty", "change of the std. deviation", uncertainty),
+        _importance(found, "crps", "Importance for the predictions", "increase of the CRPS"),
+        _importance(found, "mean", "Importance for the mean", "change of the mean"),
+        _importance(found, "spread", "Importance for the spread", "change of variance / mean"),
     ]
 
 
-def _importance(found: Importances, key: str, title: str, label: str, words: str) -> Figure:
+def importance_notes(found: Importances) -> list[tuple[str, str]]:
+    """How to read the figures of importances, by topic."""
+    repeats = plural(len(found.each[0].crps), "time")
+    return [
+        (
+            "Shuffling",
+            f"Each column is shuffled {repeats} on {plural(found.rows, 'row')}: that removes its information.",
+        ),
+        ("Bars and lines", "The mean of the repeats, and their range."),
+        ("Predictions", "Increase of the CRPS, the error of the whole distribution. Columns near 0 are not needed."),
+        ("Mean", "Mean change of a row's predicted mean, up or down, relative to the average mean."),
+        ("Spread", "The same for variance / mean. A column that changes the mean of a Poisson alone has none."),
+        ("Similar columns", "Columns that can replace each other share their importance."),
+    ]
+
+
+def _importance(found: Importances, key: str, title: str, label: str) -> Figure:
     shown = found.by(key)[:_SHOWN]
     repeats = np.array([getattr(one, key) for one in shown])
     axis = Axis(label, min(0.0, float(repeats.min())), max(1e-3, float(repeats.max())), percent=True)
@@ -103,7 +112,8 @@ def _importance(found: Importances, key: str, title: str, label: str, words: str
         rounded = round(100 * float(each.mean()), digits)
         sign = "+" if key == "crps" and rounded else ""
         bars.append(Bar(one.name, (each.mean(),), f"{rounded:{sign}.{digits}f}%", (each.min(), each.max())))
+    words = ""
     if len(found.each) > len(shown):
-        words += f" The {len(shown)} largest of {plural(found.columns, 'column')} are shown."
+        words = f"The {len(shown)} largest of {plural(found.columns, 'column')} are shown."
     description = "; ".join(f"{bar.name}: {bar.words}" for bar in bars) + "."
     return bar_chart(axis, bars).figure(f"importance-{key}", title, description, words)

@@ -1,0 +1,129 @@
+"""Explanations as methods of fitted estimators."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
+
+from ddpn.explanations import Contributions, Effects, Importances, Interaction
+from ddpn.explanations import contributions as contributions_of
+from ddpn.explanations import effects as effects_of
+from ddpn.explanations import importance as importance_of
+from ddpn.explanations import interactions as interactions_of
+
+
+class Explained:
+    """Methods that explain what the columns do to the predictions."""
+
+    def effects(
+        self,
+        X: Any,
+        exposure: Any = None,
+        upper: Any = None,
+        columns: str | Iterable[str] | None = None,
+        **options: Any,
+    ) -> Effects:
+        """Measure how the predicted mean and the predicted spread change with each column.
+
+        Parameters
+        ----------
+        X, exposure, upper
+            Rows as for `predict_distribution`; the test set, or training rows.
+        columns : list of str, optional
+            Which to measure. Default: all; of more than 40, those that change predictions most.
+        **options
+            `bins`, `max_rows` and `seed`, see `ddpn.explanations.effects`.
+
+        Returns
+        -------
+        Effects
+            Accumulated local effects with 90% bands; `plot()` draws them, `to_dict()` is a table.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ddpn import CountGLM
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.integers(0, 3, (600, 1))
+        >>> found = CountGLM(likelihood="poisson").fit(X, rng.poisson(2.0 ** X[:, 0])).effects(X)["x0"]
+        >>> found.points, (found.mean.level / found.mean.level[0]).round(1).tolist()
+        ([0.0, 1.0, 2.0], [1.0, 2.0, 4.2])
+        """
+        check_is_fitted(self)
+        return effects_of(self, X, exposure, upper, columns, **options)
+
+    def interactions(
+        self, X: Any, exposure: Any = None, upper: Any = None, columns: Iterable[str] | None = None, **options: Any
+    ) -> list[Interaction]:
+        """Measure which pairs of columns interact in the predicted mean.
+
+        Parameters
+        ----------
+        X, exposure, upper
+            As for `effects`.
+        columns : list of str, optional
+            The columns whose pairs are measured. Default: the five that change the predicted mean most.
+        **options
+            `top`, `max_rows`, `every` and `seed`, see `ddpn.explanations.interactions`.
+
+        Returns
+        -------
+        list of Interaction
+            Those above noise, the strongest first.
+        """
+        check_is_fitted(self)
+        return interactions_of(self, X, exposure, upper, columns, **options)
+
+    def importance(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        exposure: Any = None,
+        upper: Any = None,
+        censored: Any = None,
+        columns: str | Iterable[str] | None = None,
+        **options: Any,
+    ) -> Importances:
+        """Shuffle every column in turn, and measure what changes: the CRPS, the mean and the spread.
+
+        Parameters
+        ----------
+        X, y, sample_weight, exposure, upper, censored
+            The test set, as for `score`.
+        columns : list of str, optional
+            Which to measure. Default: all; of more than 40, those that change predictions most.
+        **options
+            `repeats`, `max_rows` and `seed`, see `ddpn.explanations.importance`.
+
+        Returns
+        -------
+        Importances
+        """
+        check_is_fitted(self)
+        return importance_of(self, X, y, sample_weight, exposure, upper, censored, columns, **options)
+
+    def contributions(
+        self, X: Any, exposure: Any = None, upper: Any = None, background: Any = None, of: str = "mean", **options: Any
+    ) -> Contributions:
+        """Explain the predictions of single rows: what each column adds to the (log) mean, or to the spread.
+
+        Parameters
+        ----------
+        X, exposure, upper
+            The rows to explain, as for `predict_distribution`.
+        background : array-like or data frame, optional
+            Rows to compare with, such as the training set. Default: X itself, which needs several rows.
+        of : {"mean", "spread"}
+            Explain the predicted mean, or the spread: variance / mean.
+        **options
+            `background_exposure`, `background_upper`, `method`, `max_predictions` and `seed`, see
+            `ddpn.explanations.contributions`.
+
+        Returns
+        -------
+        Contributions
+            They add up: base + the sum of a row's values = its prediction, on the log scale.
+        """
+        check_is_fitted(self)
+        return contributions_of(self, X, exposure, upper, background, of=of, **options)

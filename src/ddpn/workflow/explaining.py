@@ -1,0 +1,118 @@
+"""Explain a saved model on a table: what drives it, or the predictions of single rows."""
+
+import json
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ddpn.errors import ConfigError, InputError
+from ddpn.explanations import Contributions, Explanation, contributions
+from ddpn.explanations.inputs import Inputs
+from ddpn.explanations.permutation import Observed
+from ddpn.explanations.summary import explained
+from ddpn.files import write_bytes
+from ddpn.workflow.model_folder import ModelFolder
+from ddpn.workflow.prediction import rows_to_score
+from ddpn.workflow.reading import polars
+from ddpn.workflow.writing import check_free, check_output, write
+
+#: Endings of images, which need ddpn[plot].
+_IMAGES = (".png", ".svg", ".pdf")
+
+
+class Explained(NamedTuple):
+    """An explanation, and a sentence about the rows it is from."""
+
+    found: Explanation
+    note: str
+
+
+def explain_table(
+    folder: ModelFolder, frame: Any, seed: int = 0, progress: Callable[[str], object] | None = None
+) -> Explained:
+    """Importance, effects and interactions; importance needs the target.
+
+    Rows that the model was fitted to are left out where the table has the target.
+    """
+    roles, predictor = folder.roles, folder.model.predictor_
+    names = {role: name for role, name in (("exposure", roles.exposure), ("upper", roles.upper)) if name}
+    if roles.target is None or roles.target not in frame.columns:
+        inputs = Inputs(folder.model, roles.features(frame), roles.exposures(frame), roles.uppers(frame), names)
+        return Explained(explained(inputs, None, seed, progress), "Without the target, importance is not measured.")
+    sample, note = rows_to_score(folder, frame)
+    known = predictor.counts.arguments(sample)
+    inputs = Inputs(folder.model, sample.X, known["exposure"], known["upper"], names)
+    observed = Observed(sample.y, sample.weight_or_ones, sample.limit)
+    return Explained(explained(inputs, observed, seed, progress), note.replace("scored", "used"))
+
+
+def explain_rows(folder: ModelFolder, frame: Any, rows: list[int], of: str = "mean", seed: int = 0) -> Contributions:
+    """Contributions to the predictions of some rows, numbered from 1, compared with the whole table."""
+    roles = folder.roles
+    most = frame.height
+    if bad := [row for row in rows if not 1 <= row <= most]:
+        raise InputError(f"rows must be numbers from 1 to {most:,}, got {bad[0]}.")
+    X, index = roles.features(frame), np.array(rows) - 1
+    known = {"exposure": roles.exposures(frame), "upper": roles.uppers(frame)}
+    own: dict[str, Any] = {name: None if values is None else values[index] for name, values in known.items()}
+    others: dict[str, Any] = {f"background_{name}": values for name, values in known.items()}
+    return contributions(folder.model, X[index], background=X, of=of, seed=seed, **own, **others)
+
+
+def parse_rows(text: str) -> list[int]:
+    """Row numbers such as "3", "1,5,7" or "1-10".
+
+    >>> parse_rows("2,5-7")
+    [2, 5, 6, 7]
+    """
+    found: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()):
+            raise ConfigError(f"rows must be numbers such as 3, 1,5,7 or 1-10, got {text!r}.")
+        found += range(int(first), int(last or first) + 1)
+    return list(dict.fromkeys(found))
+
+
+def check_explanation_file(path: str, overwrite: bool, source: str) -> None:
+    """Raise an error if an explanation cannot be written to `path`; called before the work."""
+    if Path(path).suffix.lower() in (*_IMAGES, ".json"):
+        check_free(Path(path), overwrite, source)
+    else:
+        check_output(path, overwrite, source)
+
+
+def write_explanation(found: Explanation | Contributions, path: str, rows: list[int] | None = None) -> None:
+    """Write a table, JSON or an image, by the ending; `rows` are the numbers of explained rows."""
+    ending = Path(path).suffix.lower()
+    if ending in _IMAGES:
+        content = BytesIO()
+        found.plot().savefig(content, format=ending[1:], dpi=150)
+        write_bytes(Path(path), content.getvalue())
+        return
+    if ending == ".json":
+        write_bytes(Path(path), json.dumps(plain(found, rows), indent=1, ensure_ascii=False).encode())
+        return
+    table = found.to_dict() if isinstance(found, Contributions) else found.effects.to_dict()
+    if rows is not None:
+        table["row"] = [rows[row] for row in table["row"]]
+    table["value"] = [_text(value) for value in table["value"]]
+    write(polars().DataFrame(table), path)
+
+
+def plain(found: Explanation | Contributions, rows: list[int] | None = None) -> dict[str, Any]:
+    """An explanation for JSON."""
+    if isinstance(found, Explanation):
+        return found.to_dict()
+    table = found.to_dict()
+    numbers = range(len(found)) if rows is None else rows
+    about = {"quantity": found.quantity, "log": found.log, "method": found.method, "base": found.base}
+    predictions = dict(zip(map(str, numbers), found.prediction.tolist(), strict=True))
+    return about | {"prediction": predictions, "table": table | {"row": [numbers[row] for row in table["row"]]}}
+
+
+def _text(value: Any) -> str:
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
