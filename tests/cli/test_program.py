@@ -7,7 +7,19 @@ import pytest
 
 from ddpn.cli import program
 
-COMMANDS = ["diagnose", "fit", "tune", "predict", "evaluate", "show", "report", "explain", "likelihoods", "data", "reproduce"]
+COMMANDS = [
+    "diagnose",
+    "fit",
+    "tune",
+    "predict",
+    "evaluate",
+    "show",
+    "report",
+    "explain",
+    "likelihoods",
+    "data",
+    "reproduce",
+]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+import time as clock
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,9 @@ from ddpn.cli import options as o
 from ddpn.cli.console import EXIT_CODES, INTERRUPTED, friendly_errors, output_to_stderr, print_json, prompt_ctrl_c, show
 from ddpn.cli.flags import Command
 from ddpn.cli.tables import column_table, fact_table, leaderboard_table, model_facts
+
+#: When the program began: a time budget includes the imports.
+STARTED = clock.monotonic()
 
 
 def fit(
@@ -37,6 +41,7 @@ def fit(
     members: o.Members = None,
     epochs: o.Epochs = None,
     mix_with: o.MixWith = None,
+    budget: o.Budget = None,
     compare_with: o.CompareWith = None,
     recalibrate: o.Recalibrate = None,
     interval_groups: o.IntervalGroups = None,
@@ -50,10 +55,13 @@ def fit(
 ) -> None:
     """Fit a model to a table and compare it with simpler models.
 
+    A GLM, boosted trees and networks are fitted one after the other and mixed, with weights by the CRPS of rows that
+    they were not fitted to, as long as the next one pays; --budget limits the time.
+
     Rows are split into 70% for training, 10% for validation (best epochs, mixture weights, calibration) and 20% for
-    testing; tables with fewer than 250 rows have no validation rows. The split is random unless --split-column or
-    --time is given. Ctrl-C ends the training and saves the best epochs so far; the same command with --overwrite then
-    continues.
+    testing; up to 5,000 rows, training and validation rows serve both purposes in turn (cross-fitting). The split is
+    random unless --split-column or --time is given. Ctrl-C ends the fit and saves the best so far; the same command
+    with --overwrite then continues.
 
     Example: ddpn fit bikes.csv --target rentals --drop casual,registered -o bikes.model
     """
@@ -63,7 +71,8 @@ def fit(
         "censored_above": censored_above, "fractional": fractional,
         "missing": missing, "likelihood": likelihood, "components": components, "beta": beta, "members": members,
         "epochs": epochs, "mix_with": mix_with, "compare_with": compare_with, "seed": seed,
-        "recalibrate": recalibrate, "interval_groups": interval_groups, "split_column": split_column, "time": time,
+        "time_budget": budget, "recalibrate": recalibrate, "interval_groups": interval_groups,
+        "split_column": split_column, "time": time,
         "device": device,
     }  # fmt: skip
     with friendly_errors("Nothing was saved."):
@@ -87,7 +96,7 @@ def _fit(data: str, out: Path, given: dict[str, Any], config: Path | None, overw
     from ddpn.workflow.fitting import fit_into
 
     with output_to_stderr():
-        fitted = fit_into(out, prepared, about, overwrite, verbose=True, on_step=_print_step)
+        fitted = fit_into(out, prepared, about, overwrite, verbose=True, on_step=_print_step, started=STARTED)
     show_fitted(out, fitted.folder.task, as_json)
     if fitted.interrupted:
         rest = "continues" if fitted.can_continue else "starts again"

@@ -90,7 +90,17 @@ Beta = Annotated[
         metavar="NUMBER",
     ),
 ]
-Members = Annotated[int | None, _model("Networks in the ensemble. Default: 5.", metavar="NUMBER")]
+Members = Annotated[
+    int | None,
+    _model(
+        "Networks in an ensemble, mixed with a GLM. Default: a GLM, boosted trees and networks, as far as each pays.",
+        metavar="NUMBER",
+    ),
+]
+Budget = Annotated[
+    str | None,
+    _model("Time for the whole command, such as 60s or 10m: fits what there is time for. Default: no limit."),
+]
 Epochs = Annotated[
     str | None, _model("Passes over the training rows; auto chooses by their number. Default: auto.", metavar="NUMBER")
 ]
@@ -98,7 +108,7 @@ MixWith = Annotated[
     str | None,
     _model(
         f"Models to mix with the networks, weighted on validation rows: any of {_MEMBERS}, separated by commas; '' for "
-        "none. Default: glm.",
+        "none. Default with --members: glm.",
         metavar="NAMES",
     ),
 ]

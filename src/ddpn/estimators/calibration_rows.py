@@ -37,6 +37,7 @@ class CalibrationRows:
     def __init__(self, predictor: Predictor, train: Sample, validation: Sample | None) -> None:
         self.predictor, self.train, self.validation = predictor, train, validation
         self._by, self.sample = predictor, train if validation is None else validation
+        self._kept: np.ndarray | None = None
         self.renew()
 
     @property
@@ -53,6 +54,15 @@ class CalibrationRows:
         weights = {name: self.predictor.weights.get(name, 0.0) for name in stands}
         self._by = Predictor(stands, weights, self.predictor.needs_exposure, None, self.predictor.counts)
         self.sample = self.train.replace(X=np.arange(len(self.train), dtype=np.float64)[:, None])
+        if self._kept is not None:
+            self.sample = self.sample.rows(self._kept)
+
+    def keep(self, rows: np.ndarray) -> None:
+        """Calibrate with some of the rows only, given by their position."""
+        self._kept = rows
+        self.sample = self.sample.rows(rows)
+        if self.validation is not None:
+            self.validation = self.sample
 
     @property
     def has_rows(self) -> bool:
@@ -71,7 +81,8 @@ class CalibrationRows:
             return
         sample = self.sample
         if isinstance(groups, str) and self.is_cross_fitted and sample.groups is None:
-            sample = sample.replace(groups=column_of(self.train.X, groups))
+            values = np.asarray(column_of(self.train.X, groups))
+            sample = sample.replace(groups=values if self._kept is None else values[self._kept])
         with single_thread():
             self._by.calibrate_intervals(sample, prior_rows, groups, group_rows)
         self._hand_over()

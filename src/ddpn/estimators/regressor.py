@@ -106,6 +106,8 @@ class CountRegressor(CountPredictions, NestedOptions):
     """
 
     _not_saved = ("checkpoint", "verbose", "time_budget")
+    #: Whether the fit of a portfolio calibrates it, too.
+    calibrates: bool = True
     #: Called with a line on each step of a portfolio.
     on_step: Callable[[str], object] = staticmethod(lambda text: None)
 
@@ -244,9 +246,10 @@ class CountRegressor(CountPredictions, NestedOptions):
         predictor = portfolio.fit(train, validation, seed)
         self._set_fitted(reader, predictor)
         self._interrupted = portfolio.interrupted
-        rows = CalibrationRows(predictor, train, validation)
-        rows.calibrate_intervals()
-        rows.calibrate_ood(OOD_ALPHA)
+        if self.calibrates:
+            rows = CalibrationRows(predictor, train, validation)
+            rows.calibrate_intervals()
+            rows.calibrate_ood(OOD_ALPHA)
 
     def checked_options(self) -> tuple[Head, NetworkOptions, Runtime, dict[str, Member]]:
         """What `fit` builds from the arguments, or a `ConfigError` for the first that is invalid."""

@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from ddpn.deadlines import TimeLimitError
 from ddpn.errors import InputError
 from ddpn.estimators import CountRegressor
 from ddpn.estimators.calibration_rows import OOD_ALPHA, PRIOR_ROWS, CalibrationRows
@@ -27,6 +28,7 @@ from ddpn.members.network_options import SMALL_ROWS, NetworkOptions
 from ddpn.model_files import check_destination
 from ddpn.sample import Sample
 from ddpn.threads import single_thread
+from ddpn.workflow.budget import Budget
 from ddpn.workflow.kept_warnings import kept_warnings
 from ddpn.workflow.leaderboard import label_of, leaderboard
 from ddpn.workflow.model_folder import FORMAT, ModelFolder
@@ -54,20 +56,30 @@ def fit(
     checkpoint: Path | None = None,
     verbose: bool = False,
     on_step: Callable[[str], None] = lambda text: None,
+    started: float | None = None,
 ) -> Fitted:
     """Fit the model and what it is compared with, calibrate on validation rows and score on test rows.
 
     `about` goes into the task as it is; `on_step` is called with a description of each step. Ctrl-C ends the training
-    of the networks or of members to compare with; the other steps continue with what was fitted so far.
+    of the networks or of members to compare with; the other steps continue with what was fitted so far. The plan's time
+    budget, if there is one, counts from `started` (as `time.monotonic` counts) until the model is saved.
     """
+    budget = Budget(prepared.plan.seconds, started)
     model = prepared.plan.regressor(checkpoint=checkpoint, verbose=verbose, validation=None)
+    model.set_params(time_budget=budget.for_fits)
     with kept_warnings() as kept:
         interrupted = train_model(model, prepared, checkpoint, on_step)
         rows = calibration_rows(model, prepared)
-        interrupted |= _add_comparisons(model, prepared, rows, on_step)
+        budget.measure(model.predictor_, prepared.test)
+        interrupted |= _add_comparisons(model, prepared, rows, budget, on_step)
+    members = len(model.predictor_.members)
     on_step("Calibrating on rows that were not trained on")
+    budget.calibrating(rows, members)
     _calibrate(rows, prepared)
     on_step("Scoring the test rows")
+    test, limits = budget.scored(prepared.test, members), []
+    if len(test) < len(prepared.test):
+        limits = [f"Scores are those of {len(test):,} of {len(prepared.test):,} test rows, for want of time."]
     task = {
         "format": FORMAT,
         "plan": prepared.plan.as_dict(),
@@ -77,8 +89,8 @@ def fit(
         "split": {"how": prepared.split.how, "rows": prepared.counts},
         "interrupted": interrupted,
         "leaks": list(prepared.leaks),
-        "warnings": [*prepared.warnings, *kept],
-        "test": leaderboard(model.predictor_, prepared.test, prepared.leaks),
+        "warnings": [*prepared.warnings, *kept, *limits],
+        "test": leaderboard(model.predictor_, test, prepared.leaks),
         "versions": _versions(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         **about,
@@ -107,7 +119,8 @@ def fit_into(
     overwrite : bool
         Whether to replace a model that is there already.
     **options
-        `verbose` (bool) shows progress; `on_step` is called with a description of each step.
+        `verbose` (bool) shows progress; `on_step` is called with a description of each step; `started` is when the time
+        budget began, as `time.monotonic` counts.
 
     Returns
     -------
@@ -169,7 +182,7 @@ def train_model(
     if is_cross_fitted(prepared):
         train, held_out = prepared.known, {}
     on_step("Training")
-    model.on_step = on_step
+    model.on_step, model.calibrates = on_step, False
     try:
         given = counts.arguments(train) | (held_out if len(validation) else {})
         model.fit(train.X, train.y, train.weight, **given)
@@ -180,7 +193,7 @@ def train_model(
             raise
         on_step("Stopping: the best so far is kept")
     # A saved model has no use for these.
-    model.set_params(checkpoint=None, verbose=False)
+    model.set_params(checkpoint=None, verbose=False, time_budget=None)
     return model.interrupted_
 
 
@@ -203,7 +216,11 @@ def calibration_rows(model: CountRegressor, prepared: Prepared) -> CalibrationRo
 
 
 def _add_comparisons(
-    model: CountRegressor, prepared: Prepared, rows: CalibrationRows, on_step: Callable[[str], None]
+    model: CountRegressor,
+    prepared: Prepared,
+    rows: CalibrationRows,
+    budget: Budget,
+    on_step: Callable[[str], None],
 ) -> bool:
     """Fit the members of `compare_with` that are not part of the mixture; returns whether that was interrupted."""
     validation = prepared.validation if len(prepared.validation) else None
@@ -211,14 +228,18 @@ def _add_comparisons(
     for name in wanted:
         kind = MEMBERS.find(name)
         label = label_of(name, kind)
+        if not budget.has_time:
+            warnings.warn(f"Not compared with {label}, for want of time.", UserWarning, stacklevel=2)
+            continue
         on_step(f"Fitting for comparison: {label}")
         started = time.perf_counter()
         try:
             with single_thread(), warnings.catch_warnings():
                 # A fit that is not quite at its maximum is good enough for a comparison.
                 warnings.simplefilter("ignore")
-                member = _compared(kind, model.head_, rows, validation, prepared.plan.seed)
-        except NotApplicableError as error:
+                with budget.clock.part(0.2 * budget.clock.left).limit():
+                    member = _compared(kind, model.head_, rows, validation, prepared.plan.seed)
+        except (NotApplicableError, TimeLimitError) as error:
             warnings.warn(f"Not compared with {label}: {error}.", UserWarning, stacklevel=2)
             continue
         except KeyboardInterrupt:

@@ -21,6 +21,8 @@ SHARES = (0.7, 0.1, 0.2)
 MIXED = ("glm",)
 #: What a model is compared with by default, beside each of its own members.
 BASELINES = ("constant", "poisson_glm", "trees")
+#: The shortest time budget.
+MIN_SECONDS = 10
 #: Arguments of `CountRegressor` that a plan may set; the others are decided by its seed and its split.
 MODEL_OPTIONS = (
     "likelihood", "head_options", "members", "hidden", "numeric", "epochs", "mix_with", "time_budget",
@@ -130,6 +132,12 @@ class Plan:
         return self.model.get("members", "auto")
 
     @property
+    def seconds(self) -> float | None:
+        """The time budget; None for no limit."""
+        given = self.model.get("time_budget")
+        return None if given is None else parse_duration(given, "time_budget")
+
+    @property
     def count_range(self) -> CountRange:
         """The range of possible counts."""
         given = {name: self.model[name] for name in ("lower", "upper", "censored_above") if name in self.model}
@@ -160,8 +168,9 @@ class Plan:
             own["members"] = self.members
             if self.model.get("time_budget") is not None:
                 raise ConfigError('`time_budget` needs `members` to be "auto", which fits what there is time for.')
-        if self.model.get("time_budget") is not None:
-            parse_duration(self.model["time_budget"], "time_budget")
+        if self.seconds is not None and self.seconds < MIN_SECONDS:
+            must = f"at least {MIN_SECONDS} seconds, which loading and saving take"
+            raise ConfigError(f"`time_budget` must be {must}, got {self.model['time_budget']!r}.")
         NetworkOptions(**own, **check_training_options(self.model.get("training_options")))
 
     def check_with_torch(self) -> None:
