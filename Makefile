@@ -5,10 +5,10 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint bench docs clean
+.PHONY: help install demo test lint bench bench-tables docs clean
 
 help:  ## say what there is
-	@grep -E '^[a-z]+: .*##|^[a-z]+:  ##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/make \1\t\2/' | expand -t 16
+	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  ##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 20
 
 install: $(STAMP)  ## the development environment, in .venv
 	@echo "Ready: $(PY)"
@@ -32,6 +32,9 @@ bench: $(STAMP)  ## time the start, the distributions, the training and its thre
 	$(PY) benchmarks/distributions.py --out benchmarks/results
 	$(PY) benchmarks/training.py --out benchmarks/results
 	$(PY) benchmarks/threads.py --out benchmarks/results
+
+bench-tables: $(STAMP)  ## compare with peers on real tables, each in its own environment; ARGS="--jobs 2" goes to it
+	$(PY) -m benchmarks.tables --page docs/results $(ARGS)
 
 docs: $(STAMP)  ## the documentation as HTML, in docs/_build/html; a warning is an error
 	$(PY) -m sphinx -W --keep-going --quiet --fresh-env -b html docs docs/_build/html

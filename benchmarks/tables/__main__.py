@@ -1,0 +1,90 @@
+"""Count models side by side on real tables, each peer in its own environment.
+
+    make bench-tables                                                  (docs/results/tables.md and tables.svg)
+    python -m benchmarks.tables --tables quakes,solder --models lightgbm_nb,sklearn_hgb --splits 1
+    python -m benchmarks.tables --prepare DIR                          (only write the tables as CSV, to take elsewhere)
+    python -m benchmarks.tables --prepared DIR --python current --models ddpn,lightgbm_nb     (no network, no packages)
+
+A fit that is done is skipped when the command runs again, so that it can be interrupted. A model whose packages cannot
+be installed or imported is skipped with the reason; a fit that fails is recorded as failed; --retry tries both again.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from .catalogue import ROLES, catalogue, prepare
+from .models import MODELS
+from .running import Run, Setup, run_all, waiting
+
+
+def arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tables", help="names in tables.toml, with commas (default: all of the roles)")
+    parser.add_argument("--role", default="reported,apart", help=f"of {', '.join(ROLES)} (default: reported,apart)")
+    parser.add_argument("--models", help=f"names, with commas (default: all): {', '.join(MODELS)}")
+    parser.add_argument("--splits", type=int, default=3, help="splits of each table (default: 3)")
+    parser.add_argument("--jobs", type=int, default=1, help="fits at a time (default: 1)")
+    parser.add_argument("--threads", type=int, default=1, help="threads of a fit (default: 1)")
+    parser.add_argument("--timeout", type=float, default=1800.0, help="seconds until a fit has failed (default: 1800)")
+    parser.add_argument("--python", choices=("venv", "current"), default="venv", help="whose packages peers use")
+    parser.add_argument("--work", type=Path, default=Path(".bench"), help="tables, environments, results (.bench)")
+    parser.add_argument("--out", type=Path, help="results, one JSON file per fit (default: WORK/results)")
+    parser.add_argument("--prepare", type=Path, metavar="DIR", help="write the tables to this folder and stop")
+    parser.add_argument("--prepared", type=Path, metavar="DIR", help="folder of --prepare (default: WORK/tables)")
+    parser.add_argument("--retry", action="store_true", help="run again what failed or was skipped")
+    parser.add_argument("--page", type=Path, metavar="DIR", help="write tables.md and tables.svg to this folder")
+    return parser
+
+
+def chosen(names: str | None, known: Any, what: str) -> list[str]:
+    """Names with commas, in the given order; all by default."""
+    if names is None:
+        return list(known)
+    found = [name.strip() for name in names.split(",") if name.strip()]
+    if unknown := [name for name in found if name not in known]:
+        sys.exit(f"No {what} named {', '.join(unknown)}. There are: {', '.join(known)}.")
+    return found
+
+
+def main(argv: list[str] | None = None) -> None:
+    args = arguments().parse_args(argv)
+    entries, roles = catalogue(), chosen(args.role, ROLES, "role")
+    every = [name for name, entry in entries.items() if entry.role in roles]
+    tables = every if args.tables is None else chosen(args.tables, entries, "table")
+    folder = args.prepare or args.prepared or args.work / "tables"
+    prepare([entries[name] for name in tables], folder)
+    if args.prepare:
+        return
+    setup = Setup(
+        tables=folder,
+        environments=args.work / "envs",
+        out=args.out or args.work / "results",
+        own=args.python,
+        threads=args.threads,
+        timeout=args.timeout,
+        retry=args.retry,
+    )
+    models = chosen(args.models, MODELS, "model")
+    runs = [Run(table, number, model) for number in range(args.splits) for table in tables for model in models]
+    left = waiting(runs, setup)
+    print(f"{len(runs)} fits, {len(runs) - len(left)} of them done before.", flush=True)
+    for count, (run, found) in enumerate(run_all(left, setup, args.jobs), start=1):
+        print(f"[{count}/{len(left)}] {run.table}, split {run.split}, {run.model}: {sentence(found)}", flush=True)
+    if args.page:
+        from .page import write_page
+
+        write_page(setup.out, folder, [entries[name] for name in tables], args.page)
+
+
+def sentence(found: dict[str, Any]) -> str:
+    """One line about a result."""
+    if found["status"] != "done":
+        return f"{found['status']}: {found['reason'].splitlines()[-1]}"
+    cost = f"{found['fit_seconds']:.1f} s, CPU {found['fit_cpu_seconds']:.1f} s"
+    return f"CRPS {found['crps']:.4f}, coverage {found['coverage']:.1%}, fitted in {cost}"
+
+
+if __name__ == "__main__":
+    main()

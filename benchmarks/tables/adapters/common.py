@@ -1,0 +1,183 @@
+"""What every adapter does: read the rows of a job, time a fit and a prediction, write the prediction.
+
+A job is a JSON file with `table` (path without suffix), `fit` and `test` (a .npy file of row numbers each), `seed`,
+`threads`, `options` and `out` (a folder). The adapter writes OUT/prediction.npz and OUT/times.json.
+"""
+
+import csv
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+#: A prediction is timed on test rows that are repeated up to so many, unless that would take longer than this.
+TIMED_ROWS, TIMED_SECONDS = 10_000, 60.0
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Some rows of a table: numbers with NaN, and categories as codes into their levels, -1 where missing."""
+
+    names: list[str]
+    levels: list[list[str] | None]
+    values: list[np.ndarray]
+
+    def __len__(self) -> int:
+        return len(self.values[0])
+
+    def rows(self, index: np.ndarray) -> "Columns":
+        return Columns(self.names, self.levels, [values[index] for values in self.values])
+
+    @property
+    def is_category(self) -> list[bool]:
+        return [levels is not None for levels in self.levels]
+
+    def codes(self) -> np.ndarray:
+        """Numbers as they are and codes of categories, NaN where missing."""
+        parts = zip(self.values, self.is_category, strict=True)
+        return np.column_stack([np.where(v < 0, np.nan, v) if category else v for v, category in parts])
+
+    def mixed(self) -> np.ndarray:
+        """Numbers, and categories as text with None where missing; an array of floats where there is no text."""
+        if not any(self.is_category):
+            return self.codes()
+        cells = np.empty((len(self), len(self.values)), dtype=object)
+        for j, (levels, values) in enumerate(zip(self.levels, self.values, strict=True)):
+            cells[:, j] = values if levels is None else [levels[int(v)] if v >= 0 else None for v in values]
+        return cells
+
+
+class Design:
+    """A complete matrix for models that need one, learned from the rows to fit.
+
+    Categories get an indicator per level with `at_least` rows but for the most frequent level, which missing and rarer
+    ones count as. Missing numbers become the median, with an indicator. Constant columns are left out, and with
+    `standard` the others are standardised.
+    """
+
+    def __init__(self, columns: Columns, at_least: int = 10, standard: bool = True) -> None:
+        self.medians = [np.nan_to_num(np.nanmedian(v)) if np.isfinite(v).any() else 0.0 for v in columns.values]
+        self.kept: list[list[int]] = []
+        for category, values in zip(columns.is_category, columns.values, strict=True):
+            found = np.bincount(values[values >= 0].astype(int)) if category else np.empty(0)
+            base = int(found.argmax()) if len(found) else -1
+            self.kept.append([code for code in range(len(found)) if found[code] >= at_least and code != base])
+        matrix = self._matrix(columns)
+        self.varies = matrix.std(0) > 1e-12
+        self.mean = matrix.mean(0) if standard else np.zeros(matrix.shape[1])
+        self.scale = np.where(self.varies, matrix.std(0), 1.0) if standard else np.ones(matrix.shape[1])
+
+    def _matrix(self, columns: Columns) -> np.ndarray:
+        parts = []
+        for j, values in enumerate(columns.values):
+            if columns.levels[j] is None:
+                missing = np.isnan(values)
+                parts += [np.where(missing, self.medians[j], values), missing.astype(float)]
+            else:
+                parts += [(values == code).astype(float) for code in self.kept[j]]
+        return np.column_stack(parts)
+
+    def __call__(self, columns: Columns) -> np.ndarray:
+        return ((self._matrix(columns) - self.mean) / self.scale)[:, self.varies]
+
+
+def read_table(path: Path) -> tuple[Columns, np.ndarray]:
+    """The columns and the counts of a prepared table."""
+    facts = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))["columns"]
+    with path.with_suffix(".csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))[1:]
+    counts, *cells = zip(*rows, strict=True)
+    values = []
+    for column, cell in zip(facts, cells, strict=True):
+        if column["kind"] == "category":
+            code = {level: k for k, level in enumerate(column["levels"])} | {"": -1}
+            values.append(np.array([code[text] for text in cell], dtype=float))
+        else:
+            values.append(np.array([float(text) if text else np.nan for text in cell]))
+    names, levels = [column["name"] for column in facts], [column.get("levels") for column in facts]
+    return Columns(names, levels, values), np.array(counts, dtype=float)
+
+
+def cpu_seconds() -> float:
+    """User and system time of this process and of the children that it has waited for."""
+    each = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(used.ru_utime + used.ru_stime for used in each)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One fit: the rows to fit and to predict, and where the results go."""
+
+    train: Columns
+    counts: np.ndarray
+    test: Columns
+    test_counts: np.ndarray
+    seed: int
+    threads: int
+    options: dict[str, Any]
+    out: Path
+
+    @classmethod
+    def read(cls, path: Path) -> "Job":
+        job = json.loads(path.read_text(encoding="utf-8"))
+        columns, counts = read_table(Path(job["table"]))
+        fit, test = np.load(job["fit"]), np.load(job["test"])
+        parts = (columns.rows(fit), counts[fit], columns.rows(test), counts[test])
+        return cls(*parts, job["seed"], job["threads"], job["options"], Path(job["out"]))
+
+
+#: A fit takes a job and returns a function from columns to a prediction, which is a dictionary of arrays:
+#: `family` with parameters as (rows,) or (rows, components), or `levels` with `quantiles` (rows, levels).
+Fit = Callable[[Job], Callable[[Columns], dict[str, Any]]]
+
+
+def main(fit: Fit, packages: tuple[str, ...] = ()) -> None:
+    """Run the job that the command line names."""
+    job = Job.read(Path(sys.argv[1]))
+    prediction, times = timed(fit, job)
+    np.savez(job.out / "prediction.npz", **prediction)
+    write_times(job, times, packages)
+
+
+def timed(fit: Callable[[Job], Callable[[Columns], Any]], job: Job) -> tuple[Any, dict[str, float]]:
+    """The prediction of the test rows, and how long fit and prediction took."""
+    start, cpu = time.perf_counter(), cpu_seconds()
+    predict = fit(job)
+    times = {"fit_seconds": time.perf_counter() - start, "fit_cpu_seconds": cpu_seconds() - cpu}
+    prediction, used = _predicted(predict, job.test)
+    if len(job.test) < TIMED_ROWS and used["predict_seconds_100k"] * TIMED_ROWS / 1e5 < TIMED_SECONDS:
+        _, used = _predicted(predict, job.test.rows(np.arange(TIMED_ROWS) % len(job.test)))
+    return prediction, times | used
+
+
+def _predicted(predict: Callable[[Columns], Any], columns: Columns) -> tuple[Any, dict[str, float]]:
+    """A prediction, and its seconds per 100,000 rows."""
+    start, cpu = time.perf_counter(), cpu_seconds()
+    prediction = predict(columns)
+    used = {"predict_seconds_100k": time.perf_counter() - start, "predict_cpu_seconds_100k": cpu_seconds() - cpu}
+    return prediction, {key: value * 1e5 / len(columns) for key, value in used.items()}
+
+
+def write_times(job: Job, times: dict[str, float], packages: tuple[str, ...]) -> None:
+    from importlib.metadata import version
+
+    versions = {name: version(name) for name in packages}
+    facts = {**times, "process_cpu_seconds": cpu_seconds(), "versions": versions}
+    (job.out / "times.json").write_text(json.dumps(facts), encoding="utf-8")
+
+
+def held_out(rows: int, seed: int, share: float = 0.1) -> tuple[np.ndarray, np.ndarray]:
+    """Row numbers to fit and to stop early by, for models that have no rule of their own."""
+    order = np.random.default_rng(seed).permutation(rows)
+    return order[int(share * rows) :], order[: int(share * rows)]
+
+
+def levels_of(number: int) -> np.ndarray:
+    """So many quantile levels, evenly spread: 0.5/m, 1.5/m, ..."""
+    return (np.arange(number) + 0.5) / number

@@ -1,0 +1,95 @@
+"""The models of this repository. A new one is one function and one line of `FACTORIES`.
+
+Their predictions are distributions of `ddpn`, so they are scored here, by the function that scores all others, and the
+scores are written instead of a prediction.
+"""
+
+import json
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..scoring import scores
+from .common import Columns, Job, timed, write_times
+
+
+class NotAvailableError(Exception):
+    """This version of the library has no such model."""
+
+
+def networks(seed: int) -> Any:
+    from ddpn import CountRegressor
+
+    return CountRegressor(mix_with=("glm",), random_state=seed, device="cpu")
+
+
+def portfolio(seed: int) -> Any:
+    """The default of `ddpn fit` as a Python call."""
+    from ddpn import CountRegressor
+
+    return CountRegressor(members="auto", random_state=seed, device="cpu")
+
+
+def boosted(seed: int) -> Any:
+    try:
+        from ddpn.estimators import BoostedCountRegressor
+    except ImportError as error:
+        raise NotAvailableError(str(error)) from None
+    return BoostedCountRegressor(random_state=seed)
+
+
+def glm(seed: int) -> Any:
+    """A Double Poisson GLM with one dispersion for all rows, and a small ridge penalty for rare levels."""
+    from ddpn import CountGLM
+
+    return CountGLM(likelihood="double_poisson", dispersion="constant", alpha=1e-3)
+
+
+#: Estimators of scikit-learn's kind by name, each made from a seed.
+FACTORIES: dict[str, Callable[[int], Any]] = {
+    "networks": networks,
+    "portfolio": portfolio,
+    "boosted": boosted,
+    "glm": glm,
+}
+#: Those that refuse missing values get the matrix that other GLMs get.
+COMPLETE = ("glm",)
+
+
+def fit(job: Job) -> Callable[[Columns], Any]:
+    from ddpn.errors import ConfigError
+
+    name = job.options["factory"]
+    model, inputs = FACTORIES[name](job.seed), Columns.mixed
+    if name in COMPLETE:
+        from .common import Design
+
+        inputs = Design(job.train)  # type: ignore[assignment]
+    try:
+        model.fit(inputs(job.train), job.counts)
+    except ConfigError as error:
+        raise NotAvailableError(str(error)) from None
+    return lambda columns: model.predict_distribution(inputs(columns))
+
+
+def main() -> None:
+    import torch
+
+    job = Job.read(Path(sys.argv[1]))
+    torch.set_num_threads(job.threads)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            prediction, times = timed(fit, job)
+        except NotAvailableError as error:
+            (job.out / "skipped.txt").write_text(str(error), encoding="utf-8")
+            return
+        write_times(job, times, ("torch", "scikit-learn"))
+        found = scores(prediction, job.test_counts)
+    (job.out / "scores.json").write_text(json.dumps(found), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""A quantile regression forest (quantile-forest): 500 trees with 5 rows or more in a leaf, 199 quantiles.
+
+Categories with up to 20 levels get indicators, those with more are numbered by their mean count in the rows to fit.
+"""
+
+from typing import Any
+
+import numpy as np
+from quantile_forest import RandomForestQuantileRegressor
+
+from .common import Columns, Design, Job, levels_of, main
+
+LEVELS, FEW = levels_of(199), 20
+
+
+def numbered(train: Columns, y: np.ndarray) -> Any:
+    """A function that replaces codes of categories with many levels by the rank of the level's mean count."""
+    order: dict[int, np.ndarray] = {}
+    for j, levels in enumerate(train.levels):
+        if levels is not None and len(levels) > FEW:
+            each = [y[train.values[j] == code] for code in range(len(levels))]
+            means = [part.mean() if len(part) else y.mean() for part in each]
+            order[j] = np.argsort(np.argsort(means)).astype(float)
+
+    def apply(columns: Columns) -> Columns:
+        levels = [None if j in order else known for j, known in enumerate(columns.levels)]
+        values = [
+            np.where(v < 0, np.nan, order[j][v.astype(int)]) if j in order else v for j, v in enumerate(columns.values)
+        ]
+        return Columns(columns.names, levels, values)
+
+    return apply
+
+
+def fit(job: Job) -> Any:
+    number = numbered(job.train, job.counts)
+    design = Design(number(job.train), at_least=1, standard=False)
+    model = RandomForestQuantileRegressor(
+        n_estimators=500, min_samples_leaf=5, n_jobs=job.threads, random_state=job.seed
+    )
+    model.fit(design(number(job.train)), job.counts)
+    levels = LEVELS.tolist()
+    return lambda columns: {"levels": LEVELS, "quantiles": model.predict(design(number(columns)), quantiles=levels)}
+
+
+if __name__ == "__main__":
+    main(fit, ("quantile-forest", "scikit-learn"))

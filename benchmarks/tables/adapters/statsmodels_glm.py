@@ -1,0 +1,52 @@
+"""A Poisson or Negative Binomial (NB2) GLM by statsmodels, on standardised columns with indicators.
+
+The Negative Binomial alternates between the coefficients and the dispersion, each by maximum likelihood, as glm.nb of R
+does. Means are at most ten times the largest count that was fitted.
+"""
+
+from typing import Any
+
+import numpy as np
+import statsmodels.api as sm
+from scipy.optimize import minimize_scalar
+
+from .common import Columns, Design, Job, main
+
+STEPS, TOLERANCE = 25, 1e-4
+
+
+def negative_binomial(y: np.ndarray, X: np.ndarray) -> tuple[Any, float]:
+    """The fitted model and its alpha."""
+    fitted, alpha = sm.GLM(y, X, sm.families.Poisson()).fit(), None
+    for _ in range(STEPS):
+        mean = np.maximum(fitted.mu, 1e-9)
+
+        def loss(log_alpha: float, mean: np.ndarray = mean) -> float:
+            return -float(sm.families.NegativeBinomial(alpha=np.exp(log_alpha)).loglike(y, mean))
+
+        found = float(np.exp(minimize_scalar(loss, bounds=(-12.0, 5.0), method="bounded").x))
+        fitted = sm.GLM(y, X, sm.families.NegativeBinomial(alpha=found)).fit()
+        if alpha is not None and abs(found - alpha) < TOLERANCE * (1.0 + alpha):
+            break
+        alpha = found
+    return fitted, found
+
+
+def fit(job: Job) -> Any:
+    design, most = Design(job.train), 10.0 * job.counts.max()
+    X = sm.add_constant(design(job.train), has_constant="add")
+    if job.options["family"] == "poisson":
+        fitted, alpha = sm.GLM(job.counts, X, sm.families.Poisson()).fit(), None
+    else:
+        fitted, alpha = negative_binomial(job.counts, X)
+
+    def predict(columns: Columns) -> dict[str, Any]:
+        linear = sm.add_constant(design(columns), has_constant="add") @ fitted.params
+        found = {"family": job.options["family"], "mean": np.exp(np.clip(linear, -20.0, np.log(most)))}
+        return found if alpha is None else found | {"alpha": np.full(len(columns), alpha)}
+
+    return predict
+
+
+if __name__ == "__main__":
+    main(fit, ("statsmodels",))

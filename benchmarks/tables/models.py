@@ -1,0 +1,51 @@
+"""The models that are compared: an adapter with options, and the environment that it runs in."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+#: The model that others are compared with.
+REFERENCE = "lightgbm_nb"
+
+
+@dataclass(frozen=True)
+class Model:
+    """A row of the results."""
+
+    label: str
+    adapter: str
+    #: requirements/NAME.txt; "" is the interpreter that runs the benchmark.
+    environment: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_ours(self) -> bool:
+        return self.adapter == "ours"
+
+
+def _ours(label: str, factory: str) -> Model:
+    return Model(label, "ours", options={"factory": factory})
+
+
+#: By name. Of ours, the first with results stands for all of them in the ranks of the others.
+MODELS: dict[str, Model] = {
+    "ddpn": _ours("ddpn: default of `ddpn fit`", "portfolio"),
+    "ddpn_networks": _ours("ddpn: networks + GLM", "networks"),
+    "ddpn_boosted": _ours("ddpn: boosted trees", "boosted"),
+    "ddpn_glm": _ours("ddpn: Double Poisson GLM", "glm"),
+    REFERENCE: Model("LightGBM Poisson, 5 seeds, as Negative Binomial", "lightgbm_poisson", "lightgbm"),
+    "lightgbm_dp": Model(
+        "LightGBM mean + variance, as Double Poisson", "lightgbm_poisson", "lightgbm", {"variance": True}
+    ),
+    "xgboostlss_nb": Model("XGBoostLSS, Negative Binomial", "xgboost_lss", "xgboostlss"),
+    "ngboost_poisson": Model("NGBoost, Poisson", "ngboost_poisson", "ngboost"),
+    "quantile_forest": Model("quantile forest", "quantile_forests", "quantile_forest"),
+    "catboost_quantiles": Model("CatBoost, MultiQuantile", "catboost_quantiles", "catboost"),
+    "sklearn_hgb": Model("scikit-learn boosting, Poisson", "sklearn_boosting", "sklearn"),
+    "glm_poisson": Model("GLM, Poisson", "statsmodels_glm", "statsmodels", {"family": "poisson"}),
+    "glm_nb": Model("GLM, Negative Binomial", "statsmodels_glm", "statsmodels", {"family": "negative_binomial"}),
+    "realmlp_quantiles": Model("RealMLP (pytabkit), quantiles", "pytabkit_quantiles", "pytabkit"),
+    "autogluon_quantiles": Model("AutoGluon, quantiles, 120 s", "autogluon_quantiles", "autogluon"),
+    # Foundation models: weights come from a model hub, so they run only where a user has installed them.
+    "tabpfn": Model("TabPFN", "foundation", options={"package": "tabpfn"}),
+    "tabicl": Model("TabICL", "foundation", options={"package": "tabicl"}),
+}

@@ -1,0 +1,230 @@
+"""The results as a page of Markdown with one figure."""
+
+import ast
+import json
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from .catalogue import Entry
+from .models import MODELS, REFERENCE
+from .summary import Results, Row, headline, means, read_results, summary
+
+FOLDER = Path(__file__).parent
+FIGURE = "tables.svg"
+
+
+def write_page(out: Path, tables: Path, entries: list[Entry], folder: Path) -> None:
+    """Write tables.md and tables.svg from the results in `out`."""
+    roles = [entry for entry in entries if entry.role != "apart"], [entry for entry in entries if entry.role == "apart"]
+    main, apart = (read_results(out, [entry.name for entry in part]) for part in roles)
+    facts = {entry.name: json.loads((tables / f"{entry.name}.json").read_text(encoding="utf-8")) for entry in entries}
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "tables.md").write_text(page(main, apart, facts), encoding="utf-8")
+    draw(means(main, "crps"), headline(main), folder / FIGURE)
+
+
+def page(main: Results, apart: Results, facts: dict[str, dict[str, Any]]) -> str:
+    """The whole page."""
+    rows = summary(main)
+    tables = [name for name in main if REFERENCE in main[name]]
+    splits = sorted({split for models in main.values() for each in models.values() for split in each})
+    parts = [
+        "# Count models on real tables",
+        "`make bench-tables` writes this page.",
+        f"{len(tables)} tables with {len(splits)} random splits each, 20% of the rows for testing. Scores are means "
+        "over splits. Every model runs with the defaults of its adapter, the same for all tables; nothing was chosen "
+        "on these tables. CRPS, the main score, is exact for every count distribution; smaller is better. "
+        f"Machine: {', '.join(machines(main))}.",
+        *verdict(rows, headline(main)),
+        summary_table(rows),
+        _SUMMARY_NOTE,
+        f"![CRPS of each model relative to {MODELS[REFERENCE].label}, by table]({FIGURE})",
+        "## CRPS by table",
+        score_table(main, "crps", facts),
+        "## Intervals, likelihood and cost",
+        other_table(main),
+        _COST_NOTE,
+    ]
+    if apart:
+        parts += ["## The paper's tables", _APART_NOTE, apart_table(apart)]
+    parts += ["## Tables", tables_table(facts), "## How models are read and scored", *methods()]
+    parts += ["## Failed and skipped fits", *failures({**main, **apart})]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+_SUMMARY_NOTE = (
+    "Rank: mean over tables, among all peers and one model of ours. Ratio: geometric mean of the CRPS over that of "
+    f"{MODELS[REFERENCE].label}; next to it the largest ratio of a table. Behind: the largest ratio to the best peer "
+    "of a table. Wins and losses are tables with less and with more CRPS than the reference. NLL: mean difference of the "
+    "negative log-likelihood. CPU: geometric mean of the CPU time of a fit, relative to the reference."
+)
+_COST_NOTE = (
+    "Means over tables and splits. Calibrated intervals are those of the same split-conformal calibration for all "
+    "models. Fit seconds are wall and CPU time (user and system) of the fit alone, imports excluded; predictions are "
+    "in seconds of CPU time per 100,000 rows, for the parameters or quantiles of the distributions."
+)
+_APART_NOTE = (
+    "Length of stay (20,000 rows) and bikes (raw columns, no calendar day): 90% of the rows for fitting, 10% for "
+    "testing; the first split is the one of the project's other results (seed 1998). MAE is that of the median."
+)
+
+
+def verdict(rows: list[Row], ours: str | None) -> list[str]:
+    """What the results say about our model: against the targets of the project, and where a peer wins."""
+    own = next((row for row in rows if row.model == ours), None)
+    peers = [row for row in rows if not MODELS[row.model].is_ours]
+    if own is None or not peers:
+        return []
+    ranked, best = min(peers, key=lambda row: row.rank), min(peers, key=lambda row: row.ratio)
+    gain = 1.0 - own.ratio / best.ratio
+    side = "below" if gain > 0 else "above"
+    return [
+        f"**{MODELS[own.model].label}**: mean rank {own.rank:.2f} (best peer: {MODELS[ranked.model].label}, "
+        f"{ranked.rank:.2f}); CRPS {abs(gain):.1%} {side} the best single peer ({MODELS[best.model].label}) in the "
+        f"geometric mean; at worst {own.behind - 1:+.1%} against the best peer of a table ({own.behind_table}); "
+        f"{own.cpu_ratio:.1f} times the CPU time of the reference."
+    ]
+
+
+def summary_table(rows: list[Row]) -> str:
+    lines = [
+        "| model | rank | CRPS ratio | worst | table | behind best peer | table | wins/losses | NLL | CPU | tables |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        nll = "" if row.nll_gain is None else f"{row.nll_gain:+.3f}"
+        cells = [_name(row.model), f"{row.rank:.2f}", f"{row.ratio:.4f}", f"{row.worst:.3f}", row.worst_table]
+        cells += [f"{row.behind:.3f}", row.behind_table, f"{row.wins}/{row.losses}", nll, f"{row.cpu_ratio:.2g}"]
+        lines.append("| " + " | ".join([*cells, str(row.tables)]) + " |")
+    return "\n".join(lines)
+
+
+def score_table(results: Results, key: str, facts: dict[str, dict[str, Any]]) -> str:
+    """Scores of every model and table, the best of a table in bold."""
+    scores = means(results, key)
+    models = [name for name in MODELS if any(name in each for each in scores.values())]
+    lines = ["| table (rows) | " + " | ".join(map(_name, models)) + " |", "|---" * (len(models) + 1) + "|"]
+    for table, each in scores.items():
+        best = min(each.values())
+        cells = [_number(each.get(model), best) for model in models]
+        lines.append(f"| {table} ({facts[table]['rows']:,}) | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def other_table(results: Results) -> str:
+    lines = [
+        "| model | calibrated coverage | smallest | width | own coverage | width | fit s | CPU s | predict 100k |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name in MODELS:
+        fits = [one for models in results.values() for one in models.get(name, {}).values() if one["status"] == "done"]
+        if fits:
+            keys = ("coverage", "width", "own_coverage", "own_width", "fit_seconds", "fit_cpu_seconds")
+            average = {key: _mean(fits, key) for key in (*keys, "predict_cpu_seconds_100k")}
+            cells = [_name(name), f"{average['coverage']:.1%}", f"{min(one['coverage'] for one in fits):.1%}"]
+            cells += [f"{average['width']:.2f}", f"{average['own_coverage']:.1%}", f"{average['own_width']:.2f}"]
+            cells += [f"{average[key]:.3g}" for key in ("fit_seconds", "fit_cpu_seconds", "predict_cpu_seconds_100k")]
+            lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def apart_table(results: Results) -> str:
+    lines = ["| table | model | splits | MAE | CRPS | NLL | first split MAE / CRPS | CPU s |", "|---" * 8 + "|"]
+    for table, models in results.items():
+        for name in MODELS:
+            fits = [one for _, one in sorted(models.get(name, {}).items()) if one["status"] == "done"]
+            if fits:
+                nll = "" if fits[0]["nll"] is None else f"{_mean(fits, 'nll'):.3f}"
+                first = f"{fits[0]['mae']:.3f} / {fits[0]['crps']:.4f}" if fits[0]["split"] == 0 else ""
+                cells = [table, _name(name), str(len(fits)), f"{_mean(fits, 'mae'):.3f}", f"{_mean(fits, 'crps'):.4f}"]
+                lines.append("| " + " | ".join([*cells, nll, first, f"{_mean(fits, 'fit_cpu_seconds'):.3g}"]) + " |")
+    return "\n".join(lines)
+
+
+def tables_table(facts: dict[str, dict[str, Any]]) -> str:
+    lines = ["| table | counts | source | rows | columns | mean | variance / mean | left out, why |", "|---" * 8 + "|"]
+    for name, fact in facts.items():
+        left = f"{', '.join(fact['drop'])}: {fact['why']}" if fact["drop"] else ""
+        ratio = fact["variance"] / fact["mean"]
+        numbers = [f"{fact['rows']:,}", str(len(fact["columns"])), f"{fact['mean']:.2f}", f"{ratio:.2f}"]
+        lines.append("| " + " | ".join([name, fact["about"], fact["source"], *numbers, left]) + " |")
+    return "\n".join(lines)
+
+
+def methods() -> Iterable[str]:
+    """What the modules say about themselves: how quantiles are read, how all are scored, what each adapter does."""
+    for name in ("predictions", "scoring"):
+        yield _docstring(FOLDER / f"{name}.py")
+    used = dict.fromkeys(model.adapter for model in MODELS.values() if not model.is_ours)
+    yield "\n".join(f"- `{name}`: {' '.join(_docstring(FOLDER / 'adapters' / f'{name}.py').split())}" for name in used)
+
+
+def failures(results: Results) -> Iterable[str]:
+    """Every reason, and for which model and how often."""
+    found: Counter[tuple[str, str, str]] = Counter()
+    where: dict[tuple[str, str, str], list[str]] = {}
+    for table, models in results.items():
+        for model, each in models.items():
+            for split, one in each.items():
+                if one["status"] != "done":
+                    key = (model, one["status"], one["reason"].splitlines()[-1])
+                    found[key] += 1
+                    where.setdefault(key, []).append(f"{table} {split}")
+    if not found:
+        return ["None."]
+    lines = []
+    for key, number in found.items():
+        model, status, reason = key
+        places = ", ".join(where[key][:6]) + (", ..." if number > 6 else "")
+        lines.append(f"- {_name(model)}: {number} {status} ({places}): `{reason}`")
+    return ["\n".join(lines)]
+
+
+def machines(results: Results) -> list[str]:
+    fits = (one for models in results.values() for each in models.values() for one in each.values())
+    return sorted({one["machine"] for one in fits})
+
+
+def draw(crps: dict[str, dict[str, float]], ours: str | None, path: Path) -> None:
+    """CRPS relative to the reference: a line per table, a point per model, ours on top."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    tables = [table for table, scores in crps.items() if REFERENCE in scores]
+    models = [name for name in MODELS if not MODELS[name].is_ours or name == ours]
+    figure, axes = plt.subplots(figsize=(8, 0.4 * len(tables) + 1.6), layout="constrained")
+    for model in models:
+        points = [(crps[t][model] / crps[t][REFERENCE], i) for i, t in enumerate(tables) if model in crps[t]]
+        if points:
+            style = {"marker": "D", "color": "black", "zorder": 3} if model == ours else {"marker": "o", "alpha": 0.7}
+            axes.scatter(*zip(*points, strict=True), label=MODELS[model].label.replace("`", ""), s=28, **style)
+    axes.axvline(1.0, color="grey", linewidth=0.8)
+    axes.set_yticks(range(len(tables)), tables)
+    axes.set_xlim(right=min(1.5, axes.get_xlim()[1]))
+    axes.invert_yaxis()
+    axes.set_xlabel(f"CRPS relative to {MODELS[REFERENCE].label} (points beyond 1.5 are not shown)")
+    axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
+
+
+def _name(model: str) -> str:
+    return MODELS[model].label
+
+
+def _number(value: float | None, best: float) -> str:
+    if value is None:
+        return ""
+    return f"**{value:.4g}**" if value == best else f"{value:.4g}"
+
+
+def _mean(fits: list[dict[str, Any]], key: str) -> float:
+    return sum(one[key] for one in fits) / len(fits)
+
+
+def _docstring(path: Path) -> str:
+    return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
