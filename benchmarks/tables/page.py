@@ -57,8 +57,8 @@ def page(main: Results, apart: Results, facts: dict[str, dict[str, Any]]) -> str
 _SUMMARY_NOTE = (
     "Rank: mean over tables, among all peers and one model of ours. Ratio: geometric mean of the CRPS over that of "
     f"{MODELS[REFERENCE].label}; next to it the largest ratio of a table. Behind: the largest ratio to the best peer "
-    "of a table. Wins and losses are tables with less and with more CRPS than the reference. NLL: mean difference of the "
-    "negative log-likelihood. CPU: geometric mean of the CPU time of a fit, relative to the reference."
+    "of a table. Wins and losses are tables with less and with more CRPS than the reference. NLL: mean difference of "
+    "the negative log-likelihood. CPU: geometric mean of the CPU time of a fit, relative to the reference."
 )
 _COST_NOTE = (
     "Means over tables and splits. Calibrated intervals are those of the same split-conformal calibration for all "

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-COVERAGE, DIVISIONS = 0.9, 5
+COVERAGE, DIVISIONS = 0.9, 3
 
 
 def scores(dist: Any, y: np.ndarray, has_likelihood: bool = True) -> dict[str, float | None]:

@@ -1,5 +1,7 @@
 """A quantile regression forest (quantile-forest): 500 trees with 5 rows or more in a leaf, 199 quantiles.
 
+A split chooses from a third of the columns, at least two: better than all of them on four of five development tables.
+
 Categories with up to 20 levels get indicators, those with more are numbered by their mean count in the rows to fit.
 """
 
@@ -35,10 +37,12 @@ def numbered(train: Columns, y: np.ndarray) -> Any:
 def fit(job: Job) -> Any:
     number = numbered(job.train, job.counts)
     design = Design(number(job.train), at_least=1, standard=False)
+    X = design(number(job.train))
+    columns = min(max(2, X.shape[1] // 3), X.shape[1])
     model = RandomForestQuantileRegressor(
-        n_estimators=500, min_samples_leaf=5, n_jobs=job.threads, random_state=job.seed
+        n_estimators=500, min_samples_leaf=5, max_features=columns, n_jobs=job.threads, random_state=job.seed
     )
-    model.fit(design(number(job.train)), job.counts)
+    model.fit(X, job.counts)
     levels = LEVELS.tolist()
     return lambda columns: {"levels": LEVELS, "quantiles": model.predict(design(number(columns)), quantiles=levels)}
 
