@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -85,7 +86,7 @@ def one(run: Run, setup: Setup) -> dict[str, Any]:
         found = {"status": "skipped", "reason": str(reason)}
     except (_FailedError, ValueError) as reason:
         found = {"status": "failed", "reason": str(reason)}
-    found |= {**run._asdict(), "wall_seconds": time.perf_counter() - start, "machine": machine()}
+    found |= {**run._asdict(), "wall_seconds": time.perf_counter() - start, "machine": machine(), "commit": commit()}
     partial = path.with_suffix(".part")
     partial.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     partial.replace(path)
@@ -153,6 +154,17 @@ def _adapter(python: str, adapter: str, work: Path, setup: Setup) -> None:
         if lines and lines[-1].startswith("ModuleNotFoundError"):
             raise _SkippedError(lines[-1])
         raise _FailedError("\n".join(lines[-5:]) or f"exit status {done.returncode}")
+
+
+@cache
+def commit() -> str:
+    """The commit of this repository, with "-dirty" after changes; "unknown" outside of git."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=10", "--exclude=*"]
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    except FileNotFoundError:
+        return "unknown"
+    return done.stdout.strip() or "unknown"
 
 
 def machine() -> str:

@@ -2,7 +2,7 @@
 
 Calibration is the same for all models and costs no training rows: half of the test rows, which no model was fitted to,
 give the level that a central interval needs to cover 90% (split conformal prediction on integers), the other half is
-scored with it, and then the reverse; means over `DIVISIONS` random halves.
+scored with it, and then the reverse; means over three such divisions.
 """
 
 from typing import Any

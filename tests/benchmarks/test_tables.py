@@ -153,6 +153,13 @@ def test_the_lightgbm_recipe_against_a_direct_computation(prepared):
     assert np.log(found["alpha"][0]) == pytest.approx(np.log(alphas[likely.argmax(), 0]), abs=0.02)
 
 
+def test_glms_leave_out_combinations_of_columns():
+    pytest.importorskip("statsmodels")
+    a, b = np.random.default_rng(0).normal(size=(2, 50))
+    kept = module("adapters.statsmodels_glm").independent(np.column_stack([np.ones(50), a, b, a + b]))
+    assert len(kept) == 3
+
+
 def _named(settings):
     """The same settings by the names of LightGBM's scikit-learn interface."""
     names = {
@@ -188,7 +195,7 @@ def test_a_run_is_done_once_and_failures_are_kept(prepared, tmp_path, monkeypatc
 def result(table, model, split, crps, cpu=1.0):
     scores = {"crps": crps, "nll": crps, "mae": crps, "coverage": 0.9, "own_coverage": 0.9, "width": 1.0}
     scores |= {"own_width": 1.0, "fit_seconds": cpu, "fit_cpu_seconds": cpu, "predict_cpu_seconds_100k": 1.0}
-    run = {"table": table, "model": model, "split": split, "machine": "one"}
+    run = {"table": table, "model": model, "split": split, "machine": "one", "commit": "abc"}
     return {"status": "done", **scores, **run}
 
 
@@ -206,7 +213,7 @@ def results():
         }
         for table, each in crps.items()
     }
-    failed = {"status": "failed", "reason": "out of memory", "machine": "one"}
+    failed = {"status": "failed", "reason": "out of memory", "machine": "one", "commit": "abc"}
     found["two"]["sklearn_hgb"] = {0: failed, 1: result("two", "sklearn_hgb", 1, 0.1)}
     return found
 

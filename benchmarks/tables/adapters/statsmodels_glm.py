@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import statsmodels.api as sm
+from scipy.linalg import qr
 from scipy.optimize import minimize_scalar
 
 from .common import Columns, Design, Job, main
@@ -25,23 +26,32 @@ def negative_binomial(y: np.ndarray, X: np.ndarray) -> tuple[Any, float]:
             return -float(sm.families.NegativeBinomial(alpha=np.exp(log_alpha)).loglike(y, mean))
 
         found = float(np.exp(minimize_scalar(loss, bounds=(-12.0, 5.0), method="bounded").x))
-        fitted = sm.GLM(y, X, sm.families.NegativeBinomial(alpha=found)).fit()
+        fitted = sm.GLM(y, X, sm.families.NegativeBinomial(alpha=found)).fit(start_params=fitted.params)
         if alpha is not None and abs(found - alpha) < TOLERANCE * (1.0 + alpha):
             break
         alpha = found
     return fitted, found
 
 
+def independent(X: np.ndarray) -> np.ndarray:
+    """The columns of X that are no combination of others, as glm of R keeps them: with more the search may diverge."""
+    _, triangle, order = qr(X, mode="economic", pivoting=True)
+    size = np.abs(np.diag(triangle))
+    return np.sort(order[: int((size > 1e-7 * size[0]).sum())])
+
+
 def fit(job: Job) -> Any:
     design, most = Design(job.train), 10.0 * job.counts.max()
     X = sm.add_constant(design(job.train), has_constant="add")
+    kept = independent(X)
+    X = X[:, kept]
     if job.options["family"] == "poisson":
         fitted, alpha = sm.GLM(job.counts, X, sm.families.Poisson()).fit(), None
     else:
         fitted, alpha = negative_binomial(job.counts, X)
 
     def predict(columns: Columns) -> dict[str, Any]:
-        linear = sm.add_constant(design(columns), has_constant="add") @ fitted.params
+        linear = sm.add_constant(design(columns), has_constant="add")[:, kept] @ fitted.params
         found = {"family": job.options["family"], "mean": np.exp(np.clip(linear, -20.0, np.log(most)))}
         return found if alpha is None else found | {"alpha": np.full(len(columns), alpha)}
 
