@@ -47,7 +47,7 @@ class Explained:
         >>> X = rng.integers(0, 3, (600, 1))
         >>> found = CountGLM(likelihood="poisson").fit(X, rng.poisson(2.0 ** X[:, 0])).effects(X)["x0"]
         >>> found.points, (found.mean.level / found.mean.level[0]).round(1).tolist()
-        ([0.0, 1.0, 2.0], [1.0, 2.0, 4.2])
+        ([0.0, 1.0, 2.0], [1.0, 2.1, 4.2])
         """
         check_is_fitted(self)
         return effects_of(self, X, exposure, upper, columns, **options)

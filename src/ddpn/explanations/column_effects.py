@@ -93,6 +93,8 @@ class Effect:
         The effects.
     continuous : bool
         Whether the points are quantiles of a number, so that values lie between them.
+    has_missing : bool
+        Whether the last point is that of a missing value.
     """
 
     name: str
@@ -102,11 +104,7 @@ class Effect:
     mean: Curve
     spread: Curve
     continuous: bool
-
-    @property
-    def has_missing(self) -> bool:
-        """Whether the last point is that of a missing value."""
-        return bool(self.points) and self.points[-1] is MISSING
+    has_missing: bool
 
     def strength(self, of: str = "mean") -> float:
         """The standard deviation of the effect over the rows.
@@ -283,4 +281,4 @@ def _effect(
         Curve(name, effect[i], error[i], float(now[i, :, 0].mean()), inputs.log)
         for i, name in enumerate(QUANTITIES[inputs.log])
     )
-    return Effect(column.name, column.kind, points, share, mean, spread, not grid.discrete)
+    return Effect(column.name, column.kind, points, share, mean, spread, not grid.discrete, bool(grid.missing.any()))

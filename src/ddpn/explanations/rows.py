@@ -45,7 +45,7 @@ class Contributions:
     log : bool
         Whether contributions are on the log scale, as they are for all likelihoods but the Gaussian.
     method : str
-        "trees" for SHAP values of the trees themselves, "sampling" for sampled Shapley values.
+        "trees" for contributions that members compute themselves, "sampling" for sampled Shapley values.
     """
 
     columns: list[str]
@@ -134,9 +134,9 @@ def contributions(
     of : {"mean", "spread"}
         Explain the predicted mean, or the spread: variance / mean, for a Gaussian likelihood the standard deviation.
     method : {"auto", "trees", "sampling"}
-        "trees" are SHAP values that boosted trees have of their own mean. They need no background and no sampling;
-        where other members have a part in the mixture, the difference is divided in proportion. "auto" uses them where
-        trees have 90% of the mixture or more.
+        "trees" are the contributions that members compute themselves (`Member.contributions`), such as SHAP values of
+        trees. They need no background and no sampling; where other members have a part in the mixture, the difference
+        is divided in proportion. "auto" uses them where such members have 90% of the mixture or more.
     max_predictions : int
         Bounds the work. The more predictions, the smaller the errors.
     seed : int

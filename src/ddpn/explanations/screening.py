@@ -6,15 +6,16 @@ from ddpn.explanations.inputs import Inputs
 
 #: Columns that are explained where none are named. Of more, those that change predictions most are taken.
 MAX_COLUMNS = 40
-#: Rows that are shuffled to find them.
-_ROWS = 200
+#: Rows that are shuffled to find them: fewer where there are very many columns.
+_ROWS, _MIN_ROWS, _WORK = 200, 20, 40_000
 
 
 def screened(inputs: Inputs, positions: list[int], most: int, rng: np.random.Generator, of: str = "both") -> list[int]:
     """The positions of the columns whose shuffling changes mean and spread (or the "mean") most, in their order."""
     if len(positions) <= most:
         return positions
-    few = inputs.rows(inputs.draw(_ROWS, rng))
+    size = int(np.clip(_WORK // len(positions), _MIN_ROWS, _ROWS))
+    few = inputs.rows(inputs.draw(size, rng))
     rows, both = np.arange(len(few)), of == "both"
     now = few.moments(rows, variance=both).quantities(few.log)[: 1 + both, :, 0]
     moved = {}

@@ -1,5 +1,6 @@
 """Figures of effects: curves of the mean and of the spread by one column, and of the mean by two."""
 
+from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -12,6 +13,8 @@ from ddpn.report.numbers import fmt
 
 #: Values of a number that are bars; more are a line. Levels that are drawn, the most frequent ones.
 _BARS, _LEVELS = 6, 12
+#: Means are not integers, though they may round to one.
+_fmt = partial(fmt, integers=False)
 _LEGEND = (("line", "effect"), ("band", "90% band"), ("ref", "typical row"))
 
 
@@ -60,10 +63,10 @@ def effect_figures(one: Effect, place: int, found: Scales) -> list[Figure]:
 
 def _figure(one: Effect, curve: Curve, name: str, title: str, y: Axis) -> Figure:
     order = np.argsort(curve.level, kind="stable")
-    low, high = ((fmt(float(curve.level[i])), point_text(one.points[i])) for i in (order[0], order[-1]))
+    low, high = ((_fmt(float(curve.level[i])), point_text(one.points[i])) for i in (order[0], order[-1]))
     words = f"From {low[0]} where {one.name} is {low[1]} to {high[0]} where it is {high[1]}."
     if len(order) == 1:
-        words = f"{fmt(curve.typical)}: these rows have one value only, {point_text(one.points[0])}."
+        words = f"{_fmt(curve.typical)}: these rows have one value only, {point_text(one.points[0])}."
     numbers = [point for point in one.points if isinstance(point, float)]
     if len(numbers) > _BARS and one.kind == "number":
         return _line(one, curve, y).figure(name, title, words, words, *_LEGEND)
@@ -72,7 +75,7 @@ def _figure(one: Effect, curve: Curve, name: str, title: str, y: Axis) -> Figure
         Bar(
             point_text(one.points[i]),
             (float(curve.level[i]),),
-            fmt(float(curve.level[i])),
+            _fmt(float(curve.level[i])),
             (curve.low[i], curve.high[i]),
         )
         for i in kept.tolist()
