@@ -49,7 +49,7 @@ def test_killed_and_continued_it_makes_the_trials_of_an_uninterrupted_search(ddp
     found = json.loads(whole.stdout)["tuning"]
     seen = [[(trial["settings"], trial["crps"]) for trial in each["trials"]] for each in (continued, found)]
     assert seen[0] == seen[1]
-    assert found["trials"][0]["settings"] == {"lr": 0.004, "batch_size": 8}
+    assert found["trials"][0]["settings"] == {"lr": 0.004, "batch_size": "auto"}
 
 
 def test_tables_sentences_and_a_page(ddpn, tiny):

@@ -53,7 +53,7 @@ def no_fits(monkeypatch):
         calls.append(dict(settings))
         rng = np.random.default_rng(len(fold.test.y))
         worse = abs(np.log(settings["lr"] / 0.02)) + 0.1 * (settings["hidden"] == "8")
-        return SimpleNamespace(scores=1 + worse + 0.1 * rng.random(len(fold.test)), seconds=0.01, numeric="standard")
+        return SimpleNamespace(scores=1 + worse + 0.1 * rng.random(len(fold.test)), seconds=0.01)
 
     monkeypatch.setattr(search_module, "run_fold", run_fold)
     return calls

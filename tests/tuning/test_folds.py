@@ -67,3 +67,4 @@ def test_a_trial_has_few_networks_and_nothing_to_compare_with():
     plan = Plan(target="y", model={"members": 9})
     assert (trial_plan(plan).model["members"], trial_plan(plan).compare_with) == (2, ())
     assert trial_plan(replace(plan, model={"members": 1})).model["members"] == 1
+    assert trial_plan(Plan(target="y")).members == "auto", "a portfolio stays one"

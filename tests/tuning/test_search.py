@@ -92,7 +92,7 @@ def test_the_budget_is_kept(run, no_fits, monkeypatch):
         began = time.monotonic()
         while time.monotonic() - began < 0.2:
             sum(range(1000))
-        return SimpleNamespace(scores=np.ones(len(fold.test)), seconds=0.2, numeric="standard")
+        return SimpleNamespace(scores=np.ones(len(fold.test)), seconds=0.2)
 
     monkeypatch.setattr(module, "run_fold", slow)
     monkeypatch.setattr(module, "_REFIT_SECONDS", 0.5)

@@ -19,19 +19,21 @@ PLAN = Plan(target="y")
 
 
 def test_everything_is_searched_around_its_default():
-    defaults = default_settings(PLAN, list(SETTINGS), 2000, 5)
-    space = make_space(check_search(PLAN, {}), defaults, 2000)
+    plan = Plan(target="y", model={"members": 2})
+    defaults = default_settings(plan, SETTINGS)
+    space = make_space(check_search(plan, {}), defaults, 2000)
     assert list(space) == list(SETTINGS)
+    assert set(check_search(PLAN, {})) == set(SETTINGS) - {"mix_with"}, "a portfolio weighs the usual members anyway"
     for name, values in space.items():
-        assert defaults[name] in values or defaults[name] == "auto", name
+        assert defaults[name] in values, name
         if isinstance(values, Choices):
             for value in values.values:  # each of them is a valid plan
-                with_settings(PLAN, {name: value}).regressor().checked_options()
+                with_settings(plan, {name: value}).regressor().checked_options()
 
 
 def test_what_has_a_value_is_not_searched():
     plan = Plan(target="y", model={"epochs": 3, "head_options": {"components": 2}, "likelihood": "poisson"})
-    assert set(check_search(plan, {})) == set(SETTINGS) - {"epochs", "likelihood"}
+    assert set(check_search(plan, {})) == set(SETTINGS) - {"epochs", "likelihood", "mix_with"}
     with pytest.raises(ConfigError, match="epochs has a value and is in search"):
         check_search(plan, {"epochs": True})
     everything = {"hidden": (8,), "numeric": "standard", "epochs": 3, "likelihood": "poisson", "mix_with": (),
@@ -44,12 +46,12 @@ def test_names_and_files_and_values(tmp_path):
     assert read_search(" lr, hidden ") == {"lr": True, "hidden": True}
     file = tmp_path / "ranges.toml"
     file.write_text(
-        'lr = [0.001, 0.01]\nhidden = [[64, 64], "32"]\nlikelihood = ["poisson", "double_poisson*3"]\n'
+        'lr = [0.001, 0.01]\nhidden = [[64, 64], "32", "auto"]\nlikelihood = ["poisson", "double_poisson*3"]\n'
         'mix_with = [[], ["glm", "constant"]]\nnumeric = true\nepochs = [5, 10]\nbatch_size = [32]\n'
     )
     found = check_search(PLAN, read_search(str(file)))
     assert found == {
-        "lr": Range(0.001, 0.01), "hidden": Choices(("64-64", "32")), "numeric": True,
+        "lr": Range(0.001, 0.01), "hidden": Choices(("64-64", "32", "auto")), "numeric": True,
         "likelihood": Choices(("poisson", "double_poisson*3")), "mix_with": Choices(("none", "glm+constant")),
         "epochs": Range(5, 10, True), "batch_size": Choices((32,)),
     }  # fmt: skip

@@ -11,7 +11,7 @@ from ddpn.workflow.splitting import MIN_VALIDATED, Parts
 #: Below so many training and validation rows, trials are scored on every one of them, in several folds.
 CROSSED_ROWS = 5000
 FOLDS = 3
-#: Networks of a trial: its score is compared with others of as many networks.
+#: Networks of a trial at most: its score is compared with others of as many networks.
 TRIAL_NETWORKS = 2
 
 
@@ -66,6 +66,8 @@ def folds_text(prepared: Prepared, used: int) -> str:
 
 
 def trial_plan(plan: Plan) -> Plan:
-    """The plan of a trial: fewer networks, and nothing to compare with."""
-    members = min(TRIAL_NETWORKS, plan.model.get("members", TRIAL_NETWORKS))
-    return replace(plan, model={**plan.model, "members": members}, compare_with=())
+    """The plan of a trial: nothing to compare with, and fewer networks where their number is given."""
+    model = dict(plan.model)
+    if plan.members != "auto":
+        model["members"] = min(TRIAL_NETWORKS, int(plan.members))
+    return replace(plan, model=model, compare_with=())

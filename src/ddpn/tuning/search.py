@@ -98,6 +98,11 @@ class Search:
         return min(most, _REFIT_SECONDS + _REFIT * larger * float(np.mean(self.best.fold_seconds)))
 
     @property
+    def total_left(self) -> float | None:
+        """Seconds that are left of the budget."""
+        return None if self.limit.seconds is None else max(0.0, self.limit.seconds - self.elapsed)
+
+    @property
     def left(self) -> float | None:
         """Seconds that trials may still take."""
         return None if self.deadline is None else self.deadline - time.monotonic()
@@ -181,11 +186,11 @@ class Search:
         def follow(report: EpochReport) -> None:
             check_time()
             third = 3 * report.epoch // report.epochs
-            if report.scores is None or report.title != "Training" or third in (0, 3):
+            if report.scores is None or third in (0, 3):
                 return
             step, value = step_of(number, third, report.metric), float(np.mean(report.scores))
             if step in trial.networks:
-                return
+                return  # of further networks in the same fit the first ones decide
             trial.networks[step] = value
             if self.study.is_hopeless(step, value):
                 raise DroppedError(f"dropped at epoch {report.epoch} of {report.epochs}")
@@ -193,8 +198,6 @@ class Search:
         fold = self.folds[number]
         found = run_fold(fold, trial.settings, follow)
         check_time()  # a training that ran out of time ends with what it has
-        if "numeric" in trial.settings:
-            trial.settings["numeric"] = found.numeric  # what "auto" means
         trial.scores = np.concatenate([trial.scores, found.scores])
         trial.means.append(float(np.average(found.scores, weights=fold.test.weight_or_ones)))
         trial.fold_seconds.append(found.seconds)

@@ -2,7 +2,7 @@
 
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -29,14 +29,15 @@ SETTINGS = {
 #: Settings that have a range from a low to a high value; the others have choices.
 RANGES = ("lr", "weight_decay", "epochs")
 #: Ranges of settings as multiples of the default.
-_AROUND = {"lr": (0.2, 4.0), "weight_decay": (0.05, 5.0), "epochs": (0.25, 2.0)}
+_AROUND = {"lr": (0.2, 4.0), "weight_decay": (0.05, 5.0)}
+_EPOCHS = (10, 20, 40, 80, 160)
 _WIDTHS = ("32", "64-64", "128-128", "256-256", "128-128-128-64")
 _BATCHES = (32, 64, 128, 256, 512)
 _LIKELIHOODS = ("mixed", "double_poisson", "negative_binomial", "double_poisson*3", "negative_binomial*2")
 _MEMBERS = ("none", "glm", "trees", "glm+trees")
 _TRAINING = ("lr", "weight_decay", "batch_size")
-#: A choice that stands for an empty list.
-_NONE = "none"
+#: A choice that stands for an empty list, and one for what the number of rows suggests.
+_NONE, _AUTO = "none", "auto"
 
 Value = float | int | str
 #: A setting's value by name.
@@ -119,7 +120,9 @@ def check_search(plan: Plan, search: Mapping[str, Any]) -> dict[str, Any]:
     for name in search:
         if name in fixed:
             raise ConfigError(f"{name} has a value and is in search. Leave out one of them.")
-    wanted = dict(search) or dict.fromkeys((name for name in SETTINGS if name not in fixed), True)
+    # A portfolio tries the usual members anyway, and weighs them.
+    usual = [name for name in SETTINGS if name not in fixed and not (name == "mix_with" and plan.members == "auto")]
+    wanted = dict(search) or dict.fromkeys(usual, True)
     if not wanted:
         raise ConfigError("Nothing is left to search: every setting has a value. Leave out some of them.")
     return {name: value if value is True else _given(name, value) for name, value in wanted.items()}
@@ -131,16 +134,14 @@ def make_space(wanted: Mapping[str, Any], defaults: Settings, rows: int) -> Spac
 
 
 def _usual(name: str, default: Value, rows: int) -> Range | Choices:
-    if name in RANGES:
+    if name in _AROUND:
         low, high = (factor * (float(default) or 0.01) for factor in _AROUND[name])
-        return Range(max(1, round(low)), max(2, round(high)), True) if name == "epochs" else Range(low, high)
+        return Range(low, high)
     known: dict[str, tuple[Value, ...]] = {
-        "hidden": _WIDTHS, "numeric": ENCODINGS, "likelihood": _LIKELIHOODS, "mix_with": _MEMBERS,
+        "hidden": _WIDTHS, "numeric": ENCODINGS, "likelihood": _LIKELIHOODS, "mix_with": _MEMBERS, "epochs": _EPOCHS,
         "batch_size": tuple(size for size in _BATCHES if size <= rows / 4),
     }  # fmt: skip
-    # "auto" is tried as the default, and means one of the others.
-    more = () if default in (*known[name], "auto") else (default,)
-    return Choices((*more, *known[name]))
+    return Choices((*(() if default in known[name] else (default,)), *known[name]))
 
 
 def _given(name: str, value: Any) -> Range | Choices:
@@ -159,6 +160,8 @@ def _given(name: str, value: Any) -> Range | Choices:
 
 
 def _choice(name: str, value: Any) -> Value:
+    if value == _AUTO and name in ("hidden", "batch_size", "numeric"):
+        return _AUTO
     if name == "batch_size":
         return check_integer("batch_size in search", value, 1)
     if name == "numeric":
@@ -180,6 +183,8 @@ def text_of(name: str, value: Any) -> Value:
 def model_value(name: str, value: Value) -> dict[str, Any]:
     """The arguments of a model that a plain value stands for; a `ConfigError` if it is invalid."""
     words = str(value)
+    if words == _AUTO:
+        return {name: value}
     if name == "hidden":
         parts = [] if words == _NONE else words.split("-")
         if not all(part.isdecimal() for part in parts):
@@ -212,15 +217,12 @@ def with_settings(plan: Plan, settings: Mapping[str, Value]) -> Plan:
     return replace(plan, model=model | ({"training_options": training} if training else {}))
 
 
-def default_settings(plan: Plan, names: Sequence[str], rows: int, columns: int) -> Settings:
-    """What the plan means for so many training rows and columns, of the settings to search."""
-    own = {name: plan.model[name] for name in ("members", "hidden", "numeric", "epochs") if name in plan.model}
-    options = NetworkOptions(**own, **(plan.model.get("training_options") or {})).with_widths(rows)
-    config = options.config(rows, (0,), columns=columns)
-    model = plan.regressor()
-    known: dict[str, Any] = {
-        "lr": options.lr, "weight_decay": options.weight_decay, "hidden": options.hidden, "numeric": options.numeric,
-        "batch_size": config.batch_size, "epochs": config.epochs, "likelihood": model.likelihood,
-        "mix_with": tuple(model.mix_with),
-    }  # fmt: skip
+def default_settings(plan: Plan, names: Iterable[str]) -> Settings:
+    """What the plan means, of the settings to search; "auto" follows the number of rows."""
+    own = {name: plan.model[name] for name in ("hidden", "numeric", "epochs") if name in plan.model}
+    options = NetworkOptions(**own, **(plan.model.get("training_options") or {}))
+    known: dict[str, Any] = {name: getattr(options, name, None) for name in SETTINGS}
+    if {"likelihood", "mix_with"} & set(names):
+        model = plan.regressor()
+        known |= {"likelihood": model.likelihood, "mix_with": tuple(model.mix_with)}
     return {name: text_of(name, known[name]) for name in names}

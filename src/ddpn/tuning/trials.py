@@ -4,6 +4,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,11 +21,11 @@ from ddpn.workflow.fitting import train_model
 from ddpn.workflow.preparing import Prepared
 
 
-class Fold:
-    """A trial's outcome on one fold: CRPS per scored row, seconds of fitting, and the encoding that was chosen."""
+class Fold(NamedTuple):
+    """A trial's outcome on one fold: CRPS per scored row, and how long it took."""
 
-    def __init__(self, scores: np.ndarray, seconds: float, numeric: str) -> None:
-        self.scores, self.seconds, self.numeric = scores, seconds, numeric
+    scores: np.ndarray
+    seconds: float
 
 
 def run_fold(fold: Prepared, settings: Settings, on_epoch: Callable[[EpochReport], object]) -> Fold:
@@ -48,7 +49,7 @@ def run_fold(fold: Prepared, settings: Settings, on_epoch: Callable[[EpochReport
         if train_model(model, replace(fold, plan=plan), None, lambda step: None):
             raise KeyboardInterrupt
         scores = crps_of(model.predictor_, fold.test)
-    return Fold(scores, time.monotonic() - started, model.numeric_)
+    return Fold(scores, time.monotonic() - started)
 
 
 @torch.no_grad()

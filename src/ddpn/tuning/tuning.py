@@ -19,10 +19,14 @@ from ddpn.tuning.search import Search
 from ddpn.tuning.space import default_settings, make_space, with_settings
 from ddpn.tuning.study import Study
 from ddpn.workflow.fitting import Fitted, fit_into
+from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import Prepared, identity
 
 #: How the folder of trials ends.
 _FOLDER = ".tuning"
+#: The share of the time left that the fit of a portfolio may take: the rest is for comparison, calibration and scores.
+#: And the seconds that it has at least.
+_FITTED, _LEAST = 0.7, 5.0
 
 
 @dataclass(frozen=True)
@@ -108,15 +112,15 @@ def tune(
     limit, wanted = check_limits(prepared.plan, budget, trials, search)
     check_destination(place, overwrite)
     with folder_lock(place):
-        rows, columns = len(prepared.train), len(prepared.roles.used)
-        defaults = default_settings(prepared.plan, list(wanted), rows, columns)
+        rows, defaults = len(prepared.train), default_settings(prepared.plan, wanted)
         space = make_space(wanted, defaults, rows)
         folder = storage_of(place, prepared, {name: str(values) for name, values in space.items()})
         study = Study(folder, space, prepared.plan.seed)
         run = Search(folds_of(prepared), study, defaults, rows, limit, on_step, started)
         run.run()
         result = _result(run, folds_text(prepared, len(run.folds)))
-        chosen = replace(prepared, plan=with_settings(prepared.plan, result.best)) if result.is_tuned else prepared
+        plan = with_settings(prepared.plan, result.best) if result.is_tuned else prepared.plan
+        chosen = replace(prepared, plan=_in_time(plan, run.total_left))
         on_step(f"Refitting {'trial ' + str(result.best_number) if result.is_tuned else 'the default settings'}")
         known = {**(about or {}), "tuning": result.as_dict()}
         fitted = fit_into(place, chosen, known, overwrite, verbose=verbose, on_step=on_step)
@@ -124,6 +128,13 @@ def tune(
             for old in place.parent.glob(f".{place.name}.{'[0-9a-f]' * 16}{_FOLDER}"):
                 shutil.rmtree(old)
     return Tuned(fitted, result)
+
+
+def _in_time(plan: Plan, left: float | None) -> Plan:
+    """The plan with a limit of time for a portfolio, which fits what there is time for."""
+    if left is None or plan.members != "auto":
+        return plan
+    return replace(plan, model={**plan.model, "time_budget": max(_LEAST, round(_FITTED * left, 1))})
 
 
 def storage_of(path: Path, prepared: Prepared, space: Mapping[str, str]) -> Path:
