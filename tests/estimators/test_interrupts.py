@@ -71,22 +71,6 @@ def test_networks_are_kept_where_another_member_is_interrupted(quick, larger, mo
     assert CountRegressor.load(tmp_path / "model").interrupted_
 
 
-# In the second trial, after an epoch of it or before; and in the training after the three trials, before it is better
-# than they were.
-@pytest.mark.parametrize(("at", "training"), [(1, 2), (0, 2), (1, 4), (0, 4)])
-def test_the_best_trial_is_kept_where_there_is_nothing_better(quick, larger, interrupt, at, training):
-    interrupt(at=at, training=training)
-    model = quick(numeric="auto", epochs=40, members=3, **BATCHES)
-    fit(model, larger)
-    assert model.interrupted_
-    assert model.history_.stopped == "interrupted"
-    assert model.model_.members == 2
-    assert list(model.trials_) == ["standard", "piecewise", "steps"][: training - 1 + (training == 2 and at)]
-    assert model.numeric_ == min(model.trials_, key=model.trials_.get)
-    assert len(model.history_.epochs) == 10
-    assert model.predict(larger[0]).shape == (300,)
-
-
 @pytest.mark.parametrize("numeric", ["standard", "auto"])
 def test_before_the_first_epoch_there_is_nothing(quick, larger, interrupt, numeric):
     interrupt(at=0)

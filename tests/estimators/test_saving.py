@@ -126,7 +126,7 @@ def test_no_file_is_a_pickle(of_all, tmp_path):
 def test_facts_about_the_training_are_restored(fitted, saved):
     loaded = CountRegressor.load(saved)
     assert loaded.history_.as_dict() == fitted.history_.as_dict()
-    assert (loaded.numeric_, loaded.n_rows_, loaded.trials_) == (fitted.numeric_, fitted.n_rows_, fitted.trials_)
+    assert (loaded.numeric_, loaded.n_rows_) == (fitted.numeric_, fitted.n_rows_)
     assert loaded.n_features_in_ == 3
     assert not hasattr(loaded, "interval_levels_")
 

@@ -193,3 +193,18 @@ def test_weights_of_members_by_name():
     assert found["good"] > 0.95
     assert all(seen)
     assert choose_weights({"alone": member(2.0)}, Sample(mean, y, None, exposure)) == {"alone": 1.0}
+
+
+def test_more_distributions_than_were_scored():
+    # What is known of two of ten networks tells what the mixture of all ten scores.
+    rows, rng = 40_000, np.random.default_rng(0)
+    means = torch.from_numpy(rng.gamma(4.0, 1.0, (rows, 10)))
+    y, other = torch.from_numpy(rng.poisson(4.0, rows).astype(float)), Poisson(torch.full((rows, 1), 3.0).double())
+    known, whole = MixtureScores([], y), MixtureScores([], y)
+    for scores, part in ((known, Poisson(means[:, :2])), (whole, Poisson(means))):
+        scores.add(other)
+        scores.add(part, 10)
+    weights = np.array([0.4, 0.6])
+    assert known.at(weights).mean() == pytest.approx(whole.at(weights).mean(), abs=0.004)
+    assert known.each[1].mean() == pytest.approx(whole.each[1].mean(), abs=0.006)
+    assert known.alone[1].mean() > whole.each[1].mean() + 0.05

@@ -22,7 +22,7 @@ def test_batches_grow_with_the_rows(rows, batch):
 
 
 @pytest.mark.parametrize(
-    ("rows", "batch", "epochs"), [(5, 5, 300), (16_000, 256, 48), (10**6, 256, 40), (1000, 32, 96)]
+    ("rows", "batch", "epochs"), [(5, 5, 300), (16_000, 256, 48), (10**6, 256, 40), (1000, 32, 32)]
 )
 def test_epochs_shrink_with_the_rows(rows, batch, epochs):
     assert auto_epochs(rows, batch) == epochs
@@ -30,7 +30,7 @@ def test_epochs_shrink_with_the_rows(rows, batch, epochs):
 
 def test_a_configuration_follows_the_rows_and_the_options():
     config = NetworkOptions().config(1000, (1, 2))
-    assert (config.batch_size, config.epochs, config.seeds) == (32, 96, (1, 2))
+    assert (config.batch_size, config.epochs, config.seeds) == (32, 32, (1, 2))
     config = NetworkOptions(epochs=7, batch_size=50, lr=0.5, score="nll").config(1000, (1,))
     assert (config.batch_size, config.epochs, config.lr, config.score) == (50, 7, 0.5, "nll")
     assert NetworkOptions(batch_size=100).config(1000, (1,)).epochs == auto_epochs(1000, 100)

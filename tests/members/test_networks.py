@@ -1,14 +1,16 @@
-"""Networks as a member: encodings of numbers are tried, tensors keep what counts need, files must fit together."""
+"""Networks as a member: encodings of numbers, folds, tensors keep what counts need, files must fit together."""
 
 import json
 
 import numpy as np
 import pytest
+import torch
 
+from ddpn.distributions import Poisson
 from ddpn.errors import InputError
 from ddpn.heads import make_head
 from ddpn.members import networks as networks_module
-from ddpn.members.network_options import NetworkOptions
+from ddpn.members.network_options import NetworkOptions, auto_numeric
 from ddpn.members.networks import Networks
 from ddpn.sample import Sample
 
@@ -28,25 +30,37 @@ def steps() -> tuple[Sample, Sample]:
     return whole.rows(slice(0, 300)), whole.rows(slice(300, 400))
 
 
-def test_auto_takes_the_encoding_with_the_lowest_crps(steps):
-    member = networks(numeric="auto", epochs=20, lr=1e-2).fit(*steps, seed=0)
-    assert set(member.trials) == {"standard", "piecewise", "steps"}
-    assert member.encoder.numeric == min(member.trials, key=member.trials.get)
-    assert member.encoder.numeric != "standard"
-    assert member.n_rows == 300
-
-
 @pytest.mark.parametrize("numeric", ["standard", "piecewise", "steps"])
-def test_a_named_encoding_is_taken_without_trials(steps, numeric):
+def test_a_named_encoding_is_taken(steps, numeric):
     member = networks(numeric=numeric).fit(*steps, seed=0)
-    assert (member.encoder.numeric, member.trials) == (numeric, {})
+    assert member.encoder.numeric == numeric
     inputs = member.encoder.get_feature_names_out()
     assert len(inputs) == 2 if numeric == "standard" else len(inputs) > 4
 
 
-def test_auto_without_validation_rows_is_standard(steps):
-    member = networks(numeric="auto").fit(steps[0], None, seed=0)
-    assert (member.encoder.numeric, member.trials) == ("standard", {})
+def test_auto_follows_the_number_of_rows_and_columns(steps):
+    assert networks(numeric="auto").fit(*steps, seed=0).encoder.numeric == "piecewise"
+    assert [auto_numeric(rows, 5) for rows in (5000, 5001)] == ["piecewise", "steps"]
+    assert auto_numeric(100, 501) == "standard"
+
+
+def test_predictions_of_rows_that_were_left_out(steps):
+    train, _ = steps
+    member = networks(numeric="steps", epochs=20, lr=1e-2, members=4)
+    member.folds, y = 2, torch.from_numpy(train.y).unsqueeze(1)
+    member.fit(train.replace(weight=np.r_[0.0, np.ones(299)]), None, seed=0)
+    assert member.out_of_fold.batch_shape == (300, 2)  # two networks left out each row
+    constant = Poisson(torch.full((300, 1), float(train.y.mean())))
+    assert -member.out_of_fold.log_prob(y).mean() < -constant.log_prob(y).mean() - 0.3
+    assert networks(members=4).fit(train, None, seed=0).out_of_fold is None
+
+
+def test_late_best_epochs_mean_that_more_could_be_learned(steps):
+    member = networks(numeric="steps", epochs=10).fit(*steps, seed=0)
+    member.history.best_epoch = [9, 10]
+    assert member.is_underfitted
+    member.history.best_epoch = [2, 5]
+    assert not member.is_underfitted
 
 
 def test_bins_are_passed_on(steps):

@@ -211,14 +211,6 @@ def test_interrupted_before_the_first_epoch_nothing_is_left(unmixed, tmp_path, t
     assert list(tmp_path.iterdir()) == []
 
 
-def test_interrupted_while_encodings_are_tried_the_trial_is_saved(table, plan, tmp_path, training_steps):
-    training_steps.stop_at = 2 * STEPS + 1
-    model = {"members": 3, "numeric": "auto", "mix_with": ()}
-    found = fit_into(tmp_path / "model", prepare(table, plan(compare_with=(), model=model)), {})
-    assert (found.interrupted, found.can_continue) == (True, False)
-    assert load(tmp_path / "model").model.model_.members == 2
-
-
 def test_interrupted_while_comparisons_are_fitted_the_model_is_saved(table, plan, tmp_path, monkeypatch):
     def interrupted(self, train, validation, seed):
         raise KeyboardInterrupt

@@ -56,6 +56,9 @@ def default_candidates(
     """
     rows, folds = int(train.is_used.sum()), FOLDS if cross_fits else 0
     few, default = rows <= SMALL_ROWS, NetworkOptions()
+    if cross_fits:
+        # Two networks leave out each row, so that what all of them gain by being mixed is known.
+        options = replace(options, members=2 * FOLDS)
     own = {name for name in ("hidden", "numeric", "epochs") if getattr(options, name) != getattr(default, name)}
     small = _with_steps(options, rows, folds, _STEPS[not few])
     if not few and options.weight_decay == default.weight_decay:

@@ -110,7 +110,7 @@ class Portfolio:
                 continue
             before = self.crps
             with single_thread(), torch.no_grad():
-                scores.add(self._known(member, rows, validation, some))
+                scores.add(self._known(member, rows, validation, some), _size(member, rows))
             self._choose(scores, weight)
             pays = member.is_underfitted and self.crps < (1.0 - _PAYS) * before
         if not self.members:
@@ -174,6 +174,12 @@ class Portfolio:
         chosen = shrunk_weights(scores, weight)
         self._weights = dict(zip(mixed, chosen.tolist(), strict=True))
         self.crps = float(np.average(scores.at(chosen), weights=weight))
+
+
+def _size(member: Member, rows: Sample) -> int:
+    """How many distributions per row the member has."""
+    first = rows.rows(slice(0, 1))
+    return member.distribution(first.X, first.exposure).batch_shape[-1]
 
 
 def _some_rows(n: int, seed: int) -> np.ndarray:

@@ -11,6 +11,7 @@ from torch.distributions import Distribution
 
 from ddpn.distributions import CountDistribution, Mixture, discretized
 from ddpn.distributions.recording import bounded, limited
+from ddpn.distributions.stacking import reshaped, rows_of
 from ddpn.members.member import Member
 from ddpn.metrics import crps
 from ddpn.sample import Sample
@@ -53,20 +54,45 @@ class MixtureScores:
     def __init__(self, distributions: Sequence[Distribution], y: Tensor, limit: np.ndarray | None = None) -> None:
         self.y, self.limit = y, limit
         self.parts: list[Any] = []
-        self.each, self.gain = np.zeros((0, len(y))), np.zeros((0, 0, len(y)))
+        self.alone, self.bonus = np.zeros((0, len(y))), np.zeros((0, len(y)))
+        self.gain = np.zeros((0, 0, len(y)))
         for part in _of_one_kind(distributions):
             self.add(part)
 
-    def add(self, part: Any) -> None:
-        """Take one more member into account; all are of counts, or all on the real line."""
-        n = len(self.parts)
+    def add(self, part: Any, size: int | None = None) -> None:
+        """Take one more member into account; all are of counts, or all on the real line.
+
+        `size` is the number of distributions per row that the member has in the mixture, where fewer are given here. A
+        mixture of more has a smaller CRPS, by what these differ by among each other.
+        """
+        n, bonus = len(self.parts), np.zeros(len(self.y))
         own = self._scored([part], [1.0])
+        if size is not None and size > part.batch_shape[-1] > 1:
+            bonus = self._bonus(part, own, size)
         gain = np.zeros((n + 1, n + 1, len(self.y)))
         gain[:n, :n] = self.gain
-        for j, (other, known) in enumerate(zip(self.parts, self.each, strict=True)):
-            gain[n, j] = np.maximum(2.0 * (own + known) - 4.0 * self._scored([part, other], [0.5, 0.5]), 0.0)
+        for j, (other, known) in enumerate(zip(self.parts, self.alone, strict=True)):
+            pair = 2.0 * (own + known) - 4.0 * self._scored([part, other], [0.5, 0.5])
+            gain[n, j] = np.maximum(pair - bonus - self.bonus[j], 0.0)
         self.parts.append(part)
-        self.each, self.gain = np.concatenate([self.each, own[None]]), gain
+        self.alone, self.bonus = np.concatenate([self.alone, own[None]]), np.concatenate([self.bonus, bonus[None]])
+        self.gain = gain
+
+    @property
+    def each(self) -> np.ndarray:
+        """CRPS of every member. Shape: (members, rows)."""
+        return self.alone - self.bonus
+
+    def _bonus(self, part: Any, own: np.ndarray, size: int) -> np.ndarray:
+        """What a mixture of `size` distributions like these has less in CRPS than that of these.
+
+        With the mean distance D of two distributions, that of k of them has (k - 1) / 2k D less than they have alone.
+        """
+        n, k = part.batch_shape
+        flat, rows = reshaped(part, (n * k,)), torch.arange(n) * k
+        singles = [self._scored([reshaped(rows_of(flat, rows + j), (n, 1))], [1.0]) for j in range(k)]
+        distance = (np.mean(singles, axis=0) - own) * 2.0 * k / (k - 1.0)
+        return np.maximum(distance, 0.0) * ((size - 1.0) / (2.0 * size) - (k - 1.0) / (2.0 * k))
 
     def _scored(self, parts: list[Any], weights: list[float]) -> np.ndarray:
         return crps(limited(mix(parts, weights), self.limit), self.y).double().numpy()

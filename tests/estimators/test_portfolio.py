@@ -1,0 +1,182 @@
+"""members="auto": a GLM, boosted trees and networks, mixed as far as they pay, within a time budget."""
+
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from ddpn import CountRegressor
+from ddpn.count_range import CountRange
+from ddpn.deadlines import Clock, TimeLimitError
+from ddpn.errors import ConfigError
+from ddpn.estimators.portfolio import Candidate, Portfolio
+from ddpn.members.constant import Constant
+from ddpn.members.glm import PoissonGLM
+from ddpn.members.member import NotApplicableError
+from ddpn.metrics import crps
+from ddpn.sample import Sample
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(5500, 3))
+    return X, rng.negative_binomial(3, 3 / (3 + np.exp(1 + X[:, 0] * (X[:, 1] > 0))))
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    X, y = data
+    return CountRegressor(members="auto", random_state=0).fit(X[:500], y[:500])
+
+
+def test_the_mixture_is_no_worse_than_its_members(fitted, data):
+    X, y = data
+    predictor, test = fitted.predictor_, Sample(X[500:], y[500:].astype(float))
+    assert {"constant", "glm", "trees", "networks"} <= set(predictor.members)
+    assert predictor.weights["constant"] == 0.0
+    assert sum(predictor.weights.values()) == pytest.approx(1.0)
+    scores = {
+        name: float(crps(predictor.distribution(test.X, of=name), torch.from_numpy(test.y)).mean())
+        for name in ("mixture", *predictor.members)
+    }
+    assert scores["mixture"] < 1.01 * min(scores.values())
+    assert scores["mixture"] < 0.85 * scores["constant"]
+
+
+def test_intervals_and_flags_are_calibrated_at_once(fitted, data):
+    X, y = data
+    low, high = fitted.predict_interval(X[500:], coverage=0.9).T
+    assert 0.85 <= ((low <= y[500:]) & (y[500:] <= high)).mean() <= 0.97
+    assert fitted.is_ood(X[500:]).mean() < 0.12
+    assert fitted.is_ood([[30.0, 30.0, 30.0]]).all()
+
+
+def test_saved_and_loaded(fitted, data, tmp_path):
+    X, _ = data
+    fitted.save(tmp_path / "model")
+    again = CountRegressor.load(tmp_path / "model")
+    assert again.members == "auto"
+    np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
+    np.testing.assert_array_equal(again.predict_interval(X), fitted.predict_interval(X))
+    np.testing.assert_array_equal(again.ood_pvalue(X), fitted.ood_pvalue(X))
+
+
+def test_a_seed_determines_the_fit(data):
+    X, y = data
+    first, second = (
+        CountRegressor(members="auto", hidden=(8,), epochs=3, random_state=1).fit(X[:100], y[:100]) for _ in range(2)
+    )
+    assert first.predictor_.weights == second.predictor_.weights
+    np.testing.assert_array_equal(first.predict(X), second.predict(X))
+
+
+def test_steps_tell_what_is_fitted(data):
+    X, y = data
+    lines: list[str] = []
+    model = CountRegressor(members="auto", hidden=(8,), epochs=2, time_budget="100s", random_state=0)
+    model.on_step = lines.append
+    model.fit(X[:100], y[:100])
+    assert [line.split(",")[0] for line in lines] == [
+        "Fitting constant distribution",
+        "Fitting GLM",
+        "Fitting boosted trees",
+        "Fitting networks",
+    ]
+    assert "CRPS so far" in lines[-1]
+    assert "s left" in lines[-1]
+
+
+def test_a_budget_is_kept(data):
+    X, y = data
+    model = CountRegressor(members="auto", epochs=100_000, random_state=0, time_budget=4.0)
+    started = time.monotonic()
+    model.fit(X[:900], y[:900])
+    assert time.monotonic() - started < 12.0  # the training alone would take hours; calibration is not limited
+    assert sum(model.predictor_.weights.values()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("budget", ["soon", -1.0, 0])
+def test_a_budget_must_be_a_duration(data, budget):
+    with pytest.raises(ConfigError, match="time_budget must be a duration"):
+        CountRegressor(members="auto", time_budget=budget).fit(data[0][:100], data[1][:100])
+
+
+def test_members_must_be_a_number_or_auto(data):
+    with pytest.raises(ConfigError, match='members must be "auto" or an integer'):
+        CountRegressor(members="many").fit(data[0][:100], data[1][:100])
+
+
+# The portfolio itself ------------------------------------------------------------------------------------------------
+
+
+class Slow(PoissonGLM):
+    label = "slow"
+
+    def fit(self, train, validation, seed):
+        time.sleep(60.0)
+        return self
+
+
+class Refused(PoissonGLM):
+    def fit(self, train, validation, seed):
+        raise NotApplicableError("it is refused")
+
+
+class Underfitted(PoissonGLM):
+    is_underfitted = True
+
+
+@pytest.fixture
+def sample(data) -> Sample:
+    X, y = data
+    return Sample(X[:200], y[:200].astype(float))
+
+
+def portfolio(*candidates: Candidate, seconds: float | None = None) -> Portfolio:
+    return Portfolio([Candidate("constant", Constant, baseline=True), *candidates], CountRange(), Clock(seconds))
+
+
+def test_what_does_not_apply_or_takes_too_long_is_left_out(sample):
+    found = portfolio(Candidate("slow", Slow), Candidate("refused", Refused), Candidate("glm", PoissonGLM), seconds=3.0)
+    predictor = found.fit(sample, None, seed=0)
+    assert list(predictor.members) == ["constant", "glm"]
+    assert predictor.weights == {"constant": 0.0, "glm": 1.0}
+    assert found.left_out == {"slow": "the time is up", "refused": "it is refused"}
+
+
+def test_a_baseline_is_the_model_where_nothing_else_is_left(sample):
+    assert portfolio(Candidate("refused", Refused)).fit(sample, None, seed=0).weights == {"constant": 1.0}
+
+
+def test_without_any_time_there_is_no_model(sample):
+    with pytest.raises(TimeLimitError):
+        portfolio(seconds=0.0).fit(sample, None, seed=0)
+
+
+@pytest.mark.parametrize(("first", "expected"), [(PoissonGLM, False), (Underfitted, True)])
+def test_a_dear_member_follows_one_that_could_learn_more(sample, first, expected):
+    found = portfolio(Candidate("first", first), Candidate("dear", PoissonGLM, dear=True))
+    assert ("dear" in found.fit(sample, None, seed=0).members) == expected
+
+
+def test_an_interruption_keeps_what_was_fitted(sample):
+    class Interrupted(PoissonGLM):
+        def fit(self, train, validation, seed):
+            raise KeyboardInterrupt
+
+    found = portfolio(Candidate("glm", PoissonGLM), Candidate("stop", Interrupted), Candidate("never", Slow))
+    assert list(found.fit(sample, None, seed=0).members) == ["constant", "glm"]
+    assert found.interrupted
+    with pytest.raises(KeyboardInterrupt):
+        Portfolio([Candidate("stop", Interrupted)], CountRange()).fit(sample, None, seed=0)
+
+
+def test_validation_rows_choose_the_weights(sample):
+    train, validation = sample.rows(slice(0, 150)), sample.rows(slice(150, 200))
+    found = portfolio(Candidate("glm", PoissonGLM))
+    predictor = found.fit(train, validation, seed=0)
+    assert predictor.members["glm"].out_of_fold is None
+    expected = predictor.distribution(validation.X).crps(torch.from_numpy(validation.y)).mean()
+    assert found.crps == pytest.approx(float(expected))

@@ -1,0 +1,58 @@
+import contextlib
+import signal
+import threading
+import time
+
+import pytest
+
+from ddpn.deadlines import Clock, TimeLimitError
+
+
+def test_what_takes_too_long_is_ended():
+    started = time.monotonic()
+    with pytest.raises(TimeLimitError), Clock(0.1).limit():
+        time.sleep(30.0)
+    assert time.monotonic() - started < 10.0
+    assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+
+
+def test_what_is_done_in_time_is_not():
+    with Clock(60.0).limit():
+        pass
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_an_exception_that_a_callback_swallows_is_raised_again():
+    def long() -> None:
+        with contextlib.suppress(TimeLimitError):  # as C code does that calls Python
+            time.sleep(10.0)
+        time.sleep(10.0)
+
+    with pytest.raises(TimeLimitError), Clock(0.05).limit():
+        long()
+
+
+def test_no_time_left():
+    with pytest.raises(TimeLimitError), Clock(0.0).limit():
+        raise AssertionError("must not be reached")
+
+
+def test_other_threads_are_not_ended():
+    done = []
+
+    def run() -> None:
+        with Clock(0.01).limit():
+            time.sleep(0.1)
+            done.append(True)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert done
+
+
+def test_parts_end_with_the_whole():
+    clock = Clock(10.0)
+    assert clock.part(5.0).left <= 5.0
+    assert clock.part(50.0).left <= 10.0
+    assert not Clock().part(5.0).has_limit
