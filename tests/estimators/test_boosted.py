@@ -10,7 +10,7 @@ from ddpn import BoostedCountRegressor, ConfigError, InputError
 from ddpn.members.trees.joint_member import JointTrees
 from ddpn.members.trees.member import Trees
 
-FEW = {"n_estimators": 20, "max_leaves": 4, "random_state": 0}
+FEW = {"n_estimators": 30, "max_leaves": 4, "random_state": 0}
 
 
 @parametrize_with_checks([BoostedCountRegressor(fractional="round", **FEW)])

@@ -40,10 +40,13 @@ class LightGBMBooster(Booster):
             return np.zeros(len(matrix))
         return self._booster.predict(columns_of(matrix, self.chosen), raw_score=True)
 
-    def contributions(self, matrix: np.ndarray) -> np.ndarray:
-        """SHAP values of the raw outputs, one column per input that it reads and the expected value last."""
-        assert self._booster is not None
-        return self._booster.predict(columns_of(matrix, self.chosen), pred_contrib=True)
+    def contributions(self, matrix: np.ndarray) -> np.ndarray | None:
+        values = np.zeros(matrix.shape)
+        if self._booster is not None and len(matrix):
+            # The last column is the expected value.
+            found = self._booster.predict(columns_of(matrix, self.chosen), pred_contrib=True)[:, :-1]
+            values[:, slice(None) if self.chosen is None else self.chosen] = found
+        return values
 
 
 class FoldData:

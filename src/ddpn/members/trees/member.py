@@ -134,6 +134,21 @@ class Trees(Member):
         with single_thread():
             return self.head(torch.from_numpy(raw).unsqueeze(1), None if scale is None else scale.unsqueeze(1))
 
+    def contributions(self, X: Any, exposure: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray] | None:
+        """SHAP values of the log rate, averaged over the boosters; None with an index, which belongs to all columns.
+
+        The base has what is left: the expected log rate, the exposure, and that the mean of rates is averaged.
+        """
+        if any(fold.stumps is not None for fold in self.folds):
+            return None
+        matrix = self.table.read(X)
+        with tree_threads_for(matrix.size):
+            each = [values for fold in self.folds if (values := fold.main.contributions(matrix)) is not None]
+        if len(each) < len(self.folds):
+            return None
+        values = np.mean(each, axis=0)
+        return values, np.log(self.distribution(X, exposure).mean[:, 0].numpy()) - values.sum(axis=1)
+
     # Saving ------------------------------------------------------------------------------------------------------
 
     @property
