@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         Poisson,
         discretized,
     )
-    from ddpn.estimators import CountGLM, CountRegressor
+    from ddpn.estimators import BoostedCountRegressor, CountGLM, CountRegressor
     from ddpn.explanations import explain
 
 _DISTRIBUTIONS = (
@@ -29,9 +29,11 @@ _DISTRIBUTIONS = (
 #: Imported on first use: `ddpn --help` should not wait for torch, nor distributions for scikit-learn.
 _LAZY = dict.fromkeys(_DISTRIBUTIONS, "ddpn.distributions")
 _LAZY |= {"CountGLM": "ddpn.estimators.glm", "CountRegressor": "ddpn.estimators.regressor"}
+_LAZY |= {"BoostedCountRegressor": "ddpn.estimators.boosted"}
 _LAZY |= {"diagnose": "ddpn.diagnosis", "explain": "ddpn.explanations"}
 
 __all__ = [
+    "BoostedCountRegressor",
     "ConfigError",
     "Conflation",
     "ConwayMaxwellPoisson",

@@ -18,6 +18,8 @@ def unfitted(name: str) -> Member:
     member = MEMBERS[name].like(make_head("double_poisson"))
     if name == "networks":
         member.options = NetworkOptions(members=2, hidden=(8,), numeric="standard", epochs=2)
+    if name in ("trees", "joint_trees"):
+        member.leaves, member.rounds = (4,), 30
     return member
 
 

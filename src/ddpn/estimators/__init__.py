@@ -4,11 +4,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ddpn.estimators.boosted import BoostedCountRegressor
     from ddpn.estimators.glm import CountGLM
     from ddpn.estimators.regressor import CountRegressor
 
-__all__ = ["CountGLM", "CountRegressor"]
-_MODULES = {"CountGLM": "ddpn.estimators.glm", "CountRegressor": "ddpn.estimators.regressor"}
+__all__ = ["BoostedCountRegressor", "CountGLM", "CountRegressor"]
+_MODULES = {
+    "BoostedCountRegressor": "ddpn.estimators.boosted",
+    "CountGLM": "ddpn.estimators.glm",
+    "CountRegressor": "ddpn.estimators.regressor",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,8 +1,8 @@
 """First derivatives and curvatures of losses in raw outputs, row by row: what boosting takes its steps from."""
 
 from collections.abc import Callable
-from functools import cache, partial
-from typing import Any, Protocol
+from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,16 +22,20 @@ DISPERSION_FLOOR = 0.05
 Derivatives = tuple[Tensor, Tensor]
 
 
-class _Head(Protocol):
-    def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor: ...
+@torch.inference_mode(False)
+def slope(loss: Callable[[Tensor], Tensor], raw: Tensor) -> Tensor:
+    """Gradient of the losses of some rows. Shape: (N, P)."""
+    x = raw.detach().double().clone().requires_grad_()
+    with torch.enable_grad():
+        return torch.autograd.grad(loss(x).sum(), x)[0]
 
 
 @torch.inference_mode(False)
-def by_autograd(head: _Head, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Derivatives:
-    """Gradient of the loss and the diagonal of its second derivatives, made positive. Shape: (N, P) each."""
+def by_autograd(loss: Callable[[Tensor], Tensor], raw: Tensor) -> Derivatives:
+    """Gradient of the losses of some rows, and the size of their second derivatives. Shape: (N, P) each."""
     x = raw.detach().double().clone().requires_grad_()
     with torch.enable_grad():
-        (gradient,) = torch.autograd.grad(head.loss(x, y, exposure).sum(), x, create_graph=True)
+        (gradient,) = torch.autograd.grad(loss(x).sum(), x, create_graph=True)
         curvature = torch.stack(
             [torch.autograd.grad(part.sum(), x, retain_graph=True)[0][:, p] for p, part in enumerate(gradient.T)], 1
         )
@@ -124,8 +128,10 @@ def closed_form(head: Any, raw: Tensor, y: Tensor, exposure: Tensor | None = Non
     if bool(inside.all()):
         return form(raw, y, scale)
     gradient, curvature = torch.empty_like(raw), torch.empty_like(raw)
-    for rows, each in ((inside, form), (~inside, partial(by_autograd, head))):
-        gradient[rows], curvature[rows] = each(raw[rows], y[rows], None if scale is None else scale[rows])
+    if bool(inside.any()):
+        gradient[inside], curvature[inside] = form(raw[inside], y[inside], None if scale is None else scale[inside])
+    rest, known = y[~inside], None if scale is None else scale[~inside]
+    gradient[~inside], curvature[~inside] = by_autograd(lambda x: head.loss(x, rest, known), raw[~inside])
     curvature[:, 1:] = curvature[:, 1:].clamp(min=DISPERSION_FLOOR)
     return gradient, curvature
 

@@ -116,7 +116,7 @@ class Head(ABC):
         gradient, curvature : Tensor, shape (N, n_raw) each
             The curvature is positive.
         """
-        return by_autograd(self, raw, y, exposure)
+        return by_autograd(lambda x: self.loss(x, y, exposure), raw)
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
         """The raw outputs that fit y best without features, where training starts.
@@ -181,6 +181,11 @@ class Head(ABC):
     def glm_likelihood(self) -> str | None:
         """The likelihood of a GLM that goes with this head; None if there is none."""
         return self.name if self.has_glm else None
+
+    @property
+    def locations(self) -> tuple[int, ...]:
+        """Positions of the raw outputs that say where counts lie, which boosting learns first: the first one."""
+        return (0,)
 
     @property
     def sees(self) -> tuple[str, ...]:

@@ -78,6 +78,12 @@ class MixedHead(Head):
         return next((family for family in self.families if HEADS[family].has_glm), None)
 
     @property
+    def locations(self) -> tuple[int, ...]:
+        """The first raw output of every component."""
+        sizes = [HEADS[family].n_raw for family in self.families]
+        return tuple(sum(sizes[:k]) for k in range(len(sizes)))
+
+    @property
     def size(self) -> int:
         """K, the number of components."""
         return len(self.families)

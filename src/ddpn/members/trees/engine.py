@@ -32,6 +32,10 @@ class Booster(ABC):
     def raw(self, matrix: np.ndarray) -> np.ndarray:
         """The sum of the trees for every row of the whole matrix; for a mean, the logarithm of the rate."""
 
+    def contributions(self, matrix: np.ndarray) -> np.ndarray | None:
+        """SHAP values of the sum, one column per column of the matrix; None where the library has none."""
+        return None
+
 
 class MeanFit(ABC):
     """Poisson boosting of a rate, one booster per fold, each of which predicts the rows it was not fitted to."""

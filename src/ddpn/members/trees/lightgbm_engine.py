@@ -40,10 +40,13 @@ class LightGBMBooster(Booster):
             return np.zeros(len(matrix))
         return self._booster.predict(columns_of(matrix, self.chosen), raw_score=True)
 
-    def contributions(self, matrix: np.ndarray) -> np.ndarray:
-        """SHAP values of the raw outputs, one column per input that it reads and the expected value last."""
-        assert self._booster is not None
-        return self._booster.predict(columns_of(matrix, self.chosen), pred_contrib=True)
+    def contributions(self, matrix: np.ndarray) -> np.ndarray | None:
+        values = np.zeros(matrix.shape)
+        if self._booster is not None and len(matrix):
+            # The last column is the expected value.
+            found = self._booster.predict(columns_of(matrix, self.chosen), pred_contrib=True)[:, :-1]
+            values[:, slice(None) if self.chosen is None else self.chosen] = found
+        return values
 
 
 class FoldData:
@@ -79,7 +82,9 @@ class Growing:
     Rows are in ascending order of their positions.
     """
 
-    def __init__(self, data: FoldData, rows: TreeRows, fold: int, settings: Settings, own: bool = False) -> None:
+    def __init__(
+        self, data: FoldData, rows: TreeRows, fold: int, settings: Settings, own: bool = False, longest: float = 0.0
+    ) -> None:
         part = rows.folds[fold]
         self.inner, self.outer, self.chosen = np.sort(part.inner), np.sort(part.outer), part.chosen
         train, valid = data.of(fold)
@@ -88,9 +93,10 @@ class Growing:
         params = {
             **_QUIET,
             "objective": "none" if own else "poisson",
-            "metric": "poisson",
+            "metric": "None" if own else "poisson",
             "num_leaves": settings.leaves,
             "learning_rate": settings.rate,
+            "max_delta_step": longest,
             "min_data_in_leaf": least_in_leaf(len(self.inner)),
             "feature_fraction_bynode": min(1.0, MAX_COLUMNS / self.columns),
             "seed": settings.seed + fold,
@@ -113,6 +119,16 @@ class Growing:
             self.is_finished = self._booster.update()
         else:
             self.is_finished = self._booster.update(fobj=lambda scores, _: objective(scores))
+
+    @property
+    def rounds(self) -> int:
+        """Rounds so far."""
+        return self._booster.current_iteration()
+
+    def roll_back(self, rounds: int) -> None:
+        """Forget the trees after so many rounds. A first tree that could not be split, which adds 0, may stay."""
+        for _ in range(self.rounds - rounds):
+            self._booster.rollback_one_iter()
 
     @property
     def loss(self) -> float:

@@ -54,10 +54,22 @@ def average(folds: Sequence[FoldMean], matrix: np.ndarray) -> np.ndarray:
     return np.log(np.mean([np.exp(fold.raw(matrix)) for fold in folds], axis=0))
 
 
-def fit_mean(
+class Choice(NamedTuple):
+    """What was chosen on some folds: leaves, the fit with them so far, and the stumps of all folds where they help."""
+
+    leaves: int
+    fit: MeanFit
+    stumps: MeanFit | None
+
+    def fold_stumps(self) -> list[Booster | None]:
+        """The stumps of every fold, None where there are none."""
+        return [None] * len(self.fit.rows.folds) if self.stumps is None else list(self.stumps.boosters())
+
+
+def choose(
     engine: Engine, rows: TreeRows, settings: Settings, leaves: Sequence[int] = LEAVES, index: bool = True
-) -> Mean:
-    """Boost a mean in folds.
+) -> Choice:
+    """Choose the number of leaves and whether to use the index.
 
     Each number of leaves is tried on two folds. Then stumps are boosted in all folds: their sum, an additive index of
     all columns, is one more input where that reduces the out-of-fold loss of the same two folds clearly. A tree finds a
@@ -69,31 +81,38 @@ def fit_mean(
     for fit in tried.values():
         fit.run(trial)
     size = min(tried, key=lambda size: tried[size].losses(trial).sum()) if len(tried) > 1 else sizes[0]
-    best, stumps = tried[size], None
     if index and 1 < columns <= MAX_COLUMNS:
         stumps, indexed = _indexed(engine, rows, settings._replace(leaves=size))
         indexed.run(trial)
-        if _is_clearly_less(indexed.losses(trial), best.losses(trial)):
-            best = indexed
-        else:
-            stumps = None
-    best.run(len(rows.folds))
-    order, raw = best.held_out(len(rows.folds))
-    out_of_fold = np.empty(len(rows.rate))
-    out_of_fold[order] = raw
-    mains = best.boosters()
-    firsts: list[Booster] | list[None] = [None] * len(mains) if stumps is None else stumps.boosters()
-    return Mean([FoldMean(*pair) for pair in zip(mains, firsts, strict=True)], out_of_fold, size)
+        if _is_clearly_less(indexed.losses(trial), tried[size].losses(trial)):
+            return Choice(size, indexed, stumps)
+    return Choice(size, tried[size], None)
+
+
+def fit_mean(
+    engine: Engine, rows: TreeRows, settings: Settings, leaves: Sequence[int] = LEAVES, index: bool = True
+) -> Mean:
+    """Boost a mean in folds, with what `choose` finds best."""
+    chosen = choose(engine, rows, settings, leaves, index)
+    chosen.fit.run(len(rows.folds))
+    out_of_fold = _in_order(chosen.fit)
+    pairs = zip(chosen.fit.boosters(), chosen.fold_stumps(), strict=True)
+    return Mean([FoldMean(*pair) for pair in pairs], out_of_fold, chosen.leaves)
+
+
+def _in_order(fit: MeanFit) -> np.ndarray:
+    """Out-of-fold log rates of all rows."""
+    order, raw = fit.held_out(len(fit.rows.folds))
+    found = np.empty(len(raw))
+    found[order] = raw
+    return found
 
 
 def _indexed(engine: Engine, rows: TreeRows, settings: Settings) -> tuple[MeanFit, MeanFit]:
     """Stumps in all folds, and an unfitted mean that has their out-of-fold sum as its last input."""
     stumps = engine.mean_fit(rows, settings._replace(leaves=2, rate=max(settings.rate, _INDEX_RATE)))
     stumps.run(len(rows.folds))
-    order, raw = stumps.held_out(len(rows.folds))
-    index = np.empty(len(rows.rate))
-    index[order] = raw
-    return stumps, engine.mean_fit(rows.with_column(index, direction=1), settings)
+    return stumps, engine.mean_fit(rows.with_column(_in_order(stumps), direction=1), settings)
 
 
 def _is_clearly_less(ours: np.ndarray, theirs: np.ndarray) -> bool:

@@ -134,6 +134,21 @@ class Trees(Member):
         with single_thread():
             return self.head(torch.from_numpy(raw).unsqueeze(1), None if scale is None else scale.unsqueeze(1))
 
+    def contributions(self, X: Any, exposure: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray] | None:
+        """SHAP values of the log rate, averaged over the boosters; None with an index, which belongs to all columns.
+
+        The base has what is left: the expected log rate, the exposure, and that the mean of rates is averaged.
+        """
+        if any(fold.stumps is not None for fold in self.folds):
+            return None
+        matrix = self.table.read(X)
+        with tree_threads_for(matrix.size):
+            each = [values for fold in self.folds if (values := fold.main.contributions(matrix)) is not None]
+        if len(each) < len(self.folds):
+            return None
+        values = np.mean(each, axis=0)
+        return values, np.log(self.distribution(X, exposure).mean[:, 0].numpy()) - values.sum(axis=1)
+
     # Saving ------------------------------------------------------------------------------------------------------
 
     @property
@@ -161,7 +176,9 @@ class Trees(Member):
             raise InputError(f"{_FACTS} must name one of {', '.join(FAMILIES)}, got {member.likelihood!r}.")
         member.used_leaves, member.has_index = known["leaves"], known["additive index"]
         member._engine = known["engine"]
-        boosters = iter(_restored(files, known, len(member.table.levels)))
+        extra = [more for has_stumps in known["stumps"] for more in ((1, 0) if has_stumps else (0,))]
+        extra += [1] * (len(known["chosen"]) - len(extra))  # the log mean
+        boosters = iter(restored(files, known, len(member.table.levels), extra, member._engine))
         member.folds = [FoldMean(next(boosters), next(boosters) if stumps else None) for stumps in known["stumps"]]
         member.dispersion = list(boosters)
         return member
@@ -193,13 +210,15 @@ def check_monotone(monotone: Mapping[str, int] | None) -> None:
         raise ConfigError(f'monotone must map columns to 1 or -1, such as {{"age": 1}}, got {monotone!r}.')
 
 
-def _restored(files: Mapping[str, bytes], known: Mapping[str, Any], columns: int) -> list[Booster]:
-    """The boosters in their order: those of the folds, each followed by its stumps, then those of the dispersion."""
-    extra = [int(part) for stumps in known["stumps"] for part in ((True, False) if stumps else (False,))]
-    extra += [1] * (len(known["chosen"]) - len(extra))
+def restored(
+    files: Mapping[str, bytes], known: Mapping[str, Any], columns: int, extra: Sequence[int], name: str
+) -> list[Booster]:
+    """The boosters of an engine's file; each reads so many `extra` columns besides those of the table."""
     chosen = [None if part is None else np.array(part, dtype=np.int64) for part in known["chosen"]]
+    if len(chosen) != len(extra):
+        raise InputError(f"{_FACTS} must name the columns of {len(extra)} boosters, got {len(chosen)}.")
     for part, more in zip(chosen, extra, strict=True):
         if part is not None and (part.ndim != 1 or (part < 0).any() or (part >= columns + more).any()):
             raise InputError(f"{_FACTS} must choose columns of the table, got others.")
     sizes = [columns + more if part is None else len(part) for part, more in zip(chosen, extra, strict=True)]
-    return engine(known["engine"]).from_files(files, chosen, sizes)
+    return engine(name).from_files(files, chosen, sizes)

@@ -1,0 +1,223 @@
+"""`BoostedCountRegressor`: boosted trees that predict a whole distribution, with scikit-learn's interface."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils import Tags, check_random_state
+
+from ddpn.calibration.profile import FeatureProfile
+from ddpn.errors import ConfigError, InputError
+from ddpn.estimators.fitting import merge_equal_rows, range_of
+from ddpn.estimators.nested import NestedOptions
+from ddpn.estimators.predictions import CountPredictions
+from ddpn.features.table import Column
+from ddpn.heads import Head, check_likelihood, make_head
+from ddpn.members.member import NotApplicableError
+from ddpn.members.reader import TableReader
+from ddpn.members.trees.joint_member import JointTrees
+from ddpn.members.trees.mean import LEAVES
+from ddpn.members.trees.member import Trees, check_monotone
+from ddpn.predictor import Predictor
+from ddpn.sample import Sample, checked_sample
+from ddpn.validation import check_integer, check_number, is_number
+
+AUTO = "auto"
+#: Up to so many rows, equal ones become one: a weight and repeated rows are then the same to the last bit.
+_MERGED = 1000
+
+
+class BoostedCountRegressor(CountPredictions, NestedOptions):
+    """Predict counts with boosted trees, a whole distribution per row: fast, and strong on tables.
+
+    Numbers, categories and missing values are split as they are. Trees are boosted by LightGBM (the extra `trees`), or
+    by scikit-learn where it is not installed.
+
+    Parameters
+    ----------
+    likelihood : str or sequence of str
+        "auto" boosts the mean and learns from out-of-fold predictions whether a Negative Binomial or a Double Poisson
+        fits, and its dispersion. A name in `ddpn.heads.HEADS` boosts all parameters of that likelihood jointly, which
+        takes longer and needs the extra `trees`; so does "auto" for bounded and censored counts, with a Double Poisson.
+    head_options : dict, optional
+        Options of a likelihood that is named.
+    seeds : int
+        Repetitions with other folds, which are averaged ("auto") or mixed.
+    n_estimators : int
+        Rounds of boosting at most; out-of-fold predictions choose how many are used.
+    learning_rate : float
+        How much of each tree is added.
+    max_leaves : int or "auto"
+        Leaves per tree; "auto" chooses by out-of-fold predictions.
+    monotone : dict, optional
+        Columns of numbers in which the mean must not fall (1) or must not rise (-1): {"age": 1}. Columns without names
+        are called x0, x1, ...
+    lower, upper : int, optional
+        The smallest and the largest possible count. An upper bound per row is an argument of `fit`.
+    censored_above : int, optional
+        Counts of this size or more are recorded as this one ("10 or more").
+    fractional : {"error", "round"}
+        What to do where y is not an integer.
+    random_state : int, RandomState or None
+        Seed of folds and trees.
+
+    Attributes
+    ----------
+    predictor_ : Predictor
+        The fitted member with its calibration.
+    feature_kinds_ : list of str
+        The kind of every column: "number", "flag" or "category".
+    member_ : Member
+        The fitted trees: `facts()` has the likelihood, leaves and rounds, `out_of_fold` the out-of-fold predictions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 2))
+    >>> y = rng.poisson(np.exp(1 + X[:, 0]))
+    >>> model = BoostedCountRegressor(random_state=0).fit(X, y)
+    >>> low, high = model.predict_interval([[0.0, 0.0]], coverage=0.9).T
+    >>> bool(low[0] <= model.predict([[0.0, 0.0]])[0] <= high[0])
+    True
+    """
+
+    _nested = ("head_options",)
+
+    def __init__(
+        self,
+        *,
+        likelihood: str | Sequence[str] = AUTO,
+        head_options: Mapping[str, Any] | None = None,
+        seeds: int = 1,
+        n_estimators: int = 1500,
+        learning_rate: float = 0.05,
+        max_leaves: int | str = "auto",
+        monotone: Mapping[str, int] | None = None,
+        lower: int = 0,
+        upper: int | None = None,
+        censored_above: int | None = None,
+        fractional: str = "error",
+        random_state: Any = None,
+    ) -> None:
+        self.likelihood = likelihood
+        self.head_options = head_options
+        self.seeds = seeds
+        self.n_estimators = n_estimators
+        self.learning_rate = learning_rate
+        self.max_leaves = max_leaves
+        self.monotone = monotone
+        self.lower = lower
+        self.upper = upper
+        self.censored_above = censored_above
+        self.fractional = fractional
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        exposure: Any = None,
+        upper: Any = None,
+        censored: Any = None,
+    ) -> Self:
+        """Boost the trees.
+
+        Parameters
+        ----------
+        X : array-like or data frame
+            One row per count. Columns may hold numbers, text, booleans and missing values.
+        y : array-like
+            The counts, 2 or more, of which some are above 0.
+        sample_weight : array-like, optional
+            How many times each row counts.
+        exposure : array-like, optional
+            The known scale of each row, which multiplies its predicted location. Pass it to the predictions too.
+        upper : array-like, optional
+            The largest possible count of each row. Pass it to the predictions too.
+        censored : array-like of bool, optional
+            Rows whose count stands for that many or more.
+
+        Returns
+        -------
+        self
+
+        Notes
+        -----
+        A fit that is interrupted or fails leaves the estimator as it was.
+        """
+        head = self._checked_head()
+        counts = range_of(self, make_head("double_poisson") if head is None else head, upper, censored)
+        sample = counts.of(checked_sample(X, y, sample_weight, exposure, self.fractional), upper, censored)
+        counts.check_known(sample)
+        if head is not None:
+            head.check_targets(sample.y, sample.exposure, sample.labels)
+        member = self._member(head, sample.is_plain)
+        reader = TableReader()
+        table = reader.fit(X, type(self))
+        train = _merged(sample, table) if sample.is_used.sum() <= _MERGED else sample
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1_000_000))
+        try:
+            member.fit(train, None, seed)
+        except NotApplicableError as error:
+            # scikit-learn's checks look for the last words.
+            rows = int(sample.is_used.sum())
+            raise InputError(
+                f"y must hold counts that trees can be boosted from: {error}, got {rows} sample(s)."
+            ) from None
+        name = "trees" if isinstance(member, Trees) else "joint_trees"
+        needs_exposure = sample.exposure is not None and not counts.upper_is_total
+        self._set_fitted(reader, Predictor({name: member}, None, needs_exposure, counts=counts))
+        self.predictor_.profile = FeatureProfile.fit(train.X, train.weight)
+        return self
+
+    def _checked_head(self) -> Head | None:
+        """The head of a likelihood that is named; None for "auto". Raises a `ConfigError` for an invalid argument."""
+        check_integer("seeds", self.seeds, 1)
+        check_integer("n_estimators", self.n_estimators, 1)
+        in_range = is_number(self.learning_rate) and 0.0 < self.learning_rate <= 1.0
+        check_number("learning_rate", self.learning_rate, "a number in (0, 1]", in_range)
+        if self.max_leaves != AUTO:
+            check_integer("max_leaves", self.max_leaves, 2)
+        check_monotone(self.monotone)
+        if self.head_options is not None and not isinstance(self.head_options, Mapping):
+            raise ConfigError(f'head_options must be a dictionary such as {{"beta": 0.5}}, got {self.head_options!r}.')
+        options = dict(self.head_options or {})
+        if isinstance(self.likelihood, str) and self.likelihood == AUTO:
+            if options:
+                raise ConfigError('head_options must be left out for likelihood="auto". Name a likelihood.')
+            return None
+        check_likelihood(self.likelihood)
+        return make_head(self.likelihood, **options)
+
+    def _member(self, head: Head | None, is_plain: bool) -> Trees | JointTrees:
+        options: dict[str, Any] = {
+            "leaves": LEAVES if self.max_leaves == AUTO else (int(self.max_leaves),),
+            "rate": float(self.learning_rate),
+            "rounds": int(self.n_estimators),
+            "monotone": self.monotone,
+            "seeds": int(self.seeds),
+        }
+        return Trees(**options) if head is None and is_plain else JointTrees(head, **options)
+
+    @property
+    def member_(self) -> Trees | JointTrees:
+        """The fitted trees."""
+        (member,) = self._fitted.members.values()
+        assert isinstance(member, Trees | JointTrees)
+        return member
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+def _merged(sample: Sample, table: list[Column]) -> Sample:
+    """`merge_equal_rows` for any table: its columns as numbers and codes, whatever it was read from."""
+    values = np.column_stack([np.nan_to_num(column.values.astype(np.float64), nan=np.inf) for column in table])
+    # Beyond the largest number, as arrays with infinite values are left as they are.
+    finite = np.where(np.isposinf(values), np.finfo(np.float64).max, values)
+    found = merge_equal_rows(sample.replace(X=finite, labels=np.arange(len(sample))))
+    return sample.rows(found.labels).replace(weight=found.weight)

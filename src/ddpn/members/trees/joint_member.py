@@ -1,0 +1,190 @@
+"""The joint trees member: every raw output of a likelihood is a sum of boosted trees."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from torch.distributions import Distribution
+
+from ddpn.errors import InputError
+from ddpn.extras import import_extra
+from ddpn.heads import Head, make_head
+from ddpn.members.member import Member, as_tensor, exposure_unit, json_to_bytes
+from ddpn.members.trees.engine import Booster, Settings, engine
+from ddpn.members.trees.mean import LEAVES, choose
+from ddpn.members.trees.member import restored
+from ddpn.members.trees.table import TreeRows, TreeTable, folds_of, rates, used_rows, with_columns
+from ddpn.sample import Sample
+from ddpn.threads import single_thread, tree_threads_for
+
+_FACTS = "trees.json"
+
+
+class Seed(NamedTuple):
+    """What one seed learned: constants, the boosters of each fold, and the stumps of the index of each fold."""
+
+    start: np.ndarray
+    boosters: list[list[Booster | None]]
+    stumps: list[Booster | None]
+
+    def raw(self, matrix: np.ndarray) -> np.ndarray:
+        """Raw outputs. Shape: (rows, P)."""
+        from ddpn.members.trees.joint import raw_outputs
+
+        inputs = [matrix if s is None else np.column_stack([matrix, s.raw(matrix)]) for s in self.stumps]
+        return raw_outputs(self.start, self.boosters, inputs)
+
+    @property
+    def flat(self) -> list[Booster]:
+        """All boosters in a fixed order."""
+        folds = zip(self.boosters, self.stumps, strict=True)
+        return [each for fold, stumps in folds for each in (*fold, stumps) if each is not None]
+
+
+class JointTrees(Member):
+    """Boosted trees for all raw outputs of a likelihood, such as log mu and log gamma of a Double Poisson.
+
+    Five folds are boosted in step: locations first, then all outputs, with the dispersion learned around out-of-fold
+    locations. Rounds are chosen by the out-of-fold likelihood. Bounded and censored counts enter the likelihood. Needs
+    the extra `trees`.
+
+    Parameters
+    ----------
+    head : Head, optional
+        The likelihood. Default: "double_poisson".
+    leaves : sequence of int
+        Numbers of leaves to choose from by Poisson boosting.
+    rate : float
+        Learning rate.
+    rounds : int
+        Rounds of boosting at most.
+    monotone : mapping of str to int, optional
+        Columns of numbers in which the location must not fall (1) or must not rise (-1).
+    seeds : int
+        Repetitions with other folds, which are mixed equally.
+    index : bool
+        Whether to try the additive index, see `Trees`.
+    """
+
+    label = "jointly boosted trees"
+    table: TreeTable
+    seeds_: list[Seed]
+    unit: float
+
+    def __init__(
+        self,
+        head: Head | None = None,
+        *,
+        leaves: Sequence[int] = LEAVES,
+        rate: float = 0.05,
+        rounds: int = 1500,
+        monotone: Mapping[str, int] | None = None,
+        seeds: int = 1,
+        index: bool = True,
+    ) -> None:
+        self.head = make_head("double_poisson") if head is None else head
+        self.leaves, self.rate, self.rounds = tuple(leaves), rate, rounds
+        self.monotone, self.seeds, self.index = dict(monotone or {}), seeds, index
+
+    @classmethod
+    def like(cls, head: Head) -> Self:
+        return cls(head) if head.exposure_is_total else cls()
+
+    def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:
+        import_extra("lightgbm", "trees")
+        from ddpn.members.trees.joint import JointFit
+
+        used = used_rows(train, least=2)
+        self.unit = exposure_unit(used, self.head)
+        if used.exposure is not None:
+            used = used.replace(exposure=used.exposure / self.unit)
+        self.table = TreeTable()
+        matrix, (rate, weight) = self.table.fit(used.X), rates(used)
+        directions = self.table.directions(self.monotone)
+        plain = TreeRows(matrix, self.table.is_category, directions, rate, weight / weight.mean(), [])
+        self.seeds_, self.used_leaves, found = [], [], []
+        with tree_threads_for(matrix.size):
+            for number in range(self.seeds):
+                folds = with_columns(folds_of(used.y, seed + number), matrix, rate, weight)
+                settings = Settings(rate=self.rate, rounds=self.rounds, seed=seed + number * 1000)
+                chosen = choose(engine("lightgbm"), plain._replace(folds=folds), settings, self.leaves, self.index)
+                joint = JointFit(self.head, chosen.fit.rows, used, settings._replace(leaves=chosen.leaves)).run()
+                self.seeds_.append(Seed(joint.start, joint.boosters, chosen.fold_stumps()))
+                self.used_leaves.append(chosen.leaves)
+                found.append(joint.out_of_fold)
+        self._keep_out_of_fold(train, np.mean(found, axis=0))
+        return self
+
+    def _keep_out_of_fold(self, train: Sample, raw: np.ndarray) -> None:
+        """The mean raw outputs of all seeds. Rows of weight 0 were fitted to by no booster."""
+        known = train.is_used
+        if not known.all():
+            whole = np.empty((len(train), self.head.n_raw))
+            whole[known], whole[~known] = raw, self.raw(train.rows(~known).X).mean(axis=1)
+            raw = whole
+        self.out_of_fold = self._distribution(raw[:, None], train.exposure)
+
+    def raw(self, X: Any) -> np.ndarray:
+        """Raw outputs of every seed. Shape: (rows, seeds, P)."""
+        matrix = self.table.read(X)
+        with tree_threads_for(matrix.size):
+            return np.stack([each.raw(matrix) for each in self.seeds_], axis=1)
+
+    def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
+        return self._distribution(self.raw(X), exposure)
+
+    def _distribution(self, raw: np.ndarray, exposure: np.ndarray | None) -> Distribution:
+        scale = as_tensor(exposure, self.unit)
+        with single_thread():
+            return self.head(torch.from_numpy(raw), None if scale is None else scale.unsqueeze(1))
+
+    # Saving ------------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, bytes]:
+        flat = [booster for each in self.seeds_ for booster in each.flat]
+        facts = {
+            **self.table.as_dict(),
+            "head": {"name": self.head.name, "options": self.head.options},
+            "unit": self.unit,
+            "leaves": self.used_leaves,
+            "starts": [each.start.tolist() for each in self.seeds_],
+            "boosted": [booster is not None for booster in self.seeds_[0].boosters[0]],
+            "stumps": [[stumps is not None for stumps in each.stumps] for each in self.seeds_],
+            "chosen": [None if each.chosen is None else each.chosen.tolist() for each in flat],
+        }
+        return {**engine("lightgbm").to_files(flat), _FACTS: json_to_bytes(facts)}
+
+    @classmethod
+    def from_state(cls, files: Mapping[str, bytes]) -> Self:
+        known = json.loads(files[_FACTS])
+        member = cls(make_head(known["head"]["name"], **known["head"]["options"]))
+        member.table = TreeTable.from_dict(known)
+        member.unit, member.used_leaves = known["unit"], known["leaves"]
+        boosted, folds = known["boosted"], [fold for each in known["stumps"] for fold in each]
+        if len(boosted) != member.head.n_raw or any(len(start) != member.head.n_raw for start in known["starts"]):
+            raise InputError(f"{_FACTS} must have one entry per raw output of {member.head.name}.")
+        extra = []
+        for has_stumps in folds:
+            extra += [int(has_stumps)] * sum(boosted) + [0] * int(has_stumps)
+        flat = iter(restored(files, known, len(member.table.levels), extra, "lightgbm"))
+        member.seeds_ = []
+        for start, stumps in zip(known["starts"], known["stumps"], strict=True):
+            boosters: list[list[Booster | None]] = []
+            firsts: list[Booster | None] = []
+            for has_stumps in stumps:
+                boosters.append([next(flat) if is_boosted else None for is_boosted in boosted])
+                firsts.append(next(flat) if has_stumps else None)
+            member.seeds_.append(Seed(np.array(start), boosters, firsts))
+        return member
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "likelihood": self.head.name,
+            "head_options": self.head.options,
+            "seeds": len(self.seeds_),
+            "leaves": self.used_leaves,
+            "trees": sum(booster.rounds for each in self.seeds_ for booster in each.flat),
+            "additive index": [each.stumps[0] is not None for each in self.seeds_],
+        }

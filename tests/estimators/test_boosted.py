@@ -1,0 +1,98 @@
+"""`BoostedCountRegressor`: scikit-learn's checks, arguments, bounds, saving."""
+
+import numpy as np
+import polars as pl
+import pytest
+from sklearn.utils import estimator_checks
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from ddpn import BoostedCountRegressor, ConfigError, InputError
+from ddpn.members.trees.joint_member import JointTrees
+from ddpn.members.trees.member import Trees
+
+FEW = {"n_estimators": 30, "max_leaves": 4, "random_state": 0}
+
+
+@parametrize_with_checks([BoostedCountRegressor(fractional="round", **FEW)])
+def test_it_passes_the_checks_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        estimator_checks.check_fit2d_1sample,
+        estimator_checks.check_sample_weight_equivalence_on_dense_data,
+        estimator_checks.check_fit_idempotent,
+    ],
+    ids=lambda check: check.__name__,
+)
+def test_joint_boosting_passes_the_checks_that_depend_on_the_likelihood(check):
+    model = BoostedCountRegressor(likelihood="negative_binomial", fractional="round", **FEW)
+    check("BoostedCountRegressor", model)
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    X = pl.DataFrame({"x": rng.normal(size=300), "ward": rng.choice(["A", "B"], 300).tolist()})
+    return X, rng.poisson(np.exp(1.0 + X["x"].to_numpy() + (X["ward"] == "A").to_numpy()))
+
+
+@pytest.mark.parametrize("likelihood", ["auto", "double_poisson"])
+def test_it_is_saved_and_loaded_bit_for_bit(table, tmp_path, likelihood):
+    X, y = table
+    model = BoostedCountRegressor(likelihood=likelihood, seeds=2, **FEW).fit(X, y)
+    assert isinstance(model.member_, Trees if likelihood == "auto" else JointTrees)
+    assert model.score(X, y) > 0.5
+    model.fit_intervals(X, y)
+    model.save(tmp_path / "model")
+    again = BoostedCountRegressor.load(tmp_path / "model")
+    assert (again.predict(X) == model.predict(X)).all()
+    assert (again.predict_interval(X) == model.predict_interval(X)).all()
+    assert again.get_params() == model.get_params()
+
+
+def test_bounded_and_censored_counts_enter_the_likelihood(table):
+    X, y = table
+    bounded = BoostedCountRegressor(lower=1, upper=9, **FEW).fit(X, np.clip(y, 1, 9))
+    assert bounded.predict_proba_of(X, [0, 10]).max() == 0.0
+    assert isinstance(bounded.member_, JointTrees)
+    censored = BoostedCountRegressor(censored_above=4, **FEW).fit(X, y)
+    naive = BoostedCountRegressor(**FEW).fit(X, np.minimum(y, 4))
+    # What was cut off is still predicted.
+    high = X["x"].to_numpy() > 0.5
+    assert censored.predict(X)[high].mean() > naive.predict(X)[high].mean() + 0.5
+
+
+def test_the_mean_follows_monotone_constraints(table):
+    X, y = table
+    for sign in (1, -1):
+        model = BoostedCountRegressor(monotone={"x": sign}, **FEW).fit(X, y)
+        line = pl.DataFrame({"x": np.linspace(-3, 3, 50), "ward": ["A"] * 50})
+        steps = np.diff(np.log(model.member_.distribution(line).mean.numpy()[:, 0]))
+        assert (sign * steps >= -1e-12).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"monotone": {"ward": 1}}, "columns of numbers, got 'ward'"),
+        ({"monotone": {"wrd": 1}}, "must name columns of X, got 'wrd'"),
+        ({"monotone": {"x": 2}}, "must map columns to 1 or -1"),
+        ({"seeds": 0}, "seeds must be"),
+        ({"learning_rate": 0.0}, "learning_rate must be a number in"),
+        ({"max_leaves": 1}, "max_leaves must be"),
+        ({"likelihood": "poison"}, "likelihood must be"),
+        ({"head_options": {"beta": 0.5}}, "Name a likelihood"),
+    ],
+)
+def test_invalid_arguments_are_refused(table, options, words):
+    with pytest.raises((ConfigError, InputError), match=words):
+        BoostedCountRegressor(**options).fit(*table)
+
+
+def test_counts_that_trees_cannot_fit_are_refused(table):
+    X, y = table
+    with pytest.raises(InputError, match="no count above 0"):
+        BoostedCountRegressor().fit(X, 0 * y)

@@ -1,0 +1,248 @@
+"""Boosted trees: what is chosen out of fold, constraints, determinism, the fallback, and files that are checked."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from safetensors.numpy import load, save
+
+from ddpn.distributions import DoublePoisson, NegativeBinomial, Poisson
+from ddpn.errors import InputError
+from ddpn.heads import make_head
+from ddpn.members.member import NotApplicableError
+from ddpn.members.trees import engine
+from ddpn.members.trees.joint_member import JointTrees
+from ddpn.members.trees.lightgbm_engine import LightGBMBooster
+from ddpn.members.trees.member import Trees
+from ddpn.sample import Sample
+
+FILE = "trees.safetensors"
+QUICK = {"leaves": (4,), "rounds": 60, "rate": 0.1}
+
+
+def sample_of(n: int, seed: int = 0) -> Sample:
+    """Negative Binomial counts with alpha = 0.5, text, gaps, exposures and weights."""
+    rng = np.random.default_rng(seed)
+    x, ward = rng.normal(size=n), rng.choice(["A", "B", "C"], n)
+    exposure = rng.uniform(0.5, 2.0, n)
+    mean = exposure * np.exp(1.5 + 0.6 * x + (ward == "B"))
+    y = rng.poisson(mean * rng.gamma(2.0, 0.5, n))
+    X = pl.DataFrame({"x": x, "ward": ward.tolist(), "empty": np.zeros(n)})
+    X = X.with_columns(pl.when(pl.int_range(pl.len()) % 9 == 0).then(None).otherwise(pl.col("x")).alias("x"))
+    return Sample(X, y.astype(float), rng.integers(1, 3, n).astype(float), exposure)
+
+
+@pytest.fixture(scope="module")
+def wide() -> Sample:
+    return sample_of(500)
+
+
+@pytest.fixture(scope="module")
+def fitted(wide) -> Trees:
+    return Trees(**QUICK).fit(wide, None, seed=3)
+
+
+@pytest.mark.parametrize(("alpha", "kind"), [(0.5, NegativeBinomial), (0.0, DoublePoisson)])
+def test_the_family_follows_the_dispersion(alpha, kind):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2))
+    mean = np.where(X[:, 0] > 0, 12.0, 6.0)
+    y = rng.poisson(mean * rng.gamma(2.0, 0.5, 400)) if alpha else mean + rng.integers(-1, 2, 400)
+    dist = Trees(**QUICK).fit(Sample(X, y.astype(float)), None, seed=0).distribution(X)
+    assert isinstance(dist, kind)
+    assert dist.batch_shape == (400, 1)
+    ratio = float((dist.variance / dist.mean).mean())
+    assert ratio > 2.0 if alpha else ratio < 0.5
+
+
+def test_out_of_fold_predictions_do_not_know_their_rows(fitted, wide):
+    y = torch.from_numpy(wide.y)[:, None]
+    inside, outside = fitted.distribution(wide.X, wide.exposure), fitted.out_of_fold
+    assert outside.batch_shape == (500, 1)
+    fresh = sample_of(500, seed=1)
+    new = fitted.distribution(fresh.X, fresh.exposure).log_prob(torch.from_numpy(fresh.y)[:, None]).mean()
+    assert inside.log_prob(y).mean() > outside.log_prob(y).mean()
+    assert outside.log_prob(y).mean() == pytest.approx(float(new), abs=0.1)
+    assert outside.log_prob(y).mean() > Poisson(outside.mean).log_prob(y).mean() + 0.2
+
+
+def test_rows_of_weight_zero_have_out_of_fold_predictions_too(wide):
+    some = wide.rows(slice(0, 80))
+    weight = (np.arange(80) % 2).astype(float)
+    member = Trees(**QUICK).fit(some.replace(weight=weight), None, seed=0)
+    assert member.out_of_fold.batch_shape == (80, 1)
+    plain = member.distribution(some.X, some.exposure)
+    assert (member.out_of_fold.mean == plain.mean)[weight == 0].all()
+    assert (member.out_of_fold.mean != plain.mean)[weight == 1].any()
+
+
+def test_a_dispersion_that_varies_is_boosted():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 2))
+    alpha = np.where(X[:, 1] > 0, 2.0, 0.02)
+    y = rng.poisson(10.0 * rng.gamma(1 / alpha, alpha)).astype(float)
+    member = Trees(**QUICK).fit(Sample(X, y), None, seed=0)
+    assert member.facts()["dispersion"] == "boosted"
+    dist = member.distribution(np.array([[0.0, -1.0], [0.0, 1.0]]))
+    low, high = (dist.variance / dist.mean)[:, 0].tolist()
+    assert high > 5 * low
+
+
+def test_an_additive_index_finds_a_threshold_in_a_sum():
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, (3000, 12)).astype(float)
+    y = rng.poisson(np.where(X.sum(1) > 6, 8.0, 1.0)).astype(float)
+    with_index, without = (Trees(**QUICK, index=on).fit(Sample(X, y), None, seed=0) for on in (True, False))
+    assert with_index.has_index == [True]
+    counts = torch.from_numpy(y)[:, None]
+    gain = (with_index.out_of_fold.log_prob(counts) - without.out_of_fold.log_prob(counts)).mean()
+    assert gain > 0.01
+
+
+@pytest.mark.parametrize("kind", [Trees, JointTrees])
+def test_a_seed_determines_it(kind, wide):
+    some = wide.rows(slice(0, 120))
+    one, same, other = (
+        kind(**QUICK).fit(some, None, seed=s).distribution(some.X, some.exposure).mean for s in (0, 0, 1)
+    )
+    assert (one == same).all()
+    assert (one != other).any()
+
+
+@pytest.mark.parametrize("kind", [Trees, JointTrees])
+@pytest.mark.parametrize("rows", [2, 3, 7])
+def test_a_handful_of_rows(kind, rows):
+    member = kind(**QUICK).fit(Sample(np.eye(rows), np.arange(1.0, rows + 1)), None, seed=0)
+    assert torch.isfinite(member.distribution(np.eye(rows)).mean).all()
+    again = kind.from_state(member.state())
+    assert (again.distribution(np.eye(rows)).mean == member.distribution(np.eye(rows)).mean).all()
+
+
+@pytest.mark.parametrize("kind", [Trees, JointTrees])
+@pytest.mark.parametrize(
+    ("y", "words"),
+    [(np.zeros(30), "no count above 0"), (np.eye(30)[4], "too few counts above 0"), (np.array([3.0]), "2 rows")],
+)
+def test_where_it_cannot_be_fitted(kind, y, words):
+    with pytest.raises(NotApplicableError, match=words):
+        kind().fit(Sample(np.zeros((len(y), 1)), y), None, seed=0)
+
+
+def test_a_boosted_mean_is_not_applicable_to_censored_counts():
+    y = np.array([1.0, 5.0, 2.0, 5.0])
+    with pytest.raises(NotApplicableError, match="censored"):
+        Trees().fit(Sample(np.eye(4), y, limit=np.full(4, 5.0)), None, seed=0)
+
+
+def test_with_more_columns_than_rows_those_that_matter_are_kept():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 600))
+    y = rng.poisson(np.exp(1.0 + X[:, 71])).astype(float)
+    member = Trees(rounds=10).fit(Sample(X, y), None, seed=0)
+    assert all(len(fold.main.chosen) == 500 and 71 in fold.main.chosen for fold in member.folds)
+    again = Trees.from_state(member.state())
+    assert (again.distribution(X).mean == member.distribution(X).mean).all()
+
+
+def test_without_lightgbm_scikit_learn_boosts(wide, monkeypatch):
+    monkeypatch.setattr(engine, "has_lightgbm", lambda: False)
+    some = wide.rows(slice(0, 150))
+    member = Trees(**QUICK, monotone={"x": 1}).fit(some, None, seed=0)
+    assert member.facts()["engine"] == "scikit-learn"
+    assert set(member.state()) == {"trees.skops", "trees.json"}
+    again = Trees.from_state(member.state())
+    assert (again.distribution(some.X, some.exposure).mean == member.distribution(some.X, some.exposure).mean).all()
+
+
+# Joint boosting ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["double_poisson", "negative_binomial", "gaussian", "zero_inflated_poisson"])
+def test_all_outputs_of_a_head_are_boosted(name, wide):
+    member = JointTrees(make_head(name), **QUICK).fit(wide, None, seed=0)
+    y = torch.from_numpy(wide.y)[:, None]
+    head, scale = make_head(name), torch.from_numpy(wide.exposure)
+    constant = head(head.start(y[:, 0], exposure=scale).expand(500, 1, -1), scale[:, None])
+    assert member.out_of_fold.log_prob(y).mean() > constant.log_prob(y).mean() + 0.05
+
+
+def test_seeds_are_members(wide):
+    member = JointTrees(**QUICK, seeds=2).fit(wide.rows(slice(0, 120)), None, seed=0)
+    assert member.distribution(wide.X, wide.exposure).batch_shape == (500, 2)
+
+
+def test_a_shared_gamma_stays_a_constant(wide):
+    member = JointTrees(make_head("double_poisson", gamma="shared"), **QUICK).fit(wide, None, seed=0)
+    gamma = member.distribution(wide.X, wide.exposure).gamma
+    assert gamma.max() == gamma.min()
+
+
+# Files ---------------------------------------------------------------------------------------------------------------
+
+
+def changed(name: str, change) -> dict:
+    """A change of one array of the first booster."""
+    return {"name": f"0.{name}", "change": change}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        changed("left_child", lambda a: a + 100),
+        changed("left_child", lambda a: np.zeros_like(a)),
+        changed("split_feature", lambda a: a + 50),
+        changed("decision_type", lambda a: a | 12),
+        changed("decision_type", lambda a: a | 1),
+        changed("leaf_value", lambda a: a * np.nan),
+        changed("leaf_value", lambda a: a[:-1]),
+        changed("leaves", lambda a: a + 1),
+        changed("cat_boundaries", lambda a: np.append(a, 9)),
+        changed("threshold", lambda a: a.astype(np.float32)),
+    ],
+    ids=lambda damage: damage["name"],
+)
+def test_trees_that_lead_astray_are_refused(fitted, damage):
+    files = fitted.state()
+    arrays = load(files[FILE])
+    arrays[damage["name"]] = np.ascontiguousarray(damage["change"](arrays[damage["name"]]))
+    with pytest.raises(InputError, match="must hold boosted trees as they were saved"):
+        Trees.from_state(files | {FILE: save(arrays)})
+
+
+@pytest.mark.parametrize("content", [b"", b"tree\nversion=v4\n", b"\x80\x04]."])
+def test_other_files_are_refused(fitted, content):
+    with pytest.raises(InputError, match="must hold boosted trees"):
+        Trees.from_state(fitted.state() | {FILE: content})
+
+
+def test_facts_that_do_not_fit_the_trees_are_refused(fitted):
+    files = fitted.state()
+    for key, value in (("chosen", []), ("likelihood", "gaussian"), ("stumps", [True] * 5)):
+        facts = json.loads(files["trees.json"]) | {key: value}
+        with pytest.raises(InputError):
+            Trees.from_state(files | {"trees.json": json.dumps(facts).encode()})
+
+
+def test_arrays_and_text_are_the_same_trees(fitted, wide):
+    matrix = fitted.table.read(wide.X)
+    booster = fitted.folds[0].main
+    again = LightGBMBooster.of_arrays(booster.arrays, None, matrix.shape[1])
+    assert (again.raw(matrix) == booster.raw(matrix)).all()
+    assert all(
+        (ours == theirs).all() for ours, theirs in zip(again.arrays.values(), booster.arrays.values(), strict=True)
+    )
+    # SHAP values need the numbers of rows in the leaves, which are kept.
+    assert again.contributions(matrix) == pytest.approx(booster.contributions(matrix))
+    rest = booster.raw(matrix) - again.contributions(matrix).sum(1)
+    assert rest == pytest.approx(rest[0])
+
+
+def test_contributions_add_up_to_the_log_mean(fitted, wide):
+    values, base = fitted.contributions(wide.X, wide.exposure)
+    mean = fitted.distribution(wide.X, wide.exposure).mean[:, 0].log().numpy()
+    assert values.sum(1) + base == pytest.approx(mean)
+    # x and ward matter, a column of zeros does not.
+    assert np.abs(values).mean(0)[:2].min() > 0.1
+    assert (values[:, 2] == 0).all()
