@@ -48,13 +48,34 @@ def counts(rng: np.random.Generator, mean: np.ndarray, dispersion: float) -> np.
     return rng.binomial((np.floor(trials) + (rng.random(len(mean)) < trials % 1)).astype(int), 1.0 - dispersion)
 
 
-def run(seed: int, mean: Callable[[np.ndarray], np.ndarray], dispersion: float, model: str, full: bool) -> tuple:
+def plain(rng: np.random.Generator, mean: np.ndarray, dispersion: float) -> tuple[np.ndarray, dict]:
+    return counts(rng, mean, dispersion), {}
+
+
+def censored(rng: np.random.Generator, mean: np.ndarray, dispersion: float) -> tuple[np.ndarray, dict]:
+    """Counts that are recorded up to 5."""
+    return np.minimum(counts(rng, mean, dispersion), 5), {"censored_above": 5}
+
+
+def bounded(rng: np.random.Generator, mean: np.ndarray, dispersion: float) -> tuple[np.ndarray, dict]:
+    """Successes of 12 trials, beta-binomial with this multiple of the variance of a Binomial."""
+    share = mean / (mean + 3.0)
+    if dispersion > 1.0:
+        size = 11.0 / (dispersion - 1.0) - 1.0
+        share = rng.beta(share * size, (1.0 - share) * size)
+    return rng.binomial(12, share), {"upper": 12}
+
+
+def run(
+    seed: int, mean: Callable, dispersion: float, model: str, draw: Callable = plain, full: bool = False
+) -> tuple[bool, str, bool, bool]:
     """The p-value, direction and coverage of the dispersion, and whether any check reports something (if `full`)."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(ROWS, 3))
-    y = counts(rng, mean(X), dispersion).astype(float)
+    drawn, known = draw(rng, mean(X), dispersion)
+    y = drawn.astype(float)
     if full:
-        found = diagnose(X, y, mean_model=model)
+        found = diagnose(X, y, mean_model=model, **known)
         estimate, reported = found.dispersion, bool(found.labels)
     else:
         means = out_of_fold_means(Sample(X, y), model, 0, lambda words: None)
@@ -63,7 +84,9 @@ def run(seed: int, mean: Callable[[np.ndarray], np.ndarray], dispersion: float, 
 
 
 def row(what: str, runs: int, *arguments: object, full: bool = False) -> dict:
-    rejected, direction, covered, reported = zip(*(run(seed, *arguments, full) for seed in range(runs)), strict=True)
+    rejected, direction, covered, reported = zip(
+        *(run(seed, *arguments, full=full) for seed in range(runs)), strict=True
+    )
     found = {
         "what": what,
         "runs": runs,
@@ -81,6 +104,11 @@ def measured(runs: int) -> list[dict]:
         row("Poisson", runs, linear, 1.0, "glm", full=True),
         row("dispersion 0.7", few, linear, 0.7, "glm"),
         row("dispersion 1.4", few, linear, 1.4, "glm"),
+        row("Binomial of 12 trials, upper bound given", few, linear, 1.0, "glm", bounded, full=True),
+        row("beta-binomial of 12 trials, upper bound given", fewest, linear, 2.1, "glm", bounded, full=True),
+        row("Poisson, recorded up to 5, given", few, linear, 1.0, "glm", censored, full=True),
+        row("dispersion 1.4, recorded up to 5, given", fewest, linear, 1.4, "glm", censored, full=True),
+        row("dispersion 0.7, recorded up to 5, given", fewest, linear, 0.7, "glm", censored, full=True),
         row("Poisson, curved mean, default mean model", fewest, curved, 1.0, "auto"),
         row("dispersion 0.7, curved mean, default mean model", fewest, curved, 0.7, "auto"),
         row("dispersion 1.4, curved mean, default mean model", fewest, curved, 1.4, "auto"),

@@ -35,10 +35,16 @@ def diagnose(
     out: HtmlOrNone = None,
     exposure: o.Exposure = None,
     weight: o.Weight = None,
+    lower: o.Lower = None,
+    upper: o.Upper = None,
+    upper_column: o.UpperColumn = None,
+    censored: o.Censored = None,
+    censored_above: o.CensoredAbove = None,
     drop: o.Drop = None,
     use: o.Use = None,
     category: o.Category = None,
     missing: o.Missing = None,
+    fractional: o.Fractional = None,
     mean_model: MeanModel = "auto",
     max_rows: MaxRows = 20_000,
     seed: Seed = None,
@@ -48,12 +54,15 @@ def diagnose(
     """Diagnose a count target and recommend a likelihood for `ddpn fit`.
 
     Given the features: is the target over- or under-dispersed, zero-inflated, bounded, censored, heaped, heavy-tailed?
-    Means are predicted out of fold, and p-values are adjusted for the number of checks.
+    Means are predicted out of fold, and p-values are adjusted for the number of checks. Bounds and censoring that you
+    know, such as --upper, are taken into account instead of looked for.
 
     Example: ddpn diagnose bikes.csv --target rentals --drop casual,registered -o bikes.html
     """
     given = {"target": target, "exposure": exposure, "weight": weight, "drop": drop, "use": use, "category": category,
-             "missing": missing, "seed": seed}  # fmt: skip
+             "missing": missing, "fractional": fractional, "lower": lower, "upper": upper,
+             "upper_column": upper_column, "censored": censored, "censored_above": censored_above,
+             "seed": seed}  # fmt: skip
     with friendly_errors("Nothing was written."):
         found = _diagnosed(data, given, out, overwrite, mean_model, max_rows)
         if as_json:

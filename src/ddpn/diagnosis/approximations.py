@@ -16,7 +16,9 @@ class SumNull:
 
     def __init__(self, variance: float, third: float) -> None:
         self.scale = float(np.sqrt(max(variance, 1e-300)))
-        self.frozen = stats.pearson3(float(np.clip(third / self.scale**3, -5.0, 5.0)), scale=self.scale)
+        self.frozen = stats.pearson3(
+            float(np.clip(third / self.scale / self.scale / self.scale, -5.0, 5.0)), scale=self.scale
+        )
 
     def above(self, value: float) -> float:
         """P(sum >= value)."""

@@ -18,9 +18,9 @@ from ddpn.threads import tree_threads_for
 #: Mean models that can be chosen; "auto" takes the one with the smallest out-of-fold deviance.
 MEAN_MODELS = ("auto", "constant", "glm", "boosting")
 LABELS = {"constant": "constant mean", "glm": "Poisson GLM", "boosting": "Poisson GLM with boosted trees on top"}
-_FOLDS = 5
+FOLDS = 5
 #: Ridge penalty of the GLM on standardised columns, as in `ddpn.members.PoissonGLM`, and its most columns.
-_ALPHA, _MAX_COLUMNS = 1e-4, 300
+ALPHA, MAX_COLUMNS = 1e-4, 300
 #: Small trees on top of a GLM: of the settings tried on simulated Poisson counts with linear, smooth and stepped means,
 #: these had the smallest error of the mean, or nearly so, in all.
 _LEAVES, _RATE, _ROUNDS, _PATIENCE = 8, 0.1, 400, 10
@@ -62,12 +62,12 @@ def out_of_fold_means(sample: Sample, kind: str, seed: int, step: Step) -> Means
     candidates = [constant]
     step("Fitting a Poisson GLM")
     inputs = FeatureEncoder().fit(sample.X, sample.y, sample.weight).transform(sample.X).astype(np.float64)
-    if inputs.shape[1] <= _MAX_COLUMNS:
+    if inputs.shape[1] <= MAX_COLUMNS:
         candidates.append(_linear(data, inputs, "glm", constant.deviance))
     if kind == "glm":
         return candidates[-1]
     base = min(candidates, key=lambda each: each.deviance)
-    boosted = _boosted(data, _codes(TableReader().fit(sample.X)), base, constant.deviance, step)
+    boosted = _boosted(data, codes(TableReader().fit(sample.X)), base, constant.deviance, step)
     return boosted if kind == "boosting" else min(*candidates, boosted, key=lambda each: each.deviance)
 
 
@@ -83,7 +83,7 @@ class _Data(NamedTuple):
     @classmethod
     def of(cls, sample: Sample, seed: int) -> "_Data":
         exposure = np.ones(len(sample)) if sample.exposure is None else sample.exposure
-        folds = list(KFold(_FOLDS, shuffle=True, random_state=seed).split(sample.y))
+        folds = list(KFold(FOLDS, shuffle=True, random_state=seed).split(sample.y))
         weight = sample.weight_or_ones
         return cls(sample.y, weight / weight.mean(), exposure / exposure.mean(), folds, seed)
 
@@ -129,7 +129,7 @@ def _eta(data: _Data, inputs: np.ndarray, inner: np.ndarray) -> np.ndarray:
     with warnings.catch_warnings():
         # One that is not quite at its maximum has a larger deviance, and is not chosen then.
         warnings.simplefilter("ignore")
-        model = PoissonRegressor(alpha=_ALPHA, solver="newton-cholesky", max_iter=100)
+        model = PoissonRegressor(alpha=ALPHA, solver="newton-cholesky", max_iter=100)
         model.fit(inputs[inner], rate, sample_weight=weight)
     eta = inputs @ model.coef_ + model.intercept_
     return np.clip(eta, eta[inner].min(), eta[inner].max())
@@ -140,7 +140,7 @@ def _variance_of_eta(
 ) -> np.ndarray:
     """The variance of the predicted log means of `outer` for Poisson counts, by the sandwich formula for weights."""
     x, new = (np.column_stack([np.ones(len(rows)), inputs[rows]]) for rows in (inner, outer))
-    penalty = np.diag([0.0, *np.full(inputs.shape[1], _ALPHA * weight.sum())])
+    penalty = np.diag([0.0, *np.full(inputs.shape[1], ALPHA * weight.sum())])
     bread = np.linalg.pinv((x * (weight * mean)[:, None]).T @ x + penalty, hermitian=True)
     covariance = bread @ ((x * (weight**2 * mean)[:, None]).T @ x) @ bread
     return np.asarray(np.einsum("ij,jk,ik->i", new, covariance, new))
@@ -149,17 +149,17 @@ def _variance_of_eta(
 # Boosted trees -------------------------------------------------------------------------------------------------------
 
 
-def _boosted(data: _Data, codes: "_Codes", base: Means, constant: float, step: Step) -> Means:
+def _boosted(data: _Data, table: "Codes", base: Means, constant: float, step: Step) -> Means:
     """Boosted trees that multiply the out-of-fold means of `base`; one parametric bootstrap measures their noise."""
     step("Fitting boosted trees")
-    mean = _cross_boosted(data, codes, base.mean, data.y)
+    mean = _cross_boosted(data, table, base.mean, data.y)
     step("Measuring the noise of the mean")
     simulated = np.random.default_rng(data.seed).poisson(mean).astype(np.float64)
     noise = 0.0
     if simulated.any():
         # The noise of two folds is that of all.
         part = data._replace(folds=data.folds[:2])
-        again = _cross_boosted(part, codes, base.mean, simulated)
+        again = _cross_boosted(part, table, base.mean, simulated)
         rows = np.concatenate([outer for _, outer in part.folds])
         errors = (again[rows] - mean[rows]) ** 2 / again[rows]
         noise = float(np.average(errors, weights=emphasis(mean, data.weight)[rows]))
@@ -168,34 +168,35 @@ def _boosted(data: _Data, codes: "_Codes", base: Means, constant: float, step: S
     return Means("boosting", mean, deviance, noise, 2.0 * noise, _explained(deviance, constant))
 
 
-def _cross_boosted(data: _Data, codes: "_Codes", base: np.ndarray, y: np.ndarray) -> np.ndarray:
+def _cross_boosted(data: _Data, table: "Codes", base: np.ndarray, y: np.ndarray) -> np.ndarray:
     mean, weight = np.empty_like(base), data.weight * base
     for number, (inner, outer) in enumerate(data.folds):
         trees = HistGradientBoostingRegressor(
-            loss="poisson", categorical_features=codes.is_category, max_leaf_nodes=_LEAVES, learning_rate=_RATE,
+            loss="poisson", categorical_features=table.is_category, max_leaf_nodes=_LEAVES, learning_rate=_RATE,
             max_iter=_ROUNDS, early_stopping=len(inner) >= 200, n_iter_no_change=_PATIENCE,
-            max_features=min(1.0, 500 / codes.matrix.shape[1]), random_state=data.seed + number,
+            max_features=min(1.0, 500 / table.matrix.shape[1]), random_state=data.seed + number,
         )  # fmt: skip
         if len(inner) < 200:
             trees.set_params(max_iter=30)
-        with tree_threads_for(codes.matrix.size):
-            trees.fit(codes.matrix[inner], y[inner] / base[inner], sample_weight=weight[inner])
-            mean[outer] = base[outer] * trees.predict(codes.matrix[outer])
+        with tree_threads_for(table.matrix.size):
+            trees.fit(table.matrix[inner], y[inner] / base[inner], sample_weight=weight[inner])
+            mean[outer] = base[outer] * trees.predict(table.matrix[outer])
     return np.maximum(mean, data.smallest)
 
 
-class _Codes(NamedTuple):
+class Codes(NamedTuple):
     """Columns for trees: numbers as the number of their bin, categories as codes of their most frequent levels."""
 
     matrix: np.ndarray
     is_category: list[bool]
 
 
-def _codes(columns: list[Column]) -> _Codes:
+def codes(columns: list[Column]) -> Codes:
+    """The columns of a table for trees."""
     is_category = [column.kind == "category" for column in columns]
     each = [_level_codes(column) if category else _bins(column.values.astype(np.float64))
             for column, category in zip(columns, is_category, strict=True)]  # fmt: skip
-    return _Codes(np.column_stack(each), is_category)
+    return Codes(np.column_stack(each), is_category)
 
 
 def _bins(values: np.ndarray) -> np.ndarray:

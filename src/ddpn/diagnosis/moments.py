@@ -13,9 +13,12 @@ import torch
 
 from ddpn.diagnosis.approximations import SumNull
 from ddpn.diagnosis.families import Family
+from ddpn.diagnosis.recorded import Limits
 
 #: Means that probabilities are tabulated for, cells of the table, and the largest count.
 _MEANS, _CELLS, MAX_COUNT = 256, 1_500_000, 20_000
+#: Rows of counts with bounds or limits that are tabulated, at most and at least.
+_RECORDED_ROWS, _FEWEST = 3000, 200
 #: Half the relative step of the parameter in its score.
 _STEP = 1e-3
 
@@ -30,6 +33,7 @@ class Table(NamedTuple):
     place: np.ndarray
     y: np.ndarray
     weight: np.ndarray
+    censored: np.ndarray | None = None
 
     @property
     def rows(self) -> np.ndarray:
@@ -37,8 +41,27 @@ class Table(NamedTuple):
         return np.bincount(self.place, minlength=len(self.mean))
 
     def at_rows(self, values: np.ndarray) -> np.ndarray:
-        """A table's value at each row's mean and count."""
-        return np.asarray(values[self.place, self.y])
+        """A table's value at each row's mean and count; of a censored count its expectation at that many or more."""
+        found = np.array(values[self.place, self.y])
+        if self.censored is not None:
+            found[self.censored] = self._beyond(values)
+        return found
+
+    def missing_variance(self, values: np.ndarray) -> np.ndarray:
+        """The variance of a table's value given what was recorded: 0 but for censored counts."""
+        found = np.zeros(len(self.y))
+        if self.censored is not None:
+            found[self.censored] = np.maximum(self._beyond(values**2) - self._beyond(values) ** 2, 0.0)
+        return found
+
+    def _beyond(self, values: np.ndarray) -> np.ndarray:
+        """Expectations given a count of at least y, of the censored rows."""
+        place, y = self.place[self.censored], self.y[self.censored]
+        beyond = np.arange(len(self.counts))[None] >= y[:, None]
+        mass = np.where(beyond, self.pmf[place], 0.0)
+        total = mass.sum(axis=1)
+        value = values[place]
+        return np.where(total > 0.0, np.sum(mass * value, axis=1) / np.maximum(total, 1e-300), values[place, y])
 
     def center(self, values: np.ndarray) -> np.ndarray:
         """Values minus their expectation."""
@@ -65,6 +88,40 @@ def tabulate(family: Family, y: np.ndarray, mean: np.ndarray, weight: np.ndarray
     middle = 0.5 * (actual[1:] + actual[:-1])
     place = np.searchsorted(middle, mean)
     return Table(counts, actual, pmf, score, place, y.astype(int), weight)
+
+
+def tabulate_recorded(
+    family: Family, y: np.ndarray, mean: np.ndarray, weight: np.ndarray, limits: Limits
+) -> Table | None:
+    """The table of counts with bounds or limits: a line per row, of a random sample of rows where there are many.
+
+    None where counts are so large that too few rows fit into a table.
+    """
+    finite = limits.upper[np.isfinite(limits.upper)]
+    largest = (
+        float(family.distribution(np.array([mean.max()])).icdf(torch.tensor(1 - 1e-7))[0]) if not len(finite) else 0
+    )
+    size = int(max(largest, y.max(), finite.max() if len(finite) else 0)) + 2
+    most = min(_RECORDED_ROWS, _CELLS // size)
+    if most < _FEWEST:
+        return None
+    if len(y) > most:
+        rows = np.sort(np.random.default_rng(0).choice(len(y), most, replace=False))
+        y, mean, weight, limits = y[rows], mean[rows], weight[rows], limits.rows(rows)
+    upper = limits.upper if limits.is_bounded else None
+    counts = np.arange(float(size))
+    possible = counts[None] >= limits.lower[:, None]
+
+    def logs(log_factor: float) -> np.ndarray:
+        found = np.where(possible, family.log_table(mean, size, log_factor, upper), -np.inf)
+        return np.asarray(found - np.logaddexp.reduce(found, axis=1, keepdims=True))
+
+    pmf = np.exp(logs(0.0))
+    with np.errstate(invalid="ignore"):
+        score = np.where(pmf > 0.0, (logs(_STEP) - logs(-_STEP)) / (2 * _STEP), 0.0)
+    censored = limits.is_censored(y)
+    place = np.arange(len(y))
+    return Table(counts, pmf @ counts, pmf, score, place, y.astype(int), weight, censored if censored.any() else None)
 
 
 def _grid(mean: np.ndarray, size: int) -> np.ndarray:
@@ -102,8 +159,9 @@ def moment_test(table: Table, values: np.ndarray) -> MomentTest:
     information = squares @ np.sum(table.pmf * score * score, axis=1)
     if information > 0:
         residual = residual - (squares @ np.sum(table.pmf * residual * score, axis=1)) / information * score
-    null = SumNull(
-        float(squares @ np.sum(table.pmf * residual**2, axis=1)), float(cubes @ np.sum(table.pmf * residual**3, axis=1))
-    )
+    variance = float(squares @ np.sum(table.pmf * residual**2, axis=1))
+    # What a censored count does not tell has no part in the variance of the sum.
+    kept = max(1.0 - float(share**2 @ table.missing_variance(residual)) / max(variance, 1e-300), 0.05)
+    null = SumNull(kept * variance, kept**1.5 * float(cubes @ np.sum(table.pmf * residual**3, axis=1)))
     excess, observed = float(share @ table.at_rows(residual)), float(share @ table.at_rows(s))
     return MomentTest(observed, observed - excess, null.above(excess), null.below(excess))

@@ -5,19 +5,24 @@ from typing import Any
 
 import numpy as np
 
+from ddpn.count_range import CountRange
 from ddpn.diagnosis.approximations import holm
 from ddpn.diagnosis.bounds import ceiling_finding, floor_finding
-from ddpn.diagnosis.dispersion import LEVEL, Dispersion, conditional_dispersion
-from ddpn.diagnosis.families import fit_families, smoothest
+from ddpn.diagnosis.dispersion import conditional_dispersion, recorded_dispersion
+from ddpn.diagnosis.families import Family, fit_families, smoothest
 from ddpn.diagnosis.heaping import heaping_finding
+from ddpn.diagnosis.latent import latent_means
 from ddpn.diagnosis.means import LABELS, MEAN_MODELS, Means, out_of_fold_means
-from ddpn.diagnosis.moments import MAX_COUNT, tabulate
+from ddpn.diagnosis.moments import MAX_COUNT, Table, tabulate, tabulate_recorded
 from ddpn.diagnosis.recommendation import recommend
-from ddpn.diagnosis.result import Diagnosis, Evidence, Finding, Recommendation, Summary, write_p
+from ddpn.diagnosis.recorded import Limits
+from ddpn.diagnosis.reference import Reference, dispersion_finding
+from ddpn.diagnosis.result import Diagnosis, Evidence, Finding, Recommendation, Summary
 from ddpn.diagnosis.tails import tail_finding
 from ddpn.diagnosis.zeros import zero_finding, zero_inflation
+from ddpn.errors import ConfigError
 from ddpn.sample import Sample, checked_sample
-from ddpn.validation import check_choice, check_integer
+from ddpn.validation import check_choice, check_integer, is_integer
 
 #: Rows, and counts above 0, below which nothing is tested: an interval of the dispersion would be wider than +-0.4.
 MIN_ROWS, MIN_POSITIVE = 50, 10
@@ -29,6 +34,10 @@ def diagnose(
     *,
     exposure: Any = None,
     sample_weight: Any = None,
+    lower: int = 0,
+    upper: Any = None,
+    censored_above: int | None = None,
+    censored: Any = None,
     target: str = "y",
     mean_model: str = "auto",
     max_rows: int = 20_000,
@@ -49,6 +58,15 @@ def diagnose(
         Counts.
     exposure, sample_weight : array, optional
         The known scale and the weight of each row.
+    lower : int
+        The smallest possible count.
+    upper : int or array, optional
+        The largest possible count, of all rows or of each row. The counts are then compared with a Binomial of so many
+        trials instead of a Poisson.
+    censored_above : int, optional
+        Counts of this size or more are recorded as this one.
+    censored : array of bool, optional
+        Rows whose count stands for that many or more.
     target : str
         The name of the target in sentences.
     mean_model : {"auto", "constant", "glm", "boosting"}
@@ -77,9 +95,10 @@ def diagnose(
     check_choice("mean_model", mean_model, MEAN_MODELS)
     check_integer("max_rows", max_rows, MIN_ROWS)
     check_integer("random_state", random_state, 0)
-    return diagnose_sample(
-        checked_sample(X, y, sample_weight, exposure), target, mean_model, max_rows, random_state, progress
-    )
+    per_row = upper is not None and not is_integer(upper)
+    known = CountRange(lower, None if per_row else upper, censored_above, upper_per_row=per_row)
+    sample = known.of(checked_sample(X, y, sample_weight, exposure), upper if per_row else None, censored)
+    return diagnose_sample(sample, target, mean_model, max_rows, random_state, progress, known.options)
 
 
 def diagnose_sample(
@@ -89,9 +108,16 @@ def diagnose_sample(
     max_rows: int = 20_000,
     seed: int = 0,
     progress: Callable[[str], object] | None = None,
+    options: tuple[str, ...] = (),
 ) -> Diagnosis:
-    """`diagnose` for rows that are validated already."""
+    """`diagnose` for rows that are validated already; `options` of `ddpn fit` describe their bounds and limits."""
+    CountRange().check_known(sample)
     sample, step = sample.rows(sample.is_used), progress or (lambda words: None)
+    if sample.upper is not None and sample.exposure is not None:
+        raise ConfigError(
+            "Give either `exposure` or an upper bound, not both: counts with an upper bound are compared with a "
+            "Binomial, whose scale is the bound."
+        )
     total, notes = len(sample), []
     if total > max_rows:
         sample = sample.rows(np.sort(np.random.default_rng(seed).choice(total, max_rows, replace=False)))
@@ -102,9 +128,13 @@ def diagnose_sample(
         return Diagnosis(
             target, summary, Recommendation(None, "No recommendation is possible."), notes=(hopeless, *notes)
         )
-    means = out_of_fold_means(sample, mean_model, seed, step)
+    limits = Limits.of(sample, options)
+    if limits is None:
+        means = out_of_fold_means(sample, mean_model, seed, step)
+    else:
+        means = latent_means(sample, limits, mean_model, seed, step)
     step("Checking dispersion, zeros, bounds, heaping and the tail")
-    return _checked(sample, target, summary, means, notes)
+    return _checked(sample, target, summary, means, notes, limits)
 
 
 def _summary(sample: Sample, total: int) -> Summary:
@@ -128,19 +158,26 @@ def _hopeless(y: np.ndarray) -> str:
     return ""
 
 
-def _checked(sample: Sample, target: str, summary: Summary, means: Means, notes: list[str]) -> Diagnosis:
+def _checked(
+    sample: Sample, target: str, summary: Summary, means: Means, notes: list[str], limits: Limits | None
+) -> Diagnosis:
     y, weight = sample.y, sample.weight_or_ones
-    dispersion = conditional_dispersion(y, weight, means)
-    families = fit_families(y, means.mean, weight)
-    chosen, ceiling = smoothest(families), ""
-    findings = [_dispersion_finding(dispersion, means)]
-    if y.max() > MAX_COUNT:
-        notes = [*notes, f"Counts above {MAX_COUNT:,}: zeros, bounds, heaping and the tail were not tested."]
+    if limits is None:
+        dispersion = conditional_dispersion(y, weight, means)
     else:
-        table = tabulate(chosen, y, means.mean, weight)
-        limit, ceiling = ceiling_finding(table, means.mean)
-        low = zero_finding(table) if y.min() == 0 else floor_finding(table)
-        findings += [low, limit, heaping_finding(table), tail_finding(table)]
+        dispersion = recorded_dispersion(y, weight, means, limits)
+    families = fit_families(y, means.mean, weight, limits)
+    chosen, ceiling = smoothest(families), ""
+    reference = Reference.of(limits)
+    findings = [dispersion_finding(dispersion, _label(means, limits), reference)]
+    table = _table(chosen, y, means.mean, weight, limits)
+    if table is None:
+        notes = [*notes, "The counts are too large: zeros, bounds, heaping and the tail were not tested."]
+    else:
+        if len(table.y) < len(y):
+            notes = [*notes, f"Zeros, heaping and the tail were tested on {len(table.y):,} random rows."]
+        shape, ceiling = _shape_findings(table, means.mean, limits)
+        findings += shape
     adjusted = holm([each.p_value for each in findings])
     findings = _consistent([each.adjust(p) for each, p in zip(findings, adjusted, strict=True)])
     by_name = {each.name: each for each in findings}
@@ -148,11 +185,34 @@ def _checked(sample: Sample, target: str, summary: Summary, means: Means, notes:
     inflated = zeros is not None and zeros.found and zeros.label == "zero-inflated"
     inflation = zero_inflation(y, means.mean) if inflated else None
     direction = dispersion.direction if findings[0].found else "equi"
-    advice = recommend(by_name, direction, families, inflation, ceiling, (int(y.min()), int(y.max())))
+    advice = recommend(by_name, direction, families, inflation, ceiling, (int(y.min()), int(y.max())), limits)
     return Diagnosis(
-        target, summary, advice, tuple(findings), dispersion, LABELS[means.name], means.explained, tuple(notes),
-        Evidence(y, weight, means.mean, families, chosen),
+        target, summary, advice, tuple(findings), dispersion, _label(means, limits), means.explained, tuple(notes),
+        Evidence(y, weight, means.mean, families, chosen, limits), reference.name,
     )  # fmt: skip
+
+
+def _table(chosen: Family, y: np.ndarray, mean: np.ndarray, weight: np.ndarray, limits: Limits | None) -> Table | None:
+    """Probabilities around the means; None where counts are too large for it."""
+    if y.max() > MAX_COUNT:
+        return None
+    return tabulate(chosen, y, mean, weight) if limits is None else tabulate_recorded(chosen, y, mean, weight, limits)
+
+
+def _shape_findings(table: Table, mean: np.ndarray, limits: Limits | None) -> tuple[list[Finding], str]:
+    """Zeros or floor, ceiling, heaping and tail, and the kind of ceiling; a bound that is known is not looked for."""
+    findings, kind = [], ""
+    if limits is None or not limits.lower.any():
+        findings.append(zero_finding(table) if table.y.min() == 0 else floor_finding(table))
+    if limits is None or not (limits.is_bounded or np.isfinite(limits.limit).any()):
+        limit, kind = ceiling_finding(table, mean)
+        findings.append(limit)
+    return [*findings, heaping_finding(table), tail_finding(table)], kind
+
+
+def _label(means: Means, limits: Limits | None) -> str:
+    label = LABELS[means.name]
+    return label.replace("Poisson GLM", "logistic GLM") if limits is not None and limits.is_bounded else label
 
 
 def _consistent(findings: list[Finding]) -> list[Finding]:
@@ -162,26 +222,3 @@ def _consistent(findings: list[Finding]) -> list[Finding]:
     explained = {"too few zeros"} if "heavy-tailed" in labels else set()
     explained |= {"heavy-tailed", "too few zeros"} if bounded else set()
     return [each.explained() if each.found and each.label in explained else each for each in findings]
-
-
-def _dispersion_finding(found: Dispersion, means: Means) -> Finding:
-    interval = f"95% interval {found.low:.2f} to {found.high:.2f}"
-    effect = f"variance / mean {found.estimate:.2f} ({interval})"
-    start = (
-        f"Given these features and this mean model ({LABELS[means.name]}), the variance is {found.estimate:.2f} times "
-        f"the mean ({interval}, {write_p(found.p_value)})"
-    )
-    more = {
-        "over": ": over-dispersed. Features or interactions that the mean model lacks, worth about "
-        f"±{found.spread:.0%} of the mean, would have the same effect.",
-        "under": ": under-dispersed. Errors of the mean model can only hide under-dispersion, not cause it.",
-        "equi": "",
-    }[found.direction]
-    contains = found.direction == "equi" and found.p_value >= LEVEL
-    why = (
-        "consistent with a Poisson" if contains else "not clearly different from a Poisson, as several checks are made"
-    )
-    label = {"over": "over-dispersed", "under": "under-dispersed", "equi": ""}[found.direction]
-    return Finding(
-        "dispersion", label, effect, found.p_value, found.direction != "equi", start + more, f"{start}: {why}."
-    )

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from ddpn.diagnosis.families import Family
+from ddpn.diagnosis.recorded import Limits
 from ddpn.diagnosis.result import Finding, Recommendation
 from ddpn.diagnosis.zeros import ZeroInflation
 from ddpn.heads import HEADS
@@ -21,11 +22,12 @@ def recommend(
     inflation: ZeroInflation | None,
     ceiling: str,
     bounds: tuple[int, int],
+    limits: Limits | None = None,
 ) -> Recommendation:
-    """The likelihood for these findings; `bounds` are the smallest and largest count."""
+    """The likelihood for these findings; `bounds` are the smallest and largest count, `limits` are known."""
     found = {name: finding for name, finding in findings.items() if finding.found}
     likelihood, reason = _base(direction, families)
-    options: list[str] = []
+    options: list[str] = [] if limits is None else list(limits.options)
     if "ceiling" in found and ceiling == "ceiling":
         likelihood, more = _bounded(likelihood, bounds, options)
         reason = more
@@ -38,12 +40,18 @@ def recommend(
 
 
 def _base(direction: str, families: Mapping[str, Family]) -> tuple[str, str]:
+    if "double_binomial" in families:
+        words = {"over": "above", "under": "below", "equi": "near"}[direction]
+        return "double_binomial", (
+            f"The Double Binomial puts no probability beyond the upper bound and follows a variance {words} that of a "
+            "Binomial."
+        )
     if direction == "under":
         return "double_poisson", "The Double Poisson can have a variance below the mean; the Negative Binomial cannot."
     if direction == "equi":
         return (
             "poisson",
-            "A Poisson suffices; double_poisson, the default of ddpn fit, contains it and is a safe choice.",
+            "A Poisson suffices; mixed, the default of ddpn fit, contains it (nearly) and is a safe choice.",
         )
     double, negative = families["double_poisson"], families["negative_binomial"]
     best, other = (double, negative) if double.loglik > negative.loglik else (negative, double)

@@ -7,6 +7,7 @@ import numpy as np
 
 from ddpn.diagnosis.dispersion import LEVEL, Dispersion
 from ddpn.diagnosis.families import Family
+from ddpn.diagnosis.recorded import Limits
 
 
 def percent(share: float) -> str:
@@ -152,13 +153,27 @@ class Recommendation:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What figures need: counts, weights, out-of-fold means and the fitted distributions."""
+    """What figures need: counts, weights, out-of-fold means, the fitted distributions and what is known of bounds."""
 
     y: np.ndarray
     weight: np.ndarray
     mean: np.ndarray
     families: dict[str, Family]
     chosen: Family
+    limits: Limits | None = None
+
+    def with_all_limits(self) -> "Evidence":
+        """The same, with limits of counts that are not censored, too: those of a draw."""
+        if self.limits is None:
+            return self
+        drawn = self.limits.all_limits(self.y, np.random.default_rng(0))
+        return replace(self, limits=replace(self.limits, limit=drawn, is_random=False))
+
+    def distribution(self, rows: np.ndarray, reference: bool) -> Any:
+        """The distribution of some rows: that of the reference, or the one with the fitted dispersion."""
+        names = [name for name in ("poisson", "binomial") if name in self.families]
+        family = self.families[names[0]] if reference else self.chosen
+        return family.distribution(self.mean[rows], None if self.limits is None else self.limits.rows(rows))
 
 
 @dataclass(frozen=True)
@@ -182,6 +197,8 @@ class Diagnosis:
         The share of the Poisson deviance that the mean model explains out of fold.
     notes : tuple of str
         Sentences about rows that were not used and checks that were not made.
+    reference : str
+        What the counts are compared with: "Poisson", or "Binomial" where they have an upper bound.
     """
 
     target: str
@@ -193,6 +210,7 @@ class Diagnosis:
     explained: float = 0.0
     notes: tuple[str, ...] = ()
     evidence: Evidence | None = field(default=None, repr=False, compare=False)
+    reference: str = "Poisson"
 
     def finding(self, name: str) -> Finding:
         """The check of this name: "dispersion", "zeros", "floor", "ceiling", "heaping" or "tail"."""
@@ -209,7 +227,7 @@ class Diagnosis:
         if self.dispersion is None:
             return f"{self.target}: {self.notes[0]}"
         if not self.labels:
-            return f"{self.target}: no finding; given the features, the counts are consistent with a Poisson."
+            return f"{self.target}: no finding; given the features, the counts are consistent with a {self.reference}."
         return f"{self.target}: {', '.join(self.labels)}, given the features."
 
     def to_dict(self) -> dict[str, Any]:
@@ -221,6 +239,7 @@ class Diagnosis:
             "headline": self.headline,
             "summary": {name: None if value != value else value for name, value in summary.items()},
             "mean_model": self.mean_model,
+            "reference": self.reference,
             "deviance_explained": self.explained,
             "dispersion": None if known is None else {**asdict(known), "direction": self.direction},
             "findings": [each.to_dict() for each in self.findings],
@@ -230,7 +249,7 @@ class Diagnosis:
 
     @property
     def direction(self) -> str | None:
-        """The side of 1, "over", "under" or "equi" (consistent with a Poisson); None where it is unknown."""
+        """The side of 1, "over", "under" or "equi" (consistent with the reference); None where it is unknown."""
         if self.dispersion is None:
             return None
         return self.dispersion.direction if self.finding("dispersion").found else "equi"

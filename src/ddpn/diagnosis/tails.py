@@ -15,7 +15,8 @@ def tail_finding(table: Table) -> Finding:
     level = float(np.clip(5.0 / len(table.y), 1e-3, 1e-2))
     above = np.cumsum(table.pmf[:, ::-1], axis=1)[:, ::-1]
     test = moment_test(table, (above <= level).astype(float))
-    of_rows = np.sort(table.at_rows(above))
+    # Of a censored count this is the probability of what was recorded.
+    of_rows = np.sort(above[table.place, table.y])
     third = float(stats.binom.sf(_FEWEST - 1, len(of_rows), of_rows[_FEWEST - 1]))
     p_value, rows = min(1.0, 2.0 * min(test.p_more, third)), int(np.sum(of_rows <= level))
     matters = rows >= 5 and (test.observed >= 2.0 * test.expected or third < test.p_more)

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from ddpn.diagnosis.result import Diagnosis, Evidence
-from ddpn.distributions import Poisson
 from ddpn.errors import InputError
 from ddpn.files import write_text
 from ddpn.metrics import pit_histogram
@@ -24,7 +23,9 @@ from ddpn.workflow.gains import Z, effective_rows
 
 #: Rows whose distributions are averaged, and rows of the PIT histograms.
 _MIXED_ROWS, _PIT_ROWS = 1000, 10_000
-_WORDS = {"double_poisson": "Double Poisson", "negative_binomial": "Negative Binomial"}
+_WORDS = {
+    "double_poisson": "Double Poisson", "negative_binomial": "Negative Binomial", "double_binomial": "Double Binomial",
+}  # fmt: skip
 
 
 def write_diagnosis(path: str | PathLike[str], found: Diagnosis) -> Path:
@@ -94,17 +95,16 @@ def _checks(found: Diagnosis) -> Grid:
 
 def _figures(found: Diagnosis, evidence: Evidence) -> str:
     rows = torch.from_numpy(np.sort(spread_rows(evidence.mean, _PIT_ROWS)))
-    mean = evidence.mean[rows.numpy()]
-    poisson, fitted = Poisson(torch.from_numpy(mean)), evidence.chosen.distribution(mean)
+    reference, fitted = (evidence.distribution(rows.numpy(), each) for each in (True, False))
     kind = _WORDS[evidence.chosen.name]
     over = "Sides that rise show over-dispersion, a hump in the middle under-dispersion."
     rest = "What remains is not a matter of dispersion."
     title = f"PIT under a {kind} with the fitted dispersion"
     return (
         paragraphs("All expected counts use means that were predicted for rows outside the fit.")
-        + pair(_counts(found, evidence, poisson=True), _counts(found, evidence, poisson=False))
+        + pair(_counts(found, evidence, reference=True), _counts(found, evidence, reference=False))
         + pair(
-            pit_figure(_pit(poisson, evidence, rows), over, "pit-poisson", "PIT under a Poisson"),
+            pit_figure(_pit(reference, evidence, rows), over, "pit-reference", f"PIT under a {found.reference}"),
             pit_figure(_pit(fitted, evidence, rows), rest, "pit-fitted", title),
         )
     )
@@ -116,21 +116,20 @@ def _pit(dist: Any, evidence: Evidence, rows: torch.Tensor) -> Pit:
     return Pit(heights, Z * math.sqrt((PIT_BINS - 1) / effective_rows(weight)))
 
 
-def _counts(found: Diagnosis, evidence: Evidence, poisson: bool) -> Figure:
+def _counts(found: Diagnosis, evidence: Evidence, reference: bool) -> Figure:
     """How often each count was observed, and is expected given the features."""
     bins, rows = count_bins(evidence.y), spread_rows(evidence.mean, _MIXED_ROWS)
-    mean = evidence.mean[rows]
-    dist = Poisson(torch.from_numpy(mean)) if poisson else evidence.chosen.distribution(mean)
+    dist = evidence.with_all_limits().distribution(rows, reference)
     observed = bins.shares(evidence.y, evidence.weight)
     expected = np.average(bin_probabilities(dist, bins.edges), axis=1, weights=evidence.weight[rows])
     chart = histogram(f"observed {found.target}", bins, observed, expected)
     left, right = bins.ends[:-1], bins.ends[1:]
     middle = np.sqrt((left + 1) * (right + 1)) - 1 if bins.log else 0.5 * (left + right)
     chart.draw(POINT, "dot big", middle, expected)
-    kind = "Poisson" if poisson else f"{_WORDS[evidence.chosen.name]} with the fitted dispersion"
+    kind = found.reference if reference else f"{_WORDS[evidence.chosen.name]} with the fitted dispersion"
     top = int(np.argmax(np.abs(observed - expected)))
     shares = f"{percent(observed[top])} observed, {percent(expected[top])} expected"
     description = f"The largest difference is at {bins.edges[top]:,.0f}: {shares}."
     legend = (("bar", "observed"), ("dot big", "expected"))
-    name = "counts-poisson" if poisson else "counts-fitted"
+    name = "counts-reference" if reference else "counts-fitted"
     return chart.figure(name, f"Counts against a {kind}", description, description, *legend)

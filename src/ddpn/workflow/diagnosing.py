@@ -17,18 +17,23 @@ class Target(NamedTuple):
     sample: Sample
     roles: Roles
     warnings: tuple[str, ...]
+    options: tuple[str, ...] = ()
 
 
 def read_target(frame: Any, plan: Plan) -> Target:
     """Validate the table, and decide on every column. Imports no torch."""
     roles = roles_of(frame, plan)
-    sample = roles.sample(frame, str(plan.model.get("fractional", "error")), report=lambda sentence: None)
+    known = plan.count_range
+    fractional = str(plan.model.get("fractional", "error"))
+    sample = roles.sample(frame, fractional, report=lambda sentence: None, counts=known)
     notes: list[str] = []
     report_all(
         [note for column in roles.columns if column.name not in plan.drop for note in column.notes], notes.append
     )
     leaks = suspected_leaks(sample, [column for column in roles.used if column.name not in plan.use])
-    return Target(sample, roles, (*leaks, *notes))
+    columns = {"--upper-column": plan.upper_column, "--censored": plan.censored}
+    named = tuple(f"{name} {column}" for name, column in columns.items() if column is not None)
+    return Target(sample, roles, (*leaks, *notes), (*known.options, *named))
 
 
 def diagnose_target(
@@ -37,5 +42,6 @@ def diagnose_target(
     """The `Diagnosis`, whose notes have the warnings about the table."""
     from ddpn.diagnosis import diagnose_sample  # imports torch
 
-    found = diagnose_sample(target.sample, str(target.roles.target), mean_model, max_rows, seed, progress)
+    name = str(target.roles.target)
+    found = diagnose_sample(target.sample, name, mean_model, max_rows, seed, progress, target.options)
     return replace(found, notes=(*found.notes, *target.warnings))
