@@ -81,7 +81,7 @@ def test_the_mean_follows_monotone_constraints(table):
         ({"monotone": {"wrd": 1}}, "must name columns of X, got 'wrd'"),
         ({"monotone": {"x": 2}}, "must map columns to 1 or -1"),
         ({"seeds": 0}, "seeds must be"),
-        ({"learning_rate": 0.0}, "learning_rate must be a number in"),
+        ({"learning_rate": 0.0}, "learning_rate must be .auto. or a number in"),
         ({"max_leaves": 1}, "max_leaves must be"),
         ({"likelihood": "poison"}, "likelihood must be"),
         ({"head_options": {"beta": 0.5}}, "Name a likelihood"),

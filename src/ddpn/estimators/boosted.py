@@ -16,7 +16,6 @@ from ddpn.heads import Head, check_likelihood, make_head
 from ddpn.members.member import NotApplicableError
 from ddpn.members.reader import TableReader
 from ddpn.members.trees.joint_member import JointTrees
-from ddpn.members.trees.mean import LEAVES
 from ddpn.members.trees.member import Trees, check_monotone
 from ddpn.predictor import Predictor
 from ddpn.sample import Sample, checked_sample
@@ -45,8 +44,8 @@ class BoostedCountRegressor(CountPredictions, NestedOptions):
         Repetitions with other folds, which are averaged ("auto") or mixed.
     n_estimators : int
         Rounds of boosting at most; out-of-fold predictions choose how many are used.
-    learning_rate : float
-        How much of each tree is added.
+    learning_rate : float or "auto"
+        How much of each tree is added; "auto" is 0.05 below 5,000 rows, else 0.1.
     max_leaves : int or "auto"
         Leaves per tree; "auto" chooses by out-of-fold predictions.
     monotone : dict, optional
@@ -91,7 +90,7 @@ class BoostedCountRegressor(CountPredictions, NestedOptions):
         head_options: Mapping[str, Any] | None = None,
         seeds: int = 1,
         n_estimators: int = 1500,
-        learning_rate: float = 0.05,
+        learning_rate: float | str = "auto",
         max_leaves: int | str = "auto",
         monotone: Mapping[str, int] | None = None,
         lower: int = 0,
@@ -176,8 +175,9 @@ class BoostedCountRegressor(CountPredictions, NestedOptions):
         """The head of a likelihood that is named; None for "auto". Raises a `ConfigError` for an invalid argument."""
         check_integer("seeds", self.seeds, 1)
         check_integer("n_estimators", self.n_estimators, 1)
-        in_range = is_number(self.learning_rate) and 0.0 < self.learning_rate <= 1.0
-        check_number("learning_rate", self.learning_rate, "a number in (0, 1]", in_range)
+        if self.learning_rate != AUTO:
+            in_range = is_number(self.learning_rate) and 0.0 < self.learning_rate <= 1.0
+            check_number("learning_rate", self.learning_rate, '"auto" or a number in (0, 1]', in_range)
         if self.max_leaves != AUTO:
             check_integer("max_leaves", self.max_leaves, 2)
         check_monotone(self.monotone)
@@ -193,8 +193,8 @@ class BoostedCountRegressor(CountPredictions, NestedOptions):
 
     def _member(self, head: Head | None, is_plain: bool) -> Trees | JointTrees:
         options: dict[str, Any] = {
-            "leaves": LEAVES if self.max_leaves == AUTO else (int(self.max_leaves),),
-            "rate": float(self.learning_rate),
+            "leaves": None if self.max_leaves == AUTO else (int(self.max_leaves),),
+            "rate": None if self.learning_rate == AUTO else float(self.learning_rate),
             "rounds": int(self.n_estimators),
             "monotone": self.monotone,
             "seeds": int(self.seeds),

@@ -21,9 +21,9 @@ FAMILIES = {"negative_binomial": LOG_ALPHA, "double_poisson": LOG_GAMMA}
 #: Rows that a constant is known well enough from.
 _ROWS = 20_000
 #: Small trees and few rounds: how wide counts spread is much harder to learn than where they lie.
-_SETTINGS = Settings(leaves=4, rate=0.1, rounds=150, patience=10)
-#: Fewer rows do not say how the dispersion varies.
-_LEAST_ROWS = 200
+_SETTINGS = Settings(leaves=4, rate=0.1, rounds=300, patience=10)
+#: Fewer rows do not say how the dispersion varies; from the second number on trees have more leaves.
+_LEAST_ROWS, _MANY_ROWS, _MORE_LEAVES = 200, 5000, 8
 #: Standard errors of the paired difference by which a booster must reduce the out-of-fold loss.
 _CLEAR = 2.0
 
@@ -103,7 +103,8 @@ def _boosted(
 
     head = make_head(plain.likelihood)
     inputs = rows.with_column(log_mean)._replace(directions=None)
-    data, settings = FoldData(inputs), _SETTINGS._replace(seed=seed)
+    leaves = _MORE_LEAVES if len(y) >= _MANY_ROWS else _SETTINGS.leaves
+    data, settings = FoldData(inputs), _SETTINGS._replace(seed=seed, leaves=leaves)
     share = weight / weight.mean()
     growing = [Growing(data, inputs, k, settings, own=True) for k in range(len(rows.folds))]
     before = row_losses(head, log_mean, plain.constant, y)

@@ -13,7 +13,7 @@ from ddpn.extras import import_extra
 from ddpn.heads import Head, make_head
 from ddpn.members.member import Member, as_tensor, exposure_unit, json_to_bytes
 from ddpn.members.trees.engine import Booster, Settings, engine
-from ddpn.members.trees.mean import LEAVES, choose
+from ddpn.members.trees.mean import choose, leaves_for, rate_for
 from ddpn.members.trees.member import restored
 from ddpn.members.trees.table import TreeRows, TreeTable, folds_of, rates, used_rows, with_columns
 from ddpn.sample import Sample
@@ -54,10 +54,10 @@ class JointTrees(Member):
     ----------
     head : Head, optional
         The likelihood. Default: "double_poisson".
-    leaves : sequence of int
-        Numbers of leaves to choose from by Poisson boosting.
-    rate : float
-        Learning rate.
+    leaves : sequence of int, optional
+        Numbers of leaves to choose from by Poisson boosting. Default: by the number of rows.
+    rate : float, optional
+        Learning rate. Default: 0.05 below 5,000 rows, else 0.1.
     rounds : int
         Rounds of boosting at most.
     monotone : mapping of str to int, optional
@@ -77,15 +77,15 @@ class JointTrees(Member):
         self,
         head: Head | None = None,
         *,
-        leaves: Sequence[int] = LEAVES,
-        rate: float = 0.05,
+        leaves: Sequence[int] | None = None,
+        rate: float | None = None,
         rounds: int = 1500,
         monotone: Mapping[str, int] | None = None,
         seeds: int = 1,
         index: bool = True,
     ) -> None:
         self.head = make_head("double_poisson") if head is None else head
-        self.leaves, self.rate, self.rounds = tuple(leaves), rate, rounds
+        self.leaves, self.rate, self.rounds = leaves, rate, rounds
         self.monotone, self.seeds, self.index = dict(monotone or {}), seeds, index
 
     @classmethod
@@ -104,12 +104,13 @@ class JointTrees(Member):
         matrix, (rate, weight) = self.table.fit(used.X), rates(used)
         directions = self.table.directions(self.monotone)
         plain = TreeRows(matrix, self.table.is_category, directions, rate, weight / weight.mean(), [])
+        leaves = leaves_for(len(used), self.leaves)
         self.seeds_, self.used_leaves, found = [], [], []
         with tree_threads_for(matrix.size):
             for number in range(self.seeds):
                 folds = with_columns(folds_of(used.y, seed + number), matrix, rate, weight)
-                settings = Settings(rate=self.rate, rounds=self.rounds, seed=seed + number * 1000)
-                chosen = choose(engine("lightgbm"), plain._replace(folds=folds), settings, self.leaves, self.index)
+                settings = Settings(rate=rate_for(len(used), self.rate), rounds=self.rounds, seed=seed + number * 1000)
+                chosen = choose(engine("lightgbm"), plain._replace(folds=folds), settings, leaves, self.index)
                 joint = JointFit(self.head, chosen.fit.rows, used, settings._replace(leaves=chosen.leaves)).run()
                 self.seeds_.append(Seed(joint.start, joint.boosters, chosen.fold_stumps()))
                 self.used_leaves.append(chosen.leaves)

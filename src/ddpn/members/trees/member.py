@@ -13,7 +13,7 @@ from ddpn.heads import Head, make_head
 from ddpn.members.member import Member, NotApplicableError, as_tensor, exposure_unit, json_to_bytes
 from ddpn.members.trees.dispersion import FAMILIES, dispersion_of, fit_dispersion
 from ddpn.members.trees.engine import Booster, Settings, engine
-from ddpn.members.trees.mean import LEAVES, FoldMean, average, fit_mean
+from ddpn.members.trees.mean import FoldMean, average, fit_mean, leaves_for, rate_for
 from ddpn.members.trees.table import TreeRows, TreeTable, folds_of, rates, used_rows, with_columns
 from ddpn.sample import Sample
 from ddpn.threads import single_thread, tree_threads_for
@@ -31,10 +31,10 @@ class Trees(Member):
 
     Parameters
     ----------
-    leaves : sequence of int
-        Numbers of leaves to choose from.
-    rate : float
-        Learning rate of the mean.
+    leaves : sequence of int, optional
+        Numbers of leaves to choose from. Default: by the number of rows.
+    rate : float, optional
+        Learning rate of the mean. Default: 0.05 below 5,000 rows, else 0.1.
     rounds : int
         Rounds of boosting at most.
     monotone : mapping of str to int, optional
@@ -65,14 +65,14 @@ class Trees(Member):
     def __init__(
         self,
         *,
-        leaves: Sequence[int] = LEAVES,
-        rate: float = 0.05,
+        leaves: Sequence[int] | None = None,
+        rate: float | None = None,
         rounds: int = 1500,
         monotone: Mapping[str, int] | None = None,
         seeds: int = 1,
         index: bool = True,
     ) -> None:
-        self.leaves, self.rate, self.rounds = tuple(leaves), rate, rounds
+        self.leaves, self.rate, self.rounds = leaves, rate, rounds
         self.monotone, self.seeds, self.index = dict(monotone or {}), seeds, index
 
     def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:
@@ -91,9 +91,9 @@ class Trees(Member):
         with tree_threads_for(matrix.size):
             for number in range(self.seeds):
                 folds = with_columns(folds_of(used.y, seed + number), matrix, rate, weight)
-                settings = Settings(rate=self.rate, rounds=self.rounds, seed=seed + number * 1000)
+                settings = Settings(rate=rate_for(len(used), self.rate), rounds=self.rounds, seed=seed + number * 1000)
                 rows = rows._replace(folds=folds)
-                means.append(fit_mean(library, rows, settings, self.leaves, self.index))
+                means.append(fit_mean(library, rows, settings, leaves_for(len(used), self.leaves), self.index))
             log_rate = np.log(np.mean([np.exp(mean.out_of_fold) for mean in means], axis=0))
             log_scale = 0.0 if used.exposure is None else np.log(used.exposure)
             found = fit_dispersion(rows, log_rate + log_scale, used.y, used.weight_or_ones, seed)
