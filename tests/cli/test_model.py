@@ -114,11 +114,11 @@ def test_every_format_gives_the_same_fit(files, table, saved, name):
         (["visits.csv", "--target", "visits", "--config", "flat.toml"], 2, r"'lr' in flat\.toml.*\[training_options\]"),
         (["visits.csv", "--target", "visits", "--likelihood", "poison"], 2, "likelihood must be one of"),
         (["visits.csv", "--target", "visits", "--members", "0"], 2, "members must be an integer of at least 1"),
-        (["visits.csv", "--target", "visits", "--mix-with", "tree"], 2, "--mix-with must be one of glm.*, got 'tree'"),
+        (["visits.csv", "--target", "visits", "--mix-with", "tree"], 2, "--mix-with must be one of .*, got 'tree'"),
         (
             ["visits.csv", "--target", "visits", "--compare-with", "tree"],
             2,
-            "--compare-with must be one of glm.*, got 'tree'",
+            "--compare-with must be one of .*, got 'tree'",
         ),
         (["visits.csv", "--target", "visits", "--time", "a", "--split-column", "b"], 2, "--split-column or --time"),
     ],

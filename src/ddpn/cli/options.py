@@ -99,7 +99,10 @@ Members = Annotated[
 ]
 Budget = Annotated[
     str | None,
-    _model("Time for the whole command, such as 60s or 10m: fits what there is time for. Default: no limit."),
+    _model(
+        "Time for the whole command, such as 60s or 10m: fits what there is time for. Default: no limit.",
+        metavar="TIME",
+    ),
 ]
 Epochs = Annotated[
     str | None, _model("Passes over the training rows; auto chooses by their number. Default: auto.", metavar="NUMBER")
