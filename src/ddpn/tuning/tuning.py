@@ -61,8 +61,8 @@ def tune(
 
     Trials are fitted to training rows and scored by the CRPS of rows that they were not fitted to; test rows are only
     used at the end, to score the model. The first trial has the default settings, which are kept unless another trial
-    is better by more than half a standard error. A search that was interrupted or killed continues if `tune` is called
-    again with the same table and settings; `budget` and `trials` may differ.
+    is better by more than the best of as many equal trials would be by chance. A search that was interrupted or killed
+    continues if `tune` is called again with the same table and settings; `budget` and `trials` may differ.
 
     Parameters
     ----------
