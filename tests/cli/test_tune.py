@@ -19,7 +19,7 @@ device = "cpu"
 mix_with = []
 compare_with = ["constant"]
 """
-TUNE = ["tune", "visits.csv", "--config", "tiny.toml", "-o", "model", "--trials", "4", "--search", "lr,batch_size"]
+TUNE = ["tune", "visits.csv", "--config", "tiny.toml", "-o", "model", "--trials", "3", "--search", "lr,batch_size"]
 
 
 @pytest.fixture

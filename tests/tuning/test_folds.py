@@ -63,6 +63,14 @@ def test_validation_rows_are_scored(larger, reason, monkeypatch):
     assert folds_text(prepared, 1) == "the validation rows"
 
 
+def test_large_tables_are_scored_on_some_rows(larger, monkeypatch):
+    monkeypatch.setattr(module, "SCORED_ROWS", 90)
+    prepared = prepare(larger.drop("part"), Plan(target="visits"))
+    folds = folds_of(prepared)
+    check_parts(prepared, folds)
+    assert [len(fold.split.rows.test) for fold in folds] == [30, 30, 30]
+
+
 def test_a_trial_has_few_networks_and_nothing_to_compare_with():
     plan = Plan(target="y", model={"members": 9})
     assert (trial_plan(plan).model["members"], trial_plan(plan).compare_with) == (2, ())

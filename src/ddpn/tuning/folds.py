@@ -11,6 +11,8 @@ from ddpn.workflow.splitting import MIN_VALIDATED, Parts
 #: Below so many training and validation rows, trials are scored on every one of them, in several folds.
 CROSSED_ROWS = 5000
 FOLDS = 3
+#: Rows that trials are scored on at most: more take time and change no choice.
+SCORED_ROWS = 2000
 #: Networks of a trial at most: its score is compared with others of as many networks.
 TRIAL_NETWORKS = 2
 
@@ -37,7 +39,8 @@ def folds_of(prepared: Prepared) -> list[Prepared]:
         known = random.permutation(np.concatenate([rows.train, rows.validation]))
         parts = np.array_split(known, FOLDS)
         pairs = [(np.concatenate(parts[:i] + parts[i + 1 :]), parts[i]) for i in range(FOLDS)]
-    return [_fold(prepared, fitted, scored, random) for fitted, scored in pairs]
+    most = SCORED_ROWS // len(pairs)
+    return [_fold(prepared, fitted, random.permutation(scored)[:most], random) for fitted, scored in pairs]
 
 
 def _fold(prepared: Prepared, fitted: np.ndarray, scored: np.ndarray, random: np.random.Generator) -> Prepared:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,9 @@ from ddpn.durations import format_duration
 from ddpn.tuning.space import SETTINGS, Settings
 from ddpn.workflow.gains import Gain, gain_of
 
-#: Standard errors that the best trial must be better by than the defaults, which are kept otherwise: as for the
+#: Standard errors that one other trial must be better by than the defaults, which are kept otherwise: as for the
 #: weights of a mixture, what is not clearly worse and simpler is preferred.
-TOLERANCE = 0.5
+_TOLERANCE = 0.5
 #: Best trials that are listed.
 LISTED = 10
 
@@ -111,7 +112,7 @@ class TuningResult:
         if number <= 1:
             return "There was time for the default settings only: they are used. Give a larger budget to search."
         if not self.is_tuned:
-            return f"None of {tried} was better than the default settings by more than noise: the defaults are used."
+            return f"None of {tried} was better than the default settings by more than chance: the defaults are used."
         share = f"{self.gain.mean / (self.crps or 1.0):.1%}"
         if self.gain.low > 0:
             return f"Trial {self.best_number} of {tried} is better than the default settings: CRPS lower by {share}."
@@ -158,6 +159,17 @@ class TuningResult:
         return found | {"trials": [asdict(trial) for trial in self.trials]}
 
 
+def by_chance(trials: int) -> float:
+    """Standard errors that the best of so many trials seems better by than the defaults if all are equally good.
+
+    The more trials, the better the best of them looks on the rows that it was chosen by; at least 0.5.
+
+    >>> [round(by_chance(n), 2) for n in (1, 5, 20, 100)]
+    [0.5, 0.97, 1.67, 2.33]
+    """
+    return max(_TOLERANCE, NormalDist().inv_cdf(1.0 - 1.0 / (max(1, trials) + 1)))
+
+
 def value_text(value: Any) -> str:
     """A value of a setting for people.
 
@@ -185,7 +197,7 @@ def summarize(
     whole = [t for t in trials if not t.dropped]
     others = sorted(whole[1:], key=lambda trial: float(np.average(trial.scores, weights=weight)))
     best = other = others[0] if others else first
-    if not (summaries[other.number].gain or 0.0) > TOLERANCE * (summaries[other.number].error or 0.0):
+    if not (summaries[other.number].gain or 0.0) > by_chance(len(trials) - 1) * (summaries[other.number].error or 0.0):
         best = first
     # The trial was chosen on the same rows, among all: the end that allows for it is the one towards no gain.
     gain = -gain_of(other.scores - first.scores, weight, max(1, len(trials) - 1))

@@ -19,14 +19,11 @@ from ddpn.tuning.search import Search
 from ddpn.tuning.space import default_settings, make_space, with_settings
 from ddpn.tuning.study import Study
 from ddpn.workflow.fitting import Fitted, fit_into
-from ddpn.workflow.plan import Plan
+from ddpn.workflow.plan import MIN_SECONDS, Plan
 from ddpn.workflow.preparing import Prepared, identity
 
 #: How the folder of trials ends.
 _FOLDER = ".tuning"
-#: The share of the time left that the fit of a portfolio may take: the rest is for comparison, calibration and scores.
-#: And the seconds that it has at least.
-_FITTED, _LEAST = 0.7, 5.0
 
 
 @dataclass(frozen=True)
@@ -61,8 +58,8 @@ def tune(
 
     Trials are fitted to training rows and scored by the CRPS of rows that they were not fitted to; test rows are only
     used at the end, to score the model. The first trial has the default settings, which are kept unless another trial
-    is better by more than half a standard error. A search that was interrupted or killed continues if `tune` is called
-    again with the same table and settings; `budget` and `trials` may differ.
+    is better by more than the best of as many equal trials would be by chance. A search that was interrupted or killed
+    continues if `tune` is called again with the same table and settings; `budget` and `trials` may differ.
 
     Parameters
     ----------
@@ -97,7 +94,7 @@ def tune(
     --------
     >>> import tempfile
     >>> import numpy as np, polars as pl
-    >>> from ddpn.workflow.plan import Plan
+    >>> from ddpn.workflow.plan import MIN_SECONDS, Plan
     >>> from ddpn.workflow.preparing import prepare
     >>> x = np.random.default_rng(0).normal(size=120)
     >>> table = pl.DataFrame({"x": x, "visits": np.random.default_rng(1).poisson(np.exp(1 + x))})
@@ -131,10 +128,11 @@ def tune(
 
 
 def _in_time(plan: Plan, left: float | None) -> Plan:
-    """The plan with a limit of time for a portfolio, which fits what there is time for."""
+    """The plan with what is left as the time limit of a portfolio, which fits what there is time for."""
     if left is None or plan.members != "auto":
         return plan
-    return replace(plan, model={**plan.model, "time_budget": max(_LEAST, round(_FITTED * left, 1))})
+    seconds = max(float(MIN_SECONDS), min(left, plan.seconds or left))
+    return replace(plan, model={**plan.model, "time_budget": round(seconds, 1)})
 
 
 def storage_of(path: Path, prepared: Prepared, space: Mapping[str, str]) -> Path:
