@@ -46,7 +46,7 @@ def test_disagreement_needs_an_ensemble(kind):
 
 
 def test_unknown_kinds_and_distributions_are_refused():
-    with pytest.raises(ConfigError, match="kind must be one of variance, epistemic, entropy, mutual_information, got"):
+    with pytest.raises(ConfigError, match="kind must be one of variance, epistemic, entropy, mutual_information, none, got"):
         ood_score(Poisson(torch.tensor([2.0])), "surprise")
     with pytest.raises(InputError, match=r"dist must be a count distribution .*, got Laplace"):
         ood_score(Laplace(0.0, 1.0))

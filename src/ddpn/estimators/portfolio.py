@@ -19,8 +19,10 @@ from ddpn.predictor import Predictor
 from ddpn.sample import Sample
 from ddpn.threads import single_thread
 
-#: Rows that weights are chosen by at most.
-_SCORED_ROWS = 5000
+#: Rows that weights are chosen by at most, and where counts are large, whose scores take milliseconds.
+_SCORED_ROWS, _SCORED_LARGE = 5000, 1000
+#: The mean count from which counts are large.
+_LARGE_COUNT = 30.0
 #: The share of the mixture's CRPS that a member must save for the next, dearer one to be fitted.
 _PAYS = 0.002
 #: The share of the time left that one member may take, where others are to come.
@@ -92,7 +94,7 @@ class Portfolio:
             Seed of all fits.
         """
         rows = train if validation is None else validation
-        some = _some_rows(len(rows), seed)
+        some = _some_rows(rows, seed)
         scores = MixtureScores([], torch.from_numpy(rows.y[some]), None if rows.limit is None else rows.limit[some])
         weight, pays = rows.weight_or_ones[some], True
         for place, candidate in enumerate(self.candidates):
@@ -182,7 +184,8 @@ def _size(member: Member, rows: Sample) -> int:
     return member.distribution(first.X, first.exposure).batch_shape[-1]
 
 
-def _some_rows(n: int, seed: int) -> np.ndarray:
-    if n <= _SCORED_ROWS:
-        return np.arange(n)
-    return np.sort(np.random.default_rng(seed).choice(n, _SCORED_ROWS, replace=False))
+def _some_rows(rows: Sample, seed: int) -> np.ndarray:
+    most = _SCORED_ROWS if rows.y.mean() < _LARGE_COUNT else _SCORED_LARGE
+    if len(rows) <= most:
+        return np.arange(len(rows))
+    return np.sort(np.random.default_rng(seed).choice(len(rows), most, replace=False))

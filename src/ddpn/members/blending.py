@@ -72,8 +72,8 @@ class MixtureScores:
         gain = np.zeros((n + 1, n + 1, len(self.y)))
         gain[:n, :n] = self.gain
         for j, (other, known) in enumerate(zip(self.parts, self.alone, strict=True)):
-            pair = 2.0 * (own + known) - 4.0 * self._scored([part, other], [0.5, 0.5])
-            gain[n, j] = np.maximum(pair - bonus - self.bonus[j], 0.0)
+            pair = np.maximum(2.0 * (own + known) - 4.0 * self._scored([part, other], [0.5, 0.5]), 0.0)
+            gain[n, j] = pair - bonus - self.bonus[j]
         self.parts.append(part)
         self.alone, self.bonus = np.concatenate([self.alone, own[None]]), np.concatenate([self.bonus, bonus[None]])
         self.gain = gain
