@@ -118,8 +118,7 @@ MixWith = Annotated[
 CompareWith = Annotated[
     str | None,
     _evaluation(
-        "Models to compare with; the names are those of --mix-with. Default: constant,poisson_glm,boosted_poisson,"
-        "boosted_negative_binomial.",
+        "Models to compare with; the names are those of --mix-with. Default: constant,poisson_glm,trees.",
         metavar="NAMES",
     ),
 ]
