@@ -111,8 +111,9 @@ def test_no_file_is_a_pickle(of_all, tmp_path):
         elif name.endswith(".safetensors"):
             length = int.from_bytes(content[:8], "little")
             dtypes = {entry["dtype"] for entry in json.loads(content[8 : 8 + length]).values()}
-            usual = {"features.safetensors": {"F32", "F64", "I64", "U64"}, "networks/networks.safetensors": {"F32"}}
-            encoder = {"F64", "I64", "U8"} if name.endswith("/features.safetensors") else {"F64", "I64"}
+            usual = {"features.safetensors": {"F32", "F64", "I64", "U64"}}
+            usual |= {f"{kind}/networks.safetensors": {"F32"} for kind in ("networks", "large_networks")}
+            encoder = {"F64", "I64", "U8"} if name.endswith("/features.safetensors") else {"F64", "I32", "I64"}
             assert dtypes <= usual.get(name, encoder)
         else:
             assert name.endswith(".skops")

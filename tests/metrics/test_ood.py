@@ -24,6 +24,7 @@ def test_scores_of_an_ensemble_against_sums_over_its_pmf():
         "epistemic": MEANS.numpy().var(1),
         "entropy": entropy,
         "mutual_information": entropy - inner.mean(1),
+        "none": np.zeros(len(mean)),
     }
     assert set(wanted) == set(OOD_SCORES)
     for kind, values in wanted.items():
@@ -46,7 +47,9 @@ def test_disagreement_needs_an_ensemble(kind):
 
 
 def test_unknown_kinds_and_distributions_are_refused():
-    with pytest.raises(ConfigError, match="kind must be one of variance, epistemic, entropy, mutual_information, none, got"):
+    with pytest.raises(
+        ConfigError, match="kind must be one of variance, epistemic, entropy, mutual_information, none, got"
+    ):
         ood_score(Poisson(torch.tensor([2.0])), "surprise")
     with pytest.raises(InputError, match=r"dist must be a count distribution .*, got Laplace"):
         ood_score(Laplace(0.0, 1.0))
