@@ -56,7 +56,7 @@ _PROTOCOL = (
     "Scores are means over splits. Every model runs with the settings of its adapter, the same for all tables. "
     "Defaults of ddpn are chosen on other tables, those with the role development in "
     "`benchmarks/tables/tables.toml`; earlier results of abalone, creditcard and budgetfood were known. Settings of "
-    "two peers were changed in their favour after a first look at quakes and solder, as described below. CRPS, the "
+    "two peers were changed in their favour after first results on quakes and solder, as described below. CRPS, the "
     "main score, is exact for every distribution; smaller is better."
 )
 _SUMMARY_NOTE = (

