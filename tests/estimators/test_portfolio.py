@@ -108,6 +108,29 @@ def test_members_must_be_a_number_or_auto(data):
         CountRegressor(members="many").fit(data[0][:100], data[1][:100])
 
 
+@pytest.mark.parametrize(
+    ("options", "given", "members"),
+    [
+        ({"likelihood": "gaussian"}, (), {"networks"}),
+        ({"likelihood": "double_binomial"}, ("upper",), {"glm", "trees", "networks"}),
+        ({}, ("exposure",), {"glm", "trees", "networks"}),
+        ({}, ("upper",), {"glm", "trees", "networks"}),
+        ({"censored_above": 8}, (), {"glm", "networks"}),  # a boosted mean cannot have censored counts
+    ],
+)
+def test_counts_of_all_kinds(options, given, members):
+    rng = np.random.default_rng(0)
+    X, upper = rng.normal(size=(150, 2)), rng.integers(3, 15, 150)
+    y = rng.binomial(upper, 1 / (1 + np.exp(-X[:, 0])))
+    known = {"upper": upper, "exposure": rng.uniform(0.5, 2.0, 150)}
+    known = {name: known[name] for name in given}
+    model = CountRegressor(members="auto", hidden=(8,), epochs=2, random_state=0, **options).fit(X, y, **known)
+    assert set(model.predictor_.members) == {"constant"} | members
+    low, high = model.predict_interval(X, **known).T
+    assert (low <= high).all()
+    assert "upper" not in given or (high <= upper).all()
+
+
 # The portfolio itself ------------------------------------------------------------------------------------------------
 
 

@@ -169,7 +169,7 @@ class CountRegressor(CountPredictions, NestedOptions):
         upper_val: Any = None,
         censored_val: Any = None,
     ) -> Self:
-        """Train the ensemble.
+        """Fit the model: the networks, and what is mixed with them.
 
         Parameters
         ----------
