@@ -3,14 +3,20 @@
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from ddpn.errors import DDPNError
 
 #: Seconds between two attempts to end a step: an exception is lost where C code calls Python.
 _REPEAT = 0.5
+#: Rows that work is done with in any case, by which its time per row is measured.
+FEWEST_ROWS = 100
+#: The share of the time left that work with more rows is planned to take: a machine may become busier.
+_PLANNED = 0.6
+
+Result = TypeVar("Result")
 
 
 class TimeLimitError(DDPNError):
@@ -74,3 +80,35 @@ class Clock:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             signal.signal(signal.SIGALRM, before)
+
+
+def with_rows(clock: Clock, rows: int, work: Callable[[int], Result]) -> Result:
+    """What `work` returns for as many rows as there is time for: all, or at least the first hundred.
+
+    Parameters
+    ----------
+    clock : Clock
+        The time there is.
+    rows : int
+        How many rows there are.
+    work : callable
+        Takes a number of rows. What it did before is kept if it is ended by a `TimeLimitError`.
+
+    Examples
+    --------
+    >>> with_rows(Clock(), 1000, lambda number: f"{number} rows")
+    '1000 rows'
+    """
+    if not clock.has_limit or rows <= FEWEST_ROWS:
+        return work(rows)
+    started = time.monotonic()
+    found = work(FEWEST_ROWS)
+    per_row = max(time.monotonic() - started, 1e-3) / FEWEST_ROWS
+    more = min(rows, int(_PLANNED * clock.left / per_row))
+    if more < 2 * FEWEST_ROWS:
+        return found
+    try:
+        with clock.limit():
+            return work(more)
+    except TimeLimitError:
+        return found

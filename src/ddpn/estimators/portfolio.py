@@ -1,6 +1,7 @@
 """Fit several kinds of models in the order of what they are worth per second, and mix them as far as that pays."""
 
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,12 +22,18 @@ from ddpn.threads import single_thread
 
 #: Rows that weights are chosen by at most, and where counts are large, whose scores take milliseconds.
 _SCORED_ROWS, _SCORED_LARGE = 5000, 1000
+#: Rows that weights are chosen by at least, where time is limited.
+_FEWEST_SCORED = 500
 #: The mean count from which counts are large.
 _LARGE_COUNT = 30.0
 #: The share of the mixture's CRPS that a member must save for the next, dearer one to be fitted.
 _PAYS = 0.002
-#: The share of the time left that one member may take, where others are to come.
-_SHARE = 0.5
+#: The share of the time left that one member may take, where others are to come, and the last one.
+_SHARE, _LAST_SHARE = 0.5, 0.75
+#: The share of its time after which a member should end by itself, before it is ended.
+_OWN_SHARE = 0.8
+#: Where time is limited, for every second: rows of 20 columns to fit to, and rows to choose weights by.
+_FITTED_PER_SECOND, _COLUMNS, _SCORED_PER_SECOND = 1000.0, 20, 100.0
 #: Seconds below which no further member is begun.
 _LEAST = 0.5
 
@@ -93,8 +100,10 @@ class Portfolio:
         seed : int
             Seed of all fits.
         """
+        if validation is not None:
+            train = self._affordable(train, seed)
         rows = train if validation is None else validation
-        some = _some_rows(rows, seed)
+        some = self._some_rows(rows, seed)
         scores = MixtureScores([], torch.from_numpy(rows.y[some]), None if rows.limit is None else rows.limit[some])
         weight, pays = rows.weight_or_ones[some], True
         for place, candidate in enumerate(self.candidates):
@@ -111,8 +120,12 @@ class Portfolio:
             if candidate.baseline:
                 continue
             before = self.crps
-            with single_thread(), torch.no_grad():
-                scores.add(self._known(member, rows, validation, some), _size(member, rows))
+            try:
+                with single_thread(), torch.no_grad(), self._to_weigh.limit():
+                    scores.add(self._known(member, rows, validation, some), _size(member, rows))
+            except TimeLimitError as error:
+                self._leave_out(candidate, f"{error} before its weight was known")
+                continue
             self._choose(scores, weight)
             pays = member.is_underfitted and self.crps < (1.0 - _PAYS) * before
         if not self.members:
@@ -132,13 +145,12 @@ class Portfolio:
     def _fitted(
         self, candidate: Candidate, train: Sample, validation: Sample | None, seed: int, is_last: bool
     ) -> Member | None:
-        clock = self.clock if is_last else self.clock.part(_SHARE * self.clock.left)
+        clock = self.clock.part((_LAST_SHARE if is_last else _SHARE) * self.clock.left)
         started = time.monotonic()
 
         def make() -> Member:
             member = candidate.make()
-            # It may end by itself a little before it is ended.
-            member.clock = Clock(0.9 * (clock.end - time.monotonic())) if clock.has_limit else None
+            member.clock = clock.part(_OWN_SHARE * clock.left) if clock.has_limit else None
             return member
 
         try:
@@ -170,6 +182,35 @@ class Portfolio:
         bounds = (None if each is None else each[some] for each in (rows.lower, rows.upper))
         return bounded(found, *bounds)
 
+    @property
+    def _to_weigh(self) -> Clock:
+        """The time to score a member; the only one so far is the mixture, whatever its score."""
+        return self.clock if len(self.members) > 1 else Clock()
+
+    def _leave_out(self, candidate: Candidate, why: str) -> None:
+        self.left_out[candidate.name] = why
+        self.members.pop(candidate.name)
+        self.seconds.pop(candidate.name)
+
+    def _affordable(self, train: Sample, seed: int) -> Sample:
+        """As many training rows as there is time to fit to."""
+        shape = tuple(getattr(train.X, "shape", ()))
+        columns = max(_COLUMNS, *shape[1:2])
+        most = max(_SCORED_ROWS, int(min(_FITTED_PER_SECOND * self.clock.left * _COLUMNS / columns, len(train))))
+        if len(train) <= most:
+            return train
+        told = f"Fitted to {most:,} of {len(train):,} training rows, for want of time."
+        warnings.warn(told, UserWarning, stacklevel=4)
+        return train.rows(np.sort(np.random.default_rng(seed).choice(len(train), most, replace=False)))
+
+    def _some_rows(self, rows: Sample, seed: int) -> np.ndarray:
+        """The rows that weights are chosen by."""
+        share = 1.0 if rows.y.mean() < _LARGE_COUNT else _SCORED_LARGE / _SCORED_ROWS
+        most = int(share * min(_SCORED_ROWS, max(_FEWEST_SCORED, _SCORED_PER_SECOND * self.clock.left)))
+        if len(rows) <= most:
+            return np.arange(len(rows))
+        return np.sort(np.random.default_rng(seed).choice(len(rows), most, replace=False))
+
     def _choose(self, scores: MixtureScores, weight: np.ndarray) -> None:
         """The weights of all members so far, and the CRPS of their mixture."""
         mixed = [c.name for c in self.candidates if c.name in self.members and not c.baseline]
@@ -182,10 +223,3 @@ def _size(member: Member, rows: Sample) -> int:
     """How many distributions per row the member has."""
     first = rows.rows(slice(0, 1))
     return member.distribution(first.X, first.exposure).batch_shape[-1]
-
-
-def _some_rows(rows: Sample, seed: int) -> np.ndarray:
-    most = _SCORED_ROWS if rows.y.mean() < _LARGE_COUNT else _SCORED_LARGE
-    if len(rows) <= most:
-        return np.arange(len(rows))
-    return np.sort(np.random.default_rng(seed).choice(len(rows), most, replace=False))

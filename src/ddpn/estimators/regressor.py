@@ -13,7 +13,7 @@ from ddpn.count_range import CountRange
 from ddpn.deadlines import Clock
 from ddpn.durations import parse_duration
 from ddpn.errors import ConfigError, InputError
-from ddpn.estimators.calibration_rows import OOD_ALPHA, CalibrationRows
+from ddpn.estimators.calibration_rows import CalibrationRows
 from ddpn.estimators.candidates import default_candidates
 from ddpn.estimators.fitting import NETWORKS, fit_mixture, held_out, merge_equal_rows, range_of
 from ddpn.estimators.nested import NestedOptions
@@ -31,6 +31,9 @@ from ddpn.model import CountModel
 from ddpn.sample import Sample, checked_sample
 from ddpn.training import History, Runtime
 from ddpn.validation import check_keys, is_integer, is_number
+
+#: The share of a time budget that fits may take; the rest is for calibration.
+_FITS = 0.75
 
 
 class CountRegressor(CountPredictions, NestedOptions):
@@ -240,16 +243,16 @@ class CountRegressor(CountPredictions, NestedOptions):
         counts: CountRange,
         run: dict[str, Any],
     ) -> None:
-        clock = Clock(None if self.time_budget is None else parse_duration(self.time_budget, "time_budget"))
+        seconds = None if self.time_budget is None else parse_duration(self.time_budget, "time_budget")
+        whole = Clock(seconds)
+        clock = whole.part(_FITS * whole.left) if self.calibrates else whole
         candidates = default_candidates(*built, train, validation is None, run)
         portfolio = Portfolio(candidates, counts, clock, self.on_step)
         predictor = portfolio.fit(train, validation, seed)
         self._set_fitted(reader, predictor)
         self._interrupted = portfolio.interrupted
         if self.calibrates:
-            rows = CalibrationRows(predictor, train, validation)
-            rows.calibrate_intervals()
-            rows.calibrate_ood(OOD_ALPHA)
+            CalibrationRows(predictor, train, validation).calibrate(clock=whole)
 
     def checked_options(self) -> tuple[Head, NetworkOptions, Runtime, dict[str, Member]]:
         """What `fit` builds from the arguments, or a `ConfigError` for the first that is invalid."""

@@ -1,21 +1,13 @@
 """How a time budget is spent: most of it on fitting, the rest on calibration, scores and saving."""
 
-import time
-
-import numpy as np
-
 from ddpn.deadlines import Clock
-from ddpn.estimators.calibration_rows import CalibrationRows
-from ddpn.predictor import Predictor
-from ddpn.sample import Sample
-from ddpn.workflow.leaderboard import score_rows
 
 #: The share of the time that fits may take, and the seconds that are kept in any case for what follows them.
-_FITS, _KEPT = 0.7, 2.0
-#: Shares of the time left for calibration, and then for scores.
-_CALIBRATION, _SCORES = 0.4, 0.6
-#: Rows by which the time of a prediction is measured, and the fewest that are calibrated with or scored.
-_MEASURED, _FEWEST = 200, 100
+_FITS, _KEPT = 0.7, 2.5
+#: Shares of the time left: for calibration, for scores, and for one model to compare with.
+_CALIBRATION, _SCORES, _COMPARISON = 0.4, 0.6, 0.15
+#: The share of the budget that is not planned with: what else the program does, and a busy machine, take it.
+_RESERVE = 0.03
 
 
 class Budget:
@@ -30,41 +22,29 @@ class Budget:
     """
 
     def __init__(self, seconds: float | None = None, started: float | None = None) -> None:
-        self.clock = Clock(seconds, started)
-        self._per_row = 0.0
+        self.clock = Clock(None if seconds is None else (1.0 - _RESERVE) * seconds, started)
 
     @property
     def for_fits(self) -> float | None:
         """Seconds for fits; None if there is no limit."""
         return max(1.0, min(_FITS * self.clock.left, self.clock.left - _KEPT)) if self.clock.has_limit else None
 
-    def measure(self, predictor: Predictor, sample: Sample) -> None:
-        """Measure how long a row of this sample takes to predict and score."""
-        if self.clock.has_limit and len(sample):
-            part, begun = sample.rows(slice(0, _MEASURED)), time.monotonic()
-            score_rows(predictor, part)
-            self._per_row = (time.monotonic() - begun) / len(part)
-
     @property
     def has_time(self) -> bool:
         """Whether members to compare with can be fitted."""
         return self.clock.left > _KEPT
 
-    def calibrating(self, rows: CalibrationRows, members: int) -> None:
-        """Keep as many calibration rows as there is time for."""
-        kept = self._affordable(len(rows.sample), members, _CALIBRATION)
-        if kept < len(rows.sample):
-            rows.keep(np.sort(np.random.default_rng(0).choice(len(rows.sample), kept, replace=False)))
+    @property
+    def for_comparison(self) -> Clock:
+        """The time for a model to compare with."""
+        return self.clock.part(_COMPARISON * self.clock.left)
 
-    def scored(self, sample: Sample, members: int) -> Sample:
-        """As many rows as there is time to score."""
-        kept = self._affordable(len(sample), members, _SCORES)
-        if kept == len(sample):
-            return sample
-        return sample.rows(np.sort(np.random.default_rng(0).choice(len(sample), kept, replace=False)))
+    @property
+    def for_calibration(self) -> Clock:
+        """The time for calibration."""
+        return self.clock.part(_CALIBRATION * self.clock.left)
 
-    def _affordable(self, rows: int, members: int, share: float) -> int:
-        if not self.clock.has_limit or not self._per_row:
-            return rows
-        # The mixture costs about as much as all its members together.
-        return int(np.clip(share * self.clock.left / (2.0 * self._per_row * max(1, members) ** 0.5), _FEWEST, rows))
+    @property
+    def for_scores(self) -> Clock:
+        """The time for scores, which leaves some to save the model."""
+        return self.clock.part(_SCORES * self.clock.left)

@@ -15,10 +15,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ddpn.deadlines import TimeLimitError
+import numpy as np
+
+from ddpn.deadlines import Clock, TimeLimitError, with_rows
 from ddpn.errors import InputError
 from ddpn.estimators import CountRegressor
-from ddpn.estimators.calibration_rows import OOD_ALPHA, PRIOR_ROWS, CalibrationRows
+from ddpn.estimators.calibration_rows import CalibrationRows, Wanted
 from ddpn.files import check_space, folder_lock
 from ddpn.heads import Head
 from ddpn.members import MEMBERS
@@ -26,6 +28,7 @@ from ddpn.members.cross_fitting import cross_fit
 from ddpn.members.member import Member, NotApplicableError
 from ddpn.members.network_options import SMALL_ROWS, NetworkOptions
 from ddpn.model_files import check_destination
+from ddpn.predictor import Predictor
 from ddpn.sample import Sample
 from ddpn.threads import single_thread
 from ddpn.workflow.budget import Budget
@@ -65,38 +68,36 @@ def fit(
     budget, if there is one, counts from `started` (as `time.monotonic` counts) until the model is saved.
     """
     budget = Budget(prepared.plan.seconds, started)
+    # Before the time that is left is divided: these take seconds for many rows.
+    known = {"identity": identity(prepared), "fingerprint": fingerprint(prepared.sample)}
+    seen = SeenRows.of(prepared.sample, prepared.split.rows.test)
     model = prepared.plan.regressor(checkpoint=checkpoint, verbose=verbose, validation=None)
     model.set_params(time_budget=budget.for_fits)
     with kept_warnings() as kept:
         interrupted = train_model(model, prepared, checkpoint, on_step)
         rows = calibration_rows(model, prepared)
-        budget.measure(model.predictor_, prepared.test)
         interrupted |= _add_comparisons(model, prepared, rows, budget, on_step)
-    members = len(model.predictor_.members)
     on_step("Calibrating on rows that were not trained on")
-    budget.calibrating(rows, members)
-    _calibrate(rows, prepared)
+    rows.calibrate(_wanted(prepared), budget.for_calibration)
     on_step("Scoring the test rows")
-    test, limits = budget.scored(prepared.test, members), []
-    if len(test) < len(prepared.test):
-        limits = [f"Scores are those of {len(test):,} of {len(prepared.test):,} test rows, for want of time."]
+    scores, limits = _scored(model.predictor_, prepared, budget.for_scores), []
+    if scores["rows"] < len(prepared.test):
+        limits = [f"Scores are those of {scores['rows']:,} of {len(prepared.test):,} test rows, for want of time."]
     task = {
         "format": FORMAT,
         "plan": prepared.plan.as_dict(),
-        "identity": identity(prepared),
-        "fingerprint": fingerprint(prepared.sample),
+        **known,
         "roles": prepared.roles.as_dict(),
         "split": {"how": prepared.split.how, "rows": prepared.counts},
         "interrupted": interrupted,
         "leaks": list(prepared.leaks),
         "warnings": [*prepared.warnings, *kept, *limits],
-        "test": leaderboard(model.predictor_, test, prepared.leaks),
+        "test": scores,
         "versions": _versions(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         **about,
     }
     # As it will be read again: lists instead of tuples.
-    seen = SeenRows.of(prepared.sample, prepared.split.rows.test)
     return Fitted(ModelFolder(model, json.loads(json.dumps(task)), seen), interrupted)
 
 
@@ -237,7 +238,7 @@ def _add_comparisons(
             with single_thread(), warnings.catch_warnings():
                 # A fit that is not quite at its maximum is good enough for a comparison.
                 warnings.simplefilter("ignore")
-                with budget.clock.part(0.2 * budget.clock.left).limit():
+                with budget.for_comparison.limit():
                     member = _compared(kind, model.head_, rows, validation, prepared.plan.seed)
         except (NotApplicableError, TimeLimitError) as error:
             warnings.warn(f"Not compared with {label}: {error}.", UserWarning, stacklevel=2)
@@ -256,16 +257,22 @@ def _compared(kind: type[Member], head: Head, rows: CalibrationRows, validation:
     return kind.like(head).fit(rows.train, validation, seed)
 
 
-def _calibrate(rows: CalibrationRows, prepared: Prepared) -> None:
-    """Calibrate distributions, intervals and out-of-distribution scores; never on test rows."""
-    if not len(rows.sample):
-        return
-    rows.renew()
-    with single_thread():
-        if prepared.plan.recalibrate != "off":
-            rows.recalibrate()
-        rows.calibrate_intervals(PRIOR_ROWS, prepared.plan.interval_groups, GROUP_ROWS)
-        rows.calibrate_ood(OOD_ALPHA, prepared.time_columns)
+def _wanted(prepared: Prepared) -> Wanted:
+    """What the plan asks to calibrate."""
+    plan = prepared.plan
+    return Wanted(plan.recalibrate != "off", plan.interval_groups, GROUP_ROWS, prepared.time_columns)
+
+
+def _scored(predictor: Predictor, prepared: Prepared, clock: Clock) -> dict[str, Any]:
+    """The leaderboard of as many test rows as there is time for."""
+    test = prepared.test
+    order = np.random.default_rng(0).permutation(len(test))
+
+    def work(number: int) -> dict[str, Any]:
+        some = test if number == len(test) else test.rows(np.sort(order[:number]))
+        return leaderboard(predictor, some, prepared.leaks)
+
+    return with_rows(clock, len(test), work)
 
 
 def _versions() -> dict[str, str]:

@@ -8,9 +8,10 @@ import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
+from ddpn.deadlines import Clock
 from ddpn.heads import Head, make_head
 from ddpn.heads.clamps import LOG_GAMMA
-from ddpn.members.trees.engine import Booster, Settings, has_lightgbm
+from ddpn.members.trees.engine import UNLIMITED, Booster, Settings, has_lightgbm
 from ddpn.members.trees.table import MAX_COLUMNS, TreeRows
 from ddpn.threads import single_thread
 
@@ -61,7 +62,9 @@ def row_losses(head: Head, log_mean: np.ndarray, dispersion: np.ndarray | float,
         return head.loss(raw, torch.from_numpy(y)).numpy()
 
 
-def fit_dispersion(rows: TreeRows, log_mean: np.ndarray, y: np.ndarray, weight: np.ndarray, seed: int) -> Dispersion:
+def fit_dispersion(
+    rows: TreeRows, log_mean: np.ndarray, y: np.ndarray, weight: np.ndarray, seed: int, clock: Clock = UNLIMITED
+) -> Dispersion:
     """Learn the dispersion of counts whose means are known without them.
 
     The likelihood is that with the larger out-of-fold likelihood at its best constant.
@@ -76,6 +79,8 @@ def fit_dispersion(rows: TreeRows, log_mean: np.ndarray, y: np.ndarray, weight: 
         Counts and how many times each row counts.
     seed : int
         Seed of the boosters.
+    clock : Clock
+        Boosters grow no longer than this; the constant is found in any case.
     """
     some = np.random.default_rng(seed).permutation(len(y))[:_ROWS]
     found = {}
@@ -90,13 +95,19 @@ def fit_dispersion(rows: TreeRows, log_mean: np.ndarray, y: np.ndarray, weight: 
     name = min(found, key=lambda name: found[name][0])
     constant = found[name][1]
     plain = Dispersion(name, constant, [], np.full(len(y), constant))
-    if len(y) < _LEAST_ROWS or not has_lightgbm() or rows.matrix.shape[1] > MAX_COLUMNS:
+    if len(y) < _LEAST_ROWS or not has_lightgbm() or rows.matrix.shape[1] > MAX_COLUMNS or not clock.left:
         return plain
-    return _boosted(plain, rows, log_mean, y, weight, seed) or plain
+    return _boosted(plain, rows, log_mean, y, weight, seed, clock) or plain
 
 
 def _boosted(
-    plain: Dispersion, rows: TreeRows, log_mean: np.ndarray, y: np.ndarray, weight: np.ndarray, seed: int
+    plain: Dispersion,
+    rows: TreeRows,
+    log_mean: np.ndarray,
+    y: np.ndarray,
+    weight: np.ndarray,
+    seed: int,
+    clock: Clock,
 ) -> Dispersion | None:
     """A booster per fold, cross-fitted like the means; None unless it is clearly better than the constant."""
     from ddpn.members.trees.lightgbm_engine import FoldData, Growing
@@ -117,7 +128,8 @@ def _boosted(
         total = float(share @ row_losses(head, log_mean, raw, y))
         if total < best:
             best, best_round, best_raw = total, done, raw
-        if done - best_round >= settings.patience or all(each.is_finished for each in growing):
+        is_finished = all(each.is_finished for each in growing)
+        if done - best_round >= settings.patience or is_finished or not clock.left:
             break
     gain = share * (before - row_losses(head, log_mean, best_raw, y))
     if not best_round or gain.sum() <= _CLEAR * np.sqrt(len(gain)) * gain.std():

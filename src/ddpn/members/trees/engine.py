@@ -7,8 +7,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from ddpn.deadlines import Clock
 from ddpn.members.trees.table import TreeRows
 from ddpn.registry import Registry
+
+#: A clock without an end.
+UNLIMITED = Clock()
 
 
 class Settings(NamedTuple):
@@ -44,8 +48,11 @@ class MeanFit(ABC):
         self.rows, self.settings = rows, settings
 
     @abstractmethod
-    def run(self, folds: int) -> None:
-        """Boost the first so many folds; what is there already is continued or kept."""
+    def run(self, folds: int, clock: Clock = UNLIMITED) -> None:
+        """Boost the first so many folds; what is there already is continued or kept.
+
+        Boosting ends with the clock, where the library can be interrupted between rounds.
+        """
 
     @abstractmethod
     def boosters(self) -> list[Booster]:

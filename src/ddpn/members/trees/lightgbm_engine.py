@@ -5,8 +5,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from ddpn.deadlines import Clock
 from ddpn.extras import import_extra
-from ddpn.members.trees.engine import Booster, Engine, MeanFit, Settings
+from ddpn.members.trees.engine import UNLIMITED, Booster, Engine, MeanFit, Settings
 from ddpn.members.trees.model_text import arrays_of, text_of
 from ddpn.members.trees.saved import arrays_to_file, file_to_arrays
 from ddpn.members.trees.table import MAX_COLUMNS, TreeRows, columns_of, least_in_leaf
@@ -177,7 +178,7 @@ class LockStep(MeanFit):
         self._growing: list[Growing] = []
         self._best = 0
 
-    def run(self, folds: int) -> None:
+    def run(self, folds: int, clock: Clock = UNLIMITED) -> None:
         self._growing += [Growing(self._data, self.rows, k, self.settings) for k in range(len(self._growing), folds)]
         shares = [self.rows.weight[growing.outer].sum() for growing in self._growing]
         best, self._best = np.inf, 0
@@ -190,7 +191,7 @@ class LockStep(MeanFit):
             if total < best:
                 best, self._best = total, done
             finished = all(growing.is_finished for growing in self._growing)
-            if finished or done - self._best >= self.settings.patience:
+            if finished or done - self._best >= self.settings.patience or not clock.left:
                 break
 
     def boosters(self) -> list[Booster]:

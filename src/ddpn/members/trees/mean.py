@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ddpn.members.trees.engine import Booster, Engine, MeanFit, Settings
+from ddpn.deadlines import Clock
+from ddpn.members.trees.engine import UNLIMITED, Booster, Engine, MeanFit, Settings
 from ddpn.members.trees.table import MAX_COLUMNS, TreeRows
 
 #: Leaf counts that are tried by default: of (8, 31), (4, 12, 31) and one alone, the best on the development tables.
@@ -17,6 +18,8 @@ _MANY_ROWS, _MORE_LEAVES, _RATE, _LARGER_RATE = 5000, (12, 31, 63), 0.05, 0.1
 _TRIAL_FOLDS = 2
 #: Learning rate of the stumps, which take many rounds and little time.
 _INDEX_RATE = 0.1
+#: Shares of the time left, where it is limited: for each trial, for the stumps, and for the boosting of all folds.
+_TRIAL_TIME, _STUMPS_TIME, _FOLDS_TIME = 0.2, 0.3, 0.7
 #: Standard errors of the paired difference by which the index must reduce the out-of-fold loss.
 _CLEAR = 1.0
 
@@ -79,34 +82,58 @@ class Choice(NamedTuple):
         return [None] * len(self.fit.rows.folds) if self.stumps is None else list(self.stumps.boosters())
 
 
-def choose(engine: Engine, rows: TreeRows, settings: Settings, leaves: Sequence[int], index: bool = True) -> Choice:
+def choose(
+    engine: Engine,
+    rows: TreeRows,
+    settings: Settings,
+    leaves: Sequence[int],
+    index: bool = True,
+    clock: Clock = UNLIMITED,
+) -> Choice:
     """Choose the number of leaves and whether to use the index.
 
     Each number of leaves is tried on two folds. Then stumps are boosted in all folds: their sum, an additive index of
     all columns, is one more input where that reduces the out-of-fold loss of the same two folds clearly. A tree finds a
-    threshold in a sum of many columns by one split on the index, and by very many without.
+    threshold in a sum of many columns by one split on the index, and by very many without. A trial that runs out of
+    time is the last one.
     """
     trial, columns = min(_TRIAL_FOLDS, len(rows.folds)), rows.matrix.shape[1]
     sizes = leaves if columns <= MAX_COLUMNS else leaves[:1]
-    tried = {size: engine.mean_fit(rows, settings._replace(leaves=size)) for size in sizes}
-    for fit in tried.values():
-        fit.run(trial)
+    tried: dict[int, MeanFit] = {}
+    for size in sizes:
+        fit, time = engine.mean_fit(rows, settings._replace(leaves=size)), _part(clock, _TRIAL_TIME)
+        fit.run(trial, time)
+        tried[size] = fit
+        if not time.left:
+            index = False
+            break
     size = min(tried, key=lambda size: tried[size].losses(trial).sum()) if len(tried) > 1 else sizes[0]
     if index and 1 < columns <= MAX_COLUMNS:
-        stumps, indexed = _indexed(engine, rows, settings._replace(leaves=size))
-        indexed.run(trial)
+        stumps, indexed = _indexed(engine, rows, settings._replace(leaves=size), _part(clock, _STUMPS_TIME))
+        indexed.run(trial, _part(clock, _TRIAL_TIME))
         if _is_clearly_less(indexed.losses(trial), tried[size].losses(trial)):
             return Choice(size, indexed, stumps)
     return Choice(size, tried[size], None)
 
 
-def fit_mean(engine: Engine, rows: TreeRows, settings: Settings, leaves: Sequence[int], index: bool = True) -> Mean:
+def fit_mean(
+    engine: Engine,
+    rows: TreeRows,
+    settings: Settings,
+    leaves: Sequence[int],
+    index: bool = True,
+    clock: Clock = UNLIMITED,
+) -> Mean:
     """Boost a mean in folds, with what `choose` finds best."""
-    chosen = choose(engine, rows, settings, leaves, index)
-    chosen.fit.run(len(rows.folds))
+    chosen = choose(engine, rows, settings, leaves, index, clock)
+    chosen.fit.run(len(rows.folds), _part(clock, _FOLDS_TIME))
     out_of_fold = _in_order(chosen.fit)
     pairs = zip(chosen.fit.boosters(), chosen.fold_stumps(), strict=True)
     return Mean([FoldMean(*pair) for pair in pairs], out_of_fold, chosen.leaves)
+
+
+def _part(clock: Clock, share: float) -> Clock:
+    return clock.part(share * clock.left)
 
 
 def _in_order(fit: MeanFit) -> np.ndarray:
@@ -117,10 +144,10 @@ def _in_order(fit: MeanFit) -> np.ndarray:
     return found
 
 
-def _indexed(engine: Engine, rows: TreeRows, settings: Settings) -> tuple[MeanFit, MeanFit]:
+def _indexed(engine: Engine, rows: TreeRows, settings: Settings, clock: Clock) -> tuple[MeanFit, MeanFit]:
     """Stumps in all folds, and an unfitted mean that has their out-of-fold sum as its last input."""
     stumps = engine.mean_fit(rows, settings._replace(leaves=2, rate=max(settings.rate, _INDEX_RATE)))
-    stumps.run(len(rows.folds))
+    stumps.run(len(rows.folds), clock)
     return stumps, engine.mean_fit(rows.with_column(_in_order(stumps), direction=1), settings)
 
 

@@ -12,8 +12,8 @@ from ddpn.errors import ConfigError, InputError
 from ddpn.heads import Head, make_head
 from ddpn.members.member import Member, NotApplicableError, as_tensor, exposure_unit, json_to_bytes
 from ddpn.members.trees.dispersion import FAMILIES, dispersion_of, fit_dispersion
-from ddpn.members.trees.engine import Booster, Settings, engine
-from ddpn.members.trees.mean import FoldMean, average, fit_mean, leaves_for, rate_for
+from ddpn.members.trees.engine import UNLIMITED, Booster, Settings, engine
+from ddpn.members.trees.mean import FoldMean, Mean, average, fit_mean, leaves_for, rate_for
 from ddpn.members.trees.table import TreeRows, TreeTable, folds_of, rates, used_rows, with_columns
 from ddpn.sample import Sample
 from ddpn.threads import single_thread, tree_threads_for
@@ -87,16 +87,19 @@ class Trees(Member):
         rows = TreeRows(
             matrix, self.table.is_category, self.table.directions(self.monotone), rate, weight / weight.mean(), []
         )
-        means = []
+        means: list[Mean] = []
+        clock = self.clock or UNLIMITED
         with tree_threads_for(matrix.size):
             for number in range(self.seeds):
                 folds = with_columns(folds_of(used.y, seed + number), matrix, rate, weight)
                 settings = Settings(rate=rate_for(len(used), self.rate), rounds=self.rounds, seed=seed + number * 1000)
                 rows = rows._replace(folds=folds)
-                means.append(fit_mean(library, rows, settings, leaves_for(len(used), self.leaves), self.index))
+                time = clock.part(clock.left / (self.seeds - number))
+                leaves = leaves_for(len(used), self.leaves)
+                means.append(fit_mean(library, rows, settings, leaves, self.index, time))
             log_rate = np.log(np.mean([np.exp(mean.out_of_fold) for mean in means], axis=0))
             log_scale = 0.0 if used.exposure is None else np.log(used.exposure)
-            found = fit_dispersion(rows, log_rate + log_scale, used.y, used.weight_or_ones, seed)
+            found = fit_dispersion(rows, log_rate + log_scale, used.y, used.weight_or_ones, seed, clock)
         self.folds = [fold for mean in means for fold in mean.folds]
         self.used_leaves, self.has_index = [mean.leaves for mean in means], [mean.has_index for mean in means]
         self.likelihood, self.constant, self.dispersion = found.likelihood, found.constant, found.boosters

@@ -7,8 +7,9 @@ from zipfile import BadZipFile
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
 
+from ddpn.deadlines import Clock
 from ddpn.errors import InputError
-from ddpn.members.trees.engine import Booster, Engine, MeanFit, Settings
+from ddpn.members.trees.engine import UNLIMITED, Booster, Engine, MeanFit, Settings
 from ddpn.members.trees.table import MAX_COLUMNS, TreeRows, columns_of, least_in_leaf
 
 #: Types that the file may hold besides numbers, text and scikit-learn's own estimators.
@@ -90,7 +91,7 @@ class EarlyStopped(MeanFit):
         super().__init__(rows, settings)
         self._boosters: list[Booster] = []
 
-    def run(self, folds: int) -> None:
+    def run(self, folds: int, clock: Clock = UNLIMITED) -> None:
         rows = self.rows
         for number in range(len(self._boosters), folds):
             inner, outer, chosen = rows.folds[number]
