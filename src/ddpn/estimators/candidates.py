@@ -18,8 +18,8 @@ from ddpn.members.networks import LargeNetworks, Networks
 from ddpn.sample import Sample
 
 LARGE_NETWORKS = "large_networks"
-#: Members of the portfolio that take seconds, cheapest first.
-_CHEAP = ("glm", "trees")
+#: Members of the portfolio that take seconds.
+_CHEAP = ("trees", "glm")
 #: Steps of the networks, and of the large ones: for few rows, and for more.
 _STEPS, _LARGE_STEPS = (500, 2000), (2000, 4000)
 #: The share of all epochs without a better score after which a network has stopped.
@@ -98,7 +98,12 @@ def _with_steps(options: NetworkOptions, rows: int, folds: int, steps: int) -> N
 
 
 def _maker(name: str, head: Head) -> Callable[[], Member]:
-    return lambda: MEMBERS[name].like(head)
+    def make() -> Member:
+        member = MEMBERS[name].like(head)
+        member.is_rough = True
+        return member
+
+    return make
 
 
 def _applies(name: str, head: Head) -> bool:

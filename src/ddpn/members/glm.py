@@ -13,7 +13,7 @@ from torch.distributions import Distribution
 from ddpn.features import FeatureEncoder, encoder_bytes, encoder_from_bytes
 from ddpn.heads import Head, make_head
 from ddpn.members.design import Design, check_complete
-from ddpn.members.linear import Linear, fit_linear
+from ddpn.members.linear import Linear, fit_line
 from ddpn.members.member import (
     Member,
     NotApplicableError,
@@ -90,7 +90,7 @@ class GLM(Member):
         with warnings.catch_warnings():
             # One that is not quite at its maximum is scored on validation rows like any other.
             warnings.simplefilter("ignore")
-            self.linear = fit_linear(self.head, inputs, scaled, self._dispersion, self.alpha).linear
+            self.linear = fit_line(self.head, inputs, scaled, self._dispersion, self.alpha, self.is_rough)
         raw = self.linear.raw(inputs)
         unbounded = np.full(raw.shape[1], np.inf)
         self.low, self.high = (raw.min(0), raw.max(0)) if self.is_clipped else (-unbounded, unbounded)

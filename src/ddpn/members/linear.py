@@ -9,7 +9,7 @@ from scipy.linalg import block_diag
 from ddpn.heads import Head
 from ddpn.sample import Sample
 from ddpn.training.coordinates import Coordinates, standardize
-from ddpn.training.maximum_likelihood import LinearObjective, Optimum, inverse_information, maximize
+from ddpn.training.maximum_likelihood import LinearObjective, Optimum, approach, inverse_information, maximize
 
 
 class Linear(NamedTuple):
@@ -46,6 +46,18 @@ class LinearFit(NamedTuple):
 
 
 @torch.inference_mode(False)
+def fit_line(head: Head, X: np.ndarray, sample: Sample, dispersion: str, alpha: float, rough: bool = False) -> Linear:
+    """What `fit_linear` finds, without inference; if `rough`, to some digits."""
+    coordinates, objective = _objective(head, X, sample, dispersion, alpha)
+    start = objective.start()
+    theta = approach(objective, start) if rough else maximize(objective, start).theta
+    slopes = np.zeros((len(objective.blocks), len(coordinates.center)))
+    for p, block in enumerate(objective.blocks):
+        if block.stop - block.start > 1:
+            slopes[p, coordinates.kept] = theta[block][1:]
+    return Linear(coordinates.center, coordinates.scale, slopes, theta[[block.start for block in objective.blocks]])
+
+
 def fit_linear(
     head: Head, X: np.ndarray, sample: Sample, dispersion: str, alpha: float, tol: float = 1e-6, max_iter: int = 200
 ) -> LinearFit:
@@ -53,11 +65,9 @@ def fit_linear(
 
     `dispersion="linear"` lets all raw outputs follow the columns, "constant" only the first. Shape: X (rows, columns).
     """
-    follows = (True, *[dispersion == "linear"] * (head.n_raw - 1))
     weight = sample.weight_or_ones
-    coordinates = standardize(X, weight, reduce=alpha == 0.0)
-    rows = sample.replace(X=coordinates.reduced(X), weight=weight).map(torch.from_numpy)
-    objective = LinearObjective(head, rows, follows, float(alpha))
+    coordinates, objective = _objective(head, X, sample, dispersion, alpha)
+    follows = objective.linear
     best = maximize(objective, objective.start(), tol, max_iter)
     covariance = inverse_information(objective.hessian(best.theta), weight.sum())
     deviations = np.sqrt(np.diag(covariance))
@@ -70,6 +80,15 @@ def fit_linear(
         standard_deviations=[deviations[block] for block in objective.blocks],
         coordinates=coordinates,
     )
+
+
+def _objective(
+    head: Head, X: np.ndarray, sample: Sample, dispersion: str, alpha: float
+) -> tuple[Coordinates, LinearObjective]:
+    follows = (True, *[dispersion == "linear"] * (head.n_raw - 1))
+    coordinates = standardize(X, sample.weight_or_ones, reduce=alpha == 0.0)
+    rows = sample.replace(X=coordinates.reduced(X), weight=sample.weight_or_ones).map(torch.from_numpy)
+    return coordinates, LinearObjective(head, rows, follows, float(alpha))
 
 
 def _in_columns(

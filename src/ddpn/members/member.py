@@ -38,6 +38,8 @@ class Member(ABC):
     is_underfitted: bool = False
     #: Limits the time of `fit`: members that can end early, with what they have until then, watch it. Others are ended.
     clock: Clock | None = None
+    #: Whether an optimum to some digits is enough: a part of a mixture that chooses weights by its scores.
+    is_rough: bool = False
 
     @classmethod
     def like(cls, head: Head) -> Self:
