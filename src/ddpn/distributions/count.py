@@ -12,6 +12,7 @@ from torch.distributions import Distribution, constraints
 from ddpn.distributions import arguments, mass, quantiles, tables
 from ddpn.distributions.arguments import broadcast_shapes, is_checked
 from ddpn.distributions.gradients import without_gradient
+from ddpn.distributions.mixture_rows import MixtureRows
 from ddpn.distributions.rows import DEPTH, Rows
 from ddpn.distributions.tables import TabulatedRows, by_window
 from ddpn.errors import InputError
@@ -199,7 +200,7 @@ class CountDistribution(Distribution, ABC):
             Observed counts y; their shape broadcasts with `batch_shape`.
         """
         y, dist, shape = self._paired(value)
-        return self._shaped(by_window(dist, tables.crps, crps_by_parts, y)[0], shape)
+        return self._shaped(crps_of(dist, y)[0], shape)
 
     @without_gradient
     def entropy(self) -> Tensor:
@@ -351,6 +352,13 @@ def _rounded_down(x: Tensor, dtype: torch.dtype) -> Tensor:
     """x in `dtype`, never above x: so icdf(cdf(y)) = y in every dtype."""
     rounded = x.to(dtype)
     return torch.where(rounded.double() > x, torch.nextafter(rounded, torch.zeros_like(rounded)), rounded)
+
+
+def crps_of(dist: Rows, y: Tensor) -> tuple[Tensor, ...]:
+    """CRPS per row."""
+    if isinstance(dist, MixtureRows):
+        return (dist.crps(y),)
+    return by_window(dist, tables.crps, crps_by_parts, y)
 
 
 def crps_by_parts(dist: Any, y: Tensor) -> tuple[Tensor]:

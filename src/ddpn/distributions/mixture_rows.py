@@ -8,11 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ddpn.distributions import atoms, panels, peaks, tables
+from ddpn.distributions import atoms, mixture_grid, panels, peaks, tables
 from ddpn.distributions.dispatch import Case, by_case, take
 from ddpn.distributions.quadrature import PREFIX
 from ddpn.distributions.quantiles import smallest_count
 from ddpn.distributions.rows import DEPTH, MARGIN, Cut, Rows
+from ddpn.distributions.special import SharedNodes
 
 #: Components coincide where the union of their windows is at most so many times the shortest of them, and differ beyond
 #: the second number.
@@ -26,18 +27,21 @@ _NEAR = 512
 _BESIDE = 1.5
 
 
-def _averaged(method: str) -> Callable[..., Tensor]:
-    return lambda rows, x: rows._average(*rows.each(method, x))
-
-
 class MixtureRows(Rows):
     """Rows of stacks, each with the k components of row after row, and their weights (rows, K).
 
     Components of weight 0 count for nothing: neither windows nor panels depend on them.
     """
 
-    def __init__(self, stacks: tuple[Any, ...], sizes: tuple[int, ...], weights: Tensor, even: bool = False) -> None:
-        self.stacks, self.sizes, self.weights, self._even = stacks, sizes, weights, even
+    def __init__(
+        self,
+        stacks: tuple[Any, ...],
+        sizes: tuple[int, ...],
+        weights: Tensor,
+        even: bool = False,
+        windows: tuple[Tensor, Tensor] | None = None,
+    ) -> None:
+        self.stacks, self.sizes, self.weights, self._even, self._windows = stacks, sizes, weights, even, windows
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -60,10 +64,16 @@ class MixtureRows(Rows):
 
     def rows(self, index: Tensor | slice) -> "MixtureRows":
         stacks = tuple(stack.rows(_group(index, k)) for stack, k in zip(self.stacks, self.sizes, strict=True))
-        return MixtureRows(stacks, self.sizes, take(self.weights, index), self._even)
+        windows = None if self._windows is None else tuple(take(x, index) for x in self._windows)
+        return MixtureRows(stacks, self.sizes, take(self.weights, index), self._even, windows)
 
     def prepared(self, far: bool = False) -> "MixtureRows":
-        return MixtureRows(tuple(stack.prepared() for stack in self.stacks), self.sizes, self.weights, self._even)
+        stacks = tuple(stack.prepared() for stack in self.stacks)
+        return MixtureRows(stacks, self.sizes, self.weights, self._even, self._windows)
+
+    def normalised(self) -> "MixtureRows":
+        stacks = tuple(stack.normalised() for stack in self.stacks)
+        return MixtureRows(stacks, self.sizes, self.weights, self._even, self._windows)
 
     def smooth_part(self, weights: Tensor) -> "MixtureRows":
         """The smooth stacks with other weights, which are normalised."""
@@ -99,8 +109,41 @@ class MixtureRows(Rows):
     def smooth_log_pmf(self, y: Tensor) -> Tensor:
         return self._log_average(*self.each("smooth_log_pmf", y))
 
-    pmf, pmf_near = _averaged("pmf"), _averaged("pmf_near")
-    pmf_table, pmf_first = _averaged("pmf_table"), _averaged("pmf_first")
+    def _total(self, of: Callable[[Any, int], Tensor]) -> Tensor:
+        """The weighted sum of what `of` returns for each stack, (rows, k, n), over all components. Shape: (rows, n)."""
+        total: Tensor | None = None
+        parts = zip(self.stacks, self.sizes, self.weights.split(self.sizes, dim=1), strict=True)
+        for stack, k, weights in parts:
+            own = torch.bmm(weights.unsqueeze(1), of(stack, k)).squeeze(1)
+            total = own if total is None else total.add_(own)
+        return total if total is not None else self.weights
+
+    def pmf(self, y: Tensor) -> Tensor:
+        at = SharedNodes.of(y, y[:, y.shape[1] // 2, None])
+        return self._total(lambda stack, k: stack.shared_pmf(at))
+
+    def pmf_near(self, y: Tensor) -> Tensor:
+        return self._total(lambda stack, k: stack.pmf_near(_repeated(y, k)).unflatten(0, (len(self), k)))
+
+    def pmf_table(self, n: int) -> Tensor:
+        return self._total(lambda stack, k: stack.pmf_table(n).unflatten(0, (len(self), k)))
+
+    def pmf_first(self, n: int) -> Tensor:
+        return self._total(lambda stack, k: stack.pmf_first(n).unflatten(0, (len(self), k)))
+
+    def mean(self) -> Tensor:
+        """The mean of prepared rows."""
+        return self._average(*self.each("mean"))
+
+    @property
+    def resolved(self) -> bool:
+        """Whether all components tell how dense panels have to be."""
+        none = self.weights.new_ones((0, 1))
+        return all(stack.rows(slice(0, 0)).resolution(none) is not None for stack in self.stacks)
+
+    def crps(self, y: Tensor) -> Tensor:
+        """CRPS, on a grid that all components share."""
+        return mixture_grid.by_grid(self, tables.crps, mixture_grid.crps, _by_parts, y)[0]
 
     def mean_variance(self) -> tuple[Tensor, Tensor]:
         each, variance = self.each("mean_variance")
@@ -120,6 +163,13 @@ class MixtureRows(Rows):
 
     def windows(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
         """First and last position per component. Shape: (rows, K)."""
+        if isinstance(depth, float) and depth == DEPTH:
+            if self._windows is None:
+                self._windows = self._found_windows(depth)
+            return self._windows
+        return self._found_windows(depth)
+
+    def _found_windows(self, depth: float | Tensor) -> tuple[Tensor, Tensor]:
         first, last = self.each("window", depth)
         return self._used(first), self._used(last)
 
@@ -222,6 +272,11 @@ class MixtureRows(Rows):
             Case(differ, apart, _FINER * (PREFIX + 8 * size * panels.NODES) * size),
         ]
         return by_case(cases, dist, ends, sort=True)[0]
+
+
+def _by_parts(rows: MixtureRows, y: Tensor) -> tuple[Tensor]:
+    rows = rows.prepared()
+    return ((rows.far_distance(y) - rows.far_half_mean_difference()).clamp(min=0.0),)
 
 
 def _group(index: Tensor | slice, k: int) -> Tensor | slice:

@@ -4,6 +4,7 @@ from functools import cached_property, partial
 from typing import Any
 
 import torch
+from scipy.special import betainc
 from torch import Tensor
 from torch.distributions import constraints
 
@@ -12,12 +13,14 @@ from ddpn.distributions.arguments import as_parameters, broadcast_shapes, check_
 from ddpn.distributions.dispatch import Case, by_case, is_host
 from ddpn.distributions.parametric import ParametricDistribution
 from ddpn.distributions.quadrature import JOIN
-from ddpn.distributions.rows import DEPTH
-from ddpn.distributions.special import HALF_LOG_TWO_PI, beside, stirling_error, stirling_error_from_zero
+from ddpn.distributions.rows import DEPTH, Cut
+from ddpn.distributions.special import HALF_LOG_TWO_PI, SharedNodes, beside, stirling_error, stirling_error_from_zero
 from ddpn.distributions.tails import ParameterRows
 
-#: Ends of windows are found to 2^-14 of their bracket, 0.001 standard deviations.
-_HALVINGS = 14
+#: Steps of Newton's method to the ends of a window: from twice the depth, as the bounds are at most, to a 1000th of it.
+_STEPS = 4
+#: Up to this depth p(0) is far from underflow, and a table is a running product of ratios.
+_BY_PRODUCTS = 600.0
 #: Below this mean a table is made of ratios: |log p(0)| is at most as large, and sums keep eleven digits.
 _BY_RATIOS = 512.0
 #: Below this alpha 12 panels give E|Z - Z'| / 2 to 1e-11, above it twice as many do to 1e-8 up to a mean of 1e10.
@@ -40,6 +43,11 @@ def _log_pmf(y: Tensor, mu: Tensor, r: Tensor) -> Tensor:
     return torch.where(y > 0, saturated - unit_deviance(safe, mu, r), -r * torch.log1p(mu / r))
 
 
+def _betainc(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
+    """The regularised incomplete beta function I_x(a, b), on a CPU."""
+    return torch.as_tensor(betainc(a.numpy(), b.numpy(), x.numpy()), dtype=torch.float64)
+
+
 class NegativeBinomialRows(ParameterRows):
     """Rows of mu and alpha; prepared rows also know a window of twice the usual depth."""
 
@@ -52,18 +60,39 @@ class NegativeBinomialRows(ParameterRows):
             return self
         return NegativeBinomialRows(self.mu, self.alpha, known=self.window(2.0 * DEPTH))
 
+    def normalised(self) -> Any:
+        return self
+
     def log_pmf(self, y: Tensor) -> Tensor:
         return _log_pmf(y, beside(self.mu, y), beside(1.0 / self.alpha, y))
 
     def pmf_first(self, n: int) -> Tensor:
         """By the ratios p(y) / p(y - 1), without the log-gamma function, for means that are small enough."""
-        if not is_host(self.mu) or bool((self.mu >= _BY_RATIOS).any()):
+        if not is_host(self.mu):
             return super().pmf_first(n)
         mu, alpha = self.mu.unsqueeze(1), self.alpha.unsqueeze(1)
-        y = torch.arange(1.0, n, dtype=torch.float64, device=self.device)
-        ratios = (mu / y).log() + torch.log1p(alpha * (y - 1.0 - mu) / (1.0 + alpha * mu))
         at_zero = -torch.log1p(alpha * mu) / alpha
+        y = torch.arange(1.0, n, dtype=torch.float64, device=self.device)
+        if bool((at_zero >= -_BY_PRODUCTS).all()):
+            scale = mu / (1.0 + alpha * mu)
+            ratios = (alpha * scale) * (y - 1.0).div_(y)
+            return torch.cat([at_zero.exp(), torch.addcdiv(ratios, scale, y)], dim=1).cumprod(1)
+        if bool((self.mu >= _BY_RATIOS).any()):
+            return super().pmf_first(n)
+        ratios = (mu / y).log() + torch.log1p(alpha * (y - 1.0 - mu) / (1.0 + alpha * mu))
         return torch.cat([at_zero, at_zero + ratios.cumsum(1)], dim=1).exp()
+
+    def shared_pmf(self, at: SharedNodes) -> Tensor:
+        """As `smooth_log_pmf`, with one logarithm per value: what depends on y alone is common to all components."""
+        mu, r, centre = self.mu.view(len(at.y), -1, 1), (1.0 / self.alpha).view(len(at.y), -1, 1), at.centre.unsqueeze(2)
+        log_ratio, inverse = (mu / centre).log(), torch.reciprocal(mu + r)
+        constant = 0.5 * (r * inverse).log() - stirling_error_from_zero(r) + centre * log_ratio
+        n = at.y.unsqueeze(1) + r
+        found = torch.log1p((n * inverse).sub_(1.0)).mul_(n - 0.5)
+        found.add_(at.log_h_minus_deviance.unsqueeze(1)).addcmul_(log_ratio - 1.0, at.gap.unsqueeze(1)).add_(constant)
+        # Stirling's error of n by two terms, as in `minus_stirling_error`.
+        inverse = n.reciprocal_()
+        return found.addcmul_(inverse, torch.mul(inverse, inverse).sub_(30.0), value=-1 / 360).exp_()
 
     def smooth_log_pmf(self, y: Tensor) -> Tensor:
         """By Stirling's series, without the log-gamma function of `log_pmf`."""
@@ -77,6 +106,47 @@ class NegativeBinomialRows(ParameterRows):
 
     def mean_variance(self) -> tuple[Tensor, Tensor]:
         return self.mu, self.mu + self.alpha * self.mu**2
+
+    def sides(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        if not is_host(y):
+            return super().sides(y)
+        r = 1.0 / self.alpha
+        share = self.mu / (self.mu + r)
+        return self._both_sides(y + 1.0, r, share)
+
+    def cut(self, y: Tensor) -> Cut:
+        """By incomplete beta functions: z p(z) is mu times the pmf at z - 1 of another Negative Binomial."""
+        if not is_host(y):
+            return super().cut(y)
+        r = 1.0 / self.alpha
+        share = self.mu / (self.mu + r)
+        cdf, survival = self._both_sides(y + 1.0, r, share)
+        below, above = self._both_sides(y.clamp(min=0.5), r + 1.0, share)
+        below, above = torch.where(y > 0, below, 0.0), torch.where(y > 0, above, 1.0)
+        lower = y < self.mu
+        part = torch.where(lower, y * cdf - self.mu * below, self.mu * above - y * survival).clamp(min=0.0)
+        return Cut(cdf, survival, (y - self.mu).abs() + 2.0 * part)
+
+    def _both_sides(self, a: Tensor, b: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
+        """1 - I and I, the incomplete beta function with parameters a and b at `share`: the smaller one is computed."""
+        rest = 1.0 / (1.0 + self.alpha * self.mu)
+        upper = a * rest >= b * share  # where y is beyond the mean, about
+        for _ in range(2):
+            small = _betainc(torch.where(upper, a, b), torch.where(upper, b, a), torch.where(upper, share, rest))
+            wrong = small > 0.75
+            if not bool(wrong.any()):
+                break
+            upper = upper ^ wrong
+        large = 1.0 - small
+        return torch.where(upper, large, small), torch.where(upper, small, large)
+
+    def resolution(self, t: Tensor) -> Tensor:
+        first, last = self.window()
+        scale = self._scale(last) - self._scale(first)
+        return beside(self.panels / scale.clamp(min=1e-300), t) / torch.sqrt(1.0 + beside(self.alpha, t) * t * t)
+
+    def far_distance(self, y: Tensor) -> Tensor:
+        return self.cut(y).distance if is_host(y) else super().far_distance(y)
 
     def _depth(self, y: Tensor) -> Tensor:
         return unit_deviance(y, self.mu, 1.0 / self.alpha)
@@ -102,17 +172,21 @@ class NegativeBinomialRows(ParameterRows):
 
     def _found_window(self, depth: float | Tensor) -> tuple[Tensor, Tensor]:
         depth = depth + torch.zeros_like(self.mu)
-        lower = torch.ones_like(depth, dtype=torch.bool)
-        return self._end(depth, lower), self._upper_end(depth)
+        return self._lower_end(depth), self._upper_end(depth)
 
     def _end(self, depth: Tensor, lower: Tensor) -> Tensor:
         """Where the unit deviance reaches `depth`, below the mean where `lower`; 0 where the window reaches 0."""
-        zero = torch.zeros_like(self.mu)
-        # The deviance exceeds (distance in scale)^2 / 8 but where alpha is large, and with it the way to 0 short.
-        below = self._unscale((self._scale(self.mu) - (8.0 * depth).sqrt()).clamp(min=0.0))
-        below = torch.where(self._depth(below) > depth, below, zero)
-        found = self._reached(depth, torch.where(lower, below, self._upper_bound(depth)))
-        return torch.where(lower & (self._depth(zero) <= depth), zero, found)
+        return torch.where(lower, self._lower_end(depth), self._upper_end(depth))
+
+    def _lower_end(self, depth: Tensor) -> Tensor:
+        zero, scale = torch.zeros_like(self.mu), self._scale(self.mu)
+        start = zero
+        # The deviance exceeds (distance in scale)^2 / 8, mostly even the square itself, but where alpha is large, and
+        # with it the way to 0 short.
+        for share in (8.0, 1.0):
+            below = self._unscale((scale - (share * depth).sqrt()).clamp(min=0.0))
+            start = torch.where(self._depth(below) > depth, below, start)
+        return torch.where(self._depth(zero) <= depth, zero, self._reached(depth, start))
 
     def _upper_end(self, depth: Tensor) -> Tensor:
         return self._reached(depth, self._upper_bound(depth))
@@ -124,13 +198,18 @@ class NegativeBinomialRows(ParameterRows):
         return torch.minimum(far, self._unscale(self._scale(self.mu) + depth.sqrt()))
 
     def _reached(self, depth: Tensor, bound: Tensor) -> Tensor:
-        """Where the unit deviance reaches depth before `bound`, by halving in the variance-stabilising scale."""
-        inside, out = self._scale(self.mu), self._scale(bound)
-        for _ in range(_HALVINGS):
-            middle = 0.5 * (inside + out)
-            deep = self._depth(self._unscale(middle)) > depth
-            inside, out = torch.where(deep, inside, middle), torch.where(deep, middle, out)
-        return self._unscale(out)
+        """Where the unit deviance reaches depth, by Newton's method from a bound that is deeper.
+
+        The deviance is convex, so every iterate is deeper too: what a window leaves out is below e^-depth.
+        """
+        y, r = bound, 1.0 / self.alpha
+        of_mean = torch.reciprocal(self.mu + r)
+        for _ in range(_STEPS):
+            gap = y - self.mu
+            slope = torch.log1p((r * gap / (self.mu * (y + r))).clamp_(min=-1 + 2**-53))
+            more = (y * slope - r * torch.log1p(gap * of_mean) - depth).clamp_(min=0.0)
+            y = y - torch.where(more > 0.0, more / slope, more)
+        return y.clamp(min=0.0)
 
     def table_end(self, y: Tensor) -> Tensor:
         return self._upper_end(DEPTH + torch.where(y > self.mu, self._depth(y), 0.0))

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ddpn.distributions.quadrature import JOIN, between, derivative, prefix, running_integral
+from ddpn.distributions.quadrature import BEYOND_CUT, JOIN, between, derivative, prefix, running_integral
 from ddpn.distributions.rows import Rows
 
 #: Nodes of a panel.
@@ -13,7 +13,10 @@ NODES = 8
 
 
 class Panels(NamedTuple):
-    """A pmf on the integers 0..PREFIX-1 (rows, PREFIX) and on panels beyond (rows, P, n), with weights for sums."""
+    """A pmf on the integers 0..join+3 (rows, join + 4) and on panels beyond (rows, P, n), with weights for sums.
+
+    The panels start at join - 1/2. There may be no integers: the head is empty, where all panels are clear of 0.
+    """
 
     head: Tensor
     head_weight: Tensor
@@ -68,19 +71,28 @@ def half_mean_difference(p: Panels) -> Tensor:
     integrated by parts; together with the square of p'/12 they leave p^2/6 - p'^2/240 and terms at the join.
     """
     nodes = p.x.shape[2]
+    cdf, head_cdf, head_mass = upto(p)
+    spread = p.total(head_cdf * (1.0 - head_cdf), cdf * (1.0 - cdf))
+    slope = (p.pmf @ derivative(nodes, cdf.device)) / (2.0 * p.length.unsqueeze(2) * p.x.sqrt()).clamp(min=1e-9)
+    spread = spread + (p.weight * (p.pmf**2 / 6.0 - slope**2 / 240.0)).sum((1, 2))
+    if not p.head.shape[1]:
+        return spread
+    join = p.head.shape[1] - BEYOND_CUT
+    a, b, c, d = p.head[:, join - 2 : join + 2].unbind(1)
+    at_join, slope_there, curve = (9.0 * (b + c) - a - d) / 16.0, c - b, (a - b - c + d) / 2.0
+    boundary = (1.0 - 2.0 * head_mass) * (curve / 720.0 - at_join / 12.0)
+    boundary = boundary + at_join * (at_join / 24.0 + slope_there / 360.0)
+    return spread + p.head_weight[:, 0] * boundary
+
+
+def upto(p: Panels) -> tuple[Tensor, Tensor, Tensor]:
+    """At the nodes the integral of the pmf, plus half of it; running sums of the head; and its mass up to the join."""
     density = p.pmf * p.x.sqrt() * (2.0 * p.length).unsqueeze(2)
     mass = (p.weight * p.pmf).sum(2)
     head_mass = (p.head_weight * p.head).sum(1)
     before = (head_mass.unsqueeze(1) + mass.cumsum(1) - mass).unsqueeze(2)
-    cdf = before + density @ running_integral(nodes, density.device) + 0.5 * p.pmf
-    head_cdf = p.head.cumsum(1)
-    spread = p.total(head_cdf * (1.0 - head_cdf), cdf * (1.0 - cdf))
-    a, b, c, d = p.head[:, JOIN - 2 : JOIN + 2].unbind(1)
-    at_join, slope_there, curve = (9.0 * (b + c) - a - d) / 16.0, c - b, (a - b - c + d) / 2.0
-    boundary = (1.0 - 2.0 * head_mass) * (curve / 720.0 - at_join / 12.0)
-    boundary = boundary + at_join * (at_join / 24.0 + slope_there / 360.0)
-    slope = (p.pmf @ derivative(nodes, density.device)) / (2.0 * p.length.unsqueeze(2) * p.x.sqrt()).clamp(min=1e-9)
-    return spread + (p.weight * (p.pmf**2 / 6.0 - slope**2 / 240.0)).sum((1, 2)) + p.head_weight[:, 0] * boundary
+    cdf = before + density @ running_integral(p.x.shape[2], density.device) + 0.5 * p.pmf
+    return cdf, p.head.cumsum(1), head_mass
 
 
 def entropy(p: Panels) -> Tensor:

@@ -21,8 +21,10 @@ from ddpn.distributions.dispatch import constant
 
 #: Below this count a pmf may be as sharp as x^-1/2 (h(0) = 1): those integers are always summed one by one.
 JOIN = 16
+#: Integers beyond those before a cut that the correction of the cut needs.
+BEYOND_CUT = 4
 #: The integers 0..PREFIX-1 carry both the exact part and the cut at JOIN - 1/2.
-PREFIX = JOIN + 4
+PREFIX = JOIN + BEYOND_CUT
 #: Expansion of 1/delta - 1/(2 asinh(delta/2)) in odd powers of delta (Gauss-Encke coefficients).
 _CUT_SERIES = (-1 / 24, 17 / 5760, -367 / 967680, 27859 / 464486400)
 
@@ -44,11 +46,11 @@ def cut_weights(device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 @cache
-def prefix(device: torch.device) -> tuple[Tensor, Tensor]:
-    """The integers 0..PREFIX-1 and the weights with which they join an integral that starts at JOIN - 1/2."""
-    weights = np.where(np.arange(PREFIX) < JOIN, 1.0, 0.0)
-    weights[JOIN - 4 :] -= _cut_weights()
-    return constant(np.arange(PREFIX), device), constant(weights, device)
+def prefix(device: torch.device, join: int = JOIN) -> tuple[Tensor, Tensor]:
+    """The integers 0..join+3 and the weights with which they join an integral that starts at join - 1/2."""
+    weights = np.where(np.arange(join + BEYOND_CUT) < join, 1.0, 0.0)
+    weights[join - BEYOND_CUT :] -= _cut_weights()
+    return constant(np.arange(join + BEYOND_CUT), device), constant(weights, device)
 
 
 @cache

@@ -10,7 +10,7 @@ from torch.distributions import Distribution
 
 from ddpn.distributions import quantiles, tables
 from ddpn.distributions.arguments import check_coverage
-from ddpn.distributions.count import CountDistribution, bracket_of, crps_by_parts
+from ddpn.distributions.count import CountDistribution, bracket_of, crps_of
 from ddpn.distributions.discretized import discretized
 from ddpn.distributions.dispatch import Case, by_case, take
 from ddpn.distributions.gradients import without_gradient
@@ -267,7 +267,7 @@ class Recalibrated(CountDistribution):
         y, dist, shape = self._paired(value)
         found = dist.by_span(
             lambda rows, y: by_window(rows, tables.crps, None, y),
-            lambda base, y: by_window(base, tables.crps, crps_by_parts, y),
+            crps_of,
             y,
         )
         return self._shaped(found[0], shape)

@@ -6,6 +6,8 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
+from ddpn.distributions.special import SharedNodes
+
 #: Windows leave out about e^-DEPTH of the mass: below 1e-13 of what they hold.
 DEPTH = 32.0
 #: Integers kept beyond a window's end, for distributions narrower than 1: their variance is what the next one holds.
@@ -73,6 +75,10 @@ class Rows(ABC):
         """The same rows with what their pmf needs computed once; `far` promises that all windows are long."""
         return self
 
+    def normalised(self) -> Self:
+        """The same rows with what their pmf, but not their tails, need computed once."""
+        return self.prepared()
+
     def pmf_near(self, y: Tensor) -> Tensor:
         """pmf on integers that hold the whole distribution."""
         return self.log_pmf(y).exp()
@@ -100,6 +106,18 @@ class Rows(ABC):
     def smooth_log_pmf(self, y: Tensor) -> Tensor:
         """log pmf, continued smoothly to real y >= 12. Shape: (rows, n)."""
         return self.log_pmf(y)
+
+    def shared_pmf(self, at: SharedNodes) -> Tensor:
+        """pmf of the k components of each row at positions that these share. Shape: (rows, n) -> (rows, k, n)."""
+        n, k = at.y.shape[1], len(self) // max(len(at.y), 1)
+        return self.pmf(at.y.unsqueeze(1).expand(-1, k, n).reshape(-1, n)).unflatten(0, (-1, k))
+
+    def resolution(self, t: Tensor) -> Tensor | None:
+        """Panels that the pmf needs per unit of t = sqrt(y), at t within its window; None where that is not known.
+
+        Shape: (rows, n) -> (rows, n).
+        """
+        return None
 
     def one_panel(self) -> Tensor:
         """Whether one panel of many nodes, even in sqrt(y), integrates the pmf beyond its first counts."""

@@ -1,5 +1,7 @@
 """Stirling's series and other functions that several families share. All in float64."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -24,3 +26,27 @@ def stirling_error_from_zero(x: Tensor) -> Tensor:
 def beside(x: Tensor, y: Tensor) -> Tensor:
     """A parameter per row shaped to broadcast with y. Shape: x (rows,), y (rows, ...) -> (rows, 1, ...)."""
     return x.view(-1, *[1] * (y.dim() - 1))
+
+
+class SharedNodes(NamedTuple):
+    """Positions y >= 12 (rows, n) that all components of a mixture share, and what their pmf needs of y alone.
+
+    `centre` (rows, 1) is any position among them; `gap` is y - centre, `deviance` is y log(y / centre) - gap, and
+    `log_h` is log(e^-y y^y / y!).
+    """
+
+    y: Tensor
+    centre: Tensor
+    gap: Tensor
+    deviance: Tensor
+    log_h: Tensor
+    log_h_minus_deviance: Tensor
+
+    @classmethod
+    def of(cls, y: Tensor, centre: Tensor) -> "SharedNodes":
+        """Shape: y (rows, n), centre (rows, 1)."""
+        gap = y - centre
+        log_ratio = torch.log1p(gap / centre)
+        deviance = (y * log_ratio).sub_(gap)
+        log_h = (log_ratio.add_(centre.log())).mul_(-0.5).sub_(HALF_LOG_TWO_PI).sub_(stirling_error(y))
+        return cls(y, centre, gap, deviance, log_h, log_h - deviance)

@@ -49,6 +49,13 @@ class SmoothRows(Rows):
     def breaks(self) -> Tensor:
         return self.spread(*self.window())
 
+    def resolution(self, t: Tensor) -> Tensor | None:
+        if type(self).spread is not SmoothRows.spread:
+            return None
+        first, last = self.window()
+        length = last.clamp(min=JOIN).sqrt() - first.clamp(min=JOIN - 0.5).sqrt()
+        return (self.panels / length).unsqueeze(1).expand_as(t)
+
     def nodes(self, start: Tensor, end: Tensor, from_zero: bool) -> tuple[Tensor, Tensor]:
         """Positions and weights that integrate the pmf from `start` to `end`. Shape: (rows,) -> (rows, n)."""
         ends = self.spread(start, end)

@@ -10,7 +10,7 @@ from ddpn.distributions.dispatch import Case, by_case, is_host
 from ddpn.distributions.double_poisson import normalizer, series, weights
 from ddpn.distributions.quadrature import PREFIX, between
 from ddpn.distributions.rows import DEPTH
-from ddpn.distributions.special import HALF_LOG_TWO_PI, beside
+from ddpn.distributions.special import HALF_LOG_TWO_PI, SharedNodes, beside
 from ddpn.distributions.tails import ParameterRows
 
 #: Nodes of one panel that holds a whole distribution but its first integers, as in `normalizer`.
@@ -64,6 +64,14 @@ class DoublePoissonRows(ParameterRows):
 
     def pmf(self, y: Tensor) -> Tensor:
         return self.smooth_log_pmf(y).exp_()
+
+    def shared_pmf(self, at: SharedNodes) -> Tensor:
+        """D(y; mu) = D(y; centre) + D(centre; mu) - (y - centre) log(mu / centre): no logarithm per value."""
+        mu, gamma = self.mu.view(len(at.y), -1), self.gamma.view(len(at.y), -1)
+        offset = self._offset().view_as(mu) - gamma * weights.deviance(at.centre, mu)
+        slope = gamma * (mu / at.centre).log()
+        found = torch.addcmul(offset.unsqueeze(2), gamma.unsqueeze(2), at.deviance.unsqueeze(1), value=-1.0)
+        return found.addcmul_(slope.unsqueeze(2), at.gap.unsqueeze(1)).add_(at.log_h.unsqueeze(1)).exp_()
 
     def pmf_near(self, y: Tensor) -> Tensor:
         return self._log_weight(y, torch.zeros_like(self.mu)).softmax(1)
