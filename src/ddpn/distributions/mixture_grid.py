@@ -29,6 +29,9 @@ _PANELS = (6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64, 96, 128, 192, 256, 
 _MORE_EDGES = 8
 #: Panels per panel that a component needs by itself: the squares of a cdf are summed, too.
 _FINER = 1.0
+#: The union of the windows, in sqrt(y), is at most so many times the shortest of them: beyond, a centre that all
+#: components share would cost more than the last six digits of their log pmf.
+_STRETCH = 64.0
 #: Near 0 a pmf may start as a power of y: panels reach at most so many times as far as they begin.
 _PER_POSITION = 1.0
 
@@ -57,8 +60,9 @@ def by_grid(mixture: Any, on_table: OnTable, on_panels: OnPanels, otherwise: Any
     clear, any_rough = start >= JOIN, rough.any(1)
     near = rest & clear & any_rough & (end - start < LONGEST_TABLE - MARGIN - 2)
     cases += tables.by_length(near, end - start.floor() + MARGIN + 1, partial(_from_first, on_table), mixture.copies)
-    known = mixture.resolved
-    apart = rest & ~near & ((clear & any_rough) | (dense > _JOINS[-1]) | (not known))
+    length = (last.sqrt() - first.sqrt()).amin(1)
+    far = (end.sqrt() - start.sqrt() > _STRETCH * length) | (not mixture.resolved)
+    apart = rest & ~near & ((clear & any_rough) | (dense > _JOINS[-1]) | far)
     cases.append(Case(apart, otherwise, 1))
     joined = rest & ~near & ~apart
     below = -1.0
@@ -146,7 +150,7 @@ def grid(join: int, mixture: Any, ends: Tensor, at: Tensor | None = None) -> tup
     """The pmf on the integers before `join`, on panels between `ends`, and at the positions `at` (rows, n)."""
     x, weight = between(ends[:, :-1], ends[:, 1:], NODES)
     flat, shape = x.flatten(1), x.shape[1:]
-    found = mixture.pmf(flat if at is None else torch.cat([flat, at], dim=1))
+    found = mixture.pmf_on_grid(flat if at is None else torch.cat([flat, at], dim=1))
     pmf, rest = found[:, : flat.shape[1]].unflatten(1, shape), found[:, flat.shape[1] :]
     length = ends[:, 1:].sqrt() - ends[:, :-1].sqrt()
     if not join:
