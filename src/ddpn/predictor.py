@@ -1,7 +1,7 @@
 """`Predictor`: fitted members, their weights in the mixture, and the calibration of their predictions."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -196,7 +196,12 @@ class Predictor(OODFlags):
         return self.recalibration
 
     def calibrate_intervals(
-        self, sample: Sample, prior_rows: float = 0.0, groups: Any = None, group_rows: float = 0.0
+        self,
+        sample: Sample,
+        prior_rows: float = 0.0,
+        groups: Any = None,
+        group_rows: float = 0.0,
+        of: Sequence[str] | None = None,
     ) -> None:
         """Find for the mixture and every member the levels at which intervals cover what is asked.
 
@@ -211,12 +216,14 @@ class Predictor(OODFlags):
             mean.
         group_rows : float
             Rows that the level of all rows counts as in each group.
+        of : sequence of str, optional
+            "mixture" and names of members. Default: all.
         """
         found = codes = None
         if groups is not None:
             means = (block.mean.detach().numpy() for block, _ in self.recorded_blocks(sample))
             found, codes = grouping(groups, sample, means, group_rows)
-        for name in (MIXTURE, *self.members):
+        for name in (MIXTURE, *self.members) if of is None else of:
             blocks = (dist for dist, _ in self.recorded_blocks(sample, of=name))
             needed = NeededLevels.of(blocks, sample.y, prior_rows > 0)
             self.intervals[name] = IntervalLevels.of_rows(needed, sample.weight, prior_rows)

@@ -80,8 +80,8 @@ def test_steps_tell_what_is_fitted(data):
     model.fit(X[:100], y[:100])
     assert [line.split(",")[0] for line in lines] == [
         "Fitting constant distribution",
-        "Fitting GLM",
         "Fitting boosted trees",
+        "Fitting GLM",
         "Fitting networks",
     ]
     assert "CRPS so far" in lines[-1]

@@ -13,12 +13,13 @@ import torch
 
 from ddpn.calibration.intervals import IntervalLevels, level_expected, level_needed
 from ddpn.errors import InputError
+from ddpn.estimators.calibration_rows import PRIOR_ROWS
 from ddpn.files import folder_lock
 from ddpn.heads import MixedHead
 from ddpn.members.glm import PoissonGLM
 from ddpn.predictor import MIXTURE
 from ddpn.workflow import fitting
-from ddpn.workflow.fitting import PRIOR_ROWS, fit, fit_into
+from ddpn.workflow.fitting import fit, fit_into
 from ddpn.workflow.leaderboard import leaderboard
 from ddpn.workflow.model_folder import CHECKPOINT, load
 from ddpn.workflow.preparing import checkpoint_of, identity, prepare

@@ -84,7 +84,11 @@ class NegativeBinomialRows(ParameterRows):
 
     def shared_pmf(self, at: SharedNodes) -> Tensor:
         """As `smooth_log_pmf`, with one logarithm per value: what depends on y alone is common to all components."""
-        mu, r, centre = self.mu.view(len(at.y), -1, 1), (1.0 / self.alpha).view(len(at.y), -1, 1), at.centre.unsqueeze(2)
+        mu, r, centre = (
+            self.mu.view(len(at.y), -1, 1),
+            (1.0 / self.alpha).view(len(at.y), -1, 1),
+            at.centre.unsqueeze(2),
+        )
         log_ratio, inverse = (mu / centre).log(), torch.reciprocal(mu + r)
         constant = 0.5 * (r * inverse).log() - stirling_error_from_zero(r) + centre * log_ratio
         n = at.y.unsqueeze(1) + r

@@ -8,9 +8,9 @@ import numpy as np
 from ddpn.calibration.groups import column_of
 from ddpn.calibration.ood import OODScores
 from ddpn.calibration.profile import FeatureProfile
-from ddpn.deadlines import Clock, TimeLimitError, with_rows
+from ddpn.deadlines import FEWEST_ROWS, Clock, TimeLimitError, with_rows
 from ddpn.members.cross_fitting import FOLDS, OutOfFold
-from ddpn.predictor import Predictor
+from ddpn.predictor import MIXTURE, Predictor
 from ddpn.sample import Sample
 from ddpn.threads import single_thread
 from ddpn.training import fold_numbers
@@ -84,9 +84,11 @@ class CalibrationRows:
 
         def work(number: int) -> int:
             some = np.sort(order[:number])
+            # Where time is short, the mixture comes first.
+            is_rough = clock.has_limit and number < min(len(sample), 2 * FEWEST_ROWS)
             before = {name: getattr(self.predictor, name) for name in _CALIBRATED}
             try:
-                self._with(by, sample.rows(some) if number < len(sample) else sample, wanted)
+                self._with(by, sample.rows(some) if number < len(sample) else sample, wanted, is_rough)
                 self._calibrate_ood(scores, some if number < len(sample) else None)
             except TimeLimitError:
                 for name, value in before.items():
@@ -107,15 +109,17 @@ class CalibrationRows:
         by = Predictor(stands, weights, self.predictor.needs_exposure, None, self.predictor.counts)
         return by, self.train.replace(X=np.arange(len(self.train), dtype=np.float64)[:, None])
 
-    def _with(self, by: Predictor, sample: Sample, wanted: Wanted) -> None:
-        """Calibrate distributions and intervals by these rows."""
+    def _with(self, by: Predictor, sample: Sample, wanted: Wanted, is_rough: bool) -> None:
+        """Calibrate distributions and intervals by these rows; if that is to be rough, intervals of the mixture."""
         by.intervals = {}
-        if wanted.recalibrate:
+        if wanted.recalibrate and not is_rough:
             by.recalibrate(sample)
         if isinstance(wanted.groups, str) and self.is_cross_fitted and sample.groups is None:
             values = np.asarray(column_of(self.train.X, wanted.groups))
             sample = sample.replace(groups=values[sample.X[:, 0].astype(np.int64)])
-        by.calibrate_intervals(sample, PRIOR_ROWS, wanted.groups, wanted.group_rows)
+        # What the predictions themselves expect takes longer than what the rows need.
+        of, prior = ([MIXTURE], 0.0) if is_rough else (None, PRIOR_ROWS)
+        by.calibrate_intervals(sample, prior, wanted.groups, wanted.group_rows, of)
         for name in ("intervals", "groups", "recalibration"):
             setattr(self.predictor, name, getattr(by, name))
 
