@@ -4,10 +4,12 @@ from ddpn.deadlines import Clock
 
 #: The share of the time that fits may take, and the seconds that are kept in any case for what follows them.
 _FITS, _KEPT = 0.7, 2.5
+#: Seconds of fits at least: a constant distribution takes less.
+_SHORTEST = 0.3
 #: Shares of the time left: for calibration, for scores, and for one model to compare with.
 _CALIBRATION, _SCORES, _COMPARISON = 0.4, 0.6, 0.15
-#: The share of the budget that is not planned with: what else the program does, and a busy machine, take it.
-_RESERVE = 0.03
+#: The share of the budget, and the seconds, that are not planned with: the end of the program takes them.
+_RESERVE, _END = 0.03, 0.6
 
 
 class Budget:
@@ -22,12 +24,14 @@ class Budget:
     """
 
     def __init__(self, seconds: float | None = None, started: float | None = None) -> None:
-        self.clock = Clock(None if seconds is None else (1.0 - _RESERVE) * seconds, started)
+        self.clock = Clock(None if seconds is None else seconds - max(_RESERVE * seconds, _END), started)
 
     @property
     def for_fits(self) -> float | None:
         """Seconds for fits; None if there is no limit."""
-        return max(1.0, min(_FITS * self.clock.left, self.clock.left - _KEPT)) if self.clock.has_limit else None
+        if not self.clock.has_limit:
+            return None
+        return max(_SHORTEST, min(_FITS * self.clock.left, self.clock.left - _KEPT))
 
     @property
     def has_time(self) -> bool:
