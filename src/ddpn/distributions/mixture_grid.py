@@ -61,7 +61,7 @@ def by_grid(mixture: Any, on_table: OnTable, on_panels: OnPanels, otherwise: Any
     near = rest & clear & any_rough & (end - start < LONGEST_TABLE - MARGIN - 2)
     cases += tables.by_length(near, end - start.floor() + MARGIN + 1, partial(_from_first, on_table), mixture.copies)
     length = (last.sqrt() - first.sqrt()).amin(1)
-    far = (end.sqrt() - start.sqrt() > _STRETCH * length) | (not mixture.resolved)
+    far = (end.sqrt() - start.sqrt() > _STRETCH * length) | ~mixture.one_panel() | (not mixture.resolved)
     apart = rest & ~near & ((clear & any_rough) | (dense > _JOINS[-1]) | far)
     cases.append(Case(apart, otherwise, 1))
     joined = rest & ~near & ~apart

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ddpn.distributions import atoms, mixture_grid, panels, peaks, tables
+from ddpn.distributions import atoms, grid_quantiles, mixture_grid, panels, peaks, tables
 from ddpn.distributions.dispatch import Case, by_case, take
 from ddpn.distributions.quadrature import PREFIX
-from ddpn.distributions.quantiles import smallest_count
+from ddpn.distributions.quantiles import from_normal, smallest_count
 from ddpn.distributions.rows import DEPTH, MARGIN, Cut, Rows
 from ddpn.distributions.special import SharedNodes
 
@@ -165,6 +165,12 @@ class MixtureRows(Rows):
         """E|Z - y|."""
         return self.cut(y).distance
 
+    has_guess = True
+
+    def guess(self, q: Tensor) -> tuple[Tensor, Tensor]:
+        start, sure = mixture_grid.by_grid(self, grid_quantiles.on_table, grid_quantiles.on_panels, _from_normal, q)
+        return start, sure
+
     def windows(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
         """First and last position per component. Shape: (rows, K)."""
         if isinstance(depth, float) and depth == DEPTH:
@@ -276,6 +282,12 @@ class MixtureRows(Rows):
             Case(differ, apart, _FINER * (PREFIX + 8 * size * panels.NODES) * size),
         ]
         return by_case(cases, dist, ends, sort=True)[0]
+
+
+def _from_normal(rows: MixtureRows, q: Tensor) -> tuple[Tensor, Tensor]:
+    guesses = [from_normal(rows, level)[0] for level in q.unbind(1)]
+    start = torch.stack(guesses, dim=1)
+    return start, torch.zeros_like(start, dtype=torch.bool)
 
 
 def _by_parts(rows: MixtureRows, y: Tensor) -> tuple[Tensor]:

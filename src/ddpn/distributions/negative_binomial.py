@@ -21,6 +21,8 @@ from ddpn.distributions.tails import ParameterRows
 _STEPS = 4
 #: Up to this depth p(0) is far from underflow, and a table is a running product of ratios.
 _BY_PRODUCTS = 600.0
+#: For alpha mu, and 1 / alpha, between this and its inverse the incomplete beta function is exact to 1e-11.
+_ODDS = 1e4
 #: Below this mean a table is made of ratios: |log p(0)| is at most as large, and sums keep eleven digits.
 _BY_RATIOS = 512.0
 #: Below this alpha 12 panels give E|Z - Z'| / 2 to 1e-11, above it twice as many do to 1e-8 up to a mean of 1e10.
@@ -46,6 +48,35 @@ def _log_pmf(y: Tensor, mu: Tensor, r: Tensor) -> Tensor:
 def _betainc(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
     """The regularised incomplete beta function I_x(a, b), on a CPU."""
     return torch.as_tensor(betainc(a.numpy(), b.numpy(), x.numpy()), dtype=torch.float64)
+
+
+def _both_tails(a: Tensor, b: Tensor, share: Tensor, rest: Tensor) -> tuple[Tensor, Tensor]:
+    """1 - I and I, the incomplete beta function with parameters a and b at share = 1 - rest: the smaller is computed."""
+    upper = a * rest >= b * share  # where a count is beyond the mean, about
+    for _ in range(2):
+        small = _betainc(torch.where(upper, a, b), torch.where(upper, b, a), torch.where(upper, share, rest))
+        wrong = small > 0.75
+        if not bool(wrong.any()):
+            break
+        upper = upper ^ wrong
+    large = 1.0 - small
+    return torch.where(upper, large, small), torch.where(upper, small, large)
+
+
+def _sides_by_beta(rows: "NegativeBinomialRows", y: Tensor) -> tuple[Tensor, Tensor]:
+    rest = 1.0 / (1.0 + rows.alpha * rows.mu)
+    return _both_tails(y + 1.0, 1.0 / rows.alpha, rows.alpha * rows.mu * rest, rest)
+
+
+def _cut_by_beta(rows: "NegativeBinomialRows", y: Tensor) -> tuple[Tensor, ...]:
+    """z p(z) is mu times the pmf at z - 1 of the Negative Binomial with 1 / alpha + 1 and the same share."""
+    r, mu, rest = 1.0 / rows.alpha, rows.mu, 1.0 / (1.0 + rows.alpha * rows.mu)
+    share = rows.alpha * mu * rest
+    cdf, survival = _both_tails(y + 1.0, r, share, rest)
+    below, above = _both_tails(y.clamp(min=0.5), r + 1.0, share, rest)
+    below, above = torch.where(y > 0, below, 0.0), torch.where(y > 0, above, 1.0)
+    part = torch.where(y < mu, y * cdf - mu * below, mu * above - y * survival).clamp(min=0.0)
+    return cdf, survival, (y - mu).abs() + 2.0 * part
 
 
 class NegativeBinomialRows(ParameterRows):
@@ -112,37 +143,19 @@ class NegativeBinomialRows(ParameterRows):
         return self.mu, self.mu + self.alpha * self.mu**2
 
     def sides(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        if not is_host(y):
-            return super().sides(y)
-        r = 1.0 / self.alpha
-        share = self.mu / (self.mu + r)
-        return self._both_sides(y + 1.0, r, share)
+        cdf, survival = self._by_beta(_sides_by_beta, ParameterRows.sides, y)
+        return cdf, survival
 
     def cut(self, y: Tensor) -> Cut:
-        """By incomplete beta functions: z p(z) is mu times the pmf at z - 1 of another Negative Binomial."""
-        if not is_host(y):
-            return super().cut(y)
-        r = 1.0 / self.alpha
-        share = self.mu / (self.mu + r)
-        cdf, survival = self._both_sides(y + 1.0, r, share)
-        below, above = self._both_sides(y.clamp(min=0.5), r + 1.0, share)
-        below, above = torch.where(y > 0, below, 0.0), torch.where(y > 0, above, 1.0)
-        lower = y < self.mu
-        part = torch.where(lower, y * cdf - self.mu * below, self.mu * above - y * survival).clamp(min=0.0)
-        return Cut(cdf, survival, (y - self.mu).abs() + 2.0 * part)
+        return Cut(*self._by_beta(_cut_by_beta, ParameterRows.cut, y))
 
-    def _both_sides(self, a: Tensor, b: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
-        """1 - I and I, the incomplete beta function with parameters a and b at `share`: the smaller one is computed."""
-        rest = 1.0 / (1.0 + self.alpha * self.mu)
-        upper = a * rest >= b * share  # where y is beyond the mean, about
-        for _ in range(2):
-            small = _betainc(torch.where(upper, a, b), torch.where(upper, b, a), torch.where(upper, share, rest))
-            wrong = small > 0.75
-            if not bool(wrong.any()):
-                break
-            upper = upper ^ wrong
-        large = 1.0 - small
-        return torch.where(upper, large, small), torch.where(upper, small, large)
+    def _by_beta(self, closed: Any, summed: Any, y: Tensor) -> tuple[Tensor, ...]:
+        """By the incomplete beta function, where its argument keeps its digits on either side of 1/2; else by sums."""
+        if not is_host(y):
+            return summed(self, y)
+        odds = self.alpha * self.mu
+        usual = (odds > 1.0 / _ODDS) & (odds < _ODDS) & (self.alpha > 1.0 / _ODDS)
+        return by_case([Case(usual, closed, 1), Case(~usual, summed, 1)], self, y)
 
     def resolution(self, t: Tensor) -> Tensor:
         first, last = self.window()

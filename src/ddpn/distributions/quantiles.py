@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ddpn.distributions import tables
-from ddpn.distributions.dispatch import Case, by_case, in_blocks
+from ddpn.distributions.dispatch import Case, by_case, in_blocks, is_host
 from ddpn.distributions.peaks import WORK, summits
 from ddpn.distributions.rows import Rows
 
@@ -27,10 +27,28 @@ def smallest_count(dist: Rows, q: Tensor) -> Tensor:
     if isinstance(dist, tables.TabulatedRows):
         y = torch.where(q < 1, dist.quantile(q), torch.inf)
         return torch.where(q > 0, y, 0.0)
-    dist = dist.prepared()
-    (start,) = tables.by_window(dist, tables.quantile, _from_normal, q)
-    y = torch.where(q < 1, _settled(dist, q, start), torch.inf)
+    return smallest_counts(dist, q.unsqueeze(1)).squeeze(1)
+
+
+def smallest_counts(dist: Rows, q: Tensor) -> Tensor:
+    """The same for several levels per row. Shape: (rows, n) -> (rows, n)."""
+    if isinstance(dist, tables.TabulatedRows):
+        return torch.stack([smallest_count(dist, level) for level in q.unbind(1)], dim=1)
+    start, sure = dist.guess(q) if dist.has_guess else _guess(dist, q)
+    unsure = ~sure & (q > 0) & (q < 1)
+    if not is_host(q) or bool(unsure.any()):
+        row, column = unsure.nonzero(as_tuple=True)
+        start[row, column] = _settled(dist.rows(row).prepared(), q[row, column], start[row, column])
+    y = torch.where(q < 1, start, torch.inf)
     return torch.where(q > 0, y, 0.0)
+
+
+def _guess(dist: Rows, q: Tensor) -> tuple[Tensor, Tensor]:
+    """Counts close to the quantiles, from a table or a normal distribution."""
+    dist = dist.prepared()
+    guesses = [tables.by_window(dist, tables.quantile, from_normal, level)[0] for level in q.unbind(1)]
+    start = torch.stack(guesses, dim=1)
+    return start, torch.zeros_like(start, dtype=torch.bool)
 
 
 def many_counts(dist: Rows, u: Tensor) -> Tensor:
@@ -52,7 +70,7 @@ def many_counts(dist: Rows, u: Tensor) -> Tensor:
     return by_case(cases, dist.prepared(), u.contiguous(), sort=True)[0]
 
 
-def _from_normal(dist: Rows, q: Tensor) -> tuple[Tensor]:
+def from_normal(dist: Rows, q: Tensor) -> tuple[Tensor]:
     """A first guess from a normal distribution in sqrt(y)."""
     first, last = dist.window()
     mean, variance = dist.mean_variance()
@@ -104,7 +122,8 @@ def _next(
 def central(dist: Rows, coverage: float) -> tuple[Tensor, Tensor]:
     """Quantiles that leave at most half of the rest on either side."""
     rest = 0.5 * (1.0 - coverage)
-    return smallest_count(dist, dist.constant(rest)), smallest_count(dist, dist.constant(1.0 - rest))
+    low, high = smallest_counts(dist, torch.stack([dist.constant(rest), dist.constant(1.0 - rest)], dim=1)).unbind(1)
+    return low, high
 
 
 def highest(dist: Rows, coverage: float) -> tuple[Tensor, Tensor]:

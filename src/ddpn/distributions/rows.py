@@ -38,6 +38,8 @@ class Rows(ABC):
     rounding: float = 9e-16
     #: Whether sums always run over all integers of the window. Other rows have methods for long windows: `SmoothRows`.
     tabulated: bool = False
+    #: Whether `guess` finds quantiles.
+    has_guess: bool = False
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -118,6 +120,10 @@ class Rows(ABC):
         Shape: (rows, n) -> (rows, n).
         """
         return None
+
+    def guess(self, q: Tensor) -> tuple[Tensor, Tensor]:
+        """Counts at or close to the quantiles of levels q, and where they are surely at them. Shape: (rows, n)."""
+        raise NotImplementedError
 
     def one_panel(self) -> Tensor:
         """Whether one panel of many nodes, even in sqrt(y), integrates the pmf beyond its first counts."""
