@@ -219,7 +219,7 @@ def test_other_files_are_refused(fitted, content):
 
 def test_facts_that_do_not_fit_the_trees_are_refused(fitted):
     files = fitted.state()
-    for key, value in (("chosen", []), ("likelihood", "gaussian"), ("stumps", [True] * 5)):
+    for key, value in (("chosen", []), ("likelihood", "gaussian"), ("index", [1] * 5)):
         facts = json.loads(files["trees.json"]) | {key: value}
         with pytest.raises(InputError):
             Trees.from_state(files | {"trees.json": json.dumps(facts).encode()})

@@ -51,7 +51,7 @@ def _betainc(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
 
 
 def _both_tails(a: Tensor, b: Tensor, share: Tensor, rest: Tensor) -> tuple[Tensor, Tensor]:
-    """1 - I and I, the incomplete beta function with parameters a and b at share = 1 - rest: the smaller is computed."""
+    """1 - I and I, the incomplete beta function with a and b at share = 1 - rest; the smaller is computed."""
     upper = a * rest >= b * share  # where a count is beyond the mean, about
     for _ in range(2):
         small = _betainc(torch.where(upper, a, b), torch.where(upper, b, a), torch.where(upper, share, rest))

@@ -113,7 +113,7 @@ def _boosted(
     from ddpn.members.trees.lightgbm_engine import FoldData, Growing
 
     head = make_head(plain.likelihood)
-    inputs = rows.with_column(log_mean)._replace(directions=None)
+    inputs = rows.with_columns(log_mean)._replace(directions=None)
     leaves = _MORE_LEAVES if len(y) >= _MANY_ROWS else _SETTINGS.leaves
     data, settings = FoldData(inputs), _SETTINGS._replace(seed=seed, leaves=leaves)
     share = weight / weight.mean()

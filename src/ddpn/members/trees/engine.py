@@ -36,6 +36,10 @@ class Booster(ABC):
     def raw(self, matrix: np.ndarray) -> np.ndarray:
         """The sum of the trees for every row of the whole matrix; for a mean, the logarithm of the rate."""
 
+    @abstractmethod
+    def split(self, groups: np.ndarray) -> "list[Booster]":
+        """The stumps by the group, 0, 1, ..., of the column that they split; the sum of all is the whole."""
+
     def contributions(self, matrix: np.ndarray) -> np.ndarray | None:
         """SHAP values of the sum, one column per column of the matrix; None where the library has none."""
         return None

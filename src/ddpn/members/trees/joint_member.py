@@ -13,7 +13,7 @@ from ddpn.extras import import_extra
 from ddpn.heads import Head, make_head
 from ddpn.members.member import Member, as_tensor, exposure_unit, json_to_bytes
 from ddpn.members.trees.engine import Booster, Settings, engine
-from ddpn.members.trees.mean import choose, leaves_for, rate_for
+from ddpn.members.trees.mean import Index, choose, index_of, leaves_for, rate_for, with_index
 from ddpn.members.trees.member import restored
 from ddpn.members.trees.table import TreeRows, TreeTable, folds_of, rates, used_rows, with_columns
 from ddpn.sample import Sample
@@ -23,24 +23,24 @@ _FACTS = "trees.json"
 
 
 class Seed(NamedTuple):
-    """What one seed learned: constants, the boosters of each fold, and the stumps of the index of each fold."""
+    """What one seed learned: constants, the boosters of each fold, and the index of each fold."""
 
     start: np.ndarray
     boosters: list[list[Booster | None]]
-    stumps: list[Booster | None]
+    indices: list[Index | None]
 
     def raw(self, matrix: np.ndarray) -> np.ndarray:
         """Raw outputs. Shape: (rows, P)."""
         from ddpn.members.trees.joint import raw_outputs
 
-        inputs = [matrix if s is None else np.column_stack([matrix, s.raw(matrix)]) for s in self.stumps]
-        return raw_outputs(self.start, self.boosters, inputs)
+        return raw_outputs(self.start, self.boosters, [with_index(matrix, index) for index in self.indices])
 
     @property
     def flat(self) -> list[Booster]:
         """All boosters in a fixed order."""
-        folds = zip(self.boosters, self.stumps, strict=True)
-        return [each for fold, stumps in folds for each in (*fold, stumps) if each is not None]
+        folds = zip(self.boosters, self.indices, strict=True)
+        each = [(*fold, *(() if index is None else index.groups)) for fold, index in folds]
+        return [booster for fold in each for booster in fold if booster is not None]
 
 
 class JointTrees(Member):
@@ -112,7 +112,7 @@ class JointTrees(Member):
                 settings = Settings(rate=rate_for(len(used), self.rate), rounds=self.rounds, seed=seed + number * 1000)
                 chosen = choose(engine("lightgbm"), plain._replace(folds=folds), settings, leaves, self.index)
                 joint = JointFit(self.head, chosen.fit.rows, used, settings._replace(leaves=chosen.leaves)).run()
-                self.seeds_.append(Seed(joint.start, joint.boosters, chosen.fold_stumps()))
+                self.seeds_.append(Seed(joint.start, joint.boosters, chosen.fold_indices()))
                 self.used_leaves.append(chosen.leaves)
                 found.append(joint.out_of_fold)
         self._keep_out_of_fold(train, np.mean(found, axis=0))
@@ -152,7 +152,7 @@ class JointTrees(Member):
             "leaves": self.used_leaves,
             "starts": [each.start.tolist() for each in self.seeds_],
             "boosted": [booster is not None for booster in self.seeds_[0].boosters[0]],
-            "stumps": [[stumps is not None for stumps in each.stumps] for each in self.seeds_],
+            "index": [[0 if index is None else len(index.groups) for index in each.indices] for each in self.seeds_],
             "chosen": [None if each.chosen is None else each.chosen.tolist() for each in flat],
         }
         return {**engine("lightgbm").to_files(flat), _FACTS: json_to_bytes(facts)}
@@ -163,21 +163,21 @@ class JointTrees(Member):
         member = cls(make_head(known["head"]["name"], **known["head"]["options"]))
         member.table = TreeTable.from_dict(known)
         member.unit, member.used_leaves = known["unit"], known["leaves"]
-        boosted, folds = known["boosted"], [fold for each in known["stumps"] for fold in each]
+        boosted, folds = known["boosted"], [fold for each in known["index"] for fold in each]
         if len(boosted) != member.head.n_raw or any(len(start) != member.head.n_raw for start in known["starts"]):
             raise InputError(f"{_FACTS} must have one entry per raw output of {member.head.name}.")
         extra = []
-        for has_stumps in folds:
-            extra += [int(has_stumps)] * sum(boosted) + [0] * int(has_stumps)
+        for groups in folds:
+            extra += [Index.width(groups)] * sum(boosted) + [0] * groups
         flat = iter(restored(files, known, len(member.table.levels), extra, "lightgbm"))
         member.seeds_ = []
-        for start, stumps in zip(known["starts"], known["stumps"], strict=True):
+        for start, folds in zip(known["starts"], known["index"], strict=True):
             boosters: list[list[Booster | None]] = []
-            firsts: list[Booster | None] = []
-            for has_stumps in stumps:
+            indices: list[Index | None] = []
+            for groups in folds:
                 boosters.append([next(flat) if is_boosted else None for is_boosted in boosted])
-                firsts.append(next(flat) if has_stumps else None)
-            member.seeds_.append(Seed(np.array(start), boosters, firsts))
+                indices.append(index_of(flat, groups))
+            member.seeds_.append(Seed(np.array(start), boosters, indices))
         return member
 
     def facts(self) -> dict[str, Any]:
@@ -187,5 +187,5 @@ class JointTrees(Member):
             "seeds": len(self.seeds_),
             "leaves": self.used_leaves,
             "trees": sum(booster.rounds for each in self.seeds_ for booster in each.flat),
-            "additive index": [each.stumps[0] is not None for each in self.seeds_],
+            "additive index": [each.indices[0] is not None for each in self.seeds_],
         }

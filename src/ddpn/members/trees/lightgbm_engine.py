@@ -8,7 +8,7 @@ import numpy as np
 from ddpn.deadlines import Clock
 from ddpn.extras import import_extra
 from ddpn.members.trees.engine import UNLIMITED, Booster, Engine, MeanFit, Settings
-from ddpn.members.trees.model_text import arrays_of, text_of
+from ddpn.members.trees.model_text import arrays_of, some_trees, text_of
 from ddpn.members.trees.saved import arrays_to_file, file_to_arrays
 from ddpn.members.trees.table import MAX_COLUMNS, TreeRows, columns_of, least_in_leaf
 
@@ -40,6 +40,14 @@ class LightGBMBooster(Booster):
         if self._booster is None or not len(matrix):
             return np.zeros(len(matrix))
         return self._booster.predict(columns_of(matrix, self.chosen), raw_score=True)
+
+    def split(self, groups: np.ndarray) -> list[Booster]:
+        arrays = self.arrays
+        own = groups if self.chosen is None else groups[self.chosen]
+        group = np.zeros(len(arrays["leaves"]), dtype=np.int64)
+        group[arrays["leaves"] == 2] = own[arrays["split_feature"]]  # a tree without a split is a constant
+        parts = [some_trees(arrays, group == number) for number in range(int(groups.max()) + 1)]
+        return [LightGBMBooster.of_arrays(part, self.chosen, len(own)) for part in parts]
 
     def contributions(self, matrix: np.ndarray) -> np.ndarray | None:
         values = np.zeros(matrix.shape)

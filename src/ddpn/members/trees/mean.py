@@ -1,6 +1,6 @@
 """The mean of boosted trees: a booster per fold; the number of leaves and an additive index are chosen out of fold."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,22 +24,46 @@ _TRIAL_TIME, _STUMPS_TIME, _FOLDS_TIME = 0.2, 0.3, 0.7
 _CLEAR = 1.0
 
 
+class Index(NamedTuple):
+    """Stumps whose sums are further inputs: one booster per group of columns."""
+
+    groups: tuple[Booster, ...]
+
+    def inputs(self, matrix: np.ndarray) -> np.ndarray:
+        """The sum of each group and, where there are several, of all. Shape: (rows, k)."""
+        parts = np.stack([group.raw(matrix) for group in self.groups], axis=1)
+        return parts if len(self.groups) == 1 else np.column_stack([parts, parts.sum(axis=1)])
+
+    @staticmethod
+    def width(groups: int) -> int:
+        """How many inputs an index of so many groups has."""
+        return groups if groups < 2 else groups + 1
+
+
+def index_of(boosters: Iterator[Booster], groups: int) -> Index | None:
+    """The index of the next so many boosters; None for none."""
+    return Index(tuple(next(boosters) for _ in range(groups))) if groups else None
+
+
+def with_index(matrix: np.ndarray, index: Index | None) -> np.ndarray:
+    """A matrix with the inputs of an index, if there is one."""
+    return matrix if index is None else np.column_stack([matrix, index.inputs(matrix)])
+
+
 class FoldMean(NamedTuple):
-    """The booster of a fold and, where the index is used, the stumps whose sum is its last input."""
+    """The booster of a fold and, where it is used, the index whose sums are its last inputs."""
 
     main: Booster
-    stumps: Booster | None = None
+    additive: Index | None = None
 
     def raw(self, matrix: np.ndarray) -> np.ndarray:
         """Log rates."""
-        if self.stumps is None:
-            return self.main.raw(matrix)
-        return self.main.raw(np.column_stack([matrix, self.stumps.raw(matrix)]))
+        return self.main.raw(with_index(matrix, self.additive))
 
     @property
     def boosters(self) -> list[Booster]:
-        """One booster or two."""
-        return [self.main] if self.stumps is None else [self.main, self.stumps]
+        """The booster and those of the index."""
+        return [self.main, *(() if self.additive is None else self.additive.groups)]
 
 
 class Mean(NamedTuple):
@@ -52,7 +76,7 @@ class Mean(NamedTuple):
     @property
     def has_index(self) -> bool:
         """Whether the additive index is an input."""
-        return self.folds[0].stumps is not None
+        return self.folds[0].additive is not None
 
 
 def average(folds: Sequence[FoldMean], matrix: np.ndarray) -> np.ndarray:
@@ -71,15 +95,15 @@ def rate_for(rows: int, rate: float | None = None) -> float:
 
 
 class Choice(NamedTuple):
-    """What was chosen on some folds: leaves, the fit with them so far, and the stumps of all folds where they help."""
+    """What was chosen on some folds: leaves, the fit with them so far, and the index of each fold where it helps."""
 
     leaves: int
     fit: MeanFit
-    stumps: MeanFit | None
+    indices: list[Index] | None
 
-    def fold_stumps(self) -> list[Booster | None]:
-        """The stumps of every fold, None where there are none."""
-        return [None] * len(self.fit.rows.folds) if self.stumps is None else list(self.stumps.boosters())
+    def fold_indices(self) -> list[Index | None]:
+        """The index of every fold, None where there is none."""
+        return [None] * len(self.fit.rows.folds) if self.indices is None else list(self.indices)
 
 
 def choose(
@@ -93,13 +117,14 @@ def choose(
     """Choose the number of leaves and whether to use the index.
 
     Each number of leaves is tried on two folds. Then stumps are boosted in all folds: their sum, an additive index of
-    all columns, is one more input where that reduces the out-of-fold loss of the same two folds clearly. A tree finds a
-    threshold in a sum of many columns by one split on the index, and by very many without. A trial that runs out of
-    time is the last one.
+    all columns, and the sums of those that split categories, two-valued columns and other numbers, are further inputs
+    where that reduces the out-of-fold loss of the same two folds clearly. A tree finds a threshold in a sum of many
+    columns by one split on the index, and by very many without. A trial that runs out of time is the last one.
     """
     trial, columns = min(_TRIAL_FOLDS, len(rows.folds)), rows.matrix.shape[1]
     sizes = leaves if columns <= MAX_COLUMNS else leaves[:1]
     tried: dict[int, MeanFit] = {}
+    indexed: dict[int, MeanFit] = {}
     for size in sizes:
         fit, time = engine.mean_fit(rows, settings._replace(leaves=size)), _part(clock, _TRIAL_TIME)
         fit.run(trial, time)
@@ -109,10 +134,15 @@ def choose(
             break
     size = min(tried, key=lambda size: tried[size].losses(trial).sum()) if len(tried) > 1 else sizes[0]
     if index and 1 < columns <= MAX_COLUMNS:
-        stumps, indexed = _indexed(engine, rows, settings._replace(leaves=size), _part(clock, _STUMPS_TIME))
-        indexed.run(trial, _part(clock, _TRIAL_TIME))
-        if _is_clearly_less(indexed.losses(trial), tried[size].losses(trial)):
-            return Choice(size, indexed, stumps)
+        indices, more = _indexed(engine, rows, settings, _part(clock, _STUMPS_TIME))
+        # With the index, smaller trees may be enough.
+        for leaves_with in [size, *sorted((each for each in sizes if each < size), reverse=True)[:1]]:
+            fit = engine.mean_fit(more, settings._replace(leaves=leaves_with))
+            fit.run(trial, _part(clock, _TRIAL_TIME))
+            indexed[leaves_with] = fit
+        best = min(indexed, key=lambda size: indexed[size].losses(trial).sum())
+        if _is_clearly_less(indexed[best].losses(trial), tried[size].losses(trial)):
+            return Choice(best, indexed[best], indices)
     return Choice(size, tried[size], None)
 
 
@@ -128,7 +158,7 @@ def fit_mean(
     chosen = choose(engine, rows, settings, leaves, index, clock)
     chosen.fit.run(len(rows.folds), _part(clock, _FOLDS_TIME))
     out_of_fold = _in_order(chosen.fit)
-    pairs = zip(chosen.fit.boosters(), chosen.fold_stumps(), strict=True)
+    pairs = zip(chosen.fit.boosters(), chosen.fold_indices(), strict=True)
     return Mean([FoldMean(*pair) for pair in pairs], out_of_fold, chosen.leaves)
 
 
@@ -144,11 +174,15 @@ def _in_order(fit: MeanFit) -> np.ndarray:
     return found
 
 
-def _indexed(engine: Engine, rows: TreeRows, settings: Settings, clock: Clock) -> tuple[MeanFit, MeanFit]:
-    """Stumps in all folds, and an unfitted mean that has their out-of-fold sum as its last input."""
+def _indexed(engine: Engine, rows: TreeRows, settings: Settings, clock: Clock) -> tuple[list[Index], TreeRows]:
+    """Stumps in all folds, and the rows with their out-of-fold sums as the last inputs."""
     stumps = engine.mean_fit(rows, settings._replace(leaves=2, rate=max(settings.rate, _INDEX_RATE)))
     stumps.run(len(rows.folds), clock)
-    return stumps, engine.mean_fit(rows.with_column(_in_order(stumps), direction=1), settings)
+    indices = [Index(tuple(booster.split(rows.kinds))) for booster in stumps.boosters()]
+    sums = np.empty((len(rows.rate), Index.width(len(indices[0].groups))))
+    for index, fold in zip(indices, rows.folds, strict=True):
+        sums[fold.outer] = index.inputs(rows.matrix[fold.outer])
+    return indices, rows.with_columns(sums, direction=1)
 
 
 def _is_clearly_less(ours: np.ndarray, theirs: np.ndarray) -> bool:

@@ -13,7 +13,7 @@ from ddpn.heads import Head, make_head
 from ddpn.members.member import Member, NotApplicableError, as_tensor, exposure_unit, json_to_bytes
 from ddpn.members.trees.dispersion import FAMILIES, dispersion_of, fit_dispersion
 from ddpn.members.trees.engine import UNLIMITED, Booster, Settings, engine
-from ddpn.members.trees.mean import FoldMean, Mean, average, fit_mean, leaves_for, rate_for
+from ddpn.members.trees.mean import FoldMean, Index, Mean, average, fit_mean, index_of, leaves_for, rate_for
 from ddpn.members.trees.table import TreeRows, TreeTable, folds_of, rates, used_rows, with_columns
 from ddpn.sample import Sample
 from ddpn.threads import single_thread, tree_threads_for
@@ -142,7 +142,7 @@ class Trees(Member):
 
         The base has what is left: the expected log rate, the exposure, and that the mean of rates is averaged.
         """
-        if any(fold.stumps is not None for fold in self.folds):
+        if any(fold.additive is not None for fold in self.folds):
             return None
         matrix = self.table.read(X)
         with tree_threads_for(matrix.size):
@@ -166,7 +166,7 @@ class Trees(Member):
             "constant": self.constant,
             "unit": self.unit,
             "chosen": chosen,
-            "stumps": [fold.stumps is not None for fold in self.folds],
+            "index": [len(fold.boosters) - 1 for fold in self.folds],
         }
         return {**engine(self._engine).to_files(self._boosters), _FACTS: json_to_bytes(facts)}
 
@@ -179,10 +179,10 @@ class Trees(Member):
             raise InputError(f"{_FACTS} must name one of {', '.join(FAMILIES)}, got {member.likelihood!r}.")
         member.used_leaves, member.has_index = known["leaves"], known["additive index"]
         member._engine = known["engine"]
-        extra = [more for has_stumps in known["stumps"] for more in ((1, 0) if has_stumps else (0,))]
+        extra = [more for groups in known["index"] for more in (Index.width(groups), *[0] * groups)]
         extra += [1] * (len(known["chosen"]) - len(extra))  # the log mean
         boosters = iter(restored(files, known, len(member.table.levels), extra, member._engine))
-        member.folds = [FoldMean(next(boosters), next(boosters) if stumps else None) for stumps in known["stumps"]]
+        member.folds = [FoldMean(next(boosters), index_of(boosters, groups)) for groups in known["index"]]
         member.dispersion = list(boosters)
         return member
 

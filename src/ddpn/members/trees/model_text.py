@@ -55,6 +55,15 @@ def tree_slices(arrays: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]
     ]
 
 
+def some_trees(arrays: Mapping[str, np.ndarray], wanted: np.ndarray) -> dict[str, np.ndarray]:
+    """The arrays of the trees for which `wanted` is True."""
+    kept = [tree for tree, is_wanted in zip(tree_slices(arrays), wanted, strict=True) if is_wanted]
+    found = {name: arrays[name][wanted] for name in SIZES}
+    for name in (*PER_SPLIT, *PER_LEAF, *PER_CATEGORY):
+        found[name] = np.concatenate([np.empty(0, dtype=arrays[name].dtype), *(tree[name] for tree in kept)])
+    return found
+
+
 def text_of(arrays: Mapping[str, np.ndarray], columns: int) -> str:
     """What LightGBM reads as a model with these trees."""
     names = " ".join(f"c{i}" for i in range(columns))

@@ -1,6 +1,7 @@
 """scikit-learn's histogram boosting: what trees are fitted with where LightGBM is not installed."""
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any
 from zipfile import BadZipFile
 
@@ -82,6 +83,25 @@ class HistogramBooster(Booster):
         if not len(matrix):
             return np.zeros(0)
         return np.log(np.maximum(self.trees.predict(columns_of(matrix, self.chosen)), TINY))
+
+    def split(self, groups: np.ndarray) -> list[Booster]:
+        own = groups if self.chosen is None else groups[self.chosen]
+        columns = np.array([_root_column(each) for each in self.trees._predictors])
+        found: list[Booster] = []
+        for number in range(int(groups.max()) + 1):
+            part = copy(self.trees)
+            wanted = np.where(columns < 0, 0, own[columns]) == number
+            part._predictors = [each for each, w in zip(self.trees._predictors, wanted, strict=True) if w]
+            if number:  # the mean is part of the first
+                part._baseline_prediction = np.zeros_like(self.trees._baseline_prediction)
+            found.append(HistogramBooster(part, self.chosen))
+        return found
+
+
+def _root_column(predictors: Any) -> int:
+    """The column that a tree of one split splits; -1 for a leaf."""
+    root = predictors[0].nodes[0]
+    return -1 if root["is_leaf"] else int(root["feature_idx"])
 
 
 class EarlyStopped(MeanFit):

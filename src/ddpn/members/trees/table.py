@@ -92,17 +92,27 @@ class TreeRows(NamedTuple):
     weight: np.ndarray
     folds: list[Fold]
 
-    def with_column(self, values: np.ndarray, direction: int = 0) -> "TreeRows":
-        """The same rows with one more column of numbers, which every fold takes."""
-        last = self.matrix.shape[1]
-        folds = [f if f.chosen is None else f._replace(chosen=np.append(f.chosen, last)) for f in self.folds]
-        directions = self.directions if self.directions is None else np.append(self.directions, direction)
+    def with_columns(self, values: np.ndarray, direction: int = 0) -> "TreeRows":
+        """The same rows with more columns of numbers, (rows,) or (rows, k), which every fold takes."""
+        matrix = np.column_stack([self.matrix, values])
+        more = np.arange(self.matrix.shape[1], matrix.shape[1])
+        folds = [f if f.chosen is None else f._replace(chosen=np.append(f.chosen, more)) for f in self.folds]
+        directions = self.directions
         return self._replace(
-            matrix=np.column_stack([self.matrix, values]),
-            is_category=np.append(self.is_category, False),
-            directions=directions,
+            matrix=matrix,
+            is_category=np.append(self.is_category, np.zeros(len(more), dtype=bool)),
+            directions=None if directions is None else np.append(directions, np.full(len(more), direction)),
             folds=folds,
         )
+
+    @property
+    def kinds(self) -> np.ndarray:
+        """Groups of columns, numbered from 0: categories, two values, and other numbers, as far as there are any."""
+        with np.errstate(invalid="ignore"):
+            low, high = np.nanmin(self.matrix, axis=0), np.nanmax(self.matrix, axis=0)
+        is_two = ((self.matrix == low) | (self.matrix == high) | np.isnan(self.matrix)).all(axis=0)
+        kind = np.where(self.is_category, 0, np.where(is_two, 1, 2))
+        return np.unique(kind, return_inverse=True)[1].ravel()
 
 
 def used_rows(train: Sample, least: int = 1) -> Sample:
