@@ -60,8 +60,7 @@ def by_grid(mixture: Any, on_table: OnTable, on_panels: OnPanels, otherwise: Any
     clear, any_rough = start >= JOIN, rough.any(1)
     near = rest & clear & any_rough & (end - start < LONGEST_TABLE - MARGIN - 2)
     cases += tables.by_length(near, end - start.floor() + MARGIN + 1, partial(_from_first, on_table), mixture.copies)
-    length = (last.sqrt() - first.sqrt()).amin(1)
-    far = (end.sqrt() - start.sqrt() > _STRETCH * length) | ~mixture.one_panel() | (not mixture.resolved)
+    far = is_far(mixture) | ~mixture.one_panel() | (not mixture.resolved)
     apart = rest & ~near & ((clear & any_rough) | (dense > _JOINS[-1]) | far)
     cases.append(Case(apart, otherwise, 1))
     joined = rest & ~near & ~apart
@@ -72,6 +71,12 @@ def by_grid(mixture: Any, on_table: OnTable, on_panels: OnPanels, otherwise: Any
         below = float(join)
     cases.append(Case(joined & clear, partial(_by_density, 0, on_panels), 1))
     return by_case(cases, mixture, *extra, sort=True)
+
+
+def is_far(mixture: Any) -> Tensor:
+    """Whether components are too far apart for a common centre. Shape: (rows,)."""
+    first, last = (x.sqrt() for x in mixture.windows())
+    return last.amax(1) - first.amin(1) > _STRETCH * (last - first).amin(1)
 
 
 def _on_table(n: int, on_table: OnTable, mixture: Any, *extra: Tensor) -> tuple[Tensor, ...]:

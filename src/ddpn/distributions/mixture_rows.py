@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ddpn.distributions import atoms, grid_quantiles, mixture_grid, panels, peaks, tables
 from ddpn.distributions.dispatch import Case, by_case, take
-from ddpn.distributions.quadrature import PREFIX
+from ddpn.distributions.quadrature import JOIN, PREFIX
 from ddpn.distributions.quantiles import from_normal, smallest_count
 from ddpn.distributions.rows import DEPTH, MARGIN, Cut, Rows
 from ddpn.distributions.special import SharedNodes
@@ -129,8 +129,20 @@ class MixtureRows(Rows):
     def pmf_near(self, y: Tensor) -> Tensor:
         return self._total(lambda stack, k: stack.pmf_near(_repeated(y, k)).unflatten(0, (len(self), k)))
 
+    def pmf_window(self, y: Tensor) -> Tensor:
+        is_clear = bool((y[:, 0] >= JOIN - 1).all())
+        is_smooth = self.smooth and is_clear and not bool(mixture_grid.is_far(self).any())
+        return self.normalised().pmf_on_grid(y) if is_smooth else self.log_pmf(y).exp()
+
     def pmf_table(self, n: int) -> Tensor:
-        return self._total(lambda stack, k: stack.pmf_table(n).unflatten(0, (len(self), k)))
+        total = self.weights.new_zeros((len(self), n))
+        parts = zip(self.stacks, self.weights.split(self.sizes, 1), self.windows()[1].split(self.sizes, 1), strict=True)
+        for stack, weights, last in parts:
+            # Beyond the windows of its components a stack has no mass.
+            size = min(n, int(last.max().item() + MARGIN) + 2) if len(self) and n > tables.SHORT else n
+            pmf = stack.pmf_table(size).unflatten(0, weights.shape)
+            total[:, :size] += torch.bmm(weights.unsqueeze(1), pmf).squeeze(1)
+        return total
 
     def pmf_first(self, n: int) -> Tensor:
         return self._total(lambda stack, k: stack.pmf_first(n).unflatten(0, (len(self), k)))
