@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ddpn.distributions import atoms, grid_quantiles, mixture_grid, panels, peaks, tables
+from ddpn.distributions import atoms, grid_modes, grid_quantiles, mixture_grid, panels, peaks, tables
 from ddpn.distributions.dispatch import Case, by_case, take
 from ddpn.distributions.quadrature import JOIN, PREFIX
 from ddpn.distributions.quantiles import from_normal, smallest_count
@@ -176,6 +176,18 @@ class MixtureRows(Rows):
     def far_distance(self, y: Tensor) -> Tensor:
         """E|Z - y|."""
         return self.cut(y).distance
+
+    def entropy(self) -> Tensor:
+        """-E[log p(Z)], on a grid that all components share."""
+
+        def summed(rows: MixtureRows) -> tuple[Tensor]:
+            return (rows.prepared().far_entropy(),)
+
+        return mixture_grid.by_grid(self, tables.entropy, mixture_grid.entropy, summed, finer=float(_FINER))[0]
+
+    def mode(self) -> Tensor:
+        """The most probable count."""
+        return grid_modes.mode(self, lambda rows: tables.by_window(rows, tables.mode, lambda far: (far.far_mode(),)))
 
     has_guess = True
 

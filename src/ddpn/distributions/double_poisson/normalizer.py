@@ -249,3 +249,50 @@ _SECOND = {
 def moments(mu: Tensor, gamma: Tensor) -> Moments:
     """Mean, variance and the covariances behind second derivatives; float64 vectors, no autograd."""
     return Moments(*by_regime(_SECOND, mu, gamma))
+
+
+def _spread_of_series(mu: Tensor, gamma: Tensor) -> tuple[Tensor, ...]:
+    s = series.LogNormalizer(*series.log_normalizer(mu, gamma, order=2))
+    return mu + s.m / gamma, mu / gamma + s.mm / (gamma * gamma)
+
+
+def _spread_of_nodes(y: Tensor, log_w: Tensor, weight: Tensor | None) -> tuple[Tensor, ...]:
+    """Mean and variance around the mode, as in `_second_of_nodes`."""
+    peak, at = log_w.max(dim=1, keepdim=True)
+    w = (log_w - peak).exp_()
+    w = w if weight is None else w.mul_(weight)
+    mode = y.expand_as(w).gather(1, at)
+    gap, total = y - mode, w.sum(1)
+    w.mul_(gap)
+    shift = w.sum(1) / total
+    return mode.squeeze(1) + shift, w.mul_(gap).sum(1) / total - shift**2
+
+
+def _spread_of_table(n: int) -> Any:
+    def method(mu: Tensor, gamma: Tensor, end: Tensor) -> tuple[Tensor, ...]:
+        y = weights.count_table(n, mu.device)[1].unsqueeze(0)
+        return _spread_of_nodes(y, weights.log_weight_table(mu, gamma, n), None)
+
+    return method
+
+
+def _spread_of(make: Any) -> Any:
+    def method(mu: Tensor, gamma: Tensor, end: Tensor) -> tuple[Tensor, ...]:
+        at = make(mu, gamma, end)
+        return _spread_of_nodes(at.y, at.log_w, at.weight)
+
+    return method
+
+
+_SPREAD = {
+    "series": _spread_of_series,
+    "table": _spread_of_table,
+    "local": _spread_of(local_nodes),
+    "wide": _spread_of(wide_nodes),
+}
+
+
+def mean_variance(mu: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance alone; float64 vectors, no autograd."""
+    mean, variance = by_regime(_SPREAD, mu, gamma)
+    return mean, variance

@@ -87,8 +87,7 @@ class DoublePoissonRows(ParameterRows):
         return self.known[1]
 
     def mean_variance(self) -> tuple[Tensor, Tensor]:
-        found = normalizer.moments(self.mu, self.gamma)
-        return found.mean, found.variance
+        return normalizer.mean_variance(self.mu, self.gamma)
 
     def window(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
         return weights.lower_end(self.mu, self.gamma, depth), weights.upper_end(self.mu, self.gamma, depth)
