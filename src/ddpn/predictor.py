@@ -260,10 +260,22 @@ class Predictor(OODFlags):
             The groups of the rows. Without them, rows have the level of all rows, unless groups are ranges of the
             predicted mean.
         """
+        return interval_at(dist, self.row_levels(dist, coverage, of, labels))
+
+    def row_levels(
+        self, dist: Any, coverage: float, of: str = MIXTURE, labels: np.ndarray | None = None
+    ) -> float | np.ndarray:
+        """The level of the intervals of predicted distributions: one for all rows, or one per row by groups.
+
+        Parameters
+        ----------
+        dist, coverage, of, labels
+            As for `interval`.
+        """
         if self.groups is None or of not in self.groups.levels or (self.groups.by and labels is None):
-            return interval_at(dist, self.interval_level(coverage, of))
+            return self.interval_level(coverage, of)
         codes = self.groups.codes(labels, None if self.groups.by else dist.mean.detach().numpy())
-        return interval_at(dist, self.groups.at(check_coverage(coverage), of, self.intervals[of], codes))
+        return self.groups.at(check_coverage(coverage), of, self.intervals[of], codes)
 
     # Saving ------------------------------------------------------------------------------------------------------
 

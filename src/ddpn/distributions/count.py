@@ -229,9 +229,9 @@ class CountDistribution(Distribution, ABC):
         """The most probable count, the smallest of several."""
         with torch.no_grad():
             dist = self._flat()
-            is_mixture = isinstance(dist, MixtureRows)
-            found = dist.mode() if is_mixture else by_window(dist, tables.mode, lambda rows: (rows.far_mode(),))[0]
-            return self._shaped(found)
+            if isinstance(dist, MixtureRows):
+                return self._shaped(dist.mode())
+            return self._shaped(by_window(dist, tables.mode, lambda rows: (rows.far_mode(),))[0])
 
     def interval(self, coverage: float, kind: str = "central") -> tuple[Tensor, Tensor]:
         """Prediction interval: counts low and high, both included, that hold at least `coverage` of the mass.

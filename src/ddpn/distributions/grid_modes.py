@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ddpn.distributions import mixture_grid, tables
 from ddpn.distributions.dispatch import Case, by_case
+from ddpn.distributions.panels import Panels
 from ddpn.distributions.quadrature import JOIN
 from ddpn.distributions.rows import MARGIN
 
@@ -60,6 +61,11 @@ def _by_peaks(mixture: Any, otherwise: Callable[[Any], tuple[Tensor]]) -> Tensor
 def _on_panels(join: int, count: int, mixture: Any, edges: Tensor, needed: Tensor) -> tuple[Tensor, Tensor]:
     """The highest count, and 1 where it is surely that: where no other peak of the nodes is nearly as high."""
     p, _ = mixture_grid.grid(join, mixture, mixture_grid.breaks(edges, needed, count))
+    return of_panels(join, mixture, p)
+
+
+def of_panels(join: int, mixture: Any, p: Panels) -> tuple[Tensor, Tensor]:
+    """The same, of a grid that is known."""
     x, height = p.x.flatten(1), p.pmf.flatten(1)
     top, at = height.max(1, keepdim=True)
     before, after = height[:, :-2], height[:, 2:]

@@ -187,13 +187,24 @@ class MixtureRows(Rows):
 
     def mode(self) -> Tensor:
         """The most probable count."""
-        return grid_modes.mode(self, lambda rows: tables.by_window(rows, tables.mode, lambda far: (far.far_mode(),)))
+
+        def searched(rows: MixtureRows) -> tuple[Tensor]:
+            return (tables.by_window(rows, tables.mode, lambda far: (far.far_mode(),))[0],)
+
+        return grid_modes.mode(self, searched)
 
     has_guess = True
 
     def guess(self, q: Tensor) -> tuple[Tensor, Tensor]:
-        start, sure = mixture_grid.by_grid(self, grid_quantiles.on_table, grid_quantiles.on_panels, _from_normal, q)
+        start, sure = mixture_grid.by_grid(
+            self, grid_quantiles.on_table, grid_quantiles.on_panels, MixtureRows.normal_guess, q
+        )
         return start, sure
+
+    def normal_guess(self, q: Tensor) -> tuple[Tensor, Tensor]:
+        """Counts near the quantiles by a normal distribution, none of them sure."""
+        start = torch.stack([from_normal(self, level)[0] for level in q.unbind(1)], dim=1)
+        return start, torch.zeros_like(start, dtype=torch.bool)
 
     def windows(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
         """First and last position per component. Shape: (rows, K)."""
@@ -306,12 +317,6 @@ class MixtureRows(Rows):
             Case(differ, apart, _FINER * (PREFIX + 8 * size * panels.NODES) * size),
         ]
         return by_case(cases, dist, ends, sort=True)[0]
-
-
-def _from_normal(rows: MixtureRows, q: Tensor) -> tuple[Tensor, Tensor]:
-    guesses = [from_normal(rows, level)[0] for level in q.unbind(1)]
-    start = torch.stack(guesses, dim=1)
-    return start, torch.zeros_like(start, dtype=torch.bool)
 
 
 def _by_parts(rows: MixtureRows, y: Tensor) -> tuple[Tensor]:

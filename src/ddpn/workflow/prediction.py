@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ddpn.calibration.intervals import interval_at, interval_quantiles, widened
 from ddpn.calibration.reasons import TableSummary
 from ddpn.distributions import discretized
 from ddpn.errors import InputError
@@ -124,12 +125,11 @@ def prediction_table(
         dist = predictor.distribution(X, exposure, upper=upper)
         aleatoric, epistemic = dist.aleatoric, dist.epistemic
         counts: Any = discretized(dist)
-        low, high = predictor.interval(counts, request.coverage, labels=groups)
-        columns: dict[str, Tensor] = {"mean": dist.mean, "median": point(counts, "median"), "mode": counts.mode}
-        columns |= {"lower": low, "upper": high, "aleatoric": aleatoric, "epistemic": epistemic}
-        columns |= {"stddev": (aleatoric + epistemic).sqrt()}
-        for level in request.quantiles:
-            columns[f"q{level:g}"] = counts.icdf(torch.full_like(dist.mean, level))
+        level = predictor.row_levels(counts, request.coverage, labels=groups)
+        median, mode, (low, high), quantiles = _quantiles(counts, level, request.quantiles)
+        columns: dict[str, Tensor] = {"mean": dist.mean, "median": median, "mode": mode, "lower": low, "upper": high}
+        columns |= {"aleatoric": aleatoric, "epistemic": epistemic, "stddev": (aleatoric + epistemic).sqrt()}
+        columns |= {f"q{at:g}": values for at, values in zip(request.quantiles, quantiles, strict=True)}
         for count in range(0 if request.pmf is None else request.pmf + 1):
             columns[f"p{count}"] = counts.log_prob(torch.full_like(dist.mean, count)).exp()
         found: dict[str, Any] = {name: _plain(name, values) for name, values in columns.items()}
@@ -140,6 +140,20 @@ def prediction_table(
         found["ood"] = predictor.calibrated_ood.is_ood(found["ood_pvalue"], request.ood)
         found["ood_reason"] = _reasons(predictor, X, found["ood"])
     return found
+
+
+def _quantiles(
+    counts: Any, level: float | np.ndarray, more: tuple[float, ...]
+) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor], list[Tensor]]:
+    """Median, mode, interval at its level, and further quantiles: at once where a distribution can."""
+    if not hasattr(counts, "summary"):
+        further = [counts.icdf(torch.full_like(counts.mean, at)) for at in more]
+        return point(counts, "median"), counts.mode, interval_at(counts, level), further
+    rows = counts.batch_shape[0]
+    levels = torch.tensor([0.5, *more], dtype=torch.float64).expand(rows, -1)
+    found, mode, _ = counts.summary(torch.cat([interval_quantiles(level, rows), levels], dim=1))
+    low, high, median, *further = found.unbind(1)
+    return median, mode, widened(low, high, level), further
 
 
 def _reasons(predictor: Predictor, X: Any, flagged: np.ndarray) -> Any:
