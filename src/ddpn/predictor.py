@@ -22,6 +22,7 @@ from ddpn.distributions import Mixture, Recalibrated
 from ddpn.distributions.arguments import check_coverage
 from ddpn.distributions.recording import bounded, limited
 from ddpn.errors import ConfigError, InputError
+from ddpn.features.table import reading_once
 from ddpn.members import MEMBERS
 from ddpn.members.blending import mix
 from ddpn.members.member import Member
@@ -134,7 +135,8 @@ class Predictor(OODFlags):
         bounds = self.counts.bounds(row_count(X), upper, row_labels(X))
         scale = bounds[1] if self.counts.upper_is_total else self._exposure(X, exposure)
         members = self.mixed if of == MIXTURE else {of: self.members[check_choice("of", of, (MIXTURE, *self.members))]}
-        parts = [member.distribution(X, scale) for member in members.values()]
+        with reading_once():
+            parts = [member.distribution(X, scale) for member in members.values()]
         with single_thread():
             parts = [bounded(part, *bounds) for part in parts]
             return mix(parts, [self.weights[name] for name in members] if of == MIXTURE else [1.0])

@@ -4,7 +4,9 @@ Frames of pandas, polars and pyarrow are read by narwhals, which requires none o
 numbers are checked by scikit-learn, so that its messages and its `n_features_in_` are those of any of its estimators.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import date, time, timedelta
 from typing import Any, NamedTuple
 
@@ -37,10 +39,45 @@ class Column(NamedTuple):
     levels: tuple[str, ...] = ()
 
 
+class _Known(NamedTuple):
+    """A table that was read, and the names that its reader knew from fit."""
+
+    columns: list[Column]
+    names: list[str] | None
+
+
+#: Tables that were read within `reading_once`, by their ids.
+_KNOWN: ContextVar[dict[int, tuple[Any, _Known]] | None] = ContextVar("known", default=None)
+
+
+@contextmanager
+def reading_once() -> Iterator[None]:
+    """Within this, a table that several estimators read is read by the first of them: it must not change meanwhile."""
+    if _KNOWN.get() is not None:
+        yield
+        return
+    token = _KNOWN.set({})
+    try:
+        yield
+    finally:
+        _KNOWN.reset(token)
+
+
 def read_table(estimator: Any, X: Any, *, reset: bool) -> list[Column]:
     """The columns of X in the order of fit; sets (`reset`) or checks the estimator's feature names and number."""
+    known = None if reset else _KNOWN.get()
+    if known is not None and id(X) in known:
+        same, columns = known[id(X)]
+        named = getattr(estimator, "feature_names_in_", None)
+        names = None if named is None else named.tolist()
+        if same is X and names == columns.names and estimator.n_features_in_ == len(columns.columns):
+            return columns.columns
     with rows_named(row_labels(X)):
-        return _read(estimator, X, reset)
+        table = _read(estimator, X, reset)
+    if known is not None:
+        named = getattr(estimator, "feature_names_in_", None)
+        known[id(X)] = X, _Known(table, None if named is None else named.tolist())
+    return table
 
 
 def _read(estimator: Any, X: Any, reset: bool) -> list[Column]:

@@ -11,6 +11,7 @@ from ddpn.calibration.intervals import interval_at, interval_quantiles, widened
 from ddpn.calibration.reasons import TableSummary
 from ddpn.distributions import discretized
 from ddpn.errors import InputError
+from ddpn.features.table import reading_once
 from ddpn.metrics import point
 from ddpn.predictor import Predictor
 from ddpn.sample import Sample, rows_named, take_rows
@@ -118,11 +119,13 @@ def prediction_table(
     `groups` are the names of the rows' groups, where intervals are calibrated by a column; `upper` is the largest
     possible count of each row, where the model needs it.
     """
-    measured = None if predictor.profile is None else predictor.profile.measure(X)
+    with reading_once():
+        measured = None if predictor.profile is None else predictor.profile.measure(X)
+        with single_thread(), torch.no_grad():
+            dist = predictor.distribution(X, exposure, upper=upper)
     if summary is not None and measured is not None:
         summary.add(measured.states)
     with single_thread(), torch.no_grad():
-        dist = predictor.distribution(X, exposure, upper=upper)
         aleatoric, epistemic = dist.aleatoric, dist.epistemic
         counts: Any = discretized(dist)
         level = predictor.row_levels(counts, request.coverage, labels=groups)
