@@ -23,6 +23,8 @@ SIZES = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 _JOINS = (JOIN, 32, 64, 128, 256, 512, 1024, 2048)
 #: Windows of up to so many integers are summed one by one where a component is narrow.
 LONGEST_TABLE = 2048
+#: Rows up to which one table serves all.
+_FEW = 4
 #: Numbers of panels that rows are sorted into.
 _PANELS = (6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64, 96, 128, 192, 256, 384)
 #: Positions, beside the ends of the components' windows, where the density of panels is read off.
@@ -47,6 +49,11 @@ def by_grid(
 
     `otherwise(rows, *extra)` is for rows that have no grid. Panels are `finer` than each component needs by itself.
     """
+    if mixture.device.type == "cpu" and 0 < len(mixture) <= _FEW:
+        # For few rows one table of all takes less time than sorting them, and even than the ends of their windows.
+        most = mixture.upper_bound().max().item()
+        if most < SIZES[-1] - MARGIN:
+            return _on_table(next(n for n in SIZES if most < n - MARGIN), on_table, mixture, *extra)
     first, last = mixture.windows()
     start, end = first.amin(1), last.amax(1)
     rough = mixture.rough(first, last)

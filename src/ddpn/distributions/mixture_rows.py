@@ -135,11 +135,13 @@ class MixtureRows(Rows):
         return self.normalised().pmf_on_grid(y) if is_smooth else self.log_pmf(y).exp()
 
     def pmf_table(self, n: int) -> Tensor:
+        if n <= tables.SHORT or not len(self) or self._windows is None:
+            return self._total(lambda stack, k: stack.pmf_table(n).unflatten(0, (len(self), k)))
         total = self.weights.new_zeros((len(self), n))
-        parts = zip(self.stacks, self.weights.split(self.sizes, 1), self.windows()[1].split(self.sizes, 1), strict=True)
+        parts = zip(self.stacks, self.weights.split(self.sizes, 1), self._windows[1].split(self.sizes, 1), strict=True)
         for stack, weights, last in parts:
             # Beyond the windows of its components a stack has no mass.
-            size = min(n, int(last.max().item() + MARGIN) + 2) if len(self) and n > tables.SHORT else n
+            size = min(n, int(last.max().item() + MARGIN) + 2)
             pmf = stack.pmf_table(size).unflatten(0, weights.shape)
             total[:, :size] += torch.bmm(weights.unsqueeze(1), pmf).squeeze(1)
         return total
@@ -192,6 +194,9 @@ class MixtureRows(Rows):
             return (tables.by_window(rows, tables.mode, lambda far: (far.far_mode(),))[0],)
 
         return grid_modes.mode(self, searched)
+
+    def upper_bound(self) -> Tensor:
+        return self._used(self.each("upper_bound")[0]).amax(1)
 
     has_guess = True
 

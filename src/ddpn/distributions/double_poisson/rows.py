@@ -92,6 +92,9 @@ class DoublePoissonRows(ParameterRows):
     def window(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
         return weights.lower_end(self.mu, self.gamma, depth), weights.upper_end(self.mu, self.gamma, depth)
 
+    def upper_bound(self) -> Tensor:
+        return weights.upper_end(self.mu, self.gamma, DEPTH, steps=1)
+
     def nodes(self, start: Tensor, end: Tensor, from_zero: bool) -> tuple[Tensor, Tensor]:
         return between(start, end, _PREFIX_NODES if from_zero else _TAIL_NODES)
 
