@@ -114,3 +114,13 @@ def test_stars(benchmark_module, monkeypatch, tmp_path):
         assert rows[f"{kind}, lower=1, upper=5"]["outside"] < 1e-9
         assert rows[f"{kind}, Double Binomial, k of 4"]["outside"] < 1e-6
     assert rows["GLM, lower=1, upper=5"]["nll"] < rows["GLM, no bounds"]["nll"]
+
+
+def test_prediction(benchmark_module):
+    prediction = benchmark_module("prediction")
+    assert prediction.arguments().parse_args(["--file-rows", "0"]).file_rows == 0
+    found = {row["what"]: row for row in prediction.measured(rows=60, calls=2, file_rows=0, mixtures=20)}
+    assert found["mean, median, interval, variance"]["full / bare"] > 0.0
+    assert found["interval of one row"]["99% ms"] >= found["interval of one row"]["median ms"] > 0.0
+    assert found["15 components, counts around 200"]["crps us"] > 0.0
+    assert any("asked: 0.5" in line for line in prediction.lines(list(found.values())))

@@ -22,6 +22,7 @@ from ddpn.distributions import Mixture, Recalibrated
 from ddpn.distributions.arguments import check_coverage
 from ddpn.distributions.recording import bounded, limited
 from ddpn.errors import ConfigError, InputError
+from ddpn.features.table import reading_once
 from ddpn.members import MEMBERS
 from ddpn.members.blending import mix
 from ddpn.members.member import Member
@@ -134,7 +135,8 @@ class Predictor(OODFlags):
         bounds = self.counts.bounds(row_count(X), upper, row_labels(X))
         scale = bounds[1] if self.counts.upper_is_total else self._exposure(X, exposure)
         members = self.mixed if of == MIXTURE else {of: self.members[check_choice("of", of, (MIXTURE, *self.members))]}
-        parts = [member.distribution(X, scale) for member in members.values()]
+        with reading_once():
+            parts = [member.distribution(X, scale) for member in members.values()]
         with single_thread():
             parts = [bounded(part, *bounds) for part in parts]
             return mix(parts, [self.weights[name] for name in members] if of == MIXTURE else [1.0])
@@ -260,10 +262,22 @@ class Predictor(OODFlags):
             The groups of the rows. Without them, rows have the level of all rows, unless groups are ranges of the
             predicted mean.
         """
+        return interval_at(dist, self.row_levels(dist, coverage, of, labels))
+
+    def row_levels(
+        self, dist: Any, coverage: float, of: str = MIXTURE, labels: np.ndarray | None = None
+    ) -> float | np.ndarray:
+        """The level of the intervals of predicted distributions: one for all rows, or one per row by groups.
+
+        Parameters
+        ----------
+        dist, coverage, of, labels
+            As for `interval`.
+        """
         if self.groups is None or of not in self.groups.levels or (self.groups.by and labels is None):
-            return interval_at(dist, self.interval_level(coverage, of))
+            return self.interval_level(coverage, of)
         codes = self.groups.codes(labels, None if self.groups.by else dist.mean.detach().numpy())
-        return interval_at(dist, self.groups.at(check_coverage(coverage), of, self.intervals[of], codes))
+        return self.groups.at(check_coverage(coverage), of, self.intervals[of], codes)
 
     # Saving ------------------------------------------------------------------------------------------------------
 

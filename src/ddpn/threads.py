@@ -7,11 +7,13 @@ of small operations, and hardly matters for those that take longer than a time s
 
 import os
 import platform
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
 from threading import Lock
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 #: Multiply-adds from which an operation is worth several threads. By benchmarks/threads.py, on two cores that other
 #: programs use too, two threads need 3.2 times as long as one at 2^24 multiply-adds (1 ms), 1.6 times at 2^26, 1.15
@@ -20,6 +22,8 @@ LARGE = 2**28
 #: Rows times columns from which boosted trees are worth several threads. By the same benchmark two threads need 74
 #: times as long as one for 2,000 x 8, 20 times for 20,000 x 8, and 1.2 times for 100,000 x 20.
 LARGE_TABLE = 2**21
+#: Modules that bring thread pools of their own.
+_WITH_POOLS = ("numpy", "scipy.linalg", "sklearn.ensemble", "lightgbm", "torch")
 #: oneDNN on ARM keeps to the number of threads that the process began with, whatever torch is set to.
 _ONEDNN_IS_APART = platform.machine() in ("aarch64", "arm64")
 
@@ -96,4 +100,12 @@ def tree_threads_for(cells: int) -> AbstractContextManager[object]:
     cells : int
         Rows times columns.
     """
-    return nullcontext() if cells >= LARGE_TABLE else threadpool_limits(1)
+    if cells >= LARGE_TABLE:
+        return nullcontext()
+    return _controller(tuple(name in sys.modules for name in _WITH_POOLS)).limit(limits=1)
+
+
+@cache
+def _controller(loaded: tuple[bool, ...]) -> ThreadpoolController:
+    """The thread pools of the libraries that are loaded: finding them takes some milliseconds."""
+    return ThreadpoolController()

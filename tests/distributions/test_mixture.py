@@ -652,3 +652,35 @@ def test_bad_probabilities_coverages_and_kinds_raise(kind):
 def test_crps_of_other_members_raises():
     with pytest.raises(ConfigError, match="got Laplace"):
         Mixture(Laplace(torch.zeros(2), 1.0)).crps(torch.tensor(0.0))
+
+
+# Everything at once -----------------------------------------------------------------------------------------------
+
+
+def test_a_summary_is_what_the_methods_return():
+    rng = np.random.default_rng(5)
+    mu = torch.from_numpy(np.exp(rng.uniform(0, 8, (60, 1)) + rng.normal(0, 0.2, (60, 4))))
+    gamma, alpha = torch.from_numpy(np.exp(rng.normal(-1, 1, (2, 60, 4))))
+    weights = torch.from_numpy(rng.dirichlet(np.ones(8), 60))
+    mixture = Mixture.concatenate([DoublePoisson(mu, gamma), NegativeBinomial(mu.flip(1), alpha)], weights)
+    levels = torch.tensor([0.05, 0.5, 0.9, 1 - 1e-9], dtype=torch.float64)
+    entropy, mode = mixture.entropy(), mixture.mode
+    found = mixture.summary(levels)
+    assert torch.equal(found.quantiles, torch.stack([mixture.icdf(q) for q in levels], dim=1))
+    assert torch.equal(found.mode, mode)
+    torch.testing.assert_close(found.entropy, entropy, rtol=1e-7, atol=0.0)
+    assert mixture.entropy() is found.entropy
+
+
+def test_grids_give_what_searches_give():
+    """Quantiles by grids are those that the exact cdf decides on: the smallest count that reaches the level."""
+    rng = np.random.default_rng(6)
+    for scale in (3.0, 60.0, 900.0, 3e4):
+        mu = torch.from_numpy(scale * np.exp(rng.normal(0, 0.3, (40, 5))))
+        parts = [DoublePoisson(mu, torch.from_numpy(np.exp(rng.normal(-1, 0.5, (40, 5)))))]
+        parts += [NegativeBinomial(mu.flip(0), torch.from_numpy(np.exp(rng.normal(-1, 0.7, (40, 5)))))]
+        mixture = Mixture.concatenate(parts)
+        for q in (1e-9, 0.01, 0.3, 0.77, 0.999, 1 - 1e-6):
+            y = mixture.icdf(torch.tensor(q, dtype=torch.float64))
+            assert (mixture.cdf(y) >= q * (1 - 1e-12)).all()
+            assert (mixture.cdf(y - 1) < q).all()

@@ -243,3 +243,42 @@ def test_frames_without_text_names_are_read_by_position():
         assert [c.name for c in reader.read(pd.DataFrame(np.eye(3)), reset=False)] == ["x0", "x1", "x2"]
     with pytest.raises(ValueError, match="X has 2 features, but Reader is expecting 3 features"):
         reader.read(np.eye(2), reset=False)
+
+
+def test_a_table_is_read_once_within_a_prediction(monkeypatch):
+    frame, calls, real = pl.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]}), [], table._read
+    first, second, swapped = BaseEstimator(), BaseEstimator(), BaseEstimator()
+    for reader in (first, second):
+        read_table(reader, frame, reset=True)
+    read_table(swapped, frame.select("b", "a"), reset=True)
+    monkeypatch.setattr(table, "_read", lambda *arguments: calls.append(1) or real(*arguments))
+    with table.reading_once():
+        found = [read_table(reader, frame, reset=False) for reader in (first, second, swapped)]
+    assert found[0] is found[1]
+    assert [column.name for column in found[2]] == ["b", "a"]
+    assert len(calls) == 2  # another order of columns is another table
+    assert read_table(first, frame, reset=False) is not found[0]
+
+
+def test_few_rows_are_read_like_many():
+    frame = pl.DataFrame(
+        {
+            "number": [1.5, None, 3.0],
+            "count": [1, 2, None],
+            "flag": [True, None, False],
+            "text": ["b", None, "b"],
+            "level": ["01", "1.0", None],
+        }
+    )
+    reader = BaseEstimator()
+    read_table(reader, frame, reset=True)
+    many = pl.concat([frame] * 20)
+    for one, other in zip(read_table(reader, frame, reset=False), read_table(reader, many, reset=False), strict=True):
+        assert (one.name, one.kind) == (other.name, other.kind)
+        if one.kind != "category":
+            np.testing.assert_array_equal(one.values, other.values[:3])
+        else:
+            named = [[None if code < 0 else each.levels[code] for code in each.values[:3]] for each in (one, other)]
+            assert named[0] == named[1]
+    with pytest.raises(InputError, match=r"finite numbers or missing values, got inf in column 'number'"):
+        read_table(reader, frame.with_columns(number=pl.lit(np.inf)), reset=False)

@@ -82,6 +82,17 @@ def interval_at(dist: Any, level: float | np.ndarray) -> tuple[Tensor, Tensor]:
         low, high = counts.icdf(rest), counts.icdf(1.0 - rest)
     else:
         low, high = counts.interval(min(level, _TOP))
+    return widened(low, high, level)
+
+
+def interval_quantiles(level: float | np.ndarray, rows: int) -> Tensor:
+    """Levels of the quantiles between which the interval of `interval_at` lies, before `widened`. Shape: (rows, 2)."""
+    rest = 0.5 * (1.0 - torch.as_tensor(level, dtype=torch.float64).clamp(max=_TOP))
+    return torch.stack([rest, 1.0 - rest], dim=-1).expand(rows, 2)
+
+
+def widened(low: Tensor, high: Tensor, level: float | np.ndarray) -> tuple[Tensor, Tensor]:
+    """Intervals as they are up to a level of 1; beyond, with the share of their width that is above it on each side."""
     if np.max(level, initial=0.0) <= 1.0:
         return low, high
     share = (torch.as_tensor(level, dtype=torch.float64) - 1.0).clamp(min=0.0)

@@ -11,6 +11,9 @@ from ddpn.errors import ConfigError, InputError
 from ddpn.metrics import OOD_SCORES, ood_score
 from ddpn.validation import check_choice, is_number
 
+#: Scores this close, relatively or absolutely, are equal: entropies are exact to 1e-10.
+_TIE = 1e-9
+
 
 class OODScores(NamedTuple):
     """The sorted scores of n calibration rows: of the model's predictions and, for tables, of the features.
@@ -115,8 +118,11 @@ class OODScores(NamedTuple):
 
 
 def _as_high(known: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """How many of the sorted calibration scores are as high; NaN sorts last, as the highest of all."""
-    return len(known) - np.searchsorted(known, scores, side="left")
+    """How many of the sorted calibration scores are as high; NaN sorts last, as the highest of all.
+
+    Equal rows have equal scores but for rounding, which depends on the rows beside them.
+    """
+    return len(known) - np.searchsorted(known, scores - _TIE * (1.0 + np.abs(scores)), side="left")
 
 
 def _place(smaller: np.ndarray, by_feature: np.ndarray, n: int) -> np.ndarray:

@@ -18,6 +18,9 @@ from ddpn.cli.tables import column_table, fact_table, leaderboard_table, model_f
 #: When the program began: a time budget includes the imports.
 STARTED = clock.monotonic()
 
+#: What Ctrl-C leaves of predictions.
+_KEPT = "Nothing was written; of a long table, the same command continues with the parts that are finished."
+
 
 def fit(
     data: o.Data,
@@ -140,7 +143,7 @@ def _show_scores(found: dict[str, Any]) -> None:
 
 def predict(
     model: o.Model,
-    data: o.Data,
+    data: o.Tables,
     out: o.Table,
     coverage: o.Coverage = 0.9,
     quantiles: o.Quantiles = "",
@@ -151,40 +154,43 @@ def predict(
     upper_column: o.UpperOf = None,
     overwrite: o.Overwrite = False,
 ) -> None:
-    """Predict every row of a table.
+    """Predict every row of a table, or of several.
 
     Columns: mean, median, mode, lower and upper (an interval that holds the count with the --coverage), aleatoric
     (variance that more data would not remove), epistemic (variance that more data would remove), stddev, and ood_pvalue
     (small where a row is unlike the training data). Notes about unusual values of the table, such as unseen levels, go
     to standard error.
 
+    Tables of any length need constant memory. The predictions of a long table are kept in the folder OUT.parts until
+    all are done: if the program is stopped or killed, the same command continues where it was.
+
     Example: ddpn predict bikes.model new.csv -o predictions.csv --quantiles 0.1,0.9
     """
-    with friendly_errors("Nothing was written."):
+    with friendly_errors(_KEPT):
         from ddpn.progress import progress_bar
         from ddpn.workflow.model_folder import describe, load, roles_of_model
-        from ddpn.workflow.reading import read
         from ddpn.workflow.requests import Request, parse_levels
-        from ddpn.workflow.writing import check_output, write
+        from ddpn.workflow.tables import Tables
+        from ddpn.workflow.writing import check_output
 
         request = Request(coverage=coverage, quantiles=parse_levels(quantiles), pmf=pmf, keep=keep, ood=ood)
-        check_output(out, overwrite, data)
+        for source in data:
+            check_output(out, overwrite, source)
         request.check_model(describe(model)["ood"])
         columns = {"exposure": exposure, "upper": upper_column}
         roles = roles_of_model(model, **columns)
-        with prompt_ctrl_c("Nothing was written."):
-            frame = read(data, roles.as_text)
-            roles.features(frame)
-            from ddpn.workflow.prediction import predict as predicted
+        with prompt_ctrl_c(_KEPT):
+            tables = Tables(data, roles.as_text)
+            tables.check(roles)
+            from ddpn.workflow.streaming import predict_to
 
             findings: list[str] = []
-            with progress_bar("Predicting", frame.height) as bar:
+            with progress_bar("Predicting", tables.rows) as bar:
                 folder = load(model, mixed_only=True, **columns)
-                found = predicted(folder, frame, request, bar.advance, findings.append)
-        write(found, out)
+                rows = predict_to(folder, model, tables, request, out, bar.advance, findings.append)
         for sentence in findings:
             typer.echo(sentence, err=True)
-        typer.echo(f"{found.height:,} predictions written to {'standard output' if out == '-' else out}", err=True)
+        typer.echo(f"{rows:,} predictions written to {'standard output' if out == '-' else out}", err=True)
 
 
 def evaluate(

@@ -27,6 +27,14 @@ _evaluation = partial(_option, panel="Split, comparison and calibration")
 
 
 Data = Annotated[str, typer.Argument(metavar="DATA", help=f"The table: {_FILES}")]
+Tables = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="DATA...",
+        help=f"The tables, predicted one after the other: {_FILES} A folder or a pattern such as 'data/*.parquet' "
+        "stands for the files in it.",
+    ),
+]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder written by `ddpn fit`, or by `save` in Python.")]
 Json = Annotated[bool, _option("Print one JSON document instead of tables.", "--json")]
 Overwrite = Annotated[bool, _option("Replace an existing output.", "--overwrite")]

@@ -205,7 +205,8 @@ class CountDistribution(Distribution, ABC):
     @without_gradient
     def entropy(self) -> Tensor:
         """Entropy -E[log p(Z)] in nats."""
-        return self._shaped(tables.entropy_of(self._flat()))
+        dist = self._flat()
+        return self._shaped(dist.entropy() if isinstance(dist, MixtureRows) else tables.entropy_of(dist))
 
     def icdf(self, value: Tensor) -> Tensor:
         """Quantile: the smallest count y with P(Z <= y) >= q.
@@ -227,7 +228,10 @@ class CountDistribution(Distribution, ABC):
     def mode(self) -> Tensor:
         """The most probable count, the smallest of several."""
         with torch.no_grad():
-            return self._shaped(by_window(self._flat(), tables.mode, lambda rows: (rows.far_mode(),))[0])
+            dist = self._flat()
+            if isinstance(dist, MixtureRows):
+                return self._shaped(dist.mode())
+            return self._shaped(by_window(dist, tables.mode, lambda rows: (rows.far_mode(),))[0])
 
     def interval(self, coverage: float, kind: str = "central") -> tuple[Tensor, Tensor]:
         """Prediction interval: counts low and high, both included, that hold at least `coverage` of the mass.

@@ -43,7 +43,11 @@ def _is_sure(before: Tensor, upto: Tensor, q: Tensor, least: float) -> Tensor:
 def on_panels(join: int, count: int, mixture: Any, edges: Tensor, needed: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
     """The same on the integers before `join` and panels beyond."""
     ends = mixture_grid.breaks(edges, needed, count)
-    p, _ = mixture_grid.grid(join, mixture, ends)
+    return of_panels(join, mixture, ends, mixture_grid.grid(join, mixture, ends)[0], q)
+
+
+def of_panels(join: int, mixture: Any, ends: Tensor, p: panels.Panels, q: Tensor) -> tuple[Tensor, Tensor]:
+    """The same, of a grid that is known."""
     cdf, head_cdf, head_mass = panels.upto(p)
     mass = (p.weight * p.pmf).sum(2)
     before = head_mass.unsqueeze(1) + mass.cumsum(1) - mass

@@ -23,12 +23,12 @@ SIZES = (16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 _JOINS = (JOIN, 32, 64, 128, 256, 512, 1024, 2048)
 #: Windows of up to so many integers are summed one by one where a component is narrow.
 LONGEST_TABLE = 2048
+#: Rows up to which one table serves all.
+_FEW = 4
 #: Numbers of panels that rows are sorted into.
 _PANELS = (6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64, 96, 128, 192, 256, 384)
 #: Positions, beside the ends of the components' windows, where the density of panels is read off.
 _MORE_EDGES = 8
-#: Panels per panel that a component needs by itself: the squares of a cdf are summed, too.
-_FINER = 1.0
 #: The union of the windows, in sqrt(y), is at most so many times the shortest of them: beyond, a centre that all
 #: components share would cost more than the last six digits of their log pmf.
 _STRETCH = 64.0
@@ -42,36 +42,48 @@ OnTable = Callable[..., tuple[Tensor, ...]]
 OnPanels = Callable[..., tuple[Tensor, ...]]
 
 
-def by_grid(mixture: Any, on_table: OnTable, on_panels: OnPanels, otherwise: Any, *extra: Tensor) -> tuple[Tensor, ...]:
+def by_grid(
+    mixture: Any, on_table: OnTable, on_panels: OnPanels, otherwise: Any, *extra: Tensor, finer: float = 1.0
+) -> tuple[Tensor, ...]:
     """`on_table(table, *extra)` or `on_panels(join, count, rows, density, *extra)`, whichever suits a row.
 
-    `otherwise(rows, *extra)` is for rows that have no grid.
+    `otherwise(rows, *extra)` is for rows that have no grid. Panels are `finer` than each component needs by itself.
     """
+    if mixture.device.type == "cpu" and 0 < len(mixture) <= _FEW:
+        # For few rows one table of all takes less time than sorting them, and even than the ends of their windows.
+        most = mixture.upper_bound().max().item()
+        if most < SIZES[-1] - MARGIN:
+            return _on_table(next(n for n in SIZES if most < n - MARGIN), on_table, mixture, *extra)
     first, last = mixture.windows()
     start, end = first.amin(1), last.amax(1)
     rough = mixture.rough(first, last)
     cases, low = [], 0.0
     for n in SIZES:
         inside = (end >= low) & (end < n - MARGIN)
-        cases.append(Case(inside, partial(_on_table, n, on_table), _width(n, mixture)))
+        cases.append(Case(inside, partial(_on_table, n, on_table), width(n, mixture)))
         low = n - MARGIN
     rest = end >= low
     dense = torch.where(rough, last + MARGIN + BEYOND_CUT, 0.0).amax(1)
     clear, any_rough = start >= JOIN, rough.any(1)
     near = rest & clear & any_rough & (end - start < LONGEST_TABLE - MARGIN - 2)
     cases += tables.by_length(near, end - start.floor() + MARGIN + 1, partial(_from_first, on_table), mixture.copies)
-    length = (last.sqrt() - first.sqrt()).amin(1)
-    far = (end.sqrt() - start.sqrt() > _STRETCH * length) | ~mixture.one_panel() | (not mixture.resolved)
+    far = is_far(mixture) | ~mixture.one_panel() | (not mixture.resolved)
     apart = rest & ~near & ((clear & any_rough) | (dense > _JOINS[-1]) | far)
     cases.append(Case(apart, otherwise, 1))
     joined = rest & ~near & ~apart
     below = -1.0
     for join in _JOINS:
         here = joined & ~clear & (dense > below) & (dense <= join)
-        cases.append(Case(here, partial(_by_density, join, on_panels), 1))
+        cases.append(Case(here, partial(_by_density, join, on_panels, finer), 1))
         below = float(join)
-    cases.append(Case(joined & clear, partial(_by_density, 0, on_panels), 1))
+    cases.append(Case(joined & clear, partial(_by_density, 0, on_panels, finer), 1))
     return by_case(cases, mixture, *extra, sort=True)
+
+
+def is_far(mixture: Any) -> Tensor:
+    """Whether components are too far apart for a common centre. Shape: (rows,)."""
+    first, last = (x.sqrt() for x in mixture.windows())
+    return last.amax(1) - first.amin(1) > _STRETCH * (last - first).amin(1)
 
 
 def _on_table(n: int, on_table: OnTable, mixture: Any, *extra: Tensor) -> tuple[Tensor, ...]:
@@ -91,22 +103,22 @@ def _from_first(on_table: OnTable, n: int) -> OnTable:
     return method
 
 
-def _by_density(join: int, on_panels: OnPanels, mixture: Any, *extra: Tensor) -> tuple[Tensor, ...]:
+def _by_density(join: int, on_panels: OnPanels, finer: float, mixture: Any, *extra: Tensor) -> tuple[Tensor, ...]:
     """Rows by the number of panels that they need."""
     mixture = mixture.normalised()
     edges, needed = _needed(mixture, join)
-    count = needed[:, -1] * _FINER
+    count = needed[:, -1] * finer
     cases, low = [], -1.0
     for n in _PANELS:
         inside = (count > low) & (count <= n)
-        cases.append(Case(inside, partial(on_panels, join, n), _width((n + 1) * NODES + join, mixture)))
+        cases.append(Case(inside, partial(on_panels, join, n), width((n + 1) * NODES + join, mixture)))
         low = float(n)
     most = max(int(count.max().item()) + 1, _PANELS[-1]) if len(count) else _PANELS[-1]
-    cases.append(Case(count > low, partial(on_panels, join, most), _width((most + 1) * NODES + join, mixture)))
+    cases.append(Case(count > low, partial(on_panels, join, most), width((most + 1) * NODES + join, mixture)))
     return by_case(cases, mixture, edges, needed, *extra, sort=True)
 
 
-def _width(n: int, mixture: Any) -> int:
+def width(n: int, mixture: Any) -> int:
     """Numbers per row that a block is measured by, of n positions: few temporaries are larger than the positions."""
     return max(n * mixture.copies // _LARGER_BLOCKS, 1)
 
@@ -181,3 +193,8 @@ def crps(join: int, count: int, mixture: Any, edges: Tensor, needed: Tensor, y: 
         below = torch.where(here.squeeze(1) > ends[:, 0], below + joined, alone)
     distance = mean - y + 2.0 * below
     return ((distance - panels.half_mean_difference(p)).clamp(min=0.0),)
+
+
+def entropy(join: int, count: int, mixture: Any, edges: Tensor, needed: Tensor) -> tuple[Tensor]:
+    """-sum p log p over the integers."""
+    return (panels.entropy(grid(join, mixture, breaks(edges, needed, count))[0]),)

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ddpn.distributions import atoms, grid_quantiles, mixture_grid, panels, peaks, tables
+from ddpn.distributions import atoms, grid_modes, grid_quantiles, mixture_grid, panels, peaks, tables
 from ddpn.distributions.dispatch import Case, by_case, take
-from ddpn.distributions.quadrature import PREFIX
+from ddpn.distributions.quadrature import JOIN, PREFIX
 from ddpn.distributions.quantiles import from_normal, smallest_count
 from ddpn.distributions.rows import DEPTH, MARGIN, Cut, Rows
 from ddpn.distributions.special import SharedNodes
@@ -129,8 +129,22 @@ class MixtureRows(Rows):
     def pmf_near(self, y: Tensor) -> Tensor:
         return self._total(lambda stack, k: stack.pmf_near(_repeated(y, k)).unflatten(0, (len(self), k)))
 
+    def pmf_window(self, y: Tensor) -> Tensor:
+        is_clear = bool((y[:, 0] >= JOIN - 1).all())
+        is_smooth = self.smooth and is_clear and not bool(mixture_grid.is_far(self).any())
+        return self.normalised().pmf_on_grid(y) if is_smooth else self.log_pmf(y).exp()
+
     def pmf_table(self, n: int) -> Tensor:
-        return self._total(lambda stack, k: stack.pmf_table(n).unflatten(0, (len(self), k)))
+        if n <= tables.SHORT or not len(self) or self._windows is None:
+            return self._total(lambda stack, k: stack.pmf_table(n).unflatten(0, (len(self), k)))
+        total = self.weights.new_zeros((len(self), n))
+        parts = zip(self.stacks, self.weights.split(self.sizes, 1), self._windows[1].split(self.sizes, 1), strict=True)
+        for stack, weights, last in parts:
+            # Beyond the windows of its components a stack has no mass.
+            size = min(n, int(last.max().item() + MARGIN) + 2)
+            pmf = stack.pmf_table(size).unflatten(0, weights.shape)
+            total[:, :size] += torch.bmm(weights.unsqueeze(1), pmf).squeeze(1)
+        return total
 
     def pmf_first(self, n: int) -> Tensor:
         return self._total(lambda stack, k: stack.pmf_first(n).unflatten(0, (len(self), k)))
@@ -165,11 +179,37 @@ class MixtureRows(Rows):
         """E|Z - y|."""
         return self.cut(y).distance
 
+    def entropy(self) -> Tensor:
+        """-E[log p(Z)], on a grid that all components share."""
+
+        def summed(rows: MixtureRows) -> tuple[Tensor]:
+            return (rows.prepared().far_entropy(),)
+
+        return mixture_grid.by_grid(self, tables.entropy, mixture_grid.entropy, summed, finer=float(_FINER))[0]
+
+    def mode(self) -> Tensor:
+        """The most probable count."""
+
+        def searched(rows: MixtureRows) -> tuple[Tensor]:
+            return (tables.by_window(rows, tables.mode, lambda far: (far.far_mode(),))[0],)
+
+        return grid_modes.mode(self, searched)
+
+    def upper_bound(self) -> Tensor:
+        return self._used(self.each("upper_bound")[0]).amax(1)
+
     has_guess = True
 
     def guess(self, q: Tensor) -> tuple[Tensor, Tensor]:
-        start, sure = mixture_grid.by_grid(self, grid_quantiles.on_table, grid_quantiles.on_panels, _from_normal, q)
+        start, sure = mixture_grid.by_grid(
+            self, grid_quantiles.on_table, grid_quantiles.on_panels, MixtureRows.normal_guess, q
+        )
         return start, sure
+
+    def normal_guess(self, q: Tensor) -> tuple[Tensor, Tensor]:
+        """Counts near the quantiles by a normal distribution, none of them sure."""
+        start = torch.stack([from_normal(self, level)[0] for level in q.unbind(1)], dim=1)
+        return start, torch.zeros_like(start, dtype=torch.bool)
 
     def windows(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
         """First and last position per component. Shape: (rows, K)."""
@@ -282,12 +322,6 @@ class MixtureRows(Rows):
             Case(differ, apart, _FINER * (PREFIX + 8 * size * panels.NODES) * size),
         ]
         return by_case(cases, dist, ends, sort=True)[0]
-
-
-def _from_normal(rows: MixtureRows, q: Tensor) -> tuple[Tensor, Tensor]:
-    guesses = [from_normal(rows, level)[0] for level in q.unbind(1)]
-    start = torch.stack(guesses, dim=1)
-    return start, torch.zeros_like(start, dtype=torch.bool)
 
 
 def _by_parts(rows: MixtureRows, y: Tensor) -> tuple[Tensor]:

@@ -214,14 +214,18 @@ class NegativeBinomialRows(ParameterRows):
         # Above the mean the deviance exceeds (distance in scale)^2.
         return torch.minimum(far, self._unscale(self._scale(self.mu) + depth.sqrt()))
 
-    def _reached(self, depth: Tensor, bound: Tensor) -> Tensor:
+    def upper_bound(self) -> Tensor:
+        depth = torch.full_like(self.mu, DEPTH)
+        return self._reached(depth, self._upper_bound(depth), 1)
+
+    def _reached(self, depth: Tensor, bound: Tensor, steps: int = _STEPS) -> Tensor:
         """Where the unit deviance reaches depth, by Newton's method from a bound that is deeper.
 
         The deviance is convex, so every iterate is deeper too: what a window leaves out is below e^-depth.
         """
         y, r = bound, 1.0 / self.alpha
         of_mean = torch.reciprocal(self.mu + r)
-        for _ in range(_STEPS):
+        for _ in range(steps):
             gap = y - self.mu
             slope = torch.log1p((r * gap / (self.mu * (y + r))).clamp_(min=-1 + 2**-53))
             more = (y * slope - r * torch.log1p(gap * of_mean) - depth).clamp_(min=0.0)

@@ -34,7 +34,11 @@ def smallest_counts(dist: Rows, q: Tensor) -> Tensor:
     """The same for several levels per row. Shape: (rows, n) -> (rows, n)."""
     if isinstance(dist, tables.TabulatedRows):
         return torch.stack([smallest_count(dist, level) for level in q.unbind(1)], dim=1)
-    start, sure = dist.guess(q) if dist.has_guess else _guess(dist, q)
+    return settled(dist, q, *(dist.guess(q) if dist.has_guess else _guess(dist, q)))
+
+
+def settled(dist: Rows, q: Tensor, start: Tensor, sure: Tensor) -> Tensor:
+    """Quantiles from counts that are at or close to them, `start`, and where they are `sure`ly at them."""
     unsure = ~sure & (q > 0) & (q < 1)
     if not is_host(q) or bool(unsure.any()):
         row, column = unsure.nonzero(as_tuple=True)

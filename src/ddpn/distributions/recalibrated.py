@@ -169,6 +169,11 @@ class RecalibratedRows(TabulatedRows):
         """The pmf on consecutive integers that nothing of weight comes before. Shape: (rows, n)."""
         return pmf * self.map.mean_slope(pmf, pmf.cumsum(1))
 
+    def crps(self, at: tables.Table, y: Tensor) -> tuple[Tensor]:
+        """CRPS from a table of the base: G is applied to sums of its pmf from either end."""
+        cdf, survival = tables.both_tails(at.pmf)
+        return tables.crps_of_tails(at.y, self.map(cdf), self.map.mirrored()(survival), y)
+
     def mean_variance(self) -> tuple[Tensor, Tensor]:
         mean, variance = self.by_span(
             lambda rows: by_window(rows, tables.moments, None), lambda base: base.mean_variance()
@@ -193,6 +198,39 @@ class RecalibratedRows(TabulatedRows):
 
     def quantile(self, q: Tensor) -> Tensor:
         return quantiles.smallest_count(self.base, self.base_level(q))
+
+
+class BaseTables(TabulatedRows):
+    """Rows whose tables are those of the base of recalibrated rows, for sums of their cdf."""
+
+    def __init__(self, rows: RecalibratedRows) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def device(self) -> torch.device:
+        return self._rows.device
+
+    @property
+    def copies(self) -> int:  # type: ignore[override]
+        return self._rows.copies
+
+    def rows(self, index: Tensor | slice) -> "BaseTables":
+        return BaseTables(self._rows.rows(index))
+
+    def window(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
+        return self._rows.window(depth)
+
+    def log_pmf(self, y: Tensor) -> Tensor:
+        return self._rows.base.log_pmf(y)
+
+    def pmf_table(self, n: int) -> Tensor:
+        return self._rows.base.pmf_table(n)
+
+    def pmf_window(self, y: Tensor) -> Tensor:
+        return self._rows.base.pmf_window(y)
 
 
 class Recalibrated(CountDistribution):
@@ -266,7 +304,7 @@ class Recalibrated(CountDistribution):
         """Continuous ranked probability score, sum over z of (F(z) - 1[z >= y])^2; smaller is better."""
         y, dist, shape = self._paired(value)
         found = dist.by_span(
-            lambda rows, y: by_window(rows, tables.crps, None, y),
+            lambda rows, y: by_window(BaseTables(rows), rows.crps, None, y),
             crps_of,
             y,
         )

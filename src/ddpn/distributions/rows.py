@@ -121,6 +121,10 @@ class Rows(ABC):
         """
         return None
 
+    def upper_bound(self) -> Tensor:
+        """A position at or beyond the last of the window, where that takes less time to find."""
+        return self.window()[1]
+
     def guess(self, q: Tensor) -> tuple[Tensor, Tensor]:
         """Counts at or close to the quantiles of levels q, and where they are surely at them. Shape: (rows, n)."""
         raise NotImplementedError

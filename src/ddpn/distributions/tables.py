@@ -37,7 +37,10 @@ def by_window(dist: Rows, short: Method, long: Method | None, *extra: Tensor) ->
         low = n - MARGIN
     rest = last >= low
     if long is None or dist.tabulated:
-        cases += by_length(rest, last - first.floor() + MARGIN + 1, lambda n: _from_first(n, short, 0), dist.copies)
+        near = rest & (first < JOIN)
+        cases += by_length(near, last + MARGIN + 1, lambda n: _from_zero(n, short), dist.copies)
+        length = last - first.floor() + MARGIN + 1
+        cases += by_length(rest & ~near, length, lambda n: _from_first(n, short, 0), dist.copies)
         return by_case(cases, dist, first, *extra, sort=True)
     near = rest & (last - first < dist.short - MARGIN - 1) & (first >= JOIN)
     cases.append(Case(near, _from_first(dist.short, short, JOIN), dist.short * dist.copies))
@@ -52,7 +55,8 @@ def by_length(rows: Tensor, length: Tensor, method: Callable[[int], Method], cop
     n, low = SHORT, 0.0
     while low <= longest or not cases:
         cases.append(Case(rows & (length >= low) & (length < n), method(n), n * copies))
-        n, low = 2 * n, float(n)
+        # 128, 192, 256, 384, 512, ...
+        n, low = n * 3 // 2 if n & (n - 1) == 0 else n * 4 // 3, float(n)
     return cases
 
 
@@ -122,10 +126,14 @@ def entropy(at: Table) -> tuple[Tensor]:
 
 def crps(at: Table, y: Tensor) -> tuple[Tensor]:
     """CRPS, both tails summed from their own end, so that a distribution with nearly all mass on one count keeps it."""
-    cdf, survival = both_tails(at.pmf)
-    below = (y.unsqueeze(1) - at.y).clamp_(0.0, 1.0)
+    return crps_of_tails(at.y, *both_tails(at.pmf), y)
+
+
+def crps_of_tails(z: Tensor, cdf: Tensor, survival: Tensor, y: Tensor) -> tuple[Tensor]:
+    """CRPS from P(Z <= z) and P(Z > z), which are overwritten, at consecutive integers z. Shape: each (rows, n)."""
+    below = (y.unsqueeze(1) - z).clamp_(0.0, 1.0)
     score = torch.lerp(survival.square_(), cdf.square_(), below).sum(1)
-    first, past = at.y[:, 0], at.y[:, -1] + 1.0
+    first, past = z[:, 0], z[:, -1] + 1.0
     return (score + (first - y).clamp(min=0.0) + (y - past).clamp(min=0.0),)
 
 

@@ -4,7 +4,9 @@ Frames of pandas, polars and pyarrow are read by narwhals, which requires none o
 numbers are checked by scikit-learn, so that its messages and its `n_features_in_` are those of any of its estimators.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import date, time, timedelta
 from typing import Any, NamedTuple
 
@@ -20,6 +22,10 @@ from ddpn.validation import listed
 
 #: Cells of a sparse matrix that may become dense: 2 GiB in float64.
 MAX_DENSE_CELLS = 2**28
+#: Rows of a frame up to which its cells are read one by one.
+_FEW_ROWS = 8
+#: Cells of a frame up to which columns are converted one by one.
+_FEW_CELLS = 256
 _TEXT = (nw.String, nw.Categorical, nw.Enum)
 _DATES = (date, time, timedelta, np.datetime64, np.timedelta64)
 _DERIVE = "Derive numbers from it, such as the month or the days since a start."
@@ -37,13 +43,50 @@ class Column(NamedTuple):
     levels: tuple[str, ...] = ()
 
 
+class _Known(NamedTuple):
+    """A table that was read, and the names that its reader knew from fit."""
+
+    columns: list[Column]
+    names: list[str] | None
+
+
+#: Tables that were read within `reading_once`, by their ids.
+_KNOWN: ContextVar[dict[int, tuple[Any, _Known]] | None] = ContextVar("known", default=None)
+
+
+@contextmanager
+def reading_once() -> Iterator[None]:
+    """Within this, a table that several estimators read is read by the first of them: it must not change meanwhile."""
+    if _KNOWN.get() is not None:
+        yield
+        return
+    token = _KNOWN.set({})
+    try:
+        yield
+    finally:
+        _KNOWN.reset(token)
+
+
 def read_table(estimator: Any, X: Any, *, reset: bool) -> list[Column]:
     """The columns of X in the order of fit; sets (`reset`) or checks the estimator's feature names and number."""
+    known = None if reset else _KNOWN.get()
+    if known is not None and id(X) in known:
+        same, columns = known[id(X)]
+        named = getattr(estimator, "feature_names_in_", None)
+        names = None if named is None else named.tolist()
+        if same is X and names == columns.names and estimator.n_features_in_ == len(columns.columns):
+            return columns.columns
     with rows_named(row_labels(X)):
-        return _read(estimator, X, reset)
+        table = _read(estimator, X, reset)
+    if known is not None:
+        named = getattr(estimator, "feature_names_in_", None)
+        known[id(X)] = X, _Known(table, None if named is None else named.tolist())
+    return table
 
 
 def _read(estimator: Any, X: Any, reset: bool) -> list[Column]:
+    if not reset and (few := _few_rows(estimator, X)) is not None:
+        return few
     frame = _frame_of(X)
     if frame is not None:
         return _read_frame(estimator, frame, reset)
@@ -56,6 +99,35 @@ def _read(estimator: Any, X: Any, reset: bool) -> list[Column]:
     if plain.dtype.kind in "mMV":
         raise InputError(f"X must hold numbers, booleans or text, got dtype {plain.dtype}. {_DERIVE}")
     return _read_numbers(estimator, X, reset)
+
+
+def _few_rows(estimator: Any, X: Any) -> list[Column] | None:
+    """Few rows of a polars frame that has exactly the columns of fit, cell by cell; None for any other table.
+
+    A frame of one row takes its library longer to convert than all the rest of a prediction.
+    """
+    if not type(X).__module__.startswith("polars.dataframe") or not 0 < X.height <= _FEW_ROWS:
+        return None
+    named = getattr(estimator, "feature_names_in_", None)
+    if named is None or X.columns != named.tolist():
+        return None
+    found = []
+    for name, dtype, cells in zip(X.columns, X.dtypes, zip(*X.rows(), strict=True), strict=True):
+        kind = str(dtype)
+        if dtype.is_integer() or dtype.is_float():
+            found.append(_number(name, np.array([np.nan if cell is None else cell for cell in cells], np.float64)))
+        elif kind == "Boolean":
+            found.append(
+                Column(name, "flag", np.array([np.nan if cell is None else cell for cell in cells], np.float64))
+            )
+        elif kind == "String":
+            places, levels = _canonical([cell for cell in cells if cell is not None], canonical_level)
+            codes = np.full(len(cells), -1)
+            codes[[cell is not None for cell in cells]] = places
+            found.append(Column(name, "category", codes, levels))
+        else:
+            return None
+    return found
 
 
 def _plain(X: Any) -> np.ndarray:
@@ -119,6 +191,9 @@ def _numbers_of(frame: nw.DataFrame[Any]) -> dict[str, np.ndarray]:
     if not frame.implementation.is_polars():
         return {}
     names = [name for name, dtype in frame.schema.items() if dtype.is_numeric()]
+    if len(frame) * len(names) <= _FEW_CELLS:
+        # Without the engine that plans queries, which takes longer than so few cells.
+        return {name: _number(name, frame[name].cast(nw.Float64).to_numpy()).values for name in names}
     cells = frame.select(nw.col(*names).cast(nw.Float64)).to_numpy() if names else np.empty((0, 0))
     if np.isinf(cells).any():
         for j, name in enumerate(names):

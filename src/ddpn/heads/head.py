@@ -3,6 +3,7 @@
 import inspect
 import itertools
 from abc import ABC, abstractmethod
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +21,13 @@ from ddpn.validation import check_number, is_number
 _LOW_PRECISION = (torch.float16, torch.bfloat16)
 #: How far from its first guess, beyond the guess's own size, `Head.start` searches: e^20 on a log scale.
 _REACH = 20.0
+
+
+@cache
+def _option_defaults(kind: type) -> dict[str, Any]:
+    """The options of a class with their defaults; inspecting a signature takes longer than the rest of `make_head`."""
+    parameters = inspect.signature(kind).parameters.values()
+    return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
 class Head(ABC):
@@ -203,8 +211,7 @@ class Head(ABC):
         >>> GaussianHead.option_defaults()
         {'beta': 0.0}
         """
-        parameters = inspect.signature(cls).parameters.values()
-        return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+        return dict(_option_defaults(cls))
 
     @property
     def options(self) -> dict[str, Any]:

@@ -7,13 +7,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ddpn.calibration.intervals import interval_at, interval_quantiles, widened
 from ddpn.calibration.reasons import TableSummary
 from ddpn.distributions import discretized
 from ddpn.errors import InputError
+from ddpn.features.table import reading_once
 from ddpn.metrics import point
 from ddpn.predictor import Predictor
 from ddpn.sample import Sample, rows_named, take_rows
 from ddpn.threads import single_thread
+from ddpn.workflow.findings import Findings
 from ddpn.workflow.leaderboard import COVERAGE, board, label_of, leaderboard
 from ddpn.workflow.model_folder import ModelFolder
 from ddpn.workflow.plan import plan_from
@@ -56,27 +59,49 @@ def predict(
     -------
     polars DataFrame
     """
-    roles, predictor = folder.roles, folder.model.predictor_
-    X, groups = roles.features(frame), roles.group_labels(frame)
-    exposure, upper = roles.exposures(frame), roles.uppers(frame)
+    findings = Findings(folder.model.predictor_, request)
+    check_request(folder.model.predictor_, request)
+    found = predict_block(folder, frame, request, findings, done, note=None)
+    for sentence in findings.sentences():
+        on_finding(sentence)
+    return found
+
+
+def check_request(predictor: Predictor, request: Request) -> None:
+    """Raise an `InputError` for a level that is too small for the number of calibration rows, before the work."""
     if request.ood is not None:
         request.check_model(predictor.ood is not None)
-        # Raises for a level that is too small for the number of calibration rows, before the work.
         predictor.calibrated_ood.is_ood(np.ones(1), request.ood)
-    summary = None if predictor.profile is None else TableSummary(predictor.profile)
+
+
+def predict_block(
+    folder: ModelFolder,
+    frame: Any,
+    request: Request,
+    findings: Findings,
+    done: Callable[[int], None] = lambda rows: None,
+    first: int = 0,
+    note: Callable[[str], None] | None = None,
+) -> Any:
+    """Predict some rows of a table; what is unusual about them is added to `findings`.
+
+    `first` is the number of rows before them, and `note` takes sentences about cells that cannot be read, which are
+    warnings by default.
+    """
+    roles, predictor = folder.roles, folder.model.predictor_
+    with rows_named(np.arange(first, first + frame.height) + 1):
+        X, groups = roles.features(frame, note), roles.group_labels(frame)
+        exposure, upper = roles.exposures(frame, first), roles.uppers(frame, first)
     parts = []
     for start in range(0, frame.height, BLOCK):
         rows = slice(start, start + BLOCK)
         scale, labels, most = (None if values is None else values[rows] for values in (exposure, groups, upper))
-        with rows_named(np.arange(start, frame.height) + 1):
-            parts.append(
-                polars().DataFrame(prediction_table(predictor, X[rows], scale, request, summary, labels, most))
-            )
+        with rows_named(np.arange(first + start, first + frame.height) + 1):
+            columns = prediction_table(predictor, X[rows], scale, request, findings.summary, labels, most)
+        parts.append(polars().DataFrame(columns))
         done(parts[-1].height)
     predictions = polars().concat(parts)
-    unseen = "" if predictor.groups is None else predictor.groups.unseen(groups)
-    for sentence in filter(None, [unseen, *_findings(predictor, predictions, request, summary)]):
-        on_finding(sentence)
+    findings.add(predictions, groups)
     return _beside(frame, predictions) if request.keep else predictions
 
 
@@ -94,19 +119,20 @@ def prediction_table(
     `groups` are the names of the rows' groups, where intervals are calibrated by a column; `upper` is the largest
     possible count of each row, where the model needs it.
     """
-    measured = None if predictor.profile is None else predictor.profile.measure(X)
+    with reading_once():
+        measured = None if predictor.profile is None else predictor.profile.measure(X)
+        with single_thread(), torch.no_grad():
+            dist = predictor.distribution(X, exposure, upper=upper)
     if summary is not None and measured is not None:
         summary.add(measured.states)
     with single_thread(), torch.no_grad():
-        dist = predictor.distribution(X, exposure, upper=upper)
         aleatoric, epistemic = dist.aleatoric, dist.epistemic
         counts: Any = discretized(dist)
-        low, high = predictor.interval(counts, request.coverage, labels=groups)
-        columns: dict[str, Tensor] = {"mean": dist.mean, "median": point(counts, "median"), "mode": counts.mode}
-        columns |= {"lower": low, "upper": high, "aleatoric": aleatoric, "epistemic": epistemic}
-        columns |= {"stddev": (aleatoric + epistemic).sqrt()}
-        for level in request.quantiles:
-            columns[f"q{level:g}"] = counts.icdf(torch.full_like(dist.mean, level))
+        level = predictor.row_levels(counts, request.coverage, labels=groups)
+        median, mode, (low, high), quantiles = _quantiles(counts, level, request.quantiles)
+        columns: dict[str, Tensor] = {"mean": dist.mean, "median": median, "mode": mode, "lower": low, "upper": high}
+        columns |= {"aleatoric": aleatoric, "epistemic": epistemic, "stddev": (aleatoric + epistemic).sqrt()}
+        columns |= {f"q{at:g}": values for at, values in zip(request.quantiles, quantiles, strict=True)}
         for count in range(0 if request.pmf is None else request.pmf + 1):
             columns[f"p{count}"] = counts.log_prob(torch.full_like(dist.mean, count)).exp()
         found: dict[str, Any] = {name: _plain(name, values) for name, values in columns.items()}
@@ -119,6 +145,20 @@ def prediction_table(
     return found
 
 
+def _quantiles(
+    counts: Any, level: float | np.ndarray, more: tuple[float, ...]
+) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor], list[Tensor]]:
+    """Median, mode, interval at its level, and further quantiles: at once where a distribution can."""
+    if not hasattr(counts, "summary"):
+        further = [counts.icdf(torch.full_like(counts.mean, at)) for at in more]
+        return point(counts, "median"), counts.mode, interval_at(counts, level), further
+    rows = counts.batch_shape[0]
+    levels = torch.tensor([0.5, *more], dtype=torch.float64).expand(rows, -1)
+    found, mode, _ = counts.summary(torch.cat([interval_quantiles(level, rows), levels], dim=1))
+    low, high, median, *further = found.unbind(1)
+    return median, mode, widened(low, high, level), further
+
+
 def _reasons(predictor: Predictor, X: Any, flagged: np.ndarray) -> Any:
     """Why each flagged row is unusual; null for the others."""
     reasons = polars().Series(np.full(len(flagged), None), dtype=polars().String)
@@ -127,17 +167,6 @@ def _reasons(predictor: Predictor, X: Any, flagged: np.ndarray) -> Any:
     rows = np.flatnonzero(flagged)
     found = predictor.ood_reasons(take_rows(X, rows), np.ones(len(rows), dtype=bool))
     return reasons.scatter(rows, ["; ".join(each) for each in found])
-
-
-def _findings(predictor: Predictor, predictions: Any, request: Request, summary: TableSummary | None) -> list[str]:
-    """Sentences about what is unusual in the table, and the share of rows that is flagged."""
-    found = [] if summary is None else summary.sentences()
-    if predictor.ood is not None and predictions.height:
-        alpha = predictor.ood.alpha if request.ood is None else request.ood
-        flagged = predictor.ood.is_ood(predictions["ood_pvalue"].to_numpy(), alpha).mean()
-        expected = f"{100 * alpha:.3g}% expected of rows like the training data"
-        found.append(f"{flagged:.1%} of rows are flagged as out-of-distribution ({expected}).")
-    return found
 
 
 def _plain(name: str, values: Tensor) -> np.ndarray:

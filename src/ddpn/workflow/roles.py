@@ -183,13 +183,15 @@ class Roles:
 
         return group_labels(frame[check_column(self.groups, frame.columns, "interval_groups", InputError)])
 
-    def exposures(self, frame: Any) -> np.ndarray | None:
-        """The column of exposures; None where the model has none."""
-        return None if self.exposure is None else self._vector(frame, "exposure", np.arange(1, frame.height + 1))
+    def exposures(self, frame: Any, first: int = 0) -> np.ndarray | None:
+        """The column of exposures; None where the model has none. `first` is the number of rows before the table's."""
+        labels = first + np.arange(1, frame.height + 1)
+        return None if self.exposure is None else self._vector(frame, "exposure", labels)
 
-    def uppers(self, frame: Any) -> np.ndarray | None:
-        """The column of the largest possible counts; None where the model has none."""
-        return None if self.upper is None else self._vector(frame, "upper", np.arange(1, frame.height + 1))
+    def uppers(self, frame: Any, first: int = 0) -> np.ndarray | None:
+        """The column of the largest possible counts; None where the model has none. `first` as for `exposures`."""
+        labels = first + np.arange(1, frame.height + 1)
+        return None if self.upper is None else self._vector(frame, "upper", labels)
 
     def censored_rows(self, frame: Any) -> np.ndarray | None:
         """Which counts stand for that many or more; None where the table does not say."""
@@ -204,11 +206,11 @@ class Roles:
 
     def _vector(self, frame: Any, role: str, labels: np.ndarray) -> np.ndarray | None:
         name = check_column(getattr(self, role), frame.columns, role, InputError)
-        values = self._numbers(frame, name, role)
+        values = self._numbers(frame, name, role, labels)
         what, zero = f"{role} {name!r}", role != "exposure"
         return check_vector(what, values, frame.height, zero, labels, all_zero=role == "upper")
 
-    def _numbers(self, frame: Any, name: str, role: str) -> np.ndarray:
+    def _numbers(self, frame: Any, name: str, role: str, labels: np.ndarray | None = None) -> np.ndarray:
         """The column of a role as float64 with NaN where missing; any other cell must be a number."""
         series, what = frame[name], f"{role} {name!r}"
         if series.dtype.is_float():
@@ -221,7 +223,7 @@ class Roles:
             text = cleaned(series, self.missing)
             bad = numbers.is_null() & ~looks_missing(text)
             if bad.any():
-                rows = labels_at(bad.to_numpy(), np.arange(1, frame.height + 1))
+                rows = labels_at(bad.to_numpy(), np.arange(1, frame.height + 1) if labels is None else labels)
                 raise InputError(f"{what} must hold numbers, got {text.filter(bad)[0]!r} {rows}.")
         return numbers.to_numpy().astype(np.float64)
 

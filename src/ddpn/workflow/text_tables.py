@@ -26,7 +26,7 @@ def read_delimited(content: bytes, separator: str | None, name: str, as_text: se
     library = polars()
     content = _utf8(content, name)
     header = _first_line(library, content)
-    separator = separator or _found_separator(header)
+    separator = separator or separator_of(header)
     options: dict[str, Any] = {"has_header": False, "infer_schema": False, "separator": separator}
     try:
         cells = library.read_csv(content, **options)
@@ -95,7 +95,7 @@ def _first_line(library: Any, content: bytes) -> str:
     return str(line.item(0, 0) or "").lstrip("\ufeff")
 
 
-def _found_separator(header: str) -> str:
+def separator_of(header: str) -> str:
     """The separator that occurs most in the header, outside quotes; a comma if none does."""
     outside = "".join(header.split('"')[::2])
     return max(_SEPARATORS, key=outside.count)

@@ -1,5 +1,6 @@
 """The Double Poisson distribution of Efron (1986), exact: normalised for any mean and any dispersion."""
 
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -7,9 +8,11 @@ from torch import Tensor
 from torch.distributions import constraints, register_kl
 
 from ddpn.distributions.arguments import as_parameters, broadcast_shapes, check_positive, is_checked
+from ddpn.distributions.dispatch import is_host
 from ddpn.distributions.double_poisson import likelihood
 from ddpn.distributions.double_poisson.mode import most_probable_count
 from ddpn.distributions.double_poisson.moments import parameters_of_moments
+from ddpn.distributions.double_poisson.normalizer import mean_variance
 from ddpn.distributions.double_poisson.rows import DoublePoissonRows
 from ddpn.distributions.parametric import ParametricDistribution
 
@@ -99,14 +102,35 @@ class DoublePoisson(ParametricDistribution):
         log_c, mean, _ = likelihood.log_normalizer_and_moments(mu, gamma)
         return DoublePoissonRows(mu, gamma, known=(0.5 * gamma.log() - log_c, mean))
 
+    @cached_property
+    def _constant_moments(self) -> tuple[Tensor, Tensor]:
+        """Mean and variance without gradients, computed once."""
+        with torch.no_grad():
+            mean, variance = mean_variance(*_flat(self))
+        return self._shaped(mean), self._shaped(variance)
+
+    @property
+    def _has_gradient(self) -> bool:
+        return torch.is_grad_enabled() and (self.mu.requires_grad or self.gamma.requires_grad)
+
+    @property
+    def _is_constant(self) -> bool:
+        """Whether moments can be kept: ordinary tensors on a CPU that no gradient is asked for."""
+        plain = torch._C._functorch.peek_interpreter_stack() is None
+        return plain and not self._has_gradient and is_host(self.mu)
+
     @property
     def mean(self) -> Tensor:
         """Exact mean E[Z], differentiable."""
+        if self._is_constant:
+            return self._constant_moments[0]
         return self._shaped(likelihood.log_normalizer_and_moments(*_flat(self))[1])
 
     @property
     def variance(self) -> Tensor:
         """Exact variance Var[Z], differentiable."""
+        if self._is_constant:
+            return self._constant_moments[1]
         return self._shaped(likelihood.variance(*_flat(self)))
 
     @property

@@ -29,6 +29,8 @@ from ddpn.distributions.special import HALF_LOG_TWO_PI
 
 #: Sizes of the table; the largest also decides what is called wide.
 TABLES = (16, 32, 64)
+#: Up to so many distributions share one table of one of these sizes, where no gamma, by which rounding grows, is large.
+_FEW, _FEW_TABLES, _FEW_GAMMA = 64, (64, 128, 256), 100.0
 _LOCAL = 10
 _NODES = 40
 _JOIN_T = (JOIN - 0.5) ** 0.5
@@ -249,3 +251,57 @@ _SECOND = {
 def moments(mu: Tensor, gamma: Tensor) -> Moments:
     """Mean, variance and the covariances behind second derivatives; float64 vectors, no autograd."""
     return Moments(*by_regime(_SECOND, mu, gamma))
+
+
+def _spread_of_series(mu: Tensor, gamma: Tensor) -> tuple[Tensor, ...]:
+    s = series.LogNormalizer(*series.log_normalizer(mu, gamma, order=2))
+    return mu + s.m / gamma, mu / gamma + s.mm / (gamma * gamma)
+
+
+def _spread_of_nodes(y: Tensor, log_w: Tensor, weight: Tensor | None) -> tuple[Tensor, ...]:
+    """Mean and variance around the mode, as in `_second_of_nodes`."""
+    peak, at = log_w.max(dim=1, keepdim=True)
+    w = (log_w - peak).exp_()
+    w = w if weight is None else w.mul_(weight)
+    mode = y.expand_as(w).gather(1, at)
+    gap, total = y - mode, w.sum(1)
+    w.mul_(gap)
+    shift = w.sum(1) / total
+    return mode.squeeze(1) + shift, w.mul_(gap).sum(1) / total - shift**2
+
+
+def _spread_of_table(n: int) -> Any:
+    def method(mu: Tensor, gamma: Tensor, end: Tensor) -> tuple[Tensor, ...]:
+        y = weights.count_table(n, mu.device)[1].unsqueeze(0)
+        return _spread_of_nodes(y, weights.log_weight_table(mu, gamma, n), None)
+
+    return method
+
+
+def _spread_of(make: Any) -> Any:
+    def method(mu: Tensor, gamma: Tensor, end: Tensor) -> tuple[Tensor, ...]:
+        at = make(mu, gamma, end)
+        return _spread_of_nodes(at.y, at.log_w, at.weight)
+
+    return method
+
+
+_SPREAD = {
+    "series": _spread_of_series,
+    "table": _spread_of_table,
+    "local": _spread_of(local_nodes),
+    "wide": _spread_of(wide_nodes),
+}
+
+
+def mean_variance(mu: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance alone; float64 vectors, no autograd."""
+    if is_host(mu) and 0 < len(mu) <= _FEW:
+        # One table for all takes less time than sorting so few into the four ways.
+        end = weights.upper_end(mu, gamma, DEPTH, steps=1).max().item()
+        size = next((n for n in _FEW_TABLES if end < n - MARGIN), None)
+        if size is not None and gamma.max().item() < _FEW_GAMMA:
+            mean, variance = _spread_of_table(size)(mu, gamma, mu)
+            return mean, variance
+    mean, variance = by_regime(_SPREAD, mu, gamma)
+    return mean, variance

@@ -87,11 +87,13 @@ class DoublePoissonRows(ParameterRows):
         return self.known[1]
 
     def mean_variance(self) -> tuple[Tensor, Tensor]:
-        found = normalizer.moments(self.mu, self.gamma)
-        return found.mean, found.variance
+        return normalizer.mean_variance(self.mu, self.gamma)
 
     def window(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
         return weights.lower_end(self.mu, self.gamma, depth), weights.upper_end(self.mu, self.gamma, depth)
+
+    def upper_bound(self) -> Tensor:
+        return weights.upper_end(self.mu, self.gamma, DEPTH, steps=1)
 
     def nodes(self, start: Tensor, end: Tensor, from_zero: bool) -> tuple[Tensor, Tensor]:
         return between(start, end, _PREFIX_NODES if from_zero else _TAIL_NODES)

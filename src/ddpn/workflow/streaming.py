@@ -1,0 +1,124 @@
+"""Predict tables of any length from files to a file, in order and at constant memory."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+
+from ddpn.errors import InputError
+from ddpn.files import sha256_of_file
+from ddpn.model_files import MANIFEST
+from ddpn.workflow import prediction, table_blocks
+from ddpn.workflow.findings import Findings
+from ddpn.workflow.model_folder import ModelFolder
+from ddpn.workflow.parts import Parts
+from ddpn.workflow.reading import STDIN
+from ddpn.workflow.requests import Request
+from ddpn.workflow.tables import Tables
+from ddpn.workflow.writing import write
+
+
+def predict_to(
+    folder: ModelFolder,
+    model: Path,
+    tables: Tables,
+    request: Request,
+    target: str,
+    done: Callable[[int], None] = lambda rows: None,
+    on_finding: Callable[[str], None] = lambda sentence: None,
+) -> int:
+    """Predict every row of tables and write the predictions to a file.
+
+    A long table is predicted in parts, which are kept in the folder TARGET.parts until all are done: a run that was
+    killed continues where it was, and gives the same file. An error in a table leaves nothing.
+
+    Parameters
+    ----------
+    folder : ModelFolder
+        The model.
+    model : Path
+        The folder that it was loaded from.
+    tables : Tables
+        The tables.
+    request : Request
+        Which columns to predict.
+    target : str
+        The file to write, by its ending; "-" is CSV on standard output.
+    done : callable
+        Called with the number of rows of each block.
+    on_finding : callable
+        Called with every sentence about unusual rows.
+
+    Returns
+    -------
+    int
+        The number of rows.
+    """
+    findings = Findings(folder.model.predictor_, request)
+    prediction.check_request(folder.model.predictor_, request)
+    if target == STDIN or not tables.is_long:
+        rows = _at_once(folder, tables, request, target, done, findings)
+    else:
+        rows = _in_parts(folder, model, tables, request, Path(target), done, findings)
+    for sentence in findings.sentences():
+        on_finding(sentence)
+    return rows
+
+
+def _at_once(
+    folder: ModelFolder,
+    tables: Tables,
+    request: Request,
+    target: str,
+    done: Callable[[int], None],
+    findings: Findings,
+) -> int:
+    """A short table in one piece; a long one to standard output block by block."""
+    rows = 0
+    for block, (number, *_) in tables.blocks():
+        with tables.named(number):
+            found = prediction.predict_block(folder, block.frame, request, findings, done, block.start)
+        if target == STDIN:
+            sys.stdout.write(found.write_csv(include_header=rows == 0))
+        else:
+            write(found, target)
+        rows += found.height
+    return rows
+
+
+def _in_parts(
+    folder: ModelFolder,
+    model: Path,
+    tables: Tables,
+    request: Request,
+    target: Path,
+    done: Callable[[int], None],
+    findings: Findings,
+) -> int:
+    identity = {
+        "ddpn": version("ddpn"),
+        "model": sha256_of_file(model / MANIFEST),
+        "tables": tables.identity(),
+        "request": asdict(request),
+        "roles": folder.roles.as_dict(),
+        "rows": [table_blocks.ROWS, prediction.BLOCK],
+        "target": target.name,
+    }
+    with Parts(target, identity).opened() as parts:
+        place = (0, 0, 0)
+        if parts.done:
+            findings.restore(parts.done[-1]["findings"])
+            place = tuple(parts.done[-1]["next"])
+            done(sum(each["rows"] for each in parts.done))
+        try:
+            for block, after in tables.blocks(place):
+                with tables.named(after[0]):
+                    found = prediction.predict_block(
+                        folder, block.frame, request, findings, done, block.start, findings.note
+                    )
+                parts.add(found, next=list(after), findings=findings.as_dict())
+        except InputError:
+            parts.discard()
+            raise
+        return parts.join()

@@ -1,0 +1,255 @@
+"""Tables of any length, a block of rows at a time: Parquet, CSV and TSV from files; other formats whole."""
+
+import codecs
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from glob import glob, has_magic
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ddpn.errors import InputError
+from ddpn.workflow.cells import polars
+from ddpn.workflow.reading import BINARY, STDIN, TEXT, ending, read
+from ddpn.workflow.text_tables import read_delimited, separator_of
+
+#: Rows of a block, about.
+ROWS = 32_768
+#: Files of text up to so many bytes are read whole.
+SMALL = 8 * 2**20
+#: Bytes that the length of a row is estimated from; the most of one quoted cell; the fewest of a block.
+_SAMPLE, _LONGEST_CELL, _SMALLEST = 2**18, 2**26, 2**16
+_TOO_LONG = "more fields than the header"
+
+
+class Block(NamedTuple):
+    """Consecutive rows of a file: a frame, the rows before it, and where the next block begins."""
+
+    frame: Any
+    start: int
+    end: int
+
+
+def expanded(arguments: Sequence[str]) -> list[str]:
+    """The files that paths, folders and patterns such as data/*.parquet stand for, in order."""
+    found: list[str] = []
+    for argument in arguments:
+        path = Path(argument)
+        if argument != STDIN and path.is_dir():
+            inside = sorted(str(each) for each in path.iterdir() if each.is_file() and _is_table(each.name))
+            if not inside:
+                raise InputError(f"{argument} is a folder without a Parquet, CSV or TSV file.")
+            found += inside
+        elif argument != STDIN and has_magic(argument) and not path.exists():
+            matching = sorted(glob(argument, recursive=True))
+            if not matching:
+                raise InputError(f"No file matches {argument}")
+            found += matching
+        else:
+            found.append(argument)
+    if STDIN in found and len(found) > 1:
+        raise InputError("Standard input must be the only table.")
+    return found
+
+
+def _is_table(name: str) -> bool:
+    return not name.startswith((".", "_")) and Path(name).suffix.lower() in (*TEXT, ".parquet", ".pq")
+
+
+def open_table(source: str, as_text: Sequence[str]) -> "Table":
+    """The table of a file, which is checked as far as that is possible without keeping it."""
+    kind = ".csv" if source == STDIN else ending(source)
+    path = Path(source)
+    if source != STDIN and path.is_file():
+        if BINARY.get(kind) == "read_parquet":
+            return ParquetTable(source)
+        if kind in TEXT and path.suffix.lower() in TEXT and path.stat().st_size > SMALL:
+            table = TextTable(source, as_text)
+            if table.is_plain:
+                return table
+    return WholeTable(source, as_text)
+
+
+class Table:
+    """A table by blocks; `schema` are the types of its columns, `rows` their number."""
+
+    source: str
+    schema: dict[str, Any]
+    rows: int
+
+    def blocks(self, position: int = 0, start: int = 0) -> Iterator[Block]:
+        """Blocks from a position on, which is 0 or the `end` of a block; `start` is the number of rows before it."""
+        raise NotImplementedError
+
+
+class WholeTable(Table):
+    """A table that is read at once; positions are rows."""
+
+    def __init__(self, source: str, as_text: Sequence[str]) -> None:
+        self.source, self._frame = source, read(source, as_text)
+        self.schema, self.rows = dict(self._frame.schema), self._frame.height
+
+    def blocks(self, position: int = 0, start: int = 0) -> Iterator[Block]:
+        for first in range(position, self.rows, ROWS):
+            part = self._frame.slice(first, ROWS)
+            yield Block(part, first, first + part.height)
+
+
+class ParquetTable(Table):
+    """A Parquet file; positions are rows."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self._lazy = self._guarded(lambda: polars().scan_parquet(source, glob=False), "")
+        self.schema = self._guarded(lambda: dict(self._lazy.collect_schema()), "")
+        self.rows = self._guarded(lambda: self._lazy.select(polars().len()).collect().item(), "")
+        if not self.rows or not self.schema:
+            raise InputError(f"{source} is an empty table: {self.rows} rows and {len(self.schema)} columns.")
+
+    def blocks(self, position: int = 0, start: int = 0) -> Iterator[Block]:
+        for first in range(position, self.rows, ROWS):
+            last = min(first + ROWS, self.rows)
+            where = f", rows {first + 1:,} to {last:,}"
+            frame = self._guarded(lambda first=first: self._lazy.slice(first, ROWS).collect(), where)
+            yield Block(frame, first, last)
+
+    def _guarded(self, call: Any, where: str) -> Any:
+        library = polars()
+        try:
+            return call()
+        except (library.exceptions.PolarsError, library.exceptions.PanicException, OSError) as error:
+            reason = str(error).split("\n")[0]
+            raise InputError(f"{self.source} cannot be read as a parquet file{where}: {reason}.") from None
+
+
+class TextTable(Table):
+    """A long file of text; positions are bytes.
+
+    It is read twice: first for the types that all cells of a column agree with, and for errors. `is_plain` is false
+    for a file that has to be read whole: one that is not UTF-8, or that may have decimal commas.
+    """
+
+    def __init__(self, source: str, as_text: Sequence[str]) -> None:
+        self.source, self._as_text = source, set(as_text)
+        self._separator = TEXT[ending(source)]
+        self.schema, self.rows = {}, 0
+        with open(source, "rb") as file:
+            self._header = _record(file, source, 0)
+            self._begin = file.tell()
+            self._bytes = _bytes_per_block(file)
+        wide = self._header.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        self._found = separator_of(self._header.decode(errors="replace")) if self._separator is None else "\t"
+        self.is_plain = not wide and self._found != ";" and self._scan()
+
+    def _scan(self) -> bool:
+        """Find the types of all columns; whether the file is UTF-8 text."""
+        for content, _ in self._contents(self._begin):
+            if not _is_utf8(content):
+                return False
+            frame = self._frame(content, self._as_text, self.rows)
+            self.schema = merged(self.schema, dict(frame.schema), _known(frame))
+            self.rows += frame.height
+        self.schema = {name: dtype or polars().String for name, dtype in self.schema.items()}
+        return self.rows > 0
+
+    def blocks(self, position: int = 0, start: int = 0) -> Iterator[Block]:
+        as_text = self._as_text | {name for name, dtype in self.schema.items() if dtype == polars().String}
+        for content, end in self._contents(position or self._begin):
+            frame = conformed(self._frame(content, as_text, start), self.schema)
+            yield Block(frame, start, end)
+            start += frame.height
+
+    def _contents(self, position: int) -> Iterator[tuple[bytes, int]]:
+        with open(self.source, "rb") as file:
+            file.seek(position)
+            while lines := _lines(file, self._bytes, self.source):
+                yield lines, file.tell()
+
+    def _frame(self, lines: bytes, as_text: set[str], start: int) -> Any:
+        library = polars()
+        try:
+            return read_delimited(self._header + lines, self._separator, self.source, as_text)
+        except InputError as error:
+            if _TOO_LONG not in str(error):
+                raise InputError(f"{error} See the rows from {start + 1:,} on.") from None
+            row = start + self._long_row(lines)
+            raise InputError(f"{self.source} cannot be read as a table: row {row:,} has {_TOO_LONG}.") from None
+        except (library.exceptions.PolarsError, library.exceptions.PanicException) as error:
+            reason = str(error).split("\n")[0]
+            raise InputError(
+                f"{self.source} cannot be read as a csv file from row {start + 1:,} on: {reason}."
+            ) from None
+
+    def _long_row(self, lines: bytes) -> int:
+        """The number, from 1, of the first row with more fields than the header."""
+        names = next(csv.reader([self._header.decode(errors="replace")], delimiter=self._found))
+        rows = csv.reader(io.StringIO(lines.decode(errors="replace"), newline=""), delimiter=self._found)
+        found = (row for row in rows if row)
+        return next((i for i, row in enumerate(found, 1) if any(row[len(names) :])), 1)
+
+
+def _record(file: Any, source: str, already: int) -> bytes:
+    """A line, with those after it where it ends within quotes; `already` is the number of quotes before it."""
+    line = file.readline()
+    quotes, length = already + line.count(b'"'), len(line)
+    parts = [line]
+    while quotes % 2 and (line := file.readline()):
+        parts.append(line)
+        quotes, length = quotes + line.count(b'"'), length + len(line)
+        if length > _LONGEST_CELL:
+            raise InputError(f"{source} cannot be read as a table: a quoted cell does not end.")
+    return b"".join(parts)
+
+
+def _lines(file: Any, size: int, source: str) -> bytes:
+    """About `size` bytes up to the end of a row."""
+    some = file.read(size)
+    return some + _record(file, source, some.count(b'"')) if some else b""
+
+
+def _bytes_per_block(file: Any) -> int:
+    sample = file.read(_SAMPLE)
+    return max(ROWS * len(sample) // max(sample.count(b"\n"), 1), _SMALLEST)
+
+
+def _is_utf8(content: bytes) -> bool:
+    if content.isascii():
+        return True
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _known(frame: Any) -> set[str]:
+    """Columns that have a value."""
+    return {name for name in frame.columns if frame[name].null_count() < frame.height}
+
+
+def merged(one: dict[str, Any], other: dict[str, Any], known: set[str]) -> dict[str, Any]:
+    """The types of columns over two blocks: None so far as there is no value, text where the blocks disagree."""
+    library, found = polars(), dict(one)
+    for name, dtype in other.items():
+        before = found.get(name)
+        if name not in known or before == dtype:
+            found.setdefault(name, None)
+        elif before is None:
+            found[name] = dtype
+        elif before.is_numeric() and dtype.is_numeric():
+            found[name] = library.Float64
+        elif before.is_temporal() and dtype.is_temporal():
+            found[name] = next(each for each in (before, dtype) if each != library.Date)
+        else:
+            found[name] = library.String
+    return found
+
+
+def conformed(frame: Any, schema: dict[str, Any]) -> Any:
+    """A block with the columns and types of the whole table."""
+    library = polars()
+    columns = [
+        frame[name].cast(dtype) if name in frame.columns else library.lit(None, dtype).alias(name)
+        for name, dtype in schema.items()
+    ]
+    return frame.select(columns)

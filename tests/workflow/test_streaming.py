@@ -1,0 +1,225 @@
+"""Predictions of long tables: in parts, from several files, resumed after a kill, and with clear errors."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from ddpn.errors import InputError
+from ddpn.workflow import prediction, table_blocks
+from ddpn.workflow.parts import Parts
+from ddpn.workflow.prediction import predict
+from ddpn.workflow.requests import Request
+from ddpn.workflow.streaming import predict_to
+from ddpn.workflow.tables import Tables
+
+
+@pytest.fixture(scope="module")
+def saved(fitted, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "visits.model"
+    fitted.folder.save(path)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def short_blocks(monkeypatch):
+    """Blocks of about 40 rows, and all text as if it were long."""
+    monkeypatch.setattr(table_blocks, "ROWS", 40)
+    monkeypatch.setattr(table_blocks, "SMALL", 0)
+    monkeypatch.setattr(table_blocks, "_SMALLEST", 1)
+
+
+@pytest.fixture
+def text(table, tmp_path) -> Path:
+    path = tmp_path / "new.csv"
+    table.write_csv(path)
+    return path
+
+
+def run(folder, saved, sources, out, request=None, **more) -> list[str]:
+    findings: list[str] = []
+    tables = Tables([str(source) for source in sources], folder.roles.as_text)
+    predict_to(folder, saved, tables, request or Request(), str(out), on_finding=findings.append, **more)
+    return findings
+
+
+@pytest.mark.parametrize("name", ["out.tsv", "out.parquet", "out.feather", "out.csv.gz"])
+def test_parts_change_nothing(fitted, saved, table, text, tmp_path, name):
+    folder, out, request = fitted.folder, tmp_path / name, Request(keep=True, quantiles=(0.2,), ood=0.05)
+    findings: list[str] = []
+    whole = predict(folder, table_blocks.read(str(text), folder.roles.as_text), request, on_finding=findings.append)
+    assert run(folder, saved, [text], out, request) == findings
+    found = pl.read_parquet(out) if name.endswith("parquet") else table_blocks.read(str(out), ["ward"])
+    assert_frame_equal(found, whole.select(found.columns), check_dtypes=False, rel_tol=1e-9)
+    assert found.columns == whole.columns
+    assert [path.name for path in sorted(tmp_path.iterdir())] == sorted(["new.csv", name])
+
+
+def test_files_folders_and_patterns_come_in_order(fitted, saved, table, tmp_path):
+    folder = fitted.folder
+    inside = tmp_path / "days"
+    inside.mkdir()
+    for number, start in enumerate(range(0, 150, 50)):
+        table.slice(start, 50).write_parquet(inside / f"{number}.parquet")
+    expected = predict(folder, table.head(150), Request())
+    for sources in ([inside], [inside / "*.parquet"], sorted(inside.iterdir())):
+        out = tmp_path / "out.parquet"
+        run(folder, saved, sources, out)
+        assert_frame_equal(pl.read_parquet(out), expected, rel_tol=1e-9)
+    with pytest.raises(InputError, match="No file matches"):
+        Tables([str(inside / "*.csv")])
+    table.head(5).drop("ward").write_parquet(inside / "3.parquet")
+    with pytest.raises(InputError, match=r"same columns, got 'ward' in only one of .*0.parquet and .*3.parquet"):
+        Tables([str(inside)])
+
+
+def test_columns_have_the_type_that_all_blocks_agree_with(tmp_path):
+    rows = [f"{i},{i},x{i},," for i in range(60)] + [f"{i},{i}.5,{i},7,true" for i in range(60)]
+    path = tmp_path / "mixed.csv"
+    path.write_text("a,b,c,d,e\n" + "\n".join(rows) + "\n")
+    whole = table_blocks.read(str(path))
+    table = table_blocks.open_table(str(path), ())
+    assert isinstance(table, table_blocks.TextTable)
+    blocks = list(table.blocks())
+    assert len(blocks) > 2
+    assert_frame_equal(pl.concat(block.frame for block in blocks), whole)
+    assert (table.rows, table.schema) == (120, dict(whole.schema))
+    later = list(table.blocks(blocks[0].end, blocks[0].frame.height))
+    assert [block.start for block in later] == [block.start for block in blocks[1:]]
+
+
+def test_quoted_cells_with_line_ends_stay_whole(tmp_path):
+    path = tmp_path / "quoted.csv"
+    path.write_text("a,b\n" + "".join(f'{i},"one\n""two"", {i}"\n' for i in range(300)))
+    table = table_blocks.open_table(str(path), ())
+    frames = [block.frame for block in table.blocks()]
+    assert len(frames) > 2
+    assert pl.concat(frames)["b"].to_list() == [f'one\n"two", {i}' for i in range(300)]
+
+
+def test_a_killed_run_continues_and_gives_the_same_file(fitted, saved, text, tmp_path, monkeypatch):
+    folder, out = fitted.folder, tmp_path / "out.csv"
+    run(folder, saved, [text], tmp_path / "expected.csv")
+    expected = (tmp_path / "expected.csv").read_bytes()
+    real, calls = prediction.prediction_table, []
+
+    def killed(*arguments, **options):
+        calls.append(1)
+        if len(calls) == 4:
+            raise SystemExit
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(prediction, "prediction_table", killed)
+    with pytest.raises(SystemExit):
+        run(folder, saved, [text], out)
+    assert not out.exists()
+    manifest = json.loads((tmp_path / "out.csv.parts" / "manifest.json").read_text())
+    assert len(manifest["parts"]) == 3
+    monkeypatch.setattr(prediction, "prediction_table", real)
+    done: list[int] = []
+    findings = run(folder, saved, [text], out, done=done.append)
+    assert out.read_bytes() == expected
+    assert done[0] == sum(part["rows"] for part in manifest["parts"])
+    assert findings == run(folder, saved, [text], tmp_path / "again.csv")
+    assert not (tmp_path / "out.csv.parts").exists()
+
+
+def test_parts_of_another_request_or_damaged_ones_are_predicted_again(tmp_path):
+    frame, target = pl.DataFrame({"mean": [1.0, 2.0]}), tmp_path / "o.csv"
+    with Parts(target, {"request": 1}).opened() as parts:
+        parts.add(frame, next=[0, 5, 2])
+        parts.add(frame, next=[0, 9, 4])
+    with Parts(target, {"request": 1}).opened() as parts:
+        assert [part["next"] for part in parts.done] == [[0, 5, 2], [0, 9, 4]]
+    (tmp_path / "o.csv.parts" / "part-000001").write_text("damaged")
+    with Parts(target, {"request": 1}).opened() as parts:
+        assert [part["next"] for part in parts.done] == [[0, 5, 2]]
+    with Parts(target, {"request": 2}).opened() as parts:
+        assert parts.done == []
+        parts.add(frame, next=[0, 5, 2])
+        assert parts.join() == 2
+    assert target.read_text() == "mean\n1.0\n2.0\n"
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda lines: [*lines[:150], lines[150] + ",one,more", *lines[151:]], "row 150 has more fields"),
+        (lambda lines: [*lines[:150], lines[150].replace(",", ',"', 1), *lines[151:]], "quoted cell does not end|from"),
+    ],
+)
+def test_damaged_text_is_one_error_and_leaves_nothing(fitted, saved, text, tmp_path, monkeypatch, damage, words):
+    monkeypatch.setattr(table_blocks, "_LONGEST_CELL", 2000)
+    text.write_text("\n".join(damage(text.read_text().splitlines())) + "\n")
+    with pytest.raises(InputError, match=rf"new.csv.*({words})"):
+        run(fitted.folder, saved, [text], tmp_path / "out.csv")
+    assert [path.name for path in tmp_path.iterdir()] == ["new.csv"]
+
+
+def test_a_bad_cell_in_a_later_part_names_its_row_and_leaves_nothing(fitted, saved, table, tmp_path):
+    bad = table.head(120).with_columns(days=pl.when(pl.int_range(120) == 99).then(-1.0).otherwise("days"))
+    for name, part in {"a.parquet": table.head(45), "b.parquet": bad}.items():
+        part.with_columns(pl.col("days").cast(pl.Float64)).write_parquet(tmp_path / name)
+    with pytest.raises(InputError, match=r"b.parquet: exposure 'days' must be finite and positive.* row 100"):
+        run(fitted.folder, saved, [tmp_path / "a.parquet", tmp_path / "b.parquet"], tmp_path / "out.csv")
+    assert not list(tmp_path.glob("out*"))
+
+
+def test_a_damaged_parquet_file_names_its_rows(fitted, saved, table, tmp_path):
+    path = tmp_path / "t.parquet"
+    table.write_parquet(path, row_group_size=40, compression="zstd")
+    content = bytearray(path.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 400] = b"\xff" * 400
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"t.parquet cannot be read as a parquet file, rows [0-9]+ to [0-9]+"):
+        run(fitted.folder, saved, [path], tmp_path / "out.csv")
+    assert [each.name for each in tmp_path.iterdir()] == ["t.parquet"]
+
+
+SCRIPT = """
+import os, signal, sys
+from pathlib import Path
+from ddpn.workflow import prediction, table_blocks
+from ddpn.workflow.model_folder import load
+from ddpn.workflow.requests import Request
+from ddpn.workflow.streaming import predict_to
+from ddpn.workflow.tables import Tables
+
+table_blocks.ROWS, table_blocks.SMALL, table_blocks._SMALLEST = 40, 0, 1
+folder, (model, source, out, last) = load(Path(sys.argv[1]), mixed_only=True), sys.argv[1:]
+real, calls = prediction.prediction_table, []
+
+def counted(*arguments, **options):
+    calls.append(1)
+    if len(calls) > int(last):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(*arguments, **options)
+
+prediction.prediction_table = counted
+predict_to(folder, Path(model), Tables([source], folder.roles.as_text), Request(), out)
+print(len(calls))
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
+def test_kill_9_and_the_same_command_again(fitted, saved, text, tmp_path):
+    def command(out: str, last: int) -> subprocess.CompletedProcess:
+        arguments = [sys.executable, "-c", textwrap.dedent(SCRIPT), str(saved), str(text), str(tmp_path / out)]
+        return subprocess.run([*arguments, str(last)], capture_output=True, text=True, check=False)
+
+    run(fitted.folder, saved, [text], tmp_path / "whole.csv")
+    killed = command("out.csv", 3)
+    assert killed.returncode == -signal.SIGKILL
+    assert not (tmp_path / "out.csv").exists()
+    again = command("out.csv", 1000)
+    assert again.returncode == 0, again.stderr
+    assert int(again.stdout) == -(-300 // 40) - 3
+    assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
