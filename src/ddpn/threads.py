@@ -7,11 +7,13 @@ of small operations, and hardly matters for those that take longer than a time s
 
 import os
 import platform
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import lru_cache
 from threading import Lock
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 #: Multiply-adds from which an operation is worth several threads. By benchmarks/threads.py, on two cores that other
 #: programs use too, two threads need 3.2 times as long as one at 2^24 multiply-adds (1 ms), 1.6 times at 2^26, 1.15
@@ -96,4 +98,13 @@ def tree_threads_for(cells: int) -> AbstractContextManager[object]:
     cells : int
         Rows times columns.
     """
-    return nullcontext() if cells >= LARGE_TABLE else threadpool_limits(1)
+    return nullcontext() if cells >= LARGE_TABLE else _pools(len(sys.modules)).limit(limits=1)
+
+
+@lru_cache(maxsize=1)
+def _pools(modules: int) -> ThreadpoolController:
+    """The thread pools of the loaded libraries: looking for them takes 4 ms, too long for the prediction of one row.
+
+    They are looked for again whenever more modules are imported, which may bring libraries of their own.
+    """
+    return ThreadpoolController()
