@@ -5,7 +5,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +28,16 @@ def listen(host: str, port: int) -> socket.socket:
     """
     if not 0 <= port <= 65_535:
         raise ConfigError(f"port must be a number from 0 to 65535, got {port}.")
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        found = socket.socket(family, kind, protocol)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(address)
-        found.listen(2048)
-    except OSError as error:
-        raise ConfigError(f"Cannot listen at {host}:{port}: {error.strerror or error}.") from None
-    found.set_inheritable(True)
+    with ExitStack() as undo:
+        try:
+            family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+            found = undo.enter_context(socket.socket(family, kind, protocol))
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            found.bind(address)
+            found.listen(2048)
+        except OSError as error:
+            raise ConfigError(f"Cannot listen at {host}:{port}: {error.strerror or error}.") from None
+        undo.pop_all()
     return found
 
 
@@ -78,10 +79,16 @@ def serve(
     uvicorn = import_extra("uvicorn", "serve")
     logs.configure(log_level)
     limits = limits or Limits()
-    found = listen(host, port)
     # Small batches are predicted fastest by one thread, and other cores are for other processes of the server.
     torch.set_num_threads(1)
-    app = create_app(paths, limits=limits, token=token, reload_every=reload_every, **columns)
+    with listen(host, port) as found:
+        app = create_app(paths, limits=limits, token=token, reload_every=reload_every, **columns)
+        _run(uvicorn, app, found, host, limits, on_start)
+
+
+def _run(
+    uvicorn: Any, app: Any, found: socket.socket, host: str, limits: Limits, on_start: Callable[[str], Any]
+) -> None:
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{found.getsockname()[1]}"
     config = uvicorn.Config(
