@@ -93,5 +93,5 @@ def test_a_short_token_is_refused_and_not_shown(tmp_path):
 
 
 def test_a_port_in_use_is_reported():
-    with listen("127.0.0.1", 0) as used, pytest.raises(Exception, match="Cannot listen at 127.0.0.1"):
+    with listen("127.0.0.1", 0) as used, pytest.raises(Exception, match=r"Cannot listen at 127\.0\.0\.1"):
         listen("127.0.0.1", used.getsockname()[1])

@@ -1,7 +1,7 @@
 """Explanations of rows: what each column adds to a prediction, and how the prediction changes with each column."""
 
 from collections.abc import Mapping, Sequence
-from datetime import date, timedelta
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -151,9 +151,5 @@ def _days(column: ServedColumn, now: Any) -> list[Any]:
     if days is None:
         return [now]
     first, last = (date.fromisoformat(day) for day in days)
-    step = (last - first) / (_POINTS - 1)
-    return list(
-        dict.fromkeys(
-            (first + timedelta(days=round((i * step).total_seconds() / 86_400))).isoformat() for i in range(_POINTS)
-        )
-    )
+    spread = [first + (last - first) * share for share in np.linspace(0.0, 1.0, _POINTS).tolist()]
+    return sorted({*(day.isoformat() for day in spread), *([] if now is None else [now[:10]])})

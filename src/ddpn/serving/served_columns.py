@@ -61,7 +61,7 @@ def _feature(
         return ServedColumn(column.name, "boolean", _BOOLEAN, read, parts)
     if column.kind == "date":
         day = next((profiles[name] for name in parts if name.endswith(f" {DAY}")), None)
-        return ServedColumn(column.name, "date", _DATE, read, parts, notes={"days": _days(day)})
+        return ServedColumn(column.name, "date", _DATE, read, parts, notes=_days(day))
     own_levels = levels[column.name]
     schema = {**_LEVEL, **({"examples": list(own_levels[:5])} if own_levels else {})}
     return ServedColumn(column.name, "category", schema, read, parts, own_levels)
@@ -116,13 +116,14 @@ def _steps(profile: ColumnProfile | None, column: Column) -> dict[str, Any]:
     return {"typical": typical, "integers": column.number.integers}
 
 
-def _days(profile: ColumnProfile | None) -> tuple[str, str] | None:
-    """The first and the last day of the training."""
-    found = _range(profile)
-    if found is None:
-        return None
-    first, last = (date(1970, 1, 1) + timedelta(days=int(day)) for day in found)
-    return first.isoformat(), last.isoformat()
+def _days(profile: ColumnProfile | None) -> dict[str, Any]:
+    """The first and the last day of the training, and a typical one."""
+    ends = _range(profile)
+    if profile is None or ends is None:
+        return {}
+    typical = float(np.interp(0.0, profile.normal, profile.edges))
+    first, last, middle = ((date(1970, 1, 1) + timedelta(days=int(day))).isoformat() for day in (*ends, typical))
+    return {"days": (first, last), "typical": middle}
 
 
 def row_schema(columns: Iterable[ServedColumn]) -> dict[str, Any]:
@@ -146,7 +147,7 @@ def example_row(columns: Iterable[ServedColumn]) -> dict[str, Any]:
         elif column.kind == "boolean":
             row[column.name] = False
         elif column.kind == "date":
-            row[column.name] = (column.notes.get("days") or ("2024-12-31",))[-1]
+            row[column.name] = column.notes.get("typical", "2024-12-31")
         elif column.kind in ("category", "group"):
             row[column.name] = next(iter(column.levels), None)
         elif column.kind in ("exposure", "upper"):
