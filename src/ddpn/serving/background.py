@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ddpn.calibration.columns import ColumnProfile, hashed
+from ddpn.calibration.shares import key_shares
 from ddpn.errors import InputError
 from ddpn.features.table import Column
 from ddpn.predictor import Predictor
@@ -55,20 +56,6 @@ def _drawn(name: str, profile: ColumnProfile, levels: tuple[str, ...], size: int
 
         values = np.interp(ndtri(ranks), profile.normal, profile.edges)
     return Column(name, profile.kind, np.where(missing, np.nan, values))
-
-
-def key_shares(profile: ColumnProfile) -> np.ndarray:
-    """The share of each level or value in the training, from how surprising it is.
-
-    The surprise of a level is -log of the share of all levels that are as rare, so that shares are its differences.
-
-    >>> known = ColumnProfile("category", np.ones(2), np.zeros(2), keys=np.arange(3, dtype=np.uint64),
-    ...                       key_surprise=-np.log([0.4, 1.0, 0.4]))
-    >>> key_shares(known).round(3).tolist()
-    [0.2, 0.6, 0.2]
-    """
-    as_rare, place, number = np.unique(np.exp(-profile.key_surprise).round(12), return_inverse=True, return_counts=True)
-    return (np.diff(as_rare, prepend=0.0) / number)[place]
 
 
 def joined(first: Column, second: Column) -> Column:
