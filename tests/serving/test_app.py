@@ -98,8 +98,9 @@ def test_unusual_cells_are_predicted(predict, cells):
     assert np.isfinite(list(response.json()["predictions"][0].values())).all()
 
 
-def test_a_prediction_that_is_not_finite_is_refused(predict):
-    response = predict(days=1.7e308)
+@pytest.mark.parametrize("days", [1e16, 1.7e308])
+def test_a_prediction_that_is_too_large_is_refused(predict, days):
+    response = predict(days=days)
     assert response.status_code == 422
     assert response.json()["problems"][0]["row"] == 0
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ddpn.files import write_text
 from ddpn.monitoring.counts import PIT_BINS
-from ddpn.monitoring.result import Monitoring
+from ddpn.monitoring.result import Check, Monitoring
 from ddpn.report import page
 from ddpn.report.figures.chart import LINE, Bar, Chart, Figure, bar_chart
 from ddpn.report.figures.scales import Axis
@@ -38,8 +38,7 @@ def write_monitoring(path: Path, found: Monitoring, about: dict[str, Any]) -> No
     ]
     parts = {
         "Result": page.headline_html("worse" if found.drift else "better", found.headline, details),
-        "Checks": page.figure_html(_effects(found))
-        + page.grid_html(_grid(found), "All checks, those with drift first."),
+        "Checks": page.pair(_effects(found), page.grid_html(_grid(found), "All checks, those with drift first.")),
         "Counts": _counts(found),
         "Unusual values": _listed(found.findings),
         "Not compared": _listed(found.not_compared),
@@ -59,10 +58,16 @@ def _effects(found: Monitoring) -> Figure:
     """The size of the largest differences."""
     shown = sorted(found.shown, key=lambda check: -check.effect)[:_SHOWN]
     high = max(0.2, 1.1 * max((check.effect for check in shown), default=0.0))
-    bars = [Bar(check.title, (check.effect,), f"{check.effect:.2f}{' !' if check.drift else ''}") for check in shown]
+    bars = [Bar(_name(check), (check.effect,), f"{check.effect:.2f}{' !' if check.drift else ''}") for check in shown]
     chart = bar_chart(Axis("difference of shares", 0.0, high), bars, mark=found.effect)
     words = "Bars beyond the line matter, if they are more than chance; ! marks drift."
     return chart.figure("effects", "Size of the differences", "; ".join(f"{b.name}: {b.words}" for b in bars), words)
+
+
+def _name(check: Check) -> str:
+    """What a bar is called, in a few letters."""
+    short = {"missing": f"{check.name}, missing", "ood": "OOD rows", "coverage": "coverage", "pit": "PIT"}
+    return short.get(check.kind, check.name)
 
 
 def _grid(found: Monitoring) -> Grid:

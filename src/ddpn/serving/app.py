@@ -123,7 +123,9 @@ class Service:
         return await self._json({"models": known}, 0)
 
     async def livez(self, request: Any) -> Any:
-        """Whether the process answers."""
+        """Whether the process answers, and predictions end."""
+        if self.batcher.is_stuck:
+            raise RequestError("A prediction does not end.", status=503)
         return await self._json({"status": "alive"}, 0)
 
     async def readyz(self, request: Any) -> Any:

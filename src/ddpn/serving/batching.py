@@ -49,6 +49,12 @@ class Batcher:
         self._wake = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="predict")
         self._task: asyncio.Task[None] | None = None
+        self._started: float | None = None
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether a batch has been predicted for much longer than requests wait: only a new process helps."""
+        return self._started is not None and perf_counter() - self._started > 2.0 * self._limits.timeout
 
     @property
     def waiting(self) -> int:
@@ -99,10 +105,11 @@ class Batcher:
             if not self._queue:
                 self._wake.clear()
             if jobs:
-                start = perf_counter()
+                start = self._started = perf_counter()
                 requests = [(job.rows, job.wanted) for job in jobs]
                 # Finished also where the server is told to stop meanwhile: its requests were taken.
                 await asyncio.shield(self._finished(loop, jobs, requests))
+                self._started = None
                 self._on_batch(len(jobs), sum(job.rows.size for job in jobs), perf_counter() - start)
 
     async def _finished(self, loop: Any, jobs: list[Job], requests: list[tuple[Rows, Wanted]]) -> None:

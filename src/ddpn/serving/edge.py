@@ -75,7 +75,7 @@ class Edge:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        start, status, known = perf_counter(), 500, {"path": "unmatched"}
+        start, status, known = perf_counter(), 0, {"path": "unmatched"}
         scope["ddpn"] = known
         request = uuid4().hex[:16]
 
@@ -95,7 +95,7 @@ class Edge:
                 await _unauthorized(sending)
         except Exception:
             _LOG.exception("error", extra={"fields": {"request": request, "path": known["path"]}})
-            if status == 500:
+            if not status:  # nothing was sent yet
                 await _plain(sending, 500, b'{"message": "The server failed. Its log has the details."}')
         finally:
             seconds = perf_counter() - start

@@ -14,6 +14,7 @@ from ddpn.serving.columns import ServedColumn
 from ddpn.serving.inputs import Inputs, Rows
 from ddpn.serving.model import ServedModel
 from ddpn.serving.options import Wanted
+from ddpn.serving.problems import Problem, RequestError
 from ddpn.serving.served_columns import levels_of
 
 #: Predictions per explained row, about; typical rows that it is compared with, at least and at most.
@@ -60,8 +61,12 @@ def explain(
     curves : bool
         Whether to predict the first row with other values of each column, too.
     """
+    (known,) = model.predict([(rows, Wanted(outputs=("mean", "stddev")))])
+    if isinstance(known, Exception):
+        raise known
     inputs = model.reader.inputs([rows])
-    found = [_contributions(model, inputs, row, of) for row in range(rows.size)]
+    with np.errstate(all="ignore"):
+        found = [_contributions(model, inputs, row, of) for row in range(rows.size)]
     answer: dict[str, Any] = {"quantity": "mean" if of == "mean" else "variance / mean", "rows": found}
     if curves:
         order = [each["column"] for each in found[0]["contributions"]]
@@ -89,6 +94,9 @@ def _contributions(model: ServedModel, inputs: Inputs, row: int, of: str) -> dic
     now = hybrid.moments(np.arange(1 + starts), variance=quantity == 1, recalibrated=True).quantities(hybrid.log)[
         quantity, :, 0
     ]
+    if not np.isfinite([*values[0], *now]).all():
+        words = f"rows[{row}] cannot be explained: predictions of rows between it and typical rows are too large."
+        raise RequestError([Problem(words, row=row)])
     by_part = {name: (float(values[0, j]), float(error[0, j])) for j, name in enumerate(names)}
     return {
         "scale": "log" if hybrid.log else "linear",
@@ -118,7 +126,7 @@ def _curves(model: ServedModel, row: Mapping[str, Any], order: Sequence[str]) ->
     wanted = Wanted(outputs=("mean", "lower", "upper"))
     (answer,) = model.predict([(model.reader.read(changed), wanted)])
     if isinstance(answer, Exception):
-        raise answer
+        return []  # some of the values lead to predictions that are too large
     found, start = [], 0
     for name, values in points.items():
         part = answer[start : start + len(values)]
@@ -136,7 +144,7 @@ def _points(column: ServedColumn, now: Any) -> list[Any]:
     if column.kind == "date":
         return _days(column, now)
     if column.kind in ("exposure", "upper"):
-        shares = 2.0 ** np.linspace(-1.0, 1.0, 9) * now
+        shares = 2.0 ** np.linspace(-1.0, 1.0, 9) * min(float(now), 1e300)
         return (
             sorted({float(f"{value:.4g}") for value in shares} | {float(now)}) if column.kind == "exposure" else [now]
         )

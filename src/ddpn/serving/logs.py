@@ -44,7 +44,8 @@ def configure(level: str) -> None:
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
-    for name in ("ddpn.serving", "uvicorn"):
+    logging.captureWarnings(True)
+    for name in ("ddpn.serving", "uvicorn", "py.warnings"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(level.upper() if name != "uvicorn" else "WARNING")

@@ -17,6 +17,8 @@ from ddpn.workflow.leaderboard import label_of
 
 #: The mass of a distribution that is not shown, on either side, and the most counts that are.
 _UNSHOWN, _MOST_SHOWN = 5e-5, 400
+#: The largest count that a distribution may reach: beyond, neighbouring counts are the same float.
+_LARGEST = 2.0**52
 _COUNTS = ("median", "mode", "lower", "upper")
 
 
@@ -41,15 +43,15 @@ def predict_batch(predictor: Predictor, inputs: Inputs, names: frozenset[str]) -
     names : frozenset of str
         The outputs that some request asks for.
     """
-    with torch.no_grad(), single_thread():
+    with torch.no_grad(), single_thread(), np.errstate(all="ignore"):
         dist = predictor.distribution(inputs.table, inputs.exposure, upper=inputs.upper)
         mean = dist.mean.double()
         values = {"mean": mean.numpy()}
         if names & {"aleatoric", "epistemic", "stddev"}:
             values |= {"aleatoric": dist.aleatoric.double().numpy(), "epistemic": dist.epistemic.double().numpy()}
             values["stddev"] = np.sqrt(values["aleatoric"] + values["epistemic"])
-        _check_finite(values)
-        parts = list(tabulated(dist, mean))
+        _check_size(*(np.abs(each) for each in values.values()))
+        parts = list(tabulated(dist, mean, _check_size))
         own: dict[str, Any] = {}
         if "median" in names:
             own["median"] = lambda part: part.icdf(torch.tensor(0.5))
@@ -77,10 +79,14 @@ def _pvalue(predictor: Predictor, inputs: Inputs, dist: Any) -> np.ndarray:
     return predictor.ood.pvalue([dist], features)
 
 
-def _check_finite(values: dict[str, np.ndarray]) -> None:
-    bad = ~np.all([np.isfinite(each) for each in values.values()], axis=0)
+def _check_size(first: np.ndarray, *others: np.ndarray) -> None:
+    """Raise a `RequestError` for rows whose counts are too large to be searched for quantiles, or not finite.
+
+    The first values are compared with the largest count, the others (variances) are finite.
+    """
+    bad = ~(first <= _LARGEST) | ~np.all([np.isfinite(each) for each in (first, *others)], axis=0)
     if bad.any():
-        words = "rows[{}] has no finite prediction: its numbers are too large for the model. Check their units."
+        words = "rows[{}] has a prediction that is too large. Check the units of its numbers, above all the exposure."
         raise RequestError([Problem(words.format(i), row=i) for i in np.flatnonzero(bad)[:20].tolist()])
 
 

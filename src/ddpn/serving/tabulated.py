@@ -4,7 +4,7 @@ A median, a mode and an interval, asked one by one, each search the distribution
 of a GLM and boosted trees. One table answers all three in 1 ms.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -84,7 +84,9 @@ class Tabulated(CountDistribution):
         return self.icdf(torch.tensor(rest)), self.icdf(torch.tensor(1.0 - rest))
 
 
-def tabulated(dist: Any, mean: Tensor) -> Iterator[tuple[np.ndarray, Any]]:
+def tabulated(
+    dist: Any, mean: Tensor, check: Callable[[np.ndarray], None] = lambda last: None
+) -> Iterator[tuple[np.ndarray, Any]]:
     """The rows of predicted distributions in parts: positions, and a `Tabulated` or, if too wide, the distribution.
 
     Parameters
@@ -93,10 +95,13 @@ def tabulated(dist: Any, mean: Tensor) -> Iterator[tuple[np.ndarray, Any]]:
         What `Predictor.distribution` returned, of batch shape (rows,).
     mean : Tensor
         Its means. Shape: (rows,).
+    check : callable
+        Called with the largest count that each distribution reaches, before anything is searched for.
     """
     counts = discretized(dist)
     rows = counts._flat()
     last = rows.window()[1].numpy()
+    check(last)
     done = np.zeros(len(last), dtype=bool)
     for size in SIZES:
         chosen = ~done & (last < size - _MARGIN)
