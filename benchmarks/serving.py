@@ -225,7 +225,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, help="a model of the same table; default: fitted here, in 20 s")
     parser.add_argument("--seconds", type=float, default=8.0, help="of each run")
     parser.add_argument(
-        "--many", type=float, default=15.0, help="seconds of each of three runs that memory is read after"
+        "--many", type=float, default=20.0, help="seconds of each of three runs that memory is read after"
     )
     parser.add_argument("--role", choices=("client", "bare"), help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from importlib.resources import files
-from pathlib import Path
+from os import PathLike
 from typing import Any
 
 from ddpn.extras import import_extra
@@ -37,7 +37,9 @@ _PAGE = {
 class Service:
     """The state and the endpoints of one server; `create_app` puts it on the web."""
 
-    def __init__(self, paths: Mapping[str, Path], limits: Limits, reload_every: float, **columns: str | None) -> None:
+    def __init__(
+        self, paths: Mapping[str, str | PathLike[str]], limits: Limits, reload_every: float, **columns: str | None
+    ) -> None:
         self.limits, self.metrics, self._reload_every = limits, Metrics(), reload_every
         self.catalogue = Catalogue(paths, self._on_reload, **columns)
         for model in self.catalogue:
@@ -200,7 +202,7 @@ def _dumped(found: dict[str, Any]) -> bytes:
 
 
 def create_app(
-    paths: Mapping[str, Path],
+    paths: Mapping[str, str | PathLike[str]],
     *,
     limits: Limits | None = None,
     token: str | None = None,
@@ -211,7 +213,7 @@ def create_app(
 
     Parameters
     ----------
-    paths : mapping of str to Path
+    paths : mapping of str to path
         Model folders by name; the first is the default.
     limits : Limits, optional
         Limits of requests. Default: those of `Limits`.

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ class Catalogue:
 
     Parameters
     ----------
-    paths : mapping of str to Path
+    paths : mapping of str to path
         Model folders by name.
     on_reload : callable
         Called with the name of a model and whether its new version could be loaded.
@@ -54,15 +55,16 @@ class Catalogue:
 
     def __init__(
         self,
-        paths: Mapping[str, Path],
+        paths: Mapping[str, str | PathLike[str]],
         on_reload: Callable[[str, bool], None] = lambda *_: None,
         **columns: str | None,
     ) -> None:
         if not paths:
             raise ConfigError("A server needs at least one model.")
         self._columns, self.on_reload = columns, on_reload
-        self._seen = {name: _signature(path) for name, path in paths.items()}
-        self._models = {name: ServedModel(name, path, **columns) for name, path in paths.items()}
+        known = {name: Path(path) for name, path in paths.items()}
+        self._seen = {name: _signature(path) for name, path in known.items()}
+        self._models = {name: ServedModel(name, path, **columns) for name, path in known.items()}
         self._failed: dict[str, Any] = {}
 
     def __iter__(self) -> Iterator[ServedModel]:

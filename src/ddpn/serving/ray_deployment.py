@@ -6,6 +6,7 @@ serve run ddpn.serving.ray_deployment:build models=/models/visits.model replicas
 import os
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ _ARGUMENTS = ("models", "replicas", "exposure", "upper")
 
 
 def ray_application(
-    paths: Mapping[str, Path], *, replicas: int = 1, limits: Limits | None = None, **columns: str | None
+    paths: Mapping[str, str | PathLike[str]], *, replicas: int = 1, limits: Limits | None = None, **columns: str | None
 ) -> Any:
     """A Ray Serve application of one deployment, for `ray.serve.run`.
 
@@ -29,7 +30,7 @@ def ray_application(
 
     Parameters
     ----------
-    paths : mapping of str to Path
+    paths : mapping of str to path
         Model folders by name; the first is the default.
     replicas : int
         How many processes serve the models.
@@ -51,12 +52,12 @@ def ray_application(
     return deployment.bind()
 
 
-def app_builder(paths: Mapping[str, Path], limits: Limits, **columns: str | None) -> Callable[[], App]:
+def app_builder(paths: Mapping[str, str | PathLike[str]], limits: Limits, **columns: str | None) -> Callable[[], App]:
     """A function that makes the app, which Ray sends to every replica: models themselves are not sent.
 
     Parameters
     ----------
-    paths : mapping of str to Path
+    paths : mapping of str to path
         Model folders by name.
     limits : Limits
         Limits of requests, per replica.

@@ -6,7 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
-from pathlib import Path
+from os import PathLike
 from typing import Any
 
 from ddpn.errors import ConfigError
@@ -42,7 +42,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def serve(
-    paths: Mapping[str, Path],
+    paths: Mapping[str, str | PathLike[str]],
     host: str = "127.0.0.1",
     port: int = 8000,
     *,
@@ -57,7 +57,7 @@ def serve(
 
     Parameters
     ----------
-    paths : mapping of str to Path
+    paths : mapping of str to path
         Model folders by name; the first is the default.
     host, port
         Where to listen; port 0 lets the system choose one.
