@@ -28,6 +28,10 @@ class Check:
         What was in the training or is expected, and what the new rows have.
     is_ignored : bool
         Whether it is shown only.
+    adjusted : float
+        The p-value for all checks together.
+    drift : bool
+        Whether the difference is more than chance and large enough to matter.
     """
 
     kind: str
