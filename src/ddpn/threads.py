@@ -87,7 +87,7 @@ def single_blas_thread() -> AbstractContextManager[object]:
 
     With two threads and a busy core, the eigenvalues of a matrix of 404 columns take 3 s instead of 0.05 s.
     """
-    return threadpool_limits(1, user_api="blas")
+    return _pools(len(sys.modules)).limit(limits=1, user_api="blas")
 
 
 def tree_threads_for(cells: int) -> AbstractContextManager[object]:

@@ -1,14 +1,18 @@
 """The endpoints: what is answered, and that nothing a client sends is answered by an error of the server."""
 
 import json
+import sys
+import threading
 
 import numpy as np
 import polars as pl
 import pytest
 from starlette.testclient import TestClient
 
+from ddpn.errors import ConfigError
 from ddpn.serving import Limits, create_app
-from ddpn.serving.options import DEFAULT_OUTPUTS
+from ddpn.serving.options import DEFAULT_OUTPUTS, Wanted
+from ddpn.serving.problems import RequestError
 from ddpn.workflow.prediction import predict as predict_table
 from ddpn.workflow.requests import Request
 
@@ -160,6 +164,32 @@ def test_limits_of_rows_and_bytes(saved, row):
         assert client.post("/predict", json={"rows": [row] * 9}).status_code == 413
         parts = iter([b"{" * 400] * 3)
         assert client.post("/predict", content=parts, headers={"content-type": "application/json"}).status_code == 413
+
+
+def test_an_answer_that_takes_too_long_is_503(saved, row):
+    app = create_app({"m": saved}, limits=Limits(timeout=0.2), reload_every=0.0)
+    model, go = app.service.catalogue.find(), threading.Event()
+    answered, model.predict = model.predict, lambda requests: go.wait(5) and answered(requests)
+    with TestClient(app) as client:
+        response = client.post("/predict", json={"rows": [row]})
+        go.set()
+        assert (response.status_code, response.headers["retry-after"]) == (503, "1")
+        assert client.post("/predict", json={"rows": [row]}).status_code == 200
+
+
+def test_one_bad_request_of_a_batch_does_not_fail_the_others(app, row):
+    model = app.service.catalogue.find()
+    good, huge = (model.reader.read([{**row, "days": days}]) for days in (1.0, 1e300))
+    first, second, third = model.predict([(good, Wanted()), (huge, Wanted()), (good, Wanted(coverage=0.5))])
+    assert isinstance(second, RequestError)
+    assert first[0]["mean"] == third[0]["mean"]
+    assert first[0]["upper"] > third[0]["upper"]
+
+
+def test_a_missing_extra_is_named(saved, monkeypatch):
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with pytest.raises(ConfigError, match=r"pip install 'ddpn\[serve\]'"):
+        create_app({"m": saved})
 
 
 def test_probes_and_metrics(client, predict):

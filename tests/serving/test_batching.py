@@ -103,6 +103,24 @@ def test_requests_that_gave_up_are_not_predicted():
     assert model.batches == [[1], [2]]
 
 
+def test_a_prediction_that_does_not_end_is_noticed():
+    model = Echo()
+    model.go.clear()
+
+    async def scenario(batcher):
+        job = asyncio.create_task(batcher.submit(model, rows(1), Wanted()))
+        before = batcher.is_stuck
+        async with asyncio.timeout(4):
+            while not batcher.is_stuck:
+                await asyncio.sleep(0.01)
+        model.go.set()
+        await job
+        await batcher.submit(model, rows(1), Wanted())
+        return before, batcher.is_stuck
+
+    assert run(scenario, timeout=0.05) == (False, False)
+
+
 def test_an_error_of_the_model_reaches_every_request_of_the_batch():
     async def scenario(batcher):
         model = Echo(fail=True)

@@ -22,7 +22,7 @@ from ddpn.serving.problems import RequestError
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 #: Without shrinking, which takes minutes where a test fails.
 QUICK = settings(
-    max_examples=10, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
+    max_examples=5, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
 )
 
 
