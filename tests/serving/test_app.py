@@ -56,6 +56,8 @@ def test_unusual_rows_are_flagged_with_reasons(predict):
     assert row["ood"]
     assert any("'severity' above the training range" in reason for reason in row["ood_reasons"])
     assert predict(more={"outputs": names}).json()["predictions"][0]["ood_reasons"] == []
+    (row,) = predict(more={"outputs": names}, admitted="2031-01-02").json()["predictions"]
+    assert row["ood_reasons"] == ["'admitted day' above the training range: 2031-01-02 > 2025-02-03"]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from ddpn.serving.options import Wanted
 from ddpn.serving.predicting import answers, predict_batch
 from ddpn.serving.problems import RequestError
 from ddpn.serving.served_columns import example_row, served_columns
+from ddpn.workflow.dates import DAY
 from ddpn.workflow.model_folder import describe, load
 
 #: Errors by which a model refuses rows that passed the checks, such as levels that a GLM does not know.
@@ -50,6 +51,8 @@ class ServedModel:
         names = [name for column in folder.roles.used for name in column.inputs]
         kinds = ["category" if kind == WITH_NUMBERS else kind for kind in _kinds(self.predictor, folder.model)]
         self.reader = RowReader(self.columns, dict(zip(names, kinds, strict=True)))
+        dates = (column for column in folder.roles.used if column.kind == "date")
+        self.days = frozenset(f"{column.name} {DAY}" for column in dates if DAY in column.parts)
         self.example = example_row(self.columns)
         self.warm_up()
 
@@ -79,7 +82,7 @@ class ServedModel:
         batch = predict_batch(self.predictor, self.reader.inputs([rows for rows, _ in requests]), names)
         found: list[list[dict[str, Any]] | Exception] = []
         for (start, stop), wanted in _runs(requests):
-            same = answers(batch, slice(start, stop), wanted)
+            same = answers(batch, slice(start, stop), wanted, self.days)
             done = 0
             while done < stop - start:
                 size = requests[len(found)][0].size

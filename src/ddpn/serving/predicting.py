@@ -1,6 +1,8 @@
 """Predictions of a batch of requests: the distributions once, then what each request asks for."""
 
+import re
 from collections.abc import Sequence
+from datetime import date, timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +21,7 @@ from ddpn.workflow.leaderboard import label_of
 _UNSHOWN, _MOST_SHOWN = 5e-5, 400
 #: The largest count that a distribution may reach: beyond, neighbouring counts are the same float.
 _LARGEST = 2.0**52
+_DAY = re.compile(r"-?\d+(?:\.\d+)?(?:e\+\d+)?")
 _COUNTS = ("median", "mode", "lower", "upper")
 
 
@@ -90,7 +93,7 @@ def _check_size(first: np.ndarray, *others: np.ndarray) -> None:
         raise RequestError([Problem(words.format(i), row=i) for i in np.flatnonzero(bad)[:20].tolist()])
 
 
-def answers(batch: Batch, rows: slice, wanted: Wanted) -> list[dict[str, Any]]:
+def answers(batch: Batch, rows: slice, wanted: Wanted, days: frozenset[str] = frozenset()) -> list[dict[str, Any]]:
     """What a request asks for, row by row, ready for JSON.
 
     Parameters
@@ -101,6 +104,8 @@ def answers(batch: Batch, rows: slice, wanted: Wanted) -> list[dict[str, Any]]:
         Those of this request.
     wanted : Wanted
         What it asks for.
+    days : frozenset of str
+        Columns of days since 1970, which reasons show as dates.
     """
     index = np.arange(len(batch.values["mean"]))[rows]
     parts = _parts_of(batch.parts, rows)
@@ -112,7 +117,7 @@ def answers(batch: Batch, rows: slice, wanted: Wanted) -> list[dict[str, Any]]:
             columns[f"q{level:g}"] = _gathered(parts, len(index), lambda part, q=level: part.icdf(torch.tensor(q)))
         lists = {name: _plain(name, columns[name]) for name in _ordered(columns, wanted)}
         if "ood_reasons" in wanted.outputs:
-            lists["ood_reasons"] = _reasons(batch, rows)
+            lists["ood_reasons"] = [[with_dates(words, days) for words in own] for own in _reasons(batch, rows)]
         if wanted.pmf is not None:
             lists["pmf"] = _pmf(parts, len(index), wanted.pmf)
         if "distribution" in wanted.outputs:
@@ -173,6 +178,25 @@ def _reasons(batch: Batch, rows: slice) -> list[list[str]]:
         for row, own in zip(chosen.tolist(), reasons, strict=True):
             found[row] = own
     return found
+
+
+def with_dates(reason: str, days: frozenset[str]) -> str:
+    """A reason about a column of days with dates in place of numbers.
+
+    >>> with_dates("'start day' above the training range: 19600 > 19590", frozenset({"start day"}))
+    "'start day' above the training range: 2023-08-31 > 2023-08-21"
+    """
+    for name in days:
+        if repr(name) in reason:
+            return repr(name).join(_DAY.sub(_as_date, part) for part in reason.split(repr(name)))
+    return reason
+
+
+def _as_date(found: re.Match[str]) -> str:
+    try:
+        return (date(1970, 1, 1) + timedelta(days=int(float(found[0])))).isoformat()
+    except OverflowError:
+        return found[0]
 
 
 def _pmf(parts: Sequence[tuple[np.ndarray, Any]], size: int, last: int) -> list[list[float]]:

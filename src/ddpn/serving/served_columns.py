@@ -112,6 +112,9 @@ def _steps(profile: ColumnProfile | None, column: Column) -> dict[str, Any]:
     typical = None
     if profile is not None and len(profile.edges):
         typical = float(np.interp(0.0, profile.normal, profile.edges))
+        if len(profile.keys):  # few values: the nearest of them
+            known = profile.keys.view(np.float64)
+            typical = float(known[np.abs(known - typical).argmin()])
         typical = round(typical) if column.number.integers else float(f"{typical:.4g}")
     return {"typical": typical, "integers": column.number.integers}
 
@@ -151,5 +154,6 @@ def example_row(columns: Iterable[ServedColumn]) -> dict[str, Any]:
         elif column.kind in ("category", "group"):
             row[column.name] = next(iter(column.levels), None)
         elif column.kind in ("exposure", "upper"):
-            row[column.name] = max(1.0, number(column.schema.get("minimum", 1)))
+            # A bound may be a feature, too.
+            row[column.name] = max(row.get(column.name, 1.0), number(column.schema.get("minimum", 1)))
     return row
