@@ -36,6 +36,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"workflow"}),
     frozenset({"tuning"}),
     frozenset({"report", "experiments", "export", "serving", "cluster"}),
+    frozenset({"monitoring"}),
     frozenset({"cli"}),
 )
 LEVEL = {room: level for level, layer in enumerate(LAYERS) for room in layer}

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from threading import Lock
 
-from threadpoolctl import ThreadpoolController, threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 #: Multiply-adds from which an operation is worth several threads. By benchmarks/threads.py, on two cores that other
 #: programs use too, two threads need 3.2 times as long as one at 2^24 multiply-adds (1 ms), 1.6 times at 2^26, 1.15
@@ -89,7 +89,7 @@ def single_blas_thread() -> AbstractContextManager[object]:
 
     With two threads and a busy core, the eigenvalues of a matrix of 404 columns take 3 s instead of 0.05 s.
     """
-    return threadpool_limits(1, user_api="blas")
+    return _loaded_pools().limit(limits=1, user_api="blas")
 
 
 def tree_threads_for(cells: int) -> AbstractContextManager[object]:
@@ -102,7 +102,11 @@ def tree_threads_for(cells: int) -> AbstractContextManager[object]:
     """
     if cells >= LARGE_TABLE:
         return nullcontext()
-    return _controller(tuple(name in sys.modules for name in _WITH_POOLS)).limit(limits=1)
+    return _loaded_pools().limit(limits=1)
+
+
+def _loaded_pools() -> ThreadpoolController:
+    return _controller(tuple(name in sys.modules for name in _WITH_POOLS))
 
 
 @cache

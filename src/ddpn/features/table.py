@@ -67,8 +67,30 @@ def reading_once() -> Iterator[None]:
         _KNOWN.reset(token)
 
 
+class PreparedTable:
+    """Columns in the order and with the names of fit, as `read_table` returns them: a table that is read already.
+
+    A server that has a few rows at a time builds it once for all members, which would otherwise each read a data frame.
+
+    Parameters
+    ----------
+    columns : list of Column
+        The columns; the caller is responsible for their names and order, and for finite numbers.
+    """
+
+    def __init__(self, columns: list[Column]) -> None:
+        self.columns = columns
+        self.shape = len(columns[0].values), len(columns)
+
+    def rows(self, index: Any) -> "PreparedTable":
+        """Some of the rows: `index` is a mask, a slice or positions."""
+        return PreparedTable([column._replace(values=column.values[index]) for column in self.columns])
+
+
 def read_table(estimator: Any, X: Any, *, reset: bool) -> list[Column]:
     """The columns of X in the order of fit; sets (`reset`) or checks the estimator's feature names and number."""
+    if isinstance(X, PreparedTable) and not reset:
+        return X.columns
     known = None if reset else _KNOWN.get()
     if known is not None and id(X) in known:
         same, columns = known[id(X)]

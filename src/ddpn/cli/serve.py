@@ -1,0 +1,93 @@
+"""ddpn serve: predictions over HTTP. Arguments and printing only."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ddpn.cli import options as o
+from ddpn.cli.console import EXIT_CODES, friendly_errors
+from ddpn.cli.flags import Command
+
+_LIMITS = "Limits"
+Models = Annotated[
+    list[str], typer.Argument(metavar="MODEL...", help="Model folders; the first is the default. NAME=MODEL names one.")
+]
+Host = Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen; 0.0.0.0 for all networks.")]
+Port = Annotated[int, typer.Option(metavar="NUMBER", help="The port; 0 chooses a free one, which is printed.")]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="A file with the bearer token that requests must have. Default: that of DDPN_TOKEN, if set.",
+    ),
+]
+Reload = Annotated[
+    float, typer.Option(metavar="SECONDS", help="How often to look for new versions of the models; 0 for never.")
+]
+LogLevel = Annotated[str, typer.Option(metavar="LEVEL", help="debug, info (every request), warning or error.")]
+MaxRows = Annotated[int, typer.Option(metavar="NUMBER", help="Rows per request.", rich_help_panel=_LIMITS)]
+MaxBytes = Annotated[int, typer.Option(metavar="NUMBER", help="Bytes per request.", rich_help_panel=_LIMITS)]
+MaxQueue = Annotated[
+    int, typer.Option(metavar="NUMBER", help="Requests that wait; more get status 429.", rich_help_panel=_LIMITS)
+]
+Timeout = Annotated[float, typer.Option(metavar="SECONDS", help="Time per request.", rich_help_panel=_LIMITS)]
+BatchRows = Annotated[int, typer.Option(metavar="NUMBER", help="Rows predicted together.", rich_help_panel=_LIMITS)]
+BatchWindow = Annotated[
+    float,
+    typer.Option(metavar="MILLISECONDS", help="How long a request waits for others.", rich_help_panel=_LIMITS),
+]
+
+
+def serve(
+    models: Models,
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    token_file: TokenFile = None,
+    reload_every: Reload = 2.0,
+    exposure: o.ExposureOf = None,
+    upper_column: o.UpperOf = None,
+    max_rows: MaxRows = 1000,
+    max_bytes: MaxBytes = 2_000_000,
+    max_queue: MaxQueue = 256,
+    timeout: Timeout = 30.0,
+    batch_rows: BatchRows = 256,
+    batch_window: BatchWindow = 2.0,
+    log_level: LogLevel = "info",
+) -> None:
+    """Serve models over HTTP: predictions, explanations, metrics, and a page with a what-if form.
+
+    POST /predict takes {"rows": [{column: value, ...}, ...]}; GET /openapi.json describes everything. Requests that
+    arrive together are predicted together. A new version of a model folder is loaded without a failed request. SIGTERM
+    or Ctrl-C finishes the requests that were taken.
+
+    Example: ddpn serve visits.model --port 8000
+    """
+    with friendly_errors("All requests that were taken are finished."):
+        from ddpn.serving.options import Limits
+        from ddpn.validation import check_choice
+
+        check_choice("log_level", log_level, ("debug", "info", "warning", "error"))
+        limits = Limits(
+            max_rows=max_rows, max_bytes=max_bytes, max_queue=max_queue, timeout=timeout, batch_rows=batch_rows,
+            batch_window=batch_window / 1000.0,
+        )  # fmt: skip
+        from ddpn.serving.catalogue import named_paths
+        from ddpn.serving.edge import read_token
+        from ddpn.serving.server import serve as run
+
+        paths, token = named_paths(models), read_token(os.environ.get("DDPN_TOKEN"), token_file)
+
+        def started(address: str) -> None:
+            typer.echo(f"Serving {', '.join(paths)} at {address}")
+
+        run(
+            paths, host, port, limits=limits, token=token, reload_every=reload_every, log_level=log_level,
+            on_start=started, exposure=exposure, upper=upper_column,
+        )  # fmt: skip
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    app.command(epilog=EXIT_CODES, cls=Command)(serve)

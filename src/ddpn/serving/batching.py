@@ -1,0 +1,144 @@
+"""Micro-batching: requests that arrive within a short window are predicted together, in a thread of their own."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, Protocol
+
+from ddpn.serving.inputs import Rows
+from ddpn.serving.options import Limits, Wanted
+from ddpn.serving.problems import RequestError
+
+
+class Predicts(Protocol):
+    """What a batch is predicted by."""
+
+    def predict(self, requests: Sequence[tuple[Rows, Wanted]]) -> list[list[dict[str, Any]] | Exception]:
+        """An answer, or the error, of each request."""
+
+
+@dataclass(eq=False)
+class Job:
+    """A request that waits: its model, as it was when the rows were read, and where the answer goes."""
+
+    model: Predicts
+    rows: Rows
+    wanted: Wanted
+    answer: asyncio.Future[list[dict[str, Any]]]
+    arrived: float = field(default_factory=perf_counter)
+
+
+class Batcher:
+    """Collect requests and predict them together; a full queue refuses more of them with status 429.
+
+    Parameters
+    ----------
+    limits : Limits
+        The length of the queue, the rows of a batch and the window.
+    on_batch : callable
+        Called after every batch with its requests, its rows and the seconds it took.
+    """
+
+    def __init__(self, limits: Limits, on_batch: Callable[[int, int, float], None] = lambda *_: None) -> None:
+        self._limits, self._on_batch = limits, on_batch
+        self._queue: deque[Job] = deque()
+        self._wake = asyncio.Event()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="predict")
+        self._task: asyncio.Task[None] | None = None
+        self._started: float | None = None
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether a batch has been predicted for much longer than requests wait: only a new process helps."""
+        return self._started is not None and perf_counter() - self._started > 2.0 * self._limits.timeout
+
+    @property
+    def waiting(self) -> int:
+        """Requests in the queue."""
+        return len(self._queue)
+
+    def start(self) -> None:
+        """Begin to predict; needs a running event loop."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """Finish what is queued, then end."""
+        while self._queue and self._task is not None and not self._task.done():
+            await asyncio.sleep(0.01)
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        self._thread.shutdown(wait=True)
+
+    async def submit(self, model: Predicts, rows: Rows, wanted: Wanted) -> list[dict[str, Any]]:
+        """The answer to a request, once its batch is predicted.
+
+        Parameters
+        ----------
+        model : ServedModel
+            The model that the rows were read for.
+        rows : Rows
+            The rows.
+        wanted : Wanted
+            What to predict.
+        """
+        if len(self._queue) >= self._limits.max_queue:
+            words = f"{self._limits.max_queue:,} requests are waiting already. Try again in a second."
+            raise RequestError(words, status=429, headers={"Retry-After": "1"})
+        job = Job(model, rows, wanted, asyncio.get_running_loop().create_future())
+        self._queue.append(job)
+        self._wake.set()
+        return await job.answer
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._wake.wait()
+            if self._limits.batch_window and sum(job.rows.size for job in self._queue) < self._limits.batch_rows:
+                await asyncio.sleep(self._limits.batch_window)
+            jobs = self._take()
+            if not self._queue:
+                self._wake.clear()
+            if jobs:
+                start = self._started = perf_counter()
+                requests = [(job.rows, job.wanted) for job in jobs]
+                # Finished also where the server is told to stop meanwhile: its requests were taken.
+                await asyncio.shield(self._finished(loop, jobs, requests))
+                self._started = None
+                self._on_batch(len(jobs), sum(job.rows.size for job in jobs), perf_counter() - start)
+
+    async def _finished(self, loop: Any, jobs: list[Job], requests: list[tuple[Rows, Wanted]]) -> None:
+        try:
+            found = await loop.run_in_executor(self._thread, jobs[0].model.predict, requests)
+        except Exception as error:
+            found = [error] * len(jobs)
+        for job, answer in zip(jobs, found, strict=True):
+            if job.answer.done():
+                continue  # its client gave up, or its time is over
+            if isinstance(answer, Exception):
+                job.answer.set_exception(answer)
+            else:
+                job.answer.set_result(answer)
+
+    def _take(self) -> list[Job]:
+        """The next batch: requests of one version of one model, in the order of their arrival."""
+        jobs: list[Job] = []
+        others: deque[Job] = deque()
+        rows = 0
+        while self._queue:
+            job = self._queue.popleft()
+            if job.answer.done():
+                continue
+            is_other = bool(jobs) and job.model is not jobs[0].model
+            if is_other or (jobs and rows + job.rows.size > self._limits.batch_rows):
+                others.append(job)
+                continue
+            jobs.append(job)
+            rows += job.rows.size
+        self._queue = others
+        return jobs

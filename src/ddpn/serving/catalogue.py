@@ -1,0 +1,135 @@
+"""The models of a server by name, and their replacement by new versions while requests are answered."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from ddpn.errors import ConfigError, DDPNError
+from ddpn.model_files import MANIFEST
+from ddpn.serving.model import ServedModel
+from ddpn.serving.problems import RequestError
+
+_LOG = logging.getLogger("ddpn.serving")
+
+
+def named_paths(given: list[str]) -> dict[str, Path]:
+    """Model folders by name: of NAME=PATH, or the folder's name without its ending.
+
+    >>> {name: str(path) for name, path in named_paths(["a/visits.model", "old=b/visits.model"]).items()}
+    {'visits': 'a/visits.model', 'old': 'b/visits.model'}
+    """
+    found: dict[str, Path] = {}
+    for word in given:
+        name, equals, path = word.partition("=")
+        place = Path(path) if equals else Path(word)
+        name = name if equals else place.resolve().stem if place.name in ("", ".", "..") else place.stem
+        if not name or not all(letter.isalnum() or letter in "-_." for letter in name):
+            raise ConfigError(
+                f"A model must have a name of letters, digits, '-', '_' and '.', got {name!r}. "
+                f"Name it: NAME={path or word}."
+            )
+        if name in found:
+            raise ConfigError(
+                f"Two models are called {name!r}: {found[name]} and {place}. Name one of them: NAME={place}."
+            )
+        found[name] = place
+    return found
+
+
+class Catalogue:
+    """Loaded models by name; the first one is the default.
+
+    Parameters
+    ----------
+    paths : mapping of str to path
+        Model folders by name.
+    on_reload : callable
+        Called with the name of a model and whether its new version could be loaded.
+    **columns
+        Columns (exposure, upper) that models saved in Python do not know.
+    """
+
+    def __init__(
+        self,
+        paths: Mapping[str, str | PathLike[str]],
+        on_reload: Callable[[str, bool], None] = lambda *_: None,
+        **columns: str | None,
+    ) -> None:
+        if not paths:
+            raise ConfigError("A server needs at least one model.")
+        self._columns, self.on_reload = columns, on_reload
+        known = {name: Path(path) for name, path in paths.items()}
+        self._seen = {name: _signature(path) for name, path in known.items()}
+        self._models = {name: ServedModel(name, path, **columns) for name, path in known.items()}
+        self._failed: dict[str, Any] = {}
+
+    def __iter__(self) -> Iterator[ServedModel]:
+        return iter(self._models.values())
+
+    @property
+    def names(self) -> list[str]:
+        """The names, that of the default first."""
+        return list(self._models)
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """The version of each model."""
+        return tuple(model.version for model in self)
+
+    def find(self, name: Any = None, status: int = 404) -> ServedModel:
+        """The model of this name, the default for None; raises a `RequestError`.
+
+        Parameters
+        ----------
+        name : str, optional
+            The name, of any type.
+        status : int
+            The HTTP status where there is none.
+        """
+        if name is None:
+            return next(iter(self))
+        if not isinstance(name, str) or name not in self._models:
+            raise RequestError(f"model must be one of {', '.join(self.names)}.", status=status)
+        return self._models[name]
+
+    async def watch(self, every: float) -> None:
+        """Load new versions as they appear, until cancelled.
+
+        Parameters
+        ----------
+        every : float
+            Seconds between two looks.
+        """
+        while True:
+            await asyncio.sleep(every)
+            for name, model in list(self._models.items()):
+                await self._refresh(name, model)
+
+    async def _refresh(self, name: str, model: ServedModel) -> None:
+        """Replace a model whose folder has changed; a version that cannot be loaded leaves the old one in place."""
+        now = _signature(model.path)
+        if now is None or now == self._seen[name]:
+            return
+        try:
+            new = await asyncio.to_thread(ServedModel, name, model.path, **self._columns)
+        except (DDPNError, OSError, ValueError, KeyError) as error:
+            if self._failed.get(name) != now:  # tried again each time, as it may be half written, but reported once
+                self._failed[name] = now
+                self.on_reload(name, False)
+                _LOG.error("reload failed", extra={"fields": {"model": name, "error": str(error)}})
+            return
+        self._models[name], self._seen[name] = new, now
+        self.on_reload(name, True)
+        _LOG.info("reloaded", extra={"fields": {"model": name, "version": new.version}})
+
+
+def _signature(path: Path) -> tuple[int, ...] | None:
+    """What changes whenever a folder is written anew; None while there is none."""
+    with suppress(OSError):
+        found = (path / MANIFEST).stat()
+        return found.st_mtime_ns, found.st_ino, found.st_size
+    return None

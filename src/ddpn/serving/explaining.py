@@ -1,0 +1,163 @@
+"""Explanations of rows: what each column adds to a prediction, and how the prediction changes with each column."""
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any
+
+import numpy as np
+
+from ddpn.explanations.inputs import Inputs as ExplainedInputs
+from ddpn.explanations.shapley import shapley_values
+from ddpn.features.table import Column, PreparedTable
+from ddpn.serving.background import joined, typical_rows
+from ddpn.serving.columns import ServedColumn
+from ddpn.serving.inputs import Inputs, Rows
+from ddpn.serving.model import ServedModel
+from ddpn.serving.options import Wanted
+from ddpn.serving.problems import Problem, RequestError
+from ddpn.serving.served_columns import levels_of
+
+#: Predictions per explained row, about; typical rows that it is compared with, at least and at most.
+_PREDICTIONS, _LEAST, _MOST = 4000, 4, 32
+#: Points of a curve, levels of a category, and columns that have a curve.
+_POINTS, _LEVELS, _CURVES = 21, 12, 30
+
+
+class PreparedInputs(ExplainedInputs):
+    """Explained rows and typical ones, as columns whose values can be exchanged without a data frame."""
+
+    def __init__(self, model: Any, columns: list[Column], extra: Mapping[str, np.ndarray]) -> None:
+        self.model = self.predictor = model
+        self.width, self.extra = len(columns), {name: len(columns) + i for i, name in enumerate(extra)}
+        self.columns = columns + [Column(name, "number", values) for name, values in extra.items()]
+        self.log, self.is_dense, self.X = True, True, None
+
+    def distribution(self, rows: np.ndarray, sources: Mapping[int, np.ndarray]) -> Any:
+        """What the model predicts for these rows if columns have the values of other rows."""
+        import torch
+
+        own = [column._replace(values=column.values[sources.get(j, rows)]) for j, column in enumerate(self.columns)]
+        known = {name: own[j].values for name, j in self.extra.items()}
+        with torch.no_grad():
+            table = PreparedTable(own[: self.width])
+            return self.predictor.distribution(table, known.get("exposure"), upper=known.get("upper"))
+
+
+def explain(
+    model: ServedModel, rows: Rows, given: Sequence[Mapping[str, Any]], of: str, curves: bool
+) -> dict[str, Any]:
+    """Contributions of the columns to each row, and curves of the first row if asked; ready for JSON.
+
+    Parameters
+    ----------
+    model : ServedModel
+        The model.
+    rows : Rows
+        The rows as they were read.
+    given : sequence of mappings
+        The same rows as they were sent.
+    of : {"mean", "spread"}
+        What to explain.
+    curves : bool
+        Whether to predict the first row with other values of each column, too.
+    """
+    (known,) = model.predict([(rows, Wanted(outputs=("mean", "stddev")))])
+    if isinstance(known, Exception):
+        raise known
+    inputs = model.reader.inputs([rows])
+    with np.errstate(all="ignore"):
+        found = [_contributions(model, inputs, row, of) for row in range(rows.size)]
+    answer: dict[str, Any] = {"quantity": "mean" if of == "mean" else "variance / mean", "rows": found}
+    if curves:
+        order = [each["column"] for each in found[0]["contributions"]]
+        answer["curves"] = _curves(model, given[0], order)
+    return answer
+
+
+def _contributions(model: ServedModel, inputs: Inputs, row: int, of: str) -> dict[str, Any]:
+    """What each column adds to the logarithm of the prediction of one row, compared with typical rows."""
+    width = inputs.table.shape[1]
+    starts = int(np.clip(_PREDICTIONS // max(1, 2 * (width - 1)), _LEAST, _MOST))
+    own = inputs.table.rows(slice(row, row + 1)).columns
+    names, known = [column.name for column in own], levels_of(model.predictor, width)
+    others = typical_rows(model.predictor, names, known, starts)
+    columns = [joined(one, other) for one, other in zip(own, others, strict=True)]
+    # Typical rows have the exposure and the bound of the explained row, which then add nothing.
+    extra = {
+        name: np.full(1 + starts, values[row])
+        for name, values in (("exposure", inputs.exposure), ("upper", inputs.upper))
+        if values is not None
+    }
+    hybrid, background = PreparedInputs(model.predictor, columns, extra), np.arange(1, 1 + starts)
+    quantity = int(of == "spread")
+    values, error = shapley_values(hybrid, np.zeros(1, dtype=np.int64), background, quantity, np.random.default_rng(0))
+    now = hybrid.moments(np.arange(1 + starts), variance=quantity == 1, recalibrated=True).quantities(hybrid.log)[
+        quantity, :, 0
+    ]
+    if not np.isfinite([*values[0], *now]).all():
+        words = f"rows[{row}] cannot be explained: predictions of rows between it and typical rows are too large."
+        raise RequestError([Problem(words, row=row)])
+    by_part = {name: (float(values[0, j]), float(error[0, j])) for j, name in enumerate(names)}
+    return {
+        "scale": "log" if hybrid.log else "linear",
+        "base": float(now[1:].mean()),
+        "prediction": float(now[0]),
+        "contributions": _by_column(model.columns, by_part),
+    }
+
+
+def _by_column(columns: Sequence[ServedColumn], by_part: Mapping[str, tuple[float, float]]) -> list[dict[str, Any]]:
+    """Contributions of the columns of requests, the largest first; a date adds up its parts."""
+    found = []
+    for column in columns:
+        if column.parts:
+            parts = [by_part[name] for name in column.parts]
+            total, error = sum(value for value, _ in parts), float(np.hypot.reduce([error for _, error in parts]))
+            found.append({"column": column.name, "contribution": total, "error": error})
+    return sorted(found, key=lambda each: -abs(each["contribution"]))
+
+
+def _curves(model: ServedModel, row: Mapping[str, Any], order: Sequence[str]) -> list[dict[str, Any]]:
+    """Predictions of a row with other values of one column at a time."""
+    by_name = {column.name: column for column in model.columns if column.is_required}
+    chosen = [by_name[name] for name in [*order, *(name for name in by_name if name not in order)]][:_CURVES]
+    points = {column.name: _points(column, row[column.name]) for column in chosen}
+    changed = [{**row, name: value} for name, values in points.items() for value in values]
+    wanted = Wanted(outputs=("mean", "lower", "upper"))
+    (answer,) = model.predict([(model.reader.read(changed), wanted)])
+    if isinstance(answer, Exception):
+        return []  # some of the values lead to predictions that are too large
+    found, start = [], 0
+    for name, values in points.items():
+        part = answer[start : start + len(values)]
+        start += len(values)
+        found.append({"column": name, "values": values, **{key: [own[key] for own in part] for key in wanted.outputs}})
+    return found
+
+
+def _points(column: ServedColumn, now: Any) -> list[Any]:
+    """Values of a column to try, in their order, with the present one among them."""
+    if column.kind in ("category", "group"):
+        return list(dict.fromkeys([*column.levels[:_LEVELS], *([] if now is None else [now])])) or [now]
+    if column.kind == "boolean":
+        return [False, True]
+    if column.kind == "date":
+        return _days(column, now)
+    if column.kind in ("exposure", "upper"):
+        shares = 2.0 ** np.linspace(-1.0, 1.0, 9) * min(float(now), 1e300)
+        return (
+            sorted({float(f"{value:.4g}") for value in shares} | {float(now)}) if column.kind == "exposure" else [now]
+        )
+    low, high = column.range or (0.0 if now is None else now, 1.0 if now is None else now)
+    values = np.linspace(low, high, _POINTS)
+    spread = set(values.round().tolist() if column.notes.get("integers") else [float(f"{v:.6g}") for v in values])
+    return sorted(spread | (set() if now is None else {float(now)}))
+
+
+def _days(column: ServedColumn, now: Any) -> list[Any]:
+    days = column.notes.get("days")
+    if days is None:
+        return [now]
+    first, last = (date.fromisoformat(day) for day in days)
+    spread = [first + (last - first) * share for share in np.linspace(0.0, 1.0, _POINTS).tolist()]
+    return sorted({*(day.isoformat() for day in spread), *([] if now is None else [now[:10]])})

@@ -1,0 +1,135 @@
+"""Run the server: the socket, the signals and the process."""
+
+import asyncio
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
+from os import PathLike
+from typing import Any
+
+from ddpn.errors import ConfigError
+from ddpn.extras import import_extra
+from ddpn.serving import logs
+from ddpn.serving.app import create_app
+from ddpn.serving.options import Limits
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that accepts connections; port 0 lets the system choose one.
+
+    Parameters
+    ----------
+    host : str
+        The address or name to listen at.
+    port : int
+        The port, from 0 to 65535.
+    """
+    if not 0 <= port <= 65_535:
+        raise ConfigError(f"port must be a number from 0 to 65535, got {port}.")
+    with ExitStack() as undo:
+        try:
+            family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+            found = undo.enter_context(socket.socket(family, kind, protocol))
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            found.bind(address)
+            found.listen(2048)
+        except OSError as error:
+            raise ConfigError(f"Cannot listen at {host}:{port}: {error.strerror or error}.") from None
+        undo.pop_all()
+    return found
+
+
+def serve(
+    paths: Mapping[str, str | PathLike[str]],
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    *,
+    limits: Limits | None = None,
+    token: str | None = None,
+    reload_every: float = 2.0,
+    log_level: str = "info",
+    on_start: Callable[[str], Any] = print,
+    **columns: str | None,
+) -> None:
+    """Serve models until SIGTERM or Ctrl-C; requests that were taken are finished.
+
+    Parameters
+    ----------
+    paths : mapping of str to path
+        Model folders by name; the first is the default.
+    host, port
+        Where to listen; port 0 lets the system choose one.
+    limits : Limits, optional
+        Limits of requests. Default: those of `Limits`.
+    token : str, optional
+        A bearer token that requests must have.
+    reload_every : float
+        Seconds between two looks for new versions of the folders; 0 for never.
+    log_level : str
+        "debug", "info", "warning" or "error"; "info" logs every request.
+    on_start : callable
+        Called with the address, once connections are accepted.
+    **columns
+        Columns (exposure, upper) that models saved in Python do not know.
+    """
+    import torch
+
+    uvicorn = import_extra("uvicorn", "serve")
+    logs.configure(log_level)
+    limits = limits or Limits()
+    # Small batches are predicted fastest by one thread, and other cores are for other processes of the server.
+    torch.set_num_threads(1)
+    with listen(host, port) as found:
+        app = create_app(paths, limits=limits, token=token, reload_every=reload_every, **columns)
+        _run(uvicorn, app, found, host, limits, on_start)
+
+
+def _run(
+    uvicorn: Any, app: Any, found: socket.socket, host: str, limits: Limits, on_start: Callable[[str], Any]
+) -> None:
+    shown = f"[{host}]" if ":" in host else host
+    address = f"http://{shown}:{found.getsockname()[1]}"
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=round(limits.timeout) + 1,
+        h11_max_incomplete_event_size=65_536,
+    )
+    server = uvicorn.Server(config)
+    server.capture_signals = nullcontext  # its own handlers end the process by the signal, after all is done
+    signals: list[int] = []
+
+    def stop(number: int, frame: Any) -> None:
+        signals.append(number)
+        server.handle_exit(number, frame)
+
+    async def run() -> None:
+        serving = asyncio.create_task(server.serve(sockets=[found]))
+        while not server.started and not serving.done():
+            await asyncio.sleep(0.01)
+        if server.started:
+            on_start(address)
+        await serving
+
+    with _handled(stop):
+        asyncio.run(run())
+    if signal.SIGINT in signals:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def _handled(stop: Callable[[int, Any], None]) -> Iterator[None]:
+    """Handle SIGTERM and SIGINT by `stop`, where signals can be handled: in the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,98 @@
+"""A small model of every kind of column, fitted once, and its server in this process."""
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from starlette.testclient import TestClient
+
+from ddpn.serving import create_app
+from ddpn.workflow.fitting import fit
+from ddpn.workflow.plan import Plan
+from ddpn.workflow.preparing import prepare
+
+ROW = {
+    "severity": 0.4, "ward": "A", "zip": "01234", "smokes": True, "age": 50.5, "admitted": "2024-03-05", "days": 1.5,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def table() -> pl.DataFrame:
+    """400 patients: visits follow severity, ward and days observed."""
+    rng = np.random.default_rng(3)
+    n = 400
+    severity, days, ward = rng.normal(size=n), rng.uniform(0.5, 3.0, n), rng.choice(["A", "B", "C"], n)
+    age = [None if rng.random() < 0.1 else float(v) for v in rng.normal(50, 9, n)]
+    return pl.DataFrame(
+        {
+            "severity": severity,
+            "ward": ward,
+            "zip": rng.choice(["01234", "56789", "11111"], n),
+            "smokes": rng.random(n) < 0.3,
+            "age": age,
+            "admitted": pl.date_range(pl.date(2024, 1, 1), pl.date(2025, 2, 3), "1d", eager=True),
+            "days": days,
+            "patient": [f"p{row}" for row in range(n)],
+            "visits": rng.poisson(days * np.exp(0.5 + 0.6 * severity + (ward == "A"))),
+        }
+    )
+
+
+@pytest.fixture(scope="session")
+def folder(table) -> Any:
+    """Two small networks mixed with a GLM, with calibrated intervals and flags."""
+    model = {"members": 2, "hidden": (8,), "numeric": "standard", "epochs": 5, "device": "cpu", "mix_with": ("glm",)}
+    model["likelihood"] = "double_poisson"
+    plan = Plan(target="visits", exposure="days", compare_with=("constant",), model=model)
+    return fit(prepare(table, plan), {"data": "patients.csv", "command": "ddpn fit"}).folder
+
+
+@pytest.fixture(scope="session")
+def saved(folder, tmp_path_factory) -> Path:
+    """The model folder."""
+    path = tmp_path_factory.mktemp("serving") / "patients.model"
+    folder.save(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def app(saved) -> Any:
+    """A server of two models, which are the same."""
+    return create_app({"patients": saved, "again": saved}, reload_every=0.0)
+
+
+@pytest.fixture(scope="session")
+def client(app) -> Iterator[TestClient]:
+    """Sends requests to the server."""
+    with TestClient(app) as found:
+        yield found
+
+
+@pytest.fixture
+def row() -> dict[str, Any]:
+    """A row that is accepted."""
+    return dict(ROW)
+
+
+@pytest.fixture(scope="session")
+def predict(client) -> Callable[..., Any]:
+    """Predicts one row, some of its cells changed, and returns the response."""
+
+    def send(path: str = "/predict", more: dict[str, Any] | None = None, **cells: Any) -> Any:
+        content = json.dumps({"rows": [{**ROW, **cells}], **(more or {})})  # clients may escape what is no UTF-8
+        return client.post(path, content=content, headers={"content-type": "application/json"})
+
+    return send
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A port that nobody listens at."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]

@@ -1,0 +1,144 @@
+"""Batches: what is predicted together, the full queue, requests that gave up, and the end."""
+
+import asyncio
+import threading
+
+import pytest
+
+from ddpn.serving.batching import Batcher
+from ddpn.serving.inputs import Rows
+from ddpn.serving.options import Limits, Wanted
+from ddpn.serving.problems import RequestError
+
+
+class Echo:
+    """Answers each request by its number of rows, and remembers its batches; waits for `go`."""
+
+    def __init__(self, fail: bool = False) -> None:
+        self.batches: list[list[int]] = []
+        self.go, self.fail = threading.Event(), fail
+        self.go.set()
+
+    def predict(self, requests):
+        self.go.wait(5)
+        self.batches.append([rows.size for rows, _ in requests])
+        if self.fail:
+            raise RuntimeError("broken")
+        return [[{"mean": rows.size}] for rows, _ in requests]
+
+
+def rows(size: int) -> Rows:
+    return Rows([], size)
+
+
+def run(scenario, **limits):
+    """The scenario with a batcher that runs."""
+
+    async def main():
+        batcher = Batcher(Limits(**limits))
+        batcher.start()
+        try:
+            return await scenario(batcher)
+        finally:
+            await batcher.stop()
+
+    return asyncio.run(main())
+
+
+def test_requests_within_the_window_are_predicted_together():
+    model = Echo()
+
+    async def scenario(batcher):
+        return await asyncio.gather(*(batcher.submit(model, rows(size), Wanted()) for size in (1, 2, 3)))
+
+    assert run(scenario, batch_window=0.05) == [[{"mean": 1}], [{"mean": 2}], [{"mean": 3}]]
+    assert model.batches == [[1, 2, 3]]
+
+
+def test_a_batch_has_no_more_rows_than_allowed_and_one_model():
+    model, other = Echo(), Echo()
+
+    async def scenario(batcher):
+        jobs = [(model, 3), (other, 1), (model, 3), (model, 9)]
+        await asyncio.gather(*(batcher.submit(each, rows(size), Wanted()) for each, size in jobs))
+
+    run(scenario, batch_window=0.02, batch_rows=4)
+    assert sorted(model.batches) == [[3], [3], [9]]
+    assert other.batches == [[1]]
+
+
+def test_a_full_queue_refuses_with_429():
+    model = Echo()
+    model.go.clear()
+
+    async def scenario(batcher):
+        first = asyncio.create_task(batcher.submit(model, rows(1), Wanted()))
+        await asyncio.sleep(0.05)  # it is being predicted, and waits no longer
+        others = [asyncio.create_task(batcher.submit(model, rows(1), Wanted())) for _ in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(RequestError) as caught:
+            await batcher.submit(model, rows(1), Wanted())
+        model.go.set()
+        await asyncio.gather(first, *others)
+        return caught.value
+
+    error = run(scenario, max_queue=2)
+    assert (error.status, error.headers) == (429, {"Retry-After": "1"})
+
+
+def test_requests_that_gave_up_are_not_predicted():
+    model = Echo()
+    model.go.clear()
+
+    async def scenario(batcher):
+        first = asyncio.create_task(batcher.submit(model, rows(1), Wanted()))
+        await asyncio.sleep(0.05)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(batcher.submit(model, rows(7), Wanted()), 0.01)
+        model.go.set()
+        await first
+        await batcher.submit(model, rows(2), Wanted())
+
+    run(scenario)
+    assert model.batches == [[1], [2]]
+
+
+def test_a_prediction_that_does_not_end_is_noticed():
+    model = Echo()
+    model.go.clear()
+
+    async def scenario(batcher):
+        job = asyncio.create_task(batcher.submit(model, rows(1), Wanted()))
+        before = batcher.is_stuck
+        async with asyncio.timeout(4):
+            while not batcher.is_stuck:
+                await asyncio.sleep(0.01)
+        model.go.set()
+        await job
+        await batcher.submit(model, rows(1), Wanted())
+        return before, batcher.is_stuck
+
+    assert run(scenario, timeout=0.05) == (False, False)
+
+
+def test_an_error_of_the_model_reaches_every_request_of_the_batch():
+    async def scenario(batcher):
+        model = Echo(fail=True)
+        jobs = [batcher.submit(model, rows(1), Wanted()) for _ in range(2)]
+        return await asyncio.gather(*jobs, return_exceptions=True)
+
+    assert [str(error) for error in run(scenario)] == ["broken", "broken"]
+
+
+def test_what_is_queued_is_finished_at_the_end():
+    model = Echo()
+
+    async def main():
+        batcher = Batcher(Limits(batch_window=0.05))
+        batcher.start()
+        jobs = [asyncio.create_task(batcher.submit(model, rows(1), Wanted())) for _ in range(3)]
+        await asyncio.sleep(0)
+        await batcher.stop()
+        return await asyncio.gather(*jobs)
+
+    assert asyncio.run(main()) == [[{"mean": 1}]] * 3

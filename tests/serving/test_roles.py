@@ -1,0 +1,71 @@
+"""Columns with roles: an upper bound per row that is a feature, too, groups of intervals, dates in another order."""
+
+import numpy as np
+import polars as pl
+import pytest
+from starlette.testclient import TestClient
+
+from ddpn.serving import create_app
+from ddpn.workflow.fitting import fit
+from ddpn.workflow.plan import Plan
+from ddpn.workflow.prediction import predict
+from ddpn.workflow.preparing import prepare
+from ddpn.workflow.requests import Request
+
+
+@pytest.fixture(scope="module")
+def wards() -> pl.DataFrame:
+    rng = np.random.default_rng(0)
+    beds, days, hours = rng.integers(3, 30, 400), rng.integers(1, 28, 400), rng.integers(0, 24, 400)
+    text = {"when": [f"{day:02d}.03.2023 {hour:02d}:30" for day, hour in zip(days, hours, strict=True)]}
+    numbers = {"x": rng.normal(size=400), "code": rng.choice(["1", "2.0", "x"], 400), "beds": beds}
+    return pl.DataFrame({**numbers, "ward": rng.choice(["A", "B"], 400), **text, "taken": rng.binomial(beds, 0.4)})
+
+
+@pytest.fixture(scope="module")
+def bounded(wards):
+    """A model of beds that are taken, with intervals that are calibrated by ward."""
+    model = {"members": 1, "hidden": (8,), "numeric": "standard", "epochs": 3, "device": "cpu", "mix_with": ("glm",)}
+    model["likelihood"] = "poisson"
+    plan = Plan(target="taken", upper_column="beds", interval_groups="ward", compare_with=("constant",), model=model)
+    return fit(prepare(wards, plan), {"data": "wards.csv", "command": "ddpn fit"}).folder
+
+
+@pytest.fixture(scope="module")
+def server(bounded, tmp_path_factory):
+    path = tmp_path_factory.mktemp("roles") / "wards.model"
+    bounded.save(path)
+    with TestClient(create_app({"wards": path}, reload_every=0.0)) as client:
+        yield client
+
+
+def iso(text: str) -> str:
+    day, month, rest = text.split(".")
+    year, clock = rest.split(" ")
+    return f"{year}-{month}-{day}T{clock}"
+
+
+def test_predictions_are_those_of_the_command(server, bounded, wards):
+    some = wards.head(60)
+    expected = predict(bounded, some, Request())
+    rows = [{**row, "when": iso(row["when"])} for row in some.to_dicts()]
+    found = server.post("/predict", json={"rows": rows}).json()["predictions"]
+    for name in ("mean", "median", "lower", "upper", "ood_pvalue"):
+        np.testing.assert_allclose([row[name] for row in found], expected[name], rtol=1e-9, err_msg=name)
+    assert all(row["upper"] <= beds for row, beds in zip(found, some["beds"].to_list(), strict=True))
+
+
+def test_the_example_of_the_card_is_predicted_and_explained(server):
+    example = server.get("/model").json()["example"]
+    assert server.post("/predict", json={"rows": [example]}).status_code == 200
+    answer = server.post("/explain", json={"rows": [example], "of": "spread", "curves": True}).json()
+    assert answer["quantity"] == "variance / mean"
+    assert {curve["column"] for curve in answer["curves"]} == set(example)
+
+
+@pytest.mark.parametrize(("beds", "words"), [(-1, "at least 0"), (2.5, "an integer"), (None, "an integer")])
+def test_a_bad_bound_is_named(server, beds, words):
+    example = server.get("/model").json()["example"]
+    response = server.post("/predict", json={"rows": [{**example, "beds": beds}]})
+    assert response.status_code == 422
+    assert words in response.json()["message"]

@@ -1,0 +1,97 @@
+"""The program `ddpn serve` as a process: its port, its logs, and its end by SIGTERM."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from ddpn.cli import app as program
+from ddpn.serving.edge import read_token
+from ddpn.serving.server import listen
+
+SECRET = "a-token-of-some-length"
+
+
+@pytest.fixture(scope="module")
+def ended(saved, tmp_path_factory):
+    """What a server answered, printed and logged, and how it ended: SIGTERM came while requests were predicted."""
+    file = tmp_path_factory.mktemp("token") / "token"
+    file.write_text(f"{SECRET}\n")
+    command = [sys.executable, "-m", "ddpn.cli", "serve", str(saved), "--port", "0", "--token-file", str(file)]
+    command += ["--batch-window", "300", "--reload-every", "0"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    try:
+        line = process.stdout.readline()
+        address = re.search(r"http://\S+", line)[0]
+        row = {"severity": 0.123454321, "ward": "hidden-ward", "zip": "1", "smokes": None, "age": 3, "days": 1}
+        row["admitted"] = "2024-03-05"
+        headers = {"Authorization": f"Bearer {SECRET}"}
+        with httpx.Client(base_url=address, headers=headers, timeout=30.0) as client, ThreadPoolExecutor(4) as threads:
+            bad = client.post("/predict", json={"rows": [{**row, "age": "secret-cell"}]})
+            jobs = [threads.submit(client.post, "/predict", json={"rows": [row]}) for _ in range(4)]
+            while client.get("/livez").status_code == 200:
+                if "ddpn_queue_requests 4.0" in client.get("/metrics").text:
+                    break
+            process.send_signal(signal.SIGTERM)
+            answers = [job.result() for job in jobs]
+        out, logs = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
+    return {"line": line, "bad": bad, "answers": answers, "out": out, "logs": logs, "code": process.returncode}
+
+
+def test_the_chosen_port_is_printed(ended):
+    assert re.fullmatch(r"Serving patients at http://127\.0\.0\.1:\d+\n", ended["line"])
+
+
+def test_sigterm_finishes_what_was_taken(ended):
+    assert [answer.status_code for answer in ended["answers"]] == [200] * 4
+    assert ended["code"] == 0
+
+
+def test_logs_are_json_without_rows_and_secrets(ended):
+    lines = [json.loads(line) for line in ended["logs"].splitlines()]
+    requests = [line for line in lines if line["event"] == "request" and line["path"] == "/predict"]
+    assert [line["status"] for line in requests] == [422, 200, 200, 200, 200]
+    assert requests[1]["rows"] == 1
+    assert ended["bad"].status_code == 422
+    for secret in (SECRET, "0.123454321", "hidden-ward", "secret-cell"):
+        assert secret not in ended["logs"] + ended["out"] + ended["line"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["nowhere.model"], 1, "Folder not found: nowhere.model"),
+        (["nowhere.model", "--port", "70000"], 2, "--port must be a number from 0 to 65535, got 70000"),
+        (["nowhere.model", "--max-rows", "0"], 2, "--max-rows must be at least 1, got 0"),
+        (["nowhere.model", "--token-file", "none"], 2, "The token file none cannot be read"),
+        (["nowhere.model", "--log-level", "loud"], 2, "--log-level must be"),
+    ],
+)
+def test_bad_arguments_are_reported(arguments, code, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = CliRunner().invoke(program, ["serve", *arguments])
+    assert found.exit_code == code
+    assert words in found.output
+
+
+def test_a_short_token_is_refused_and_not_shown(tmp_path):
+    with pytest.raises(Exception, match="must have one token of 8 to 512") as caught:
+        read_token("short", None)
+    assert "short" not in str(caught.value)
+    assert read_token(None, None) is None
+
+
+def test_a_port_in_use_is_reported():
+    with listen("127.0.0.1", 0) as used, pytest.raises(Exception, match=r"Cannot listen at 127\.0\.0\.1"):
+        listen("127.0.0.1", used.getsockname()[1])
