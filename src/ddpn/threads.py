@@ -33,6 +33,21 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def limit_threads(number: int) -> None:
+    """Limit the threads of this process, for good: for a worker process that has so many cores for itself.
+
+    Parameters
+    ----------
+    number : int
+        Threads of torch, OpenMP and BLAS.
+    """
+    os.environ |= {name: str(number) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+    import torch
+
+    torch.set_num_threads(number)
+    threadpool_limits(number)
+
+
 @contextmanager
 def single_thread() -> Iterator[None]:
     """Run torch's operations on the CPU in one thread, and restore the user's setting afterwards."""
