@@ -52,3 +52,40 @@ def made():
 
 def first_and_maker(progress, data):
     return {"sum": str(sum(data[:2])).encode(), "maker": str(data[2]).encode(), "here": str(os.getpid()).encode()}
+
+
+def fit_networks(progress, data, seed, seconds=0.0, fails_in=None):
+    """A small fit that takes this long at least; with `fails_in`, its first attempt raises and leaves a file there."""
+    from ddpn.members.network_options import NetworkOptions
+    from ddpn.members.networks import Networks
+    from ddpn.sample import Sample
+    from ddpn.training import Runtime
+
+    end, (X, y) = time.monotonic() + seconds, data
+    options = NetworkOptions(members=2, hidden=(8,), numeric="standard", epochs=5)
+    member = Networks(options=options, runtime=Runtime("cpu")).fit(Sample(X, y), None, seed)
+    while time.monotonic() < end:
+        progress("waiting")
+        time.sleep(0.05)
+    if fails_in is not None and not (file := Path(fails_in) / "failed").exists():
+        file.touch()
+        raise RuntimeError("a fault that comes once")
+    return {"weights": member.state()["networks.safetensors"]}
+
+
+if __name__ == "__main__":
+    # The driver that a test kills: address, store, seconds of each job, and the seeds.
+    import sys
+
+    import numpy as np
+
+    import small_jobs  # workers import its functions by this name
+    from ddpn.cluster import RayExecutor
+    from ddpn.executors import Job
+
+    address, store, seconds, *seeds = sys.argv[1:]
+    with RayExecutor(address, store=store) as executor, np.load(Path(store).with_suffix(".npz")) as known:
+        shared = executor.share((known["X"], known["y"]))
+        jobs = [Job(f"seed {s}", small_jobs.fit_networks, (shared, int(s), float(seconds)), {"seed": s}) for s in seeds]
+        for result in executor.run(jobs):
+            print(result.job.name, flush=True)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from ddpn.cli.cluster import Cluster, GpusPerJob, executor_for
 from ddpn.cli.console import friendly_errors
 from ddpn.cli.console import show as show_table
 
@@ -36,6 +37,8 @@ def reproduce(
         int | None,
         typer.Option(metavar="NUMBER", help="Runs at the same time. Default: one per core, or one on a GPU."),
     ] = None,
+    cluster: Cluster = None,
+    gpus_per_job: GpusPerJob = None,
     max_steps: Annotated[
         int | None,
         typer.Option(
@@ -50,6 +53,7 @@ def reproduce(
     Example: ddpn reproduce bikes --quick
     """
     with friendly_errors("Finished runs are kept: the same command resumes from here."):
+        from ddpn.errors import ConfigError
         from ddpn.experiments import catalogue
         from ddpn.validation import check_integer
 
@@ -58,6 +62,8 @@ def reproduce(
             return
         if jobs is not None:
             check_integer("jobs", jobs, minimum=1)
+            if cluster is not None:
+                raise ConfigError("Give either `jobs` or `cluster`, not both.")
         methods = [name.strip() for name in only.split(",") if name.strip()]
         training = {name: value for name, value in (("members", members), ("seed", seed)) if value is not None}
         experiments = catalogue.select(names or [], only=methods, quick=quick, max_steps=max_steps, **training)
@@ -67,5 +73,7 @@ def reproduce(
 
         from ddpn.experiments.reproduce import reproduce as run
 
-        if not run(experiments, out, Console(), methods, device, jobs):
+        with executor_for(cluster, gpus_per_job) as executor:
+            succeeded = run(experiments, out, Console(), methods, device, jobs, executor)
+        if not succeeded:
             raise typer.Exit(1)

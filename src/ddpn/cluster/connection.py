@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import socket
 import warnings
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from ddpn.extras import import_extra
 _ROOT = Path(importlib.util.find_spec("ddpn").submodule_search_locations[0]).parent  # type: ignore[union-attr,index]
 
 
+#: Seconds that the head of a cluster has to answer.
+_PATIENCE = 10.0
 #: Settings of Ray, unless the user has others: a job without a GPU sees none, and pages on the death of a node are not
 #: printed among the output of a program, as what was lost is repeated.
 _SETTINGS = {
@@ -40,6 +43,7 @@ def connect(address: str = "auto") -> bool:
     ray = import_ray()
     if ray.is_initialized():
         return False
+    _check_reachable(os.environ.get("RAY_ADDRESS", address) if address == "auto" else address)
     options: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False, "runtime_env": environment()}
     if address == "local":
         options |= {"include_dashboard": False}
@@ -52,8 +56,25 @@ def connect(address: str = "auto") -> bool:
             raise ConfigError(
                 "No Ray cluster was found on this machine. Start one with `ray start --head`, or give an address."
             ) from error
-        raise ConfigError(f"No Ray cluster can be reached at {address!r}.") from error
+        raise _unreachable(address) from error
     return True
+
+
+def _check_reachable(address: str) -> None:
+    """Raise a `ConfigError` if nothing answers at HOST:PORT: Ray would wait for minutes, and end the process."""
+    if address in ("auto", "local"):
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
+    except (OSError, ValueError) as error:
+        raise _unreachable(address) from error
+
+
+def _unreachable(address: str) -> ConfigError:
+    return ConfigError(
+        f"No Ray cluster can be reached at {address!r}. Give HOST:PORT, as `ray start --head` prints it."
+    )
 
 
 def environment() -> dict[str, Any]:
