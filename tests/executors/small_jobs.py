@@ -78,8 +78,8 @@ if __name__ == "__main__":
     import sys
 
     import numpy as np
-
     import small_jobs  # workers import its functions by this name
+
     from ddpn.cluster import RayExecutor
     from ddpn.executors import Job
 

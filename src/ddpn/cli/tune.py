@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ddpn.cli import options as o
+from ddpn.cli.cluster import Cluster, GpusPerJob, executor_for
 from ddpn.cli.console import EXIT_CODES, INTERRUPTED, friendly_errors, output_to_stderr, prompt_ctrl_c, show
 from ddpn.cli.flags import Command
 from ddpn.cli.model import show_fitted, show_prepared, steps
@@ -69,6 +70,8 @@ def tune(
     time: o.Time = None,
     config: o.Config = None,
     device: o.Device = None,
+    cluster: Cluster = None,
+    gpus_per_job: GpusPerJob = None,
     overwrite: o.Overwrite = False,
     as_json: o.Json = False,
 ) -> None:
@@ -89,8 +92,10 @@ def tune(
         "device": device,
     }  # fmt: skip
     limits = {"budget": budget, "trials": trials, "search": search}
+    where = cluster, gpus_per_job
     with friendly_errors("Finished trials are kept: the same command continues."):
-        _tune(data, out, given, config, limits, page or out.with_name(f"{out.name}.tuning.html"), overwrite, as_json)
+        html = page or out.with_name(f"{out.name}.tuning.html")
+        _tune(data, out, given, config, limits, where, html, overwrite, as_json)
 
 
 def _tune(
@@ -99,6 +104,7 @@ def _tune(
     given: dict[str, Any],
     config: Path | None,
     limits: dict[str, Any],
+    where: tuple[str | None, float | None],
     page: Path,
     overwrite: bool,
     as_json: bool,
@@ -123,8 +129,8 @@ def _tune(
     from ddpn.report import write_tuning
     from ddpn.tuning import tune as run
 
-    with output_to_stderr(), steps() as step:
-        found = run(out, prepared, **limits, about=about, overwrite=overwrite, on_step=step)
+    with executor_for(*where) as executor, output_to_stderr(), steps() as step:
+        found = run(out, prepared, **limits, about=about, overwrite=overwrite, on_step=step, executor=executor)
     task = found.fitted.folder.task
     write_tuning(page, found.result, plan.target, task["test"])
     if not as_json:

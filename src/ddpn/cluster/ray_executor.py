@@ -62,7 +62,7 @@ class RayExecutor(Executor):
 
     def _run(self, jobs: Sequence[Job], report: Report) -> Iterator[Result]:
         ray, board = self._ray, _Board(self._ray)
-        attempts, running = dict.fromkeys(jobs, 0), dict[Any, Job]()
+        attempts, running, begun = dict.fromkeys(jobs, 0), dict[Any, Job](), set[Job]()
         numbers = {str(number): job for number, job in enumerate(jobs)}
         names = {job: number for number, job in numbers.items()}
         # Spread, as Ray fills a node to one half first; repeated by us, so that every executor counts alike.
@@ -80,8 +80,11 @@ class RayExecutor(Executor):
             while running:
                 ready, _ = ray.wait([*running], num_returns=1, timeout=_OFTEN)
                 for number, text in board.lines():
-                    if numbers[number] in running.values():
-                        report(numbers[number], "running", text)
+                    if (job := numbers[number]) in running.values():
+                        if text and job not in begun:
+                            report(job, "running", "")
+                        begun.add(job)
+                        report(job, "running", text)
                 for reference in ready:
                     job, found = running.pop(reference), self._received(reference)
                     if not isinstance(found, Failure):

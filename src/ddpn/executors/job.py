@@ -139,7 +139,12 @@ class Executor(ABC):
     def _run(self, jobs: Sequence[Job], report: Report) -> Iterator[Result]:
         """Results as they come."""
 
-    def run(self, jobs: Iterable[Job], report: Report = lambda job, state, detail: None) -> Iterator[Result]:
+    def run(
+        self,
+        jobs: Iterable[Job],
+        report: Report = lambda job, state, detail: None,
+        store: ResultStore | None = None,
+    ) -> Iterator[Result]:
         """Run jobs and yield their results as they come, those that are stored already first.
 
         A job that fails does not end the others. An exception in the caller's loop, such as Ctrl-C, ends all.
@@ -151,23 +156,25 @@ class Executor(ABC):
         report : callable, optional
             Called with a job, its state and a detail: "running" and its progress, "retried" and why, "done" or "failed"
             and the result.
+        store : ResultStore, optional
+            Where results of these jobs are kept. Default: the store of the executor, if it has one.
 
         Yields
         ------
         Result
             The files of a job, or its error.
         """
-        missing = []
+        missing, store = [], self.store if store is None else store
         for job in jobs:
-            files = None if self.store is None else self.store.read(job.identity)
+            files = None if store is None else store.read(job.identity)
             if files is None:
                 missing.append(job)
                 continue
             report(job, "done", found := Result(job, files))
             yield found
         for result in self._run(missing, report) if missing else ():
-            if self.store is not None and result.files is not None:
-                self.store.write(result.job.identity, result.files, result.job.name)
+            if store is not None and result.files is not None:
+                store.write(result.job.identity, result.files, result.job.name)
             report(result.job, "done" if result.error is None else "failed", result)
             yield result
 
