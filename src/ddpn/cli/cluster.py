@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -32,16 +31,18 @@ GpusPerJob = Annotated[
 
 
 @contextmanager
-def executor_for(cluster: str | None, gpus: float | None, store: Path | None = None) -> Iterator["Executor | None"]:
+def executor_for(cluster: str | None, gpus: float | None, jobs: int | None = None) -> Iterator["Executor | None"]:
     """The executor that the options describe; None without a cluster."""
+    from ddpn.errors import ConfigError
+
     if cluster is None:
         if gpus is not None:
-            from ddpn.errors import ConfigError
-
             raise ConfigError("`gpus_per_job` needs `cluster`.")
         yield None
         return
+    if jobs is not None:
+        raise ConfigError("Give either `jobs` or `cluster`, not both.")
     from ddpn.cluster import RayExecutor
 
-    with RayExecutor(cluster, gpus=gpus or 0.0, store=store) as executor:
+    with RayExecutor(cluster, gpus=gpus or 0.0) as executor:
         yield executor

@@ -53,7 +53,6 @@ def reproduce(
     Example: ddpn reproduce bikes --quick
     """
     with friendly_errors("Finished runs are kept: the same command resumes from here."):
-        from ddpn.errors import ConfigError
         from ddpn.experiments import catalogue
         from ddpn.validation import check_integer
 
@@ -62,8 +61,6 @@ def reproduce(
             return
         if jobs is not None:
             check_integer("jobs", jobs, minimum=1)
-            if cluster is not None:
-                raise ConfigError("Give either `jobs` or `cluster`, not both.")
         methods = [name.strip() for name in only.split(",") if name.strip()]
         training = {name: value for name, value in (("members", members), ("seed", seed)) if value is not None}
         experiments = catalogue.select(names or [], only=methods, quick=quick, max_steps=max_steps, **training)
@@ -73,7 +70,7 @@ def reproduce(
 
         from ddpn.experiments.reproduce import reproduce as run
 
-        with executor_for(cluster, gpus_per_job) as executor:
+        with executor_for(cluster, gpus_per_job, jobs) as executor:
             succeeded = run(experiments, out, Console(), methods, device, jobs, executor)
         if not succeeded:
             raise typer.Exit(1)

@@ -92,10 +92,8 @@ def tune(
         "device": device,
     }  # fmt: skip
     limits = {"budget": budget, "trials": trials, "search": search}
-    where = cluster, gpus_per_job
     with friendly_errors("Finished trials are kept: the same command continues."):
-        html = page or out.with_name(f"{out.name}.tuning.html")
-        _tune(data, out, given, config, limits, where, html, overwrite, as_json)
+        _tune(data, out, given, config, limits, (cluster, gpus_per_job), page, overwrite, as_json)
 
 
 def _tune(
@@ -105,7 +103,7 @@ def _tune(
     config: Path | None,
     limits: dict[str, Any],
     where: tuple[str | None, float | None],
-    page: Path,
+    page: Path | None,
     overwrite: bool,
     as_json: bool,
 ) -> None:
@@ -119,6 +117,7 @@ def _tune(
     plan = plan_of(given, config)
     check_limits(plan, **limits)
     check_destination(out, overwrite)
+    page = page or out.with_name(f"{out.name}.tuning.html")
     check_free(page, overwrite, data)
     plan.check_with_torch()
     with prompt_ctrl_c("Nothing was saved."):

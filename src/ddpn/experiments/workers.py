@@ -42,15 +42,15 @@ def execute_all(
 
     `report` is called when a run begins, after each of its epochs, and when it ends.
     """
+    work: Callable[..., dict[str, bytes]] = _here
     where: tuple[Any, ...] = (str(out), device)
     if cluster is not None:
-        executor, work, token = cluster, _on_a_node, uuid4().hex
+        executor, token = cluster, uuid4().hex
         write_text(out / runs[0].experiment.name / _TOKEN, token)
-        where += (token,)
+        work, where = _on_a_node, (*where, token)
     else:
         # A run that ends its process is not repeated: it would probably end the next one, too.
         executor = LocalProcesses(jobs, retries=0) if jobs > 1 and len(runs) > 1 else InProcess(retries=0)
-        work = _here
     data = executor.share(parts, partial(rows_of, runs[0].experiment, device, out / FEATURES, jobs + 1))
     by_job = {Job(run.name, work, (run, data, *where)): run for run in runs}
 
