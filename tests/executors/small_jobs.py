@@ -73,6 +73,35 @@ def fit_networks(progress, data, seed, seconds=0.0, fails_in=None):
     return {"weights": member.state()["networks.safetensors"]}
 
 
+class Networks:
+    """Builds the networks of tests/training/one_training.py; process 1 of a training kills itself so many times.
+
+    It does so in the second epoch after it began, and leaves a file each time.
+    """
+
+    def __init__(self, program, folder, kills):
+        self.program, self.folder, self.kills = program, folder, kills
+
+    def __call__(self, members):
+        import runpy
+
+        program = runpy.run_path(self.program)
+        model = program["network"]()
+        killed = len(list(Path(self.folder).iterdir()))
+        if os.environ.get("RANK") == "1" and killed < self.kills:
+            compute, uses = program["ending_itself"](model, signal.SIGKILL, 10).raw, 0
+
+            def raw(x):
+                nonlocal uses
+                uses += 1
+                if uses == 10:
+                    (Path(self.folder) / str(killed)).touch()
+                return compute(x)
+
+            model.raw = raw
+        return model
+
+
 if __name__ == "__main__":
     # The driver that a test kills: address, store, seconds of each job, and the seeds.
     import sys

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ddpn.cluster.ray_executor import RayExecutor
+    from ddpn.cluster.training import fit_on_ray
 
-__all__ = ["RayExecutor"]
+__all__ = ["RayExecutor", "fit_on_ray"]
 
-_LAZY = {"RayExecutor": "ddpn.cluster.ray_executor"}
+_LAZY = {"RayExecutor": "ddpn.cluster.ray_executor", "fit_on_ray": "ddpn.cluster.training"}
 
 
 def __getattr__(name: str) -> Any:

@@ -31,6 +31,14 @@ def import_ray() -> Any:
     return import_extra("ray", "cluster")
 
 
+def import_train() -> tuple[Any, Any]:
+    """The modules `ray.train` and `ray.train.torch`."""
+    import_ray()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # on the inner workings of Ray
+        return import_extra("ray.train", "cluster"), import_extra("ray.train.torch", "cluster")
+
+
 def connect(address: str = "auto") -> bool:
     """Connect to a cluster, unless this process is connected already; whether it was this call that connected.
 
