@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from ddpn.cluster import fit_on_ray
+from ddpn.cluster.training import _identity, _result
 from ddpn.errors import ConfigError, InputError
 from ddpn.executors import JobError
 
@@ -19,20 +20,22 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, 
 def test_a_training_survives_a_process_and_continues_by_its_name(cluster, executor, work, tmp_path):
     program, killed = runpy.run_path(str(PROGRAM)), tmp_path / "killed"
     killed.mkdir()
-    make, config = work.Networks(str(PROGRAM), str(killed), kills=2), program["CONFIG"]
+    make, config = work.Networks(str(PROGRAM), str(killed), kills=1), program["CONFIG"]
     train, validation = program["simulated"](50, seed=1), program["simulated"](40, seed=2)
     options = {"storage": tmp_path / "storage", "name": "one", "address": cluster.address, "save_seconds": 0.0}
-    with pytest.raises(JobError, match="The training one failed 2 times, the last time: "):
-        fit_on_ray(make, train, validation, config, retries=1, **options)
-    assert len(list(killed.iterdir())) == 2, "it was resumed once"
+    with pytest.raises(JobError, match="The training one failed: "):
+        fit_on_ray(make, train, validation, config, retries=0, **options)
+    assert len(list(killed.iterdir())) == 1
+    assert list((tmp_path / "storage" / "one").glob("checkpoint_*/training.state")), "there is one to resume from"
     model, history = fit_on_ray(make, train, validation, config, retries=0, **options)
     assert len(history.epochs) == config.epochs
     alone = program["network"]()
     program["trained"](alone)
     for found, expected in zip(model.parameters(), alone.parameters(), strict=True):
         torch.testing.assert_close(found, expected, rtol=0.0, atol=1e-6)
+    (path,) = (tmp_path / "storage" / "one").glob("checkpoint_*/model.safetensors")
     with pytest.raises(InputError, match="comes from a training with another training data"):
-        fit_on_ray(make, validation, validation, config, retries=0, **options)
+        _result(model, _identity(validation, validation, config), path)
 
 
 def test_an_invalid_name_is_refused(rows):

@@ -111,10 +111,9 @@ def fit_on_ray(
                 warnings.simplefilter("ignore")  # on the inner workings of Ray
                 checkpoint = trainer.fit().checkpoint
         except api.TrainingFailedError as error:
-            last = (str(error).strip().splitlines() or ["no message"])[-1]
-            raise JobError(
-                f"The training {name} failed {retries + 1} times, the last time: {last.rstrip('.')}."
-            ) from error
+            last = (str(error).strip().splitlines() or ["no message"])[-1].rstrip(".")
+            times = f" {retries + 1} times, the last time" if retries else ""
+            raise JobError(f"The training {name} failed{times}: {last}.") from error
         with checkpoint.as_directory() as folder:
             return _result(make(config.members), _identity(train, validation, config), Path(folder) / _MODEL)
     finally:

@@ -196,6 +196,9 @@ class Executor(ABC):
         error = failure.final or JobError(f"{job.name} failed{times}: {failure.message.rstrip('.')}.")
         return Result(job, None, error, failure.trace)
 
+    def __deepcopy__(self, memo: object) -> Self:
+        return self  # a place, not a value: an estimator's copy runs there, too
+
     def close(self) -> None:  # noqa: B027
         """Release what the executor holds."""
 
