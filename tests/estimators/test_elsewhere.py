@@ -59,20 +59,22 @@ def test_an_ensemble_and_what_is_mixed_with_it(larger):
     assert len(executor.names) == 3
 
 
-def test_a_fit_that_is_stopped_continues_with_what_is_done(counts, tmp_path):
-    options = SMALL | {"checkpoint": tmp_path / "state"}
-    stopped, again = Recorded(fails_at="networks"), Recorded()
+def test_a_fit_that_is_stopped_continues_with_what_is_done(larger, tmp_path):
+    plain = SMALL | {"members": 2, "mix_with": ["constant", "poisson_glm"]}
+    options, names = plain | {"checkpoint": tmp_path / "state"}, ["networks", "constant distribution", "Poisson GLM"]
+    stopped, again = Recorded(fails_at="Poisson GLM"), Recorded()
     with pytest.raises(KeyboardInterrupt):
-        CountRegressor(**options, executor=stopped).fit(*counts)
-    found = CountRegressor(**options, executor=again).fit(*counts)
-    assert again.names == ["networks"]
-    assert state(found) == state(CountRegressor(**SMALL).fit(*counts))
+        CountRegressor(**options, executor=stopped).fit(*larger)
+    assert stopped.names == names
+    found = CountRegressor(**options, executor=again).fit(*larger)
+    assert again.names == ["Poisson GLM"]
+    assert state(found) == state(CountRegressor(**plain).fit(*larger))
     other = Recorded()
-    CountRegressor(**options | {"random_state": 1}, executor=other).fit(*counts)
-    assert other.names == [*stopped.names], "another seed has other results"
+    CountRegressor(**options | {"random_state": 1}, executor=other).fit(*larger)
+    assert other.names == names, "another seed has other results"
     other.names.clear()
-    CountRegressor(**options, executor=other).fit(counts[0], counts[1] + 1.0)
-    assert other.names == [*stopped.names], "other rows have other results"
+    CountRegressor(**options, executor=other).fit(larger[0], larger[1] + 1.0)
+    assert other.names == names, "other rows have other results"
 
 
 def test_a_job_that_fails_ends_the_fit_with_one_sentence(counts, monkeypatch):

@@ -56,6 +56,7 @@ class RayExecutor(Executor):
 
     @property
     def slots(self) -> int:
+        """How many jobs the cluster has room for at present."""
         found = self._ray.cluster_resources()
         by_gpu = found.get("GPU", 0.0) / self.gpus if self.gpus else float("inf")
         return max(1, int(min(found.get("CPU", 0.0) // self.cpus, by_gpu)))

@@ -43,7 +43,13 @@ class ResultStore:
         check_writable(self.folder / "file")
 
     def path(self, identity: Any) -> Path:
-        """The file of a job. Another version of ddpn has other files."""
+        """The file of a job. Another version of ddpn has other files.
+
+        Parameters
+        ----------
+        identity : object
+            What its result depends on, as values that JSON can hold.
+        """
         known = json.dumps([version("ddpn"), identity], sort_keys=True)
         return self.folder / f"{hashlib.sha256(known.encode()).hexdigest()}{_ENDING}"
 
@@ -66,7 +72,13 @@ class ResultStore:
         write_bytes(self.path(identity), save(arrays, metadata=about))
 
     def read(self, identity: Any) -> dict[str, bytes] | None:
-        """The files of a job; None if there are none, or if their file is damaged: the job is then run again."""
+        """The files of a job; None if there are none, or if their file is damaged: the job is then run again.
+
+        Parameters
+        ----------
+        identity : object
+            That of the job.
+        """
         if identity is None or not (path := self.path(identity)).is_file():
             return None
         try:

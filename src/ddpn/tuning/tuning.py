@@ -126,7 +126,8 @@ def tune(
         chosen = replace(prepared, plan=_in_time(plan, run.total_left))
         on_step(f"Refitting {'trial ' + str(result.best_number) if result.is_tuned else 'the default settings'}")
         known = {**(about or {}), "tuning": result.as_dict()}
-        fitted = fit_into(place, chosen, known, overwrite, verbose=verbose, on_step=on_step)
+        options = {"verbose": verbose, "on_step": on_step, "executor": executor}
+        fitted = fit_into(place, chosen, known, overwrite, **options)
         if not fitted.interrupted:
             for old in place.parent.glob(f".{place.name}.{'[0-9a-f]' * 16}{_FOLDER}"):
                 shutil.rmtree(old)
