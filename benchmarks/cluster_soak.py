@@ -4,8 +4,8 @@
 
 The cluster runs on this machine: a head, which runs no job, and three nodes of one core each. Every ten seconds a
 random node is killed (SIGKILL, with all of its processes) and another one is started. Each fit is an ensemble of two
-networks with a seed of its own. All fits must come back, with the weights of a run in this process, bit for bit. Writes
-cluster.md.
+networks with a seed of its own, and takes three seconds at least. All fits must come back, with the weights of a run in
+this process, bit for bit. Writes cluster.md.
 """
 
 import argparse
@@ -27,7 +27,8 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).pare
 NODE = {"num_cpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False}
 
 
-def fit(progress, rows, seed):
+def fit(progress, rows, seed, seconds=0.0):
+    """Two networks, which take so many seconds at least: a node has little to do, and is killed in the middle of it."""
     from ddpn.members.network_options import NetworkOptions
     from ddpn.members.networks import Networks
     from ddpn.sample import Sample
@@ -35,8 +36,10 @@ def fit(progress, rows, seed):
     from ddpn.training import Runtime
 
     limit_threads(1)
-    options = NetworkOptions(members=2, hidden=(32, 32), numeric="standard", epochs=15)
+    end = time.monotonic() + seconds
+    options = NetworkOptions(members=2, hidden=(32, 32), numeric="standard", epochs=3)
     member = Networks(options=options, runtime=Runtime("cpu")).fit(Sample(*rows), None, seed)
+    time.sleep(max(0.0, end - time.monotonic()))
     return {"weights": member.state()["networks.safetensors"]}
 
 
@@ -49,11 +52,19 @@ class Killer(threading.Thread):
         self.random = random.Random(0)
 
     def run(self) -> None:
-        while not self.ended.wait(self.every):
+        due = time.monotonic() + self.every
+        while not self.ended.wait(max(0.0, due - time.monotonic())):
+            due = max(due + self.every, time.monotonic() + 1.0)
             nodes = sorted(self.cluster.worker_nodes, key=lambda node: node.unique_id)
             self.cluster.remove_node(self.random.choice(nodes), allow_graceful=False)
             self.killed += 1
-            self.cluster.add_node(**NODE)
+            self.cluster.add_node(wait=False, **NODE)
+
+    def end(self) -> None:
+        """Kill no more, and wait for the node that is being started."""
+        self.ended.set()
+        if self.is_alive():
+            self.join()
 
 
 def main() -> None:
@@ -61,6 +72,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     parser.add_argument("--fits", type=int, default=60)
     parser.add_argument("--every", type=float, default=10.0, help="seconds between two kills")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each fit at least")
     args = parser.parse_args()
     import cluster_soak  # under the name that workers know
 
@@ -89,16 +101,16 @@ def main() -> None:
     try:
         with RayExecutor(cluster.address, retries=20) as executor:
             shared = executor.share(rows)
-            jobs = [Job(f"fit {seed}", cluster_soak.fit, (shared, seed)) for seed in range(args.fits)]
+            jobs = [Job(f"fit {seed}", cluster_soak.fit, (shared, seed, args.seconds)) for seed in range(args.fits)]
             killer.start()
             began, found = time.monotonic(), {}
             for result in executor.run(jobs, lambda job, state, detail: states.update([state])):
                 found[result.job.name] = result.files
                 print(f"{time.monotonic() - began:.0f} s: {len(found)} fits, {killer.killed} nodes killed", flush=True)
             seconds = time.monotonic() - began
+            killer.end()
     finally:
-        killer.ended.set()
-        killer.join(60)
+        killer.end()
         cluster.shutdown()
     complete = sum(files is not None for files in found.values())
     equal = sum(found[name] == files for name, files in expected.items())
