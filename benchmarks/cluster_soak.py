@@ -13,7 +13,6 @@ import os
 import platform
 import random
 import sys
-import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -39,32 +38,28 @@ def fit(progress, rows, seed, seconds=0.0):
     end = time.monotonic() + seconds
     options = NetworkOptions(members=2, hidden=(32, 32), numeric="standard", epochs=3)
     member = Networks(options=options, runtime=Runtime("cpu")).fit(Sample(*rows), None, seed)
-    time.sleep(max(0.0, end - time.monotonic()))
+    while time.monotonic() < end:
+        progress("waiting")
+        time.sleep(0.1)
     return {"weights": member.state()["networks.safetensors"]}
 
 
-class Killer(threading.Thread):
-    """Kills a random node every so many seconds, and starts another one."""
+class Killer:
+    """Kills a random node every so many seconds, and starts another one; Ray starts nodes in the main thread only."""
 
     def __init__(self, cluster, every: float) -> None:
-        super().__init__(daemon=True)
-        self.cluster, self.every, self.killed, self.ended = cluster, every, 0, threading.Event()
-        self.random = random.Random(0)
+        self.cluster, self.every, self.killed = cluster, every, 0
+        self.random, self.due = random.Random(0), time.monotonic() + every
 
-    def run(self) -> None:
-        due = time.monotonic() + self.every
-        while not self.ended.wait(max(0.0, due - time.monotonic())):
-            due = max(due + self.every, time.monotonic() + 1.0)
-            nodes = sorted(self.cluster.worker_nodes, key=lambda node: node.unique_id)
-            self.cluster.remove_node(self.random.choice(nodes), allow_graceful=False)
-            self.killed += 1
-            self.cluster.add_node(wait=False, **NODE)
-
-    def end(self) -> None:
-        """Kill no more, and wait for the node that is being started."""
-        self.ended.set()
-        if self.is_alive():
-            self.join()
+    def __call__(self) -> None:
+        """Called often; kills if it is time to."""
+        if time.monotonic() < self.due:
+            return
+        self.due = max(self.due + self.every, time.monotonic() + 1.0)
+        nodes = sorted(self.cluster.worker_nodes, key=lambda node: node.unique_id)
+        self.cluster.remove_node(self.random.choice(nodes), allow_graceful=False)
+        self.killed += 1
+        self.cluster.add_node(wait=False, **NODE)
 
 
 def main() -> None:
@@ -98,19 +93,21 @@ def main() -> None:
         cluster.add_node(**NODE)
     states: Counter = Counter()
     killer = Killer(cluster, args.every)
+
+    def follow(job: Job, state: str, detail: object) -> None:
+        states.update([state])
+        killer()
+
     try:
         with RayExecutor(cluster.address, retries=20) as executor:
             shared = executor.share(rows)
             jobs = [Job(f"fit {seed}", cluster_soak.fit, (shared, seed, args.seconds)) for seed in range(args.fits)]
-            killer.start()
             began, found = time.monotonic(), {}
-            for result in executor.run(jobs, lambda job, state, detail: states.update([state])):
+            for result in executor.run(jobs, follow):
                 found[result.job.name] = result.files
                 print(f"{time.monotonic() - began:.0f} s: {len(found)} fits, {killer.killed} nodes killed", flush=True)
             seconds = time.monotonic() - began
-            killer.end()
     finally:
-        killer.end()
         cluster.shutdown()
     complete = sum(files is not None for files in found.values())
     equal = sum(found[name] == files for name, files in expected.items())
@@ -122,7 +119,7 @@ def main() -> None:
         f"{os.cpu_count()} cores.",
         "",
         f"- fits: {complete} of {args.fits} complete, {equal} with the weights of a run in one process, bit for bit",
-        f"- nodes killed: {killer.killed}, one every {args.every:g} s; each was replaced",
+        f"- nodes killed: {killer.killed}, about every {args.every:g} s; each was replaced",
         f"- jobs repeated: {states['retried']}",
         f"- time: {seconds:.0f} s; in one process without a cluster {alone:.0f} s",
     ]

@@ -163,7 +163,7 @@ class _Board:
         self._ray, self._asked = ray, None
         here = ray.get_runtime_context().get_node_id()
         beside = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(here, soft=True)
-        self.actor = ray.remote(_Lines).options(num_cpus=0, max_restarts=-1, scheduling_strategy=beside).remote()
+        self.actor = ray.remote(num_cpus=0, max_restarts=-1, scheduling_strategy=beside)(_Lines).remote()
 
     def lines(self) -> list[tuple[str, str]]:
         """New lines since the last call, without waiting for them."""

@@ -168,7 +168,7 @@ class Portfolio:
         try:
             with clock.limit():
                 is_crossed = validation is None and not candidate.baseline
-                if self._fits is not None:
+                if self._fits is not None and not candidate.baseline:
                     member = self._fitted_elsewhere(self._fits, candidate, clock)
                 else:
                     member = cross_fit(make, train, seed) if is_crossed else make().fit(train, validation, seed)
@@ -182,15 +182,14 @@ class Portfolio:
         if validation is None and member.out_of_fold is None and not candidate.baseline and self.members:
             return None  # interrupted before there were predictions to weigh it by
         self.seconds[candidate.name] = time.monotonic() - started
-        if self._fits is not None:
+        if self._fits is not None and not candidate.baseline:
             self.seconds[candidate.name] = self._fits.seconds[candidate.name]
         return member
 
     def _fitted_elsewhere(self, fits: MemberFits, candidate: Candidate, clock: Clock) -> Member:
         """A member that the executor fitted, together with all candidates that are fitted in any case."""
-        wave = {c.name: c.make() for c in self.candidates if c is candidate or not c.dear}
-        crossed = [c.name for c in self.candidates if not c.baseline] if fits.validation is None else []
-        return fits.fitted(candidate.name, wave, crossed, clock)
+        wave = {c.name: c.make() for c in self.candidates if c is candidate or not (c.dear or c.baseline)}
+        return fits.fitted(candidate.name, wave, wave if fits.validation is None else (), clock)
 
     def _known(self, member: Member, rows: Sample, validation: Sample | None, some: np.ndarray) -> Any:
         """What is predicted for rows that the member was not fitted to."""
