@@ -4,7 +4,7 @@
 
 The cluster runs on this machine: a head, which runs no job, and three nodes of one core each. Every ten seconds a
 random node is killed (SIGKILL, with all of its processes) and another one is started. Each fit is an ensemble of two
-networks with a seed of its own, and takes three seconds at least. All fits must come back, with the weights of a run in
+networks with a seed of its own, and takes a second at least. All fits must come back, with the weights of a run in
 this process, bit for bit. Writes cluster.md.
 """
 
@@ -67,7 +67,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     parser.add_argument("--fits", type=int, default=60)
     parser.add_argument("--every", type=float, default=10.0, help="seconds between two kills")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each fit at least")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each fit at least")
     args = parser.parse_args()
     import cluster_soak  # under the name that workers know
 
