@@ -115,7 +115,7 @@ def main() -> None:
     lines = [
         f"# Fits on a cluster whose nodes are killed, on {machine}, Ray {ray.__version__}",
         "",
-        "Made by `python benchmarks/cluster_soak.py`: a head and three nodes of one core each, all on one machine with "
+        f"Made by `python benchmarks/cluster_soak.py --every {args.every:g}`: a head and three nodes of one core each, all on one machine with "
         f"{os.cpu_count()} cores.",
         "",
         f"- fits: {complete} of {args.fits} complete, {equal} with the weights of a run in one process, bit for bit",

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack
+from uuid import uuid4
 
 import pytest
 import torch
@@ -29,7 +30,13 @@ def free_ports(number):
 
 
 @pytest.fixture(scope="module")
-def address(ray):
+def environment(ray):
+    """That of the nodes and of the program: a token of their own, whatever this machine has for other clusters."""
+    return os.environ | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid4().hex, "COLUMNS": "99"}
+
+
+@pytest.fixture(scope="module")
+def address(environment):
     """The address of the head; each node is a program that ends when it is told to."""
     port, client, *agents = free_ports(4)
     start = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats", *SMALL]
@@ -40,7 +47,9 @@ def address(ray):
     try:
         for command, agent in zip(nodes, agents, strict=True):
             command += ["--dashboard-agent-listen-port", agent]
-            running.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+            running.append(
+                subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+            )
             end = time.monotonic() + 30
             while time.monotonic() < end:
                 try:
@@ -56,14 +65,14 @@ def address(ray):
             process.wait(30)
 
 
-def test_the_program_writes_what_one_process_does(address, tmp_path):
+def test_the_program_writes_what_one_process_does(address, environment, tmp_path):
     command = [sys.executable, "-m", "ddpn.cli", *ARGUMENTS, "--out", str(tmp_path / "cluster")]
     found = subprocess.run(
         [*command, "--cluster", address],
         capture_output=True,
         text=True,
         timeout=120,
-        env=os.environ | {"COLUMNS": "99"},
+        env=environment,
     )
     assert found.returncode == 0, found.stderr + found.stdout
     assert "raylet" not in found.stdout + found.stderr, "Ray is quiet"

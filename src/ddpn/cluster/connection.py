@@ -80,9 +80,10 @@ def _check_reachable(address: str) -> None:
 
 
 def _unreachable(address: str) -> ConfigError:
-    return ConfigError(
-        f"No Ray cluster can be reached at {address!r}. Give HOST:PORT, as `ray start --head` prints it."
+    how = (
+        "Give HOST:PORT, as `ray start --head` prints it, and set RAY_AUTH_MODE=token if the cluster asks for a token."
     )
+    return ConfigError(f"No Ray cluster can be reached at {address!r}. {how}")
 
 
 def environment() -> dict[str, Any]:
