@@ -115,8 +115,8 @@ def main() -> None:
     lines = [
         f"# Fits on a cluster whose nodes are killed, on {machine}, Ray {ray.__version__}",
         "",
-        f"Made by `python benchmarks/cluster_soak.py --every {args.every:g}`: a head and three nodes of one core each, all on one machine with "
-        f"{os.cpu_count()} cores.",
+        f"Made by `python benchmarks/cluster_soak.py --every {args.every:g}`: a head and three nodes of one core each, "
+        f"all on one machine with {os.cpu_count()} cores.",
         "",
         f"- fits: {complete} of {args.fits} complete, {equal} with the weights of a run in one process, bit for bit",
         f"- nodes killed: {killer.killed}, about every {args.every:g} s; each was replaced",

@@ -25,7 +25,7 @@ def test_a_node_is_killed_and_a_task_raises(cluster, executor, work, rows, expec
     shared, reports = executor.share(rows), []
     assert executor.slots == 2
     fails = {seed: str(tmp_path) if seed == 3 else None for seed in SEEDS}
-    jobs = [Job(str(seed), work.fit_networks, (shared, seed, 1.0, fails[seed])) for seed in SEEDS]
+    jobs = [Job(str(seed), work.fit_networks, (shared, seed, 3.0, fails[seed])) for seed in SEEDS]
     waiting, killed = set(), []
 
     def follow(job, state, detail):
