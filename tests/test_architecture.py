@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1] / "src" / "ddpn"
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"errors"}),
     frozenset({"validation", "progress", "files", "threads", "extras"}),
-    frozenset({"durations", "deadlines"}),
+    frozenset({"durations", "deadlines", "executors"}),
     frozenset({"tensor_files"}),
     frozenset({"registry"}),
     frozenset({"sample", "model_files"}),

@@ -1,5 +1,6 @@
 """`Sample`: rows that models are fitted to and scored on, validated once and used down to the training loop."""
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -112,6 +113,21 @@ class Sample:
     def weight_or_ones(self) -> np.ndarray:
         """The weights; 1 per row where there are none."""
         return np.ones(len(self)) if self.weight is None else self.weight
+
+    def digest(self) -> str:
+        """A digest of all values, by which the same rows are known again in another process."""
+        found = hashlib.sha256()
+        for name, part in self.parts.items():
+            frame = nw.from_native(part, eager_only=True, pass_through=True)
+            columns = {name: part.tocsr().toarray() if hasattr(part, "tocsr") else part}
+            if isinstance(frame, nw.DataFrame):
+                columns = {column: frame[column].to_numpy() for column in frame.columns}
+            for column, values in columns.items():
+                array = np.asarray(values)
+                # Objects have no bytes of their own, and text has none that are the same in every process.
+                content = repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes()
+                found.update(f"{column} {array.dtype} {array.shape} ".encode() + content)
+        return found.hexdigest()
 
 
 def take_rows(X: Any, index: Any) -> Any:

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from threading import Lock
 
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 #: Multiply-adds from which an operation is worth several threads. By benchmarks/threads.py, on two cores that other
 #: programs use too, two threads need 3.2 times as long as one at 2^24 multiply-adds (1 ms), 1.6 times at 2^26, 1.15
@@ -31,6 +31,21 @@ _ONEDNN_IS_APART = platform.machine() in ("aarch64", "arm64")
 def cores() -> int:
     """The number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def limit_threads(number: int) -> None:
+    """Limit the threads of this process, for good: for a worker process that has so many cores for itself.
+
+    Parameters
+    ----------
+    number : int
+        Threads of torch, OpenMP and BLAS.
+    """
+    os.environ |= {name: str(number) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+    import torch
+
+    torch.set_num_threads(number)
+    threadpool_limits(number)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from ddpn.errors import TrainingError
+from ddpn.executors import InProcess
 from ddpn.experiments import inputs, workers
 from ddpn.experiments.catalogue import parse, select
 from ddpn.experiments.inputs import rows_of
@@ -92,6 +93,30 @@ def test_runs_are_done_one_after_the_other_in_this_process(tmp_path, monkeypatch
     assert [state for _, state, _ in reports] == ["running", "running", "running", "done"] * 2
     assert [detail[:7] for _, state, detail in reports if state == "running"] == ["", "epoch 1", "epoch 2"] * 2
     assert reports[3][2]["method"] == "poisson"
+
+
+@pytest.mark.parametrize("sees_the_folder", [True, False])
+def test_a_node_of_a_cluster_writes_to_the_folder_or_returns_the_files(tmp_path, monkeypatch, sees_the_folder):
+    monkeypatch.setattr(inputs, "TEST_ROWS", 100)
+    experiment, reports = parse("tiny", CONTENT), []
+    run, out = experiment.runs()[0], tmp_path / "out"
+    on_a_node, seen = workers._on_a_node, []
+
+    def on_another_machine(progress, run, parts, out, *rest):
+        return on_a_node(progress, run, parts, "/nothing/here", *rest)
+
+    def follow(run, parts, folder, *rest):
+        seen.append(folder)
+        return execute(run, parts, folder, *rest)
+
+    monkeypatch.setattr(workers, "execute", follow)
+    if not sees_the_folder:
+        monkeypatch.setattr(workers, "_on_a_node", on_another_machine)
+    execute_all([run], rows_of(experiment), out, "cpu", 1, lambda *report: reports.append(report), InProcess())
+    assert (seen == [folder_of(run, out)]) == sees_the_folder
+    assert state_of(folder_of(run, out), run) == "done"
+    assert reports[-1][2]["method"] == "poisson"
+    assert sorted(path.name for path in (out / "tiny").iterdir()) == ["poisson"], "nothing else is left"
 
 
 @pytest.mark.parametrize(

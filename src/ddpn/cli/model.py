@@ -11,6 +11,7 @@ from typing import Any
 import typer
 
 from ddpn.cli import options as o
+from ddpn.cli.cluster import Cluster, GpusPerJob, executor_for
 from ddpn.cli.console import EXIT_CODES, INTERRUPTED, friendly_errors, output_to_stderr, print_json, prompt_ctrl_c, show
 from ddpn.cli.flags import Command
 from ddpn.cli.tables import column_table, fact_table, leaderboard_table, model_facts
@@ -53,6 +54,8 @@ def fit(
     time: o.Time = None,
     config: o.Config = None,
     device: o.Device = None,
+    cluster: Cluster = None,
+    gpus_per_job: GpusPerJob = None,
     overwrite: o.Overwrite = False,
     as_json: o.Json = False,
 ) -> None:
@@ -79,10 +82,18 @@ def fit(
         "device": device,
     }  # fmt: skip
     with friendly_errors("Nothing was saved."):
-        _fit(data, out, given, config, overwrite, as_json)
+        _fit(data, out, given, config, (cluster, gpus_per_job), overwrite, as_json)
 
 
-def _fit(data: str, out: Path, given: dict[str, Any], config: Path | None, overwrite: bool, as_json: bool) -> None:
+def _fit(
+    data: str,
+    out: Path,
+    given: dict[str, Any],
+    config: Path | None,
+    where: tuple[str | None, float | None],
+    overwrite: bool,
+    as_json: bool,
+) -> None:
     from ddpn.model_files import check_destination
     from ddpn.workflow.plan import plan_of
     from ddpn.workflow.preparing import prepare
@@ -98,8 +109,9 @@ def _fit(data: str, out: Path, given: dict[str, Any], config: Path | None, overw
     # Only now, as it imports torch: wrong options and tables are reported at once.
     from ddpn.workflow.fitting import fit_into
 
-    with output_to_stderr():
-        fitted = fit_into(out, prepared, about, overwrite, verbose=True, on_step=_print_step, started=STARTED)
+    options = {"verbose": True, "on_step": _print_step, "started": STARTED}
+    with output_to_stderr(), executor_for(*where) as executor:
+        fitted = fit_into(out, prepared, about, overwrite, executor=executor, **options)
     show_fitted(out, fitted.folder.task, as_json)
     if fitted.interrupted:
         rest = "continues" if fitted.can_continue else "starts again"

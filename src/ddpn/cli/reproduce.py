@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from ddpn.cli.cluster import Cluster, GpusPerJob, executor_for
 from ddpn.cli.console import friendly_errors
 from ddpn.cli.console import show as show_table
 
@@ -36,6 +37,8 @@ def reproduce(
         int | None,
         typer.Option(metavar="NUMBER", help="Runs at the same time. Default: one per core, or one on a GPU."),
     ] = None,
+    cluster: Cluster = None,
+    gpus_per_job: GpusPerJob = None,
     max_steps: Annotated[
         int | None,
         typer.Option(
@@ -67,5 +70,7 @@ def reproduce(
 
         from ddpn.experiments.reproduce import reproduce as run
 
-        if not run(experiments, out, Console(), methods, device, jobs):
+        with executor_for(cluster, gpus_per_job, jobs) as executor:
+            succeeded = run(experiments, out, Console(), methods, device, jobs, executor)
+        if not succeeded:
             raise typer.Exit(1)

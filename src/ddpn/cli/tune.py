@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ddpn.cli import options as o
+from ddpn.cli.cluster import Cluster, GpusPerJob, executor_for
 from ddpn.cli.console import EXIT_CODES, INTERRUPTED, friendly_errors, output_to_stderr, prompt_ctrl_c, show
 from ddpn.cli.flags import Command
 from ddpn.cli.model import show_fitted, show_prepared, steps
@@ -69,6 +70,8 @@ def tune(
     time: o.Time = None,
     config: o.Config = None,
     device: o.Device = None,
+    cluster: Cluster = None,
+    gpus_per_job: GpusPerJob = None,
     overwrite: o.Overwrite = False,
     as_json: o.Json = False,
 ) -> None:
@@ -90,7 +93,7 @@ def tune(
     }  # fmt: skip
     limits = {"budget": budget, "trials": trials, "search": search}
     with friendly_errors("Finished trials are kept: the same command continues."):
-        _tune(data, out, given, config, limits, page or out.with_name(f"{out.name}.tuning.html"), overwrite, as_json)
+        _tune(data, out, given, config, limits, (cluster, gpus_per_job), page, overwrite, as_json)
 
 
 def _tune(
@@ -99,7 +102,8 @@ def _tune(
     given: dict[str, Any],
     config: Path | None,
     limits: dict[str, Any],
-    page: Path,
+    where: tuple[str | None, float | None],
+    page: Path | None,
     overwrite: bool,
     as_json: bool,
 ) -> None:
@@ -113,6 +117,7 @@ def _tune(
     plan = plan_of(given, config)
     check_limits(plan, **limits)
     check_destination(out, overwrite)
+    page = page or out.with_name(f"{out.name}.tuning.html")
     check_free(page, overwrite, data)
     plan.check_with_torch()
     with prompt_ctrl_c("Nothing was saved."):
@@ -123,8 +128,8 @@ def _tune(
     from ddpn.report import write_tuning
     from ddpn.tuning import tune as run
 
-    with output_to_stderr(), steps() as step:
-        found = run(out, prepared, **limits, about=about, overwrite=overwrite, on_step=step)
+    with executor_for(*where) as executor, output_to_stderr(), steps() as step:
+        found = run(out, prepared, **limits, about=about, overwrite=overwrite, on_step=step, executor=executor)
     task = found.fitted.folder.task
     write_tuning(page, found.result, plan.target, task["test"])
     if not as_json:

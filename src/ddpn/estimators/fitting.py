@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ddpn.count_range import CountRange
+from ddpn.estimators.elsewhere import Elsewhere
 from ddpn.heads import Head
 from ddpn.members import choose_weights
 from ddpn.members.member import Member, NotApplicableError
@@ -21,9 +22,19 @@ MIN_SPLIT_ROWS = 200
 
 
 def fit_mixture(
-    members: Mapping[str, Member], train: Sample, validation: Sample | None, seed: int, counts: CountRange
+    members: Mapping[str, Member],
+    train: Sample,
+    validation: Sample | None,
+    seed: int,
+    counts: CountRange,
+    elsewhere: Elsewhere | None = None,
 ) -> Predictor:
-    """Fit every member; weights are chosen on validation rows. An interruption leaves what is there so far."""
+    """Fit every member, here or elsewhere; weights are chosen on validation rows.
+
+    An interruption leaves what is there so far.
+    """
+    fits = None if elsewhere is None else elsewhere(train, validation, seed)
+    used = {name: member for name, member in members.items() if name == NETWORKS or validation is not None}
     fitted: dict[str, Member] = {}
     seconds: dict[str, float] = {}
     for name, member in members.items():
@@ -31,7 +42,7 @@ def fit_mixture(
             continue
         started = time.perf_counter()
         try:
-            fitted[name] = member.fit(train, validation, seed)
+            fitted[name] = member.fit(train, validation, seed) if fits is None else fits.fitted(name, used)
         except NotApplicableError as error:
             warnings.warn(f"{member.label or name} is left out of the mixture: {error}.", UserWarning, stacklevel=3)
         except KeyboardInterrupt:
@@ -40,7 +51,7 @@ def fit_mixture(
                 raise
             networks.history.interrupted = True
         else:
-            seconds[name] = time.perf_counter() - started
+            seconds[name] = time.perf_counter() - started if fits is None else fits.seconds[name]
     weights = {NETWORKS: 1.0} if len(fitted) == 1 or validation is None else choose_weights(fitted, validation)
     return Predictor(fitted, weights, train.exposure is not None and not counts.upper_is_total, seconds, counts)
 

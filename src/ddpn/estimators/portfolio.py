@@ -13,8 +13,10 @@ from ddpn.count_range import CountRange
 from ddpn.deadlines import Clock, TimeLimitError
 from ddpn.distributions.recording import bounded
 from ddpn.distributions.stacking import rows_of
+from ddpn.estimators.elsewhere import Elsewhere
 from ddpn.members.blending import MixtureScores, shrunk_weights
 from ddpn.members.cross_fitting import cross_fit
+from ddpn.members.fit_jobs import MemberFits
 from ddpn.members.member import Member, NotApplicableError
 from ddpn.predictor import Predictor
 from ddpn.sample import Sample
@@ -66,6 +68,8 @@ class Portfolio:
         The time there is.
     on_step : callable
         Called with a line on what is fitted.
+    elsewhere : callable, optional
+        Makes the `MemberFits` that fit candidates, if not in this process.
 
     Attributes
     ----------
@@ -86,7 +90,9 @@ class Portfolio:
     left_out: dict[str, str] = field(default_factory=dict)
     crps: float = float("inf")
     interrupted: bool = False
+    elsewhere: Elsewhere | None = None
     _weights: dict[str, float] = field(default_factory=dict)
+    _fits: MemberFits | None = None
 
     def fit(self, train: Sample, validation: Sample | None, seed: int) -> Predictor:
         """Fit until there is no time left or further members would not pay.
@@ -102,6 +108,7 @@ class Portfolio:
         """
         if validation is not None:
             train = self._affordable(train, seed)
+        self._fits = None if self.elsewhere is None else self.elsewhere(train, validation, seed)
         rows = train if validation is None else validation
         some = self._some_rows(rows, seed)
         scores = MixtureScores([], torch.from_numpy(rows.y[some]), None if rows.limit is None else rows.limit[some])
@@ -161,7 +168,10 @@ class Portfolio:
         try:
             with clock.limit():
                 is_crossed = validation is None and not candidate.baseline
-                member = cross_fit(make, train, seed) if is_crossed else make().fit(train, validation, seed)
+                if self._fits is not None and not candidate.baseline:
+                    member = self._fitted_elsewhere(self._fits, candidate, clock)
+                else:
+                    member = cross_fit(make, train, seed) if is_crossed else make().fit(train, validation, seed)
         except (NotApplicableError, TimeLimitError) as error:
             self.left_out[candidate.name] = str(error)
             return None
@@ -172,7 +182,14 @@ class Portfolio:
         if validation is None and member.out_of_fold is None and not candidate.baseline and self.members:
             return None  # interrupted before there were predictions to weigh it by
         self.seconds[candidate.name] = time.monotonic() - started
+        if self._fits is not None and not candidate.baseline:
+            self.seconds[candidate.name] = self._fits.seconds[candidate.name]
         return member
+
+    def _fitted_elsewhere(self, fits: MemberFits, candidate: Candidate, clock: Clock) -> Member:
+        """A member that the executor fitted, together with all candidates that are fitted in any case."""
+        wave = {c.name: c.make() for c in self.candidates if c is candidate or not (c.dear or c.baseline)}
+        return fits.fitted(candidate.name, wave, wave if fits.validation is None else (), clock)
 
     def _known(self, member: Member, rows: Sample, validation: Sample | None, some: np.ndarray) -> Any:
         """What is predicted for rows that the member was not fitted to."""

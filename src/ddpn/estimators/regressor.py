@@ -15,10 +15,12 @@ from ddpn.durations import parse_duration
 from ddpn.errors import ConfigError, InputError
 from ddpn.estimators.calibration_rows import CalibrationRows
 from ddpn.estimators.candidates import default_candidates
+from ddpn.estimators.elsewhere import Elsewhere, elsewhere
 from ddpn.estimators.fitting import NETWORKS, fit_mixture, held_out, merge_equal_rows, range_of
 from ddpn.estimators.nested import NestedOptions
 from ddpn.estimators.portfolio import Portfolio
 from ddpn.estimators.predictions import CountPredictions
+from ddpn.executors import Executor
 from ddpn.features import FeatureEncoder
 from ddpn.heads import DEFAULT_LIKELIHOOD, Head, check_likelihood, make_head
 from ddpn.members import MEMBERS
@@ -78,13 +80,17 @@ class CountRegressor(CountPredictions, NestedOptions):
     fractional : {"error", "round"}
         What to do where y is not an integer.
     checkpoint : path, optional
-        A file from which an interrupted fit with the same integer `random_state` continues.
+        A file from which an interrupted fit with the same integer `random_state` continues. With an executor, the
+        finished fits are in a folder beside it, whose name ends with .jobs.
     random_state : int, RandomState or None
         Seed of the split, the weights and the batches; None uses numpy's global random state, so that fits differ.
     device : str
         "auto", "cpu" or "cuda".
     verbose : bool
         Show progress.
+    executor : Executor, optional
+        Where members are fitted, several at once: `ddpn.executors.LocalProcesses()`, or
+        `ddpn.cluster.RayExecutor("auto")`. Default: one after the other, in this process.
 
     Attributes
     ----------
@@ -108,7 +114,7 @@ class CountRegressor(CountPredictions, NestedOptions):
     True
     """
 
-    _not_saved = ("checkpoint", "verbose", "time_budget")
+    _not_saved = ("checkpoint", "verbose", "time_budget", "executor")
     #: Whether the fit of a portfolio calibrates it, too.
     calibrates: bool = True
     #: Called with a line on each step of a portfolio.
@@ -135,6 +141,7 @@ class CountRegressor(CountPredictions, NestedOptions):
         random_state: Any = None,
         device: str = "auto",
         verbose: bool = False,
+        executor: Executor | None = None,
     ) -> None:
         self.likelihood = likelihood
         self.head_options = head_options
@@ -154,6 +161,7 @@ class CountRegressor(CountPredictions, NestedOptions):
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
+        self.executor = executor
 
     # Fitting -----------------------------------------------------------------------------------------------------
 
@@ -222,11 +230,15 @@ class CountRegressor(CountPredictions, NestedOptions):
             head.check_targets(validation.y, validation.exposure, validation.labels)
         seeds = tuple(int(seed) for seed in random.randint(2**31 - 1, size=options.members))
         run: dict[str, Any] = {"runtime": runtime, "checkpoint": self._checkpoint(), "verbose": bool(self.verbose)}
+        if self.executor is not None:
+            # Nodes have devices and folders of their own.
+            run = {"runtime": runtime if self.device == "cpu" else None, "checkpoint": None, "verbose": False}
         if self.members == "auto":
             self._fit_portfolio(reader, (head, options, others), train, validation, seeds[0], counts, run)
         else:
             networks = Networks(head, options, seeds=seeds, **run)
-            self._set_fitted(reader, fit_mixture({NETWORKS: networks, **others}, train, validation, seeds[0], counts))
+            members = {NETWORKS: networks, **others}
+            self._set_fitted(reader, fit_mixture(members, train, validation, seeds[0], counts, self._elsewhere()))
             self._interrupted = self._networks.interrupted
             self.predictor_.profile = FeatureProfile.fit(train.X, train.weight)
         if self.interrupted_:
@@ -247,7 +259,7 @@ class CountRegressor(CountPredictions, NestedOptions):
         whole = Clock(seconds)
         clock = whole.part(_FITS * whole.left) if self.calibrates else whole
         candidates = default_candidates(*built, train, validation is None, run)
-        portfolio = Portfolio(candidates, counts, clock, self.on_step)
+        portfolio = Portfolio(candidates, counts, clock, self.on_step, elsewhere=self._elsewhere())
         predictor = portfolio.fit(train, validation, seed)
         self._set_fitted(reader, predictor)
         self._interrupted = portfolio.interrupted
@@ -276,7 +288,8 @@ class CountRegressor(CountPredictions, NestedOptions):
         return NetworkOptions(**own, **check_training_options(self.training_options))
 
     def _runtime(self) -> Runtime:
-        return Runtime(self.device, (self.training_options or {}).get("precision", "float32"))
+        device = "auto" if self.executor is not None and self.device != "cpu" else self.device
+        return Runtime(device, (self.training_options or {}).get("precision", "float32"))
 
     def _other_members(self, head: Head, options: NetworkOptions) -> dict[str, Member]:
         """Unfitted members to mix the networks with."""
@@ -316,6 +329,9 @@ class CountRegressor(CountPredictions, NestedOptions):
         if self.checkpoint is not None and not is_integer(self.random_state):
             raise ConfigError(f"random_state must be an integer to use a checkpoint, got {self.random_state!r}.")
         return None if self.checkpoint is None else Path(self.checkpoint)
+
+    def _elsewhere(self) -> Elsewhere | None:
+        return elsewhere(self, self._checkpoint(), self._not_saved)
 
     # What was fitted ---------------------------------------------------------------------------------------------
 

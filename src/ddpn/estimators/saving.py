@@ -39,7 +39,7 @@ class Saved:
         names = getattr(self, "feature_names_in_", None)
         manifest["estimator"] = {
             "class": type(self).__name__,
-            "options": _plain_options(self, self._not_saved),
+            "options": plain_options(self, self._not_saved),
             "features": None if names is None else list(map(str, names)),
             "kinds": self.feature_kinds_,
             "n_features": int(self.n_features_in_),
@@ -86,7 +86,7 @@ class Saved:
         return model
 
 
-def _plain_options(model: Any, without: tuple[str, ...]) -> dict[str, Any]:
+def plain_options(model: Any, without: tuple[str, ...]) -> dict[str, Any]:
     """Constructor arguments that JSON can hold; a random stream or a path cannot be kept."""
     options = {name: _plain(value) for name, value in model.get_params(deep=False).items() if name not in without}
     return {name: value for name, value in options.items() if isinstance(value, str | float | list | dict | int | None)}

@@ -11,6 +11,7 @@ from rich.progress import Progress, TimeElapsedColumn
 
 from ddpn.datasets import data_folder
 from ddpn.errors import ConfigError, DDPNError
+from ddpn.executors import Executor
 from ddpn.experiments import results
 from ddpn.experiments.experiment import Experiment, Run
 from ddpn.experiments.figures import write_figures
@@ -37,22 +38,29 @@ def processes(jobs: int | None, device: str) -> int:
 
 
 def reproduce(
-    experiments: Sequence[Experiment], out: Path, console: Console, only: Sequence[str], device: str, jobs: int | None
+    experiments: Sequence[Experiment],
+    out: Path,
+    console: Console,
+    only: Sequence[str],
+    device: str,
+    jobs: int | None,
+    cluster: Executor | None = None,
 ) -> bool:
     """Do the runs that are missing, write tables and figures, print the tables; returns whether everything succeeded.
 
     `only` names the methods to run; tables show all methods that are finished. An experiment that fails is reported,
     and the others are still run. Ctrl-C (KeyboardInterrupt) passes through: finished runs and checkpoints stay on disk,
-    and what is finished is shown.
+    and what is finished is shown. With `cluster`, runs are jobs of it.
     """
     # Under torchrun every process takes part in every training, and one of them prints and writes.
-    jobs, is_main, succeeded = processes(jobs, device), int(os.environ.get("RANK", "0")) == 0, True
+    is_main, succeeded = int(os.environ.get("RANK", "0")) == 0, True
+    jobs = processes(jobs, device) if cluster is None else 1
     console = console if is_main else Console(quiet=True)
     for experiment in experiments:
         runs = [run for run in experiment.runs() if not only or run.method.name in only]
         try:
             with lock(out / experiment.name / ".lock", wait=False, busy=_BUSY) if is_main else nullcontext():
-                succeeded &= _run(experiment, runs, out, device, jobs, console)
+                succeeded &= _run(experiment, runs, out, device, jobs, console, cluster)
         except (DDPNError, OSError) as error:
             console.out(f"{experiment.name}: {message_of(error)}", highlight=False)
             succeeded = False
@@ -62,11 +70,21 @@ def reproduce(
     return succeeded
 
 
-def _run(experiment: Experiment, runs: Sequence[Run], out: Path, device: str, jobs: int, console: Console) -> bool:
+def _run(
+    experiment: Experiment,
+    runs: Sequence[Run],
+    out: Path,
+    device: str,
+    jobs: int,
+    console: Console,
+    cluster: Executor | None,
+) -> bool:
     states, parts = _states(runs, out), None
     if any(state != "done" for state in states.values()) or _may_be_stale(experiment, runs, out):
         # Every worker and this process hold the rows.
-        parts = rows_of(experiment, device, out / results.FEATURES, copies=jobs + 1 if jobs > 1 else 1)
+        parts = rows_of(
+            experiment, device, out / results.FEATURES, copies=jobs + 1 if jobs > 1 and cluster is None else 1
+        )
         states = _states(runs, out, parts.identity)
     for name, state in states.items():
         if state in _AGAIN:
@@ -77,7 +95,7 @@ def _run(experiment: Experiment, runs: Sequence[Run], out: Path, device: str, jo
             console.out(f"{experiment.name}: nothing to run, all {len(runs)} runs are done.", highlight=False)
         return True
     with _Status(experiment.name, states, console) as status:
-        execute_all(missing, parts, out, device, jobs, status.report)
+        execute_all(missing, parts, out, device, jobs, status.report, cluster)
     for name, error in status.failed.items():
         console.out(f"{experiment.name}: {name} failed: {error}", highlight=False)
     return not status.failed

@@ -1,49 +1,75 @@
-"""Runs one after the other, or several at once in processes of one thread each.
+"""Runs as jobs: one after the other, several at once in processes of one thread each, or on a cluster.
 
-Ctrl-C is a KeyboardInterrupt in the main process. It ends `execute_all`, which sends SIGTERM to every worker; there the
-signal raises KeyboardInterrupt, too, and a training saves its checkpoint before it ends.
+A run writes to its own folder, and a training that was interrupted or killed resumes from there. A node of a cluster
+that does not see that folder writes to a temporary one and returns the files, which the main process writes.
 """
 
-import multiprocessing
-import os
-import signal
-import threading
-import traceback
-from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
-
-import torch
+from uuid import uuid4
 
 from ddpn.errors import DDPNError, machine_error
-from ddpn.experiments.experiment import Experiment, Run
+from ddpn.executors import Executor, InProcess, Job, LocalProcesses
+from ddpn.executors.job import Progress
+from ddpn.experiments.experiment import Run
 from ddpn.experiments.inputs import Parts, rows_of
-from ddpn.experiments.results import FEATURES, folder_of
+from ddpn.experiments.results import DONE, FEATURES, PREDICTIONS, RESULT, WEIGHTS, folder_of
 from ddpn.experiments.runner import execute
-
-#: Seconds that a worker has to write its checkpoint; the largest of the catalogue takes one.
-_PATIENCE = 20.0
-
+from ddpn.files import lock, write_bytes, write_text
 
 #: Gets a run, its state and a detail: "running" and its progress, "done" and its result, or "failed" and the error.
 Report = Callable[[Run, str, Any], object]
+#: What a finished run consists of, in the order of writing.
+_FILES = (PREDICTIONS, WEIGHTS, RESULT, DONE)
+#: A file with a random text in the folder of an experiment, by which a node finds out whether it sees that folder.
+_TOKEN = ".cluster"
 
 
-def execute_all(runs: Sequence[Run], parts: Parts, out: Path, device: str, jobs: int, report: Report) -> None:
-    """Do all runs of one experiment, `jobs` at a time; the others go on if one fails.
+def execute_all(
+    runs: Sequence[Run],
+    parts: Parts,
+    out: Path,
+    device: str,
+    jobs: int,
+    report: Report,
+    cluster: Executor | None = None,
+) -> None:
+    """Do all runs of one experiment, `jobs` at a time or on a cluster; the others go on if one fails.
 
     `report` is called when a run begins, after each of its epochs, and when it ends.
     """
-    if jobs > 1 and len(runs) > 1:
-        _in_processes(runs, report, jobs, runs[0].experiment, out, device, jobs + 1)
-        return
-    for run in runs:
-        report(run, "running", "")
-        report(run, *_attempt(run, parts, out, device, partial(report, run, "running")))
+    work: Callable[..., dict[str, bytes]] = _here
+    where: tuple[Any, ...] = (str(out), device)
+    if cluster is not None:
+        executor, token = cluster, uuid4().hex
+        write_text(out / runs[0].experiment.name / _TOKEN, token)
+        work, where = _on_a_node, (*where, token)
+    else:
+        # A run that ends its process is not repeated: it would probably end the next one, too.
+        executor = LocalProcesses(jobs, retries=0) if jobs > 1 and len(runs) > 1 else InProcess(retries=0)
+    data = executor.share(parts, partial(rows_of, runs[0].experiment, device, out / FEATURES, jobs + 1))
+    by_job = {Job(run.name, work, (run, data, *where)): run for run in runs}
+
+    def pass_on(job: Job, state: str, detail: Any) -> None:
+        run = by_job[job]
+        if state == "done":
+            report(run, state, _result(run, detail.get(), out))
+        elif state == "failed":
+            report(run, state, detail.trace or message_of(detail.error).removeprefix(f"{job.name} failed: "))
+        elif state == "retried":
+            report(run, "running", f"again: {detail}")
+        else:
+            report(run, state, detail)
+
+    try:
+        for _ in executor.run(by_job, pass_on):
+            pass
+    finally:
+        (out / runs[0].experiment.name / _TOKEN).unlink(missing_ok=True)
 
 
 def message_of(error: DDPNError | OSError) -> str:
@@ -51,68 +77,28 @@ def message_of(error: DDPNError | OSError) -> str:
     return machine_error(error) if isinstance(error, OSError) else str(error)
 
 
-def _attempt(run: Run, parts: Parts, out: Path, device: str, on_epoch: Callable[[str], object]) -> tuple[str, Any]:
-    try:
-        return "done", execute(run, parts, folder_of(run, out), device, on_epoch)
-    except (DDPNError, OSError) as error:
-        return "failed", message_of(error)
-    except Exception:
-        return "failed", traceback.format_exc()
+def _here(progress: Progress, run: Run, parts: Parts, out: str, device: str) -> dict[str, bytes]:
+    """Do a run in its own folder; the result."""
+    return {RESULT: json.dumps(execute(run, parts, folder_of(run, Path(out)), device, progress)).encode()}
 
 
-def _in_processes(runs: Sequence[Run], report: Report, jobs: int, *given: Any) -> None:
-    # Spawned: a fork of a process in which torch has threads can hang.
-    context = multiprocessing.get_context("spawn")
-    waiting, processes, busy = deque(runs), dict[Any, Any](), dict[Any, Run]()
-    try:
-        while waiting or busy:
-            while waiting and len(busy) < jobs:
-                idle = [each for each, process in processes.items() if each not in busy and process.is_alive()]
-                connection, there = (idle[0], None) if idle else context.Pipe()
-                if there is not None:
-                    # Not a daemon: a daemon may not start processes of its own, which read images.
-                    processes[connection] = context.Process(target=_work, args=(there, *given))
-                    processes[connection].start()
-                    there.close()
-                busy[connection] = waiting.popleft()
-                connection.send(busy[connection])
-                report(busy[connection], "running", "")
-            ready: list[Any] = wait(list(busy))
-            for connection in ready:
-                try:
-                    state, detail = connection.recv()
-                except (EOFError, ConnectionResetError):
-                    processes[connection].join(_PATIENCE)
-                    code = processes[connection].exitcode
-                    state, detail = "failed", f"its process ended with exit code {code}. Try fewer jobs."
-                run = busy[connection] if state == "running" else busy.pop(connection)
-                report(run, state, detail)
-    finally:
-        for process in processes.values():
-            process.terminate()
-        for process in processes.values():
-            process.join(_PATIENCE)
-            process.kill()
-            process.join()
+def _on_a_node(progress: Progress, run: Run, parts: Parts, out: str, device: str, token: str) -> dict[str, bytes]:
+    """Do a run on a node: in its own folder if the node sees it, else in a temporary one, with all files returned."""
+    folder = folder_of(run, Path(out))
+    known = folder.parent / _TOKEN
+    if known.is_file() and known.read_text(encoding="utf-8") == token:
+        # An attempt on a node that was taken for dead may still be running.
+        with lock(folder / ".lock"):
+            return _here(progress, run, parts, out, device)
+    with tempfile.TemporaryDirectory(prefix="ddpn-") as place:
+        execute(run, parts, Path(place), device, progress)
+        return {name: (Path(place) / name).read_bytes() for name in _FILES}
 
 
-def _work(connection: Connection, experiment: Experiment, out: Path, device: str, copies: int) -> None:
-    """The main function of a worker."""
-    # A terminal sends Ctrl-C to every process; the main process passes it on as SIGTERM, once.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    torch.set_num_threads(1)
-    with suppress(EOFError, KeyboardInterrupt):
-        parts = rows_of(experiment, device, out / FEATURES, copies)
-        while True:
-            run = connection.recv()
-            connection.send(_attempt(run, parts, out, device, lambda text: connection.send(("running", text))))
-
-
-def _end_with_parent() -> None:
-    """An orphan would go on writing where the next command writes, too."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os.kill(os.getpid(), signal.SIGTERM)
+def _result(run: Run, files: Mapping[str, bytes], out: Path) -> dict[str, Any]:
+    """The result of a run, whose files are written if they come from another machine."""
+    if DONE in files:
+        for name in _FILES:
+            write_bytes(folder_of(run, out) / name, files[name])
+    found: dict[str, Any] = json.loads(files[RESULT])
+    return found

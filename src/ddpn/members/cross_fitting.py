@@ -1,6 +1,6 @@
 """Cross-fitting: predictions for training rows by copies of a member that were not fitted to them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -40,14 +40,25 @@ def cross_fit(make: Callable[[], Member], train: Sample, seed: int, folds: int =
     member = make().fit(train, None, seed)
     if member.out_of_fold is not None or member.interrupted:
         return member
-    fold = fold_numbers(len(train), min(folds, len(train)), seed).numpy()
-    parts = []
-    for number in range(fold.max() + 1):
-        left_out = train.rows(fold == number)
-        copy = make().fit(train.rows(fold != number), None, seed)
-        parts.append(copy.distribution(left_out.X, left_out.exposure))
-    member.out_of_fold = in_order(parts, np.argsort(fold, kind="stable"))
+    fold = folds_of(train, seed, folds)
+    copies = (make().fit(train.rows(fold != number), None, seed) for number in range(fold.max() + 1))
+    member.out_of_fold = joined(copies, train, fold)
     return member
+
+
+def folds_of(train: Sample, seed: int, folds: int = FOLDS) -> np.ndarray:
+    """The number of each row's fold."""
+    return fold_numbers(len(train), min(folds, len(train)), seed).numpy()
+
+
+def joined(copies: Iterable[Member], train: Sample, fold: np.ndarray) -> Distribution:
+    """What fitted copies of a member predict for the rows of the folds that they left out, one after the other."""
+    parts = []
+    for number, copy in enumerate(copies):
+        left_out = train.rows(fold == number)
+        parts.append(copy.distribution(left_out.X, left_out.exposure))
+    found: Distribution = in_order(parts, np.argsort(fold, kind="stable"))
+    return found
 
 
 def in_order(parts: list[Any], rows: np.ndarray) -> Any:

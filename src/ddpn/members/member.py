@@ -34,6 +34,10 @@ class Member(ABC):
     #: After `fit`, what copies of the member that were not fitted to a training row predict for it, for every training
     #: row, of batch shape (rows, 1); None where `fit` makes no such copies. Not saved.
     out_of_fold: Distribution | None = None
+    #: The raw outputs that `out_of_fold` is made of by `keep_out_of_fold`, where `fit` makes it. Not saved.
+    out_of_fold_raw: np.ndarray | None = None
+    #: Whether `fit` makes `out_of_fold` where there are no validation rows.
+    leaves_out: bool = False
     #: Whether the fit was still improving when it ended, so that a larger model may learn more.
     is_underfitted: bool = False
     #: Limits the time of `fit`: members that can end early, with what they have until then, watch it. Others are ended.
@@ -101,6 +105,22 @@ class Member(ABC):
         files : mapping of str to bytes
             What `state` returned.
         """
+
+    def keep_out_of_fold(self, raw: np.ndarray, exposure: np.ndarray | None) -> None:
+        """Make `out_of_fold` of raw outputs for the training rows; for members that have `_distribution`.
+
+        Parameters
+        ----------
+        raw : array, shape (rows, ...)
+            Raw outputs of copies that were not fitted to the row.
+        exposure : array, shape (rows,), optional
+            Those of the training rows.
+        """
+        self.out_of_fold_raw, self.out_of_fold = raw, self._distribution(raw, exposure)
+
+    def _distribution(self, raw: np.ndarray, exposure: np.ndarray | None) -> Distribution:
+        """The distributions of raw outputs."""
+        raise NotImplementedError
 
     def contributions(self, X: Any, exposure: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray] | None:
         """What each column adds to the logarithm of the predicted mean, where a member can tell exactly; else None.

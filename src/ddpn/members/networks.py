@@ -114,19 +114,20 @@ class Networks(Member):
         trained = self._train(self._encode(numeric, train, validation, fold), config)
         self._keep(trained)
         if fold is not None and self.model.members >= folds:
-            self.out_of_fold = self._left_out(train, fold.numpy(), folds)
+            self.keep_out_of_fold(self._left_out(train, fold.numpy(), folds), train.exposure)
         return self
 
-    def _left_out(self, train: Sample, fold: np.ndarray, folds: int) -> Distribution:
-        """What the networks that left out a row predict for it; rows of weight 0 were left out by all."""
+    @property
+    def leaves_out(self) -> bool:  # type: ignore[override]
+        return self.folds >= 2
+
+    def _left_out(self, train: Sample, fold: np.ndarray, folds: int) -> np.ndarray:
+        """Raw outputs for each row of the networks that left it out; rows of weight 0 were left out by all."""
         numbers = np.zeros(len(train), dtype=np.int64)
         numbers[train.is_used] = fold
-        raw, scale = self.raw(train.X), as_tensor(train.exposure, self.unit)
-        each = self.model.members // folds
+        raw, each = self.raw(train.X), self.model.members // folds
         index = torch.from_numpy(numbers).unsqueeze(1) + folds * torch.arange(each)
-        own = raw.gather(1, index.unsqueeze(2).expand(-1, -1, raw.shape[2]))
-        with single_thread():
-            return self.head(own, None if scale is None else scale.unsqueeze(1))
+        return raw.gather(1, index.unsqueeze(2).expand(-1, -1, raw.shape[2])).numpy()
 
     def _keep(self, trained: Trained) -> Self:
         if not trained.history.epochs:
@@ -202,9 +203,12 @@ class Networks(Member):
             return torch.cat([self.model.raw(part.double()) for part in parts])
 
     def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
-        raw, scale = self.raw(X), as_tensor(exposure, self.unit)
+        return self._distribution(self.raw(X).numpy(), exposure)
+
+    def _distribution(self, raw: np.ndarray, exposure: np.ndarray | None) -> Distribution:
+        scale = as_tensor(exposure, self.unit)
         with single_thread():
-            return self.head(raw, None if scale is None else scale.unsqueeze(1))
+            return self.head(torch.from_numpy(raw), None if scale is None else scale.unsqueeze(1))
 
     # Saving ------------------------------------------------------------------------------------------------------
 

@@ -89,8 +89,10 @@ def fit(
         raise ConfigError(f"runtime must have the precision of config, {config.precision}, got {runtime.precision}.")
     training = Training(model.to(runtime.device), train, validation, config, runtime, workers, clock=clock)
     state = training.state
-    # Only one process writes; the others need not wait.
+    # Only one process writes; the others need not wait. They may be on other machines.
     file = None if checkpoint is None else Checkpoint(Path(checkpoint), training.identity())
+    if file is not None:
+        runtime.spread_file(Path(checkpoint))  # type: ignore[arg-type]
     if file is not None and (saved := file.read()) is not None:
         state.restore(saved)
     save = file.save if file is not None and runtime.is_main else lambda snapshot: None
@@ -102,11 +104,11 @@ def fit(
                 bar.advance(1, text)
                 if on_epoch is not None and runtime.is_main:
                     on_epoch(f"epoch {state.epoch} of {config.epochs}, {text}")
-                scores = state.history.epochs[-1].get("score")
-                report_epoch(EpochReport(title, state.epoch, config.epochs, config.score, scores))
                 if time.monotonic() - saved_at > save_seconds:
                     save(state.before)
                     saved_at = time.monotonic()
+                scores = state.history.epochs[-1].get("score")
+                report_epoch(EpochReport(title, state.epoch, config.epochs, config.score, scores))
     except TimeLimitError:
         state.restore(state.before)
         state.history.stopped = "the time was up"

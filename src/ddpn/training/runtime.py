@@ -3,6 +3,7 @@
 import atexit
 import os
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from ddpn.errors import ConfigError
 from ddpn.extras import import_extra
+from ddpn.files import write_bytes
 from ddpn.training.batches import ALL, Share
 from ddpn.training.config import PRECISIONS
 from ddpn.validation import check_choice
@@ -59,13 +61,52 @@ class Runtime:
         if self._accelerator is not None:
             values.copy_(self._accelerator.reduce(values, reduction="sum"))
 
+    def spread_file(self, path: Path) -> None:
+        """Give every process the file that the main process has at `path`, or none if it has none.
+
+        Parameters
+        ----------
+        path : Path
+            On machines that share no folder, a file of each of them.
+        """
+        if self._accelerator is None:
+            return
+        own = path.read_bytes() if path.exists() else b""
+        length = int(self._from_main(torch.tensor([len(own)]))[0])
+        content = torch.frombuffer(bytearray(own), dtype=torch.uint8) if own else torch.zeros(0, dtype=torch.uint8)
+        if not self.is_main:
+            content = torch.zeros(length, dtype=torch.uint8)
+        known = self._from_main(content).cpu().numpy().tobytes() if length else b""
+        if known != own and length:
+            write_bytes(path, known)
+        elif known != own:
+            path.unlink(missing_ok=True)
+
+    def _from_main(self, values: Tensor) -> Tensor:
+        """The values of the main process; others give a tensor of the same shape."""
+        found: Tensor = import_extra("accelerate.utils", "distributed").broadcast(
+            values.to(self.device), from_process=0
+        )
+        return found
+
 
 def _accelerator(device: torch.device | str) -> Any:
     accelerate = import_extra("accelerate", "distributed")
     if not torch.distributed.is_initialized():
         atexit.register(_leave)
+    is_cpu = pick_device(device).type == "cpu"
+    _join_after_restart("gloo" if is_cpu else "nccl")
     # Without a precision, which would be that of the whole program: every runtime has its own.
-    return accelerate.Accelerator(cpu=pick_device(device).type == "cpu")
+    return accelerate.Accelerator(cpu=is_cpu)
+
+
+def _join_after_restart(backend: str) -> None:
+    """Join the process group of a restart by torchrun, whose store has the addresses of processes that are gone."""
+    restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    if restarts != "0" and not torch.distributed.is_initialized():
+        store, rank, world = next(torch.distributed.rendezvous("env://"))
+        fresh = torch.distributed.PrefixStore(f"restart {restarts}", store)
+        torch.distributed.init_process_group(backend, store=fresh, rank=rank, world_size=world)
 
 
 def _leave() -> None:

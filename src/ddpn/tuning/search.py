@@ -1,19 +1,23 @@
 """The search: trial after trial until the time or the number of trials is spent, the defaults first."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from ddpn.deadlines import Clock, TimeLimitError
 from ddpn.durations import format_duration
 from ddpn.errors import DDPNError
+from ddpn.executors import Executor, Job, ResultStore, Shared
+from ddpn.executors.job import Progress
 from ddpn.training.monitoring import EpochReport
 from ddpn.tuning.limits import Limit
 from ddpn.tuning.space import Settings
 from ddpn.tuning.study import Study, Trial, step_of
-from ddpn.tuning.trials import run_fold
+from ddpn.tuning.trials import Scored, run_fold
 from ddpn.workflow.gains import mean_and_error
 from ddpn.workflow.preparing import Prepared
 
@@ -52,6 +56,9 @@ class Search:
         Called with a line on the progress.
     started : float
         When the search began, by `time.monotonic()`.
+    executor : Executor, optional
+        Runs as many trials at once as it has slots. The next ones are chosen when all of these are over, so that they
+        depend on scores alone, not on which machine is fast or fails.
     """
 
     folds: list[Prepared]
@@ -61,6 +68,7 @@ class Search:
     limit: Limit
     on_step: Callable[[str], object]
     started: float
+    executor: Executor | None = None
 
     def __post_init__(self) -> None:
         self._spent = self.study.spent
@@ -130,21 +138,30 @@ class Search:
         known = len(self.study.trials)
         if known:
             self.on_step(f"Continuing after {known} {'trials' if known > 1 else 'trial'}: {self._progress()}")
-        while self.limit.trials is None or len(self.study.trials) < self.limit.trials:
-            if not self._has_time():
-                return
-            trial = Trial(self.study.ask(self.defaults) if self.study.trials else dict(self.defaults))
+        width = 1 if self.executor is None else self.study.width_of(self.executor.slots)
+        while (rest := self._trials_left()) and self._has_time():
+            trials = self._next(min(width, rest))
             clock = Clock(self.left)
             try:
                 with clock.limit():
-                    self._run(trial, clock)
+                    self._run(trials, clock)
             except TimeLimitError:
                 self.study.forget()
                 self.stopped = True
                 return
-            self.study.tell(trial)
-            self.on_step(f"Trial {trial.number}: {trial.dropped or f'CRPS {self.mean(trial.scores):.4g}'}; "
-                         f"{self._progress()}")  # fmt: skip
+            for trial in trials:
+                self.study.tell(trial)
+                self.on_step(f"Trial {trial.number}: {trial.dropped or f'CRPS {self.mean(trial.scores):.4g}'}; "
+                             f"{self._progress()}")  # fmt: skip
+
+    def _trials_left(self) -> float:
+        return float("inf") if self.limit.trials is None else max(0, self.limit.trials - len(self.study.trials))
+
+    def _next(self, number: float) -> list[Trial]:
+        """The trials to run now: at first, the defaults."""
+        if not self.study.trials:
+            return [Trial(dict(self.defaults))]
+        return [Trial(self.study.ask(self.defaults)) for _ in range(int(number))]
 
     def _progress(self) -> str:
         parts = [f"best {self.mean(self.best.scores):.4g} (trial {self.best.number})"]
@@ -155,53 +172,76 @@ class Search:
             parts.append(f"{format_duration(max(0.0, self.left))} left before the refit")
         return ", ".join(parts)
 
-    def _run(self, trial: Trial, clock: Clock) -> None:
-        """Score the settings of a trial, fold by fold."""
+    def _run(self, trials: Sequence[Trial], clock: Clock) -> None:
+        """Score the settings of trials, fold by fold."""
         is_first, began = not self.study.trials, time.monotonic()
-        try:
-            while len(trial.means) < len(self.folds):
-                self._score(trial, len(trial.means), clock)
-                if is_first and len(trial.means) == 1:
-                    self._limit_folds(trial.fold_seconds[0])
-                elif not is_first:
-                    self._race(trial)
-        except DroppedError as reason:
-            trial.dropped = str(reason)
-        except DDPNError as error:
-            if is_first or isinstance(error, TimeLimitError):
-                raise  # the defaults must be fitted in the end
-            trial.dropped = f"failed: {error}"
-        trial.seconds, trial.elapsed = time.monotonic() - began, self.elapsed
+        bars = None if is_first else self.study.bars()
+        while rest := [t for t in trials if not t.dropped and len(t.means) < len(self.folds)]:
+            # Of the defaults nothing is dropped: when the first fold is timed, the others need not wait for each other.
+            several = range(len(rest[0].means), len(self.folds)) if is_first and rest[0].means else [None]
+            jobs = [(trial, len(trial.means) if fold is None else fold) for trial in rest for fold in several]
+            for (trial, number), scored in zip(jobs, self._scored(jobs, bars, clock), strict=True):
+                try:
+                    self._take(trial, number, scored)
+                    if not is_first:
+                        self._race(trial)
+                except DroppedError as reason:
+                    trial.dropped = str(reason)
+                except DDPNError as error:
+                    if is_first or isinstance(error, TimeLimitError):
+                        raise  # the defaults must be fitted in the end
+                    trial.dropped = f"failed: {error}"
+            if is_first and len(rest[0].means) == 1:
+                self._limit_folds(rest[0].fold_seconds[0])
+            for trial in rest:
+                trial.seconds, trial.elapsed = time.monotonic() - began, self.elapsed
+
+    def _scored(
+        self, jobs: Sequence[tuple[Trial, int]], bars: dict[int, float] | None, clock: Clock
+    ) -> list[Scored | DDPNError]:
+        """How trials score on folds, here or as jobs of the executor."""
+        if self.executor is None:
+            found: list[Scored | DDPNError] = []
+            for trial, number in jobs:
+                try:
+                    fold = self.folds[number]
+                    found.append(score_fold(fold, number, trial.settings, trial.networks, bars, clock))
+                except DDPNError as error:
+                    found.append(error)
+            return found
+        # By the clock on the wall, which machines share: a job may begin later.
+        end = time.time() + clock.left if clock.has_limit else None
+        known = [(number, trial.settings, sorted(trial.networks.items()), bars) for trial, number in jobs]
+        work = [
+            Job(f"fold {each[0] + 1} of a trial", fold_job, (self._shared, *each, end), _identity(*each))
+            for each in known
+        ]
+        store = ResultStore(self.study.folder / "jobs")
+        results = {result.job: result for result in self.executor.run(work, store=store)}
+        ordered = [results[job] for job in work]
+        return [result.error or Scored.from_files(result.get()) for result in ordered]
+
+    @cached_property
+    def _shared(self) -> Shared:
+        assert self.executor is not None
+        return self.executor.share(self.folds)
 
     def _limit_folds(self, seconds: float) -> None:
         """Use as many folds as leave time for a few trials: more trials on fewer rows are better than none."""
         if self.left is not None:
             self.folds = self.folds[: max(1, int(self.left / (_FEW * seconds)))]
 
-    def _score(self, trial: Trial, number: int, clock: Clock) -> None:
-        def check_time() -> None:
-            if not clock.left:
-                raise TimeLimitError("the time is up")
-
-        def follow(report: EpochReport) -> None:
-            check_time()
-            third = 3 * report.epoch // report.epochs
-            if report.scores is None or third in (0, 3):
-                return
-            step, value = step_of(number, third, report.metric), float(np.mean(report.scores))
-            if step in trial.networks:
-                return  # of further networks in the same fit the first ones decide
-            trial.networks[step] = value
-            if self.study.is_hopeless(step, value):
-                raise DroppedError(f"dropped at epoch {report.epoch} of {report.epochs}")
-
-        fold = self.folds[number]
-        found = run_fold(fold, trial.settings, follow)
-        check_time()  # a training that ran out of time ends with what it has
-        trial.scores = np.concatenate([trial.scores, found.scores])
-        trial.means.append(float(np.average(found.scores, weights=fold.test.weight_or_ones)))
-        trial.fold_seconds.append(found.seconds)
-        if not np.isfinite(found.scores).all():
+    def _take(self, trial: Trial, number: int, scored: Scored | DDPNError) -> None:
+        """Add the scores of a fold to a trial."""
+        if isinstance(scored, DDPNError):
+            raise scored
+        trial.networks |= scored.networks
+        if scored.dropped:
+            raise DroppedError(scored.dropped)
+        trial.scores = np.concatenate([trial.scores, scored.scores])
+        trial.means.append(float(np.average(scored.scores, weights=self.folds[number].test.weight_or_ones)))
+        trial.fold_seconds.append(scored.seconds)
+        if not np.isfinite(scored.scores).all():
             raise DroppedError("dropped: an infinite CRPS")
 
     def _race(self, trial: Trial) -> None:
@@ -214,3 +254,74 @@ class Search:
         if mean > _RACE * error:
             raise DroppedError(f"dropped after fold {len(trial.means)} of {len(self.folds)}, "
                                f"CRPS {self.mean(trial.scores):.4g}")  # fmt: skip
+
+
+def score_fold(
+    fold: Prepared,
+    number: int,
+    settings: Settings,
+    networks: dict[int, float],
+    bars: dict[int, float] | None,
+    clock: Clock,
+) -> Scored:
+    """Fit a trial to a fold and score it, unless its networks score worse than `bars` in the middle of their training.
+
+    Parameters
+    ----------
+    fold : Prepared
+        One of `folds_of`.
+    number : int
+        Its number.
+    settings : dict
+        The settings of the trial.
+    networks : dict
+        Scores of its networks by step, in earlier folds.
+    bars : dict or None
+        The largest score by step with which a trial goes on, see `Study.bars`; None if it goes on with any.
+    clock : Clock
+        Ends the fit with a `TimeLimitError`.
+    """
+    known = dict(networks)
+
+    def check_time() -> None:
+        if not clock.left:
+            raise TimeLimitError("the time is up")
+
+    def follow(report: EpochReport) -> None:
+        check_time()
+        third = 3 * report.epoch // report.epochs
+        if report.scores is None or third in (0, 3):
+            return
+        step, value = step_of(number, third, report.metric), float(np.mean(report.scores))
+        if step in known:
+            return  # of further networks in the same fit the first ones decide
+        known[step] = value
+        if bars is not None and (not np.isfinite(value) or min(known.values()) > bars.get(step, np.inf)):
+            raise DroppedError(f"dropped at epoch {report.epoch} of {report.epochs}")
+
+    try:
+        found = run_fold(fold, settings, follow)
+    except DroppedError as reason:
+        return Scored(np.zeros(0), 0.0, known, str(reason))
+    check_time()  # a training that ran out of time ends with what it has
+    return Scored(found.scores, found.seconds, known, "")
+
+
+def fold_job(
+    progress: Progress,
+    folds: list[Prepared],
+    number: int,
+    settings: Settings,
+    networks: list[tuple[int, float]],
+    bars: dict[int, float] | None,
+    end: float | None,
+) -> dict[str, bytes]:
+    """`score_fold` as a job; `end` is when the time is up, as `time.time` counts."""
+    clock = Clock(None if end is None else max(0.0, end - time.time()))
+    with clock.limit():
+        return score_fold(folds[number], number, settings, dict(networks), bars, clock).to_files()
+
+
+def _identity(number: int, settings: Settings, networks: Any, bars: dict[int, float] | None) -> Any:
+    """What a score depends on beside the table, the plan and the space, which have a folder of their own."""
+    return [number, settings, networks, None if bars is None else sorted(bars.items())]

@@ -19,7 +19,9 @@ KEEP, FIRST = 0.5, 8
 _ENOUGH = 6
 #: Trees of the forest that importances are found from: with a few dozen trials, more change no digit that matters.
 _TREES = 32
-_NAME, _JOURNAL, _ABOUT = "ddpn", "trials.log", "trial"
+#: A trial goes on if its networks are not among the worst quarter of complete trials, of which there must be so many.
+_PERCENTILE, _COMPARED = 75.0, 3
+_NAME, _JOURNAL, _ABOUT, _WIDTH = "ddpn", "trials.log", "trial", "width"
 
 
 @dataclass
@@ -87,12 +89,12 @@ class Study:
         self._optuna.logging.set_verbosity(self._optuna.logging.ERROR)
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.space, self.seed = folder, space, seed
+        #: Trials in progress, in the order in which they were asked for.
+        self._open: list[Any] = []
         storage = self._optuna.storages.JournalStorage(self._journal())
-        pruner = self._optuna.pruners.PercentilePruner(75.0, n_startup_trials=3, n_min_trials=3)
         self._study = self._optuna.create_study(
-            storage=storage, study_name=_NAME, load_if_exists=True, pruner=pruner, sampler=self._sampler(0, {})
+            storage=storage, study_name=_NAME, load_if_exists=True, sampler=self._sampler(0, {})
         )
-        self._current: Any = None
         for old in self._study.get_trials(deepcopy=False, states=[self._optuna.trial.TrialState.RUNNING]):
             self._study.tell(old.number, state=self._optuna.trial.TrialState.FAIL)
         self.trials = self._known()
@@ -127,21 +129,35 @@ class Study:
 
     def ask(self, defaults: Settings) -> Settings:
         """The settings to try next; the first ones keep some of the defaults."""
-        number, kept = len(self.trials), {}
+        number, kept = len(self.trials) + len(self._open), {}
         if number <= FIRST:
             random = np.random.default_rng([self.seed, number])
             kept = {n: defaults[n] for n, of in self.space.items() if random.random() < KEEP and defaults[n] in of}
             kept = {} if len(kept) == len(self.space) else kept
         self._study.sampler = self._sampler(number, kept)
-        self._current = self._study.ask(self._distributions())
-        return dict(self._current.params)
+        self._open.append(self._study.ask(self._distributions()))
+        return dict(self._open[-1].params)
+
+    def width_of(self, slots: int) -> int:
+        """How many trials run at once: what the first process of this search decided, so that a later one continues.
+
+        Parameters
+        ----------
+        slots : int
+            What this process would decide.
+        """
+        if _WIDTH not in self._study.user_attrs:
+            self._study.set_user_attr(_WIDTH, slots)
+        return int(self._study.user_attrs[_WIDTH])
 
     def _sampler(self, number: int, kept: Settings) -> Any:
         # A seed per trial: a search that is continued draws what it would have drawn.
         seed = int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0])
-        sampler = self._optuna.samplers.TPESampler(n_startup_trials=FIRST, seed=seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", self._optuna.exceptions.ExperimentalWarning)
+            # Trials in progress count as bad ones: others are tried beside them.
+            liar = bool(self._open)
+            sampler = self._optuna.samplers.TPESampler(n_startup_trials=FIRST, seed=seed, constant_liar=liar)
             return self._optuna.samplers.PartialFixedSampler(kept, sampler) if kept else sampler
 
     def _distributions(self) -> dict[str, Any]:
@@ -156,32 +172,40 @@ class Study:
                 found[name] = of.FloatDistribution(values.low, values.high, log=True)
         return found
 
-    def is_hopeless(self, step: int, value: float) -> bool:
-        """Whether networks of the trial in progress score worse at this step than those of most complete trials."""
-        if self._current is None or not np.isfinite(value):
-            return self._current is not None
-        self._current.report(value, step)
-        return bool(self._current.should_prune())
+    def bars(self) -> dict[int, float]:
+        """By step, the largest score of networks with which a trial goes on: three of four complete trials had less.
+
+        Only steps with scores of `_COMPARED` complete trials or more; a trial counts by its best step so far.
+        """
+        known = [trial.networks for trial in self.trials if not trial.dropped]
+        steps = {step: [each[step] for each in known if step in each] for step in {s for each in known for s in each}}
+        return {
+            step: float(np.nanpercentile(values, _PERCENTILE))
+            for step, values in sorted(steps.items())
+            if len(values) >= _COMPARED
+        }
 
     def tell(self, trial: Trial) -> None:
-        """Keep a trial that is over: the one asked for last or, as the first of all, the defaults."""
+        """Keep a trial that is over: the one asked for first or, as the first of all, the defaults."""
         trial.number, states = len(self.trials), self._optuna.trial.TrialState
         write_bytes(self._file(trial.number), arrays_to_bytes(crps=trial.scores))
         plain = {n: v for n, v in vars(trial).items() if n not in ("scores", "networks")}
-        if self._current is None:
+        if not self._open:
             self._study.add_trial(self._finished(trial, trial.networks, {_ABOUT: plain}))
         else:
-            self._current.set_user_attr(_ABOUT, plain)
+            current = self._open.pop(0)
+            for step, value in trial.networks.items():
+                if np.isfinite(value):
+                    current.report(value, step)
+            current.set_user_attr(_ABOUT, plain)
             mean = None if trial.dropped else float(np.mean(trial.means))
-            self._study.tell(self._current, mean, states.PRUNED if trial.dropped else states.COMPLETE)
-        self._current = None
+            self._study.tell(current, mean, states.PRUNED if trial.dropped else states.COMPLETE)
         self.trials.append(trial)
 
     def forget(self) -> None:
-        """Give up the trial in progress, which had no time to end."""
-        if self._current is not None:
-            self._study.tell(self._current, state=self._optuna.trial.TrialState.FAIL)
-            self._current = None
+        """Give up the trials in progress, which had no time to end."""
+        while self._open:
+            self._study.tell(self._open.pop(), state=self._optuna.trial.TrialState.FAIL)
 
     def _finished(self, trial: Trial, networks: dict[int, float], about: dict[str, Any], value: Any = None) -> Any:
         distributions = self._distributions()

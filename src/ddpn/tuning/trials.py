@@ -1,15 +1,17 @@
 """One trial: the pipeline of `ddpn fit` with some settings, scored on rows that it was not fitted to."""
 
+import json
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
 
 from ddpn.distributions import discretized
+from ddpn.members.member import arrays_from_bytes, arrays_to_bytes, json_to_bytes
 from ddpn.metrics import crps
 from ddpn.predictor import Predictor
 from ddpn.sample import Sample
@@ -26,6 +28,27 @@ class Fold(NamedTuple):
 
     scores: np.ndarray
     seconds: float
+
+
+class Scored(NamedTuple):
+    """How a trial scores on a fold: CRPS per row, seconds, scores of networks by step, and why it was dropped."""
+
+    scores: np.ndarray
+    seconds: float
+    networks: dict[int, float]
+    dropped: str
+
+    def to_files(self) -> dict[str, bytes]:
+        """As files, for another process."""
+        facts = {"seconds": self.seconds, "networks": [*self.networks.items()], "dropped": self.dropped}
+        return {"scores": arrays_to_bytes(crps=self.scores), "facts": json_to_bytes(facts)}
+
+    @classmethod
+    def from_files(cls, files: Mapping[str, bytes]) -> Self:
+        """What `to_files` wrote."""
+        facts = json.loads(files["facts"])
+        networks = {int(step): float(value) for step, value in facts["networks"]}
+        return cls(arrays_from_bytes(files["scores"])["crps"], facts["seconds"], networks, facts["dropped"])
 
 
 def run_fold(fold: Prepared, settings: Settings, on_epoch: Callable[[EpochReport], object]) -> Fold:

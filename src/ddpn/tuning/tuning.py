@@ -10,6 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from ddpn.executors import Executor
 from ddpn.files import folder_lock
 from ddpn.model_files import check_destination
 from ddpn.tuning.folds import folds_of, folds_text
@@ -53,6 +54,7 @@ def tune(
     overwrite: bool = False,
     verbose: bool = False,
     on_step: Callable[[str], object] = lambda text: None,
+    executor: Executor | None = None,
 ) -> Tuned:
     """Search the settings of a model, fit the best ones as `ddpn fit` does, and save the model.
 
@@ -84,6 +86,10 @@ def tune(
         Show the progress of the refit.
     on_step : callable, optional
         Called with a line on the progress: the trial, its score, the best score so far and the time left.
+    executor : Executor, optional
+        Runs several trials at once, such as `ddpn.executors.LocalProcesses()` or `ddpn.cluster.RayExecutor("auto")`.
+        They are others than those of a search one by one, which knows the scores of all earlier trials. Default: one
+        trial after the other, in this process.
 
     Returns
     -------
@@ -113,14 +119,15 @@ def tune(
         space = make_space(wanted, defaults, rows)
         folder = storage_of(place, prepared, {name: str(values) for name, values in space.items()})
         study = Study(folder, space, prepared.plan.seed)
-        run = Search(folds_of(prepared), study, defaults, rows, limit, on_step, started)
+        run = Search(folds_of(prepared), study, defaults, rows, limit, on_step, started, executor)
         run.run()
         result = _result(run, folds_text(prepared, len(run.folds)))
         plan = with_settings(prepared.plan, result.best) if result.is_tuned else prepared.plan
         chosen = replace(prepared, plan=_in_time(plan, run.total_left))
         on_step(f"Refitting {'trial ' + str(result.best_number) if result.is_tuned else 'the default settings'}")
         known = {**(about or {}), "tuning": result.as_dict()}
-        fitted = fit_into(place, chosen, known, overwrite, verbose=verbose, on_step=on_step)
+        options = {"verbose": verbose, "on_step": on_step, "executor": executor}
+        fitted = fit_into(place, chosen, known, overwrite, **options)
         if not fitted.interrupted:
             for old in place.parent.glob(f".{place.name}.{'[0-9a-f]' * 16}{_FOLDER}"):
                 shutil.rmtree(old)

@@ -4,6 +4,7 @@ import glob
 import json
 import os
 import platform
+import shutil
 import tempfile
 import time
 import warnings
@@ -21,6 +22,7 @@ from ddpn.deadlines import Clock, TimeLimitError, with_rows
 from ddpn.errors import InputError
 from ddpn.estimators import CountRegressor
 from ddpn.estimators.calibration_rows import CalibrationRows, Wanted
+from ddpn.executors import Executor
 from ddpn.files import check_space, folder_lock
 from ddpn.heads import Head
 from ddpn.members import MEMBERS
@@ -60,6 +62,7 @@ def fit(
     verbose: bool = False,
     on_step: Callable[[str], None] = lambda text: None,
     started: float | None = None,
+    executor: Executor | None = None,
 ) -> Fitted:
     """Fit the model and what it is compared with, calibrate on validation rows and score on test rows.
 
@@ -72,7 +75,7 @@ def fit(
     known = {"identity": identity(prepared), "fingerprint": fingerprint(prepared.sample)}
     seen = SeenRows.of(prepared.sample, prepared.split.rows.test)
     model = prepared.plan.regressor(checkpoint=checkpoint, verbose=verbose, validation=None)
-    model.set_params(time_budget=budget.for_fits)
+    model.set_params(time_budget=budget.for_fits, executor=executor)
     with kept_warnings() as kept:
         interrupted = train_model(model, prepared, checkpoint, on_step)
         rows = calibration_rows(model, prepared)
@@ -121,7 +124,7 @@ def fit_into(
         Whether to replace a model that is there already.
     **options
         `verbose` (bool) shows progress; `on_step` is called with a description of each step; `started` is when the time
-        budget began, as `time.monotonic` counts.
+        budget began, as `time.monotonic` counts; `executor` is where members are fitted, if not in this process.
 
     Returns
     -------
@@ -137,8 +140,11 @@ def fit_into(
         try:
             _save(fitted, path, overwrite, checkpoint)
         finally:
-            for old in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.checkpoint"):
+            pattern = f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.checkpoint"
+            for old in path.parent.glob(pattern):
                 old.unlink()
+            for folder in path.parent.glob(f"{pattern}.jobs"):
+                shutil.rmtree(folder)
     return replace(fitted, can_continue=can_continue)
 
 
@@ -194,7 +200,7 @@ def train_model(
             raise
         on_step("Stopping: the best so far is kept")
     # A saved model has no use for these.
-    model.set_params(checkpoint=None, verbose=False, time_budget=None)
+    model.set_params(checkpoint=None, verbose=False, time_budget=None, executor=None)
     return model.interrupted_
 
 

@@ -69,6 +69,7 @@ class JointTrees(Member):
     """
 
     label = "jointly boosted trees"
+    leaves_out = True
     table: TreeTable
     seeds_: list[Seed]
     unit: float
@@ -125,7 +126,7 @@ class JointTrees(Member):
             whole = np.empty((len(train), self.head.n_raw))
             whole[known], whole[~known] = raw, self.raw(train.rows(~known).X).mean(axis=1)
             raw = whole
-        self.out_of_fold = self._distribution(raw[:, None], train.exposure)
+        self.keep_out_of_fold(raw[:, None], train.exposure)
 
     def raw(self, X: Any) -> np.ndarray:
         """Raw outputs of every seed. Shape: (rows, seeds, P)."""

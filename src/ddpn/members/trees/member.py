@@ -62,6 +62,8 @@ class Trees(Member):
     unit: float
     _engine: str
 
+    leaves_out = True
+
     def __init__(
         self,
         *,
@@ -114,7 +116,7 @@ class Trees(Member):
             whole = np.empty((len(train), 2))
             whole[known], whole[~known] = raw, self.raw(others.X, others.exposure)
             raw = whole
-        self.out_of_fold = self._distribution(raw, train.exposure)
+        self.keep_out_of_fold(raw, train.exposure)
 
     def raw(self, X: Any, exposure: np.ndarray | None = None) -> np.ndarray:
         """Log rate per unit of exposure, and the logarithm of alpha or gamma. Shape: (rows, 2)."""

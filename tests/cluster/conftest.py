@@ -1,0 +1,65 @@
+"""A Ray cluster of three nodes on this machine; tests are skipped where Ray is not installed."""
+
+import importlib
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+JOBS = Path(__file__).resolve().parents[1] / "executors"
+#: Of one core and 80 MB of shared objects each, which is the least that Ray takes.
+NODE = {"num_cpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ray():
+    """Ray, quiet; workers find the jobs of these tests by PYTHONPATH."""
+    if importlib.util.find_spec("ray") is None:
+        pytest.skip("needs ddpn[cluster]")
+    with pytest.MonkeyPatch.context() as patch:
+        here = os.environ.get("PYTHONPATH")
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(JOBS)] + ([here] if here else [])))
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        from ddpn.cluster.connection import import_ray
+
+        yield import_ray()
+
+
+@pytest.fixture(scope="session")
+def work(ray):
+    """The module of small jobs."""
+    sys.path.insert(0, str(JOBS))
+    yield importlib.import_module("small_jobs")
+    sys.path.remove(str(JOBS))
+
+
+@pytest.fixture(scope="session")
+def cluster(ray):
+    """A head, which runs no job, and two nodes."""
+    from ray.cluster_utils import Cluster
+
+    found = Cluster(initialize_head=True, head_node_args=NODE | {"num_cpus": 0})
+    for _ in range(2):
+        found.add_node(**NODE)
+    yield found
+    found.shutdown()
+
+
+@pytest.fixture(scope="session")
+def executor(cluster):
+    """One connection for all tests: workers of another would have to import torch again."""
+    from ddpn.cluster import RayExecutor
+
+    with RayExecutor(cluster.address, retries=2) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def rows():
+    """Inputs and counts."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(120, 2))
+    return X, rng.poisson(np.exp(1 + 0.5 * X[:, 0])).astype(float)

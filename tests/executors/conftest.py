@@ -1,0 +1,16 @@
+"""Jobs that worker processes can import."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def work():
+    """The module of small jobs."""
+    folder = str(Path(__file__).parent)
+    sys.path.insert(0, folder)
+    yield importlib.import_module("small_jobs")
+    sys.path.remove(folder)

@@ -1,0 +1,40 @@
+"""Two processes of torchrun: the weights of one process, and of an undisturbed training after one was killed."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+PROGRAM = str(Path(__file__).with_name("torchrun_program.py"))
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="needs ddpn[distributed]")
+
+
+def start(folder, at=0, processes=2):
+    """The weights of each process."""
+    options = ["--nproc_per_node", str(processes), "--max-restarts", "1", "--standalone", "--monitor-interval", "0.2"]
+    command = [sys.executable, "-m", "torch.distributed.run", *options, PROGRAM, str(folder), str(at)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    found = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)
+    assert found.returncode == 0, found.stderr
+    return [load_file(folder / str(rank) / "weights") for rank in range(processes)]
+
+
+def test_two_processes_have_the_weights_of_one_also_after_a_kill(tmp_path):
+    (alone,) = start(tmp_path / "one", processes=1)
+    whole = start(tmp_path / "two")
+    # Seven uses of the network per epoch: the checkpoint of the second one is there when it is killed in the third.
+    killed = start(tmp_path / "killed", at=18)
+    for name in alone:
+        assert torch.equal(whole[0][name], whole[1][name]), "the processes have drifted apart"
+        torch.testing.assert_close(whole[0][name], alone[name], rtol=0.0, atol=1e-6)
+        assert torch.equal(killed[0][name], whole[0][name])
+        assert torch.equal(killed[1][name], whole[0][name])
+    # Process 0 alone writes checkpoints, so process 1 has one only if both resumed from it.
+    assert (tmp_path / "killed" / "1" / "state").exists()
+    assert not (tmp_path / "two" / "1" / "state").exists()
