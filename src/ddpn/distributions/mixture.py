@@ -12,11 +12,11 @@ from torch.distributions import Distribution, Normal, constraints
 from ddpn.distributions import arguments, continuous
 from ddpn.distributions.arguments import broadcast_shapes, is_checked
 from ddpn.distributions.count import CountDistribution, bracket_of
-from ddpn.distributions.grid_summary import Summary
-from ddpn.distributions.grid_summary import summary as grid_summary
+from ddpn.distributions.grid_summary import Summary, summary
 from ddpn.distributions.mixture_rows import MixtureRows
 from ddpn.distributions.normal import normal_mixture_crps
 from ddpn.distributions.stacking import concatenated, reshaped, rows_of
+from ddpn.distributions.weighted_sums import weighted_log_masses, weighted_logsumexp
 from ddpn.errors import ConfigError, InputError
 
 
@@ -264,25 +264,6 @@ def _normalised(weights: Any, size: int, device: torch.device, validate_args: bo
     return weights.double() / weights.double().sum(-1, keepdim=True)
 
 
-def weighted_logsumexp(each: Tensor, weights: Tensor) -> Tensor:
-    """log sum_k w_k exp(each_k) over the last axis, differentiable in both, also where a weight is 0."""
-    with torch.no_grad():
-        top = torch.where(weights > 0, each, -torch.inf).amax(-1, keepdim=True)
-        top = torch.where(torch.isfinite(top), top, 0.0)
-    # A component of weight 0 may exceed the others by any factor: only its gradient is cut.
-    scaled = (each - top).clamp(max=80.0).exp()
-    return (weights * scaled).sum(-1).log() + top.squeeze(-1)
-
-
-def weighted_log_masses(each: Tensor, weights: Tensor) -> Tensor:
-    """log sum_k w_k exp(each_k) of log masses over the last axis, relatively accurate also where all are close to 0."""
-    missing = (weights * torch.expm1(each)).sum(-1)
-    most = missing.detach() > -0.5
-    empty = ((weights > 0) & (each > -torch.inf)).logical_not().all(-1)
-    summed = weighted_logsumexp(torch.where(empty.unsqueeze(-1), -1.0, each), weights)
-    return torch.where(most, torch.log1p(torch.where(most, missing, 0.0)), summed.masked_fill(empty, -torch.inf))
-
-
 class _CountMixture(Mixture, CountDistribution):
     """A mixture of count distributions."""
 
@@ -319,23 +300,18 @@ class _CountMixture(Mixture, CountDistribution):
 
     @torch.no_grad()
     def summary(self, levels: Tensor) -> Summary:
-        """Quantiles at several levels, mode and entropy at once, which takes about as long as one of them.
+        """Quantiles (rows, n), mode and entropy (rows,) at once, which takes about as long as one of them.
 
         Parameters
         ----------
         levels : Tensor
-            Levels in (0, 1) per row, of shape (rows, n), or (n,) for all rows.
-
-        Returns
-        -------
-        Summary
-            `quantiles` of shape (rows, n), `mode` and `entropy` of shape (rows,), for a batch shape (rows,).
+            Levels in (0, 1) per row, of shape (rows, n), or (n,) for all rows of a batch shape (rows,).
         """
         q = torch.as_tensor(levels, dtype=torch.float64, device=self._device)
         dist = self._flat()
-        found = Summary(*(x.to(self._dtype) for x in grid_summary(dist, q.expand(len(dist), q.shape[-1]).contiguous())))
-        self._known_entropy = found.entropy
-        return found
+        found = summary(dist, q.expand(len(dist), q.shape[-1]).contiguous())
+        self._known_entropy = found.entropy.to(self._dtype)
+        return Summary(found.quantiles.to(self._dtype), found.mode.to(self._dtype), self._known_entropy)
 
     def entropy(self) -> Tensor:
         """Entropy -E[log p(Z)] in nats."""

@@ -67,7 +67,7 @@ def by_grid(
     clear, any_rough = start >= JOIN, rough.any(1)
     near = rest & clear & any_rough & (end - start < LONGEST_TABLE - MARGIN - 2)
     cases += tables.by_length(near, end - start.floor() + MARGIN + 1, partial(_from_first, on_table), mixture.copies)
-    far = is_far(mixture) | ~mixture.one_panel() | (not mixture.resolved)
+    far = is_far(mixture) | ~mixture.on_grid() | (not mixture.resolved)
     apart = rest & ~near & ((clear & any_rough) | (dense > _JOINS[-1]) | far)
     cases.append(Case(apart, otherwise, 1))
     joined = rest & ~near & ~apart

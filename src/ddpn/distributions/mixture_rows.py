@@ -238,6 +238,9 @@ class MixtureRows(Rows):
     def one_panel(self) -> Tensor:
         return (self.each("one_panel")[0] | (self.weights <= 0)).all(1)
 
+    def on_grid(self) -> Tensor:
+        return (self.each("on_grid")[0] | (self.weights <= 0)).all(1)
+
     def breaks(self) -> Tensor:
         return self._merged_breaks(1)
 

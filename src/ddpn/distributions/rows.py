@@ -133,6 +133,10 @@ class Rows(ABC):
         """Whether one panel of many nodes, even in sqrt(y), integrates the pmf beyond its first counts."""
         return torch.ones(len(self), dtype=torch.bool, device=self.device)
 
+    def on_grid(self) -> Tensor:
+        """Whether the panels that `resolution` asks for integrate the pmf beyond its first counts."""
+        return self.one_panel()
+
     def breaks(self) -> Tensor:
         """Increasing positions between neighbours of which a few nodes integrate the pmf. Shape: (rows, K)."""
         raise NotImplementedError

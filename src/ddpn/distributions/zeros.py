@@ -13,9 +13,10 @@ from ddpn.distributions import arguments
 from ddpn.distributions.arguments import broadcast_shapes, is_checked
 from ddpn.distributions.at_zero import AtZero
 from ddpn.distributions.count import CountDistribution, bracket_of
-from ddpn.distributions.mixture import Mixture, weighted_log_masses, weighted_logsumexp
+from ddpn.distributions.mixture import Mixture
 from ddpn.distributions.stacking import concatenated
 from ddpn.distributions.truncated import Truncated
+from ddpn.distributions.weighted_sums import weighted_log_masses, weighted_logsumexp
 from ddpn.errors import InputError
 
 

@@ -116,7 +116,7 @@ class DoublePoisson(ParametricDistribution):
     @property
     def _is_constant(self) -> bool:
         """Whether moments can be kept: ordinary tensors on a CPU that no gradient is asked for."""
-        plain = torch._C._functorch.peek_interpreter_stack() is None
+        plain = torch._C._functorch.peek_interpreter_stack() is None and not torch.is_inference_mode_enabled()
         return plain and not self._has_gradient and is_host(self.mu)
 
     @property

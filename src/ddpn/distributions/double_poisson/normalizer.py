@@ -29,8 +29,8 @@ from ddpn.distributions.special import HALF_LOG_TWO_PI
 
 #: Sizes of the table; the largest also decides what is called wide.
 TABLES = (16, 32, 64)
-#: Up to so many distributions share one table of one of these sizes, where no gamma, by which rounding grows, is large.
-_FEW, _FEW_TABLES, _FEW_GAMMA = 64, (64, 128, 256), 100.0
+#: Up to so many distributions share one table.
+_FEW = 64
 _LOCAL = 10
 _NODES = 40
 _JOIN_T = (JOIN - 0.5) ** 0.5
@@ -296,12 +296,10 @@ _SPREAD = {
 
 def mean_variance(mu: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance alone; float64 vectors, no autograd."""
-    if is_host(mu) and 0 < len(mu) <= _FEW:
-        # One table for all takes less time than sorting so few into the four ways.
-        end = weights.upper_end(mu, gamma, DEPTH, steps=1).max().item()
-        size = next((n for n in _FEW_TABLES if end < n - MARGIN), None)
-        if size is not None and gamma.max().item() < _FEW_GAMMA:
-            mean, variance = _spread_of_table(size)(mu, gamma, mu)
-            return mean, variance
+    few = is_host(mu) and 0 < len(mu) <= _FEW and not bool(series.applies(mu, gamma).any())
+    if few and weights.upper_end(mu, gamma, DEPTH, steps=1).max().item() < TABLES[-1] - MARGIN:
+        # The largest table for all takes less time than sorting so few into smaller ones, and gives the same.
+        mean, variance = _spread_of_table(TABLES[-1])(mu, gamma, mu)
+        return mean, variance
     mean, variance = by_regime(_SPREAD, mu, gamma)
     return mean, variance
