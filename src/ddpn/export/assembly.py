@@ -45,11 +45,12 @@ def assemble(source: Source, quantiles: tuple[float, ...], coverage: float, pmf:
     change = predictor.recalibration.map if used and predictor.recalibration is not None else None
     mixture = Mixture(stacks, weights, inputs.bounds(), change, wanted, inputs.group())
     found = mixture.columns(graph, rows, zero)
-    outputs, start = [], 0
+    outputs: list[tuple[str, Value, tuple[int, ...]]] = []
+    start = 0
     for name, width in wanted.names.items():
         part = found.at(start, start + width)
-        shape = (width,) if name == "pmf" else ()
-        outputs.append((inputs.outputs[name], part if name == "pmf" else part.reshaped(-1), shape))
+        is_pmf = name == "pmf"
+        outputs.append((inputs.outputs[name], part if is_pmf else part.reshaped(-1), (width,) if is_pmf else ()))
         start += width
     return Assembled(graph.model(outputs, "ddpn"), inputs.all, inputs.outputs)
 

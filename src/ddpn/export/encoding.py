@@ -1,7 +1,7 @@
 """The matrices that members read, as nodes: inputs of networks, columns of trees, and designs of GLMs."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,7 @@ def encoded(graph: Graph, table: Table, encoder: FeatureEncoder, chosen: np.ndar
     """The encoder's inputs, or some of them; float64 with the values of float32. Shape: (rows, inputs)."""
     ends = np.cumsum([column.width for column in encoder.columns_])
     starts = dict(zip(table.names, (ends - [column.width for column in encoder.columns_]).tolist(), strict=True))
-    own = dict(zip(table.names, encoder.columns_, strict=True))
+    own: dict[str, Any] = dict(zip(table.names, encoder.columns_, strict=True))
     parts = _numeric_parts(graph, table, own, starts, encoder.limit) if table.numbers is not None else []
     if table.codes is not None:
         parts.append(_one_hot(table.codes, table, own, starts))
@@ -106,7 +106,9 @@ def _looked_up(codes: Value, targets: Sequence[Sequence[float]]) -> Value:
 def tree_matrix(graph: Graph, table: Table, known: TreeTable) -> Value:
     """Numbers as they are and codes of levels, `LEVELS` for a missing one. Shape: (rows, columns)."""
     levels = dict(zip(table.names, known.levels, strict=True))
-    parts = [] if table.numbers is None else [_Placed(table.numbers, [table.names.index(n) for n in table.number_names])]
+    parts = (
+        [] if table.numbers is None else [_Placed(table.numbers, [table.names.index(n) for n in table.number_names])]
+    )
     if table.codes is not None:
         targets = []
         for name, every in table.levels.items():
@@ -133,6 +135,6 @@ def design_matrix(graph: Graph, table: Table, design: Design) -> Value:
                 rows[code] = np.eye(len(levels))[levels.index(level)][1:]
         assert table.codes is not None
         if len(levels) > 1:
-            code = table.codes.take(list(table.levels).index(name))
-            parts.append(graph.constant(rows).take(code, axis=0))
+            codes = table.codes.take(list(table.levels).index(name))
+            parts.append(graph.constant(rows).take(codes, axis=0))
     return graph.concat(parts)

@@ -7,7 +7,7 @@ import numpy as np
 
 from ddpn.distributions.double_poisson.series import MIN_K, Q
 from ddpn.distributions.double_poisson.weights import exact_log_h
-from ddpn.distributions.rows import DEPTH, MARGIN
+from ddpn.distributions.rows import MARGIN
 from ddpn.distributions.special import HALF_LOG_TWO_PI
 from ddpn.export.graph import Graph, Operand, Value
 from ddpn.export.links import Piece

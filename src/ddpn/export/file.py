@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ddpn.errors import ConfigError
+from ddpn.errors import ConfigError, InputError
 from ddpn.export.description import ENTRY, FORMAT
 from ddpn.export.families import LARGEST
 from ddpn.export.graph import onnx
@@ -76,6 +76,8 @@ def export_onnx(
     if pmf_up_to is not None and not (is_integer(pmf_up_to) and 0 <= pmf_up_to <= _LARGEST_PMF):
         raise ConfigError(f"pmf_up_to must be a count from 0 to {_LARGEST_PMF}, got {pmf_up_to!r}.")
     target = Path(path)
+    if target.exists() and not overwrite:
+        raise InputError(f"{target} already exists. Choose another name, or overwrite it.")
     check_free(target, overwrite)
     source = source_of(model)
     from ddpn.export.assembly import assemble

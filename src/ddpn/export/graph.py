@@ -13,7 +13,7 @@ ML = "ai.onnx.ml"
 #: numpy's type of each kind of value.
 _DTYPES = {"f": np.float64, "i": np.int64, "b": np.bool_, "s": np.object_}
 
-Operand = Union["Value", float, np.ndarray]
+Operand = Union["Value", float, str, np.ndarray]
 
 
 def onnx() -> Any:
@@ -60,16 +60,16 @@ class Value:
     def __neg__(self) -> "Value":
         return self.op("Neg")
 
-    def __lt__(self, other: Operand) -> "Value":
+    def __lt__(self, other: Any) -> "Value":
         return self.op("Less", other, kind="b")
 
-    def __le__(self, other: Operand) -> "Value":
+    def __le__(self, other: Any) -> "Value":
         return self.op("LessOrEqual", other, kind="b")
 
-    def __gt__(self, other: Operand) -> "Value":
+    def __gt__(self, other: Any) -> "Value":
         return self.op("Greater", other, kind="b")
 
-    def __ge__(self, other: Operand) -> "Value":
+    def __ge__(self, other: Any) -> "Value":
         return self.op("GreaterOrEqual", other, kind="b")
 
     def equals(self, other: Operand) -> "Value":

@@ -67,8 +67,7 @@ class Levels:
 
     def _interval(self, mean: Value, cdf: Value) -> tuple[Value, Value]:
         """The ends of the calibrated interval, as `ddpn.calibration.intervals.interval_at`."""
-        graph, levels = self._graph, self._wanted.levels
-        code = self._code
+        levels, code = self._wanted.levels, self._code
         if self._wanted.edges is not None:
             code = (mean > self._wanted.edges[None]).cast("i").sum(1)
         rest = 0.5 * (1.0 - np.minimum(levels, _TOP))

@@ -50,6 +50,7 @@ def member_stack(graph: Graph, name: str, member: Member, rows: Rows) -> Stack:
 
 def _networks(graph: Graph, member: Networks, rows: Rows) -> Stack:
     activation, model = member.options.activation, member.model
+    projection: Any = model.projection
     if activation not in _ACTIVATIONS:
         known = ", ".join(_ACTIVATIONS)
         raise ConfigError(f"Networks to export must have one of the activations {known}; got {activation}.")
@@ -57,7 +58,6 @@ def _networks(graph: Graph, member: Networks, rows: Rows) -> Stack:
     layers: Any = getattr(model.backbone, "layers", [])
     for layer in layers:
         x = _ACTIVATIONS[activation](_linear(graph, x, layer.weight, layer.bias))
-    projection = model.projection
     weight = projection.weight * projection._sighted if projection._any_blind else projection.weight
     raw = _linear(graph, x, weight, projection.bias).op("Transpose", perm=[1, 0, 2])
     return Stack(model.members, parts_of(member.head, raw, rows.log_scale(member.unit)))

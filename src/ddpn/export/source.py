@@ -32,7 +32,7 @@ class Source:
     members: Mapping[str, Any]
     target: str | None = None
     exposure: str = "exposure"
-    upper: str = "upper"
+    upper: str = "upper_bound"
     summary: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -74,7 +74,7 @@ def _of_folder(path: Path) -> Source:
         manifest["members"],
         roles.target,
         roles.exposure or "exposure",
-        roles.upper or "upper",
+        roles.upper or "upper_bound",
         summary,
     )
 

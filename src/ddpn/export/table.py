@@ -78,7 +78,7 @@ def _date_parts(graph: Graph, seconds: Value, parts: Sequence[str]) -> list[Valu
 
 
 def _month(graph: Graph, days: Value) -> Value:
-    """The month of the Gregorian calendar, by years that start in March (Hinnant, chrono-compatible date algorithms)."""
+    """The month of the Gregorian calendar, by years that start in March (Hinnant, 2013)."""
     z = days + 719468.0
     day = z - (z / 146097.0).floor() * 146097.0
     leap = (day / 1460.0).floor() - (day / 36524.0).floor() + (day / 146096.0).floor()

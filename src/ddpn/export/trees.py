@@ -3,7 +3,7 @@
 A missing level is the code `LEVELS`, which no level has: with NaN, ONNX Runtime 1.31 errs in splits by sets of levels.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -99,19 +99,28 @@ class Forest:
         return self.nodes.setdefault("nodes_featureids", [])
 
     def _split(
-        self, feature: int, threshold: float, levels: list[float] | None, missing_left: bool, ends: list[tuple[int, int]]
+        self,
+        feature: int,
+        threshold: float,
+        levels: list[float] | None,
+        left: bool,
+        ends: list[tuple[int, int]],
     ) -> None:
         """A split of numbers at a threshold, or of levels into a set and the others."""
         is_set = levels is not None
         if levels is not None:
             self.members += [*levels, np.nan]
-        (left, left_leaf), (right, right_leaf) = ends
+        (yes, yes_leaf), (no, no_leaf) = ends
         row = {
-            "nodes_featureids": feature, "nodes_splits": 0.0 if is_set else threshold,
-            "nodes_modes": _MEMBER if is_set else _LEQ, "nodes_missing_value_tracks_true": int(missing_left and not is_set),
-            "nodes_truenodeids": left, "nodes_trueleafs": left_leaf,
-            "nodes_falsenodeids": right, "nodes_falseleafs": right_leaf,
-        }  # fmt: skip
+            "nodes_featureids": feature,
+            "nodes_splits": 0.0 if is_set else threshold,
+            "nodes_modes": _MEMBER if is_set else _LEQ,
+            "nodes_missing_value_tracks_true": int(left and not is_set),
+            "nodes_truenodeids": yes,
+            "nodes_trueleafs": yes_leaf,
+            "nodes_falsenodeids": no,
+            "nodes_falseleafs": no_leaf,
+        }
         for name, value in row.items():
             self.nodes.setdefault(name, []).append(value)
 
@@ -122,7 +131,9 @@ class Forest:
             # A column that may hold NaN serves to count the rows.
             return graph.where(matrix.take([0]).is_nan(), constants, constants)
         values = onnx().numpy_helper.from_array
-        attributes = {name: each for name, each in self.nodes.items() if name not in ("nodes_splits", "nodes_modes")}
+        attributes: dict[str, Any] = {
+            name: each for name, each in self.nodes.items() if name not in ("nodes_splits", "nodes_modes")
+        }
         if self.members:
             attributes["membership_values"] = values(np.array(self.members), "membership_values")
         found = matrix.op(
@@ -153,7 +164,7 @@ def _levels(tree: Mapping[str, np.ndarray], number: int) -> list[float]:
     return [float(code) for code in range(32 * len(words)) if _has_bit(words, code)]
 
 
-def _has_bit(words: Sequence[Any], place: int) -> bool:
+def _has_bit(words: np.ndarray, place: int) -> bool:
     return place // 32 < len(words) and bool((int(words[place // 32]) >> (place % 32)) & 1)
 
 
