@@ -31,7 +31,7 @@ def assemble(source: Source, quantiles: tuple[float, ...], coverage: float, pmf:
     wanted = _wanted(predictor, quantiles, coverage, pmf)
     inputs = _Inputs(graph, source, wanted)
     levels = levels_of(predictor, [name for column in source.columns for name in column.names])
-    # A category that no member of the mixture tells apart still is an input.
+    # A category whose levels no member of the mixture distinguishes still is an input.
     levels = {c.names[0]: levels.get(c.names[0], ()) for c in source.columns if c.kind == "category"}
     table = read_columns(graph, source.columns, levels)
     rows = graph.value(Value(graph, source.columns[0].name, source.columns[0].element)).op("Size", kind="i")

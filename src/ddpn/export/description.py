@@ -1,4 +1,4 @@
-"""What an exported file tells about itself. Imports no torch."""
+"""What an exported file says about itself. Imports no torch."""
 
 import json
 from os import PathLike

@@ -23,8 +23,8 @@ _READERS = ("encoder", "reader", "table")
 class Source:
     """A model to export.
 
-    `exposure`, `upper` and `groups` are the names of the columns with these roles, `members` and `summary` what the
-    file tells about the members and the fit.
+    `exposure` and `upper` are the names of the columns with these roles, `members` and `summary` what the
+    file says about the members and the fit.
     """
 
     predictor: Predictor
@@ -115,7 +115,7 @@ def levels_of(predictor: Predictor, names: list[str]) -> dict[str, tuple[str, ..
 
 
 def _levels(member: Member) -> list[tuple[str, ...] | None]:
-    """The levels of each column that a member tells apart; None for columns of numbers."""
+    """The levels of each column that a member distinguishes; None for columns of numbers."""
     encoder, table, design = (getattr(member, name, None) for name in ("encoder", "table", "design"))
     if design is not None:
         return list(design.levels)

@@ -18,7 +18,7 @@ class Table(NamedTuple):
 
     `numbers` has a column per number, date part and boolean, NaN where missing, in the order of `number_names`. `codes`
     has a column per category, in the order of `levels`: the position of the level, after these one for levels that are
-    unknown, and one for missing values. Shape: (rows, columns) each; None where there is no such column.
+    unknown, and one for missing values. Shape: (rows, columns) each; None without columns of that sort.
     """
 
     names: tuple[str, ...]
