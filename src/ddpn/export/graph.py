@@ -8,7 +8,7 @@ import numpy as np
 from ddpn.extras import import_extra
 
 #: Versions of the two sets of operators and of the file format; ONNX Runtime 1.20 reads all of them.
-OPSET, ML_OPSET, IR_VERSION = 20, 5, 10
+OPSET, ML_OPSET, IR_VERSION = 20, 3, 9
 ML = "ai.onnx.ml"
 #: numpy's type of each kind of value.
 _DTYPES = {"f": np.float64, "i": np.int64, "b": np.bool_, "s": np.object_}

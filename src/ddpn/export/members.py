@@ -10,7 +10,7 @@ from ddpn.export.encoding import design_matrix, encoded, tree_matrix
 from ddpn.export.graph import Graph, Value
 from ddpn.export.links import Parts, Piece, parts_of
 from ddpn.export.table import Table
-from ddpn.export.trees import Forest, _Places
+from ddpn.export.trees import Forest
 from ddpn.members.boosted_poisson import BoostedNegativeBinomial, BoostedPoisson
 from ddpn.members.constant import Constant
 from ddpn.members.glm import GLM
@@ -97,9 +97,9 @@ def _constant(graph: Graph, member: Constant, rows: Rows) -> Stack:
 
 def _trees(graph: Graph, member: Trees, rows: Rows) -> Stack:
     matrix = tree_matrix(graph, rows.table, member.table)
-    stumps = [fold.stumps for fold in member.folds]
-    inputs, places = _with_stumps(graph, matrix, stumps, len(member.table.levels))
-    forest = Forest()
+    stumps, columns = [fold.stumps for fold in member.folds], len(member.table.levels)
+    inputs, places = _with_stumps(graph, matrix, stumps, columns)
+    forest = Forest(columns + sum(each is not None for each in stumps))
     for fold, place in zip(member.folds, places, strict=True):
         forest.add(fold.main, place)
     rates = forest.sums(graph, inputs).exp()
@@ -107,7 +107,7 @@ def _trees(graph: Graph, member: Trees, rows: Rows) -> Stack:
     scale = rows.log_scale(member.unit)
     dispersion = rows.zero + member.constant
     if member.dispersion:
-        more = Forest()
+        more = Forest(columns + 1)
         for booster in member.dispersion:
             more.add(booster)
         log_mean = log_rate if scale is None else log_rate + scale
@@ -124,7 +124,7 @@ def _with_stumps(
     known = [each for each in stumps if each is not None]
     if not known:
         return matrix, [None] * len(stumps)
-    forest, places = Forest(), []
+    forest, places = Forest(columns), []
     for each in stumps:
         places.append(None if each is None else {columns: columns + len(forest.constants)})
         if each is not None:
@@ -141,7 +141,7 @@ def _joint_trees(graph: Graph, member: JointTrees, rows: Rows) -> Stack:
 def _seed(graph: Graph, seed: Seed, matrix: Value, rows: Rows, columns: int) -> Value:
     """Raw outputs of one seed. Shape: (rows, P)."""
     inputs, places = _with_stumps(graph, matrix, seed.stumps, columns)
-    forest, shares = Forest(), []
+    forest, shares = Forest(columns + sum(each is not None for each in seed.stumps)), []
     for fold, place in zip(seed.boosters, places, strict=True):
         for output, booster in enumerate(fold):
             if booster is not None:
@@ -155,10 +155,9 @@ def _seed(graph: Graph, seed: Seed, matrix: Value, rows: Rows, columns: int) -> 
 
 def _boosted(graph: Graph, member: BoostedPoisson, rows: Rows) -> Stack:
     matrix = tree_matrix(graph, rows.table, member.table)
-    forest = Forest()
+    forest = Forest(len(member.table.levels))
     for trees, chosen in zip(member.trees, member.chosen, strict=True):
-        forest.constants.append(0.0)
-        forest.add_histogram(trees, _Places(chosen, {}))
+        forest.add_histogram(trees, chosen)
     mean = forest.sums(graph, matrix).exp().sum(1) / float(len(member.trees))
     if rows.log_exposure is not None:
         mean = mean * rows.log_exposure.exp()

@@ -1,16 +1,17 @@
-"""Boosted trees of LightGBM and scikit-learn as one node per input matrix.
+"""Boosted trees of LightGBM and scikit-learn by plain operators: every tree is followed from its root, all at once.
 
-A missing level is the code `LEVELS`, which no level has: with NaN, ONNX Runtime 1.31 errs in splits by sets of levels.
+ONNX has operators for sums of trees. One rounds them to float32; the other is not part of ONNX Runtime 1.20, and 1.21
+and 1.22 return wrong sums for some trees.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ddpn.errors import ConfigError
-from ddpn.export.graph import ML, Graph, Value, onnx
+from ddpn.export.graph import Graph, Value
 from ddpn.members.trees.engine import Booster
 from ddpn.members.trees.lightgbm_engine import LightGBMBooster
 from ddpn.members.trees.model_text import tree_slices
@@ -19,164 +20,213 @@ from ddpn.members.trees.table import LEVELS
 
 #: Bits of LightGBM's decisions: by category, default to the left, missing values are zeros, missing values are NaN.
 _BY_CATEGORY, _DEFAULT_LEFT, _ZERO, _NAN = 1, 2, 4, 8
-#: How ONNX numbers comparisons: x <= threshold, and x in a set.
-_LEQ, _MEMBER = 0, 6
+#: Trees whose depths are within so many steps are followed together.
+_STEP = 4
+#: A threshold below infinity, which stands for a missing value that goes to the right.
+_HIGHEST = float(np.finfo(np.float64).max)
+
+
+class Split(NamedTuple):
+    """A split of a column: left up to the threshold, `left` says whether missing values go there, too.
+
+    With `levels` it is one of codes: left if the code is among them. Children are splits (from 0) or leaves (~number).
+    """
+
+    column: int
+    threshold: float
+    left: bool
+    levels: tuple[int, ...] | None
+    children: tuple[int, int]
+
+
+class Tree(NamedTuple):
+    """Splits, of which the first is the root and parents come before their children, and the values of the leaves."""
+
+    splits: list[Split]
+    leaves: list[float]
+    target: int
+
+    @property
+    def depth(self) -> int:
+        """Splits on the longest way to a leaf."""
+        depths = [0] * len(self.splits)
+        for number in reversed(range(len(self.splits))):
+            own = (depths[child] if child >= 0 else 0 for child in self.splits[number].children)
+            depths[number] = 1 + max(own)
+        return depths[0]
 
 
 @dataclass
 class Forest:
-    """Sums of trees over one matrix, each sum a target; `constants` are added to them."""
+    """Sums of trees over one matrix of `width` columns, each sum a target; `constants` are added to them."""
 
-    nodes: dict[str, list[Any]] = field(default_factory=dict)
-    roots: list[int] = field(default_factory=list)
-    members: list[float] = field(default_factory=list)
+    width: int
+    trees: list[Tree] = field(default_factory=list)
     constants: list[float] = field(default_factory=list)
-    leaves: list[float] = field(default_factory=list)
-    targets: list[int] = field(default_factory=list)
+    #: Sets of codes of columns, each of which becomes a column: 0 for codes of the set and 1 for others.
+    sets: dict[tuple[int, tuple[int, ...]], int] = field(default_factory=dict)
 
     def add(self, booster: Booster, columns: Mapping[int, int] | None = None) -> None:
         """Another target: the sum of a booster's trees. `columns` says where a column of the booster's matrix is."""
         self.constants.append(0.0)
-        place = _Places(booster.chosen, columns or {})
         if isinstance(booster, LightGBMBooster):
             for tree in tree_slices(booster.arrays):
-                self._add_lightgbm(tree, place)
+                self._add(*_of_lightgbm(tree), booster.chosen, columns or {})
         elif isinstance(booster, HistogramBooster):
-            self.add_histogram(booster.trees, place)
+            self._add_histogram(booster.trees, booster.chosen, columns or {})
         else:
             raise ConfigError(f"Trees to export must be of LightGBM or scikit-learn, got {type(booster).__name__}.")
 
-    def _add_lightgbm(self, tree: Mapping[str, np.ndarray], place: "_Places") -> None:
-        if not len(tree["threshold"]):
-            self.constants[-1] += float(tree["leaf_value"][0])
-            return
-        base, first = len(self.roots_nodes), len(self.leaves)
-        self.roots.append(base)
-        for split in range(len(tree["threshold"])):
-            kind, threshold = int(tree["decision_type"][split]), float(tree["threshold"][split])
-            levels = _levels(tree, int(threshold)) if kind & _BY_CATEGORY else None
-            if kind & _ZERO:
-                raise ConfigError("Trees to export must not treat zeros as missing values.")
-            # Without missing values in fit, LightGBM reads NaN as 0.
-            left = bool(kind & _DEFAULT_LEFT) if kind & _NAN else threshold >= 0.0
-            children = [int(tree[name][split]) for name in ("left_child", "right_child")]
-            ends = [(base + child, 0) if child >= 0 else (first + ~child, 1) for child in children]
-            self._split(place(int(tree["split_feature"][split])), threshold, levels, left, ends)
-        self.leaves += tree["leaf_value"].tolist()
-        self.targets += [len(self.constants) - 1] * len(tree["leaf_value"])
+    def add_histogram(self, trees: Any, chosen: np.ndarray | None) -> None:
+        """Another target: the raw prediction of a `HistGradientBoostingRegressor`."""
+        self.constants.append(0.0)
+        self._add_histogram(trees, chosen, {})
 
-    def add_histogram(self, trees: Any, place: "_Places") -> None:
-        """The trees of a `HistGradientBoostingRegressor` as a part of the last target."""
+    def _add_histogram(self, trees: Any, chosen: np.ndarray | None, columns: Mapping[int, int]) -> None:
         self.constants[-1] += float(np.ravel(trees._baseline_prediction)[0])
-        order, codes = _preprocessed(trees)
+        known = _Preprocessed.of(trees)
         for (tree,) in trees._predictors:
-            nodes = tree.nodes
-            if nodes["is_leaf"][0]:
-                self.constants[-1] += float(nodes["value"][0])
-                continue
-            base, first = len(self.roots_nodes), len(self.leaves)
-            inner, outer = np.cumsum(~nodes["is_leaf"].astype(bool)) - 1, np.cumsum(nodes["is_leaf"].astype(bool)) - 1
-            self.roots.append(base)
-            for node in nodes[~nodes["is_leaf"].astype(bool)]:
-                ends = [
-                    (first + int(outer[child]), 1) if nodes["is_leaf"][child] else (base + int(inner[child]), 0)
-                    for child in (int(node["left"]), int(node["right"]))
-                ]
-                feature, left, levels = int(node["feature_idx"]), bool(node["missing_go_to_left"]), None
-                if node["is_categorical"]:
-                    bits = tree.raw_left_cat_bitsets[node["bitset_idx"]]
-                    levels = [code for number, code in codes[feature] if _has_bit(bits, number)]
-                    # Levels that this booster has not seen go where missing values go.
-                    seen = {code for _, code in codes[feature]}
-                    levels += [float(code) for code in range(LEVELS + 1) if left and code not in seen]
-                self._split(place(order[feature]), float(node["num_threshold"]), levels, left, ends)
-            self.leaves += nodes["value"][nodes["is_leaf"].astype(bool)].tolist()
-            self.targets += [len(self.constants) - 1] * int(nodes["is_leaf"].sum())
+            self._add(*_of_histogram(tree, known), chosen, columns)
 
-    @property
-    def roots_nodes(self) -> list[Any]:
-        """The splits so far."""
-        return self.nodes.setdefault("nodes_featureids", [])
-
-    def _split(
-        self,
-        feature: int,
-        threshold: float,
-        levels: list[float] | None,
-        left: bool,
-        ends: list[tuple[int, int]],
+    def _add(
+        self, splits: list[Split], leaves: list[float], chosen: np.ndarray | None, columns: Mapping[int, int]
     ) -> None:
-        """A split of numbers at a threshold, or of levels into a set and the others."""
-        is_set = levels is not None
-        if levels is not None:
-            self.members += [*levels, np.nan]
-        (yes, yes_leaf), (no, no_leaf) = ends
-        row = {
-            "nodes_featureids": feature,
-            "nodes_splits": 0.0 if is_set else threshold,
-            "nodes_modes": _MEMBER if is_set else _LEQ,
-            "nodes_missing_value_tracks_true": int(left and not is_set),
-            "nodes_truenodeids": yes,
-            "nodes_trueleafs": yes_leaf,
-            "nodes_falsenodeids": no,
-            "nodes_falseleafs": no_leaf,
-        }
-        for name, value in row.items():
-            self.nodes.setdefault(name, []).append(value)
+        """One more tree of the last target."""
+        if not splits:
+            self.constants[-1] += leaves[0]
+            return
+        placed = []
+        for split in splits:
+            column = split.column if chosen is None else int(chosen[split.column])
+            placed.append(self._by_number(split._replace(column=columns.get(column, column))))
+        self.trees.append(Tree(placed, leaves, len(self.constants) - 1))
+
+    def _by_number(self, split: Split) -> Split:
+        """A split by a set of codes as one of the set's own column."""
+        if split.levels is None:
+            return split._replace(threshold=min(split.threshold, _HIGHEST))
+        number = self.sets.setdefault((split.column, split.levels), len(self.sets))
+        return Split(self.width + number, 0.5, False, None, split.children)
 
     def sums(self, graph: Graph, matrix: Value) -> Value:
         """The targets of every row. Shape: (rows, columns) -> (rows, targets)."""
-        constants = np.array([self.constants])
-        if not self.roots:
-            # A column that may hold NaN serves to count the rows.
-            return graph.where(matrix.take([0]).is_nan(), constants, constants)
-        values = onnx().numpy_helper.from_array
-        attributes: dict[str, Any] = {
-            name: each for name, each in self.nodes.items() if name not in ("nodes_splits", "nodes_modes")
-        }
-        if self.members:
-            attributes["membership_values"] = values(np.array(self.members), "membership_values")
-        found = matrix.op(
-            "TreeEnsemble", domain=ML, **attributes, n_targets=len(self.constants), aggregate_function=1,
-            post_transform=0, tree_roots=self.roots, leaf_targetids=self.targets,
-            leaf_weights=values(np.array(self.leaves), "leaf_weights"),
-            nodes_splits=values(np.array(self.nodes["nodes_splits"]), "nodes_splits"),
-            nodes_modes=values(np.array(self.nodes["nodes_modes"], dtype=np.uint8), "nodes_modes"),
-        )  # fmt: skip
-        return found + constants
+        total = graph.where(matrix.take([0]).is_nan(), 0.0, 0.0) + np.array([self.constants])
+        if not self.trees:
+            return total
+        wide = self._with_sets(graph, matrix)
+        missing = wide.is_nan()
+        # Missing values go to the right in the first half and to the left in the second.
+        values = graph.concat([graph.where(missing, side, wide) for side in (np.inf, -np.inf)])
+        groups: dict[int, list[Tree]] = {}
+        for tree in self.trees:
+            groups.setdefault(-(-tree.depth // _STEP), []).append(tree)
+        for group in groups.values():
+            onto = np.eye(len(self.constants))[[tree.target for tree in group]]
+            found = _followed(graph, values, group, self.width + len(self.sets))
+            total = total + found.op("MatMul", graph.constant(onto))
+        return total
+
+    def _with_sets(self, graph: Graph, matrix: Value) -> Value:
+        """The matrix with a column per set of codes: 1 where a row's code is not in it."""
+        parts, order = [matrix], list(range(self.width))
+        for column in sorted({column for column, _ in self.sets}):
+            own = {levels: number for (each, levels), number in self.sets.items() if each == column}
+            outside = np.ones((LEVELS + 1, len(own)), dtype=bool)
+            for j, levels in enumerate(own):
+                outside[list(levels), j] = False
+            order += [self.width + number for number in own.values()]
+            parts.append(graph.constant(outside).take(matrix.take(column).cast("i"), axis=0).cast("f"))
+        return graph.concat(parts) if len(parts) == 1 else graph.concat(parts).take(np.argsort(order))
 
 
-class _Places:
-    """Where a column that a booster reads is in the matrix of the graph."""
+def _followed(graph: Graph, values: Value, trees: list[Tree], width: int) -> Value:
+    """The value of the leaf that each row reaches in each tree. Shape: (rows, 2 width) -> (rows, trees)."""
+    column: list[int] = []
+    threshold, leaf, children, roots = [], [], [], []
+    for tree in trees:
+        first, last = len(column), len(column) + len(tree.splits)
+        roots.append(first)
+        for split in tree.splits:
+            column.append(split.column + (width if split.left else 0))
+            threshold.append(split.threshold)
+            leaf.append(0.0)
+            # The right child first: it is taken where the comparison is false.
+            children += [first + child if child >= 0 else last + ~child for child in reversed(split.children)]
+        for number, value in enumerate(tree.leaves):
+            column.append(0)
+            threshold.append(0.0)
+            leaf.append(value)
+            children += [last + number] * 2
+    columns, thresholds, leaves, nexts = (graph.constant(each) for each in (column, threshold, leaf, children))
+    # No value is above infinity: a zero per row. One axis, as ONNX Runtime gathers single elements fast from one only.
+    at = ((values.take([0]) > np.inf).cast("i") + np.array([roots])).reshaped(-1)
+    for _ in range(max(tree.depth for tree in trees)):
+        place = columns.op("GatherElements", at, axis=0).reshaped(-1, len(trees))
+        own = values.op("GatherElements", place, axis=1).reshaped(-1)
+        is_left = (own <= thresholds.op("GatherElements", at, axis=0)).cast("i")
+        at = nexts.op("GatherElements", at * 2 + is_left, axis=0)
+    return leaves.op("GatherElements", at, axis=0).reshaped(-1, len(trees))
 
-    def __init__(self, chosen: np.ndarray | None, columns: Mapping[int, int]) -> None:
-        self._chosen, self._columns = chosen, columns
 
-    def __call__(self, feature: int) -> int:
-        column = feature if self._chosen is None else int(self._chosen[feature])
-        return self._columns.get(column, column)
+def _of_lightgbm(tree: Mapping[str, np.ndarray]) -> tuple[list[Split], list[float]]:
+    splits = []
+    for number in range(len(tree["threshold"])):
+        kind, threshold = int(tree["decision_type"][number]), float(tree["threshold"][number])
+        if kind & _ZERO:
+            raise ConfigError("Trees to export must not treat zeros as missing values.")
+        levels = _codes(tree, int(threshold)) if kind & _BY_CATEGORY else None
+        # Without missing values in fit, LightGBM reads NaN as 0.
+        left = bool(kind & _DEFAULT_LEFT) if kind & _NAN else threshold >= 0.0
+        children = int(tree["left_child"][number]), int(tree["right_child"][number])
+        splits.append(Split(int(tree["split_feature"][number]), threshold, left, levels, children))
+    return splits, tree["leaf_value"].tolist()
 
 
-def _levels(tree: Mapping[str, np.ndarray], number: int) -> list[float]:
-    """The codes of a set of levels, from words of 32 bits."""
+def _codes(tree: Mapping[str, np.ndarray], number: int) -> tuple[int, ...]:
+    """The codes of a set, from words of 32 bits. Codes beyond `LEVELS` do not occur."""
     start, end = (int(tree["cat_boundaries"][number + i]) for i in (0, 1))
-    words = tree["cat_threshold"][start:end].astype(np.uint32)
-    return [float(code) for code in range(32 * len(words)) if _has_bit(words, code)]
+    words = tree["cat_threshold"][start:end]
+    return tuple(code for code in range(min(32 * len(words), LEVELS)) if _has_bit(words, code))
 
 
 def _has_bit(words: np.ndarray, place: int) -> bool:
     return place // 32 < len(words) and bool((int(words[place // 32]) >> (place % 32)) & 1)
 
 
-def _preprocessed(trees: Any) -> tuple[list[int], dict[int, list[tuple[int, float]]]]:
+class _Preprocessed(NamedTuple):
     """For each column of scikit-learn's own matrix that of ours, and by column its codes with ours."""
-    is_category = trees.is_categorical_
-    if is_category is None:
-        return list(range(trees.n_features_in_)), {}
-    categories = np.flatnonzero(is_category)
-    order = [*categories.tolist(), *np.flatnonzero(~np.asarray(is_category)).tolist()]
-    encoder = trees._preprocessor.named_transformers_["encoder"]
-    codes = {}
-    for j, known in enumerate(encoder.categories_):
-        codes[j] = [(place, float(code)) for place, code in enumerate(known) if not np.isnan(code)]
-    return order, codes
+
+    order: list[int]
+    codes: dict[int, dict[int, int]]
+
+    @classmethod
+    def of(cls, trees: Any) -> "_Preprocessed":
+        """Categories come first, and are numbered again."""
+        if trees.is_categorical_ is None:
+            return cls(list(range(trees.n_features_in_)), {})
+        is_category = np.asarray(trees.is_categorical_)
+        order = [*np.flatnonzero(is_category).tolist(), *np.flatnonzero(~is_category).tolist()]
+        encoder = trees._preprocessor.named_transformers_["encoder"]
+        codes = {
+            j: {place: int(code) for place, code in enumerate(known) if not np.isnan(code)}
+            for j, known in enumerate(encoder.categories_)
+        }
+        return cls(order, codes)
+
+
+def _of_histogram(tree: Any, known: _Preprocessed) -> tuple[list[Split], list[float]]:
+    nodes = tree.nodes
+    is_leaf = nodes["is_leaf"].astype(bool)
+    number = np.where(is_leaf, ~(np.cumsum(is_leaf) - 1), np.cumsum(~is_leaf) - 1)
+    splits = []
+    for node in nodes[~is_leaf]:
+        column, left, levels = int(node["feature_idx"]), bool(node["missing_go_to_left"]), None
+        if node["is_categorical"]:
+            bits, own = tree.raw_left_cat_bitsets[node["bitset_idx"]], known.codes[column]
+            inside = {code for place, code in own.items() if _has_bit(bits, place)}
+            # Levels that this booster has not seen go where missing values go.
+            inside |= set(range(LEVELS + 1)) - set(own.values()) if left else set()
+            levels = tuple(sorted(inside))
+        children = int(number[node["left"]]), int(number[node["right"]])
+        splits.append(Split(known.order[column], float(node["num_threshold"]), left, levels, children))
+    return splits, nodes["value"][is_leaf].tolist()
