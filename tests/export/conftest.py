@@ -78,7 +78,7 @@ def _assert_same(out: dict[str, np.ndarray], dist: Any, interval: Any) -> None:
     gap = np.abs(out["epistemic"] - dist.epistemic.numpy())
     assert (gap <= PARITY * dist.epistemic.numpy() + 1e-9 * dist.variance.numpy()).all()
     counts = {"median": 0.5, **{f"q{level:g}": level for level in LEVELS}}
-    exact = {name: dist.icdf(torch.tensor(level)) for name, level in counts.items()}
+    exact = {name: dist.icdf(torch.full_like(dist.mean, level)) for name, level in counts.items()}
     for name, values in {**exact, "lower": interval[0], "upper": interval[1]}.items():
         reached = np.where(values.numpy() > LARGEST, np.nan, values.numpy())
         np.testing.assert_array_equal(out[name], reached, err_msg=name)

@@ -77,14 +77,9 @@ def networks(train: Sample, numeric: str, activation: str = "relu") -> Networks:
     return member
 
 
-@pytest.mark.parametrize("numeric", ["standard", "piecewise", "steps"])
-def test_networks_with_every_encoding(train, new, assert_parity, numeric):
-    assert_parity(Predictor({"networks": networks(train, numeric)}), new)
-
-
-@pytest.mark.parametrize("activation", ["silu", "tanh"])
-def test_activations(train, new, assert_parity, activation):
-    assert_parity(Predictor({"networks": networks(train, "standard", activation)}), new)
+@pytest.mark.parametrize(("numeric", "activation"), [("standard", "silu"), ("piecewise", "relu"), ("steps", "tanh")])
+def test_networks_with_every_encoding_and_activation(train, new, assert_parity, numeric, activation):
+    assert_parity(Predictor({"networks": networks(train, numeric, activation)}), new)
 
 
 def test_an_activation_without_float64_is_refused(train, file):

@@ -9,7 +9,7 @@ import typer
 from ddpn.cli import options as o
 from ddpn.cli.console import EXIT_CODES, friendly_errors, print_json, prompt_ctrl_c, show
 from ddpn.cli.flags import Command
-from ddpn.cli.tables import _member, fact_table
+from ddpn.cli.tables import fact_table, member_words
 
 Out = Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The ONNX file to write, such as model.onnx.")]
 Quantiles = Annotated[
@@ -85,7 +85,7 @@ def _interface(about: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _fit(about: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Members, and how the model was fitted."""
     fit = about["fit"]
-    facts = [(f"Member {name}", _member(member)) for name, member in about["members"].items()]
+    facts = [(f"Member {name}", member_words(member)) for name, member in about["members"].items()]
     if about["target"] is not None:
         facts.append(("Target", about["target"]))
     if "split" in fit:

@@ -9,7 +9,7 @@ from ddpn.export.graph import Graph, Value
 from ddpn.export.table import Table
 from ddpn.features import FeatureEncoder
 from ddpn.features.categorical import CategoricalColumn
-from ddpn.features.numeric import _LARGEST, NumericColumn
+from ddpn.features.numeric import LARGEST, NumericColumn
 from ddpn.members.design import Design
 from ddpn.members.trees.table import LEVELS, TreeTable
 
@@ -72,11 +72,11 @@ def _blocks(x: Value, key: str, each: Sequence[np.ndarray]) -> Value:
 
 def _bounded(graph: Graph, z: Value, limit: float) -> Value:
     """As `ddpn.features.numeric.bounded`."""
-    z = z.clip(-_LARGEST, _LARGEST)
+    z = z.clip(-LARGEST, LARGEST)
     if not np.isfinite(limit):
         return z
     size = z.op("Abs")
-    far = z.op("Sign") * ((size.clip(limit, _LARGEST) - (limit - 1.0)).log() + limit)
+    far = z.op("Sign") * ((size.clip(limit, LARGEST) - (limit - 1.0)).log() + limit)
     return graph.where(size > limit, far, z)
 
 

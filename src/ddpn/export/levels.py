@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from ddpn.calibration.intervals import _TOP
 from ddpn.distributions.recalibrated import MonotoneMap
 from ddpn.export.graph import Graph, Value
 
 #: Sums in another order may differ by so much, relatively: quantiles must not.
 _ROUNDING = 1e-13
+#: The highest level of a quantile, as in `ddpn.calibration.intervals`.
+_TOP = 1.0 - 1e-9
 #: Outputs before quantiles.
 _MOMENTS = ("mean", "variance", "aleatoric", "epistemic")
 

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import numpy as np
+import torch
+
 from ddpn.errors import ConfigError
 from ddpn.export.graph import Graph, Operand, Value
-from ddpn.heads import Head
-from ddpn.heads.clamps import _LOG_NARROWEST, _LOG_SMALL, LOG_ALPHA, LOG_GAMMA, LOG_MU
-from ddpn.heads.mixed import _LOGIT, MixedHead
-from ddpn.heads.zeros import LOGIT, HurdleHead, ZeroHead
+from ddpn.heads import HEADS, Head, mixed, zeros
+from ddpn.heads.clamps import LOG_ALPHA, LOG_GAMMA, LOG_MU, highest_log_gamma
 
 #: Half-angle steps before the series of the arctangent: what is left is below tan(pi / 16), and the first term that is
 #: left out below 1e-17.
@@ -67,9 +68,9 @@ def parts_of(head: Head, raw: Value, log_scale: Value | None) -> Parts:
 
 
 def _parts(head: Head, raw: list[Value], log_scale: Value | None) -> Parts:
-    if isinstance(head, MixedHead):
+    if isinstance(head, mixed.MixedHead):
         return _mixed(head, raw, log_scale)
-    if isinstance(head, ZeroHead):
+    if isinstance(head, zeros.ZeroHead):
         return _with_zeros(head, raw, log_scale)
     if head.name not in _LINKS:
         known = ", ".join([*_LINKS, "the zero-inflated and hurdle forms of these", "mixtures of all"])
@@ -83,7 +84,9 @@ def _poisson(raw: list[Value], log_scale: Value | None) -> Piece:
 
 def _double_poisson(raw: list[Value], log_scale: Value | None) -> Piece:
     log_mu = _log_mean(raw[0], log_scale)
-    highest = log_mu.clip(_LOG_SMALL, LOG_GAMMA[1] - _LOG_NARROWEST) + _LOG_NARROWEST
+    # It is log mu plus a constant between two bounds.
+    least, constant, most = highest_log_gamma(torch.tensor([-np.inf, 0.0, np.inf], dtype=torch.float64)).tolist()
+    highest = (log_mu + constant).clip(least, most)
     return Piece("double_poisson", log_mu, bend(raw[1], LOG_GAMMA[0], highest))
 
 
@@ -98,28 +101,25 @@ _LINKS: dict[str, Callable[[list[Value], Value | None], Piece]] = {
 }
 
 
-def _with_zeros(head: ZeroHead, raw: list[Value], log_scale: Value | None) -> Parts:
+def _with_zeros(head: zeros.ZeroHead, raw: list[Value], log_scale: Value | None) -> Parts:
     """Zeros of their own beside the base, which a hurdle restricts to positive counts."""
     base = _parts(head.base, raw[:-1], log_scale)
-    logit = bend(raw[-1], *LOGIT)
-    pieces = tuple(
-        replace(piece, positive=isinstance(head, HurdleHead)).scaled((-logit).op("Sigmoid")) for piece in base.pieces
-    )
+    logit, is_hurdle = bend(raw[-1], *zeros.LOGIT), isinstance(head, zeros.HurdleHead)
+    rest = (-logit).op("Sigmoid")
+    pieces = tuple(replace(piece, positive=is_hurdle).scaled(rest) for piece in base.pieces)
     return Parts(pieces, logit.op("Sigmoid"))
 
 
-def _mixed(head: MixedHead, raw: list[Value], log_scale: Value | None) -> Parts:
+def _mixed(head: mixed.MixedHead, raw: list[Value], log_scale: Value | None) -> Parts:
     """The components of each network with their weights."""
     graph, start, found = raw[0].graph, 0, []
-    logits = [((each / _LOGIT).op("Tanh") * _LOGIT).unsqueezed(2) for each in raw[-head.size :]]
+    logits = [((each / mixed.LOGIT).op("Tanh") * mixed.LOGIT).unsqueezed(2) for each in raw[-head.size :]]
     weights = graph.concat(logits, axis=2).op("Softmax", axis=2)
-    places = [own for own, k in head._stacks for _ in range(k)]
-    for j, own in enumerate(places):
+    for j, own in enumerate(HEADS[family]() for family in head.families):
         found.append(_parts(own, raw[start : start + own.n_raw], log_scale).scaled(weights.take(j, axis=2)))
         start += own.n_raw
-    zeros = [parts.zero for parts in found if parts.zero is not None]
     zero = None
-    for each in zeros:
+    for each in (parts.zero for parts in found if parts.zero is not None):
         zero = each if zero is None else zero + each
     return Parts(tuple(piece for parts in found for piece in parts.pieces), zero)
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from ddpn.errors import ConfigError
 from ddpn.export.encoding import design_matrix, encoded, tree_matrix
@@ -58,7 +59,7 @@ def _networks(graph: Graph, member: Networks, rows: Rows) -> Stack:
     layers: Any = getattr(model.backbone, "layers", [])
     for layer in layers:
         x = _ACTIVATIONS[activation](_linear(graph, x, layer.weight, layer.bias))
-    weight = projection.weight * projection._sighted if projection._any_blind else projection.weight
+    weight = projection.weight * torch.tensor([float(what != "nothing") for what in member.head.sees])
     raw = _linear(graph, x, weight, projection.bias).op("Transpose", perm=[1, 0, 2])
     return Stack(model.members, parts_of(member.head, raw, rows.log_scale(member.unit)))
 

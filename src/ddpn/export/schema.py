@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ddpn.features.kinds import WITH_NUMBERS
-from ddpn.workflow.cells import missing_numbers
+from ddpn.workflow.cells import LOOKS_MISSING, missing_numbers
 from ddpn.workflow.conversion import FALSE, TRUE
 from ddpn.workflow.roles import Roles
 
@@ -86,11 +86,9 @@ def columns_of_features(names: Sequence[str], kinds: Sequence[str]) -> list[Inpu
 
 def _words(missing: Sequence[str], level_kind: str) -> tuple[str, ...]:
     """Text that stands for a missing level; among numbers also words such as n/a, in the usual letter cases."""
-    from ddpn.workflow.cells import _LOOKS_MISSING
-
     words = {"", "nan", *(word.strip() for word in missing)}
     if level_kind == "number":
-        words |= {form for word in _LOOKS_MISSING for form in (word, word.upper(), word.capitalize(), word.title())}
+        words |= {form for word in LOOKS_MISSING for form in (word, word.upper(), word.capitalize(), word.title())}
     return tuple(sorted(words))
 
 

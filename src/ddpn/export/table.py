@@ -7,7 +7,7 @@ import numpy as np
 
 from ddpn.export.graph import ML, Graph, Value
 from ddpn.export.schema import InputColumn
-from ddpn.features.canonical import _NUMBER, number_of
+from ddpn.features.canonical import NUMBER, number_of
 from ddpn.workflow.dates import DAY, HOUR, MONTH, WEEKDAY
 
 _DAY_MICROSECONDS = 86_400e6
@@ -110,7 +110,7 @@ def level_codes(graph: Graph, cells: Value, column: InputColumn, levels: Sequenc
 
 def _by_value(graph: Graph, text: Value, codes: Value, known: Mapping[float, int]) -> Value:
     """Codes of text that is a number by its value: 7, 7.0 and 007 are the same level."""
-    is_number = text.op("RegexFullMatch", kind="b", pattern=_NUMBER.pattern)
+    is_number = text.op("RegexFullMatch", kind="b", pattern=NUMBER.pattern)
     values = graph.where(is_number, text, "nan").cast("f")
     same = values.unsqueezed(1).equals(np.array(list(known))).cast("i")
     place = same.op("ArgMax", axis=1, keepdims=0)
