@@ -203,7 +203,15 @@ class Graph:
         own = next((each.kind for each in inputs if isinstance(each, Value)), "f")
         names = [self.value(each, own).name for each in inputs]
         outputs = [Value(self, self._name(), kind) for kind in kinds]
-        made = onnx().helper.make_node(operator, names, [each.name for each in outputs], domain=domain, **attributes)
+        # Nodes are named, as ONNX Runtime 1.20 gives nodes that it fuses the same name otherwise.
+        made = onnx().helper.make_node(
+            operator,
+            names,
+            [each.name for each in outputs],
+            f"{operator} {outputs[0].name}",
+            domain=domain,
+            **attributes,
+        )
         self.nodes.append(made)
         return outputs
 

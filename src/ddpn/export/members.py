@@ -1,6 +1,6 @@
 """Every kind of member as nodes: from the table to the distributions that are mixed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from ddpn.members.glm import GLM
 from ddpn.members.member import Member
 from ddpn.members.networks import Networks
 from ddpn.members.trees.joint_member import JointTrees, Seed
+from ddpn.members.trees.mean import Index
 from ddpn.members.trees.member import Trees
 from ddpn.members.trees.sklearn_engine import TINY
 
@@ -98,12 +99,12 @@ def _constant(graph: Graph, member: Constant, rows: Rows) -> Stack:
 
 def _trees(graph: Graph, member: Trees, rows: Rows) -> Stack:
     matrix = tree_matrix(graph, rows.table, member.table)
-    stumps, columns = [fold.stumps for fold in member.folds], len(member.table.levels)
-    inputs, places = _with_stumps(graph, matrix, stumps, columns)
-    forest = Forest(columns + sum(each is not None for each in stumps))
-    for fold, place in zip(member.folds, places, strict=True):
+    columns = len(member.table.levels)
+    indexed = _with_indices(graph, matrix, [fold.additive for fold in member.folds], columns)
+    forest = Forest(indexed.width)
+    for fold, place in zip(member.folds, indexed.places, strict=True):
         forest.add(fold.main, place)
-    rates = forest.sums(graph, inputs).exp()
+    rates = forest.sums(graph, indexed.matrix).exp()
     log_rate = (rates.sum(1) / float(len(member.folds))).log()
     scale = rows.log_scale(member.unit)
     dispersion = rows.zero + member.constant
@@ -118,19 +119,38 @@ def _trees(graph: Graph, member: Trees, rows: Rows) -> Stack:
     return Stack(1, parts_of(member.head, raw, scale))
 
 
-def _with_stumps(
-    graph: Graph, matrix: Value, stumps: list[Any], columns: int
-) -> tuple[Value, list[dict[int, int] | None]]:
-    """The matrix with the index of each fold that has one, and where each fold finds its own."""
-    known = [each for each in stumps if each is not None]
-    if not known:
-        return matrix, [None] * len(stumps)
-    forest, places = Forest(columns), []
-    for each in stumps:
-        places.append(None if each is None else {columns: columns + len(forest.constants)})
-        if each is not None:
-            forest.add(each)
-    return graph.concat([matrix, forest.sums(graph, matrix)]), places
+class _Indexed(NamedTuple):
+    """The matrix with the inputs of every fold's index, how wide it is, and where each fold finds its own."""
+
+    matrix: Value
+    width: int
+    places: list[dict[int, int]]
+
+
+def _with_indices(graph: Graph, matrix: Value, indices: Sequence[Index | None], columns: int) -> _Indexed:
+    """As `ddpn.members.trees.mean.with_index`, for all folds at once."""
+    forest = Forest(columns)
+    places: list[dict[int, int]] = []
+    order: list[list[int]] = []
+    for index in indices:
+        own: dict[int, int] = {}
+        if index is not None:
+            first = len(forest.constants)
+            for group in index.groups:
+                forest.add(group)
+            targets = [[number] for number in range(first, len(forest.constants))]
+            # Several groups are followed by their sum.
+            targets += [[number for (number,) in targets]] if len(targets) > 1 else []
+            own = {columns + j: columns + len(order) + j for j in range(len(targets))}
+            order += targets
+        places.append(own)
+    if not order:
+        return _Indexed(matrix, columns, places)
+    shares = np.zeros((len(forest.constants), len(order)))
+    for j, summed in enumerate(order):
+        shares[summed, j] = 1.0
+    inputs = forest.sums(graph, matrix).op("MatMul", graph.constant(shares))
+    return _Indexed(graph.concat([matrix, inputs]), columns + len(order), places)
 
 
 def _joint_trees(graph: Graph, member: JointTrees, rows: Rows) -> Stack:
@@ -141,9 +161,9 @@ def _joint_trees(graph: Graph, member: JointTrees, rows: Rows) -> Stack:
 
 def _seed(graph: Graph, seed: Seed, matrix: Value, rows: Rows, columns: int) -> Value:
     """Raw outputs of one seed. Shape: (rows, P)."""
-    inputs, places = _with_stumps(graph, matrix, seed.stumps, columns)
-    forest, shares = Forest(columns + sum(each is not None for each in seed.stumps)), []
-    for fold, place in zip(seed.boosters, places, strict=True):
+    indexed = _with_indices(graph, matrix, seed.indices, columns)
+    forest, shares = Forest(indexed.width), []
+    for fold, place in zip(seed.boosters, indexed.places, strict=True):
         for output, booster in enumerate(fold):
             if booster is not None:
                 forest.add(booster, place)
@@ -151,7 +171,7 @@ def _seed(graph: Graph, seed: Seed, matrix: Value, rows: Rows, columns: int) -> 
     start = rows.zero + seed.start[None]
     if not shares:
         return start
-    return start + forest.sums(graph, inputs).op("MatMul", graph.constant(np.array(shares)))
+    return start + forest.sums(graph, indexed.matrix).op("MatMul", graph.constant(np.array(shares)))
 
 
 def _boosted(graph: Graph, member: BoostedPoisson, rows: Rows) -> Stack:
