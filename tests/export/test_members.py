@@ -17,6 +17,7 @@ from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
 from ddpn.members.trees.engine import has_lightgbm
 from ddpn.members.trees.joint_member import JointTrees
+from ddpn.members.trees.mean import FoldMean, Index
 from ddpn.members.trees.member import Trees
 from ddpn.predictor import Predictor
 from ddpn.sample import Sample
@@ -61,6 +62,8 @@ def glm(train) -> GLM:
     return GLM().fit(train, None, seed=0)
 
 
+#: The columns of the index come last.
+_LAST = [3, 4, 5, 6, 7, 0, 1, 2]
 EXPOSURE = np.random.default_rng(3).uniform(0.2, 5.0, 30)
 
 
@@ -129,16 +132,27 @@ def test_trees_of_scikit_learn(train, new, assert_parity, monkeypatch):
 
 
 @needs_lightgbm
-def test_trees_with_an_index_and_a_boosted_dispersion(new, assert_parity):
-    """A sum of columns that a threshold cuts, and counts whose spread follows a column."""
+def test_trees_with_a_boosted_dispersion(new, assert_parity):
+    """Counts whose spread follows a column."""
     rng = np.random.default_rng(0)
     X = rows(900, seed=0).with_columns(number=rng.normal(size=900), hour=rng.normal(size=900))
     index = X["number"].to_numpy() + X["hour"].to_numpy() + X["flag"].to_numpy()
     mean = np.where(index > 0.3, 30.0, 3.0)
     spread = np.where(X["number"].to_numpy() > 0, rng.gamma(1.0, 1.0, 900), 1.0)
     member = Trees(rounds=40, leaves=(4,)).fit(Sample(X, rng.poisson(mean * spread).astype(float)), None, seed=0)
-    assert member.facts()["additive index"] == [True]
     assert member.facts()["dispersion"] == "boosted"
+    assert_parity(Predictor({"trees": member}), new)
+
+
+@needs_lightgbm
+def test_trees_with_an_index_of_two_groups(train, new, assert_parity):
+    """The boosters of one fit are the groups of the index that those of another, with three more columns, read."""
+    plain, options = train.replace(exposure=None), {"rounds": 4, "leaves": (4,), "index": False}
+    member = Trees(**options).fit(plain, None, seed=0)
+    index = Index(tuple(fold.main for fold in member.folds[:2]))
+    more = pl.DataFrame(index.inputs(member.table.read(train.X)), schema=["i", "j", "k"])
+    wide = Trees(**options).fit(plain.replace(X=pl.concat([more, train.X], how="horizontal")[:, _LAST]), None, seed=0)
+    member.folds = [FoldMean(fold.main, index) for fold in wide.folds]
     assert_parity(Predictor({"trees": member}), new)
 
 
