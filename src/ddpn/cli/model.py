@@ -13,6 +13,7 @@ import typer
 from ddpn.cli import options as o
 from ddpn.cli.cluster import Cluster, GpusPerJob, executor_for
 from ddpn.cli.console import EXIT_CODES, INTERRUPTED, friendly_errors, output_to_stderr, print_json, prompt_ctrl_c, show
+from ddpn.cli.export import show_onnx
 from ddpn.cli.flags import Command
 from ddpn.cli.tables import column_table, fact_table, leaderboard_table, model_facts
 
@@ -238,13 +239,15 @@ def evaluate(
 
 
 def show_(model: o.Model, as_json: o.Json = False) -> None:
-    """Show what a model is, how it was fitted, which columns it needs and how it scored.
+    """Show what a model is, how it was fitted, which columns it needs and how it scored; also of an exported file.
 
     Example: ddpn show bikes.model
     """
     with friendly_errors("Nothing was changed."):
         from ddpn.workflow.model_folder import describe
 
+        if model.suffix == ".onnx":
+            return show_onnx(model, as_json)
         about = describe(model)
         if as_json:
             print_json({"model": str(model), **about})

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ddpn.cli import data, diagnose, explain, likelihoods, model, monitor, serve, tune
+from ddpn.cli import data, diagnose, explain, export, likelihoods, model, monitor, serve, tune
 from ddpn.cli.console import EXIT_CODES
 from ddpn.cli.flags import Command, Group
 from ddpn.cli.reproduce import reproduce
@@ -24,6 +24,7 @@ model.add_to(app)
 explain.add_to(app)
 monitor.add_to(app)
 serve.add_to(app)
+export.add_to(app)
 tune.add_to(app)
 likelihoods.add_to(app)
 app.add_typer(data.data, name="data")

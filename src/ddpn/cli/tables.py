@@ -80,7 +80,7 @@ def model_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
     task, roles = about["task"], about["task"]["roles"]
     wanted = [column["name"] for column in roles["columns"] if not column["left_out"]]
     mixed = {name: member for name, member in about["members"].items() if member["weight"]}
-    members = [(f"Member {name}", _member(member)) for name, member in mixed.items()]
+    members = [(f"Member {name}", member_words(member)) for name, member in mixed.items()]
     compared = ("Compared with", ", ".join(name for name in about["members"] if name not in mixed) or "nothing")
     if roles.get("groups") not in (None, *wanted):
         wanted.append(f"{roles['groups']} (groups of intervals)")
@@ -130,7 +130,8 @@ def _calibration_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
     return facts
 
 
-def _member(member: Mapping[str, Any]) -> str:
+def member_words(member: Mapping[str, Any]) -> str:
+    """The weight of a member and its facts in one line."""
     facts = "; ".join(f"{name} {_plain(value)}" for name, value in member["facts"].items() if name != "best_epochs")
     return f"{member['weight']:.0%} of the mixture; {facts}"
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ddpn.errors import InputError
 
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
 
 def canonical_level(value: Any) -> str:
@@ -47,7 +47,7 @@ def canonical_number(value: Any) -> str:
     if isinstance(value, bool | np.bool_):
         return str(int(value))
     name = canonical_level(value)
-    if _NUMBER.fullmatch(name) is None:
+    if NUMBER.fullmatch(name) is None:
         return name
     # Digits beyond the precision of a float stay as they are.
     return str(int(name)) if name.lstrip("+-").isdecimal() else canonical_level(float(name))
@@ -59,13 +59,13 @@ def have_numbers(levels: Iterable[str]) -> bool:
     >>> have_numbers(["1", "2.5", "A"]), have_numbers(["1", "007"]), have_numbers(["A"])
     (True, False, False)
     """
-    numbers = [level for level in levels if _NUMBER.fullmatch(level)]
+    numbers = [level for level in levels if NUMBER.fullmatch(level)]
     return bool(numbers) and all(canonical_number(level) == level for level in numbers)
 
 
 def number_of(level: str) -> float | None:
     """The number that a level is, or None."""
-    return float(level) if _NUMBER.fullmatch(level) else None
+    return float(level) if NUMBER.fullmatch(level) else None
 
 
 def flag_of(level: str) -> float | None:

@@ -8,7 +8,7 @@ import numpy as np
 from ddpn.features.weighted import Distinct, center_and_scale, distinct, midpoints, quantiles
 
 #: Largest standardised value: its square still fits in float32.
-_LARGEST = 1e18
+LARGEST = 1e18
 #: Integer codes (hour, weekday, month) with at most that many values also get one input per value.
 MAX_CODES = 32
 
@@ -75,7 +75,7 @@ def bounded(z: np.ndarray, limit: float) -> np.ndarray:
     >>> bounded(np.array([-3.0, 10.0, 1e12]), 10.0).round(2).tolist()
     [-3.0, 10.0, 37.63]
     """
-    z = np.clip(z, -_LARGEST, _LARGEST)
+    z = np.clip(z, -LARGEST, LARGEST)
     far = np.abs(z) > limit
     if far.any():
         z[far] = np.sign(z[far]) * (limit + np.log1p(np.abs(z[far]) - limit))

@@ -25,7 +25,7 @@ _SPREADS = (0.5, 0.2, 0.08, 0.03)
 #: mixture fits as well as one family does, exceed it with every spread (test_means_of_equal_counts_are_these_counts).
 _WORSE = 0.3
 #: Logits of the weights are bounded smoothly here, so that no component is lost for good.
-_LOGIT = 12.0
+LOGIT = 12.0
 
 
 class MixedHead(Head):
@@ -98,7 +98,7 @@ class MixedHead(Head):
         sizes = [k * head.n_raw for head, k in self._stacks]
         *parts, logits = raw.split([*sizes, self.size], dim=-1)
         split = zip(parts, self._stacks, strict=True)
-        logits = _LOGIT * torch.tanh(logits / _LOGIT)
+        logits = LOGIT * torch.tanh(logits / LOGIT)
         return [part.unflatten(-1, (k, head.n_raw)) for part, (head, k) in split], logits.log_softmax(-1)
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Any:

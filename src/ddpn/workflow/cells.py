@@ -9,7 +9,7 @@ from ddpn.errors import ConfigError
 #: What stands for "no value" in any column; `--missing` adds to it. An empty cell is always missing.
 MISSING = ("", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", "None", "?")
 #: Further words, in lower case, that say so in a column of numbers or dates. In a text column they may be levels.
-_LOOKS_MISSING = (
+LOOKS_MISSING = (
     "-", "--", "---", ".", "..", "*", "n/a", "na", "n.a.", "n.a", "#n/a", "nan", "null", "nil", "none", "missing",
     "unknown", "not available", "no data", "undefined", "#value!", "#ref!", "#div/0!", "#num!", "#name?", "#null!",
     "nat", "<na>",
@@ -42,7 +42,7 @@ def cleaned(series: Any, missing: Sequence[str]) -> Any:
 
 def looks_missing(text: Any) -> Any:
     """A mask of cleaned cells that are missing or say so in words."""
-    return text.str.to_lowercase().is_in(_LOOKS_MISSING).fill_null(True)
+    return text.str.to_lowercase().is_in(LOOKS_MISSING).fill_null(True)
 
 
 def read_once(text: Any, read: Callable[[Any], Any]) -> Any:

@@ -1,0 +1,44 @@
+"""What an exported file says about itself. Imports no torch."""
+
+import json
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from ddpn.errors import InputError
+from ddpn.extras import import_extra
+
+#: The entry of the file's metadata that holds the description, and its version.
+ENTRY, FORMAT = "ddpn", 1
+
+
+def describe_onnx(path: str | PathLike[str]) -> dict[str, Any]:
+    """What an exported file takes and predicts, and how the model was fitted.
+
+    Parameters
+    ----------
+    path : path
+        A file that `export_onnx` or `ddpn export` wrote.
+
+    Returns
+    -------
+    dict
+        Ready for JSON: the inputs with their types and meanings, the outputs, the members and their weights, and for a
+        model of `ddpn fit` the date, the data and the scores.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise InputError(f"{'Not a file' if file.exists() else 'File not found'}: {path}")
+    onnx, message = import_extra("onnx", "export"), import_extra("google.protobuf.message", "export")
+    try:
+        model = onnx.load_model_from_string(file.read_bytes())
+    except message.DecodeError:
+        raise InputError(f"{path} must be an ONNX file, got something else, or a part of one.") from None
+    known = {entry.key: entry.value for entry in model.metadata_props}
+    if ENTRY not in known:
+        raise InputError(f"{path} must be a file that ddpn has exported, got another ONNX model.")
+    about: dict[str, Any] = json.loads(known[ENTRY])
+    if about.get("format") != FORMAT:
+        got = f"got format {about.get('format')!r}, this version reads {FORMAT}"
+        raise InputError(f"{path} must be of a known format, {got}. Export it again.")
+    return about

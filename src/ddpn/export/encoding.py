@@ -1,0 +1,140 @@
+"""The matrices that members read, as nodes: inputs of networks, columns of trees, and designs of GLMs."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ddpn.export.graph import Graph, Value
+from ddpn.export.table import Table
+from ddpn.features import FeatureEncoder
+from ddpn.features.categorical import CategoricalColumn
+from ddpn.features.numeric import LARGEST, NumericColumn
+from ddpn.members.design import Design
+from ddpn.members.trees.table import LEVELS, TreeTable
+
+
+class _Placed(NamedTuple):
+    """Some inputs as one matrix, and the position of each in the encoder's order."""
+
+    inputs: Value
+    places: list[int]
+
+
+def encoded(graph: Graph, table: Table, encoder: FeatureEncoder, chosen: np.ndarray | None = None) -> Value:
+    """The encoder's inputs, or some of them; float64 with the values of float32. Shape: (rows, inputs)."""
+    ends = np.cumsum([column.width for column in encoder.columns_])
+    starts = dict(zip(table.names, (ends - [column.width for column in encoder.columns_]).tolist(), strict=True))
+    own: dict[str, Any] = dict(zip(table.names, encoder.columns_, strict=True))
+    parts = _numeric_parts(graph, table, own, starts, encoder.limit) if table.numbers is not None else []
+    if table.codes is not None:
+        parts.append(_one_hot(table.codes, table, own, starts))
+    order = np.argsort(np.concatenate([part.places for part in parts]))
+    order = order if chosen is None else order[chosen]
+    return graph.concat([part.inputs for part in parts]).take(order).rounded_to_float32()
+
+
+def _numeric_parts(
+    graph: Graph, table: Table, own: dict[str, NumericColumn], starts: dict[str, int], limit: float
+) -> list[_Placed]:
+    """Values, indicators of missing values, bins, steps and codes of all columns of numbers."""
+    assert table.numbers is not None
+    names = table.number_names
+    fields = {key: np.array([getattr(own[name], key) for name in names]) for key in ("fill", "center", "scale")}
+    missing = table.numbers.is_nan()
+    x = graph.where(missing, fields["fill"][None], table.numbers)
+    z = _bounded(graph, (x * 0.5 - 0.5 * fields["center"]) / (0.5 * fields["scale"]), limit)
+    parts = [_Placed(z, [starts[name] for name in names])]
+    flags = [j for j, name in enumerate(names) if own[name].has_missing]
+    if flags:
+        parts.append(_Placed(missing.take(flags).cast("f"), [starts[names[j]] + 1 for j in flags]))
+    at = {name: starts[name] + 1 + own[name].has_missing for name in names}
+    for key in ("edges", "steps", "codes"):
+        each = [getattr(own[name], key) for name in names]
+        widths = [max(0, len(values) - (key == "edges")) for values in each]
+        places = [at[name] + i for name, width in zip(names, widths, strict=True) for i in range(width)]
+        at = {name: at[name] + width for name, width in zip(names, widths, strict=True)}
+        if places:
+            column = x.take(np.repeat(np.arange(len(names)), widths))
+            parts.append(_Placed(_blocks(column, key, each), places))
+    return parts
+
+
+def _blocks(x: Value, key: str, each: Sequence[np.ndarray]) -> Value:
+    """How far bins are filled, which steps are passed, or which code a value is; x has a column per input."""
+    if key == "codes":
+        return x.equals(np.concatenate(each)[None]).cast("f")
+    if key == "steps":
+        return (x > np.concatenate(each)[None]).cast("f")
+    low, high = (0.5 * np.concatenate([edges[part] for edges in each]) for part in (slice(None, -1), slice(1, None)))
+    return ((x * 0.5 - low) / (high - low)).clip(0.0, 1.0)
+
+
+def _bounded(graph: Graph, z: Value, limit: float) -> Value:
+    """As `ddpn.features.numeric.bounded`."""
+    z = z.clip(-LARGEST, LARGEST)
+    if not np.isfinite(limit):
+        return z
+    size = z.op("Abs")
+    far = z.op("Sign") * ((size.clip(limit, LARGEST) - (limit - 1.0)).log() + limit)
+    return graph.where(size > limit, far, z)
+
+
+def _one_hot(codes: Value, table: Table, own: dict[str, CategoricalColumn], starts: dict[str, int]) -> _Placed:
+    """One input per level, and those of rare levels and missing values."""
+    targets, columns, inputs, places = [], [], [], []
+    for j, (name, levels) in enumerate(table.levels.items()):
+        column = own[name]
+        other = len(column.levels) if column.has_other else column.width
+        missing = len(column.levels) + column.has_other if column.has_missing else other
+        place = {level: i for i, level in enumerate(column.levels)}
+        targets.append([*(place.get(level, other) for level in levels), other, missing])
+        columns += [j] * column.width
+        inputs += list(range(column.width))
+        places += [starts[name] + i for i in range(column.width)]
+    return _Placed(_looked_up(codes, targets).take(columns).equals(np.array([inputs])).cast("f"), places)
+
+
+def _looked_up(codes: Value, targets: Sequence[Sequence[float]]) -> Value:
+    """What each code of each column stands for. Shape: (rows, columns)."""
+    offsets = np.concatenate([[0], np.cumsum([len(each) for each in targets])[:-1]])
+    return codes.graph.constant(np.concatenate([np.asarray(each) for each in targets])).take(
+        codes + offsets[None], axis=0
+    )
+
+
+def tree_matrix(graph: Graph, table: Table, known: TreeTable) -> Value:
+    """Numbers as they are and codes of levels, `LEVELS` for a missing one. Shape: (rows, columns)."""
+    levels = dict(zip(table.names, known.levels, strict=True))
+    parts = (
+        [] if table.numbers is None else [_Placed(table.numbers, [table.names.index(n) for n in table.number_names])]
+    )
+    if table.codes is not None:
+        targets = []
+        for name, every in table.levels.items():
+            place = {level: float(code) for code, level in enumerate(levels[name] or ())}
+            missing = float(LEVELS)
+            targets.append([*(place.get(level, missing) for level in every), missing, missing])
+        parts.append(_Placed(_looked_up(table.codes, targets), [table.names.index(name) for name in table.levels]))
+    order = np.argsort(np.concatenate([part.places for part in parts]))
+    return graph.concat([part.inputs for part in parts]).take(order)
+
+
+def design_matrix(graph: Graph, table: Table, design: Design) -> Value:
+    """The columns of a `CountGLM`; NaN where a value is missing or a level is unknown. Shape: (rows, coefficients)."""
+    parts = []
+    for name, levels in zip(table.names, design.levels, strict=True):
+        if levels is None:
+            assert table.numbers is not None
+            parts.append(table.numbers.take([table.number_names.index(name)]))
+            continue
+        every = table.levels[name]
+        rows = np.full((len(every) + 2, len(levels) - 1), np.nan)
+        for code, level in enumerate(every):
+            if level in levels:
+                rows[code] = np.eye(len(levels))[levels.index(level)][1:]
+        assert table.codes is not None
+        if len(levels) > 1:
+            codes = table.codes.take(list(table.levels).index(name))
+            parts.append(graph.constant(rows).take(codes, axis=0))
+    return graph.concat(parts)

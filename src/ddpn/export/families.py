@@ -1,0 +1,235 @@
+"""All distributions that are mixed, one stack per family: how far their counts reach, and their pmf on a grid."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ddpn.distributions.double_poisson.series import MIN_K, Q
+from ddpn.distributions.double_poisson.weights import exact_log_h
+from ddpn.distributions.rows import MARGIN
+from ddpn.distributions.special import HALF_LOG_TWO_PI
+from ddpn.export.graph import Graph, Operand, Value
+from ddpn.export.links import Piece
+
+#: The largest count of a grid: sums over more take seconds per row.
+LARGEST = 2.0**18
+#: Newton steps to the end of a window, from above; every step stays above.
+_STEPS, _NEGATIVE_BINOMIAL_STEPS = 4, 8
+#: The least depth of a component's window, however small its weight.
+_LEAST_DEPTH = 4.0
+#: Counts below this have log h(y) from a table, others by Stirling's series.
+_TABLE = 32
+FAMILIES = ("poisson", "double_poisson", "negative_binomial")
+
+
+@dataclass(frozen=True)
+class Family:
+    """A stack of C distributions per row.
+
+    `outer` is the component of the mixture that each belongs to, `positive` says which exclude zeros. Shape of values:
+    (rows, C).
+    """
+
+    name: str
+    log_mu: Value
+    log_shape: Value | None
+    weight: Value
+    outer: np.ndarray
+    positive: np.ndarray
+
+    @property
+    def size(self) -> int:
+        """C."""
+        return len(self.outer)
+
+    def of(self, log_mu: Value, log_shape: Value | None, weight: Value) -> "Family":
+        """The same stack with other rows."""
+        return Family(self.name, log_mu, log_shape, weight, self.outer, self.positive)
+
+
+def families_of(graph: Graph, pieces: list[tuple[Piece, int, int]], ones: Value) -> list[Family]:
+    """Pieces, each with its first component and how many it has, as one stack per family. `ones`: (rows, 1)."""
+    found = []
+    for name in FAMILIES:
+        own = [(piece, np.arange(first, first + size)) for piece, first, size in pieces if piece.family == name]
+        if not own:
+            continue
+        weights = [ones * np.ones((1, len(outer))) if p.weight is None else p.weight for p, outer in own]
+        shapes = [piece.log_shape for piece, _ in own if piece.log_shape is not None]
+        found.append(
+            Family(
+                name,
+                graph.concat([piece.log_mu for piece, _ in own]),
+                graph.concat(shapes) if shapes else None,
+                graph.concat(weights),
+                np.concatenate([outer for _, outer in own]),
+                np.concatenate([np.full(len(outer), piece.positive) for piece, outer in own]),
+            )
+        )
+    return found
+
+
+def ends(family: Family, share: np.ndarray, depth: float) -> Value:
+    """The last count of each distribution's window; a distribution of weight w may leave out e^-depth / w.
+
+    `share` is the weight of each component in the mixture. Shape: (rows, C).
+    """
+    depths = ((family.weight * share[family.outer][None]).log() + depth).clip(_LEAST_DEPTH, depth)
+    end = _negative_binomial_end if family.name == "negative_binomial" else _double_poisson_end
+    return end(family, depths).floor() + (1.0 + MARGIN)
+
+
+def _double_poisson_end(family: Family, depths: Value) -> Value:
+    """As `ddpn.distributions.double_poisson.weights.upper_end`."""
+    log_mu = family.log_mu
+    mu, target = log_mu.exp(), depths if family.log_shape is None else depths / family.log_shape.exp()
+    s = mu.sqrt() + (target * 0.5).sqrt()
+    for _ in range(_STEPS):
+        log_ratio = s.log() * 2.0 - log_mu
+        s = s - (mu - target + s * s * (log_ratio - 1.0)) / (log_ratio * s * 2.0)
+    return s * s
+
+
+def _negative_binomial_end(family: Family, depths: Value) -> Value:
+    """Where the unit deviance reaches the depth, by Newton's method from above: it is convex."""
+    assert family.log_shape is not None
+    mu, alpha = family.log_mu.exp(), family.log_shape.exp()
+    r, ratio = 1.0 / alpha, alpha * mu
+    tail = (depths + 1.0) * 4.0 / (1.0 / ratio + 1.0).log()
+    y = (mu + tail + (depths * mu * (ratio + 1.0)).sqrt() * 20.0).clip(0.0, 1e15)
+    for _ in range(_NEGATIVE_BINOMIAL_STEPS):
+        own, other = (y / mu).log(), ((y + r) / (mu + r)).log()
+        y = y - (y * own - (y + r) * other - depths) / (own - other)
+    return y
+
+
+class Far(NamedTuple):
+    """A Double Poisson whose window is longer than the grid, by its series; NaN where that does not hold.
+
+    `log_factor` is what its log weights lack to be log probabilities.
+    """
+
+    log_factor: Value
+    mean: Value
+    variance: Value
+
+
+def far_double_poisson(graph: Graph, family: Family) -> Far:
+    """By the expansion in 1 / (gamma mu), see `ddpn.distributions.double_poisson.series`."""
+    assert family.log_shape is not None
+    gamma, log_k = family.log_shape.exp(), family.log_shape + family.log_mu
+    k = log_k.exp()
+    good = k >= MIN_K
+    sums: list[Operand] = [0.0, 0.0, 0.0]
+    for n, row in enumerate(Q, start=1):
+        q: Operand = float(row[-1])
+        for coefficient in row[-2::-1]:
+            q = gamma * q + float(coefficient)
+        term = (log_k * -float(n)).exp() * q
+        sums = [term * float(n**power) + total for power, total in enumerate(sums)]
+    value, first, second = sums
+    log_factor = family.log_shape * 0.5 - value
+    mean, variance = (k - first) / gamma, (k + second) / (gamma * gamma)
+    return Far(*(graph.where(good, each, np.nan) for each in (log_factor, mean, variance)))
+
+
+class Grid(NamedTuple):
+    """The counts 0..K-1 and functions of them. Shape: (K,) each."""
+
+    y: Value
+    log_y: Value
+    log_h: Value
+    log_factorial: Value
+
+
+def grid_of(graph: Graph, count: Value) -> Grid:
+    """The counts below `count`, with log h(y) = y log y - y - log y!."""
+    zero, one = graph.constant(0), graph.constant(1)
+    place = graph.op("Range", zero, count, one, kind="i")
+    y = place.cast("f")
+    log_y = y.clip(1.0, np.inf).log()
+    r = 1.0 / y.clip(float(_TABLE), np.inf)
+    r2 = r * r
+    error = ((r2 * (1 / 1260) - 1 / 360) * r2 + 1 / 12) * r
+    series = log_y * -0.5 - HALF_LOG_TWO_PI - error
+    table = graph.constant(exact_log_h(np.arange(float(_TABLE))))
+    small = table.take(graph.where(place < _TABLE, place, _TABLE - 1), axis=0)
+    log_h = graph.where(y < float(_TABLE), small, series)
+    return Grid(y, log_y, log_h, y * log_y - y - log_h)
+
+
+class Tabulated(NamedTuple):
+    """The pmf of a family on the grid, (rows, C, K), and its means and variances, (rows, C)."""
+
+    pmf: Value
+    mean: Value
+    variance: Value
+
+
+def tabulate(graph: Graph, family: Family, grid: Grid, far: Far | None, is_far: Value | None) -> Tabulated:
+    """The pmf on the grid, and exact moments."""
+    log_mu = family.log_mu.unsqueezed(2)
+    mu = family.log_mu.exp()
+    if family.name == "poisson":
+        pmf = (log_mu * grid.y - log_mu.exp() - grid.log_factorial).exp()
+        found = Tabulated(pmf, mu, mu)
+    elif family.name == "double_poisson":
+        assert far is not None
+        assert is_far is not None
+        found = _double_poisson(graph, family, grid, far, is_far)
+    else:
+        assert family.log_shape is not None
+        alpha = family.log_shape.exp()
+        found = Tabulated(_negative_binomial(graph, log_mu, alpha.unsqueezed(2), grid), mu, mu + alpha * mu * mu)
+    return _without_zeros(graph, found, grid, family.positive) if family.positive.any() else found
+
+
+def _double_poisson(graph: Graph, family: Family, grid: Grid, far: Far, is_far: Value) -> Tabulated:
+    """Normalised by the sum over the grid, or by its series where it reaches beyond."""
+    assert family.log_shape is not None
+    log_mu, gamma = family.log_mu.unsqueezed(2), family.log_shape.exp().unsqueezed(2)
+    deviance = (grid.log_y - log_mu) * grid.y + (log_mu.exp() - grid.y)
+    log_weight = grid.log_h - gamma * deviance
+    top = log_weight.max(2)
+    weight = (log_weight - top).exp()
+    beyond = is_far.unsqueezed(2)
+    pmf = weight * graph.where(beyond, (top + far.log_factor.unsqueezed(2)).exp(), 1.0 / weight.sum(2))
+    mean = (pmf * grid.y).sum(2)
+    gap = grid.y - mean
+    variance = (pmf * gap * gap).sum(2)
+    mean, variance = mean.reshaped(-1, family.size), variance.reshaped(-1, family.size)
+    return Tabulated(pmf, graph.where(is_far, far.mean, mean), graph.where(is_far, far.variance, variance))
+
+
+def _negative_binomial(graph: Graph, log_mu: Value, alpha: Value, grid: Grid) -> Value:
+    """By the ratios p(y) / p(y - 1), which need no log-gamma function."""
+    rise = alpha * log_mu.exp()
+    at_zero = -log1p(graph, rise) / alpha
+    before = (grid.y - 1.0).clip(0.0, np.inf)
+    ratios = log_mu - grid.log_y + ((alpha * before + 1.0) / (rise + 1.0)).log()
+    return graph.where(grid.y < 1.0, at_zero, ratios).op("CumSum", graph.constant(2)).exp()
+
+
+def log1p(graph: Graph, x: Value) -> Value:
+    """log(1 + x) without loss for small x (Kahan)."""
+    u = x + 1.0
+    rounded = u - 1.0
+    is_small = rounded.equals(0.0)
+    return graph.where(is_small, x, u.log() * x / graph.where(is_small, 1.0, rounded))
+
+
+def _without_zeros(graph: Graph, found: Tabulated, grid: Grid, positive: np.ndarray) -> Tabulated:
+    """The same given that counts are above 0, for those distributions that exclude zeros."""
+    at_zero = found.pmf.take([0], axis=2)
+    rest = found.pmf * grid.y.clip(0.0, 1.0)
+    total = graph.where(at_zero > 0.5, rest.sum(2), 1.0 - at_zero)
+    flat = total.reshaped(-1, len(positive))
+    mean = found.mean / flat
+    variance = (found.variance + found.mean * found.mean) / flat - mean * mean
+    mask = positive[None]
+    return Tabulated(
+        graph.where(graph.constant(mask[..., None]), rest / total, found.pmf),
+        graph.where(graph.constant(mask), mean, found.mean),
+        graph.where(graph.constant(mask), variance, found.variance),
+    )

@@ -1,0 +1,314 @@
+"""The mixture of all distributions: moments, quantiles and probabilities of every row, a block of rows at a time."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ddpn.distributions.recalibrated import LONGEST, MonotoneMap
+from ddpn.distributions.rows import DEPTH
+from ddpn.export.families import (
+    LARGEST,
+    Family,
+    Far,
+    Grid,
+    Tabulated,
+    ends,
+    families_of,
+    far_double_poisson,
+    grid_of,
+    tabulate,
+)
+from ddpn.export.far import FIRST, FarRow
+from ddpn.export.graph import Graph, Value
+from ddpn.export.levels import Levels, Wanted
+from ddpn.export.members import Stack
+
+#: Probabilities that a block of rows may need at a time.
+_BLOCK = 2**18
+#: Windows are so deep where counts are bounded: the range may hold little of a distribution.
+_DEEP = 64.0
+#: Counts beyond the lower bound that a grid has at least.
+_BEYOND = 64
+
+
+class Bounds(NamedTuple):
+    """The smallest and the largest possible count; `upper` may be a value per row, (rows, 1). None is no bound."""
+
+    lower: int = 0
+    upper: Value | float | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all counts are possible."""
+        return self.lower == 0 and self.upper is None
+
+
+class Moments(NamedTuple):
+    """Mean, variance and its two parts. Shape: (rows, 1) each."""
+
+    mean: Value
+    variance: Value
+    aleatoric: Value
+    epistemic: Value
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Stacks with their weights, and how the mixture is calibrated; `code` is the group of each row, (rows, 1)."""
+
+    stacks: list[Stack]
+    weights: list[float]
+    bounds: Bounds
+    change: MonotoneMap | None
+    wanted: Wanted
+    code: Value | None
+
+    @property
+    def share(self) -> np.ndarray:
+        """The weight of every component. Shape: (N,)."""
+        each = [np.full(stack.size, w / stack.size) for stack, w in zip(self.stacks, self.weights, strict=True)]
+        joined = np.concatenate(each)
+        return joined / joined.sum()
+
+    def columns(self, graph: Graph, rows: Value, zero: Value) -> Value:
+        """Every output of every row, see `Wanted.names`. `rows` is their number, `zero` a 0 per row, (rows, 1)."""
+        packed = _Packed(graph, self, zero)
+        size = _block_size(graph, packed, rows)
+        times = (rows + size - 1) / size
+
+        def block(inner: Graph, number: Value) -> Value:
+            own = inner.use(size)
+            place = inner.op("Range", inner.constant(0), own, inner.constant(1), kind="i") + number * own
+            last = inner.use(rows) - 1
+            return _block(inner, self, packed.rows(inner, inner.where(place > last, last, place)))
+
+        # The last column is P(Z <= 31).
+        found = graph.loop(times, block).reshaped(-1, self.wanted.width + 1)
+        start, end, axis = graph.constant([0]), rows.reshaped(1), graph.constant([0])
+        found = found.op("Slice", start, end, axis)
+        return _with_far_quantiles(graph, self, packed, found) if self.bounds.is_plain else found
+
+
+class _Row(NamedTuple):
+    """What the distributions of some rows are computed from."""
+
+    families: list[Family]
+    far: Far | None
+    is_far: Value | None
+    zero: Value | None
+    end: Value
+    reach: Value
+    upper: Value | None
+    code: Value | None
+
+
+class _Packed:
+    """All parameters of all rows as one matrix, of which each block takes its rows."""
+
+    def __init__(self, graph: Graph, mixture: Mixture, zero: Value) -> None:
+        firsts = np.cumsum([0, *(stack.size for stack in mixture.stacks)])
+        pieces = [
+            (piece, int(first), stack.size)
+            for stack, first in zip(mixture.stacks, firsts, strict=False)
+            for piece in stack.parts.pieces
+        ]
+        self.families = families_of(graph, pieces, zero + 1.0)
+        self._parts: list[tuple[str, Value, int]] = []
+        depth = DEPTH if mixture.bounds.is_plain else _DEEP
+        each = [ends(family, mixture.share, depth) for family in self.families]
+        for family, end in zip(self.families, each, strict=True):
+            self._add_family(graph, family, end)
+        last = graph.concat([end.max(1) for end in each]).max(1)
+        # NaN in, NaN out: such a row needs no grid.
+        self.reach = graph.where(last.is_nan(), 0.0, last)
+        self.end = self.reach.clip(0.0, LARGEST)
+        self._add("end", self.end, 1)
+        self._add("reach", self.reach, 1)
+        if any(stack.parts.zero is not None for stack in mixture.stacks):
+            own = [zero * np.zeros((1, s.size)) if s.parts.zero is None else s.parts.zero for s in mixture.stacks]
+            self._add("zero", graph.concat(own), int(firsts[-1]))
+        upper = mixture.bounds.upper
+        if isinstance(upper, Value):
+            self._add("upper", upper, 1)
+        if mixture.code is not None:
+            self._add("code", mixture.code.cast("f"), 1)
+        self._matrix = graph.concat([value for _, value, _ in self._parts])
+
+    @property
+    def components(self) -> int:
+        """Distributions per row."""
+        return sum(family.size for family in self.families)
+
+    def _add(self, name: str, value: Value, width: int) -> None:
+        self._parts.append((name, value, width))
+
+    def _add_family(self, graph: Graph, family: Family, end: Value) -> None:
+        self._add(f"{family.name} log_mu", family.log_mu, family.size)
+        self._add(f"{family.name} weight", family.weight, family.size)
+        if family.log_shape is not None:
+            self._add(f"{family.name} log_shape", family.log_shape, family.size)
+        if family.name == "double_poisson":
+            far = far_double_poisson(graph, family)
+            for name, value in far._asdict().items():
+                self._add(f"far {name}", value, family.size)
+            self._add("is_far", (end > LARGEST).cast("f"), family.size)
+
+    def rows(self, graph: Graph, index: Value) -> _Row:
+        """Some rows, inside a loop."""
+        matrix = graph.use(self._matrix).take(index, axis=0)
+        sizes = graph.constant([width for _, _, width in self._parts])
+        cut = graph.ops("Split", matrix, sizes, kinds=["f"] * len(self._parts), axis=1)
+        own = {name: value for (name, _, _), value in zip(self._parts, cut, strict=True)}
+        families = [
+            each.of(own[f"{each.name} log_mu"], own.get(f"{each.name} log_shape"), own[f"{each.name} weight"])
+            for each in self.families
+        ]
+        is_far = own["is_far"] > 0.5 if "is_far" in own else None
+        far = None if is_far is None else Far(*(own[f"far {name}"] for name in Far._fields))
+        code = own["code"].cast("i") if "code" in own else None
+        return _Row(families, far, is_far, own.get("zero"), own["end"], own["reach"], own.get("upper"), code)
+
+
+def _block_size(graph: Graph, packed: _Packed, rows: Value) -> Value:
+    """How many rows to do at a time: the more, the shorter the longest window is."""
+    longest = packed.end.op("ReduceMax", keepdims=0).cast("i") + 1
+    size = graph.constant(_BLOCK // packed.components) / longest + 1
+    return graph.where(size > rows, rows, size)
+
+
+def _block(graph: Graph, mixture: Mixture, row: _Row) -> Value:
+    """All outputs of some rows. Shape: (R, columns)."""
+    least = max(mixture.wanted.pmf + 1, mixture.bounds.lower + _BEYOND)
+    upper = mixture.bounds.upper
+    if isinstance(upper, float):
+        least = max(least, int(min(upper, LARGEST)) + 1)
+    count = row.end.op("ReduceMax", keepdims=0).cast("i") + 1
+    grid = grid_of(graph, graph.where(count < least, least, count))
+    tables = [tabulate(graph, family, grid, row.far, row.is_far) for family in row.families]
+    if mixture.bounds.is_plain:
+        pmf, moments = _plain(graph, mixture.share, row, tables)
+    else:
+        bound = row.upper if isinstance(upper, Value) else upper
+        pmf, moments = _truncated(graph, mixture, row, tables, grid, bound)
+    cdf = pmf.op("CumSum", graph.constant(1))
+    is_changed = None
+    if mixture.change is not None:
+        is_changed = row.end <= float(LONGEST)
+        pmf, moments = _recalibrated(graph, mixture.change, pmf, cdf, moments, is_changed, grid)
+    levels = Levels(graph, mixture.wanted, mixture.change, is_changed, row.code)
+    return graph.concat([levels.outputs(moments, pmf, cdf), cdf.take([int(FIRST)])])
+
+
+def _with_far_quantiles(graph: Graph, mixture: Mixture, packed: _Packed, found: Value) -> Value:
+    """All outputs, with the quantiles that lie beyond the grid where they can be had."""
+    first, last = mixture.wanted.places
+    is_far = (packed.reach > LARGEST).cast("i")
+
+    def replaced(inner: Graph) -> Value:
+        index = inner.use(is_far).reshaped(-1).op("NonZero").reshaped(-1)
+        own = inner.use(found)
+
+        def one(body: Graph, number: Value) -> Value:
+            place = body.use(index).take(number.reshaped(1), axis=0)
+            row, known = packed.rows(body, place), body.use(own).take(place, axis=0)
+            below, mean = known.take([mixture.wanted.width]), known.take([0])
+            far = FarRow(body, row.families, mixture.share, row.reach, below)
+            quantiles = Levels(body, mixture.wanted, None, None, row.code).quantiles(mean, far.quantile)
+            old = known.at(first, last)
+            return body.where(old.is_nan(), quantiles, old)
+
+        new = inner.loop(index.op("Size"), one).reshaped(-1, last - first)
+        places = index.unsqueezed(1) + np.zeros((1, last - first), dtype=np.int64)
+        middle = own.at(first, last).op("ScatterElements", places, new, axis=0)
+        return inner.concat([own.at(0, first), middle, own.at(last, mixture.wanted.width + 1)])
+
+    return graph.when(is_far.op("ReduceMax", keepdims=0).cast("b"), replaced, found)
+
+
+def _plain(graph: Graph, share: np.ndarray, row: _Row, tables: list[Tabulated]) -> tuple[Value, Moments]:
+    """The pmf of the mixture, (R, K), and its moments, where all counts are possible."""
+    total = mean = variance = None
+    weighted = [(family, table, family.weight) for family, table in zip(row.families, tables, strict=True)]
+    for family, table, weight in weighted:
+        own = (weight * share[family.outer][None]).unsqueezed(1).op("MatMul", table.pmf)
+        total = own if total is None else total + own
+        part = (weight * table.mean).op("MatMul", graph.constant(np.eye(len(share))[family.outer]))
+        mean = part if mean is None else mean + part
+    assert total is not None
+    assert mean is not None
+    for family, table, weight in weighted:
+        gap = table.mean - mean.take(family.outer)
+        part = (weight * (table.variance + gap * gap)).op("MatMul", graph.constant(np.eye(len(share))[family.outer]))
+        variance = part if variance is None else variance + part
+    assert variance is not None
+    pmf = total.op("Squeeze", graph.constant([1]))
+    if row.zero is not None:
+        pmf = _with_zeros(graph, pmf, (row.zero * share[None]).sum(1))
+        variance = variance + row.zero * mean * mean
+    return pmf, _moments(share, mean, variance)
+
+
+def _with_zeros(graph: Graph, pmf: Value, zero: Value) -> Value:
+    """The pmf with more mass on 0. Shape: pmf (..., K), zero (..., 1)."""
+    rest = pmf.op("Slice", *(graph.constant([x]) for x in (1, 2**62, -1)))
+    return graph.concat([pmf.take([0], axis=-1) + zero, rest], axis=-1)
+
+
+def _moments(share: np.ndarray, mean: Value, variance: Value) -> Moments:
+    """Of the mixture, from the moments of its components, (R, N)."""
+    weights = share[None]
+    whole = (mean * weights).sum(1)
+    gap = mean - whole
+    aleatoric, epistemic = (variance * weights).sum(1), (gap * gap * weights).sum(1)
+    return Moments(whole, aleatoric + epistemic, aleatoric, epistemic)
+
+
+def _truncated(
+    graph: Graph, mixture: Mixture, row: _Row, tables: list[Tabulated], grid: Grid, upper: Value | float | None
+) -> tuple[Value, Moments]:
+    """The same where some counts are impossible: every component given that its count is possible."""
+    share = mixture.share
+    total = None
+    for family, table in zip(row.families, tables, strict=True):
+        onto = graph.constant(np.eye(len(share))[:, family.outer])
+        own = onto.op("MatMul", table.pmf * family.weight.unsqueezed(2))
+        total = own if total is None else total + own
+    assert total is not None
+    if row.zero is not None:
+        total = _with_zeros(graph, total, row.zero.unsqueezed(2))
+    inside = grid.y >= float(mixture.bounds.lower)
+    if upper is not None:
+        inside = inside & (grid.y <= (upper.unsqueezed(2) if isinstance(upper, Value) else upper))
+    each = graph.where(inside, total, 0.0)
+    each = each / each.sum(2)
+    mean = (each * grid.y).sum(2)
+    gap = grid.y - mean
+    variance = (each * gap * gap).sum(2)
+    moments = _moments(share, mean.reshaped(-1, len(share)), variance.reshaped(-1, len(share)))
+    pmf = graph.constant(share[None, None]).op("MatMul", each).op("Squeeze", graph.constant([1]))
+    return pmf, moments
+
+
+def _recalibrated(
+    graph: Graph, change: MonotoneMap, pmf: Value, cdf: Value, moments: Moments, is_changed: Value, grid: Grid
+) -> tuple[Value, Moments]:
+    """The pmf and the moments of the recalibrated distribution; longer windows than `LONGEST` stay as they are."""
+    at, value = change.at.numpy(), change.value.numpy()
+    mapped: Value | None = None
+    for start, width, slope in zip(at, np.diff(at), np.diff(value) / np.diff(at), strict=False):
+        part = (cdf - float(start)).clip(0.0, float(width)) * float(slope)
+        mapped = part if mapped is None else mapped + part
+    assert mapped is not None
+    before = mapped.op("Slice", *(graph.constant([x]) for x in (0, -1, 1)))
+    first, rest = mapped.take([0]), mapped.op("Slice", *(graph.constant([x]) for x in (1, 2**62, 1))) - before
+    own = graph.concat([first, rest])
+    mean = (own * grid.y).sum(1)
+    gap = grid.y - mean
+    variance = (own * gap * gap).sum(1)
+    is_positive = moments.variance > 0.0
+    ratio = graph.where(is_positive, moments.epistemic / graph.where(is_positive, moments.variance, 1.0), 0.0)
+    epistemic = variance * ratio
+    changed = Moments(mean, variance, variance - epistemic, epistemic)
+    both = zip(changed, moments, strict=True)
+    return graph.where(is_changed, own, pmf), Moments(*(graph.where(is_changed, new, old) for new, old in both))

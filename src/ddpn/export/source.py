@@ -1,0 +1,124 @@
+"""What is exported: the predictor of a saved folder, of an estimator or by itself, with the columns that it reads."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from ddpn.errors import ConfigError, InputError
+from ddpn.export.schema import InputColumn, columns_of_features, columns_of_roles
+from ddpn.members.member import Member
+from ddpn.model_files import TASK, read_manifest
+from ddpn.predictor import Predictor
+from ddpn.workflow.roles import Roles
+
+#: What a saved task tells about the fit, which the file repeats.
+_SUMMARY = ("date", "data", "command", "split", "versions", "test", "leaks", "warnings", "interrupted")
+#: Members that know the columns by one of these.
+_READERS = ("encoder", "reader", "table")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model to export.
+
+    `exposure` and `upper` are the names of the columns with these roles, `members` and `summary` what the
+    file says about the members and the fit.
+    """
+
+    predictor: Predictor
+    columns: list[InputColumn]
+    members: Mapping[str, Any]
+    target: str | None = None
+    exposure: str = "exposure"
+    upper: str = "upper_bound"
+    summary: Mapping[str, Any] = field(default_factory=dict)
+
+
+def source_of(model: Any) -> Source:
+    """The model in a folder, of an estimator, or a predictor itself."""
+    if isinstance(model, str | PathLike):
+        return _of_folder(Path(model))
+    if isinstance(model, Predictor):
+        return _of_predictor(model, None, None)
+    predictor = getattr(model, "predictor_", None)
+    if isinstance(predictor, Predictor):
+        names = getattr(model, "feature_names_in_", None)
+        return _of_predictor(predictor, names, getattr(model, "feature_kinds_", None))
+    what = "a folder of a saved model, a fitted estimator of ddpn or a Predictor"
+    hint = " Networks for images, text and point clouds (CountModel) are exported with torch.onnx."
+    raise ConfigError(f"model must be {what}, got {type(model).__name__}.{hint}")
+
+
+def _of_folder(path: Path) -> Source:
+    if path.is_file():
+        raise InputError(f"{path} is a file, not the folder of a saved model.")
+    manifest = read_manifest(path)
+    estimator = manifest.get("estimator")
+    if estimator is None:
+        return _of_predictor(Predictor.load(path), None, None)
+    from ddpn import estimators
+    from ddpn.validation import check_choice
+    from ddpn.workflow.model_folder import load, read_task
+
+    if TASK not in manifest["files"]:
+        kind = check_choice("The class of the saved model", estimator["class"], estimators.__all__)
+        return source_of(getattr(estimators, kind).load(path))
+    folder, task = load(path, mixed_only=True), read_task(path)
+    predictor, roles = folder.model.predictor_, Roles.from_dict(task["roles"])
+    summary = {name: task[name] for name in _SUMMARY if name in task}
+    return Source(
+        predictor,
+        columns_of_roles(roles, estimator["kinds"]),
+        manifest["members"],
+        roles.target,
+        roles.exposure or "exposure",
+        roles.upper or "upper_bound",
+        summary,
+    )
+
+
+def _of_predictor(predictor: Predictor, names: Any, kinds: Any) -> Source:
+    """A model that was fitted in Python: the columns are those of X."""
+    known = next(filter(None, map(_reader, predictor.members.values())), None)
+    if kinds is None:
+        kinds = None if known is None else known.kinds_
+    if kinds is None:
+        raise ConfigError("model must have a member that reads columns, got constant distributions only.")
+    if names is None:
+        names = getattr(known, "feature_names_in_", [f"x{j}" for j in range(len(kinds))])
+    members = {
+        name: {"weight": predictor.weights[name], "seconds": predictor.seconds.get(name), "facts": member.facts()}
+        for name, member in predictor.members.items()
+    }
+    return Source(predictor, columns_of_features(list(map(str, names)), kinds), members)
+
+
+def _reader(member: Member) -> Any:
+    """What knows the names and kinds of the columns of a member: its encoder or reader."""
+    for name in _READERS:
+        found = getattr(member, name, None)
+        if found is not None:
+            return getattr(found, "reader", found)
+    return None
+
+
+def levels_of(predictor: Predictor, names: list[str]) -> dict[str, tuple[str, ...]]:
+    """For each category all levels that a member of the mixture knows."""
+    found: dict[str, dict[str, None]] = {}
+    for member in predictor.mixed.values():
+        for name, levels in zip(names, _levels(member), strict=False):
+            if levels is not None:
+                found.setdefault(name, {}).update(dict.fromkeys(levels))
+    return {name: tuple(levels) for name, levels in found.items()}
+
+
+def _levels(member: Member) -> list[tuple[str, ...] | None]:
+    """The levels of each column that a member distinguishes; None for columns of numbers."""
+    encoder, table, design = (getattr(member, name, None) for name in ("encoder", "table", "design"))
+    if design is not None:
+        return list(design.levels)
+    if table is not None:
+        return list(table.levels)
+    return [] if encoder is None else [getattr(column, "levels", None) for column in encoder.columns_]

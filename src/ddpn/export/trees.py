@@ -1,0 +1,232 @@
+"""Boosted trees of LightGBM and scikit-learn by plain operators: every tree is followed from its root, all at once.
+
+ONNX has operators for sums of trees. One rounds them to float32; the other is not part of ONNX Runtime 1.20, and 1.21
+and 1.22 return wrong sums for some trees.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ddpn.errors import ConfigError
+from ddpn.export.graph import Graph, Value
+from ddpn.members.trees.engine import Booster
+from ddpn.members.trees.lightgbm_engine import LightGBMBooster
+from ddpn.members.trees.model_text import tree_slices
+from ddpn.members.trees.sklearn_engine import HistogramBooster
+from ddpn.members.trees.table import LEVELS
+
+#: Bits of LightGBM's decisions: by category, default to the left, missing values are zeros, missing values are NaN.
+_BY_CATEGORY, _DEFAULT_LEFT, _ZERO, _NAN = 1, 2, 4, 8
+#: Trees whose depths are within so many steps are followed together.
+_STEP = 4
+#: A threshold below infinity, which stands for a missing value that goes to the right.
+_HIGHEST = float(np.finfo(np.float64).max)
+
+
+class Split(NamedTuple):
+    """A split of a column: left up to the threshold, `left` says whether missing values go there, too.
+
+    With `levels` it is one of codes: left if the code is among them. Children are splits (from 0) or leaves (~number).
+    """
+
+    column: int
+    threshold: float
+    left: bool
+    levels: tuple[int, ...] | None
+    children: tuple[int, int]
+
+
+class Tree(NamedTuple):
+    """Splits, of which the first is the root and parents come before their children, and the values of the leaves."""
+
+    splits: list[Split]
+    leaves: list[float]
+    target: int
+
+    @property
+    def depth(self) -> int:
+        """Splits on the longest way to a leaf."""
+        depths = [0] * len(self.splits)
+        for number in reversed(range(len(self.splits))):
+            own = (depths[child] if child >= 0 else 0 for child in self.splits[number].children)
+            depths[number] = 1 + max(own)
+        return depths[0]
+
+
+@dataclass
+class Forest:
+    """Sums of trees over one matrix of `width` columns, each sum a target; `constants` are added to them."""
+
+    width: int
+    trees: list[Tree] = field(default_factory=list)
+    constants: list[float] = field(default_factory=list)
+    #: Sets of codes of columns, each of which becomes a column: 0 for codes of the set and 1 for others.
+    sets: dict[tuple[int, tuple[int, ...]], int] = field(default_factory=dict)
+
+    def add(self, booster: Booster, columns: Mapping[int, int] | None = None) -> None:
+        """Another target: the sum of a booster's trees. `columns` says where a column of the booster's matrix is."""
+        self.constants.append(0.0)
+        if isinstance(booster, LightGBMBooster):
+            for tree in tree_slices(booster.arrays):
+                self._add(*_of_lightgbm(tree), booster.chosen, columns or {})
+        elif isinstance(booster, HistogramBooster):
+            self._add_histogram(booster.trees, booster.chosen, columns or {})
+        else:
+            raise ConfigError(f"Trees to export must be of LightGBM or scikit-learn, got {type(booster).__name__}.")
+
+    def add_histogram(self, trees: Any, chosen: np.ndarray | None) -> None:
+        """Another target: the raw prediction of a `HistGradientBoostingRegressor`."""
+        self.constants.append(0.0)
+        self._add_histogram(trees, chosen, {})
+
+    def _add_histogram(self, trees: Any, chosen: np.ndarray | None, columns: Mapping[int, int]) -> None:
+        self.constants[-1] += float(np.ravel(trees._baseline_prediction)[0])
+        known = _Preprocessed.of(trees)
+        for (tree,) in trees._predictors:
+            self._add(*_of_histogram(tree, known), chosen, columns)
+
+    def _add(
+        self, splits: list[Split], leaves: list[float], chosen: np.ndarray | None, columns: Mapping[int, int]
+    ) -> None:
+        """One more tree of the last target."""
+        if not splits:
+            self.constants[-1] += leaves[0]
+            return
+        placed = []
+        for split in splits:
+            column = split.column if chosen is None else int(chosen[split.column])
+            placed.append(self._by_number(split._replace(column=columns.get(column, column))))
+        self.trees.append(Tree(placed, leaves, len(self.constants) - 1))
+
+    def _by_number(self, split: Split) -> Split:
+        """A split by a set of codes as one of the set's own column."""
+        if split.levels is None:
+            return split._replace(threshold=min(split.threshold, _HIGHEST))
+        number = self.sets.setdefault((split.column, split.levels), len(self.sets))
+        return Split(self.width + number, 0.5, False, None, split.children)
+
+    def sums(self, graph: Graph, matrix: Value) -> Value:
+        """The targets of every row. Shape: (rows, columns) -> (rows, targets)."""
+        total = graph.where(matrix.take([0]).is_nan(), 0.0, 0.0) + np.array([self.constants])
+        if not self.trees:
+            return total
+        wide = self._with_sets(graph, matrix)
+        missing = wide.is_nan()
+        # Missing values go to the right in the first half and to the left in the second.
+        values = graph.concat([graph.where(missing, side, wide) for side in (np.inf, -np.inf)])
+        groups: dict[int, list[Tree]] = {}
+        for tree in self.trees:
+            groups.setdefault(-(-tree.depth // _STEP), []).append(tree)
+        for group in groups.values():
+            onto = np.eye(len(self.constants))[[tree.target for tree in group]]
+            found = _followed(graph, values, group, self.width + len(self.sets))
+            total = total + found.op("MatMul", graph.constant(onto))
+        return total
+
+    def _with_sets(self, graph: Graph, matrix: Value) -> Value:
+        """The matrix with a column per set of codes: 1 where a row's code is not in it."""
+        parts, order = [matrix], list(range(self.width))
+        for column in sorted({column for column, _ in self.sets}):
+            own = {levels: number for (each, levels), number in self.sets.items() if each == column}
+            outside = np.ones((LEVELS + 1, len(own)), dtype=bool)
+            for j, levels in enumerate(own):
+                outside[list(levels), j] = False
+            order += [self.width + number for number in own.values()]
+            parts.append(graph.constant(outside).take(matrix.take(column).cast("i"), axis=0).cast("f"))
+        return graph.concat(parts) if len(parts) == 1 else graph.concat(parts).take(np.argsort(order))
+
+
+def _followed(graph: Graph, values: Value, trees: list[Tree], width: int) -> Value:
+    """The value of the leaf that each row reaches in each tree. Shape: (rows, 2 width) -> (rows, trees)."""
+    column: list[int] = []
+    threshold, leaf, children, roots = [], [], [], []
+    for tree in trees:
+        first, last = len(column), len(column) + len(tree.splits)
+        roots.append(first)
+        for split in tree.splits:
+            column.append(split.column + (width if split.left else 0))
+            threshold.append(split.threshold)
+            leaf.append(0.0)
+            # The right child first: it is taken where the comparison is false.
+            children += [first + child if child >= 0 else last + ~child for child in reversed(split.children)]
+        for number, value in enumerate(tree.leaves):
+            column.append(0)
+            threshold.append(0.0)
+            leaf.append(value)
+            children += [last + number] * 2
+    columns, thresholds, leaves, nexts = (graph.constant(each) for each in (column, threshold, leaf, children))
+    # No value is above infinity: a zero per row. One axis, as ONNX Runtime gathers single elements fast from one only.
+    at = ((values.take([0]) > np.inf).cast("i") + np.array([roots])).reshaped(-1)
+    for _ in range(max(tree.depth for tree in trees)):
+        place = columns.op("GatherElements", at, axis=0).reshaped(-1, len(trees))
+        own = values.op("GatherElements", place, axis=1).reshaped(-1)
+        is_left = (own <= thresholds.op("GatherElements", at, axis=0)).cast("i")
+        at = nexts.op("GatherElements", at * 2 + is_left, axis=0)
+    return leaves.op("GatherElements", at, axis=0).reshaped(-1, len(trees))
+
+
+def _of_lightgbm(tree: Mapping[str, np.ndarray]) -> tuple[list[Split], list[float]]:
+    splits = []
+    for number in range(len(tree["threshold"])):
+        kind, threshold = int(tree["decision_type"][number]), float(tree["threshold"][number])
+        if kind & _ZERO:
+            raise ConfigError("Trees to export must not treat zeros as missing values.")
+        levels = _codes(tree, int(threshold)) if kind & _BY_CATEGORY else None
+        # Without missing values in fit, LightGBM reads NaN as 0.
+        left = bool(kind & _DEFAULT_LEFT) if kind & _NAN else threshold >= 0.0
+        children = int(tree["left_child"][number]), int(tree["right_child"][number])
+        splits.append(Split(int(tree["split_feature"][number]), threshold, left, levels, children))
+    return splits, tree["leaf_value"].tolist()
+
+
+def _codes(tree: Mapping[str, np.ndarray], number: int) -> tuple[int, ...]:
+    """The codes of a set, from words of 32 bits. Codes beyond `LEVELS` do not occur."""
+    start, end = (int(tree["cat_boundaries"][number + i]) for i in (0, 1))
+    words = tree["cat_threshold"][start:end]
+    return tuple(code for code in range(min(32 * len(words), LEVELS)) if _has_bit(words, code))
+
+
+def _has_bit(words: np.ndarray, place: int) -> bool:
+    return place // 32 < len(words) and bool((int(words[place // 32]) >> (place % 32)) & 1)
+
+
+class _Preprocessed(NamedTuple):
+    """For each column of scikit-learn's own matrix that of ours, and by column its codes with ours."""
+
+    order: list[int]
+    codes: dict[int, dict[int, int]]
+
+    @classmethod
+    def of(cls, trees: Any) -> "_Preprocessed":
+        """Categories come first, and are numbered again."""
+        if trees.is_categorical_ is None:
+            return cls(list(range(trees.n_features_in_)), {})
+        is_category = np.asarray(trees.is_categorical_)
+        order = [*np.flatnonzero(is_category).tolist(), *np.flatnonzero(~is_category).tolist()]
+        encoder = trees._preprocessor.named_transformers_["encoder"]
+        codes = {
+            j: {place: int(code) for place, code in enumerate(known) if not np.isnan(code)}
+            for j, known in enumerate(encoder.categories_)
+        }
+        return cls(order, codes)
+
+
+def _of_histogram(tree: Any, known: _Preprocessed) -> tuple[list[Split], list[float]]:
+    nodes = tree.nodes
+    is_leaf = nodes["is_leaf"].astype(bool)
+    number = np.where(is_leaf, ~(np.cumsum(is_leaf) - 1), np.cumsum(~is_leaf) - 1)
+    splits = []
+    for node in nodes[~is_leaf]:
+        column, left, levels = int(node["feature_idx"]), bool(node["missing_go_to_left"]), None
+        if node["is_categorical"]:
+            bits, own = tree.raw_left_cat_bitsets[node["bitset_idx"]], known.codes[column]
+            inside = {code for place, code in own.items() if _has_bit(bits, place)}
+            # Levels that this booster has not seen go where missing values go.
+            inside |= set(range(LEVELS + 1)) - set(own.values()) if left else set()
+            levels = tuple(sorted(inside))
+        children = int(number[node["left"]]), int(number[node["right"]])
+        splits.append(Split(known.order[column], float(node["num_threshold"]), left, levels, children))
+    return splits, nodes["value"][is_leaf].tolist()

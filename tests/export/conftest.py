@@ -1,0 +1,117 @@
+"""Predictions of exported files beside those of the model itself."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+from ddpn.export import export_onnx
+from ddpn.export.families import LARGEST
+from ddpn.features import FeatureEncoder
+from ddpn.heads import make_head
+from ddpn.members.glm import GLM
+from ddpn.members.linear import Linear
+from ddpn.predictor import Predictor
+
+LEVELS = (0.01, 0.1, 0.9, 0.99)
+#: The parity that is promised: relative for moments, absolute for probabilities. Quantiles are equal.
+PARITY = 1e-5
+
+
+@pytest.fixture(scope="session")
+def run_file() -> Callable[..., dict[str, np.ndarray]]:
+    """Predicts with ONNX Runtime."""
+    pytest.importorskip("onnx", reason="the extra export is not installed")
+    runtime = pytest.importorskip("onnxruntime", reason="the extra export is not installed")
+
+    def run(path, feeds: dict[str, Any]) -> dict[str, np.ndarray]:
+        found = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        return dict(zip([each.name for each in found.get_outputs()], found.run(None, feeds), strict=True))
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def feeds_of() -> Callable[..., dict[str, Any]]:
+    """A table as the file takes it: NaN and empty text where a cell is missing."""
+    return _feeds
+
+
+def _feeds(X: pl.DataFrame, **more: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for column in X.iter_columns():
+        if column.dtype == pl.String:
+            found[column.name] = np.array(column.fill_null("").to_list(), dtype=object)
+        else:
+            found[column.name] = column.cast(pl.Float64).fill_null(np.nan).to_numpy().astype(np.float64)
+    return found | {name: np.asarray(values) for name, values in more.items() if values is not None}
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "model.onnx"
+
+
+@pytest.fixture
+def assert_parity(run_file, file):
+    """Exports a predictor and compares every output with what it predicts itself."""
+
+    def compare(predictor: Predictor, X: pl.DataFrame, exposure=None, upper=None, coverage=0.9, groups=None) -> None:
+        export_onnx(predictor, file, quantiles=LEVELS, coverage=coverage, pmf_up_to=40, overwrite=True)
+        more = {"exposure": exposure, "upper_bound": upper}
+        out = run_file(file, _feeds(X, **more, **({} if groups is None else groups)))
+        with torch.no_grad():
+            dist = predictor.distribution(X, exposure, upper=upper)
+            labels = None if groups is None else predictor.groups.labels(X, next(iter(groups.values())))
+            _assert_same(out, dist, predictor.interval(dist, coverage, labels=labels))
+
+    return compare
+
+
+def _assert_same(out: dict[str, np.ndarray], dist: Any, interval: Any) -> None:
+    for name in ("mean", "variance", "aleatoric"):
+        np.testing.assert_allclose(out[name], getattr(dist, name).numpy(), rtol=PARITY, err_msg=name)
+    # The epistemic part may be a rounding error of the whole.
+    gap = np.abs(out["epistemic"] - dist.epistemic.numpy())
+    assert (gap <= PARITY * dist.epistemic.numpy() + 1e-9 * dist.variance.numpy()).all()
+    counts = {"median": 0.5, **{f"q{level:g}": level for level in LEVELS}}
+    exact = {name: dist.icdf(torch.full_like(dist.mean, level)) for name, level in counts.items()}
+    for name, values in {**exact, "lower": interval[0], "upper": interval[1]}.items():
+        far = values.numpy() > LARGEST
+        np.testing.assert_array_equal(out[name][~far], values.numpy()[~far], err_msg=name)
+        np.testing.assert_allclose(out[name][far], values.numpy()[far], rtol=PARITY, err_msg=name)
+    steps = torch.arange(out["pmf"].shape[1], dtype=torch.float64).unsqueeze(1)
+    pmf = dist.log_prob(steps.expand(-1, len(out["mean"]))).exp().T.numpy()
+    np.testing.assert_allclose(out["pmf"], pmf, atol=PARITY, rtol=0.0)
+    np.testing.assert_allclose(out["pmf_mass"], pmf.sum(1), atol=PARITY, rtol=0.0)
+
+
+@pytest.fixture(scope="session")
+def linear_member() -> Callable[..., GLM]:
+    """A member whose raw outputs vary by `reach` around moderate values: it needs no fit."""
+
+    def make(likelihood: Any, reach: float, seed: int = 0, unit: float = 1.0) -> GLM:
+        rng, head = np.random.default_rng(seed), make_head(likelihood)
+        member = GLM(head)
+        member.encoder = FeatureEncoder().fit(pl.DataFrame({"a": [-1.0, 0.0, 1.0], "b": [1.0, -1.0, 0.0]}))
+        slopes = reach * rng.normal(size=(head.n_raw, 2))
+        member.linear = Linear(np.zeros(2), np.ones(2), slopes, rng.normal(size=head.n_raw) * 0.5)
+        unbounded = np.full(head.n_raw, np.inf)
+        member.low, member.high, member.unit = -unbounded, unbounded, unit
+        return member
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def rows_of() -> Callable[..., pl.DataFrame]:
+    """Random rows for `linear_member`."""
+
+    def make(rows: int, seed: int = 1) -> pl.DataFrame:
+        rng = np.random.default_rng(seed)
+        return pl.DataFrame({"a": rng.normal(size=rows), "b": rng.normal(size=rows)})
+
+    return make

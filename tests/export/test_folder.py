@@ -1,0 +1,213 @@
+"""ddpn export and ddpn show on a model of ddpn fit: cells as users write them, what the file tells, and errors."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import onnx
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from ddpn.cli import app
+from ddpn.errors import ConfigError, InputError
+from ddpn.export import describe_onnx, export_onnx
+from ddpn.workflow.model_folder import load
+from ddpn.workflow.prediction import prediction_table
+from ddpn.workflow.requests import Request
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "onnx-node"
+QUICK = 'members = 2\nhidden = [8]\nepochs = 2\ndevice = "cpu"\ncompare_with = ["constant"]\nmix_with = []\n'
+ROWS = 260
+
+
+def ddpn(*arguments: str):
+    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    """Columns of every kind, written as people write them."""
+    folder, rng = tmp_path_factory.mktemp("export"), np.random.default_rng(3)
+    hours = rng.integers(0, 24 * 700, ROWS)
+    when = np.datetime_as_string(np.datetime64("2023-11-20", "m") + hours.astype("timedelta64[h]"))
+    severity = rng.normal(size=ROWS).round(3)
+    ward = rng.choice(["A", "B", "C north", "NA"], ROWS, p=[0.4, 0.3, 0.2, 0.1])
+    frame = pl.DataFrame(
+        {
+            "visits": rng.poisson(np.exp(0.5 + 0.6 * severity + (ward == "A"))),
+            "severity": np.where(rng.random(ROWS) < 0.1, -999.0, severity),
+            "ward": ward,
+            "smoker": rng.choice(["true", "false"], ROWS),
+            "code": rng.integers(1, 5, ROWS),
+            "when": when,
+            "days": rng.uniform(0.5, 2.0, ROWS).round(2),
+        }
+    )
+    frame.write_csv(folder / "visits.csv")
+    (folder / "quick.toml").write_text(QUICK)
+    options = ["--target", "visits", "--exposure", "days", "--category", "code", "--missing=-999"]
+    found = ddpn(
+        "fit", str(folder / "visits.csv"), "--config", str(folder / "quick.toml"), *options, "-o", str(folder / "model")
+    )
+    assert found.exit_code == 0, found.output
+    return folder / "model"
+
+
+@pytest.fixture(scope="module")
+def exported(model) -> Path:
+    out = model.parent / "model.onnx"
+    printed = ddpn("export", str(model), "-o", str(out), "--quantiles", "0.1,0.9", "--pmf-up-to", "25")
+    assert printed.exit_code == 0, printed.output
+    assert "Input when" in printed.stdout
+    return out
+
+
+#: Cells as a table has them, and as the file takes them.
+CELLS = {
+    "severity": [("0.5", 0.5), ("-999", -999.0), ("", np.nan), ("1e300", 1e300), ("-2", -2.0), ("inf", np.inf)],
+    "ward": [("A", "A"), (" B ", " B "), ("C north", " C north"), ("NA", "NA"), ("unseen", "unseen"), ("", "")],
+    "smoker": [("true", 1.0), ("no", 0.0), ("", np.nan), ("T", 1.0), ("maybe", 7.0), ("false", 0.0)],
+    "code": [("1", "1"), ("2.0", "2.0"), ("03", "03"), ("9", "9"), ("n/a", "n/a"), (" 4", " 4")],
+    "when": [
+        ("2024-02-29 23:59", "2024-02-29T23:59"),
+        ("2024-12-31 00:00", "2024-12-31"),
+        ("1969-12-31 12:30", "1969-12-31T12:30"),
+        ("2000-03-01 06:15", "2000-03-01T06:15"),
+        ("", "NaT"),
+        ("2100-02-28 01:01", "2100-02-28T01:01"),
+    ],
+    "days": [(str(x), x) for x in (0.5, 1.0, 30.0, 0.01, 2.0, 1.5)],
+}
+
+
+def cells(column: str) -> np.ndarray:
+    values = [cell for _, cell in CELLS[column]]
+    if column == "when":
+        times = np.array(values, dtype="datetime64[s]")
+        return np.where(np.isnat(times), np.nan, times.astype(np.int64).astype(np.float64))
+    return np.array(values, dtype=object if isinstance(values[0], str) else np.float64)
+
+
+def test_cells_are_read_as_by_ddpn_predict(model, exported, run_file):
+    folder = load(model, mixed_only=True)
+    frame = pl.DataFrame({name: [cell for cell, _ in pairs] for name, pairs in CELLS.items()})
+    X = folder.roles.features(frame, report=lambda sentence: None)
+    request = Request(quantiles=(0.1, 0.9), pmf=25)
+    exact = prediction_table(folder.model.predictor_, X, folder.roles.exposures(frame), request)
+    out = run_file(exported, {name: cells(name) for name in CELLS})
+    for name in ("mean", "aleatoric"):
+        np.testing.assert_allclose(out[name], exact[name], rtol=1e-5)
+    for name in ("median", "lower", "upper", "q0.1", "q0.9"):
+        np.testing.assert_array_equal(out[name], exact[name])
+    pmf = np.stack([exact[f"p{count}"] for count in range(26)], axis=1)
+    np.testing.assert_allclose(out["pmf"], pmf, atol=1e-5)
+
+
+def test_the_file_tells_what_it_takes_and_how_it_was_fitted(model, exported):
+    about = describe_onnx(exported)
+    kinds = {each["name"]: (each["type"], each["kind"]) for each in about["inputs"]}
+    assert kinds["ward"] == kinds["code"] == ("string", "category")
+    assert kinds["when"] == ("float64", "date")
+    assert kinds["days"] == ("float64", "exposure")
+    assert about["target"] == "visits"
+    assert about["pmf_up_to"] == 25
+    assert about["fit"]["split"]["rows"]["test"] == 52
+    shown = ddpn("show", str(exported)).stdout
+    assert "52 test" in shown
+    assert "Member networks" in shown
+    assert json.loads(ddpn("show", str(exported), "--json").stdout) == {"file": str(exported), **about}
+
+
+def test_the_graph_is_valid_onnx(exported):
+    onnx.checker.check_model(str(exported), full_check=True)
+
+
+def test_default_of_the_probabilities_follows_the_counts(model, tmp_path):
+    about = export_onnx(model, tmp_path / "model.onnx")
+    assert 20 <= about["pmf_up_to"] < 100
+
+
+def test_bad_arguments_are_refused_in_one_sentence(model, exported, tmp_path):
+    wrong = {
+        "--quantiles=2": "quantiles must lie between 0 and 1",
+        "--coverage=0": "--coverage must lie between 0 and 1",
+        "--pmf-up-to=-1": "--pmf-up-to must be a count from 0 to 10000",
+    }
+    for option, sentence in wrong.items():
+        found = ddpn("export", str(model), "-o", str(tmp_path / "model.onnx"), option)
+        assert (found.exit_code, sentence in found.output) == (2, True), found.output
+    again = ddpn("export", str(model), "-o", str(exported))
+    assert (again.exit_code, "already exists" in again.output) == (1, True)
+    with pytest.raises(ConfigError, match="model must be a folder of a saved model"):
+        export_onnx(3, tmp_path / "model.onnx")
+    with pytest.raises(InputError, match="Folder not found"):
+        export_onnx(tmp_path / "nothing", tmp_path / "model.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (lambda whole: whole[: len(whole) // 2], "must be an ONNX file"),
+        (lambda whole: b"age,ward\n1,2\n", "must be an ONNX file"),
+        (lambda whole: _without_metadata(whole), "got another ONNX model"),
+    ],
+    ids=["half", "text", "another model"],
+)
+def test_other_files_are_refused(exported, tmp_path, content, sentence):
+    path = tmp_path / "other.onnx"
+    path.write_bytes(content(exported.read_bytes()))
+    found = ddpn("show", str(path))
+    assert (found.exit_code, sentence in found.output) == (1, True), found.output
+
+
+def _without_metadata(whole: bytes) -> bytes:
+    model = onnx.load_model_from_string(whole)
+    del model.metadata_props[:]
+    return model.SerializeToString()
+
+
+def test_a_failed_write_leaves_the_old_file(model, tmp_path, monkeypatch):
+    path = tmp_path / "model.onnx"
+    path.write_text("old")
+
+    def fail(*arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("ddpn.files.os.replace", fail)
+    with pytest.raises(OSError, match="No space left"):
+        export_onnx(model, path, overwrite=True)
+    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("model.onnx", "old")]
+
+
+def test_javascript_predicts_the_same(exported, tmp_path, run_file):
+    modules = Path(os.environ.get("DDPN_NODE_MODULES", EXAMPLE / "node_modules"))
+    if shutil.which("node") is None:
+        pytest.skip("node is not installed")
+    if not (modules / "onnxruntime-node").is_dir():
+        pytest.skip("onnxruntime-node is not installed: run npm install in examples/onnx-node")
+    (tmp_path / "node_modules").symlink_to(modules.resolve())
+    shutil.copy(EXAMPLE / "predict.mjs", tmp_path)
+    rows = [
+        {"severity": 0.5, "ward": "A", "smoker": True, "code": 2, "when": "2024-02-29T23:59", "days": 1.5},
+        {"severity": None, "ward": "unseen", "smoker": False, "when": "2024-12-31 00:00:00", "days": 0.5},
+    ]
+    (tmp_path / "rows.json").write_text(json.dumps(rows))
+    command = ["node", "predict.mjs", str(exported), "rows.json"]
+    printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60).stdout
+    found = [json.loads(line) for line in printed.splitlines()]
+    feeds = {
+        "severity": np.array([0.5, np.nan]),
+        "ward": np.array(["A", "unseen"], dtype=object),
+        "smoker": np.array([1.0, 0.0]),
+        "code": np.array(["2", ""], dtype=object),
+        "when": np.array(["2024-02-29T23:59", "2024-12-31"], dtype="datetime64[s]").astype(np.float64),
+        "days": np.array([1.5, 0.5]),
+    }
+    out = run_file(exported, feeds)
+    for name, values in out.items():
+        np.testing.assert_allclose([row[name] for row in found], values, rtol=1e-9, atol=1e-12, err_msg=name)

@@ -1,0 +1,106 @@
+"""Distributions in the graph against those of the package, for every likelihood that can be exported."""
+
+import numpy as np
+import pytest
+import torch
+
+from ddpn.count_range import CountRange
+from ddpn.errors import ConfigError
+from ddpn.export import export_onnx
+from ddpn.export.families import LARGEST
+from ddpn.heads import HEADS
+from ddpn.predictor import Predictor
+
+FAMILIES = ("poisson", "double_poisson", "negative_binomial")
+EXPORTED = (*FAMILIES, *(f"{kind}_{name}" for kind in ("zero_inflated", "hurdle") for name in FAMILIES), "mixed")
+LEVELS = (0.01, 0.1, 0.9, 0.99)
+
+
+@pytest.mark.parametrize("likelihood", EXPORTED)
+def test_random_parameters(likelihood, linear_member, rows_of, assert_parity):
+    assert_parity(Predictor({"glm": linear_member(likelihood, reach=1.5)}), rows_of(8))
+
+
+def test_mixtures_of_all_families(linear_member, rows_of, assert_parity):
+    families = ("poisson", "zero_inflated_double_poisson", "hurdle_negative_binomial", "negative_binomial")
+    members = {"glm": linear_member(families, 0.7), "poisson_glm": linear_member("poisson", 1.0, seed=4)}
+    assert_parity(Predictor(members, {"glm": 0.7, "poisson_glm": 0.3}), rows_of(5))
+
+
+@pytest.mark.parametrize("likelihood", ["double_poisson", "negative_binomial"])
+def test_extreme_parameters(likelihood, linear_member, rows_of, run_file, feeds_of, file):
+    """Far beyond the clamps: quantiles are equal on the grid, and right to four digits beyond."""
+    predictor, X = Predictor({"glm": linear_member(likelihood, reach=8.0, seed=3)}), rows_of(12)
+    export_onnx(predictor, file, quantiles=LEVELS, pmf_up_to=40)
+    out, dist = run_file(file, feeds_of(X)), predictor.distribution(X)
+    assert dist.mean.max() > 1e6
+    assert dist.mean.min() < 1.0
+    for name in ("mean", "variance"):
+        np.testing.assert_allclose(out[name], getattr(dist, name).numpy(), rtol=1e-5)
+    quantiles = np.stack([out[f"q{level:g}"] for level in LEVELS])
+    exact = torch.stack([dist.icdf(torch.full_like(dist.mean, level)) for level in LEVELS]).numpy()
+    far = exact > LARGEST
+    assert far.any()
+    np.testing.assert_array_equal(quantiles[~far], exact[~far])
+    np.testing.assert_allclose(quantiles[far], exact[far], rtol=1e-4)
+
+
+def test_counts_in_the_millions(linear_member, rows_of, assert_parity):
+    """A network's mixture of two Double Poissons and a Negative Binomial, all with means around 600,000."""
+    member = linear_member("mixed", 0.2)
+    member.linear.base[:6] = [13.3, -8.0, 13.0, -7.0, 13.5, -1.5]
+    predictor, X = Predictor({"glm": member}), rows_of(2)
+    assert predictor.distribution(X).mean.min() > LARGEST
+    assert_parity(predictor, X)
+
+
+def test_components_that_are_too_narrow_have_no_quantiles_beyond_the_grid(
+    linear_member, rows_of, run_file, feeds_of, file
+):
+    """One spreads over millions of counts, the other over a few thousand."""
+    member = linear_member(("poisson", "negative_binomial"), 0.0)
+    member.linear.base[:] = [14.0, 14.0, 0.0, 0.0, 0.0]
+    export_onnx(Predictor({"glm": member}), file, quantiles=LEVELS)
+    out = run_file(file, feeds_of(rows_of(1)))
+    assert out["mean"][0] == pytest.approx(np.exp(14.0))
+    assert np.isnan(out["median"][0])
+    assert out["q0.01"][0] < LARGEST
+
+
+def test_exposures_scale_the_location(linear_member, rows_of, assert_parity, run_file, feeds_of, file):
+    predictor = Predictor({"glm": linear_member("mixed", 0.7, unit=4.0)}, needs_exposure=True)
+    assert_parity(predictor, rows_of(12), np.random.default_rng(2).uniform(0.1, 30.0, 12))
+    out = run_file(file, feeds_of(rows_of(3), exposure=[1.0, -1.0, 0.0]))
+    assert np.isnan(out["mean"]).tolist() == np.isnan(out["q0.9"]).tolist() == [False, True, True]
+
+
+@pytest.mark.parametrize("counts", [{"lower": 1}, {"lower": 2, "upper": 9}], ids=str)
+def test_bounds(counts, linear_member, rows_of, assert_parity):
+    members = {"glm": linear_member("mixed", 0.5), "poisson_glm": linear_member("hurdle_poisson", 0.5, seed=4)}
+    assert_parity(Predictor(members, counts=CountRange(**counts)), rows_of(4))
+
+
+def test_an_upper_bound_per_row_is_an_input(linear_member, rows_of, assert_parity):
+    upper = np.random.default_rng(2).integers(1, 12, 12).astype(float)
+    predictor = Predictor({"glm": linear_member("mixed", 0.5)}, counts=CountRange(upper_per_row=True))
+    assert_parity(predictor, rows_of(12), upper=upper)
+
+
+@pytest.mark.parametrize("likelihood", sorted(set(HEADS) - set(EXPORTED)))
+def test_other_likelihoods_are_refused_in_one_sentence(likelihood, linear_member, file):
+    with pytest.raises(ConfigError, match=rf"must have likelihoods among .*; got {likelihood}\."):
+        export_onnx(Predictor({"glm": linear_member(likelihood, 1.0)}), file)
+    assert not file.exists()
+
+
+def test_rows_do_not_depend_on_their_batch(linear_member, rows_of, run_file, feeds_of, file):
+    """Also where one row needs a far longer grid than the others, and where one cannot be predicted."""
+    predictor = Predictor({"glm": linear_member("mixed", 1.0)}, needs_exposure=True)
+    export_onnx(predictor, file, quantiles=LEVELS, pmf_up_to=40)
+    X, exposure = rows_of(5), np.array([1.0, 2.0, 3000.0, np.nan, 0.5])
+    together = run_file(file, feeds_of(X, exposure=exposure))
+    for i in range(X.height):
+        alone = run_file(file, feeds_of(X[i], exposure=exposure[i : i + 1]))
+        for name, values in together.items():
+            np.testing.assert_allclose(values[i], alone[name][0], rtol=1e-12, err_msg=name)
+    assert np.isnan(together["mean"]).tolist() == [False, False, False, True, False]

@@ -1,0 +1,214 @@
+"""Every kind of member in an exported file: preprocessing included, with missing, unseen and extreme values."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from ddpn import CountGLM, CountRegressor
+from ddpn.errors import ConfigError
+from ddpn.export import export_onnx
+from ddpn.features import FeatureEncoder
+from ddpn.heads import make_head
+from ddpn.members.boosted_poisson import BoostedNegativeBinomial, BoostedPoisson
+from ddpn.members.constant import Constant
+from ddpn.members.glm import GLM, PoissonGLM
+from ddpn.members.network_options import NetworkOptions
+from ddpn.members.networks import Networks
+from ddpn.members.trees.engine import has_lightgbm
+from ddpn.members.trees.joint_member import JointTrees
+from ddpn.members.trees.mean import FoldMean, Index
+from ddpn.members.trees.member import Trees
+from ddpn.predictor import Predictor
+from ddpn.sample import Sample
+
+needs_lightgbm = pytest.mark.skipif(not has_lightgbm(), reason="the extra trees is not installed")
+
+
+def rows(n: int, seed: int, levels: int = 40) -> pl.DataFrame:
+    rng = np.random.default_rng(seed)
+    number = np.where(rng.random(n) < 0.1, np.nan, rng.normal(size=n))
+    ward = [None if rng.random() < 0.1 else f"ward {j}" for j in rng.integers(0, levels, n)]
+    code = [None if rng.random() < 0.1 else str(j) for j in rng.integers(1, 5, n)]
+    columns = {"number": number, "hour": rng.integers(0, 24, n).astype(float), "ward": ward, "code": code}
+    return pl.DataFrame({**columns, "flag": rng.random(n) < 0.4})
+
+
+@pytest.fixture(scope="module")
+def train() -> Sample:
+    X, rng = rows(240, seed=0), np.random.default_rng(1)
+    effect = rng.normal(0.0, 0.8, 41)[[0 if w is None else int(w[5:]) for w in X["ward"].to_list()]]
+    mean = np.exp(0.7 + 0.4 * X["number"].fill_nan(0.0).to_numpy() + effect + 0.5 * X["flag"].to_numpy())
+    return Sample(X, rng.poisson(mean * rng.gamma(2.0, 0.5, 240)).astype(float), None, rng.uniform(0.5, 2.0, 240))
+
+
+@pytest.fixture(scope="module")
+def new() -> pl.DataFrame:
+    """Rows with missing cells, unseen levels and extreme numbers."""
+    extreme = pl.DataFrame(
+        {
+            "number": [1e300, -1e300, 1e-300, 40.0, np.nan],
+            "hour": [-5.0, 1e9, 12.5, np.nan, np.nan],
+            "ward": ["unseen", None, "ward 2", "ward 1", None],
+            "code": ["9", None, "3", "1", None],
+            "flag": [True, False, None, True, None],
+        }
+    )
+    return pl.concat([rows(25, seed=7, levels=50), extreme])
+
+
+@pytest.fixture(scope="module")
+def glm(train) -> GLM:
+    return GLM().fit(train, None, seed=0)
+
+
+#: The columns of the index come last.
+_LAST = [3, 4, 5, 6, 7, 0, 1, 2]
+EXPOSURE = np.random.default_rng(3).uniform(0.2, 5.0, 30)
+
+
+def networks(train: Sample, numeric: str, activation: str = "relu") -> Networks:
+    """Networks with random weights, as a training would leave them."""
+    options = NetworkOptions(members=3, hidden=(8, 5), numeric=numeric, activation=activation)
+    member = Networks(make_head("mixed"), options.with_widths(240))
+    member.unit, member.n_rows, member.chosen = 1.0, 240, None
+    member.encoder = FeatureEncoder(numeric=numeric).fit(train.X, train.y)
+    member.model = member._build(len(member.encoder.get_feature_names_out()), 3)
+    member.model.reset([1, 2, 3])
+    member.model = member.model.double().eval()
+    member.facts = dict
+    return member
+
+
+@pytest.mark.parametrize(("numeric", "activation"), [("standard", "silu"), ("piecewise", "relu"), ("steps", "tanh")])
+def test_networks_with_every_encoding_and_activation(train, new, assert_parity, numeric, activation):
+    assert_parity(Predictor({"networks": networks(train, numeric, activation)}), new)
+
+
+def test_an_activation_without_float64_is_refused(train, file):
+    with pytest.raises(ConfigError, match=r"must have one of the activations .*; got gelu\."):
+        export_onnx(Predictor({"networks": networks(train, "standard", "gelu")}), file)
+
+
+def test_chosen_inputs(train, new, assert_parity):
+    member = networks(train, "standard")
+    member.chosen = np.array([3, 0, 7])
+    member.model = member._build(3, 3)
+    member.model.reset([1, 2, 3])
+    member.model = member.model.double()
+    assert_parity(Predictor({"networks": member}), new)
+
+
+def test_glm(glm, new, assert_parity):
+    assert_parity(Predictor({"glm": glm}, needs_exposure=True), new, EXPOSURE)
+
+
+def test_poisson_glm_beyond_any_grid(train, new, assert_parity):
+    member = PoissonGLM().fit(train, None, seed=0)
+    assert_parity(Predictor({"poisson_glm": member}, needs_exposure=True), new, EXPOSURE)
+    assert member.distribution(new, EXPOSURE).mean.max() > 1e7
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda: Trees(rounds=12), marks=needs_lightgbm, id="trees"),
+        pytest.param(lambda: JointTrees(rounds=8, seeds=2), marks=needs_lightgbm, id="joint trees"),
+        pytest.param(BoostedPoisson, id="boosted Poisson"),
+        pytest.param(BoostedNegativeBinomial, id="boosted Negative Binomial"),
+    ],
+)
+def test_trees(train, new, assert_parity, make):
+    member = make().fit(train, None, seed=0)
+    assert_parity(Predictor({"trees": member}, needs_exposure=True), new, EXPOSURE)
+
+
+def test_trees_of_scikit_learn(train, new, assert_parity, monkeypatch):
+    for module in ("engine", "dispersion"):
+        monkeypatch.setattr(f"ddpn.members.trees.{module}.has_lightgbm", lambda: False)
+    member = Trees(rounds=8).fit(train, None, seed=0)
+    assert member.facts()["engine"] == "scikit-learn"
+    assert_parity(Predictor({"trees": member}, needs_exposure=True), new, EXPOSURE)
+
+
+@needs_lightgbm
+def test_trees_with_a_boosted_dispersion(new, assert_parity):
+    """Counts whose spread follows a column."""
+    rng = np.random.default_rng(0)
+    X = rows(900, seed=0).with_columns(number=rng.normal(size=900), hour=rng.normal(size=900))
+    index = X["number"].to_numpy() + X["hour"].to_numpy() + X["flag"].to_numpy()
+    mean = np.where(index > 0.3, 30.0, 3.0)
+    spread = np.where(X["number"].to_numpy() > 0, rng.gamma(1.0, 1.0, 900), 1.0)
+    member = Trees(rounds=40, leaves=(4,)).fit(Sample(X, rng.poisson(mean * spread).astype(float)), None, seed=0)
+    assert member.facts()["dispersion"] == "boosted"
+    assert_parity(Predictor({"trees": member}), new)
+
+
+@needs_lightgbm
+def test_trees_with_an_index_of_two_groups(train, new, assert_parity):
+    """The boosters of one fit are the groups of the index that those of another, with three more columns, read."""
+    plain, options = train.replace(exposure=None), {"rounds": 4, "leaves": (4,), "index": False}
+    member = Trees(**options).fit(plain, None, seed=0)
+    index = Index(tuple(fold.main for fold in member.folds[:2]))
+    more = pl.DataFrame(index.inputs(member.table.read(train.X)), schema=["i", "j", "k"])
+    wide = Trees(**options).fit(plain.replace(X=pl.concat([more, train.X], how="horizontal")[:, _LAST]), None, seed=0)
+    member.folds = [FoldMean(fold.main, index) for fold in wide.folds]
+    assert_parity(Predictor({"trees": member}), new)
+
+
+def test_weighted_mixture_of_several_kinds(train, glm, new, assert_parity):
+    members = {"constant": Constant().fit(train, None, seed=0), "glm": glm}
+    members |= {"boosted_poisson": BoostedPoisson().fit(train, None, seed=0), "networks": networks(train, "steps")}
+    weights = {"constant": 0.2, "glm": 0.5, "boosted_poisson": 0.3, "networks": 0.0}
+    predictor = Predictor(members, weights, needs_exposure=True)
+    assert_parity(predictor, new, EXPOSURE)
+
+
+def test_constants_alone_have_no_columns(train, file):
+    with pytest.raises(ConfigError, match="a member that reads columns"):
+        export_onnx(Predictor({"constant": Constant().fit(train, None, seed=0)}), file)
+
+
+def test_an_estimator_and_its_folder_give_the_same_file(wards, quick, tmp_path, assert_parity):
+    X, y = wards
+    model = quick(epochs=2).fit(X, y)
+    model.save(tmp_path / "model")
+    for source, name in ((model, "a.onnx"), (tmp_path / "model", "b.onnx")):
+        export_onnx(source, tmp_path / name, quantiles=(0.01, 0.1, 0.9, 0.99), pmf_up_to=20)
+    assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
+    assert_parity(model.predictor_, pl.from_pandas(X.assign(kind=X["kind"].astype(str)))[:20])
+
+
+def test_arrays_have_numbered_columns(counts, run_file, file):
+    X, y = counts
+    model = CountGLM(likelihood="double_poisson").fit(X, y)
+    export_onnx(model, file)
+    feeds = {f"x{j}": X[:, j].copy() for j in range(3)}
+    feeds["x1"][0] = np.nan
+    out = run_file(file, feeds)
+    assert np.isnan(out["mean"][0])
+    assert np.isnan(out["upper"][0])
+    assert out["mean"][1:] == pytest.approx(model.predict(X)[1:], rel=1e-9)
+
+
+def test_levels_that_a_glm_does_not_know_are_nan(wards, run_file, file):
+    X, y = wards
+    model = CountGLM(likelihood="poisson").fit(X[["ward", "urgent"]], y)
+    export_onnx(model, file)
+    feeds = {"ward": np.array(["A", "C", "Z", ""], dtype=object), "urgent": np.array([1.0, 0.0, 1.0, 1.0])}
+    out = run_file(file, feeds)
+    exact = model.predict(pd.DataFrame({"ward": ["A", "C"], "urgent": [True, False]}))
+    assert out["mean"][:2] == pytest.approx(exact, rel=1e-9)
+    assert np.isnan(out["mean"][2:]).all()
+
+
+def test_outputs_give_way_to_columns_of_the_same_name(counts, run_file, feeds_of, file):
+    """A column whose name an output has keeps it, and the output gets a prefix."""
+    X, y = counts
+    frame = pl.DataFrame({"mean": X[:, 0], "q0.9": X[:, 1], "v1": X[:, 2]})
+    model = CountRegressor(members=2, hidden=(8,), epochs=2, mix_with=("glm",), random_state=0).fit(frame, y)
+    about = export_onnx(model, file, quantiles=(0.9,))
+    assert about["outputs"]["mean"] == "predicted_mean"
+    assert about["outputs"]["q0.9"] == "predicted_q0.9"
+    out = run_file(file, feeds_of(frame))
+    assert out["predicted_mean"] == pytest.approx(model.predictor_.distribution(frame).mean.numpy(), rel=1e-9)
