@@ -132,6 +132,8 @@ def fit_into(
     check_space(path, _estimated_bytes(prepared))
     with folder_lock(path):
         checkpoint = checkpoint_of(path, prepared)
+        if checkpoint.exists():
+            options.get("on_step", print)("Continuing the fit that was interrupted")
         fitted = fit(prepared, about, checkpoint, **options)
         can_continue = fitted.interrupted and checkpoint.exists()
         try:
@@ -183,7 +185,7 @@ def train_model(
     if is_cross_fitted(prepared):
         train, held_out = prepared.known, {}
     on_step("Training")
-    model.on_step, model.calibrates = on_step, False
+    model.on_step, model.calibrates, model.stream = on_step, False, prepared.stream
     try:
         given = counts.arguments(train) | (held_out if len(validation) else {})
         model.fit(train.X, train.y, train.weight, **given)
@@ -194,6 +196,7 @@ def train_model(
             raise
         on_step("Stopping: the best so far is kept")
     # A saved model has no use for these.
+    model.stream = None
     model.set_params(checkpoint=None, verbose=False, time_budget=None)
     return model.interrupted_
 
