@@ -34,7 +34,7 @@ from ddpn.threads import single_thread
 from ddpn.workflow.budget import Budget
 from ddpn.workflow.kept_warnings import kept_warnings
 from ddpn.workflow.leaderboard import label_of, leaderboard
-from ddpn.workflow.model_folder import FORMAT, ModelFolder
+from ddpn.workflow.model_folder import CHECKPOINT, FORMAT, ModelFolder
 from ddpn.workflow.preparing import Prepared, checkpoint_of, fingerprint, identity
 from ddpn.workflow.seen_rows import SeenRows
 
@@ -132,8 +132,11 @@ def fit_into(
     check_space(path, _estimated_bytes(prepared))
     with folder_lock(path):
         checkpoint = checkpoint_of(path, prepared)
+        on_step = options.get("on_step", lambda text: None)
         if checkpoint.exists():
-            options.get("on_step", print)("Continuing the fit that was interrupted")
+            on_step("Continuing the fit that was interrupted")
+        elif (path / CHECKPOINT).is_file():
+            on_step("Starting again: the interrupted fit had other rows or options")
         fitted = fit(prepared, about, checkpoint, **options)
         can_continue = fitted.interrupted and checkpoint.exists()
         try:
