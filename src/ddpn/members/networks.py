@@ -29,6 +29,8 @@ from ddpn.training import Folded, History, RowStream, Runtime, Streamed, Trainin
 _FACTS, _WEIGHTS, _ENCODER = "networks.json", "networks.safetensors", "features.safetensors"
 #: On noisy tables networks are best in the first half of their training (0.15 to 0.5), on others later than this.
 _LATE = 0.6
+#: Rows that are predicted together: what layers of 65,536 rows take in float64, 500 MB, was the peak of a fit.
+_ROWS = 8192
 
 
 class Trained(NamedTuple):
@@ -235,7 +237,7 @@ class Networks(Member):
     @torch.no_grad()
     def raw(self, X: Any) -> Tensor:
         """Raw outputs of every network. Shape: (rows, M, P)."""
-        parts = torch.from_numpy(_columns(self.encoder.transform(X), self.chosen)).split(BLOCK)
+        parts = torch.from_numpy(_columns(self.encoder.transform(X), self.chosen)).split(_ROWS)
         with threads_for(self.model.multiply_adds(parts[0])):
             return torch.cat([self.model.raw(part.double()) for part in parts])
 
