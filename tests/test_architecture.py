@@ -23,7 +23,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"registry"}),
     frozenset({"sample", "model_files"}),
     frozenset({"count_range"}),
-    frozenset({"distributions"}),
+    frozenset({"distributions", "streaming"}),
     frozenset({"heads", "metrics", "backbones", "features", "inputs"}),
     frozenset({"datasets"}),
     frozenset({"model"}),

@@ -25,7 +25,7 @@ _KEPT = "Nothing was written; of a long table, the same command continues with t
 
 
 def fit(
-    data: o.Data,
+    data: o.OneTable,
     out: o.NewModel,
     target: o.Target = None,
     exposure: o.Exposure = None,
@@ -57,6 +57,7 @@ def fit(
     device: o.Device = None,
     cluster: Cluster = None,
     gpus_per_job: GpusPerJob = None,
+    stream: o.Stream = None,
     overwrite: o.Overwrite = False,
     as_json: o.Json = False,
 ) -> None:
@@ -83,30 +84,38 @@ def fit(
         "device": device,
     }  # fmt: skip
     with friendly_errors("Nothing was saved."):
-        _fit(data, out, given, config, (cluster, gpus_per_job), overwrite, as_json)
+        _fit(data, out, given, config, stream, (cluster, gpus_per_job), overwrite, as_json)
 
 
 def _fit(
-    data: str,
+    sources: list[str],
     out: Path,
     given: dict[str, Any],
     config: Path | None,
+    stream: bool | None,
     where: tuple[str | None, float | None],
     overwrite: bool,
     as_json: bool,
 ) -> None:
     from ddpn.model_files import check_destination
+    from ddpn.workflow.large_tables import open_table, prepare_stream, stream_facts
     from ddpn.workflow.plan import plan_of
     from ddpn.workflow.preparing import prepare
-    from ddpn.workflow.reading import read
 
     plan = plan_of(given, config)
     check_destination(out, overwrite)
     plan.check_with_torch()
     with prompt_ctrl_c("Nothing was saved."):
-        prepared = prepare(read(data, plan.category), plan)
+        frame, parts, note = open_table(sources, plan, stream, verbose=True)
+        if note:
+            typer.echo(note, err=as_json)
+        prepared = prepare(frame, plan) if parts is None else prepare_stream(parts, plan, verbose=True)
+        del frame  # prepared has copies of what it needs
+    data = sources[0] if len(sources) == 1 else f"{sources[0]} and {len(sources) - 1:,} more files"
     show_prepared(data, prepared, as_json)
-    about = {"data": data, "command": shlex.join(["ddpn", *sys.argv[1:]])}
+    about: dict[str, Any] = {"data": data, "command": shlex.join(["ddpn", *sys.argv[1:]])}
+    if parts is not None:
+        about["stream"] = stream_facts(prepared)
     # Only now, as it imports torch: wrong options and tables are reported at once.
     from ddpn.workflow.fitting import fit_into
 
@@ -127,7 +136,8 @@ def _print_step(step: str) -> None:
 
 def show_prepared(data: str, prepared: Any, as_json: bool) -> None:
     """How the table is used, before training."""
-    typer.echo(f"{data}: {len(prepared.sample):,} rows", err=as_json)
+    whole = f" of {prepared.stream.parts.rows:,}" if prepared.stream is not None else ""
+    typer.echo(f"{data}: {len(prepared.sample):,}{whole} rows{' sampled' if whole else ''}", err=as_json)
     show(column_table(prepared.roles), to_stderr=as_json)
     counts = ", ".join(f"{count:,} {part}" for part, count in prepared.counts.items())
     typer.echo(f"Rows: {counts}; split {prepared.split.how}", err=as_json)

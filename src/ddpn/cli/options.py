@@ -35,6 +35,22 @@ Tables = Annotated[
         "stands for the files in it.",
     ),
 ]
+OneTable = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="DATA...",
+        help=f"The table: {_FILES} Several Parquet files, a folder of them or a pattern such as 'data/*.parquet' are "
+        "one table.",
+    ),
+]
+Stream = Annotated[
+    bool | None,
+    _option(
+        "Read Parquet files as a stream instead of into memory. Default: where they would take more than half of the "
+        "free memory.",
+        "--stream/--no-stream",
+    ),
+]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder written by `ddpn fit`, or by `save` in Python.")]
 Json = Annotated[bool, _option("Print one JSON document instead of tables.", "--json")]
 Overwrite = Annotated[bool, _option("Replace an existing output.", "--overwrite")]

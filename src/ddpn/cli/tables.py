@@ -94,6 +94,7 @@ def model_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
         compared,
         ("Interrupted", "yes, by Ctrl-C" if task["interrupted"] else "no"),
         ("Rows", f"{rows}; split {task['split']['how']}"),
+        *_stream_facts(task.get("stream")),
         *((name.capitalize(), roles[name] or "none") for name in ("target", "exposure", "weight")),
         needed,
         ("Seed", str(task["plan"]["seed"])),
@@ -102,6 +103,14 @@ def model_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Date", task["date"]),
         ("Versions", ", ".join(f"{name} {version}" for name, version in task["versions"].items())),
     ]
+
+
+def _stream_facts(stream: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """What was read of a table that was streamed."""
+    if stream is None:
+        return []
+    read = f"{stream['rows']:,} rows in {stream['files']:,} files; {stream['sampled']:,} of them sampled"
+    return [("Streamed", f"{read}; networks trained on about {stream['streamed']:,}")]
 
 
 def _range_facts(counts: Mapping[str, Any] | None, roles: Mapping[str, Any]) -> list[tuple[str, str]]:

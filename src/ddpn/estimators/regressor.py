@@ -31,7 +31,7 @@ from ddpn.members.networks import Networks
 from ddpn.members.reader import TableReader
 from ddpn.model import CountModel
 from ddpn.sample import Sample, checked_sample
-from ddpn.training import History, Runtime
+from ddpn.training import History, RowStream, Runtime
 from ddpn.validation import check_keys, is_integer, is_number
 
 #: The share of a time budget that fits may take; the rest is for calibration.
@@ -119,6 +119,8 @@ class CountRegressor(CountPredictions, NestedOptions):
     calibrates: bool = True
     #: Called with a line on each step of a portfolio.
     on_step: Callable[[str], object] = staticmethod(lambda text: None)
+    #: Training rows of a table that is larger than memory, of which those of `fit` are a sample.
+    stream: RowStream | None = None
 
     def __init__(
         self,
@@ -233,6 +235,7 @@ class CountRegressor(CountPredictions, NestedOptions):
         if self.executor is not None:
             # Nodes have devices and folders of their own.
             run = {"runtime": runtime if self.device == "cpu" else None, "checkpoint": None, "verbose": False}
+        run["stream"] = self.stream
         if self.members == "auto":
             self._fit_portfolio(reader, (head, options, others), train, validation, seeds[0], counts, run)
         else:

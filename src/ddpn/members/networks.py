@@ -20,14 +20,17 @@ from ddpn.features.screening import screened
 from ddpn.heads import DEFAULT_LIKELIHOOD, Head, make_head
 from ddpn.members.member import Member, as_tensor, exposure_unit, json_to_bytes
 from ddpn.members.network_options import WIDE, NetworkOptions, auto_numeric
+from ddpn.members.stream_schedule import Chunks, stream_schedule
 from ddpn.model import CountModel
 from ddpn.sample import BLOCK, Sample
 from ddpn.threads import single_thread, threads_for
-from ddpn.training import Folded, History, Runtime, TrainingConfig, fit, fold_numbers
+from ddpn.training import Folded, History, RowStream, Runtime, Streamed, TrainingConfig, fit, fold_numbers
 
 _FACTS, _WEIGHTS, _ENCODER = "networks.json", "networks.safetensors", "features.safetensors"
 #: On noisy tables networks are best in the first half of their training (0.15 to 0.5), on others later than this.
 _LATE = 0.6
+#: Rows that are predicted together: what layers of 65,536 rows take in float64, 500 MB, was the peak of a fit.
+_ROWS = 8192
 
 
 class Trained(NamedTuple):
@@ -44,7 +47,7 @@ class Encoded(NamedTuple):
 
     encoder: FeatureEncoder
     chosen: np.ndarray | None
-    train: Sample | Folded
+    train: Sample | Folded | Streamed
     validation: Sample | None
 
 
@@ -71,6 +74,9 @@ class Networks(Member):
         From 2 on, and where `fit` has no validation rows, the training rows are divided into so many folds, and each
         network leaves out one of them, which chooses its best epoch. `out_of_fold` then has predictions for all
         training rows.
+    stream : RowStream, optional
+        Training rows of a table that is larger than memory. The rows of `fit` are a sample of it, which the encoder is
+        fitted to; the networks are trained on the stream.
     """
 
     label = "networks"
@@ -89,10 +95,12 @@ class Networks(Member):
         checkpoint: Path | None = None,
         verbose: bool = False,
         folds: int = 0,
+        stream: RowStream | None = None,
     ) -> None:
         self.head = make_head(DEFAULT_LIKELIHOOD) if head is None else head
         self.options, self.seeds = options, seeds
         self.runtime, self.checkpoint, self.verbose, self.folds = runtime, checkpoint, verbose, folds
+        self.stream = stream
 
     @classmethod
     def like(cls, head: Head) -> Self:
@@ -111,7 +119,12 @@ class Networks(Member):
         folds = min(self.folds, len(seeds), self.n_rows) if validation is None else 0
         fold = fold_numbers(self.n_rows, folds, seeds[0]) if folds >= 2 else None
         numeric = auto_numeric(self.n_rows, columns) if self.options.numeric == "auto" else self.options.numeric
-        trained = self._train(self._encode(numeric, train, validation, fold), config)
+        if self.stream is None:
+            trained = self._train(self._encode(numeric, train, validation, fold), train, config)
+        else:
+            chunk, config = stream_schedule(config, len(self.stream), self.stream.most_passes)
+            self.n_rows = len(self.stream)
+            trained = self._train(self._streamed(numeric, train, validation, chunk), train, config)
         self._keep(trained)
         if fold is not None and self.model.members >= folds:
             self.keep_out_of_fold(self._left_out(train, fold.numpy(), folds), train.exposure)
@@ -160,10 +173,36 @@ class Networks(Member):
             encoder, chosen, own, self._tensors(validation, _columns(encoder.transform(validation.X), chosen))
         )
 
-    def _tensors(self, sample: Sample, inputs: np.ndarray) -> Sample:
-        """Float32 tensors (counts in float64 where they need it), weights with mean 1, exposures in units."""
+    def _streamed(self, numeric: str, train: Sample, validation: Sample | None, chunk: Chunks) -> Encoded:
+        """The encoder of a sample of the rows, and the stream that it encodes."""
+        assert self.stream is not None
+        encoder = FeatureEncoder(numeric=numeric, bins=self.options.bins).fit(train.X, train.y, train.weight)
+        used, source = train.rows(train.is_used), self.stream
+        some = used.rows(slice(0, BLOCK))
+        scale = np.ones(len(some)) if some.exposure is None else some.exposure
+        chosen = None
+        if np.shape(used.X)[1] > WIDE:
+            chosen = screened(encoder.transform(some.X), some.y / scale, scale * some.weight_or_ones, WIDE)
+        mean = float(used.weight_or_ones.mean())
+
+        def encode(rows: Any) -> Sample:
+            part = source.sample(rows)
+            return self._tensors(part, _columns(encoder.transform(part.X), chosen), mean)
+
+        known = None
+        if validation is not None:
+            known = self._tensors(validation, _columns(encoder.transform(validation.X), chosen))
+        return Encoded(encoder, chosen, Streamed(source, encode, chunk.rows, chunk.per_epoch), known)
+
+    def _tensors(self, sample: Sample, inputs: np.ndarray, mean: float | None = None) -> Sample:
+        """Float32 tensors (counts in float64 where they need it), weights with mean 1, exposures in units.
+
+        `mean` is the mean weight where the sample is a part of the rows.
+        """
         dtype = torch.float32 if sample.y.max(initial=0.0) < 2**24 else torch.float64
-        weight = None if sample.weight is None else torch.from_numpy(sample.weight / sample.weight.mean()).float()
+        weight = None
+        if sample.weight is not None:
+            weight = torch.from_numpy(sample.weight / (sample.weight.mean() if mean is None else mean)).float()
         exposure = as_tensor(sample.exposure, self.unit)
         counts = {name: part for name, part in sample.parts.items() if name in ("y", "lower", "upper", "limit")}
         return Sample(
@@ -173,13 +212,14 @@ class Networks(Member):
             exposure=None if exposure is None else exposure.float(),
         )
 
-    def _train(self, rows: Encoded, config: TrainingConfig) -> Trained:
-        """Networks from fresh weights."""
-        train = rows.train.sample if isinstance(rows.train, Folded) else rows.train
-        model = self._build(train.X.shape[1], config.members)
+    def _train(self, rows: Encoded, sample: Sample, config: TrainingConfig) -> Trained:
+        """Networks from fresh weights; they start at the distribution of a sample of the rows."""
+        inputs = len(rows.encoder.get_feature_names_out()) if rows.chosen is None else len(rows.chosen)
+        model = self._build(inputs, config.members)
         start = None
         if self.options.start:
-            wide = train.replace(X=None).map(torch.Tensor.double)
+            used = sample.rows(sample.is_used)
+            wide = self._tensors(used.replace(X=None), np.zeros((len(used), 0))).map(torch.Tensor.double)
             start = self.head.start(wide.y, wide.weight, wide.exposure)
         model.reset(config.seeds, start)
         runtime = self.runtime or Runtime(precision=config.precision)
@@ -198,7 +238,7 @@ class Networks(Member):
     @torch.no_grad()
     def raw(self, X: Any) -> Tensor:
         """Raw outputs of every network. Shape: (rows, M, P)."""
-        parts = torch.from_numpy(_columns(self.encoder.transform(X), self.chosen)).split(BLOCK)
+        parts = torch.from_numpy(_columns(self.encoder.transform(X), self.chosen)).split(_ROWS)
         with threads_for(self.model.multiply_adds(parts[0])):
             return torch.cat([self.model.raw(part.double()) for part in parts])
 

@@ -8,14 +8,17 @@ from ddpn.training.folds import Folded, fold_numbers
 from ddpn.training.loop import fit
 from ddpn.training.runtime import Runtime
 from ddpn.training.state import History
+from ddpn.training.streamed import RowStream, Streamed
 
 __all__ = [
     "Augmented",
     "Ensemble",
     "Folded",
     "History",
+    "RowStream",
     "Runtime",
     "Sample",
+    "Streamed",
     "TrainingConfig",
     "fit",
     "fit_ensemble",

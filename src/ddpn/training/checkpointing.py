@@ -13,6 +13,7 @@ from ddpn.tensor_files import fingerprint, read, write
 from ddpn.training.batches import Augmented, Source, as_sample
 from ddpn.training.folds import Folded
 from ddpn.training.state import Snapshot
+from ddpn.training.streamed import Streamed
 from ddpn.training.trainable import frozen_fingerprint
 from ddpn.validation import listed
 
@@ -60,7 +61,7 @@ def model_identity(model: CountModel) -> dict[str, Any]:
     }
 
 
-def data_identity(train: Source | Folded, validation: Source | Folded | None) -> dict[str, Any]:
+def data_identity(train: Source | Folded | Streamed, validation: Source | Folded | None) -> dict[str, Any]:
     """What distinguishes these rows from others."""
     return {
         "training data": _rows_identity(train),
@@ -68,7 +69,7 @@ def data_identity(train: Source | Folded, validation: Source | Folded | None) ->
     }
 
 
-def _rows_identity(source: Source | Folded) -> dict[str, Any]:
+def _rows_identity(source: Source | Folded | Streamed) -> dict[str, Any]:
     """Checksums of rows in memory; of a Dataset its attribute `identity`, or the counts of some items.
 
     Reading a whole Dataset would take as long as an epoch, and its items may change from one reading to the next.

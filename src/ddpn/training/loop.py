@@ -27,13 +27,14 @@ from ddpn.training.folds import FoldBatches, Folded
 from ddpn.training.monitoring import EpochReport, report_epoch
 from ddpn.training.runtime import Runtime
 from ddpn.training.state import History, State
+from ddpn.training.streamed import StreamBatches, Streamed
 from ddpn.training.validation import check_exposure_in_both, check_sample, check_source, check_values
 
 
 @torch.inference_mode(False)  # whatever the caller's mode: gradients are needed
 def fit(
     model: CountModel,
-    train: Source | Folded,
+    train: Source | Folded | Streamed,
     validation: Sample | Dataset | None = None,
     config: TrainingConfig = TrainingConfig(),  # noqa: B008
     *,
@@ -54,7 +55,8 @@ def fit(
         With weights drawn by `reset`.
     train, validation : Sample of tensors, Augmented or torch Dataset
         Training rows, and rows that choose each member's best epoch. `validation` may be None, and is not augmented.
-        Training rows that are `Folded` validate the members that leave them out.
+        Training rows that are `Folded` validate the members that leave them out, and those that are `Streamed` are
+        read while they are trained on.
     config : TrainingConfig
         The settings.
     runtime : Runtime, optional
@@ -131,7 +133,7 @@ class Training:
     def __init__(
         self,
         model: CountModel,
-        train: Source | Folded,
+        train: Source | Folded | Streamed,
         validation: Sample | Dataset | None,
         config: TrainingConfig,
         runtime: Runtime,
@@ -149,12 +151,12 @@ class Training:
             # Layers are made of zeros, from which only biases would learn.
             raise ConfigError("weights must be drawn before a training, got zeros. Call model.reset(config.seeds).")
         self.state = State(model, config, validates=isinstance(train, Folded) or validation is not None)
-        self.batches: MemoryBatches | DatasetBatches
+        self.batches: MemoryBatches | DatasetBatches | StreamBatches
         self.validation: MemoryBatches | DatasetBatches | None
         if isinstance(train, Folded):
             self.batches, self.validation = self._fold_batches(train)
         else:
-            self.batches = self._batches("train", train)
+            self.batches = self._stream(train) if isinstance(train, Streamed) else self._batches("train", train)
             self.validation = None if validation is None else self._batches("validation", validation)
         if self.batches.batch < runtime.share.world:
             processes = f"the number of processes, {runtime.share.world}"
@@ -180,6 +182,10 @@ class Training:
         sample = sample.map(lambda t: t.to(runtime.device))
         here = Augmented(sample, source.augment) if isinstance(source, Augmented) else sample
         return MemoryBatches(here, config.batch_size, runtime.share, config.accumulate)
+
+    def _stream(self, train: Streamed) -> StreamBatches:
+        shared = self.runtime.share, self.config.accumulate, lambda sample: check_values(sample, self.model.head)
+        return StreamBatches(train, self.config.batch_size, self.runtime.device, self.config.seeds[0], *shared)
 
     def _fold_batches(self, train: Folded) -> tuple[MemoryBatches, MemoryBatches]:
         """Batches to train on, and those that validate."""
@@ -208,6 +214,8 @@ class Training:
 
     def run_epoch(self) -> str:
         """Train once over the rows, validate, and keep what is best; a line on how it went."""
+        if isinstance(self.batches, StreamBatches):
+            self.batches.begin(self.epoch)
         if not isinstance(self.batches, MemoryBatches):
             return self._run_epoch()
         # All of it: also the small operations between the steps.

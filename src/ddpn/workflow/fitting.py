@@ -36,7 +36,7 @@ from ddpn.threads import single_thread
 from ddpn.workflow.budget import Budget
 from ddpn.workflow.kept_warnings import kept_warnings
 from ddpn.workflow.leaderboard import label_of, leaderboard
-from ddpn.workflow.model_folder import FORMAT, ModelFolder
+from ddpn.workflow.model_folder import CHECKPOINT, FORMAT, ModelFolder
 from ddpn.workflow.preparing import Prepared, checkpoint_of, fingerprint, identity
 from ddpn.workflow.seen_rows import SeenRows
 
@@ -135,6 +135,11 @@ def fit_into(
     check_space(path, _estimated_bytes(prepared))
     with folder_lock(path):
         checkpoint = checkpoint_of(path, prepared)
+        on_step = options.get("on_step", lambda text: None)
+        if checkpoint.exists():
+            on_step("Continuing the fit that was interrupted")
+        elif (path / CHECKPOINT).is_file():
+            on_step("Starting again: the interrupted fit had other rows or options")
         fitted = fit(prepared, about, checkpoint, **options)
         can_continue = fitted.interrupted and checkpoint.exists()
         try:
@@ -189,7 +194,7 @@ def train_model(
     if is_cross_fitted(prepared):
         train, held_out = prepared.known, {}
     on_step("Training")
-    model.on_step, model.calibrates = on_step, False
+    model.on_step, model.calibrates, model.stream = on_step, False, prepared.stream
     try:
         given = counts.arguments(train) | (held_out if len(validation) else {})
         model.fit(train.X, train.y, train.weight, **given)
@@ -200,6 +205,7 @@ def train_model(
             raise
         on_step("Stopping: the best so far is kept")
     # A saved model has no use for these.
+    model.stream = None
     model.set_params(checkpoint=None, verbose=False, time_budget=None, executor=None)
     return model.interrupted_
 

@@ -24,7 +24,8 @@ from ddpn.workflow.time_columns import time_columns
 class Prepared:
     """A table ready for fitting; `leaks` and `warnings` are sentences about it that stay with the model.
 
-    `time_columns` are inputs that follow time, where rows are split by time.
+    `time_columns` are inputs that follow time, where rows are split by time. `stream` has the training rows of a table
+    that is larger than memory, of which `sample` then has some.
     """
 
     plan: Plan
@@ -34,6 +35,7 @@ class Prepared:
     leaks: tuple[str, ...]
     warnings: tuple[str, ...]
     time_columns: tuple[str, ...] = ()
+    stream: Any = None
 
     @property
     def train(self) -> Sample:
@@ -128,7 +130,8 @@ def fingerprint(sample: Sample) -> str:
 def identity(prepared: Prepared) -> str:
     """A digest of all that a fit depends on: the same fit continues from its checkpoint, another does not."""
     plan = json.dumps(prepared.plan.as_dict(), sort_keys=True, default=str)
-    return hashlib.sha256((plan + fingerprint(prepared.sample)).encode()).hexdigest()[:16]
+    stream = "" if prepared.stream is None else prepared.stream.identity
+    return hashlib.sha256((plan + fingerprint(prepared.sample) + stream).encode()).hexdigest()[:16]
 
 
 def checkpoint_of(path: Path, prepared: Prepared) -> Path:

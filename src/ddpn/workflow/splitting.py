@@ -14,7 +14,8 @@ from ddpn.workflow.plan import Plan
 MIN_ROWS = 20
 #: As in CountRegressor: with fewer rows none are kept for validation.
 MIN_VALIDATED = 200
-_PARTS = {
+#: Words of a split column, by part.
+PARTS = {
     "train": ("train", "training", "fit"),
     "validation": ("validation", "valid", "val", "dev"),
     "test": ("test", "testing", "holdout"),
@@ -67,7 +68,7 @@ def _without_few(parts: Parts) -> Parts:
 def _by_column(frame: Any, plan: Plan, labels: np.ndarray) -> Split:
     name = check_column(str(plan.split_column), frame.columns, "split_column", InputError)
     words = [str(word).strip().lower() for word in frame[name].to_list()]
-    part_of = {word: part for part, spellings in _PARTS.items() for word in spellings}
+    part_of = {word: part for part, spellings in PARTS.items() for word in spellings}
     unknown = np.array([word not in part_of for word in words])
     if unknown.any():
         first = frame[name].filter(unknown)[0]
@@ -75,7 +76,7 @@ def _by_column(frame: Any, plan: Plan, labels: np.ndarray) -> Split:
         got = f"got {what} {labels_at(unknown, labels)}"
         raise InputError(f"split_column {name!r} must hold train, validation or test in every row, {got}.")
     found = np.array([part_of[word] for word in words])
-    parts = Parts(*(np.flatnonzero(found == part) for part in _PARTS))
+    parts = Parts(*(np.flatnonzero(found == part) for part in PARTS))
     if not (len(parts.train) and len(parts.test)):
         got = listed(sorted(set(found.tolist())))
         raise InputError(f"split_column {name!r} must mark both train and test rows, got {got} only.")

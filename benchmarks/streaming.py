@@ -1,0 +1,178 @@
+"""Fits of many Parquet files: peak memory and speed of a streamed fit, against the same fit in memory.
+
+    python benchmarks/streaming.py generate FOLDER --rows 20000000
+    python benchmarks/streaming.py --rows 500000 1000000 --compare 500000
+
+The second command generates tables of each number of rows (40 columns) in a temporary folder, fits each of them as a
+stream and those of `--compare` in memory, too, every fit in a process of its own, and writes streaming.md to
+benchmarks/results. Memory is the peak resident size of that process above the size after all imports.
+"""
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+#: Rows per file, and per row group.
+PART_ROWS, GROUP_ROWS = 250_000, 50_000
+#: Columns: numbers, integers, and text.
+NUMBERS, INTEGERS, TEXTS = 30, 6, 4
+#: New rows by which both fits are scored: a part that neither has seen.
+TEST_ROWS, TEST_PART = 50_000, 10_000_019
+_SEED = 7
+#: One pass of small networks, mixed with a GLM: reading and encoding count for more than with the default model.
+MODEL = {"likelihood": "negative_binomial", "members": 2, "hidden": [64, 64], "epochs": 1, "device": "cpu"}
+
+
+def part(number: int, rows: int) -> Any:
+    """One part of the table: 40 columns and the target `y`; the same for the same number."""
+    import polars as pl
+
+    rng = np.random.default_rng([_SEED, number])
+    x = rng.normal(size=(rows, NUMBERS))
+    k = rng.integers(0, 50, size=(rows, INTEGERS))
+    codes = rng.integers(0, 12, size=(rows, TEXTS))
+    effects = np.sin(np.arange(12)) * 0.3
+    eta = 0.6 + 0.4 * x[:, 0] - 0.3 * np.abs(x[:, 1]) + 0.3 * np.sin(2 * x[:, 2]) * (x[:, 3] > 0)
+    eta += 0.01 * k[:, 0] + effects[codes[:, 0]] + 0.05 * x[:, 4:12].sum(axis=1)
+    y = rng.poisson(np.exp(eta) * rng.gamma(3.0, 1.0 / 3.0, size=rows))
+    columns: dict[str, Any] = {f"x{j}": x[:, j] for j in range(NUMBERS)}
+    columns |= {f"k{j}": k[:, j] for j in range(INTEGERS)}
+    levels = np.array([f"level {code}" for code in range(12)])
+    columns |= {f"t{j}": levels[codes[:, j]] for j in range(TEXTS)}
+    return pl.DataFrame(columns | {"y": y})
+
+
+def generate(folder: Path, rows: int, part_rows: int = PART_ROWS) -> None:
+    """Write so many rows, one file after the other."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, start in enumerate(range(0, rows, part_rows)):
+        table = part(number, min(part_rows, rows - start))
+        table.write_parquet(folder / f"part-{number:05d}.parquet", row_group_size=GROUP_ROWS)
+
+
+def fit(folder: Path, stream: bool, model: dict[str, Any]) -> dict[str, Any]:
+    """Fit in this process; seconds, rows per second, memory, and the CRPS of new rows."""
+    import torch
+
+    import ddpn.workflow.fitting as fitting
+    from ddpn.metrics import crps
+    from ddpn.workflow.large_tables import open_table, prepare_stream
+    from ddpn.workflow.plan import Plan
+    from ddpn.workflow.preparing import prepare
+
+    import lightgbm  # noqa: F401  isort: skip
+    import pyarrow.parquet  # noqa: F401  isort: skip
+
+    torch.set_num_threads(1)
+    before = _resident()
+    started, cpu = time.perf_counter(), time.process_time()
+    plan = Plan(target="y", model=model, compare_with=())
+    frame, parts, _ = open_table([str(folder)], plan, stream=stream)
+    prepared = prepare(frame, plan) if parts is None else prepare_stream(parts, plan)
+    del frame
+    read = time.process_time() - cpu
+    fitted = fitting.fit(prepared, {}, on_step=lambda step: print(f"  {step}", file=sys.stderr))
+    seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
+    peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    test = part(TEST_PART, TEST_ROWS)
+    roles, predictor = fitted.folder.roles, fitted.folder.model.predictor_
+    scores = []
+    for start in range(0, TEST_ROWS, 5000):
+        some = roles.sample(test[start : start + 5000])
+        with torch.no_grad():
+            scores.append(crps(predictor.distribution(some.X), torch.from_numpy(some.y)))
+    networks = predictor.members.get("networks")
+    return {
+        "seconds": seconds,
+        "cpu": cpu,
+        "reading": read,
+        "epochs": 0 if networks is None else len(networks.history.epochs),
+        "peak": peak,
+        "crps": float(torch.cat(scores).mean()),
+        "weights": {name: round(weight, 3) for name, weight in predictor.weights.items()},
+    }
+
+
+def _resident() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def measure(rows: Sequence[int], compare: Sequence[int], model: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+    """All fits, each in its own process."""
+    found = []
+    for number in sorted({*rows, *compare}):
+        data = folder / str(number)
+        generate(data, number)
+        for stream in [*([True] if number in rows else []), *([False] if number in compare else [])]:
+            word = "stream" if stream else "memory"
+            command = [sys.executable, __file__, "fit", str(data), word, "--model", json.dumps(model)]
+            print(f"{number:,} rows, {word}", file=sys.stderr)
+            output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+            found.append({"rows": number, "how": word, **json.loads(output.splitlines()[-1])})
+            print(found[-1], file=sys.stderr)
+    return found
+
+
+def page(found: list[dict[str, Any]], command: str, model: dict[str, Any]) -> str:
+    """The results as Markdown."""
+    machine = platform.processor() or platform.machine()
+    lines = [
+        "# Fits of many Parquet files", "",
+        f"`{command}`, {machine}, {os.cpu_count()} cores, torch on one thread; model: `{json.dumps(model)}`.",
+        f"Tables of {NUMBERS + INTEGERS + TEXTS} columns. Memory is the peak resident size above that after imports.",
+        f"CRPS is that of {TEST_ROWS:,} new rows.", "",
+        "| rows | fit | seconds | CPU seconds | of which reading | rows per CPU second | peak memory | CRPS |",
+        "|---:|---|---:|---:|---:|---:|---:|---:|",
+    ]  # fmt: skip
+    for row in found:
+        cells = [f"{row['rows']:,}", row["how"], f"{row['seconds']:.0f}", f"{row['cpu']:.0f}"]
+        cells += [f"{row['reading']:.0f}", f"{row['rows'] / row['cpu']:,.0f}", f"{row['peak'] / 2**30:.2f} GiB"]
+        cells.append(f"{row['crps']:.4f}")
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, nargs="*", default=[500_000, 1_000_000])
+    parser.add_argument("--compare", type=int, nargs="*", default=[500_000])
+    parser.add_argument("--model", type=json.loads, default=MODEL)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    if sys.argv[1:2] == ["generate"]:
+        parser = argparse.ArgumentParser()
+        parser.add_argument("folder", type=Path)
+        parser.add_argument("--rows", type=int, required=True)
+        args = parser.parse_args(sys.argv[2:])
+        generate(args.folder, args.rows)
+        return
+    if sys.argv[1:2] == ["fit"]:
+        parser = argparse.ArgumentParser()
+        parser.add_argument("folder", type=Path)
+        parser.add_argument("how", choices=["stream", "memory"])
+        parser.add_argument("--model", type=json.loads, required=True)
+        args = parser.parse_args(sys.argv[2:])
+        print(json.dumps(fit(args.folder, args.how == "stream", args.model)))
+        return
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        found = measure(args.rows, args.compare, args.model, Path(folder))
+    args.out.mkdir(parents=True, exist_ok=True)
+    command = " ".join(["python benchmarks/streaming.py", *sys.argv[1:]])
+    (args.out / "streaming.md").write_text(page(found, command, args.model))
+    print((args.out / "streaming.md").read_text())
+
+
+if __name__ == "__main__":
+    main()
