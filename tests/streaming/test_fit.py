@@ -111,6 +111,12 @@ def test_a_bad_row_leaves_nothing_behind(table, tmp_path, write_parts):
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
+def test_a_cluster_cannot_stream(folder, tmp_path):
+    found = ddpn("fit", folder, "--target", "y", "--stream", "--cluster", "auto", "-o", tmp_path / "model")
+    assert found.exit_code != 0
+    assert "--cluster needs a table in memory" in found.output
+
+
 def test_a_table_that_does_not_fit_is_streamed_by_itself(folder, monkeypatch):
     plan = Plan(target="y")
     assert open_table([str(folder)], plan).frame.height == 9000

@@ -16,6 +16,7 @@ from ddpn.cli.console import EXIT_CODES, INTERRUPTED, friendly_errors, output_to
 from ddpn.cli.export import show_onnx
 from ddpn.cli.flags import Command
 from ddpn.cli.tables import column_table, fact_table, leaderboard_table, model_facts
+from ddpn.errors import ConfigError
 
 #: When the program began: a time budget includes the imports.
 STARTED = clock.monotonic()
@@ -109,6 +110,8 @@ def _fit(
         frame, parts, note = open_table(sources, plan, stream, verbose=True)
         if note:
             typer.echo(note, err=as_json)
+        if parts is not None and where[0] is not None:
+            raise ConfigError("--cluster needs a table in memory, got one that is streamed. Leave out one of the two.")
         prepared = prepare(frame, plan) if parts is None else prepare_stream(parts, plan, verbose=True)
         del frame  # prepared has copies of what it needs
     data = sources[0] if len(sources) == 1 else f"{sources[0]} and {len(sources) - 1:,} more files"
