@@ -13,15 +13,21 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-torch.set_num_threads(1)
-PROGRAM = runpy.run_path(str(Path(__file__).with_name("one_training.py")))
-folder, at, rank = Path(sys.argv[1]), int(sys.argv[2]), int(os.environ.get("RANK", "0"))
-own = folder / str(rank)
-is_first_start = not (own / "started").exists()
-own.mkdir(parents=True, exist_ok=True)
-(own / "started").touch()
-model = PROGRAM["network"]()
-if at and rank == 1 and is_first_start:
-    model = PROGRAM["ending_itself"](model, signal.SIGKILL, at)
-PROGRAM["trained"](model, own / "state")
-save_file({name: p.detach().contiguous() for name, p in model.named_parameters()}, own / "weights")
+
+def main(folder: Path, at: int) -> None:
+    torch.set_num_threads(1)
+    program = runpy.run_path(str(Path(__file__).with_name("one_training.py")))
+    rank = int(os.environ.get("RANK", "0"))
+    own = folder / str(rank)
+    is_first_start = not (own / "started").exists()
+    own.mkdir(parents=True, exist_ok=True)
+    (own / "started").touch()
+    model = program["network"]()
+    if at and rank == 1 and is_first_start:
+        model = program["ending_itself"](model, signal.SIGKILL, at)
+    program["trained"](model, own / "state")
+    save_file({name: p.detach().contiguous() for name, p in model.named_parameters()}, own / "weights")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -27,7 +27,7 @@ def on_table(at: Table, q: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _looked_up(cdf: Tensor, y: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
-    place = torch.searchsorted(cdf, q)
+    place = torch.searchsorted(cdf, q.contiguous())
     inside = place.clamp(max=cdf.shape[1] - 1)
     upto = cdf.gather(1, inside)
     before = torch.where(inside > 0, cdf.gather(1, (inside - 1).clamp(min=0)), 0.0)
