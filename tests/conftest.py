@@ -85,3 +85,8 @@ def rewrite() -> Callable[..., None]:
         (folder / "model.json").write_text(json.dumps(known))
 
     return change
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests on Ray come last: a process that was its driver has threads, and others start processes by a fork."""
+    items.sort(key=lambda item: "tests/cluster/" in item.nodeid)

@@ -11,8 +11,8 @@ from ddpn.errors import DDPNError
 
 #: Seconds between two attempts to end a step: an exception is lost where C code calls Python.
 _REPEAT = 0.5
-#: Rows that work is done with in any case, by which its time per row is measured.
-FEWEST_ROWS = 100
+#: Rows that work begins with, by which its time per row is measured, and those that it is done with in any case.
+FEWEST_ROWS, _LEAST_ROWS = 100, 20
 #: The share of the time left that work with more rows is planned to take: a machine may become busier.
 _PLANNED = 0.6
 
@@ -83,7 +83,7 @@ class Clock:
 
 
 def with_rows(clock: Clock, rows: int, work: Callable[[int], Result]) -> Result:
-    """What `work` returns for as many rows as there is time for: all, or at least the first hundred.
+    """What `work` returns for as many rows as there is time for: all, or at least some.
 
     Parameters
     ----------
@@ -99,11 +99,17 @@ def with_rows(clock: Clock, rows: int, work: Callable[[int], Result]) -> Result:
     >>> with_rows(Clock(), 1000, lambda number: f"{number} rows")
     '1000 rows'
     """
-    if not clock.has_limit or rows <= FEWEST_ROWS:
+    if not clock.has_limit:
         return work(rows)
-    started = time.monotonic()
-    found = work(FEWEST_ROWS)
-    per_row = max(time.monotonic() - started, 1e-3) / FEWEST_ROWS
+    started, few = time.monotonic(), min(rows, FEWEST_ROWS)
+    try:
+        with clock.limit():
+            found = work(few)
+    except TimeLimitError:
+        return work(min(rows, _LEAST_ROWS))
+    if few == rows:
+        return found
+    per_row = max(time.monotonic() - started, 1e-3) / few
     more = min(rows, int(_PLANNED * clock.left / per_row))
     if more < 2 * FEWEST_ROWS:
         return found

@@ -58,6 +58,7 @@ def fit_line(head: Head, X: np.ndarray, sample: Sample, dispersion: str, alpha: 
     return Linear(coordinates.center, coordinates.scale, slopes, theta[[block.start for block in objective.blocks]])
 
 
+@torch.inference_mode(False)
 def fit_linear(
     head: Head, X: np.ndarray, sample: Sample, dispersion: str, alpha: float, tol: float = 1e-6, max_iter: int = 200
 ) -> LinearFit:

@@ -57,7 +57,7 @@ def predict_batch(predictor: Predictor, inputs: Inputs, names: frozenset[str]) -
         parts = list(tabulated(dist, mean, _check_size))
         own: dict[str, Any] = {}
         if "median" in names:
-            own["median"] = lambda part: part.icdf(torch.tensor(0.5))
+            own["median"] = lambda part: part.icdf(torch.tensor(0.5, dtype=torch.float64))
         if "mode" in names:
             own["mode"] = lambda part: part.mode
         for name, of in own.items():
@@ -114,7 +114,9 @@ def answers(batch: Batch, rows: slice, wanted: Wanted, days: frozenset[str] = fr
         if "lower" in wanted.outputs or "upper" in wanted.outputs:
             columns |= dict(zip(("lower", "upper"), _intervals(batch, parts, index, wanted.coverage), strict=True))
         for level in wanted.quantiles:
-            columns[f"q{level:g}"] = _gathered(parts, len(index), lambda part, q=level: part.icdf(torch.tensor(q)))
+            columns[f"q{level:g}"] = _gathered(
+                parts, len(index), lambda part, q=level: part.icdf(torch.tensor(q, dtype=torch.float64))
+            )
         lists = {name: _plain(name, columns[name]) for name in _ordered(columns, wanted)}
         if "ood_reasons" in wanted.outputs:
             lists["ood_reasons"] = [[with_dates(words, days) for words in own] for own in _reasons(batch, rows)]

@@ -105,7 +105,7 @@ class DoublePoisson(ParametricDistribution):
     @cached_property
     def _constant_moments(self) -> tuple[Tensor, Tensor]:
         """Mean and variance without gradients, computed once."""
-        with torch.no_grad():
+        with torch.inference_mode(False), torch.no_grad():
             mean, variance = mean_variance(*_flat(self))
         return self._shaped(mean), self._shaped(variance)
 
@@ -116,7 +116,7 @@ class DoublePoisson(ParametricDistribution):
     @property
     def _is_constant(self) -> bool:
         """Whether moments can be kept: ordinary tensors on a CPU that no gradient is asked for."""
-        plain = torch._C._functorch.peek_interpreter_stack() is None and not torch.is_inference_mode_enabled()
+        plain = torch._C._functorch.peek_interpreter_stack() is None
         return plain and not self._has_gradient and is_host(self.mu)
 
     @property
