@@ -26,8 +26,8 @@ import numpy as np
 SHORTEST, LONGEST = 10.0, 60.0
 #: How much longer than its budget a fit may take.
 TOLERANCE = 0.05
-#: Programs that are measured see no other settings than these.
-_ONE_THREAD = {"CUDA_VISIBLE_DEVICES": ""}
+#: Fits run on the CPU, also where there is a GPU.
+_WITHOUT_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def run(pair: Pair, folder: Path, cores: list[int]) -> Pair:
 def _run(command: list[str], cores: list[int]) -> "subprocess.CompletedProcess[str]":
     pin = ["taskset", "--cpu-list", ",".join(map(str, cores))]
     return subprocess.run(
-        [*pin, *command], capture_output=True, text=True, env={**os.environ, **_ONE_THREAD}, check=False
+        [*pin, *command], capture_output=True, text=True, env={**os.environ, **_WITHOUT_GPU}, check=False
     )
 
 

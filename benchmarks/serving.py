@@ -16,6 +16,7 @@ import asyncio
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -208,7 +209,7 @@ def page(found: dict[str, Any], members: str) -> str:
     lines = [
         f"# Serving on {os.uname().machine}, {cores} cores (load {busy:.1f} at the end, other programs included)",
         "",
-        "`python benchmarks/serving.py --out benchmarks/results`",
+        f"`python {shlex.join(sys.argv)}`",
         "",
         f"Requests of one row from {CONNECTIONS} connections, client and server on the same cores; model: {members}.",
         "",

@@ -213,7 +213,7 @@ def draw(crps: dict[str, dict[str, float]], ours: str | None, path: Path) -> Non
     axes.set_yticks(range(len(tables)), tables)
     axes.set_xlim(right=min(1.5, axes.get_xlim()[1]))
     axes.invert_yaxis()
-    axes.set_xlabel(f"CRPS relative to {MODELS[REFERENCE].label} (points beyond 1.5 are not shown)")
+    axes.set_xlabel(f"CRPS relative to\n{MODELS[REFERENCE].label}\n(points beyond 1.5 are not shown)")
     axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)

@@ -8,9 +8,10 @@ import torch
 
 from ddpn import CountRegressor
 from ddpn.count_range import CountRange
-from ddpn.deadlines import Clock
+from ddpn.deadlines import Clock, TimeLimitError
 from ddpn.errors import ConfigError
 from ddpn.estimators.portfolio import Candidate, Portfolio
+from ddpn.members.blending import MixtureScores
 from ddpn.members.constant import Constant
 from ddpn.members.glm import PoissonGLM
 from ddpn.members.member import NotApplicableError
@@ -176,6 +177,22 @@ def test_a_baseline_is_the_model_where_nothing_else_is_left(sample):
 def test_without_any_time_there_is_a_constant_distribution(sample):
     found = portfolio(Candidate("glm", PoissonGLM), seconds=0.0)
     assert found.fit(sample, None, seed=0).weights == {"constant": 1.0}
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_without_time_to_score_it_a_member_is_kept_only_if_it_is_the_first(sample, monkeypatch, first):
+    add, scored = MixtureScores.add, []
+
+    def slow(self, part, size=None):
+        scored.append(part)
+        if first or len(scored) > 1:
+            raise TimeLimitError("the time is up")
+        return add(self, part, size)
+
+    monkeypatch.setattr(MixtureScores, "add", slow)
+    found = portfolio(Candidate("one", PoissonGLM), Candidate("two", PoissonGLM), seconds=100.0)
+    assert found.fit(sample, None, seed=0).weights == {"constant": 0.0, "one": 1.0}
+    assert ("two" in found.left_out) is not first
 
 
 @pytest.mark.parametrize(("first", "expected"), [(PoissonGLM, False), (Underfitted, True)])

@@ -13,7 +13,7 @@ from ddpn.executors.job import RETRIES, Failure, Report, attempt
 from ddpn.threads import limit_threads
 from ddpn.validation import check_integer, is_number
 
-#: Seconds between two looks at the progress of jobs, and between two lines that one job sends.
+#: Seconds between two checks of the progress of jobs, and between two lines that one job sends.
 _OFTEN = 0.5
 #: Data that a worker keeps in memory, at most so many pieces.
 _KEPT = 2

@@ -155,7 +155,7 @@ class MixtureRows(Rows):
 
     @property
     def resolved(self) -> bool:
-        """Whether all components tell how dense panels have to be."""
+        """Whether all components know how dense panels have to be."""
         none = self.weights.new_ones((0, 1))
         return all(stack.rows(slice(0, 0)).resolution(none) is not None for stack in self.stacks)
 

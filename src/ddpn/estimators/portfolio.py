@@ -131,11 +131,14 @@ class Portfolio:
                 continue
             before = self.crps
             try:
-                with single_thread(), torch.no_grad(), self._to_weigh.limit():
+                with single_thread(), torch.no_grad(), self.clock.limit():
                     scores.add(self._known(member, rows, validation, some), _size(member, rows))
             except TimeLimitError as error:
-                self._leave_out(candidate, f"{error} before its weight was known")
-                continue
+                if self._weights:
+                    self._leave_out(candidate, f"{error} before its weight was known")
+                else:
+                    self._weights = {candidate.name: 1.0}  # alone, it needs no score
+                break
             self._choose(scores, weight)
             pays = member.is_underfitted and self.crps < (1.0 - _PAYS) * before
         if not self.members:
@@ -203,11 +206,6 @@ class Portfolio:
             found = member.distribution(part.X, part.exposure)
         bounds = (None if each is None else each[some] for each in (rows.lower, rows.upper))
         return bounded(found, *bounds)
-
-    @property
-    def _to_weigh(self) -> Clock:
-        """The time to score a member; the only one so far is the mixture, whatever its score."""
-        return self.clock if len(self.members) > 1 else Clock()
 
     def _leave_out(self, candidate: Candidate, why: str) -> None:
         self.left_out[candidate.name] = why

@@ -220,7 +220,7 @@ def create_app(
     token : str, optional
         A bearer token that requests must have.
     reload_every : float
-        Seconds between two looks for new versions of the folders; 0 for never.
+        Seconds between two checks for new versions of the folders; 0 for never.
     **columns
         Columns (exposure, upper) that models saved in Python do not know.
 

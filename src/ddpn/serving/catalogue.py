@@ -102,7 +102,7 @@ class Catalogue:
         Parameters
         ----------
         every : float
-            Seconds between two looks.
+            Seconds between two checks.
         """
         while True:
             await asyncio.sleep(every)

@@ -66,7 +66,7 @@ def serve(
     token : str, optional
         A bearer token that requests must have.
     reload_every : float
-        Seconds between two looks for new versions of the folders; 0 for never.
+        Seconds between two checks for new versions of the folders; 0 for never.
     log_level : str
         "debug", "info", "warning" or "error"; "info" logs every request.
     on_start : callable

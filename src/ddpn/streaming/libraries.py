@@ -6,13 +6,13 @@ from ddpn.extras import import_extra
 
 
 def pyarrow_parquet() -> Any:
-    """`pyarrow.parquet`, of the extra `cluster`."""
-    return import_extra("pyarrow.parquet", "cluster")
+    """`pyarrow.parquet`, of the extra `files`."""
+    return import_extra("pyarrow.parquet", "files")
 
 
 def pyarrow() -> Any:
     """`pyarrow`, of the same extra."""
-    return import_extra("pyarrow", "cluster")
+    return import_extra("pyarrow", "files")
 
 
 def polars() -> Any:
