@@ -19,6 +19,7 @@ import argparse
 import csv
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
@@ -127,12 +128,13 @@ def changes(X: Any, train: Any, name: str) -> Iterable[tuple[str, Any]]:
             yield "-10 sd", column.cast(polars.Float64) - 10.0 * spread
 
 
-def measured(data: str, table: Table, seed: int) -> list[Result]:
+def measured(data: str, seed: int) -> list[Result]:
     """One fit, and the shares of test rows flagged after each change."""
     from ddpn.workflow.fitting import fit
     from ddpn.workflow.plan import Plan
     from ddpn.workflow.preparing import prepare
 
+    table = (TABLES | DEVELOPMENT)[data]
     frame = table.load().drop_nulls(table.target)
     prepared = prepare(frame, Plan(target=table.target, drop=table.drop, compare_with=(), seed=seed, model=MODEL))
     predictor = fit(prepared, {}).folder.model.predictor_
@@ -272,11 +274,12 @@ def main() -> None:
     parser.add_argument("--development", action="store_true", help="the development tables; writes nothing")
     parser.add_argument("--only", nargs="*", default=None, help="names of tables")
     parser.add_argument("--out", type=Path, default=Path("docs/results"), help="ood_tables.md and .csv")
+    parser.add_argument("--jobs", type=int, default=1, help="fits at a time (default: 1)")
     args = parser.parse_args()
     tables = {k: v for k, v in (DEVELOPMENT if args.development else TABLES).items() if k in (args.only or [k])}
-    results = [
-        one for data, table in tables.items() for seed in range(args.seeds) for one in measured(data, table, seed)
-    ]
+    runs = [(data, seed) for data in tables for seed in range(args.seeds)]
+    with ProcessPoolExecutor(args.jobs) as pool:
+        results = [one for found in pool.map(measured, *zip(*runs, strict=True)) for one in found]
     text = [f"Criteria at alpha = {ALPHA:g}, important columns that training rows always have: at most"]
     text += [f"{MOST_CLEAN:.0%} of ordinary rows and at least {LEAST_CHANGED:.0%} of changed rows flagged."]
     text += ["", *outcome(results), "", f"Means over {args.seeds} splits and over columns, at alpha = {ALPHA:g}:", ""]

@@ -10,6 +10,8 @@ errors. Fitted models are kept in the folder --models and are used again.
 """
 
 import argparse
+from concurrent.futures import ProcessPoolExecutor
+from itertools import product
 from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
@@ -140,18 +142,20 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--models", type=Path, help="folder of fitted models, which are used again")
     parser.add_argument("--likelihood", nargs="+", default=["mixed"], help="of the networks, one or several")
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS), help="splits (default: 0 1 2)")
+    parser.add_argument("--jobs", type=int, default=1, help="fits at a time (default: 1)")
     parser.add_argument("--only", nargs="+", choices=list(TABLES), help="names of tables; writes no page")
     return parser
 
 
 def main() -> None:
     args = arguments().parse_args()
+    runs = list(product(args.likelihood, args.only or TABLES, args.seeds))
     results = []
-    for likelihood in args.likelihood:
-        for name in args.only or TABLES:
-            for seed in args.seeds:
-                results.append(Result(name, likelihood, seed, measured(name, seed, args.models, likelihood)))
-                print(name, likelihood, seed, results[-1].found, flush=True)
+    with ProcessPoolExecutor(args.jobs) as pool:
+        found = pool.map(measured, *zip(*((name, seed, args.models, like) for like, name, seed in runs), strict=True))
+        for (likelihood, name, seed), one in zip(runs, found, strict=True):
+            results.append(Result(name, likelihood, seed, one))
+            print(name, likelihood, seed, one, flush=True)
     text = page(results)
     print(text)
     if not args.only:

@@ -362,6 +362,8 @@ def crps_of(dist: Rows, y: Tensor) -> tuple[Tensor, ...]:
     """CRPS per row."""
     if isinstance(dist, MixtureRows):
         return (dist.crps(y),)
+    if (fused := dist.fused_crps(y)) is not None:
+        return (fused,)
     return by_window(dist, tables.crps, crps_by_parts, y)
 
 

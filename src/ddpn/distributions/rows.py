@@ -73,6 +73,10 @@ class Rows(ABC):
         """P(Z <= y) and P(Z > y)."""
         return self.cut(y)[:2]
 
+    def fused_crps(self, y: Tensor) -> Tensor | None:
+        """CRPS by one kernel, where there is one for these rows and their device."""
+        return None
+
     def prepared(self, far: bool = False) -> Self:
         """The same rows with what their pmf needs computed once; `far` promises that all windows are long."""
         return self

@@ -22,7 +22,8 @@ from ddpn.distributions.rows import DEPTH
 _NODES, _LOCAL, _TABLE = 40, 10, 64
 
 
-def _array(name: str, values: Sequence[float] | np.ndarray) -> str:
+def array(name: str, values: Sequence[float] | np.ndarray) -> str:
+    """A constant of a kernel's text."""
     listed = ", ".join(repr(float(v)) for v in np.asarray(values).ravel())
     return f"static const double {name}[] = {{{listed}}};"
 
@@ -34,12 +35,12 @@ def source() -> str:
     nodes, weights = (x.tolist() for x in gauss_legendre(_NODES, host))
     counts = np.arange(float(_TABLE))
     arrays = [
-        _array("Q", Q),
-        _array("NODE", nodes),
-        _array("WEIGHT", weights),
-        _array("JOINED", prefix(host)[1].tolist()),
-        _array("LOG_H", exact_log_h(counts)),
-        _array("Y_LOG_Y", counts * np.log(np.maximum(counts, 1.0))),
+        array("Q", Q),
+        array("NODE", nodes),
+        array("WEIGHT", weights),
+        array("JOINED", prefix(host)[1].tolist()),
+        array("LOG_H", exact_log_h(counts)),
+        array("Y_LOG_Y", counts * np.log(np.maximum(counts, 1.0))),
     ]
     return _KERNEL.replace("ARRAYS", "\n  ".join(arrays))
 
@@ -127,13 +128,13 @@ template <typename T> void double_poisson(T mu, T gamma, T& log_c, T& mean, T& d
 
 
 @cache
-def _kernel(device: torch.device) -> Callable[..., tuple[Tensor, ...]] | None:
-    """The compiled kernel; None, after a warning, where it cannot be compiled."""
+def compiled(text: str, inputs: int, outputs: int, device: torch.device) -> Callable[..., tuple[Tensor, ...]] | None:
+    """The kernel that the last function of a text is; None, after a warning, where it cannot be compiled."""
     from torch.cuda import jiterator
 
     try:
-        compiled = jiterator._create_multi_output_jit_fn(source(), num_outputs=3)
-        compiled(*torch.ones(2, 1, dtype=torch.float64, device=device))
+        kernel = jiterator._create_multi_output_jit_fn(text, num_outputs=outputs)
+        kernel(*torch.ones(inputs, 1, dtype=torch.float64, device=device))
     except RuntimeError as error:
         warnings.warn(
             f"The fused CUDA kernel cannot be compiled ({error}): slower operations are used.",
@@ -141,10 +142,10 @@ def _kernel(device: torch.device) -> Callable[..., tuple[Tensor, ...]] | None:
             stacklevel=2,
         )
         return None
-    return compiled
+    return kernel
 
 
 def first_moments(mu: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
     """log c, E[Z] and E[D] per row, or None where the kernel cannot be compiled. Shape: float64 vectors on a GPU."""
-    kernel = _kernel(mu.device)
+    kernel = compiled(source(), 2, 3, mu.device)
     return None if kernel is None else kernel(mu, gamma)  # type: ignore[return-value]

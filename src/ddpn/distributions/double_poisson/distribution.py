@@ -131,6 +131,9 @@ class DoublePoisson(ParametricDistribution):
         """Exact variance Var[Z], differentiable."""
         if self._is_constant:
             return self._constant_moments[1]
+        if self.mu.is_cuda and not self._has_gradient:
+            with torch.no_grad():
+                return self._shaped(mean_variance(*_flat(self))[1])
         return self._shaped(likelihood.variance(*_flat(self)))
 
     @property

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from ddpn.distributions.dispatch import Case, by_case, constant, is_host
-from ddpn.distributions.double_poisson import cuda_kernel, series, weights
+from ddpn.distributions.double_poisson import cuda_kernel, cuda_scores, series, weights
 from ddpn.distributions.quadrature import JOIN, PREFIX, between, gauss_legendre, prefix
 from ddpn.distributions.rows import DEPTH, MARGIN
 from ddpn.distributions.special import HALF_LOG_TWO_PI
@@ -296,6 +296,8 @@ _SPREAD = {
 
 def mean_variance(mu: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance alone; float64 vectors, no autograd."""
+    if mu.is_cuda and (found := cuda_scores.mean_variance(mu, gamma)) is not None:
+        return found
     few = is_host(mu) and 0 < len(mu) <= _FEW and not bool(series.applies(mu, gamma).any())
     if few and weights.upper_end(mu, gamma, DEPTH, steps=1).max().item() < TABLES[-1] - MARGIN:
         # The largest table for all takes less time than sorting so few into smaller ones, and gives the same.

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ddpn.distributions import panels
 from ddpn.distributions.dispatch import Case, by_case, is_host
-from ddpn.distributions.double_poisson import normalizer, series, weights
+from ddpn.distributions.double_poisson import cuda_scores, normalizer, series, weights
 from ddpn.distributions.quadrature import PREFIX, between
 from ddpn.distributions.rows import DEPTH
 from ddpn.distributions.special import HALF_LOG_TWO_PI, SharedNodes, beside
@@ -94,6 +94,14 @@ class DoublePoissonRows(ParameterRows):
 
     def upper_bound(self) -> Tensor:
         return weights.upper_end(self.mu, self.gamma, DEPTH, steps=1)
+
+    def sides(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        if y.is_cuda and (found := cuda_scores.sides(y, self.mu, self.gamma)) is not None:
+            return found
+        return super().sides(y)
+
+    def fused_crps(self, y: Tensor) -> Tensor | None:
+        return cuda_scores.crps(y, self.mu, self.gamma) if y.is_cuda else None
 
     def nodes(self, start: Tensor, end: Tensor, from_zero: bool) -> tuple[Tensor, Tensor]:
         return between(start, end, _PREFIX_NODES if from_zero else _TAIL_NODES)

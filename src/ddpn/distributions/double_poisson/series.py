@@ -81,13 +81,19 @@ def _q_sums(device: torch.device) -> Tensor:
     return constant(np.stack([np.concatenate(columns[f]) for f in LogNormalizer._fields], axis=1), device)
 
 
-@cache
-def _r_tables(device: torch.device) -> tuple[Tensor, Tensor]:
-    """Rows gamma^0, gamma^1, ...; columns r_n. First row apart."""
+def half_mean_difference_coefficients() -> np.ndarray:
+    """Rows gamma^0, gamma^1, ...; columns r_n. Shape: (11, 6)."""
     table = np.zeros((11, len(_R)))
     for n, row in enumerate(_R):
         values = [float(Fraction(x)) for x in row.split()]
         table[: len(values), n] = values
+    return table
+
+
+@cache
+def _r_tables(device: torch.device) -> tuple[Tensor, Tensor]:
+    """Rows gamma^0, gamma^1, ...; columns r_n. First row apart."""
+    table = half_mean_difference_coefficients()
     return constant(table[0], device), constant(table[1:], device)
 
 
