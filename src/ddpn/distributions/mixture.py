@@ -13,6 +13,8 @@ from ddpn.distributions import arguments, continuous
 from ddpn.distributions.arguments import broadcast_shapes, is_checked
 from ddpn.distributions.count import CountDistribution, bracket_of
 from ddpn.distributions.grid_summary import Summary, summary
+from ddpn.distributions.mixture_arguments import check_stack, normalised_weights
+from ddpn.distributions.mixture_leaves import keep_moments, leaves_of, mean_of, rows_of_leaves
 from ddpn.distributions.mixture_rows import MixtureRows
 from ddpn.distributions.normal import normal_mixture_crps
 from ddpn.distributions.stacking import concatenated, reshaped, rows_of
@@ -103,12 +105,12 @@ class Mixture(Distribution):
 
     def _set(self, stacks: list[Any], weights: Any, validate_args: bool | None) -> None:
         for stack in stacks:
-            _check_stack(stack)
+            check_stack(stack)
         likes = [stack._like if isinstance(stack, CountDistribution | Mixture) else stack.mean for stack in stacks]
         dtype = reduce(torch.promote_types, (like.dtype for like in likes))
         self._like = torch.empty(0, dtype=dtype, device=likes[0].device)
         size = sum(stack.batch_shape[-1] for stack in stacks)
-        weights = None if weights is None else _normalised(weights, size, self._like.device, validate_args)
+        weights = None if weights is None else normalised_weights(weights, size, self._like.device, validate_args)
         shapes = {f"stack {i}": tuple(stack.batch_shape[:-1]) for i, stack in enumerate(stacks)}
         shape = broadcast_shapes(**shapes, weights=shapes["stack 0"] if weights is None else tuple(weights.shape[:-1]))
         stacks = [s if s.batch_shape[:-1] == shape else s.expand((*shape, s.batch_shape[-1])) for s in stacks]
@@ -248,24 +250,11 @@ def _class_for(components: Any) -> type:
     return _CountMixture if all(counts) else _MixedMixture if mixed or any(counts) else _ContinuousMixture
 
 
-def _check_stack(stack: Distribution) -> None:
-    if not stack.batch_shape:
-        raise InputError("components must have a last axis, one entry per component, got batch_shape ().")
-    if stack.event_shape:
-        raise InputError(f"components must be univariate, got event_shape {tuple(stack.event_shape)}. Mix each margin.")
-
-
-def _normalised(weights: Any, size: int, device: torch.device, validate_args: bool | None) -> Tensor:
-    weights = torch.as_tensor(weights, dtype=None if isinstance(weights, Tensor) else torch.float64, device=device)
-    if weights.dim() == 0 or weights.shape[-1] != size:
-        raise InputError(f"weights must have a last axis of {size}, got shape {tuple(weights.shape)}.")
-    if is_checked(validate_args, weights):
-        arguments.check_weights(weights)
-    return weights.double() / weights.double().sum(-1, keepdim=True)
-
-
 class _CountMixture(Mixture, CountDistribution):
     """A mixture of count distributions."""
+
+    _kept: Any = None
+    _has_moments = False
 
     def log_prob(self, value: Tensor) -> Tensor:
         y = self._counts(value)
@@ -288,11 +277,53 @@ class _CountMixture(Mixture, CountDistribution):
         own = () if self._weights is None else (self._weights,)
         return tuple(t for stack in self._stacks for t in stack._leaves()) + own
 
+    @property
+    def mean(self) -> Tensor:
+        """Weighted mean of the components' means."""
+        known = None if self._has_moments else self._tabulated()
+        return super().mean if known is None else self._shaped(mean_of(known.from_zero))
+
+    @property
+    def aleatoric(self) -> Tensor:
+        """Weighted mean of the components' variances."""
+        self._know_moments()
+        return super().aleatoric
+
+    @property
+    def epistemic(self) -> Tensor:
+        """Weighted variance of the components' means."""
+        self._know_moments()
+        return super().epistemic
+
+    def _know_moments(self) -> None:
+        """Find the moments of all Double Poissons among the components at once, which takes them longer one by one."""
+        known = None if self._has_moments else self._tabulated()
+        if known is not None:
+            keep_moments(self, known.from_zero)
+            self._has_moments = True
+
+    def _tabulated(self) -> Any:
+        """Rows of all components that have tables; None where there are none, and where gradients are needed."""
+        if torch.is_grad_enabled() and any(leaf.requires_grad for leaf in self._leaves()):
+            return None
+        rows = self._flat()
+        return rows if rows.from_zero is not None else None
+
     def _flat(self, shape: torch.Size | None = None) -> Any:
+        is_own = shape is None or shape == self.batch_shape
+        if is_own and self._kept is not None:
+            return self._kept
+        shape = self.batch_shape if shape is None else shape
+        leaves = leaves_of(self, shape)
+        rows = self._family_rows(shape) if leaves is None else rows_of_leaves(leaves, shape, len(self.batch_shape))
+        if is_own and not any(leaf.requires_grad for leaf in self._leaves()):
+            self._kept = rows
+        return rows
+
+    def _family_rows(self, shape: torch.Size) -> Any:
         simple = self._simple()  # one table of all components is faster than a table per mixture
         if simple is not self:
             return simple._flat(shape)
-        shape = self.batch_shape if shape is None else shape
         sizes = tuple(stack.batch_shape[-1] for stack in self._stacks)
         stacks = tuple(stack._flat(torch.Size((*shape, k))) for stack, k in zip(self._stacks, sizes, strict=True))
         weights = self.weights.double() if self._weights is None else self._weights.detach()
