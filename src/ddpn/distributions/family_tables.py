@@ -4,6 +4,7 @@ Both are sums of products without a log-gamma function. Few numbers are computed
 many by torch, whose exponentials and products do.
 """
 
+from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
@@ -13,6 +14,8 @@ from ddpn.distributions.double_poisson.weights import exact_log_h
 
 #: The longest table.
 LONGEST = 512
+#: Numbers in one temporary: half of a CPU's second-level cache.
+_BLOCK = 2**16
 #: From so many numbers on torch is faster.
 _MANY = 4096
 #: Variances below this share of the squared mean lose more than ten digits as a difference of sums.
@@ -29,8 +32,8 @@ def _powers() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @cache
 def _inverse() -> np.ndarray:
-    """1 / y of all counts from 1 on."""
-    return 1.0 / np.arange(1.0, LONGEST)
+    """1 / y of all counts; 1 for 0."""
+    return 1.0 / np.maximum(np.arange(float(LONGEST)), 1.0)
 
 
 def double_poissons(
@@ -41,22 +44,31 @@ def double_poissons(
     The variance is NaN where it is too small beside the mean. Products gamma mu are below 600.
     Shape: (rows, k) each -> (rows, k), (rows, k) and, summed over the components, (rows, n).
     """
-    if not mu.shape[1]:
+    if not mu.size:
         return mu, mu, np.zeros((len(mu), n))
-    rows, log_h, columns = _powers()
+    powers, log_h, columns = _powers()
     factors = np.empty((*mu.shape, 2))
     factors[..., 0] = gamma
     np.multiply(gamma, np.log(mu), out=factors[..., 1])
-    # log of h(y) exp(gamma mu - gamma D(y; mu)): what is missing is the same for all counts.
-    table = _exp_of_product(factors.reshape(-1, 2), rows[:, :n], log_h[:n])
-    sums = (table @ columns[:n]).reshape(*mu.shape, 3)
-    total = sums[..., 0]
-    mean, square = sums[..., 1] / total, sums[..., 2] / total
+    sums, mass = np.empty((*mu.shape, 3)), np.empty((len(mu), n))
+    for rows in _parts(mu, n):
+        # log of h(y) exp(gamma mu - gamma D(y; mu)): what is missing is the same for all counts.
+        table = _exp_of_product(factors[rows].reshape(-1, 2), powers[:, :n], log_h[:n])
+        own = sums[rows]
+        np.matmul(table, columns[:n], out=own.reshape(-1, 3))
+        np.einsum("rk,rkn->rn", weight[rows] / own[..., 0], table.reshape(*own.shape[:2], n), out=mass[rows])
+    mean, square = sums[..., 1] / sums[..., 0], sums[..., 2] / sums[..., 0]
     variance = square - mean * mean
     narrow = ~(variance > _NARROW * square)
     if narrow.any():
         variance[narrow] = np.nan
-    return mean, variance, np.einsum("rk,rkn->rn", weight / total, table.reshape(*mu.shape, n))
+    return mean, variance, mass
+
+
+def _parts(each: np.ndarray, n: int) -> Iterator[slice]:
+    """Rows in blocks whose tables stay in cache. Shape: (rows, k)."""
+    step = max(1, _BLOCK // (each.shape[1] * n))
+    return (slice(start, start + step) for start in range(0, len(each), step))
 
 
 def _exp_of_product(factors: np.ndarray, rows: np.ndarray, constant: np.ndarray) -> np.ndarray:
@@ -75,15 +87,23 @@ def negative_binomials(mean: np.ndarray, alpha: np.ndarray, weight: np.ndarray, 
     spread = alpha * mean
     scale = mean / (1.0 + spread)
     first = weight * np.exp(-np.log1p(spread) / alpha)
-    table = np.empty((mean.size, n))
-    table[:, 0] = first.reshape(-1)
-    constant, slope = (scale * alpha).reshape(-1, 1), (scale * (1.0 - alpha)).reshape(-1, 1)
-    if table.size < _MANY:
-        np.multiply(slope, _inverse()[: n - 1], out=table[:, 1:])
-        table[:, 1:] += constant
-        np.cumprod(table, axis=1, out=table)
-    else:
-        both, inverse = torch.from_numpy(table), torch.from_numpy(_inverse()[: n - 1])
-        torch.addcmul(torch.from_numpy(constant), torch.from_numpy(slope), inverse, out=both[:, 1:])
-        table = torch.cumprod(both, dim=1).numpy()
-    return np.add.reduce(table.reshape(*mean.shape, n), axis=1)
+    constant, slope = scale * alpha, scale * (1.0 - alpha)
+    found = np.empty((len(mean), n))
+    for rows in _parts(mean, n):
+        a, b = constant[rows].reshape(-1, 1), slope[rows].reshape(-1, 1)
+        table = _products_of_ratios(a, b, n).reshape(-1, mean.shape[1], n)
+        np.einsum("rk,rkn->rn", first[rows], table, out=found[rows])
+    return found
+
+
+def _products_of_ratios(constant: np.ndarray, slope: np.ndarray, n: int) -> np.ndarray:
+    """Running products of constant + slope / y for y = 1, 2, ..., from 1 on. Shape: (rows, 1) each -> (rows, n)."""
+    inverse = _inverse()[:n]
+    if len(constant) * n < _MANY:
+        table = slope * inverse
+        table += constant
+        table[:, 0] = 1.0
+        return np.cumprod(table, axis=1, out=table)
+    ratios = torch.addcmul(*(torch.from_numpy(x) for x in (constant, slope, inverse)))
+    ratios[:, 0] = 1.0
+    return ratios.cumprod(dim=1).numpy()

@@ -14,7 +14,7 @@ from ddpn.distributions.arguments import broadcast_shapes, is_checked
 from ddpn.distributions.count import CountDistribution, bracket_of
 from ddpn.distributions.grid_summary import Summary, summary
 from ddpn.distributions.mixture_arguments import check_stack, normalised_weights
-from ddpn.distributions.mixture_leaves import keep_moments, leaves_of, mean_of, rows_of_leaves
+from ddpn.distributions.mixture_leaves import LeafMixture
 from ddpn.distributions.mixture_rows import MixtureRows
 from ddpn.distributions.normal import normal_mixture_crps
 from ddpn.distributions.stacking import concatenated, reshaped, rows_of
@@ -101,6 +101,24 @@ class Mixture(Distribution):
         """
         new: Any = object.__new__(_class_for(list(stacks)))
         new._set(list(stacks), weights, validate_args)
+        return new
+
+    @classmethod
+    def trusted(cls, stacks: Sequence[Any], weights: Tensor) -> "Mixture":
+        """As `concatenate`, of stacks of different families and one dtype, with weights that are valid.
+
+        Parameters
+        ----------
+        stacks : sequence of Distribution
+            Count distributions of batch shape (..., k_i).
+        weights : Tensor
+            Of shape (..., K) in float64, with sum 1.
+        """
+        new: Any = object.__new__(_CountMixture)
+        new._stacks, new._like = tuple(stacks), stacks[0]._like[:0]
+        new.components = new._stacks[0] if len(new._stacks) == 1 else new._stacks
+        Distribution.__init__(new, weights.shape[:-1], validate_args=False)
+        new._weights, new._check = weights, False
         return new
 
     def _set(self, stacks: list[Any], weights: Any, validate_args: bool | None) -> None:
@@ -250,11 +268,8 @@ def _class_for(components: Any) -> type:
     return _CountMixture if all(counts) else _MixedMixture if mixed or any(counts) else _ContinuousMixture
 
 
-class _CountMixture(Mixture, CountDistribution):
+class _CountMixture(LeafMixture, Mixture, CountDistribution):
     """A mixture of count distributions."""
-
-    _kept: Any = None
-    _has_moments = False
 
     def log_prob(self, value: Tensor) -> Tensor:
         y = self._counts(value)
@@ -277,49 +292,6 @@ class _CountMixture(Mixture, CountDistribution):
         own = () if self._weights is None else (self._weights,)
         return tuple(t for stack in self._stacks for t in stack._leaves()) + own
 
-    @property
-    def mean(self) -> Tensor:
-        """Weighted mean of the components' means."""
-        known = None if self._has_moments else self._tabulated()
-        return super().mean if known is None else self._shaped(mean_of(known.from_zero))
-
-    @property
-    def aleatoric(self) -> Tensor:
-        """Weighted mean of the components' variances."""
-        self._know_moments()
-        return super().aleatoric
-
-    @property
-    def epistemic(self) -> Tensor:
-        """Weighted variance of the components' means."""
-        self._know_moments()
-        return super().epistemic
-
-    def _know_moments(self) -> None:
-        """Find the moments of all Double Poissons among the components at once, which takes them longer one by one."""
-        known = None if self._has_moments else self._tabulated()
-        if known is not None:
-            keep_moments(self, known.from_zero)
-            self._has_moments = True
-
-    def _tabulated(self) -> Any:
-        """Rows of all components that have tables; None where there are none, and where gradients are needed."""
-        if torch.is_grad_enabled() and any(leaf.requires_grad for leaf in self._leaves()):
-            return None
-        rows = self._flat()
-        return rows if rows.from_zero is not None else None
-
-    def _flat(self, shape: torch.Size | None = None) -> Any:
-        is_own = shape is None or shape == self.batch_shape
-        if is_own and self._kept is not None:
-            return self._kept
-        shape = self.batch_shape if shape is None else shape
-        leaves = leaves_of(self, shape)
-        rows = self._family_rows(shape) if leaves is None else rows_of_leaves(leaves, shape, len(self.batch_shape))
-        if is_own and not any(leaf.requires_grad for leaf in self._leaves()):
-            self._kept = rows
-        return rows
-
     def _family_rows(self, shape: torch.Size) -> Any:
         simple = self._simple()  # one table of all components is faster than a table per mixture
         if simple is not self:
@@ -331,7 +303,7 @@ class _CountMixture(Mixture, CountDistribution):
 
     @torch.no_grad()
     def summary(self, levels: Tensor) -> Summary:
-        """Quantiles (rows, n), mode and entropy (rows,) at once, which takes about as long as one of them.
+        """Quantiles (rows, n) and mode (rows,) at once, which takes about as long as one of them.
 
         Parameters
         ----------
@@ -340,14 +312,7 @@ class _CountMixture(Mixture, CountDistribution):
         """
         q = torch.as_tensor(levels, dtype=torch.float64, device=self._device)
         dist = self._flat()
-        found = summary(dist, q.expand(len(dist), q.shape[-1]).contiguous())
-        self._known_entropy = found.entropy.to(self._dtype)
-        return Summary(found.quantiles.to(self._dtype), found.mode.to(self._dtype), self._known_entropy)
-
-    def entropy(self) -> Tensor:
-        """Entropy -E[log p(Z)] in nats."""
-        known = getattr(self, "_known_entropy", None)
-        return super().entropy() if known is None else known
+        return Summary(*(x.to(self._dtype) for x in summary(dist, q.expand(len(dist), q.shape[-1]).contiguous())))
 
     def sample(self, sample_shape: Any = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
         """Draws of a component at random, then of a count from it."""

@@ -6,6 +6,7 @@ predictions need.
 """
 
 from collections.abc import Iterator
+from functools import cached_property
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -25,73 +26,104 @@ _FAMILIES = (DoublePoisson, Poisson, NegativeBinomial)
 
 
 class Leaf(NamedTuple):
-    """A stack of components of one family, and their weights in the whole mixture. Shape: weights (rows, k)."""
+    """Components of one family: both parameters, also a Poisson's second one, and weights. Shape: (rows, k) each."""
 
-    dist: Any
+    is_negative: bool
+    first: np.ndarray
+    second: np.ndarray
     weight: np.ndarray
 
 
-def leaves_of(mixture: Any, shape: torch.Size) -> list[Leaf] | None:
-    """All components of a mixture after `expand(shape)`; None if one is of another family, or not on a CPU."""
+class LeafRows(MixtureRows):
+    """Rows of a mixture of all components, with tables; stacks are made where tables do not serve.
+
+    Parameters
+    ----------
+    leaves : list of Leaf
+        The components in their order.
+    rows : int
+        The number of rows.
+    """
+
+    def __init__(self, leaves: list[Leaf], rows: int) -> None:
+        self._leaves, self._count = leaves, rows
+        self._even, self._windows = False, None
+        families = (_side_by_side([x for x in leaves if x.is_negative is which], rows) for which in (False, True))
+        self.from_zero = MixtureTables(Components(*(part for family in families for part in family)))
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device("cpu")
+
+    @cached_property
+    def _runs(self) -> list[tuple[bool, tuple[np.ndarray, ...]]]:
+        """Neighbours of one family together."""
+        runs = groupby(self._leaves, lambda leaf: leaf.is_negative)
+        return [(which, _side_by_side(list(run), self._count)) for which, run in runs]
+
+    @cached_property
+    def stacks(self) -> tuple[Any, ...]:  # type: ignore[override]
+        kinds: dict[bool, Any] = {False: DoublePoissonRows, True: NegativeBinomialRows}
+        return tuple(
+            kinds[which](*(torch.from_numpy(np.ascontiguousarray(x).reshape(-1)) for x in parts[:2]))
+            for which, parts in self._runs
+        )
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:  # type: ignore[override]
+        return tuple(parts[2].shape[1] for _, parts in self._runs)
+
+    @cached_property
+    def weights(self) -> Tensor:  # type: ignore[override]
+        return torch.from_numpy(np.concatenate([parts[2] for _, parts in self._runs], axis=1))
+
+
+def _side_by_side(leaves: list[Leaf], rows: int) -> tuple[np.ndarray, ...]:
+    if len(leaves) == 1:
+        return leaves[0][1:]
+    if not leaves:
+        return (np.empty((rows, 0)),) * 3
+    return tuple(np.concatenate(column, axis=1) for column in list(zip(*leaves, strict=True))[1:])
+
+
+def leaf_rows(mixture: Any, shape: torch.Size) -> LeafRows | None:
+    """Rows of a mixture after `expand(shape)`; None if a component is of another family, or not on a CPU."""
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return None
-    found = []
+    axes, rows, found = len(mixture.batch_shape), shape.numel(), []
+    same = shape == mixture.batch_shape
+
+    def flat(x: np.ndarray) -> np.ndarray:
+        wide = x if same else np.broadcast_to(x, (*shape, *x.shape[axes:]))
+        return wide.reshape(rows, -1)
+
     for dist, weight in _walk(mixture, None):
         if type(dist) not in _FAMILIES or dist._parameters()[0].device.type != "cpu":
             return None
-        own = weight.expand((*shape, *weight.shape[len(mixture.batch_shape) :]))
-        found.append(Leaf(dist, own.reshape(shape.numel(), -1).numpy()))
-    return found
+        first, *more = (x.detach().numpy().astype(np.float64, copy=False) for x in dist._parameters())
+        second = more[0] if more else np.ones_like(first)
+        if weight.shape != first.shape:
+            weight = np.broadcast_to(weight, first.shape)
+        found.append(Leaf(isinstance(dist, NegativeBinomial), *map(flat, (first, second, weight))))
+    return LeafRows(found, rows)
 
 
-def _walk(mixture: Any, outer: Tensor | None) -> Iterator[tuple[Any, Tensor]]:
-    """Stacks that are no mixtures, and the weights of their components, of the stack's batch shape."""
-    weights = mixture._weights
-    if weights is None:
-        weights = torch.full((mixture.size,), 1.0 / mixture.size, dtype=torch.float64)
-    weights = weights.detach()
-    if outer is not None:
-        weights = outer.unsqueeze(-1) * weights
-    weights = weights.expand((*mixture.batch_shape, mixture.size))
-    sizes = [stack.batch_shape[-1] for stack in mixture._stacks]
-    for stack, own in zip(mixture._stacks, weights.split(sizes, -1) if len(sizes) > 1 else [weights], strict=True):
+def _walk(mixture: Any, outer: np.ndarray | None) -> Iterator[tuple[Any, np.ndarray]]:
+    """Stacks that are no mixtures, and weights of their components that broadcast with their batch shape."""
+    weights, size = mixture._weights, mixture.size
+    own = np.full(size, 1.0 / size) if weights is None else weights.detach().numpy()
+    own = own if outer is None else outer[..., None] * own
+    start = 0
+    for stack in mixture._stacks:
+        part = own[..., start : start + stack.batch_shape[-1]]
+        start += stack.batch_shape[-1]
         if hasattr(stack, "_stacks"):
-            yield from _walk(stack, own)
+            yield from _walk(stack, part)
         else:
-            yield stack, own
-
-
-def rows_of_leaves(leaves: list[Leaf], shape: torch.Size, axes: int) -> MixtureRows:
-    """Rows of the mixture after `expand(shape)`; `axes` is the number of its batch axes."""
-    parts = [(isinstance(leaf.dist, NegativeBinomial), _parameters(leaf, shape, axes)) for leaf in leaves]
-    doubles, others = (_joined([part for is_other, part in parts if is_other is which]) for which in (False, True))
-    known = [x or (np.empty((shape.numel(), 0)),) * 3 for x in (doubles, others)]
-    tables = MixtureTables(Components(*known[0], *known[1]))
-    stacks: list[Any] = []
-    # Neighbours of one family are one stack.
-    joined = [(is_other, _joined([part for _, part in run])) for is_other, run in groupby(parts, lambda x: x[0])]
-    for is_other, (first, second, _) in joined:
-        kind: Any = NegativeBinomialRows if is_other else DoublePoissonRows
-        stacks.append(kind(torch.from_numpy(first.reshape(-1)), torch.from_numpy(second.reshape(-1))))
-    weights = [part[2] for _, part in joined]
-    weight = weights[0] if len(weights) == 1 else np.concatenate(weights, axis=1)
-    sizes = tuple(part.shape[1] for part in weights)
-    return MixtureRows(tuple(stacks), sizes, torch.from_numpy(weight), from_zero=tables)
-
-
-def _parameters(leaf: Leaf, shape: torch.Size, axes: int) -> tuple[np.ndarray, ...]:
-    """Both parameters, a Poisson's second one included, and the weights of components. Shape: (rows, k) each."""
-    dist, weight = leaf
-    both = dist._parameters() if len(dist._names) == 2 else (dist.mu, torch.ones_like(dist.mu))
-    wide = (x.detach().double().expand((*shape, *x.shape[axes:])) for x in both)
-    return *(x.reshape(weight.shape).numpy() for x in wide), weight
-
-
-def _joined(parts: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
-    """Components side by side; empty where there are none."""
-    if len(parts) < 2:
-        return parts[0] if parts else ()
-    return tuple(np.concatenate(column, axis=1) for column in zip(*parts, strict=True))
+            yield stack, part
 
 
 def _moments(tables: MixtureTables) -> tuple[np.ndarray, np.ndarray]:
@@ -105,15 +137,14 @@ def _moments(tables: MixtureTables) -> tuple[np.ndarray, np.ndarray]:
     return mean, variance
 
 
-@torch.inference_mode(False)
 def mean_of(tables: MixtureTables) -> Tensor:
     """Means of the mixture. Shape: (rows,)."""
     parts = tables.parts
-    each = (parts.weight * _moments(tables)[0]).sum(axis=1)
-    return torch.from_numpy(each + (parts.share * parts.mean).sum(axis=1))
+    with torch.inference_mode(False):
+        each = np.einsum("rk,rk->r", parts.weight, _moments(tables)[0])
+        return torch.from_numpy(each + np.einsum("rk,rk->r", parts.share, parts.mean))
 
 
-@torch.inference_mode(False)
 def keep_moments(mixture: Any, tables: MixtureTables) -> None:
     """Let the Double Poissons among the components know their moments, which the tables of a mixture have."""
     mean, variance = _moments(tables)
@@ -124,15 +155,73 @@ def keep_moments(mixture: Any, tables: MixtureTables) -> None:
         own = slice(start, start + dist.batch_shape.numel() // max(len(mean), 1))
         start = own.stop
         if type(dist) is DoublePoisson and "_constant_moments" not in vars(dist):
-            pair = (torch.from_numpy(np.ascontiguousarray(x[:, own])) for x in (mean, variance))
-            vars(dist)["_constant_moments"] = tuple(x.reshape(dist.batch_shape).to(dist.mu.dtype) for x in pair)
+            with torch.inference_mode(False):
+                pair = (torch.from_numpy(np.ascontiguousarray(x[:, own])) for x in (mean, variance))
+                vars(dist)["_constant_moments"] = tuple(x.reshape(dist.batch_shape).to(dist.mu.dtype) for x in pair)
 
 
 def _stacks_in(mixture: Any) -> Iterator[Any]:
-    """Stacks that are no mixtures, in the order of `leaves_of`; mixtures that they are in know their moments then."""
+    """Stacks that are no mixtures, in the order of `leaf_rows`; mixtures that they are in know their moments then."""
     for stack in mixture._stacks:
         if hasattr(stack, "_stacks"):
             stack._has_moments = True
             yield from _stacks_in(stack)
         else:
             yield stack
+
+
+class LeafMixture:
+    """What a mixture of count distributions computes from the tables of all its components at once."""
+
+    batch_shape: torch.Size
+    _leaves: Any
+    _shaped: Any
+    _family_rows: Any
+    _kept: Any = None
+    _has_moments = False
+
+    @property
+    def mean(self) -> Tensor:
+        """Weighted mean of the components' means."""
+        known = None if self._has_moments else self._tabulated()
+        return super().mean if known is None else self._shaped(mean_of(known.from_zero))  # type: ignore[misc]
+
+    @property
+    def aleatoric(self) -> Tensor:
+        """Weighted mean of the components' variances."""
+        self._know_moments()
+        return super().aleatoric  # type: ignore[misc]
+
+    @property
+    def epistemic(self) -> Tensor:
+        """Weighted variance of the components' means."""
+        self._know_moments()
+        return super().epistemic  # type: ignore[misc]
+
+    def _know_moments(self) -> None:
+        """Find the moments of all Double Poissons among the components at once, which is faster than one by one."""
+        known = None if self._has_moments else self._tabulated()
+        if known is not None:
+            keep_moments(self, known.from_zero)
+            self._has_moments = True
+
+    def _tabulated(self) -> Any:
+        """Rows of all components that have tables; None where there are none, and where gradients are needed."""
+        if torch.is_grad_enabled() and self._has_leaf_gradient():
+            return None
+        rows = self._flat()
+        return rows if rows.from_zero is not None else None
+
+    def _has_leaf_gradient(self) -> bool:
+        return any(leaf.requires_grad for leaf in self._leaves())
+
+    def _flat(self, shape: torch.Size | None = None) -> Any:
+        is_own = shape is None or shape == self.batch_shape
+        if is_own and self._kept is not None:
+            return self._kept
+        shape = self.batch_shape if shape is None else shape
+        rows = leaf_rows(self, shape)
+        rows = self._family_rows(shape) if rows is None else rows
+        if is_own and not self._has_leaf_gradient():
+            self._kept = rows
+        return rows

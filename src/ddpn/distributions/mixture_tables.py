@@ -6,8 +6,9 @@ half the time of torch's, and for many rows in torch. Rows whose distributions r
 sums of this kind, have no table: other modules compute them.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -21,13 +22,12 @@ from ddpn.distributions.rows import DEPTH, MARGIN
 SIZES = (16, 24, 32, 40, 48, 56, 64, 72, 80, 96, 112, 128, 160, 192, 256, 320, 384, LONGEST)
 #: Rows up to which one table serves all: sorting them takes longer.
 _FEW = 8
-#: Numbers in one temporary of a block: half of a CPU's second-level cache.
-_BLOCK = 2**16
+#: Rows of a block.
+_ROWS = 1024
 #: Tables that have more numbers in all are not kept.
 _KEPT = 2**22
-#: Largest gamma y log y: its rounding is 1e-11 of a weight.
-_STEEPEST = 1e5
-#: Largest gamma mu, and depth of p(0) of a Negative Binomial: neither weights overflow nor products underflow.
+#: Largest gamma mu, and mean of a Negative Binomial, which -log p(0) is below: weights do not overflow, products that
+#: start from p(0) do not underflow, and the rounding of gamma y log y stays below 1e-12 of a weight.
 _DEEPEST = 600.0
 #: Least and greatest shape of a Gamma distribution whose quantiles bound those of a Negative Binomial closely.
 _SHAPES = (0.05, 1e4)
@@ -35,6 +35,8 @@ _SHAPES = (0.05, 1e4)
 _BEYOND, _AT_LEAST = 1.15, 4.0
 #: What a sum may be off by at a quantile: relatively in a tail, and absolutely. As in `grid_quantiles`.
 _RELATIVE, _ABSOLUTE = 2e-6, 1e-12
+#: Probabilities tie within rounding from this share of the largest on.
+_TIE = 1.0 - 1e-12
 
 
 class Components(NamedTuple):
@@ -60,16 +62,16 @@ class Components(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Rows with tables of one length: their places, moments (rows, D), and the Double Poissons' mass (rows, n)."""
+    """Rows with tables of one length: their place, moments (rows, D), and the Double Poissons' mass (rows, n)."""
 
-    index: slice
+    place: slice
     mean: np.ndarray
     variance: np.ndarray
     mass: np.ndarray
 
 
 class Found(NamedTuple):
-    """Quantiles (rows, levels), where they are sure, the mode (rows,) or NaN, and rows whose table reaches the levels."""
+    """Quantiles (rows, levels), where they are sure, mode (rows,) or NaN, and rows with all levels in their table."""
 
     counts: np.ndarray
     sure: np.ndarray
@@ -93,17 +95,14 @@ class MixtureTables:
     @cached_property
     def _lengths(self) -> np.ndarray:
         """Counts that each row's table of Double Poissons needs; infinite for rows without a table."""
-        mu, gamma, _, mean, alpha, _ = self.parts
-        reach = np.zeros(len(mu))
+        mu, gamma, _, mean, _, _ = self.parts
+        reach = depth = np.zeros(len(mu))
         with np.errstate(all="ignore"):
             if mu.shape[1]:
-                end = _upper_end(mu, gamma) + MARGIN
-                good = (gamma * end * np.log(end + 1.0) < _STEEPEST) & (gamma * mu < _DEEPEST)
-                reach = np.where(good, end, np.inf).max(axis=1)
+                reach, depth = _upper_end(mu, gamma).max(axis=1) + MARGIN, (gamma * mu).max(axis=1)
             if mean.shape[1]:
-                good = (np.log1p(alpha * mean) < _DEEPEST * alpha).all(axis=1)
-                reach = np.where(good, reach, np.inf)
-        return np.where(reach < LONGEST, reach, np.inf)
+                depth = np.maximum(depth, mean.max(axis=1))
+            return np.where((reach < LONGEST) & (depth < _DEEPEST), reach, np.inf)
 
     @cached_property
     def _order(self) -> np.ndarray | None:
@@ -152,33 +151,42 @@ class MixtureTables:
                 yield slice(0, len(self._lengths)), SIZES[int(most)]
             return
         ends = np.searchsorted(self._lengths[self._order], (0, *SIZES)).tolist()
-        each = max(1, self.parts.mu.shape[1], self.parts.mean.shape[1])
         for n, low, high in zip(SIZES, ends[:-1], ends[1:], strict=True):
-            step = max(1, _BLOCK // (n * each))
-            for start in range(low, high, step):
-                yield slice(start, min(start + step, high)), n
+            for start in range(low, high, _ROWS):
+                yield slice(start, min(start + _ROWS, high)), n
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of each Double Poisson; NaN in rows without a table, and where sums lose too many digits.
 
         Shape: (rows, D) each.
         """
+        if self._order is None:
+            for block in list(self.blocks()):
+                return block.mean, block.variance
         mean, variance = np.full(self.parts.mu.shape, np.nan), np.full(self.parts.mu.shape, np.nan)
         for block in self.blocks():
-            mean[block.index], variance[block.index] = block.mean, block.variance
+            mean[block.place], variance[block.place] = block.mean, block.variance
         return self._restored(mean), self._restored(variance)
 
     def quantiles(self, q: np.ndarray) -> Found:
         """The smallest counts y with P(Z <= y) >= q, and modes where these are certain. Shape: q (rows, levels)."""
+        score = max(_normal_score(float(q.max(initial=0.5))), 0.0)
+        if self._order is None:
+            for block in list(self.blocks()):
+                return _looked_up_few(_mixed(block.mass, self.parts, _guess(self.parts, score)), q)
         found = Found(np.zeros(q.shape), np.zeros(q.shape, bool), np.full(len(q), np.nan), np.zeros(len(q), bool))
-        score = float(ndtri(min(float(q.max(initial=0.5)), 1.0 - 1e-15)))
-        levels = np.ascontiguousarray(q) if self._order is None else q.take(self._order, axis=0)
+        levels = q.take(np.arange(len(q)) if self._order is None else self._order, axis=0)
         for block in self.blocks():
-            parts = self._ordered.rows(block.index)
-            pmf = _mixed(block.mass, parts, _guess(parts, max(score, 0.0)))
-            for whole, part in zip(found, _looked_up(pmf, levels[block.index]), strict=True):
-                whole[block.index] = part
+            parts = self._ordered.rows(block.place)
+            pmf = _mixed(block.mass, parts, _guess(parts, score))
+            for whole, part in zip(found, _looked_up(pmf, levels[block.place]), strict=True):
+                whole[block.place] = part
         return Found(*map(self._restored, found))
+
+
+@lru_cache(maxsize=64)
+def _normal_score(level: float) -> float:
+    return float(ndtri(min(level, 1.0 - 1e-15)))
 
 
 def _upper_end(mu: np.ndarray, gamma: np.ndarray) -> np.ndarray:
@@ -215,10 +223,7 @@ def _looked_up(pmf: np.ndarray, q: np.ndarray) -> Found:
     """Quantiles and modes of a table of the pmf from 0 on. Shape: (rows, n), (rows, levels)."""
     rows, n = pmf.shape
     cdf = pmf.cumsum(axis=1)
-    if rows == 1:
-        place = cdf[0].searchsorted(q[0])[None]
-    else:
-        place = torch.searchsorted(torch.from_numpy(cdf), torch.from_numpy(q)).numpy()
+    place = torch.searchsorted(torch.from_numpy(cdf), torch.from_numpy(q)).numpy()
     slack = _ABSOLUTE + _RELATIVE * np.minimum(q, 1.0 - q)
     last = cdf[:, -1]
     reached = ((last[:, None] - q > slack) | (q >= 1.0)).all(axis=1)
@@ -226,7 +231,27 @@ def _looked_up(pmf: np.ndarray, q: np.ndarray) -> Found:
     upto = cdf.reshape(-1)[flat]
     before = upto - pmf.reshape(-1)[flat]
     highest = pmf.max(axis=1)
-    mode = (pmf >= (highest * (1.0 - 1e-12))[:, None]).argmax(axis=1)
+    mode = (pmf >= (highest * _TIE)[:, None]).argmax(axis=1)
     # No count beyond the table has more mass than all of them together.
     mode = np.where(highest > 1.0 - last + _ABSOLUTE, mode, np.nan)
     return Found(place, (upto - q > slack) & (q - before > slack), mode, reached)
+
+
+def _looked_up_few(pmf: np.ndarray, q: np.ndarray) -> Found:
+    """The same for a few rows, by Python: fewer calls of numpy take less time."""
+    counts, sure, modes, reached = [], [], [], []
+    for row, cdf, levels in zip(pmf.tolist(), pmf.cumsum(axis=1).tolist(), q.tolist(), strict=True):
+        highest, last = max(row), cdf[-1]
+        mode = next(y for y, p in enumerate(row) if p >= highest * _TIE)
+        modes.append(float(mode) if highest > 1.0 - last + _ABSOLUTE else np.nan)
+        slacks = [_ABSOLUTE + _RELATIVE * min(level, 1.0 - level) for level in levels]
+        reached.append(all(last - x > slack or x >= 1.0 for x, slack in zip(levels, slacks, strict=True)))
+        places = [min(bisect_left(cdf, level), len(cdf) - 1) for level in levels]
+        counts.append([float(place) for place in places])
+        sure.append(
+            [
+                cdf[at] - x > slack and x - (cdf[at] - row[at]) > slack
+                for at, x, slack in zip(places, levels, slacks, strict=True)
+            ]
+        )
+    return Found(np.array(counts), np.array(sure), np.array(modes), np.array(reached))
