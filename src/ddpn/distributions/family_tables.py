@@ -13,7 +13,7 @@ import torch
 from ddpn.distributions.double_poisson.weights import exact_log_h
 
 #: The longest table.
-LONGEST = 512
+LONGEST = 1024
 #: Numbers in one temporary: half of a CPU's second-level cache.
 _BLOCK = 2**16
 #: From so many numbers on torch is faster.
@@ -107,3 +107,22 @@ def _products_of_ratios(constant: np.ndarray, slope: np.ndarray, n: int) -> np.n
     ratios = torch.addcmul(*(torch.from_numpy(x) for x in (constant, slope, inverse)))
     ratios[:, 0] = 1.0
     return ratios.cumprod(dim=1).numpy()
+
+
+def negative_binomial_end(mean: np.ndarray, alpha: np.ndarray, depth: float) -> np.ndarray:
+    """An upper bound on where the unit deviance of Negative Binomials reaches `depth`.
+
+    In asinh(sqrt(alpha y)) / sqrt(alpha) the deviance exceeds the squared distance from the mean. It is convex in y, so
+    that Newton's method from there stays above.
+    """
+    if not mean.size:
+        return mean
+    root, r = np.sqrt(alpha), 1.0 / alpha
+    with np.errstate(over="ignore"):
+        y = np.square(np.sinh(np.arcsinh(np.sqrt(alpha * mean)) + root * np.sqrt(depth))) * r
+        spread = np.sqrt(depth * mean * (1.0 + alpha * mean))
+        y = np.minimum(y, mean + 4.0 * (depth + 1.0) / np.log1p(r / mean) + 20.0 * spread)
+    for _ in range(2):
+        slope = np.log1p(r * (y - mean) / (mean * (y + r)))
+        y = y - np.maximum(y * slope - r * np.log1p((y - mean) / (mean + r)) - depth, 0.0) / slope
+    return y

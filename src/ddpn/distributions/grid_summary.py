@@ -1,6 +1,8 @@
 """Quantiles and mode of mixtures at once, from tables or one grid: what a table of predictions has."""
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,15 +12,30 @@ from ddpn.distributions.quantiles import settled
 from ddpn.distributions.tables import Table
 
 
-class Summary(NamedTuple):
-    """Counts at the levels (rows, n), and the most probable count (rows,)."""
+class Summary:
+    """What `Mixture.summary` returns.
 
-    quantiles: Tensor
-    mode: Tensor
+    Attributes
+    ----------
+    quantiles : Tensor
+        Counts at the levels, (rows, n).
+    mode : Tensor
+        The most probable count, (rows,).
+    entropy : Tensor
+        The entropy, (rows,), which is computed when it is asked for.
+    """
+
+    def __init__(self, quantiles: Tensor, mode: Tensor, entropy: Callable[[], Tensor]) -> None:
+        self.quantiles, self.mode, self._entropy = quantiles, mode, entropy
+
+    @cached_property
+    def entropy(self) -> Tensor:
+        """The entropy per row, in nats."""
+        return self._entropy()
 
 
-def summary(mixture: Any, q: Tensor) -> Summary:
-    """Of rows of a mixture at levels q in (0, 1). Shape: (rows, n)."""
+def quantiles_and_mode(mixture: Any, q: Tensor) -> tuple[Tensor, Tensor]:
+    """Of rows of a mixture at levels q in (0, 1). Shape: (rows, n) -> (rows, n) and (rows,)."""
     if mixture.from_zero is None:
         quantiles, sure, mode = _on_grid(mixture, q)
     else:
@@ -30,7 +47,7 @@ def summary(mixture: Any, q: Tensor) -> Summary:
     rest = mode.isnan().nonzero().squeeze(1)
     if len(rest):
         mode[rest] = mixture.rows(rest).mode()
-    return Summary(settled(mixture, q, quantiles, sure), mode)
+    return settled(mixture, q, quantiles, sure), mode
 
 
 def _on_grid(mixture: Any, q: Tensor) -> tuple[Tensor, Tensor, Tensor]:

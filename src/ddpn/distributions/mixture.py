@@ -12,7 +12,6 @@ from torch.distributions import Distribution, Normal, constraints
 from ddpn.distributions import arguments, continuous
 from ddpn.distributions.arguments import broadcast_shapes, is_checked
 from ddpn.distributions.count import CountDistribution, bracket_of
-from ddpn.distributions.grid_summary import Summary, summary
 from ddpn.distributions.mixture_arguments import check_stack, normalised_weights
 from ddpn.distributions.mixture_leaves import LeafMixture
 from ddpn.distributions.mixture_rows import MixtureRows
@@ -61,6 +60,8 @@ class Mixture(Distribution):
     _weights: Tensor | None
     _check: bool | None
     _like: Any
+    #: Whether moments of its Double Poissons are taken from tables that all components of a mixture share.
+    moments_by_table: bool = False
 
     def __new__(cls, components: Any, weights: Any = None, validate_args: bool | None = None) -> "Mixture":
         return super().__new__(_class_for(components) if cls is Mixture else cls)
@@ -118,7 +119,7 @@ class Mixture(Distribution):
         new._stacks, new._like = tuple(stacks), stacks[0]._like[:0]
         new.components = new._stacks[0] if len(new._stacks) == 1 else new._stacks
         Distribution.__init__(new, weights.shape[:-1], validate_args=False)
-        new._weights, new._check = weights, False
+        new._weights, new._check, new.moments_by_table = weights, False, True
         return new
 
     def _set(self, stacks: list[Any], weights: Any, validate_args: bool | None) -> None:
@@ -247,7 +248,7 @@ class Mixture(Distribution):
     def _with(self, stacks: Sequence[Any], weights: Tensor | None) -> Any:
         new = object.__new__(type(self))
         new._set(list(stacks), weights, False)
-        new._check = self._check
+        new._check, new.moments_by_table = self._check, self.moments_by_table
         return new
 
 
@@ -300,19 +301,6 @@ class _CountMixture(LeafMixture, Mixture, CountDistribution):
         stacks = tuple(stack._flat(torch.Size((*shape, k))) for stack, k in zip(self._stacks, sizes, strict=True))
         weights = self.weights.double() if self._weights is None else self._weights.detach()
         return MixtureRows(stacks, sizes, weights.expand(*shape, -1).reshape(-1, self.size), self._weights is None)
-
-    @torch.no_grad()
-    def summary(self, levels: Tensor) -> Summary:
-        """Quantiles (rows, n) and mode (rows,) at once, which takes about as long as one of them.
-
-        Parameters
-        ----------
-        levels : Tensor
-            Levels in (0, 1) per row, of shape (rows, n), or (n,) for all rows of a batch shape (rows,).
-        """
-        q = torch.as_tensor(levels, dtype=torch.float64, device=self._device)
-        dist = self._flat()
-        return Summary(*(x.to(self._dtype) for x in summary(dist, q.expand(len(dist), q.shape[-1]).contiguous())))
 
     def sample(self, sample_shape: Any = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
         """Draws of a component at random, then of a count from it."""

@@ -17,12 +17,17 @@ from torch import Tensor
 from ddpn.distributions.double_poisson import normalizer
 from ddpn.distributions.double_poisson.distribution import DoublePoisson
 from ddpn.distributions.double_poisson.rows import DoublePoissonRows
+from ddpn.distributions.grid_summary import Summary, quantiles_and_mode
 from ddpn.distributions.mixture_rows import MixtureRows
-from ddpn.distributions.mixture_tables import Components, MixtureTables
+from ddpn.distributions.mixture_tables import FEW, Components, MixtureTables
 from ddpn.distributions.negative_binomial import NegativeBinomial, NegativeBinomialRows
 from ddpn.distributions.poisson import Poisson
+from ddpn.distributions.rows import DEPTH, MARGIN
+from ddpn.distributions.tables import SHORT
 
 _FAMILIES = (DoublePoisson, Poisson, NegativeBinomial)
+#: Windows that end before this are always summed from 0 on.
+_NEAR = SHORT - MARGIN
 
 
 class Leaf(NamedTuple):
@@ -57,6 +62,24 @@ class LeafRows(MixtureRows):
     @property
     def device(self) -> torch.device:
         return torch.device("cpu")
+
+    @cached_property
+    def _bound(self) -> np.ndarray:
+        return self.from_zero.upper_bound()
+
+    def upper_bound(self) -> Tensor:
+        return torch.from_numpy(self._bound)
+
+    def window(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
+        """As for any mixture; for a few rows near 0 any shorter tables would take longer to find."""
+        if len(self) <= FEW and isinstance(depth, float) and depth == DEPTH and self._bound.max(initial=0.0) < _NEAR:
+            last = self.upper_bound()
+            return torch.zeros_like(last), last
+        return super().window(depth)
+
+    def pmf_table(self, n: int) -> Tensor:
+        found = self.from_zero.pmf(n)
+        return super().pmf_table(n) if found is None else torch.from_numpy(found)
 
     @cached_property
     def _runs(self) -> list[tuple[bool, tuple[np.ndarray, ...]]]:
@@ -146,45 +169,51 @@ def mean_of(tables: MixtureTables) -> Tensor:
 
 
 def keep_moments(mixture: Any, tables: MixtureTables) -> None:
-    """Let the Double Poissons among the components know their moments, which the tables of a mixture have."""
+    """Let Double Poissons in mixtures that take them from tables know their moments."""
     mean, variance = _moments(tables)
     start = 0
-    for dist in _stacks_in(mixture):
+    for dist, parent in stacks_in(mixture):
         if isinstance(dist, NegativeBinomial):
             continue
         own = slice(start, start + dist.batch_shape.numel() // max(len(mean), 1))
         start = own.stop
-        if type(dist) is DoublePoisson and "_constant_moments" not in vars(dist):
+        if parent.moments_by_table and type(dist) is DoublePoisson and "_constant_moments" not in vars(dist):
             with torch.inference_mode(False):
                 pair = (torch.from_numpy(np.ascontiguousarray(x[:, own])) for x in (mean, variance))
                 vars(dist)["_constant_moments"] = tuple(x.reshape(dist.batch_shape).to(dist.mu.dtype) for x in pair)
+        parent._has_moments = True
 
 
-def _stacks_in(mixture: Any) -> Iterator[Any]:
-    """Stacks that are no mixtures, in the order of `leaf_rows`; mixtures that they are in know their moments then."""
+def stacks_in(mixture: Any) -> Iterator[tuple[Any, Any]]:
+    """Stacks that are no mixtures, in the order of `leaf_rows`, and the mixture that each is a stack of."""
     for stack in mixture._stacks:
         if hasattr(stack, "_stacks"):
-            stack._has_moments = True
-            yield from _stacks_in(stack)
+            yield from stacks_in(stack)
         else:
-            yield stack
+            yield stack, mixture
 
 
 class LeafMixture:
     """What a mixture of count distributions computes from the tables of all its components at once."""
 
     batch_shape: torch.Size
+    _stacks: tuple[Any, ...]
     _leaves: Any
     _shaped: Any
     _family_rows: Any
+    _device: torch.device
+    _dtype: torch.dtype
     _kept: Any = None
     _has_moments = False
 
     @property
     def mean(self) -> Tensor:
         """Weighted mean of the components' means."""
-        known = None if self._has_moments else self._tabulated()
-        return super().mean if known is None else self._shaped(mean_of(known.from_zero))  # type: ignore[misc]
+        known = self._moment_rows()
+        if known is not None and all(parent.moments_by_table for _, parent in stacks_in(self)):
+            return self._shaped(mean_of(known.from_zero))
+        self._know_moments()
+        return super().mean  # type: ignore[misc]
 
     @property
     def aleatoric(self) -> Tensor:
@@ -199,11 +228,17 @@ class LeafMixture:
         return super().epistemic  # type: ignore[misc]
 
     def _know_moments(self) -> None:
-        """Find the moments of all Double Poissons among the components at once, which is faster than one by one."""
-        known = None if self._has_moments else self._tabulated()
+        """Find the moments of Double Poissons among the components at once, where they are to be taken from tables."""
+        known = self._moment_rows()
         if known is not None:
             keep_moments(self, known.from_zero)
             self._has_moments = True
+
+    def _moment_rows(self) -> Any:
+        """Rows of all components whose tables have moments that are not known yet; None where there are none."""
+        if self._has_moments or not any(parent.moments_by_table for _, parent in stacks_in(self)):
+            return None
+        return self._tabulated()
 
     def _tabulated(self) -> Any:
         """Rows of all components that have tables; None where there are none, and where gradients are needed."""
@@ -225,3 +260,26 @@ class LeafMixture:
         if is_own and not self._has_leaf_gradient():
             self._kept = rows
         return rows
+
+    @torch.no_grad()
+    def summary(self, levels: Tensor) -> Summary:
+        """Quantiles (rows, n) and mode (rows,) at once, which takes about as long as one of them; and the entropy.
+
+        Parameters
+        ----------
+        levels : Tensor
+            Levels in (0, 1) per row, of shape (rows, n), or (n,) for all rows of a batch shape (rows,).
+        """
+        q = torch.as_tensor(levels, dtype=torch.float64, device=self._device)
+        dist = self._flat()
+        found, mode = quantiles_and_mode(dist, q.expand(len(dist), q.shape[-1]).contiguous())
+        return Summary(found.to(self._dtype), mode.to(self._dtype), self._kept_entropy)
+
+    def _kept_entropy(self) -> Tensor:
+        self._known_entropy = self.entropy()
+        return self._known_entropy
+
+    def entropy(self) -> Tensor:
+        """Entropy -E[log p(Z)] in nats."""
+        known = getattr(self, "_known_entropy", None)
+        return super().entropy() if known is None else known  # type: ignore[misc]

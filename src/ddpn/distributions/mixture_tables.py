@@ -15,15 +15,17 @@ import numpy as np
 import torch
 from scipy.special import ndtri
 
-from ddpn.distributions.family_tables import LONGEST, double_poissons, negative_binomials
+from ddpn.distributions.family_tables import LONGEST, double_poissons, negative_binomial_end, negative_binomials
 from ddpn.distributions.rows import DEPTH, MARGIN
 
 #: Lengths of the tables of Double Poissons.
-SIZES = (16, 24, 32, 40, 48, 56, 64, 72, 80, 96, 112, 128, 160, 192, 256, 320, 384, LONGEST)
+SIZES = (16, 24, 32, 40, 48, 56, 64, 72, 80, 96, 112, 128, 160, 192, 256, 320, 384, 512, 640, 768, LONGEST)
 #: Rows up to which one table serves all: sorting them takes longer.
-_FEW = 8
+FEW = 8
 #: Rows of a block.
 _ROWS = 1024
+#: Moments alone take less time by other methods than from longer tables.
+_LONGEST_FOR_MOMENTS = 192
 #: Tables that have more numbers in all are not kept.
 _KEPT = 2**22
 #: Largest gamma mu, and mean of a Negative Binomial, which -log p(0) is below: weights do not overflow, products that
@@ -90,7 +92,8 @@ class MixtureTables:
 
     def __init__(self, parts: Components) -> None:
         self.parts = parts
-        self._blocks: list[Block] | None = None
+        self._known: dict[int, Block] = {}
+        self._numbers = 0
 
     @cached_property
     def _lengths(self) -> np.ndarray:
@@ -110,7 +113,7 @@ class MixtureTables:
 
         Rows of one length with similar quantiles are side by side: their tables of Negative Binomials are short then.
         """
-        if len(self._lengths) <= _FEW and self._lengths.max(initial=0.0) < LONGEST:
+        if len(self._lengths) <= FEW and self._lengths.max(initial=0.0) < LONGEST:
             return None
         return np.lexsort((self.parts.mean.max(axis=1, initial=0.0), np.searchsorted(SIZES, self._lengths, "right")))
 
@@ -126,22 +129,22 @@ class MixtureTables:
         found[self._order] = ordered
         return found
 
-    def blocks(self) -> Iterator[Block]:
-        """Tables of all rows that have one, in blocks of ordered rows; they are kept unless they are large."""
-        if self._blocks is not None:
-            yield from self._blocks
-            return
-        kept: list[Block] = []
-        numbers = 0
-        for index, n in self._groups():
-            mu, gamma, weight, *_ = self._ordered.rows(index)
-            block = Block(index, *double_poissons(mu, gamma, weight, n))
-            numbers += block.mass.size
-            if numbers <= _KEPT:
-                kept.append(block)
+    def blocks(self, longest: int = LONGEST) -> Iterator[Block]:
+        """Tables of at most `longest` counts, or that are known, in blocks of ordered rows.
+
+        Tables are kept up to a size of all of them together.
+        """
+        for place, n in self._groups():
+            block = self._known.get(place.start)
+            if block is None:
+                if n > longest:
+                    continue
+                mu, gamma, weight, *_ = self._ordered.rows(place)
+                block = Block(place, *double_poissons(mu, gamma, weight, n))
+                self._numbers += block.mass.size
+                if self._numbers <= _KEPT:
+                    self._known[place.start] = block
             yield block
-        if numbers <= _KEPT:
-            self._blocks = kept
 
     def _groups(self) -> Iterator[tuple[slice, int]]:
         """Ordered rows and the length of their tables."""
@@ -156,23 +159,40 @@ class MixtureTables:
                 yield slice(start, min(start + _ROWS, high)), n
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance of each Double Poisson; NaN in rows without a table, and where sums lose too many digits.
+        """Mean and variance of each Double Poisson; NaN where no table is known or short, or sums lose too many digits.
 
         Shape: (rows, D) each.
         """
         if self._order is None:
-            for block in list(self.blocks()):
+            for block in self.blocks(_LONGEST_FOR_MOMENTS):
                 return block.mean, block.variance
         mean, variance = np.full(self.parts.mu.shape, np.nan), np.full(self.parts.mu.shape, np.nan)
-        for block in self.blocks():
+        for block in self.blocks(_LONGEST_FOR_MOMENTS):
             mean[block.place], variance[block.place] = block.mean, block.variance
         return self._restored(mean), self._restored(variance)
+
+    def pmf(self, n: int) -> np.ndarray | None:
+        """The pmf at 0..n-1, which hold all mass; None if n is too large, or rows have no table. Shape: (rows, n)."""
+        if n > LONGEST or np.isinf(self._lengths).any():
+            return None
+        found = np.zeros((len(self._lengths), n))
+        for block in self.blocks():
+            pmf = _mixed(block.mass, self._ordered.rows(block.place), n)
+            found[block.place, : pmf.shape[1]] = pmf[:, :n]
+        return self._restored(found)
+
+    def upper_bound(self) -> np.ndarray:
+        """A position at or beyond the end of the window of each row, also of rows without a table. Shape: (rows,)."""
+        mu, gamma, _, mean, alpha, _ = self.parts
+        ends = [_upper_end(mu, gamma), negative_binomial_end(mean, alpha, DEPTH)]
+        used = [np.where(weight > 0.0, end, 0.0) for weight, end in zip(self.parts[2::3], ends, strict=True)]
+        return np.maximum(*(end.max(axis=1, initial=0.0) for end in used))
 
     def quantiles(self, q: np.ndarray) -> Found:
         """The smallest counts y with P(Z <= y) >= q, and modes where these are certain. Shape: q (rows, levels)."""
         score = max(_normal_score(float(q.max(initial=0.5))), 0.0)
         if self._order is None:
-            for block in list(self.blocks()):
+            for block in self.blocks():
                 return _looked_up_few(_mixed(block.mass, self.parts, _guess(self.parts, score)), q)
         found = Found(np.zeros(q.shape), np.zeros(q.shape, bool), np.full(len(q), np.nan), np.zeros(len(q), bool))
         levels = q.take(np.arange(len(q)) if self._order is None else self._order, axis=0)

@@ -75,7 +75,7 @@ class ColumnPlan:
             out[:, self._codes[1]] = x[:, self._codes[0]] == self._equal
 
 
-def _inputs(widths: list[tuple[int, ...]], targets: list[np.ndarray], part: int) -> tuple[np.ndarray, np.ndarray]:
+def _inputs(widths: Sequence[tuple[int, ...]], targets: list[np.ndarray], part: int) -> tuple[np.ndarray, np.ndarray]:
     """Of one part of all columns: the position of each input's column among those of numbers, and of the input."""
     source = np.repeat(np.arange(len(widths)), [width[part] for width in widths])
     ranges = [np.arange(at[part], at[part] + width[part]) for at, width in zip(targets, widths, strict=True)]

@@ -133,7 +133,9 @@ class MixedHead(Head):
         parts, log_weights = self._parts(promoted(raw))
         wide = None if exposure is None else exposure.unsqueeze(-1)
         stacks = [head.forward(part, wide) for part, (head, _) in zip(parts, self._stacks, strict=True)]
-        return Mixture.concatenate(stacks, log_weights.exp(), validate_args=False)
+        found = Mixture.concatenate(stacks, log_weights.exp(), validate_args=False)
+        found.moments_by_table = True
+        return found
 
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
         """-log p(y), in float64."""
