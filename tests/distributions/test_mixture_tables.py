@@ -167,3 +167,9 @@ def test_other_families_have_no_tables():
     plain = Mixture(Poisson(f64([[3.0, 4.0]])))
     assert Mixture([zeros, Poisson(f64([3.0, 4.0]))])._flat().from_zero is None
     assert isinstance(plain._flat().from_zero, MixtureTables)
+
+
+def test_no_rows_have_no_quantiles(rng):
+    none = Case(rng, 3, 2.0).mixture(slice(0, 0))
+    assert none.summary(LEVELS).quantiles.shape == (0, 6)
+    assert none.mean.shape == none.epistemic.shape == none.interval(0.9)[0].shape == (0,)

@@ -8,6 +8,7 @@ predictions need.
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import groupby
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -114,17 +115,17 @@ def _side_by_side(leaves: list[Leaf], rows: int) -> tuple[np.ndarray, ...]:
 
 def leaf_rows(mixture: Any, shape: torch.Size) -> LeafRows | None:
     """Rows of a mixture after `expand(shape)`; None if a component is of another family, or not on a CPU."""
-    if torch._C._functorch.peek_interpreter_stack() is not None:
+    if mixture._like.device.type != "cpu" or torch._C._functorch.peek_interpreter_stack() is not None:
         return None
     axes, rows, found = len(mixture.batch_shape), shape.numel(), []
     same = shape == mixture.batch_shape
 
     def flat(x: np.ndarray) -> np.ndarray:
         wide = x if same else np.broadcast_to(x, (*shape, *x.shape[axes:]))
-        return wide.reshape(rows, -1)
+        return wide.reshape(rows, prod(x.shape[axes:]))
 
     for dist, weight in _walk(mixture, None):
-        if type(dist) not in _FAMILIES or dist._parameters()[0].device.type != "cpu":
+        if type(dist) not in _FAMILIES:
             return None
         first, *more = (x.detach().numpy().astype(np.float64, copy=False) for x in dist._parameters())
         second = more[0] if more else np.ones_like(first)
