@@ -20,15 +20,12 @@ from ddpn.distributions.double_poisson.distribution import DoublePoisson
 from ddpn.distributions.double_poisson.rows import DoublePoissonRows
 from ddpn.distributions.grid_summary import Summary, quantiles_and_mode
 from ddpn.distributions.mixture_rows import MixtureRows
-from ddpn.distributions.mixture_tables import FEW, Components, MixtureTables
+from ddpn.distributions.mixture_tables import FEW, LONGEST, Components, MixtureTables
 from ddpn.distributions.negative_binomial import NegativeBinomial, NegativeBinomialRows
 from ddpn.distributions.poisson import Poisson
-from ddpn.distributions.rows import DEPTH, MARGIN
-from ddpn.distributions.tables import SHORT
+from ddpn.distributions.rows import MARGIN
 
 _FAMILIES = (DoublePoisson, Poisson, NegativeBinomial)
-#: Windows that end before this are always summed from 0 on.
-_NEAR = SHORT - MARGIN
 
 
 class Leaf(NamedTuple):
@@ -71,12 +68,11 @@ class LeafRows(MixtureRows):
     def upper_bound(self) -> Tensor:
         return torch.from_numpy(self._bound)
 
-    def window(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
-        """As for any mixture; for a few rows near 0 any shorter tables would take longer to find."""
-        if len(self) <= FEW and isinstance(depth, float) and depth == DEPTH and self._bound.max(initial=0.0) < _NEAR:
-            last = self.upper_bound()
-            return torch.zeros_like(last), last
-        return super().window(depth)
+    def window_from_zero(self) -> tuple[Tensor, Tensor] | None:
+        if len(self) > FEW or not self._bound.max(initial=0.0) < LONGEST - MARGIN:
+            return None
+        last = self.upper_bound()
+        return torch.zeros_like(last), last
 
     def pmf_table(self, n: int) -> Tensor:
         found = self.from_zero.pmf(n)

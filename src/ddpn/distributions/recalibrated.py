@@ -140,7 +140,8 @@ class RecalibratedRows(TabulatedRows):
         return RecalibratedRows(self.base.prepared(far), self.map, self.far)
 
     def window(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
-        return self.base.window(depth)
+        is_usual = isinstance(depth, float) and depth == DEPTH
+        return (self.base.window_from_zero() if is_usual else None) or self.base.window(depth)
 
     def upper_bound(self) -> Tensor:
         return self.base.upper_bound()
