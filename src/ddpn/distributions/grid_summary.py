@@ -1,48 +1,71 @@
-"""Quantiles, mode and entropy of mixtures from one grid: what a table of predictions has."""
+"""Quantiles and mode of mixtures at once, from tables or one grid: what a table of predictions has."""
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ddpn.distributions import grid_modes, grid_quantiles, mixture_grid, panels, tables
+from ddpn.distributions import grid_modes, grid_quantiles, mixture_grid, tables
 from ddpn.distributions.quantiles import settled
 from ddpn.distributions.tables import Table
 
-#: Panels per panel that a component needs by itself, for entropies.
-_FINER = 2.0
+
+class Summary:
+    """What `Mixture.summary` returns.
+
+    Attributes
+    ----------
+    quantiles : Tensor
+        Counts at the levels, (rows, n).
+    mode : Tensor
+        The most probable count, (rows,).
+    entropy : Tensor
+        The entropy, (rows,), which is computed when it is asked for.
+    """
+
+    def __init__(self, quantiles: Tensor, mode: Tensor, entropy: Callable[[], Tensor]) -> None:
+        self.quantiles, self.mode, self._entropy = quantiles, mode, entropy
+
+    @cached_property
+    def entropy(self) -> Tensor:
+        """The entropy per row, in nats."""
+        return self._entropy()
 
 
-class Summary(NamedTuple):
-    """Counts at the levels (rows, n), the most probable count (rows,), and the entropy (rows,)."""
-
-    quantiles: Tensor
-    mode: Tensor
-    entropy: Tensor
-
-
-def summary(mixture: Any, q: Tensor) -> Summary:
-    """Of rows of a mixture at levels q in (0, 1). Shape: (rows, n)."""
-
-    def otherwise(rows: Any, q: Tensor) -> tuple[Tensor, ...]:
-        unsure = torch.zeros_like(q, dtype=torch.bool)
-        return rows.normal_guess(q)[0], unsure, rows.mode(), rows.constant(1.0), rows.entropy()
-
-    found = mixture_grid.by_grid(mixture, _on_table, _on_panels, otherwise, q, finer=_FINER)
-    quantiles, sure, mode, mode_sure, entropy = found
-    rest = (mode_sure == 0).nonzero().squeeze(1)
+def quantiles_and_mode(mixture: Any, q: Tensor) -> tuple[Tensor, Tensor]:
+    """Of rows of a mixture at levels q in (0, 1). Shape: (rows, n) -> (rows, n) and (rows,)."""
+    if mixture.from_zero is None:
+        quantiles, sure, mode = _on_grid(mixture, q)
+    else:
+        found = mixture.from_zero.quantiles(q.numpy())
+        quantiles, sure, mode = (torch.from_numpy(x) for x in (found.counts, found.sure, found.mode))
+        if not found.reached.all():
+            rest = torch.from_numpy((~found.reached).nonzero()[0])
+            quantiles[rest], sure[rest], mode[rest] = _on_grid(mixture.rows(rest), q[rest])
+    rest = mode.isnan().nonzero().squeeze(1)
     if len(rest):
         mode[rest] = mixture.rows(rest).mode()
-    return Summary(settled(mixture, q, quantiles, sure), mode, entropy)
+    return settled(mixture, q, quantiles, sure), mode
+
+
+def _on_grid(mixture: Any, q: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Quantiles, whether they are sure, and modes, NaN where these are not."""
+
+    def otherwise(rows: Any, q: Tensor) -> tuple[Tensor, ...]:
+        return rows.normal_guess(q)[0], torch.zeros_like(q, dtype=torch.bool), rows.mode(), rows.constant(1.0)
+
+    quantiles, sure, mode, mode_sure = mixture_grid.by_grid(mixture, _on_table, _on_panels, otherwise, q)
+    return quantiles, sure, torch.where(mode_sure == 0, torch.nan, mode)
 
 
 def _on_table(at: Table, q: Tensor) -> tuple[Tensor, ...]:
     (mode,) = tables.mode(at)
-    return *grid_quantiles.on_table(at, q), mode, torch.ones_like(mode), *tables.entropy(at)
+    return *grid_quantiles.on_table(at, q), mode, torch.ones_like(mode)
 
 
 def _on_panels(join: int, count: int, mixture: Any, edges: Tensor, needed: Tensor, q: Tensor) -> tuple[Tensor, ...]:
     ends = mixture_grid.breaks(edges, needed, count)
     p, _ = mixture_grid.grid(join, mixture, ends)
-    quantiles = grid_quantiles.of_panels(join, mixture, ends, p, q)
-    return *quantiles, *grid_modes.of_panels(join, mixture, p), panels.entropy(p)
+    return *grid_quantiles.of_panels(join, mixture, ends, p, q), *grid_modes.of_panels(join, mixture, p)

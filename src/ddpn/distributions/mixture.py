@@ -12,7 +12,8 @@ from torch.distributions import Distribution, Normal, constraints
 from ddpn.distributions import arguments, continuous
 from ddpn.distributions.arguments import broadcast_shapes, is_checked
 from ddpn.distributions.count import CountDistribution, bracket_of
-from ddpn.distributions.grid_summary import Summary, summary
+from ddpn.distributions.mixture_arguments import check_stack, normalised_weights
+from ddpn.distributions.mixture_leaves import LeafMixture
 from ddpn.distributions.mixture_rows import MixtureRows
 from ddpn.distributions.normal import normal_mixture_crps
 from ddpn.distributions.stacking import concatenated, reshaped, rows_of
@@ -59,6 +60,8 @@ class Mixture(Distribution):
     _weights: Tensor | None
     _check: bool | None
     _like: Any
+    #: Whether moments of its Double Poissons are taken from tables that all components of a mixture share.
+    moments_by_table: bool = False
 
     def __new__(cls, components: Any, weights: Any = None, validate_args: bool | None = None) -> "Mixture":
         return super().__new__(_class_for(components) if cls is Mixture else cls)
@@ -101,14 +104,32 @@ class Mixture(Distribution):
         new._set(list(stacks), weights, validate_args)
         return new
 
+    @classmethod
+    def trusted(cls, stacks: Sequence[Any], weights: Tensor) -> "Mixture":
+        """As `concatenate`, of stacks of different families and one dtype, with weights that are valid.
+
+        Parameters
+        ----------
+        stacks : sequence of Distribution
+            Count distributions of batch shape (..., k_i).
+        weights : Tensor
+            Of shape (..., K) in float64, with sum 1.
+        """
+        new: Any = object.__new__(_CountMixture)
+        new._stacks, new._like = tuple(stacks), stacks[0]._like[:0]
+        new.components = new._stacks[0] if len(new._stacks) == 1 else new._stacks
+        Distribution.__init__(new, weights.shape[:-1], validate_args=False)
+        new._weights, new._check, new.moments_by_table = weights, False, True
+        return new
+
     def _set(self, stacks: list[Any], weights: Any, validate_args: bool | None) -> None:
         for stack in stacks:
-            _check_stack(stack)
+            check_stack(stack)
         likes = [stack._like if isinstance(stack, CountDistribution | Mixture) else stack.mean for stack in stacks]
         dtype = reduce(torch.promote_types, (like.dtype for like in likes))
         self._like = torch.empty(0, dtype=dtype, device=likes[0].device)
         size = sum(stack.batch_shape[-1] for stack in stacks)
-        weights = None if weights is None else _normalised(weights, size, self._like.device, validate_args)
+        weights = None if weights is None else normalised_weights(weights, size, self._like.device, validate_args)
         shapes = {f"stack {i}": tuple(stack.batch_shape[:-1]) for i, stack in enumerate(stacks)}
         shape = broadcast_shapes(**shapes, weights=shapes["stack 0"] if weights is None else tuple(weights.shape[:-1]))
         stacks = [s if s.batch_shape[:-1] == shape else s.expand((*shape, s.batch_shape[-1])) for s in stacks]
@@ -227,7 +248,7 @@ class Mixture(Distribution):
     def _with(self, stacks: Sequence[Any], weights: Tensor | None) -> Any:
         new = object.__new__(type(self))
         new._set(list(stacks), weights, False)
-        new._check = self._check
+        new._check, new.moments_by_table = self._check, self.moments_by_table
         return new
 
 
@@ -248,23 +269,7 @@ def _class_for(components: Any) -> type:
     return _CountMixture if all(counts) else _MixedMixture if mixed or any(counts) else _ContinuousMixture
 
 
-def _check_stack(stack: Distribution) -> None:
-    if not stack.batch_shape:
-        raise InputError("components must have a last axis, one entry per component, got batch_shape ().")
-    if stack.event_shape:
-        raise InputError(f"components must be univariate, got event_shape {tuple(stack.event_shape)}. Mix each margin.")
-
-
-def _normalised(weights: Any, size: int, device: torch.device, validate_args: bool | None) -> Tensor:
-    weights = torch.as_tensor(weights, dtype=None if isinstance(weights, Tensor) else torch.float64, device=device)
-    if weights.dim() == 0 or weights.shape[-1] != size:
-        raise InputError(f"weights must have a last axis of {size}, got shape {tuple(weights.shape)}.")
-    if is_checked(validate_args, weights):
-        arguments.check_weights(weights)
-    return weights.double() / weights.double().sum(-1, keepdim=True)
-
-
-class _CountMixture(Mixture, CountDistribution):
+class _CountMixture(LeafMixture, Mixture, CountDistribution):
     """A mixture of count distributions."""
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -288,35 +293,14 @@ class _CountMixture(Mixture, CountDistribution):
         own = () if self._weights is None else (self._weights,)
         return tuple(t for stack in self._stacks for t in stack._leaves()) + own
 
-    def _flat(self, shape: torch.Size | None = None) -> Any:
+    def _family_rows(self, shape: torch.Size) -> Any:
         simple = self._simple()  # one table of all components is faster than a table per mixture
         if simple is not self:
             return simple._flat(shape)
-        shape = self.batch_shape if shape is None else shape
         sizes = tuple(stack.batch_shape[-1] for stack in self._stacks)
         stacks = tuple(stack._flat(torch.Size((*shape, k))) for stack, k in zip(self._stacks, sizes, strict=True))
         weights = self.weights.double() if self._weights is None else self._weights.detach()
         return MixtureRows(stacks, sizes, weights.expand(*shape, -1).reshape(-1, self.size), self._weights is None)
-
-    @torch.no_grad()
-    def summary(self, levels: Tensor) -> Summary:
-        """Quantiles (rows, n), mode and entropy (rows,) at once, which takes about as long as one of them.
-
-        Parameters
-        ----------
-        levels : Tensor
-            Levels in (0, 1) per row, of shape (rows, n), or (n,) for all rows of a batch shape (rows,).
-        """
-        q = torch.as_tensor(levels, dtype=torch.float64, device=self._device)
-        dist = self._flat()
-        found = summary(dist, q.expand(len(dist), q.shape[-1]).contiguous())
-        self._known_entropy = found.entropy.to(self._dtype)
-        return Summary(found.quantiles.to(self._dtype), found.mode.to(self._dtype), self._known_entropy)
-
-    def entropy(self) -> Tensor:
-        """Entropy -E[log p(Z)] in nats."""
-        known = getattr(self, "_known_entropy", None)
-        return super().entropy() if known is None else known
 
     def sample(self, sample_shape: Any = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
         """Draws of a component at random, then of a count from it."""

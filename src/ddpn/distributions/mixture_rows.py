@@ -40,8 +40,11 @@ class MixtureRows(Rows):
         weights: Tensor,
         even: bool = False,
         windows: tuple[Tensor, Tensor] | None = None,
+        from_zero: Any = None,
     ) -> None:
         self.stacks, self.sizes, self.weights, self._even, self._windows = stacks, sizes, weights, even, windows
+        #: `MixtureTables` of these rows, where their families have such tables.
+        self.from_zero = from_zero
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -201,6 +204,16 @@ class MixtureRows(Rows):
     has_guess = True
 
     def guess(self, q: Tensor) -> tuple[Tensor, Tensor]:
+        if self.from_zero is None:
+            return self._grid_guess(q)
+        found = self.from_zero.quantiles(q.numpy())
+        start, sure = torch.from_numpy(found.counts), torch.from_numpy(found.sure)
+        if not found.reached.all():
+            rest = torch.from_numpy((~found.reached).nonzero()[0])
+            start[rest], sure[rest] = self.rows(rest)._grid_guess(q[rest])
+        return start, sure
+
+    def _grid_guess(self, q: Tensor) -> tuple[Tensor, Tensor]:
         start, sure = mixture_grid.by_grid(
             self, grid_quantiles.on_table, grid_quantiles.on_panels, MixtureRows.normal_guess, q
         )

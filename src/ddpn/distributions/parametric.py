@@ -17,6 +17,21 @@ class ParametricDistribution(CountDistribution):
     _names: ClassVar[tuple[str, ...]]
     _rows: ClassVar[Callable[..., Rows]]
 
+    @classmethod
+    def trusted(cls, *parameters: Tensor) -> Self:
+        """The distributions with these parameters, which are valid, of one shape and of one floating dtype.
+
+        Parameters
+        ----------
+        *parameters : Tensor
+            In the order of the constructor.
+        """
+        new = object.__new__(cls)
+        for name, parameter in zip(cls._names, parameters, strict=True):
+            setattr(new, name, parameter)
+        CountDistribution.__init__(new, parameters[0].shape, False)
+        return new
+
     def _parameters(self) -> tuple[Tensor, ...]:
         return tuple(getattr(self, name) for name in self._names)
 

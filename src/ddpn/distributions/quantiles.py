@@ -39,6 +39,8 @@ def smallest_counts(dist: Rows, q: Tensor) -> Tensor:
 
 def settled(dist: Rows, q: Tensor, start: Tensor, sure: Tensor) -> Tensor:
     """Quantiles from counts that are at or close to them, `start`, and where they are `sure`ly at them."""
+    if is_host(q) and bool(sure.all()):
+        return start
     unsure = ~sure & (q > 0) & (q < 1)
     if not is_host(q) or bool(unsure.any()):
         row, column = unsure.nonzero(as_tuple=True)

@@ -116,8 +116,10 @@ class RecalibratedRows(TabulatedRows):
     def __init__(self, base: Rows, change: MonotoneMap, far: Tensor | None = None) -> None:
         self.base, self.map, self.rounding = base, change, max(base.rounding, _ROUNDING)
         if far is None:
-            first, last = base.window()
-            far = last - first > LONGEST
+            far = base.upper_bound() > LONGEST
+            if bool(far.any()):
+                first, last = base.window()
+                far = last - first > LONGEST
         self.far = far
 
     def __len__(self) -> int:
@@ -138,7 +140,11 @@ class RecalibratedRows(TabulatedRows):
         return RecalibratedRows(self.base.prepared(far), self.map, self.far)
 
     def window(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
-        return self.base.window(depth)
+        is_usual = isinstance(depth, float) and depth == DEPTH
+        return (self.base.window_from_zero() if is_usual else None) or self.base.window(depth)
+
+    def upper_bound(self) -> Tensor:
+        return self.base.upper_bound()
 
     def by_span(self, near: Method, far: Method, *extra: Tensor) -> tuple[Tensor, ...]:
         """`near` of these rows, but `far` of the base's rows where these are too long for tables."""

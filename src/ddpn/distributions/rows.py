@@ -129,6 +129,10 @@ class Rows(ABC):
         """A position at or beyond the last of the window, where that takes less time to find."""
         return self.window()[1]
 
+    def window_from_zero(self) -> tuple[Tensor, Tensor] | None:
+        """A wider window, from 0 on, where that takes much less time to find than `window`; else None."""
+        return None
+
     def guess(self, q: Tensor) -> tuple[Tensor, Tensor]:
         """Counts at or close to the quantiles of levels q, and where they are surely at them. Shape: (rows, n)."""
         raise NotImplementedError

@@ -9,6 +9,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from ddpn.errors import InputError
 from ddpn.features.categorical import CategoricalColumn
+from ddpn.features.column_plan import ColumnPlan
 from ddpn.features.fitting import Encoded, add_bins, add_steps, fit_columns
 from ddpn.features.kinds import kind_of, read_as_fitted
 from ddpn.features.table import Column, read_table
@@ -20,6 +21,8 @@ DEFAULT_BINS = {"standard": 0, "piecewise": 24, "steps": 12}
 #: Inputs that bins, steps or codes may add in all, so that wide tables do not make the first layer huge: the default
 #: number of bins becomes smaller from 427 columns on.
 MAX_INPUTS = 10_240
+#: Rows up to which all columns are encoded at once.
+_FEW_ROWS = 32
 #: Rows encoded at a time, so that a block of inputs stays in cache on its way out.
 _BLOCK = 4096
 
@@ -100,8 +103,12 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
             target = None if target is None else target[used]
             weights = weights[used]
         self.kinds_ = [kind_of(column) for column in table]
-        self.columns_ = self._fitted(table, target, weights, bins)
+        self.set_columns(self._fitted(table, target, weights, bins))
         return self
+
+    def set_columns(self, columns: list[Encoded]) -> None:
+        """Keep the encoding of every column, as `fit` or a file has it."""
+        self.columns_, self._plan = columns, ColumnPlan(columns)
 
     def _fitted(self, table: list[Column], y: np.ndarray | None, weights: np.ndarray, bins: int) -> list[Encoded]:
         min_weight = float(self.min_frequency)
@@ -128,8 +135,14 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
             Finite and C-contiguous.
         """
         check_is_fitted(self)
+        return self.encode(X)
+
+    def encode(self, X: Any) -> np.ndarray:
+        """The same as `transform`, whatever scikit-learn is set to return, without its checks."""
         table = read_as_fitted(self, X)
         rows = len(table[0].values)
+        if rows <= _FEW_ROWS:
+            return self._plan.encode(table, self.limit)
         ends = np.cumsum([column.width for column in self.columns_])
         out = np.empty((rows, ends[-1]), dtype=np.float32)
         for top in range(0, rows, _BLOCK):

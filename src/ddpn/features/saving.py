@@ -84,7 +84,7 @@ def _encoder_of(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> F
             columns.append(CategoricalColumn(tuple(levels), *has))
         else:
             columns.append(next(numbers))
-    encoder.columns_ = columns
+    encoder.set_columns(columns)
     return encoder
 
 

@@ -26,6 +26,9 @@ MAX_DENSE_CELLS = 2**28
 _FEW_ROWS = 8
 #: Cells of a frame up to which columns are converted one by one.
 _FEW_CELLS = 256
+#: Types of polars whose cells are read one by one.
+_FEW_KINDS = {f"{kind}{bits}": "number" for kind in ("Int", "UInt") for bits in (8, 16, 32, 64)}
+_FEW_KINDS |= {"Float32": "number", "Float64": "number", "Boolean": "flag", "String": "category"}
 _TEXT = (nw.String, nw.Categorical, nw.Enum)
 _DATES = (date, time, timedelta, np.datetime64, np.timedelta64)
 _DERIVE = "Derive numbers from it, such as the month or the days since a start."
@@ -133,23 +136,26 @@ def _few_rows(estimator: Any, X: Any) -> list[Column] | None:
     named = getattr(estimator, "feature_names_in_", None)
     if named is None or X.columns != named.tolist():
         return None
-    found = []
-    for name, dtype, cells in zip(X.columns, X.dtypes, zip(*X.rows(), strict=True), strict=True):
-        kind = str(dtype)
-        if dtype.is_integer() or dtype.is_float():
-            found.append(_number(name, np.array([np.nan if cell is None else cell for cell in cells], np.float64)))
-        elif kind == "Boolean":
-            found.append(
-                Column(name, "flag", np.array([np.nan if cell is None else cell for cell in cells], np.float64))
-            )
-        elif kind == "String":
-            places, levels = _canonical([cell for cell in cells if cell is not None], canonical_level)
-            codes = np.full(len(cells), -1)
-            codes[[cell is not None for cell in cells]] = places
-            found.append(Column(name, "category", codes, levels))
-        else:
-            return None
-    return found
+    cells = list(zip(*X.rows(), strict=True))
+    kinds = [_FEW_KINDS.get(type(dtype).__name__, "") for dtype in X.dtypes]
+    if "" in kinds:
+        return None
+    numbers = [j for j, kind in enumerate(kinds) if kind != "category"]
+    values = np.array([cells[j] for j in numbers], dtype=np.float64)  # None becomes NaN
+    if np.isinf(values).any():
+        return None  # an error that names the column
+    read = dict(zip(numbers, values, strict=True))
+    columns = zip(X.columns, kinds, strict=True)
+    return [
+        _few_levels(name, cells[j]) if kind == "category" else Column(name, kind, read[j])
+        for j, (name, kind) in enumerate(columns)
+    ]
+
+
+def _few_levels(name: str, cells: Sequence[str | None]) -> Column:
+    index: dict[str, int] = {}
+    codes = [-1 if cell is None else index.setdefault(canonical_level(cell), len(index)) for cell in cells]
+    return Column(name, "category", np.array(codes), tuple(index))
 
 
 def _plain(X: Any) -> np.ndarray:

@@ -23,6 +23,8 @@ LOG_VARIANCE = (-14.0, 34.0)
 _LOG_NARROWEST = math.log(100.0)
 #: Below mu = 0.1 that bound would exclude small means (mu = 1e-6, gamma = 1e-4 has mean 244): gamma <= 10 there.
 _LOG_SMALL = math.log(0.1)
+#: The least that `highest_log_gamma` returns.
+LEAST_HIGH_LOG_GAMMA = _LOG_SMALL + _LOG_NARROWEST
 #: How far beyond a bound `unbend` goes, where the exact inverse would be infinite.
 _REACH = 1.0
 

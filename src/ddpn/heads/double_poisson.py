@@ -9,7 +9,7 @@ from torch.distributions import constraints
 
 from ddpn.distributions import DoublePoisson
 from ddpn.errors import ConfigError
-from ddpn.heads.clamps import LOG_GAMMA, LOG_MU, bend, highest_log_gamma, log_mean, unbend
+from ddpn.heads.clamps import LEAST_HIGH_LOG_GAMMA, LOG_GAMMA, LOG_MU, bend, highest_log_gamma, log_mean, unbend
 from ddpn.heads.derivatives import closed_form
 from ddpn.heads.head import Head, check_beta, promoted
 from ddpn.heads.intercept import Rows, fit
@@ -47,6 +47,7 @@ class DoublePoissonHead(Head):
     n_raw = 2
     support = constraints.nonnegative_integer
     parameter_names = ("log mu", "log gamma")
+    exponential = DoublePoisson, (LOG_MU, (LOG_GAMMA[0], LEAST_HIGH_LOG_GAMMA))
 
     def __init__(
         self,

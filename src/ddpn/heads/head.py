@@ -62,6 +62,9 @@ class Head(ABC):
     exposure_is_total: ClassVar[bool] = False
     is_baseline: ClassVar[bool] = True
     validation_score: ClassVar[str] = "crps"
+    #: Where `forward` has no choice: the family whose parameters are the exponentials of the raw outputs, for raw
+    #: outputs within these ranges and without exposure. None if there is no such family.
+    exponential: ClassVar[tuple[Any, tuple[tuple[float, float], ...]] | None] = None
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)

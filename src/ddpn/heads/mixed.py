@@ -5,6 +5,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import constraints
@@ -101,12 +102,40 @@ class MixedHead(Head):
         logits = LOGIT * torch.tanh(logits / LOGIT)
         return [part.unflatten(-1, (k, head.n_raw)) for part, (head, k) in split], logits.log_softmax(-1)
 
+    @cached_property
+    def _ranges(self) -> np.ndarray | None:
+        """Where all parameters are exponentials: lower and upper ends of the raw outputs. Shape: (2, n_raw - K)."""
+        known = [HEADS[family].exponential for family in self.families]
+        return None if None in known else np.array([pair for each in known if each for pair in each[1]]).T
+
+    def _exponential(self, raw: Tensor) -> Any:
+        """The same as `forward` by one exponential of all parameters; None where it does not serve."""
+        if raw.requires_grad or raw.device.type != "cpu" or raw.dtype != torch.float64 or self._ranges is None:
+            return None
+        if torch._C._functorch.peek_interpreter_stack() is not None or torch.compiler.is_compiling():
+            return None
+        low, high = self._ranges
+        outputs = raw.numpy()[..., : len(low)]
+        if not ((outputs >= low) & (outputs <= high)).all():
+            return None
+        values, start, stacks = raw[..., : len(low)].exp(), 0, []
+        for head, k in self._stacks:
+            each, stop = head.n_raw, start + k * head.n_raw
+            family: Any = head.exponential[0] if head.exponential else None
+            stacks.append(family.trusted(*(values[..., start + i : stop : each] for i in range(each))))
+            start = stop
+        return Mixture.trusted(stacks, (LOGIT * torch.tanh(raw[..., start:] / LOGIT)).softmax(-1))
+
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Any:
         """The mixture of all components."""
+        if exposure is None and (found := self._exponential(raw)) is not None:
+            return found
         parts, log_weights = self._parts(promoted(raw))
         wide = None if exposure is None else exposure.unsqueeze(-1)
         stacks = [head.forward(part, wide) for part, (head, _) in zip(parts, self._stacks, strict=True)]
-        return Mixture.concatenate(stacks, log_weights.exp(), validate_args=False)
+        found = Mixture.concatenate(stacks, log_weights.exp(), validate_args=False)
+        found.moments_by_table = True
+        return found
 
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
         """-log p(y), in float64."""

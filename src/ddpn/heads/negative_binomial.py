@@ -24,6 +24,7 @@ class NegativeBinomialHead(Head):
     n_raw = 2
     support = constraints.nonnegative_integer
     parameter_names = ("log mu", "log alpha")
+    exponential = NegativeBinomial, (LOG_MU, LOG_ALPHA)
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> NegativeBinomial:
         """NegativeBinomial(exposure * e^raw0, e^raw1)."""

@@ -18,6 +18,7 @@ from ddpn.errors import InputError
 from ddpn.features import FeatureEncoder, encoder_bytes, encoder_from_bytes
 from ddpn.features.screening import screened
 from ddpn.heads import DEFAULT_LIKELIHOOD, Head, make_head
+from ddpn.members.few_rows import MOST_ROWS, raw_of_few
 from ddpn.members.member import Member, as_tensor, exposure_unit, json_to_bytes
 from ddpn.members.network_options import WIDE, NetworkOptions, auto_numeric
 from ddpn.members.stream_schedule import Chunks, stream_schedule
@@ -238,7 +239,10 @@ class Networks(Member):
     @torch.no_grad()
     def raw(self, X: Any) -> Tensor:
         """Raw outputs of every network. Shape: (rows, M, P)."""
-        parts = torch.from_numpy(_columns(self.encoder.transform(X), self.chosen)).split(_ROWS)
+        inputs = _columns(self.encoder.encode(X), self.chosen)
+        if len(inputs) <= MOST_ROWS and (few := raw_of_few(self.model, inputs)) is not None:
+            return torch.from_numpy(few)
+        parts = torch.from_numpy(inputs).split(_ROWS)
         with threads_for(self.model.multiply_adds(parts[0])):
             return torch.cat([self.model.raw(part.double()) for part in parts])
 

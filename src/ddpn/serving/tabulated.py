@@ -100,7 +100,7 @@ def tabulated(
     """
     counts = discretized(dist)
     rows = counts._flat()
-    last = rows.window()[1].numpy()
+    last = rows.upper_bound().numpy()
     check(last)
     done = np.zeros(len(last), dtype=bool)
     for size in SIZES:

@@ -154,9 +154,9 @@ def _quantiles(
         return point(counts, "median"), counts.mode, interval_at(counts, level), further
     rows = counts.batch_shape[0]
     levels = torch.tensor([0.5, *more], dtype=torch.float64).expand(rows, -1)
-    found, mode, _ = counts.summary(torch.cat([interval_quantiles(level, rows), levels], dim=1))
-    low, high, median, *further = found.unbind(1)
-    return median, mode, widened(low, high, level), further
+    found = counts.summary(torch.cat([interval_quantiles(level, rows), levels], dim=1))
+    low, high, median, *further = found.quantiles.unbind(1)
+    return median, found.mode, widened(low, high, level), further
 
 
 def _reasons(predictor: Predictor, X: Any, flagged: np.ndarray) -> Any:
