@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
-
 from benchmarks.prove.commands import Commands, commands
 from benchmarks.prove.proof import FIT, Place, Result, listing, table
+
 from ddpn.model_files import read_files, read_manifest
 
 #: Rows of the table to predict: four parts.
@@ -167,5 +167,3 @@ def _killed(
     if not found:
         shutil.rmtree(folder)
     return found, how
-
-

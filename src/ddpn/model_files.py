@@ -18,6 +18,8 @@ MANIFEST = "model.json"
 TASK = "task.json"
 #: The most bytes of a manifest, and of all other files together.
 MOST_DESCRIBED, MOST_BYTES = 2**26, 2**33
+#: How often a folder is read that is replaced meanwhile.
+_TRIES = 10
 
 Given = ParamSpec("Given")
 Found = TypeVar("Found")
@@ -103,6 +105,37 @@ def _is_inside(name: str) -> bool:
 def _check_size(path: Path, size: int, most: int) -> None:
     if size > most:
         raise InputError(f"{path} must have at most {most:,} bytes, got {size:,}. It is not a model that ddpn saved.")
+
+
+def read_unchanged(path: Path, read: Callable[[], Found]) -> Found:
+    """What `read` returns, read again if the folder was replaced by a new version meanwhile.
+
+    Parameters
+    ----------
+    path : Path
+        The folder of a saved model.
+    read : callable
+        Reads files of the folder, and may read the manifest and then the files of different versions.
+    """
+    for _ in range(_TRIES):
+        before = _version(path)
+        try:
+            found = read()
+        except (DDPNError, OSError):
+            if _version(path) in (before, None):
+                raise
+            continue
+        if _version(path) == before:
+            return found
+    raise InputError(f"{path} was replaced while it was read, {_TRIES} times. Try again.")
+
+
+def _version(path: Path) -> Any:
+    """The checksum in the manifest; None where there is none."""
+    try:
+        return read_manifest(path)["checksum"]
+    except (DDPNError, OSError):
+        return None
 
 
 def read_files(path: Path, manifest: Mapping[str, Any], folders: Collection[str] | None = None) -> dict[str, bytes]:

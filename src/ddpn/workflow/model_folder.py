@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ddpn.errors import InputError
-from ddpn.model_files import TASK, read_files, read_manifest, refuses_strange_files, write_model
+from ddpn.model_files import TASK, read_files, read_manifest, read_unchanged, refuses_strange_files, write_model
 from ddpn.validation import check_choice
 from ddpn.workflow.roles import Column, Roles
 
@@ -108,6 +108,10 @@ def load(path: Path, mixed_only: bool = False, **columns: str | None) -> ModelFo
         Columns (target, exposure, weight) whose roles differ from those of the fit, or that a model saved in Python
         does not know.
     """
+    return read_unchanged(path, lambda: _loaded(path, mixed_only, **columns))
+
+
+def _loaded(path: Path, mixed_only: bool, **columns: str | None) -> ModelFolder:
     manifest = read_manifest(path)
     task = {**_task(path, manifest), "roles": roles_of_model(path, **columns).as_dict()}
     from ddpn import estimators
