@@ -1,4 +1,4 @@
-"""Servers under faults: killed while they reload, writers killed while they replace a model, SIGTERM within requests."""
+"""Servers under faults: killed while they reload, writers killed while they replace a model, SIGTERM in requests."""
 
 import json
 import os
