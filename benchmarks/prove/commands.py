@@ -74,4 +74,4 @@ def commands(logs: Path) -> Iterator[Commands]:
         yield Commands(process, logs)
     finally:
         process.kill()
-        process.wait()
+        process.communicate()

@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -115,12 +116,14 @@ def problems(folder: Path, job: Job, wanted: Any, with_old: bool, again: Command
     return found
 
 
-def kill(name: str) -> Callable[[Place], Result]:
+def kill(name: str, workers: int = 2) -> Callable[[Place], Result]:
     """The proof for one command: half of the kills come at a random time, half before a random file operation."""
 
     def run(place: Place) -> Result:
         job, trials = jobs(place)[name], place.times(20, 2)
-        with commands(place.fresh("logs")) as first, commands(place.fresh("logs")) as second:
+        with ExitStack() as stack:
+            idle = [stack.enter_context(commands(place.fresh("logs"))) for _ in range(workers)]
+            first = idle[0]
             folder = started(place, job, name, with_old=False)
             whole = first.run(folder, job.words)
             if whole.code:
@@ -128,7 +131,6 @@ def kill(name: str) -> Callable[[Place], Result]:
             wanted, names = job.content(folder / job.target), listing(folder)
             moments = [(place.rng.uniform(0.0, 1.0), bool(trial % 2)) for trial in range(trials)]
             lock = threading.Lock()
-            idle = [first, second]
 
             def trial(number: int) -> tuple[list[str], str]:
                 share, by_time = moments[number]
@@ -140,7 +142,7 @@ def kill(name: str) -> Callable[[Place], Result]:
                     with lock:
                         idle.append(own)
 
-            with ThreadPoolExecutor(2) as pool:
+            with ThreadPoolExecutor(workers) as pool:
                 done = list(pool.map(trial, range(trials)))
         wrong = [f"kill {number}: {each}" for number, (own, _) in enumerate(done) for each in own]
         when = ", ".join(f"{number} {how}" for how, number in sorted(Counter(how for _, how in done).items()))
