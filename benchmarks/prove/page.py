@@ -5,6 +5,7 @@ from typing import Any
 
 from benchmarks.prove.proof import Proof
 
+HELD = {True: "yes", False: "**no**", None: "not tried"}
 BEGIN, END = "<!-- results of make prove -->", "<!-- end of results -->"
 
 
@@ -17,8 +18,7 @@ def rendered(results: dict[str, Any], proofs: tuple[Proof, ...]) -> str:
     """The table and where it comes from."""
     about, done = results["about"], results["proofs"]
     rows = [
-        f"| {cell(proof.kind)} | {cell(proof.claim)} | {each['tried']} | {'yes' if each['held'] else '**no**'} "
-        f"| {cell(each['found'])} |"
+        f"| {cell(proof.kind)} | {cell(proof.claim)} | {each['tried']} | {HELD[each['held']]} | {cell(each['found'])} |"
         for proof in proofs
         if (each := done.get(proof.name)) is not None
     ]

@@ -21,9 +21,12 @@ COLUMNS = ("age", "ward")
 
 
 class Result(NamedTuple):
-    """`held` says whether the claim was kept, `tried` how often it was tried, `found` what was measured."""
+    """`held` says whether the claim was kept (None: it could not be tried here), `tried` how often it was tried.
 
-    held: bool
+    `found` is what was measured.
+    """
+
+    held: bool | None
     tried: str
     found: str
     details: dict[str, Any] = {}

@@ -4,8 +4,12 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from benchmarks.prove.proof import ROOT, Place, Result
+
+#: A package with known vulnerabilities: a service that does not report them reports none at all.
+CONTROL = "jinja2==2.10"
 
 
 def prove_packages(place: Place) -> Result:
@@ -18,22 +22,30 @@ def prove_packages(place: Place) -> Result:
             [str(python), "-m", "pip", "install", "-q", "pip-audit"], check=False, capture_output=True
         )
         if done.returncode:
-            return Result(False, "0 packages", "not tried: pip-audit cannot be installed here")
-    pins = pinned(ROOT / "constraints.txt", place.folder / "pins.txt")
-    command = [str(python), "-m", "pip_audit", "-r", str(pins), "--no-deps", "--disable-pip", "-f", "json"]
-    try:
-        done_ = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
-    except subprocess.TimeoutExpired:
-        return Result(False, "0 packages", "not tried: the advisory service did not answer in 180 s")
-    try:
-        known = json.loads(done_.stdout)["dependencies"]
-    except (ValueError, KeyError):
-        last = done_.stderr.strip().splitlines()[-1:]
-        return Result(
-            False, "0 packages", f"not tried: the advisory service cannot be reached ({''.join(last)[-160:]})"
-        )
+            return Result(None, "not tried", "pip-audit cannot be installed here")
+    (place.folder / "control.txt").write_text(f"{CONTROL}\n")
+    for service in ("pypi", "osv"):
+        control = audited(python, place.folder / "control.txt", service)
+        if control is not None and any(each.get("vulns") for each in control):
+            break
+    else:
+        words = f"no advisory service can be reached: none knows the vulnerabilities of {CONTROL}"
+        return Result(None, "not tried", words)
+    known = audited(python, pinned(ROOT / "constraints.txt", place.folder / "pins.txt"), service)
+    if known is None:
+        return Result(None, "not tried", "the advisory service did not answer")
     bad = [f"{each['name']} {each['version']}: {v['id']}" for each in known for v in each.get("vulns", [])]
     return Result(not bad, f"{len(known)} packages", "; ".join(bad) or "no known vulnerability", {"known": bad})
+
+
+def audited(python: Path, pins: Path, service: str) -> list[dict[str, Any]] | None:
+    """What pip-audit knows about each package; None where the service does not answer."""
+    command = [str(python), "-m", "pip_audit", "-s", service, "-r", str(pins), "--no-deps", "--disable-pip"]
+    try:
+        done = subprocess.run([*command, "-f", "json"], capture_output=True, text=True, check=False, timeout=180)
+        return list(json.loads(done.stdout)["dependencies"])
+    except (subprocess.TimeoutExpired, ValueError, KeyError):
+        return None
 
 
 def pinned(constraints: Path, target: Path) -> Path:
