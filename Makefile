@@ -37,7 +37,7 @@ bench: $(STAMP)  ## time the start, the distributions, the training and its thre
 bench-tables: $(STAMP)  ## compare with peers on real tables, each in its own environment; ARGS="--jobs 2" goes to it
 	$(PY) -m benchmarks.tables --page docs/results $(ARGS)
 
-prove: $(STAMP)  ## proof under faults: load, hostile files, kills, full disks; about 15 minutes; ARGS="--only disk" goes to it
+prove: $(STAMP)  ## proof under faults: load, hostile files, kills, full disks; ARGS="--only disk" goes to it
 	$(PY) -m benchmarks.prove $(ARGS)
 
 docs: $(STAMP)  ## the documentation as HTML, in docs/_build/html; a warning is an error

@@ -85,17 +85,16 @@ def prove_full_disk(place: Place) -> Result:
 
 def _filled_meanwhile(disk: Path, command: list[str], cache: Path) -> subprocess.CompletedProcess[str]:
     """Run a command; the disk is full from the time on that it has begun its work."""
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(XDG_CACHE_HOME=str(cache))
-    )
-    if "fit" in command:
-        assert process.stdout is not None
-        process.stdout.readline()  # the table was read, and the space checked soon after
-        time.sleep(0.3)
+    env = environment(XDG_CACHE_HOME=str(cache))
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
+    assert process.stdout is not None
+    if "fit" in command:  # there was space when it began
+        while not process.stdout.readline().startswith("Training") and process.poll() is None:
+            continue
     fill(disk)
-    out, err = process.communicate()
+    out, _ = process.communicate()
     (disk / "ballast").unlink()
-    return subprocess.CompletedProcess(command, process.returncode, out, err)
+    return subprocess.CompletedProcess(command, process.returncode, out, "")
 
 
 def prove_two_writers(place: Place) -> Result:
@@ -144,13 +143,13 @@ def prove_clock(place: Place) -> Result:
     (folder / "sitecustomize.py").write_text(JUMPING)
     jumping = environment()
     jumping["PYTHONPATH"] = os.pathsep.join([str(folder), jumping["PYTHONPATH"]])
-    seconds, plain = 8.0, environment()
+    seconds, plain = 12.0, environment()
     budget = ["fit", place.table, "--target", "visits", "--budget", f"{seconds:g}s", "-o"]
     with ThreadPoolExecutor(2) as pool:  # side by side, so that both have the same neighbours
         steady = pool.submit(_timed, ddpn(*budget, folder / "steady.model"), plain)
         disturbed = pool.submit(_timed, ddpn(*budget, folder / "jumping.model"), jumping)
         usual, took = steady.result(), disturbed.result()
-    if took > 1.5 * usual + 5.0:
+    if not took <= 1.5 * usual + 5.0 or usual == float("inf"):
         wrong.append(f"fit with a budget of {seconds:g} s took {took:.1f} s, without jumps {usual:.1f} s")
     outputs = []
     table(40_000, seed=3).write_csv(folder / "new.csv")

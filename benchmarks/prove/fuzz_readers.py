@@ -140,5 +140,5 @@ def prove_tables(place: Place) -> Result:
 
 def prove_requests(place: Place) -> Result:
     """The parser of requests."""
-    options = {"model": str(place.model), "cases": place.times(3000, 30), "number": place.seed}
+    options = {"model": str(place.model), "cases": place.times(2000, 30), "number": place.seed}
     return verdict(sandboxed("benchmarks.prove.fuzz_readers:requests", **options), "requests")
