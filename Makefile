@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint bench bench-tables docs clean
+.PHONY: help install demo test lint bench bench-tables prove docs clean
 
 help:  ## say what there is
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  ##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 20
@@ -36,6 +36,9 @@ bench: $(STAMP)  ## time the start, the distributions, the training and its thre
 
 bench-tables: $(STAMP)  ## compare with peers on real tables, each in its own environment; ARGS="--jobs 2" goes to it
 	$(PY) -m benchmarks.tables --page docs/results $(ARGS)
+
+prove: $(STAMP)  ## proof under faults: load, hostile files, kills, full disks; ARGS="--only disk" goes to it
+	$(PY) -m benchmarks.prove $(ARGS)
 
 docs: $(STAMP)  ## the documentation as HTML, in docs/_build/html; a warning is an error
 	$(PY) -m sphinx -W --keep-going --quiet --fresh-env -b html docs docs/_build/html

@@ -200,3 +200,17 @@ def test_what_cannot_be_written_is_known_before(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
     with pytest.raises(InputError, match="does not permit writing"):
         check_writable(tmp_path / "a" / "b")
+
+
+def test_a_file_that_a_killed_process_was_writing_is_removed(tmp_path):
+    killed = "import os, signal\nfrom pathlib import Path\nfrom ddpn.files import atomic_path\n"
+    killed += "with atomic_path(Path('table.csv')) as draft:\n    draft.write_text('half')\n    os.kill(os.getpid(), 9)"
+    subprocess.run([sys.executable, "-c", killed], cwd=tmp_path, check=False)
+    assert [name for name in os.listdir(tmp_path) if name.endswith(".draft")]
+    with atomic_path(tmp_path / "table.csv") as first:
+        with atomic_path(tmp_path / "table.csv") as second:
+            second.write_text("second")
+        assert first.exists()  # it is being written: it was not taken for abandoned
+        first.write_text("first")
+    assert os.listdir(tmp_path) == ["table.csv"]
+    assert (tmp_path / "table.csv").read_text() == "first"

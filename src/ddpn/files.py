@@ -8,11 +8,17 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 from uuid import uuid4
 
 from ddpn.errors import InputError
 
-#: How the names of folders end that are being filled.
+try:
+    import fcntl
+except ImportError:  # Windows, where drafts of killed processes are not removed
+    fcntl = None  # type: ignore[assignment]
+
+#: How the names of folders and files end that are being filled.
 _DRAFT = ".draft"
 
 
@@ -41,17 +47,45 @@ def check_space(path: Path, needed: int) -> None:
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path` to write to; it replaces `path` only if the block succeeds."""
+    """Yield a temporary path beside `path` to write to; it replaces `path` only if the block succeeds.
+
+    What processes have left that were killed meanwhile is removed.
+    """
     path = followed(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{uuid4().hex}")
+    _remove_abandoned(path)
+    held = _new_draft(path)
+    draft = Path(held.name)
     try:
         yield draft
         with open(draft, "rb+") as file:
             os.fsync(file.fileno())
+        if fcntl is None:
+            held.close()  # Windows cannot move an open file
         os.replace(draft, path)
     finally:
         draft.unlink(missing_ok=True)
+        held.close()
+
+
+def _new_draft(path: Path) -> BinaryIO:
+    """A new file beside `path`, open and locked as long as its process lives."""
+    while True:
+        held = open(path.with_name(f".{path.name}.{uuid4().hex}{_DRAFT}"), "xb")  # noqa: SIM115
+        if fcntl is None:
+            return held
+        fcntl.flock(held, fcntl.LOCK_EX)
+        if os.path.exists(held.name):
+            return held
+        held.close()  # another process took it for abandoned, before it was locked
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove files beside `path` that were being filled to replace it by processes that live no more."""
+    for draft in _drafts(path) if fcntl is not None else []:
+        with suppress(OSError), open(draft, "rb") as file:  # not a folder, and not one that is being written
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            draft.unlink()
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -93,18 +127,22 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 def recover(path: Path) -> None:
     """Finish what a process was killed at while it replaced the folder `path`, and remove what it left behind."""
     path = followed(path)
-    if not _drafts(path):
+    if not _draft_folders(path):
         return
     with folder_lock(path, wait=True):
-        for scratch in _drafts(path):
+        for scratch in _draft_folders(path):
             # The old folder was moved away when the new one was complete.
             if (scratch / "old").exists() and not path.exists():
                 os.rename(scratch / "new", path)
             shutil.rmtree(scratch)
 
 
+def _draft_folders(path: Path) -> list[Path]:
+    return [each for each in _drafts(path) if each.is_dir()]
+
+
 def _drafts(path: Path) -> list[Path]:
-    """Folders beside `path` that are or were being filled to replace it."""
+    """Files and folders beside `path` that are or were being filled to replace it."""
     name = re.compile(rf"\.{re.escape(path.name)}\.[^.]+{re.escape(_DRAFT)}")
     if not path.parent.is_dir() or not os.access(path.parent, os.R_OK):
         return []

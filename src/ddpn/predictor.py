@@ -26,7 +26,7 @@ from ddpn.features.table import reading_once
 from ddpn.members import MEMBERS
 from ddpn.members.blending import mix
 from ddpn.members.member import Member
-from ddpn.model_files import read_files, read_manifest, write_model
+from ddpn.model_files import read_files, read_manifest, refuses_strange_files, write_model
 from ddpn.sample import BLOCK, Sample, check_vector, row_count, row_labels, rows_named, take_rows
 from ddpn.threads import single_thread
 from ddpn.validation import check_choice
@@ -326,6 +326,7 @@ class Predictor(OODFlags):
         write_model(Path(path), files, manifest, overwrite)
 
     @classmethod
+    @refuses_strange_files
     def load(cls, path: str | PathLike[str]) -> Self:
         """Load a predictor that `save` wrote; a damaged or changed file is refused.
 

@@ -67,3 +67,25 @@ def test_float32_levels_are_compared_as_float32_rounds():
     law = DoublePoisson(torch.tensor([0.2, 7.0, 50.0]), 0.4)
     y = torch.tensor([0.0, 9.0, 77.0])
     assert torch.equal(law.icdf(law.cdf(y)), y)
+
+
+@pytest.mark.parametrize("mean", [1e16, 1e20, 1e300])
+@pytest.mark.parametrize(
+    "family", [Poisson, lambda m: NegativeBinomial(m, 0.5 * m.sign()), lambda m: DoublePoisson(m, 0.3 * m.sign())]
+)
+def test_searches_end_beyond_the_counts_that_float64_can_tell_apart(family, mean):
+    """The count is right to the last digits, or NaN where the cdf has no digit: never a search without end."""
+    dist = family(torch.tensor([mean], dtype=torch.float64))
+    upper = dist.icdf(torch.tensor(0.9, dtype=torch.float64))
+    low, high = dist.interval(0.9, kind="highest")
+    assert len(low) == len(high) == 1
+    normal = dist.mean + 1.2815515655446004 * dist.variance.sqrt()
+    if mean <= 1e16 and not isinstance(dist, NegativeBinomial):
+        torch.testing.assert_close(upper, normal, rtol=1e-9, atol=0.0)
+    else:
+        assert upper.isnan() or bool(upper > 0.9 * mean)
+
+
+def test_a_quantile_of_nan_is_nan():
+    dist = Poisson(torch.tensor([3.0, torch.nan], dtype=torch.float64), validate_args=False)
+    assert dist.icdf(torch.tensor(0.5, dtype=torch.float64)).isnan().tolist() == [False, True]

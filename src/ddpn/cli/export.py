@@ -10,6 +10,7 @@ from ddpn.cli import options as o
 from ddpn.cli.console import EXIT_CODES, friendly_errors, print_json, prompt_ctrl_c, show
 from ddpn.cli.flags import Command
 from ddpn.cli.tables import fact_table, member_words
+from ddpn.model_files import refuses_strange_files
 
 Out = Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The ONNX file to write, such as model.onnx.")]
 Quantiles = Annotated[
@@ -63,6 +64,7 @@ def export(
         typer.echo(f"Written to {out} ({out.stat().st_size / 1e6:,.1f} MB).")
 
 
+@refuses_strange_files
 def show_onnx(path: Path, as_json: bool) -> None:
     """Print what an exported file takes and predicts, and how the model was fitted."""
     from ddpn.export.description import describe_onnx

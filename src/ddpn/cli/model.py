@@ -17,6 +17,7 @@ from ddpn.cli.export import show_onnx
 from ddpn.cli.flags import Command
 from ddpn.cli.tables import column_table, fact_table, leaderboard_table, model_facts
 from ddpn.errors import ConfigError
+from ddpn.model_files import refuses_strange_files
 
 #: When the program began: a time budget includes the imports.
 STARTED = clock.monotonic()
@@ -257,18 +258,21 @@ def show_(model: o.Model, as_json: o.Json = False) -> None:
     Example: ddpn show bikes.model
     """
     with friendly_errors("Nothing was changed."):
-        from ddpn.workflow.model_folder import describe
+        (show_onnx if model.suffix == ".onnx" else _show_folder)(model, as_json)
 
-        if model.suffix == ".onnx":
-            return show_onnx(model, as_json)
-        about = describe(model)
-        if as_json:
-            print_json({"model": str(model), **about})
-            return
-        show(fact_table(model_facts(about)))
-        show_warnings([*about["task"]["leaks"], *about["task"]["warnings"]])
-        if "test" in about["task"]:
-            _show_scores(about["task"]["test"])
+
+@refuses_strange_files
+def _show_folder(model: Path, as_json: bool) -> None:
+    from ddpn.workflow.model_folder import describe
+
+    about = describe(model)
+    if as_json:
+        print_json({"model": str(model), **about})
+        return
+    show(fact_table(model_facts(about)))
+    show_warnings([*about["task"]["leaks"], *about["task"]["warnings"]])
+    if "test" in about["task"]:
+        _show_scores(about["task"]["test"])
 
 
 def report(

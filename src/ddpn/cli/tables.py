@@ -71,7 +71,7 @@ def fact_table(facts: Sequence[tuple[str, str]]) -> "Table":
 
     table = Table.grid(padding=(0, 2))
     for name, value in facts:
-        table.add_row(f"[bold]{name}[/bold]", escape(value))
+        table.add_row(f"[bold]{escape(name)}[/bold]", escape(value))
     return table
 
 

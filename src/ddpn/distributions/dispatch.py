@@ -86,7 +86,8 @@ def _sorted(cases: Sequence[Case], *inputs: Any) -> tuple[Tensor, ...]:
             return in_blocks(method, width, *inputs)
         values = in_blocks(method, width, *(take(x, index) for x in inputs))
         if not results:
-            results = tuple(v.new_empty((rows, *v.shape[1:])) for v in values)
+            # Rows that belong to no case, as those of NaN, stay NaN.
+            results = tuple(v.new_full((rows, *v.shape[1:]), torch.nan if v.is_floating_point() else 0) for v in values)
         for result, value in zip(results, values, strict=True):
             result.index_copy_(0, index, value)
     return results

@@ -6,6 +6,7 @@ from torch import Tensor
 from ddpn.distributions.dispatch import in_blocks, take
 from ddpn.distributions.quadrature import JOIN
 from ddpn.distributions.rows import Rows
+from ddpn.distributions.spacing import LAST_EXACT, are_neighbours
 
 #: Logarithms of probabilities this close are those of a tie, such as a Poisson's with an integer mean.
 _TIE = 1e-14
@@ -71,7 +72,8 @@ def _closed_in(dist: Rows, more: Tensor, row: Tensor, low: Tensor, high: Tensor)
     share = torch.linspace(0.0, 1.0, _PARTS + 1, dtype=low.dtype, device=low.device)
     rows, counts = [row[:0]], [low[:0]]
     while len(row):
-        done = high - low <= 1
+        # Beyond, neighbouring counts have probabilities that differ by rounding only.
+        done = are_neighbours(low, high) | (low >= LAST_EXACT)
         rows.append(row[done])
         counts.append(high[done])
         row, low, high = (x[~done] for x in (row, low, high))

@@ -10,6 +10,7 @@ from ddpn.distributions import tables
 from ddpn.distributions.dispatch import Case, by_case, in_blocks, is_host
 from ddpn.distributions.peaks import WORK, summits
 from ddpn.distributions.rows import Rows
+from ddpn.distributions.spacing import LAST_EXACT, are_neighbours, following, preceding
 
 #: A draw by search takes as long as so many entries of a table.
 _TABLE_PER_DRAW = 32
@@ -88,7 +89,10 @@ def from_normal(dist: Rows, q: Tensor) -> tuple[Tensor]:
 
 
 def _settled(dist: Rows, q: Tensor, start: Tensor) -> Tensor:
-    """Bracket the quantile from `start`, then close in: interpolating normal scores and halving in turn."""
+    """Bracket the quantile from `start`, then close in: interpolating normal scores and halving in turn.
+
+    NaN where the cdf is NaN, as that of counts which float64 cannot tell apart may be.
+    """
     found = start.clone()
     rows = ((q > 0) & (q < 1)).nonzero().squeeze(1)
     dist, q, guess = dist.rows(rows), q[rows], start[rows]
@@ -100,8 +104,10 @@ def _settled(dist: Rows, q: Tensor, start: Tensor) -> Tensor:
         enough = reached >= q - dist.rounding * torch.minimum(q, 1.0 - q)
         high, at_high = torch.where(enough, guess, high), torch.where(enough, reached, at_high)
         low, at_low = torch.where(enough, low, guess), torch.where(enough, at_low, reached)
-        done = high - low <= 1
-        found[rows[done]] = high[done]
+        # A cdf that is not a number never will be: the search ends without a count.
+        lost = reached.isnan()
+        done = are_neighbours(low, high) | lost
+        found[rows[done]] = torch.where(lost, torch.nan, high)[done]
         go = (~done).nonzero().squeeze(1)
         rows, q, dist = rows[go], q[go], dist.rows(go)
         low, high, at_low, at_high, step = (x[go] for x in (low, high, at_low, at_high, step))
@@ -116,13 +122,14 @@ def _next(
     """The next count to try, strictly between the brackets."""
     score = torch.special.ndtri
     share = (score(q) - score(at_low)) / (score(at_high) - score(at_low))
-    between = torch.lerp(low, high, share.nan_to_num(0.5)) if turn % 3 < 2 else 0.5 * (low + high)
-    between = torch.where(torch.isfinite(between), between, 0.5 * (low + high))
+    middle = 0.5 * low + 0.5 * high
+    between = torch.lerp(low, high, share.nan_to_num(0.5)) if turn % 3 < 2 else middle
+    between = torch.where(torch.isfinite(between), between, middle)
     # The first steps go outwards from the guess, ever wider, until it is bracketed closely.
-    outwards = torch.where(enough, torch.maximum(high - step, 0.5 * (low + high)), low + step)
+    outwards = torch.where(enough, torch.maximum(high - step, middle), low + step)
     untouched = torch.isinf(high) | ((low < 0) & (turn < 3))
     guess = torch.where(untouched, outwards, between).floor()
-    return torch.minimum(torch.maximum(guess, low + 1), high - 1)
+    return torch.minimum(torch.maximum(guess, following(low)), preceding(high))
 
 
 def central(dist: Rows, coverage: float) -> tuple[Tensor, Tensor]:
@@ -156,9 +163,9 @@ def _shortest(dist: Rows, coverage: Tensor) -> tuple[Tensor, Tensor]:
     """
     start = smallest_count(dist, 0.5 * (1.0 - coverage))
     more = _end(dist, start, coverage) - start
-    rows = torch.arange(len(more), device=more.device)
+    rows = torch.isfinite(more).nonzero().squeeze(1)
     while len(rows):
-        part, needed, trial = dist.rows(rows), coverage[rows], more[rows] - 1.0
+        part, needed, trial = dist.rows(rows), coverage[rows], preceding(more[rows])
         row, at = _holding(part, needed, trial)
         if not len(row):
             break
@@ -166,7 +173,7 @@ def _shortest(dist: Rows, coverage: Tensor) -> tuple[Tensor, Tensor]:
         fewest = more[rows].scatter_reduce(0, row, less, "amin")
         best = less == fewest[row]
         start[rows[row[best]]], more[rows] = at[best], fewest
-        rows = rows[fewest <= trial]
+        rows = rows[(fewest <= trial) & (fewest < LAST_EXACT)]
     return start, more
 
 
@@ -182,9 +189,10 @@ def _first_start(dist: Rows, coverage: Tensor, start: Tensor, more: Tensor) -> T
     row, high = _holding(dist, coverage, more)
     dist, coverage, more = dist.rows(row), coverage[row], more[row]
     low, step = torch.full_like(high, -1.0), torch.ones_like(high)
-    while len(go := (high - low > 1).nonzero().squeeze(1)):
+    while len(go := (~are_neighbours(low, high)).nonzero().squeeze(1)):
         a, b = low[go], high[go]
-        guess = torch.maximum(b - step[go], ((a + b) / 2).floor())
+        guess = torch.maximum(b - step[go], (0.5 * a + 0.5 * b).floor())
+        guess = torch.minimum(torch.maximum(guess, following(a)), preceding(b))
         holds = _mass(dist.rows(go), guess, more[go]) >= coverage[go]
         low[go], high[go] = torch.where(holds, a, guess), torch.where(holds, guess, b)
         # The first no ends the doubling: from then on steps reach beyond the bracket's middle.

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from ddpn.errors import InputError
-from ddpn.model_files import read_files, read_manifest, write_model
+from ddpn.model_files import read_files, read_manifest, refuses_strange_files, write_model
 from ddpn.predictor import Predictor
 
 
@@ -60,6 +60,7 @@ class Saved:
         write_model(Path(path), *self.saved_state(), overwrite)
 
     @classmethod
+    @refuses_strange_files
     def load(cls, path: str | PathLike[str], mixed_only: bool = False) -> Self:
         """Load a model that `save` wrote. Nothing in its files is executed, and a damaged file is refused.
 

@@ -10,6 +10,8 @@ from ddpn.extras import import_extra
 
 #: The entry of the file's metadata that holds the description, and its version.
 ENTRY, FORMAT = "ddpn", 1
+#: The limit of protobuf, in which ONNX files are written.
+_MOST_BYTES = 2**31
 
 
 def describe_onnx(path: str | PathLike[str]) -> dict[str, Any]:
@@ -29,6 +31,8 @@ def describe_onnx(path: str | PathLike[str]) -> dict[str, Any]:
     file = Path(path)
     if not file.is_file():
         raise InputError(f"{'Not a file' if file.exists() else 'File not found'}: {path}")
+    if file.stat().st_size > _MOST_BYTES:
+        raise InputError(f"{path} must be an ONNX file, which has at most {_MOST_BYTES:,} bytes, got a larger file.")
     onnx, message = import_extra("onnx", "export"), import_extra("google.protobuf.message", "export")
     try:
         model = onnx.load_model_from_string(file.read_bytes())
@@ -37,8 +41,13 @@ def describe_onnx(path: str | PathLike[str]) -> dict[str, Any]:
     known = {entry.key: entry.value for entry in model.metadata_props}
     if ENTRY not in known:
         raise InputError(f"{path} must be a file that ddpn has exported, got another ONNX model.")
-    about: dict[str, Any] = json.loads(known[ENTRY])
-    if about.get("format") != FORMAT:
-        got = f"got format {about.get('format')!r}, this version reads {FORMAT}"
+    try:
+        about: dict[str, Any] = json.loads(known[ENTRY])
+    except (ValueError, RecursionError):
+        about = {}
+    if not isinstance(about, dict) or "format" not in about:
+        raise InputError(f"{path} must be a file that ddpn has exported, got a damaged description.")
+    if about["format"] != FORMAT:
+        got = f"got format {about['format']!r}, this version reads {FORMAT}"
         raise InputError(f"{path} must be of a known format, {got}. Export it again.")
     return about

@@ -279,9 +279,12 @@ class Networks(Member):
         member.unit, member.n_rows = known["unit"], known["rows"]
         member.history = History(**known["history"])
         member.chosen = None if known["chosen"] is None else np.array(known["chosen"])
-        model = member._build(known["inputs"], known["members"])
         try:
-            model.load_state_dict(load_tensors(files[_WEIGHTS]))
+            weights = load_tensors(files[_WEIGHTS])
+            with torch.device("meta"):  # no memory is taken for a network that the weights do not fit
+                member._build(known["inputs"], known["members"]).load_state_dict(weights, assign=True)
+            model = member._build(known["inputs"], known["members"])
+            model.load_state_dict(weights)
         except (RuntimeError, SafetensorError) as error:
             raise InputError(f"{_WEIGHTS} does not fit the network that was saved with it.") from error
         member.encoder = encoder_from_bytes(files[_ENCODER], _ENCODER)

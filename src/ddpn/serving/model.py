@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ddpn.errors import DDPNError, InputError
+from ddpn.errors import DDPNError
 from ddpn.features.kinds import WITH_NUMBERS
-from ddpn.model_files import read_manifest
+from ddpn.model_files import read_manifest, read_unchanged
 from ddpn.predictor import Predictor
 from ddpn.serving.inputs import RowReader, Rows
 from ddpn.serving.options import Wanted
@@ -40,12 +40,10 @@ class ServedModel:
 
     def __init__(self, name: str, path: Path, **columns: str | None) -> None:
         self.name, self.path = name, path
-        checksum = read_manifest(path)["checksum"]
-        folder = load(path, mixed_only=True, **columns)
+        folder, self.about, checksum = read_unchanged(
+            path, lambda: (load(path, mixed_only=True, **columns), describe(path), read_manifest(path)["checksum"])
+        )
         self.folder, self.predictor = folder, folder.model.predictor_
-        self.about = describe(path)
-        if read_manifest(path)["checksum"] != checksum:
-            raise InputError(f"{path} was replaced while it was read.")
         self.version = str(checksum)[:12]
         self.columns = served_columns(folder)
         names = [name for column in folder.roles.used for name in column.inputs]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ddpn.errors import InputError
-from ddpn.model_files import TASK, read_files, read_manifest, write_model
+from ddpn.model_files import TASK, read_files, read_manifest, read_unchanged, refuses_strange_files, write_model
 from ddpn.validation import check_choice
 from ddpn.workflow.roles import Column, Roles
 
@@ -49,6 +49,7 @@ class ModelFolder:
         write_model(path, files, manifest, overwrite)
 
 
+@refuses_strange_files
 def read_task(path: Path) -> dict[str, Any]:
     """How a model was fitted; the model itself is not loaded."""
     return _task(path, read_manifest(path))
@@ -80,6 +81,7 @@ def _task_of_estimator(path: Path, estimator: dict[str, Any] | None) -> dict[str
     return {"roles": Roles(None, None, None, tuple(columns)).as_dict(), "leaks": [], "warnings": []}
 
 
+@refuses_strange_files
 def roles_of_model(path: Path, **columns: str | None) -> Roles:
     """The roles of columns, some of them (target, exposure, weight) given here; the model itself is not loaded."""
     manifest = read_manifest(path)
@@ -92,6 +94,7 @@ def roles_of_model(path: Path, **columns: str | None) -> Roles:
     return roles
 
 
+@refuses_strange_files
 def load(path: Path, mixed_only: bool = False, **columns: str | None) -> ModelFolder:
     """Load the model of a folder; nothing in the files is executed.
 
@@ -105,6 +108,10 @@ def load(path: Path, mixed_only: bool = False, **columns: str | None) -> ModelFo
         Columns (target, exposure, weight) whose roles differ from those of the fit, or that a model saved in Python
         does not know.
     """
+    return read_unchanged(path, lambda: _loaded(path, mixed_only, **columns))
+
+
+def _loaded(path: Path, mixed_only: bool, **columns: str | None) -> ModelFolder:
     manifest = read_manifest(path)
     task = {**_task(path, manifest), "roles": roles_of_model(path, **columns).as_dict()}
     from ddpn import estimators
@@ -124,6 +131,7 @@ def _seen_rows(path: Path, manifest: dict[str, Any]) -> "SeenRows | None":
     return SeenRows.from_bytes(read_files(path, {"files": {SEEN_ROWS: digest}})[SEEN_ROWS])
 
 
+@refuses_strange_files
 def describe(path: Path) -> dict[str, Any]:
     """What a saved model is and how it was fitted, ready for JSON; `ood` says whether it can flag unusual rows.
 

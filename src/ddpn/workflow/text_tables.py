@@ -4,6 +4,7 @@ import codecs
 import gzip
 import math
 import warnings
+import zlib
 from typing import Any
 
 from ddpn.errors import InputError
@@ -55,7 +56,7 @@ def _utf8(content: bytes, name: str) -> bytes:
     if content.startswith(_GZIP):
         try:
             content = gzip.decompress(content)
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, zlib.error) as error:
             raise InputError(f"{name} cannot be read as a csv file: {error}.") from None
     if content.startswith(_ZSTD) or content.isascii():
         text = content

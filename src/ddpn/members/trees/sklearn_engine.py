@@ -11,6 +11,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from ddpn.deadlines import Clock
 from ddpn.errors import InputError
 from ddpn.members.trees.engine import UNLIMITED, Booster, Engine, MeanFit, Settings
+from ddpn.members.trees.saved_sklearn import check_file, check_trees
 from ddpn.members.trees.table import MAX_COLUMNS, TreeRows, columns_of, least_in_leaf
 
 #: Types that the file may hold besides numbers, text and scikit-learn's own estimators.
@@ -64,12 +65,15 @@ def trees_from_bytes(content: bytes, name: str) -> list[HistGradientBoostingRegr
     """The inverse; raises an `InputError` for other types and for damaged files."""
     import skops.io
 
+    check_file(content, name)
     try:
         found = skops.io.loads(content, trusted=TRUSTED)
-    except (BadZipFile, AttributeError, ImportError, KeyError, TypeError, ValueError) as error:
+    except (BadZipFile, AttributeError, ImportError, KeyError, MemoryError, TypeError, ValueError) as error:
         raise InputError(f"{name} must hold boosted trees as they were saved, got {error}.") from None
     if not isinstance(found, list) or not all(isinstance(each, HistGradientBoostingRegressor) for each in found):
         raise InputError(f"{name} must hold boosted trees as they were saved, got {type(found).__name__}.")
+    for each in found:
+        check_trees(each, name)
     return found
 
 
