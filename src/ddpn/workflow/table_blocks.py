@@ -6,7 +6,6 @@ import io
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from glob import glob, has_magic
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,32 +39,6 @@ class Extent(NamedTuple):
     end: int
     start: int
     rows: int
-
-
-def expanded(arguments: Sequence[str]) -> list[str]:
-    """The files that paths, folders and patterns such as data/*.parquet stand for, in order."""
-    found: list[str] = []
-    for argument in arguments:
-        path = Path(argument)
-        if argument != STDIN and path.is_dir():
-            inside = sorted(str(each) for each in path.iterdir() if each.is_file() and _is_table(each.name))
-            if not inside:
-                raise InputError(f"{argument} is a folder without a Parquet, CSV or TSV file.")
-            found += inside
-        elif argument != STDIN and has_magic(argument) and not path.exists():
-            matching = sorted(glob(argument, recursive=True))
-            if not matching:
-                raise InputError(f"No file matches {argument}")
-            found += matching
-        else:
-            found.append(argument)
-    if STDIN in found and len(found) > 1:
-        raise InputError("Standard input must be the only table.")
-    return found
-
-
-def _is_table(name: str) -> bool:
-    return not name.startswith((".", "_")) and Path(name).suffix.lower() in (*TEXT, ".parquet", ".pq")
 
 
 def open_table(source: str, as_text: Sequence[str]) -> "Table":

@@ -9,9 +9,11 @@ import numpy as np
 
 from ddpn.errors import InputError
 from ddpn.sample import rows_named
+from ddpn.streaming.parts import PARQUET, find_parts
 from ddpn.workflow import table_blocks
+from ddpn.workflow.reading import STDIN, TEXT
 from ddpn.workflow.roles import Roles
-from ddpn.workflow.table_blocks import Block, Extent, Table, conformed, expanded, merged, open_table
+from ddpn.workflow.table_blocks import Block, Extent, Table, conformed, merged, open_table
 
 
 class Place(NamedTuple):
@@ -33,7 +35,9 @@ class Tables:
     """
 
     def __init__(self, arguments: Sequence[str], as_text: Sequence[str] = ()) -> None:
-        self.sources = expanded(arguments)
+        self.sources = [str(path) for path in find_parts(arguments, (*PARQUET, *TEXT), one_table=False)]
+        if STDIN in self.sources and len(self.sources) > 1:
+            raise InputError("Standard input must be the only table.")
         self.paths = [os.path.abspath(source) for source in self.sources]
         self._tables = [open_table(source, as_text) for source in self.sources]
         self.rows = sum(table.rows for table in self._tables)
