@@ -90,7 +90,7 @@ def test_scores_are_those_of_a_fit_in_memory(parts, stream):
 
 def test_memory_and_time_bound_the_rows(parts, stream, monkeypatch):
     train, validation, _ = parts
-    monkeypatch.setattr(streamed, "BYTES", 5500 * (4 + streamed.ROW_BYTES))
+    monkeypatch.setattr(streamed, "BYTES", 5500 * (4 * streamed.CELL_BYTES + streamed.ROW_BYTES))
     found = fit(train.rows(slice(0, SAMPLED)), validation, stream)
     assert found.n_rows == 5000
     assert ROWS * 0.9 < stream.read < ROWS * 1.1, "rows are drawn from the whole table"

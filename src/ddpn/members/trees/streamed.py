@@ -1,4 +1,4 @@
-"""A boosted mean of all rows of a table that is larger than memory: LightGBM keeps a byte per cell, read in chunks."""
+"""A boosted mean of all rows of a table that is larger than memory: read in chunks, kept as bins."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -18,10 +18,11 @@ from ddpn.training import RowStream
 
 #: Rows that are read at once.
 CHUNK_ROWS = 16_384
-#: Bytes that LightGBM takes at most. A row takes a byte per column, and besides a label, a weight, a score, two
-#: derivatives and its place in the tree: 10 million rows of 40 columns.
-BYTES, ROW_BYTES = 768 * 2**20, 40
-#: Rows times columns times rounds at most: about half an hour on one core.
+#: Bytes that LightGBM takes at most, and those of a cell and of a row: bins are kept by columns and by rows, and a row
+#: has a label, a weight, a score, two derivatives and a place in the tree. By benchmarks/scaling.py, a row of 40
+#: columns takes 139 bytes, one of 10 columns 72.
+BYTES, CELL_BYTES, ROW_BYTES = 768 * 2**20, 2, 60
+#: Rows times columns times rounds at most: about 20 minutes on one core (benchmarks/scaling.py).
 CELLS = 1e11
 #: Rounds at least; rows from which trees have twice the leaves that the sample chose.
 _LEAST_ROUNDS, _MANY_ROWS = 100, 1_000_000
@@ -50,7 +51,7 @@ class StreamedMean(NamedTuple):
 
 def affordable_rows(stream: RowStream, columns: int, clock: Clock) -> int:
     """As many rows of a stream as memory and time allow, in whole chunks."""
-    most = min(len(stream), BYTES // (columns + ROW_BYTES))
+    most = min(len(stream), BYTES // (CELL_BYTES * columns + ROW_BYTES))
     if clock.has_limit:
         most = min(most, int(_CELLS_PER_SECOND * clock.left / columns))
     return most // CHUNK_ROWS * CHUNK_ROWS
