@@ -5,7 +5,8 @@
 
 The second command generates tables of each number of rows (40 columns) in a temporary folder, fits each of them as a
 stream and those of `--compare` in memory, too, every fit in a process of its own, and writes streaming.md to
-benchmarks/results. With `--data FOLDER` tables and finished fits are kept there, and used by the next run. Memory is the peak resident size of that process above the size after all imports.
+benchmarks/results. With `--data FOLDER` tables and finished fits are kept there, and used by the next run. Memory is the
+peak resident size of that process above the size after all imports.
 """
 
 import argparse
@@ -158,7 +159,7 @@ def page(found: list[dict[str, Any]], command: str, model: dict[str, Any]) -> st
         f"`{command}`, {machine}, {os.cpu_count()} cores, torch on one thread; model: `{json.dumps(model)}`.",
         f"Tables of {NUMBERS + INTEGERS + TEXTS} columns. Memory is the peak resident size above that after imports.",
         f"CRPS is that of {TEST_ROWS:,} new rows.", "",
-        "The check reads all rows once; the training of networks reads, encodes and trains on all but held-out rows once.",
+        "The check reads all rows; the training of networks reads, encodes and trains on all but held-out rows once.",
         "",
         "| rows | fit | seconds | CPU seconds | of which check | of which training | trained rows per CPU second of it "
         "| peak memory | CRPS |",
