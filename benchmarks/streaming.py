@@ -5,8 +5,8 @@
 
 The second command generates tables of each number of rows (40 columns) in a temporary folder, fits each of them as a
 stream and those of `--compare` in memory, too, every fit in a process of its own, and writes streaming.md to
-benchmarks/results. With `--data FOLDER` tables and finished fits are kept there, and used by the next run. Memory is the
-peak resident size of that process above the size after all imports.
+benchmarks/results. With `--data FOLDER` tables and finished fits are kept there, and used by the next run. Memory is
+the peak resident size of that process above the size after all imports.
 """
 
 import argparse
