@@ -111,7 +111,8 @@ def test_an_actor_returns_errors_that_name_the_file_and_the_row(executor, model,
     actor = _Actor(*blocks._work)
 
     def check(place):
-        return actor({"table": [place.table], "check": [True], **{k: [v] for k, v in place.extent._asdict().items()}})
+        values = {"table": place.table, **place.extent._asdict(), "check": True}
+        return actor({name: np.array([value]) for name, value in values.items()})
 
     first, second = Tables(files).places()
     assert check(first)["error"] == [""]

@@ -27,6 +27,9 @@ from ddpn.workflow.writing import check_output
 
 #: What is sent to each actor: files of the model, roles of columns, tables with their sizes, request and target.
 _Work = tuple[dict[str, bytes], dict[str, str | None], Tables, list[int], Request, str]
+#: Blocks that are a task of Ray together, at most, and tasks of an actor, at least: a task costs the program that
+#: controls the cluster 35 ms (benchmarks/scaling.py).
+_TOGETHER, _TASKS = 16, 4
 
 
 class RayBlocks:
@@ -96,13 +99,14 @@ class RayBlocks:
         """The results as Ray Data returns them, in the order of the work."""
         items = [{"table": place.table, **place.extent._asdict(), "check": check} for place, check in work]
         slots = self._most or max(1, int(self._ray.cluster_resources().get("CPU", 0.0)))
+        together = max(1, min(_TOGETHER, len(items) // (_TASKS * slots)))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # on the inner workings of Ray
-            # A block of Ray per item: what is lost with a worker is one of them.
-            found = data.from_items(items, override_num_blocks=len(items)).map_batches(
+            tasks = -(-len(items) // together)
+            found = data.from_items(items, override_num_blocks=tasks).map_batches(
                 _Actor,
-                batch_size=1,
-                compute=data.ActorPoolStrategy(size=min(slots, len(items))),
+                batch_size=None,
+                compute=data.ActorPoolStrategy(size=min(slots, tasks)),
                 fn_constructor_args=self._work,
                 num_cpus=1,
                 max_restarts=-1,
@@ -142,13 +146,17 @@ class _Actor:
             self._blocks = BlocksHere(load(Path(folder), mixed_only=True, **columns), tables, request, target)
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[Any]]:
-        number, *extent = (int(batch[name][0]) for name in ("table", *Extent._fields))
+        names = ("table", *Extent._fields, "check")
+        found = [self._guarded(*each) for each in zip(*(batch[name].tolist() for name in names), strict=True)]
+        return {name: [row[name] for row in found] for name in found[0]}
+
+    def _guarded(self, number: int, begin: int, end: int, start: int, rows: int, check: bool) -> dict[str, Any]:
+        """The result of a block, or its error: as a value, since Ray would repeat what raises."""
         found = {"error": "", "is_input": False, "content": b"", "rows": 0, "about": ""}
         try:
-            found |= self._result(Place(number, Extent(*extent)), bool(batch["check"][0]))
+            return found | self._result(Place(number, Extent(begin, end, start, rows)), check)
         except DDPNError as error:
-            found |= {"error": str(error), "is_input": isinstance(error, InputError)}
-        return {name: [value] for name, value in found.items()}
+            return found | {"error": str(error), "is_input": isinstance(error, InputError)}
 
     def _result(self, place: Place, check: bool) -> dict[str, Any]:
         path = self._tables.paths[place.table]
