@@ -49,6 +49,7 @@ TREE_ROWS = 400_000
 BLOCK_ROWS = 32_768
 #: Blocks that are predicted on a cluster.
 BLOCKS = 200
+_CLUSTER = "program of a cluster"
 
 
 class Row(dict[str, Any]):
@@ -170,11 +171,14 @@ def predictions(member: Networks, columns: int, rows: int = 8192) -> Row:
     )
 
 
-def driver(folder: Path, blocks: int = 40) -> Row:
+def driver(folder: Path, blocks: int = BLOCKS) -> Row:
     """What is done for each block by the program that controls a cluster: a part is written, and the manifest."""
     content = part_content(pl.DataFrame(np.random.default_rng(0).normal(size=(BLOCK_ROWS, 9))), "out.parquet")
+    findings = {"rows": BLOCK_ROWS, "flagged": 0, "groups": {}, "notes": {}, "states": [[BLOCK_ROWS] * 6] * COLUMNS}
     with Parts(folder / "out.parquet", {}).opened() as parts:
-        seconds, _ = measured(lambda: [parts.add(content, BLOCK_ROWS, ["a"] * 9) for _ in range(blocks)])
+        seconds, _ = measured(
+            lambda: [parts.add(content, BLOCK_ROWS, ["a"] * 9, findings=findings) for _ in range(blocks)]
+        )
     rows = blocks * BLOCK_ROWS
     return Row(what="parts and manifest", rows=rows, columns=9, members="", seconds=seconds, per=rows)
 
@@ -210,7 +214,7 @@ def on_nodes(nodes: int, blocks: int, folder: Path, rows: int = 256) -> Row:
     note = (
         f"{1000 * (last - cpu) / (blocks - 1):.1f} ms per block; {(blocks - 1) / (end - began):.0f} blocks per second"
     )
-    what = f"program of a cluster of {nodes} nodes, from the first to the last of {blocks} blocks"
+    what = f"{_CLUSTER} of {nodes} nodes, from the first to the last of {blocks} blocks"
     return Row(
         what=what, rows=blocks * rows, columns=COLUMNS, members=2, seconds=last - cpu, per=(blocks - 1) * BLOCK_ROWS,
         note=note,
@@ -254,11 +258,14 @@ def page(found: list[Row], command: str) -> str:
         "| step | rows | columns | networks | CPU seconds | CPU seconds per million rows | |",
         "|---|---:|---:|---:|---:|---:|---|",
     ]  # fmt: skip
-    for row in found:
-        each = f"{1e6 * row['seconds'] / row['per']:.3g}"
-        cells = [row["what"], f"{row['rows']:,}", row["columns"], row["members"], f"{row['seconds']:.3g}", each]
-        lines.append(f"| {' | '.join(map(str, cells))} | {row.get('note', '')} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *map(line, found)]) + "\n"
+
+
+def line(row: Row) -> str:
+    """A row of the table."""
+    each = f"{1e6 * row['seconds'] / row['per']:.3g}"
+    cells = [row["what"], f"{row['rows']:,}", row["columns"], row["members"], f"{row['seconds']:.3g}", each]
+    return f"| {' | '.join(map(str, cells))} | {row.get('note', '')} |"
 
 
 def main() -> None:
@@ -271,15 +278,26 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=ROWS, help="of the tables of networks")
     parser.add_argument("--tree-rows", type=int, default=TREE_ROWS)
     parser.add_argument("--nodes", type=int, nargs="*", default=[])
+    parser.add_argument("--only-nodes", action="store_true", help="measure parts and clusters again, and keep the other results")
     args = parser.parse_args()
+    target = args.out / "scaling.md"
+    if args.only_nodes:
+        old = (f"| {_CLUSTER}", "| parts and manifest")
+        kept = [text for text in target.read_text().splitlines() if not text.startswith(old)]
+        with tempfile.TemporaryDirectory() as name:
+            again = [line(driver(Path(name)))]
+            again += [line(on_nodes(number, BLOCKS, Path(name) / str(number))) for number in args.nodes]
+        target.write_text("\n".join([*kept, *again]) + "\n")
+        print(target.read_text())
+        return
     found = []
     for row in measure(args.rows, args.tree_rows, args.nodes):
         found.append(row)
         print(dict(row), flush=True)
     args.out.mkdir(parents=True, exist_ok=True)
     command = " ".join(["python benchmarks/scaling.py", *sys.argv[1:]])
-    (args.out / "scaling.md").write_text(page(found, command))
-    print((args.out / "scaling.md").read_text())
+    target.write_text(page(found, command))
+    print(target.read_text())
 
 
 if __name__ == "__main__":

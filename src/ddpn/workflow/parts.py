@@ -76,7 +76,7 @@ class Parts:
 
     def _save(self) -> None:
         manifest = {"identity": self.identity, "parts": self.done}
-        write_text(self.folder / _MANIFEST, json.dumps(manifest, indent=1))
+        write_text(self.folder / _MANIFEST, json.dumps(manifest))
         self._saved = len(self.done)
 
     def join(self) -> int:
