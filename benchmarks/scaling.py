@@ -278,7 +278,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=ROWS, help="of the tables of networks")
     parser.add_argument("--tree-rows", type=int, default=TREE_ROWS)
     parser.add_argument("--nodes", type=int, nargs="*", default=[])
-    parser.add_argument("--only-nodes", action="store_true", help="measure parts and clusters again, and keep the other results")
+    parser.add_argument("--only-nodes", action="store_true", help="measure parts and clusters again, keep the rest")
     args = parser.parse_args()
     target = args.out / "scaling.md"
     if args.only_nodes:
