@@ -27,8 +27,8 @@ from ddpn.workflow.writing import check_output
 
 #: What is sent to each actor: files of the model, roles of columns, tables with their sizes, request and target.
 _Work = tuple[dict[str, bytes], dict[str, str | None], Tables, list[int], Request, str]
-#: Blocks that are a task of Ray together, at most, and tasks of an actor, at least: a task costs the program that
-#: controls the cluster 35 ms (benchmarks/scaling.py).
+#: Blocks that are a task of Ray together, at most, and tasks of an actor, at least: each task takes the program that
+#: controls the cluster some milliseconds, and what is lost with a worker is a task.
 _TOGETHER, _TASKS = 16, 4
 
 
