@@ -287,7 +287,10 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as name:
             again = [line(driver(Path(name)))]
             again += [line(on_nodes(number, BLOCKS, Path(name) / str(number))) for number in args.nodes]
-        target.write_text("\n".join([*kept, *again]) + "\n")
+        note = "Parts and clusters were measured again later, by --only-nodes."
+        kept = [text for text in kept if text != note]
+        place = kept.index("", 2)  # before the table
+        target.write_text("\n".join([*kept[:place], note, *kept[place:], *again]) + "\n")
         print(target.read_text())
         return
     found = []
