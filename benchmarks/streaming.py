@@ -158,7 +158,7 @@ def page(found: list[dict[str, Any]], command: str, model: dict[str, Any]) -> st
         "# Fits of many Parquet files", "",
         f"`{command}`, {machine}, {os.cpu_count()} cores, torch on one thread; model: `{json.dumps(model)}`.",
         f"Tables of {NUMBERS + INTEGERS + TEXTS} columns. Memory is the peak resident size above that after imports.",
-        f"CRPS is that of {TEST_ROWS:,} new rows.", "",
+        f"CRPS is that of {TEST_ROWS:,} new rows. Every fit is a process; on a shared machine compare CPU seconds.",
         "The check reads all rows; the training of networks reads, encodes and trains on all but held-out rows once.",
         "",
         "| rows | fit | seconds | CPU seconds | of which check | of which training | trained rows per CPU second of it "
