@@ -27,15 +27,23 @@ def test_a_pattern_a_folder_and_names_give_the_same_files(folder):
 
 @pytest.mark.parametrize(
     ("sources", "words"),
-    [(["none/*.parquet"], "no files that match"), (["a.parquet"], "File not found"), (["{f}", "{f}"], "given once")],
+    [(["none/*.parquet"], "No file matches none"), (["a.parquet"], "File not found"), (["{f}", "{f}"], "given once")],
 )
 def test_a_wrong_source_is_named(folder, sources, words):
     with pytest.raises(InputError, match=words):
         find_parts([source.format(f=folder / "part-0.parquet") for source in sources])
 
 
+def test_hidden_files_and_folders_are_no_parts(folder, tmp_path):
+    (tmp_path / "more.parquet").mkdir()
+    for name in ("_metadata.parquet", ".part.parquet", "b.PQ", "a.csv"):
+        (tmp_path / name).write_bytes(b"")
+    assert find_parts([str(tmp_path)]) == [tmp_path / "b.PQ"]
+    assert find_parts([str(tmp_path)], (".csv", ".pq"), one_table=False) == [tmp_path / "a.csv", tmp_path / "b.PQ"]
+
+
 def test_a_folder_without_parquet_files_and_other_formats_are_refused(tmp_path, folder):
-    with pytest.raises(InputError, match="no Parquet files"):
+    with pytest.raises(InputError, match=r"is a folder without a file that ends in \.parquet or \.pq"):
         find_parts([str(tmp_path)])
     (tmp_path / "a.csv").write_text("y\n1\n")
     with pytest.raises(InputError, match=r"must be Parquet files, got .*a\.csv"):

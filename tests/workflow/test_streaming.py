@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from polars.testing import assert_frame_equal
 
 from ddpn.errors import InputError
 from ddpn.workflow import prediction, table_blocks
-from ddpn.workflow.parts import Parts
+from ddpn.workflow.parts import Parts, part_content
 from ddpn.workflow.prediction import predict
 from ddpn.workflow.requests import Request
 from ddpn.workflow.streaming import predict_to
@@ -91,8 +92,10 @@ def test_columns_have_the_type_that_all_blocks_agree_with(tmp_path):
     assert len(blocks) > 2
     assert_frame_equal(pl.concat(block.frame for block in blocks), whole)
     assert (table.rows, table.schema) == (120, dict(whole.schema))
-    later = list(table.blocks(blocks[0].end, blocks[0].frame.height))
-    assert [block.start for block in later] == [block.start for block in blocks[1:]]
+    other = pickle.loads(pickle.dumps(table))
+    for block, extent in zip(blocks[::-1], table.extents()[::-1], strict=True):
+        assert_frame_equal(other.block(extent).frame, block.frame)
+        assert (extent.start, extent.rows) == (block.start, block.frame.height)
 
 
 def test_quoted_cells_with_line_ends_stay_whole(tmp_path):
@@ -132,10 +135,11 @@ def test_a_killed_run_continues_and_gives_the_same_file(fitted, saved, text, tmp
 
 
 def test_parts_of_another_request_or_damaged_ones_are_predicted_again(tmp_path):
-    frame, target = pl.DataFrame({"mean": [1.0, 2.0]}), tmp_path / "o.csv"
+    target = tmp_path / "o.csv"
+    part = part_content(pl.DataFrame({"mean": [1.0, 2.0]}), str(target)), 2, ["mean"]
     with Parts(target, {"request": 1}).opened() as parts:
-        parts.add(frame, next=[0, 5, 2])
-        parts.add(frame, next=[0, 9, 4])
+        parts.add(*part, next=[0, 5, 2])
+        parts.add(*part, next=[0, 9, 4])
     with Parts(target, {"request": 1}).opened() as parts:
         assert [part["next"] for part in parts.done] == [[0, 5, 2], [0, 9, 4]]
     (tmp_path / "o.csv.parts" / "part-000001").write_text("damaged")
@@ -143,7 +147,7 @@ def test_parts_of_another_request_or_damaged_ones_are_predicted_again(tmp_path):
         assert [part["next"] for part in parts.done] == [[0, 5, 2]]
     with Parts(target, {"request": 2}).opened() as parts:
         assert parts.done == []
-        parts.add(frame, next=[0, 5, 2])
+        parts.add(*part, next=[0, 5, 2])
         assert parts.join() == 2
     assert target.read_text() == "mean\n1.0\n2.0\n"
 

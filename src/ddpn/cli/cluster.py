@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ddpn.cluster.prediction import RayBlocks
     from ddpn.executors import Executor
+    from ddpn.workflow.requests import Request
+    from ddpn.workflow.tables import Tables
 
 _PANEL = "Cluster"
 
@@ -20,6 +25,15 @@ Cluster = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
+PredictionCluster = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Predict on a Ray cluster, whose nodes all see the tables: auto is that of this machine, else HOST:PORT. "
+        "Needs ddpn[cluster].",
+        rich_help_panel=_PANEL,
+    ),
+]
 GpusPerJob = Annotated[
     float | None,
     typer.Option(
@@ -28,6 +42,23 @@ GpusPerJob = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
+
+
+@contextmanager
+def blocks_on(
+    cluster: str | None, model: "Path", columns: dict[str, str | None], tables: "Tables", request: "Request", out: str
+) -> Iterator["RayBlocks | None"]:
+    """Where blocks of rows are predicted; None without a cluster."""
+    if cluster is None:
+        yield None
+        return
+    from ddpn.cluster.prediction import RayBlocks
+
+    blocks = RayBlocks(model, columns, tables, request, out, cluster)
+    try:
+        yield blocks
+    finally:
+        blocks.close()
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from ddpn.cli import options as o
-from ddpn.cli.cluster import Cluster, GpusPerJob, executor_for
+from ddpn.cli.cluster import Cluster, GpusPerJob, PredictionCluster, blocks_on, executor_for
 from ddpn.cli.console import EXIT_CODES, INTERRUPTED, friendly_errors, output_to_stderr, print_json, prompt_ctrl_c, show
 from ddpn.cli.export import show_onnx
 from ddpn.cli.flags import Command
@@ -179,6 +179,7 @@ def predict(
     ood: o.Ood = None,
     exposure: o.ExposureOf = None,
     upper_column: o.UpperOf = None,
+    cluster: PredictionCluster = None,
     overwrite: o.Overwrite = False,
 ) -> None:
     """Predict every row of a table, or of several.
@@ -189,7 +190,8 @@ def predict(
     to standard error.
 
     Tables of any length need constant memory. The predictions of a long table are kept in the folder OUT.parts until
-    all are done: if the program is stopped or killed, the same command continues where it was.
+    all are done: if the program is stopped or killed, the same command continues where it was. On a cluster every core
+    predicts blocks of rows; the result is the same.
 
     Example: ddpn predict bikes.model new.csv -o predictions.csv --quantiles 0.1,0.9
     """
@@ -212,9 +214,10 @@ def predict(
             from ddpn.workflow.streaming import predict_to
 
             findings: list[str] = []
-            with progress_bar("Predicting", tables.rows) as bar:
+            with blocks_on(cluster, model, columns, tables, request, out) as blocks:
                 folder = load(model, mixed_only=True, **columns)
-                rows = predict_to(folder, model, tables, request, out, bar.advance, findings.append)
+                with progress_bar("Predicting", tables.rows) as bar:
+                    rows = predict_to(folder, model, tables, request, out, bar.advance, findings.append, blocks)
         for sentence in findings:
             typer.echo(sentence, err=True)
         typer.echo(f"{rows:,} predictions written to {'standard output' if out == '-' else out}", err=True)

@@ -20,7 +20,7 @@ _PATIENCE = 10.0
 #: printed among the output of a program, as what was lost is repeated.
 _SETTINGS = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
-    "RAY_DEDUP_LOGS_SKIP_REGEX": "Raylet is terminated|worker died or was killed|marked dead",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "Raylet is terminated|worker died or was killed|marked dead|will be retried",
 }
 
 
@@ -37,6 +37,15 @@ def import_train() -> tuple[Any, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # on the inner workings of Ray
         return import_extra("ray.train", "cluster"), import_extra("ray.train.torch", "cluster")
+
+
+def import_data() -> Any:
+    """The module `ray.data`."""
+    import_ray()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import_extra("ray.data.exceptions", "cluster")
+        return import_extra("ray.data", "cluster")
 
 
 def connect(address: str = "auto") -> bool:

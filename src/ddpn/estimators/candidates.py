@@ -16,6 +16,7 @@ from ddpn.members.member import Member, NotApplicableError
 from ddpn.members.network_options import SMALL_ROWS, NetworkOptions, auto_batch_size
 from ddpn.members.networks import LargeNetworks, Networks
 from ddpn.sample import Sample
+from ddpn.training import RowStream
 
 LARGE_NETWORKS = "large_networks"
 #: Members of the portfolio that take seconds.
@@ -52,7 +53,7 @@ def default_candidates(
     cross_fits : bool
         Whether networks leave out folds of the rows.
     run : mapping
-        Arguments of `Networks`: `runtime`, `checkpoint` and `verbose`.
+        Arguments of `Networks`: `runtime`, `checkpoint`, `verbose` and `stream`.
     """
     rows, folds = int(train.is_used.sum()), FOLDS if cross_fits else 0
     few, default = rows <= SMALL_ROWS, NetworkOptions()
@@ -70,7 +71,7 @@ def default_candidates(
     states[0 if has_large else 1]["checkpoint"] = None
     candidates = [Candidate("constant", lambda: Constant.like(head), baseline=True)]
     names = [*(_CHEAP if head.is_count else ()), *(name for name in others if name not in _CHEAP)]
-    candidates += [Candidate(name, _maker(name, head)) for name in names if _applies(name, head)]
+    candidates += [Candidate(name, _maker(name, head, run.get("stream"))) for name in names if _applies(name, head)]
     candidates.append(Candidate(NETWORKS, lambda: Networks(head, small, folds=folds, **states[0])))
     if has_large:
         make_large = lambda: LargeNetworks(head, large, folds=folds, **states[1])  # noqa: E731
@@ -97,10 +98,10 @@ def _with_steps(options: NetworkOptions, rows: int, folds: int, steps: int) -> N
     return replace(options, batch_size=size, epochs=epochs, patience=patience)
 
 
-def _maker(name: str, head: Head) -> Callable[[], Member]:
+def _maker(name: str, head: Head, stream: RowStream | None = None) -> Callable[[], Member]:
     def make() -> Member:
         member = MEMBERS[name].like(head)
-        member.is_rough = True
+        member.is_rough, member.stream = True, stream
         return member
 
     return make

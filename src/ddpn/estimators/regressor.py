@@ -241,6 +241,8 @@ class CountRegressor(CountPredictions, NestedOptions):
         else:
             networks = Networks(head, options, seeds=seeds, **run)
             members = {NETWORKS: networks, **others}
+            for member in others.values():
+                member.stream = self.stream
             self._set_fitted(reader, fit_mixture(members, train, validation, seeds[0], counts, self._elsewhere()))
             self._interrupted = self._networks.interrupted
             self.predictor_.profile = FeatureProfile.fit(train.X, train.weight)

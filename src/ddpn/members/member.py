@@ -3,7 +3,7 @@
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -16,6 +16,9 @@ from ddpn.deadlines import Clock
 from ddpn.errors import DDPNError
 from ddpn.heads import Head
 from ddpn.sample import Sample
+
+if TYPE_CHECKING:
+    from ddpn.training import RowStream
 
 
 class NotApplicableError(DDPNError):
@@ -42,6 +45,8 @@ class Member(ABC):
     is_underfitted: bool = False
     #: Limits the time of `fit`: members that can end early, with what they have until then, watch it. Others are ended.
     clock: Clock | None = None
+    #: All training rows of a table that is larger than memory; `fit` gets a sample of them.
+    stream: "RowStream | None" = None
     #: Whether an optimum to some digits is enough: a part of a mixture that chooses weights by its scores.
     is_rough: bool = False
 

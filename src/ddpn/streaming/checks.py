@@ -61,7 +61,9 @@ class RoleColumns:
         try:
             weight = self._check(frame, labels)
         except InputError as error:
-            raise InputError(f"{batch.path}: {error}") from None
+            begin = batch.first_of_all - batch.first
+            where = f" The file begins with row {begin + 1:,} of the table." if begin else ""
+            raise InputError(f"{batch.path}: {error}{where}") from None
         return frame.height if weight is None else int((weight > 0).sum())
 
     def _check(self, frame: Any, labels: np.ndarray) -> np.ndarray | None:

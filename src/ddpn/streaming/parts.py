@@ -3,6 +3,7 @@
 import glob
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,35 +46,58 @@ def is_pattern(source: str) -> bool:
     return glob.has_magic(source) and not os.path.exists(source)
 
 
-def find_parts(sources: Sequence[str]) -> list[Path]:
-    """The Parquet files of paths, folders and patterns such as 'data/*.parquet', in the order of their names.
+def find_parts(sources: Sequence[str], endings: Sequence[str] = PARQUET, one_table: bool = True) -> list[Path]:
+    """The files that paths, folders and patterns such as 'data/*.parquet' stand for, each in the order of their names.
 
     Parameters
     ----------
     sources : sequence of str
-        Files, folders (all Parquet files directly inside), or patterns.
+        Files, folders (the files directly inside that have one of the endings, but for hidden ones), or patterns.
+    endings : sequence of str
+        Endings of files in folders, in lower case.
+    one_table : bool
+        Whether the files are parts of one table: then each must be there, have one of the endings, and be given once.
+
+    Returns
+    -------
+    list of Path
+
+    Examples
+    --------
+    >>> find_parts(["january.csv", "-"], one_table=False)
+    [PosixPath('january.csv'), PosixPath('-')]
     """
     found: list[Path] = []
     for source in sources:
         if os.path.isdir(source):
-            paths = [path for path in Path(source).iterdir() if path.suffix.lower() in PARQUET]
+            paths = [path for path in Path(source).iterdir() if _is_part(path, endings)]
         elif is_pattern(source):
             paths = [Path(path) for path in glob.glob(source, recursive=True)]
         else:
             paths = [Path(source)]
+        if not paths and os.path.isdir(source):
+            raise InputError(f"{source} is a folder without a file that ends in {' or '.join(endings)}.")
         if not paths:
-            what = "Parquet files in" if os.path.isdir(source) else "files that match"
-            raise InputError(f"There are no {what} {source}.")
+            raise InputError(f"No file matches {source}")
         found += sorted(paths)
+    if one_table:
+        _check_parts(found, endings)
+    return found
+
+
+def _is_part(path: Path, endings: Sequence[str]) -> bool:
+    return path.suffix.lower() in endings and not path.name.startswith((".", "_")) and path.is_file()
+
+
+def _check_parts(found: Sequence[Path], endings: Sequence[str]) -> None:
     for path in found:
         if not path.is_file():
             raise InputError(f"File not found: {path}")
-        if path.suffix.lower() not in PARQUET:
+        if path.suffix.lower() not in endings:
             raise InputError(f"Several files must be Parquet files, got {path}. Convert it, or fit it alone.")
-    repeated = sorted({str(path) for path in found if found.count(path) > 1})
+    repeated = sorted(str(path) for path, times in Counter(found).items() if times > 1)
     if repeated:
         raise InputError(f"Files must be given once, got {listed(repeated, 3)} twice.")
-    return found
 
 
 class Parts:

@@ -44,10 +44,11 @@ class Findings:
             "states": states,
         }
 
-    def restore(self, known: dict[str, Any]) -> None:
-        """Set all counts to those of `as_dict`."""
-        self._rows, self._flagged = known["rows"], known["flagged"]
-        self._groups, self._notes = Counter(known["groups"]), dict(known["notes"])
+    def merge(self, known: dict[str, Any]) -> None:
+        """Add the counts of `as_dict` of other blocks, which come after those that were counted before."""
+        self._rows, self._flagged = self._rows + known["rows"], self._flagged + known["flagged"]
+        self._groups.update(known["groups"])
+        self._notes = known["notes"] | self._notes
         if self.summary is not None:
             self.summary.add(np.asarray(known["states"], dtype=np.int64))
 

@@ -4,15 +4,28 @@ import gzip
 import io
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ddpn.files import atomic_path, folder_lock, sha256_of_file, write_bytes, write_text
+from ddpn.files import atomic_path, folder_lock, sha256, sha256_of_file, write_bytes, write_text
 from ddpn.workflow.reading import BINARY, TEXT, ending, polars
 
 _MANIFEST = "manifest.json"
+#: The manifest has every part up to so many; of n parts beyond, it is written again after n / _MANY more: written each
+#: time, those of a billion rows would take hours. A run that is killed then repeats 1% of its parts at most.
+_MANY = 100
+
+
+def part_content(frame: Any, target: str) -> bytes:
+    """Rows as a part of the file `target`: text without a header, or Parquet."""
+    content, kind = io.BytesIO(), ending(target, to_write=True)
+    if kind in TEXT:
+        frame.write_csv(content, include_header=False, separator=TEXT[kind] or ",")
+    else:
+        frame.write_parquet(content)
+    return content.getvalue()
 
 
 class Parts:
@@ -26,6 +39,7 @@ class Parts:
         self.target, self.identity = target, identity
         self.folder = target.with_name(f"{target.name}.parts")
         self.done: list[dict[str, Any]] = []
+        self._saved = 0
         self._kind = ending(str(target), to_write=True)
 
     @contextmanager
@@ -46,27 +60,24 @@ class Parts:
                 if not path.is_file() or sha256_of_file(path) != each["sha256"]:
                     break
                 self.done.append(each)
+            self._saved = len(self.done)
         else:
             self.discard()
         self.folder.mkdir(parents=True, exist_ok=True)
 
-    def add(self, frame: Any, **facts: Any) -> None:
-        """Write one more part, then the manifest that has it."""
+    def add(self, content: bytes, rows: int, columns: Sequence[str], **facts: Any) -> None:
+        """Write one more part, which `part_content` made, then the manifest that has it."""
         name = f"part-{len(self.done):06d}"
-        path = self.folder / name
-        write_bytes(path, self._content(frame))
-        entry = {"file": name, "rows": frame.height, "columns": frame.columns, "sha256": sha256_of_file(path), **facts}
+        write_bytes(self.folder / name, content)
+        entry = {"file": name, "rows": rows, "columns": list(columns), "sha256": sha256(content), **facts}
         self.done.append(entry)
-        manifest = {"identity": self.identity, "parts": self.done}
-        write_text(self.folder / _MANIFEST, json.dumps(manifest, indent=1))
+        if len(self.done) - self._saved > len(self.done) // _MANY:
+            self._save()
 
-    def _content(self, frame: Any) -> bytes:
-        content = io.BytesIO()
-        if self._kind in TEXT:
-            frame.write_csv(content, include_header=False, separator=TEXT[self._kind] or ",")
-        else:
-            frame.write_parquet(content)
-        return content.getvalue()
+    def _save(self) -> None:
+        manifest = {"identity": self.identity, "parts": self.done}
+        write_text(self.folder / _MANIFEST, json.dumps(manifest))
+        self._saved = len(self.done)
 
     def join(self) -> int:
         """Write the target, whole or not at all, and remove the parts; returns the number of rows."""

@@ -10,6 +10,7 @@ from ddpn.errors import InputError
 from ddpn.files import sha256_of_file
 from ddpn.model_files import MANIFEST
 from ddpn.workflow import prediction, table_blocks
+from ddpn.workflow.block_work import Blocks, BlocksHere
 from ddpn.workflow.findings import Findings
 from ddpn.workflow.model_folder import ModelFolder
 from ddpn.workflow.parts import Parts
@@ -17,6 +18,9 @@ from ddpn.workflow.reading import STDIN
 from ddpn.workflow.requests import Request
 from ddpn.workflow.tables import Tables
 from ddpn.workflow.writing import write
+
+#: Of the entries in the manifest.
+_FORMAT = 2
 
 
 def predict_to(
@@ -27,11 +31,13 @@ def predict_to(
     target: str,
     done: Callable[[int], None] = lambda rows: None,
     on_finding: Callable[[str], None] = lambda sentence: None,
+    elsewhere: Blocks | None = None,
 ) -> int:
     """Predict every row of tables and write the predictions to a file.
 
     A long table is predicted in parts, which are kept in the folder TARGET.parts until all are done: a run that was
-    killed continues where it was, and gives the same file. An error in a table leaves nothing.
+    killed continues where it was, and gives the same file. All rows of a long table are checked before the first is
+    predicted, so that an error in a table leaves nothing.
 
     Parameters
     ----------
@@ -49,6 +55,8 @@ def predict_to(
         Called with the number of rows of each block.
     on_finding : callable
         Called with every sentence about unusual rows.
+    elsewhere : Blocks, optional
+        Where blocks are predicted, in parts of the target. Default: in this process.
 
     Returns
     -------
@@ -57,10 +65,22 @@ def predict_to(
     """
     findings = Findings(folder.model.predictor_, request)
     prediction.check_request(folder.model.predictor_, request)
-    if target == STDIN or not tables.is_long:
+    if elsewhere is None and (target == STDIN or not tables.is_long):
         rows = _at_once(folder, tables, request, target, done, findings)
     else:
-        rows = _in_parts(folder, model, tables, request, Path(target), done, findings)
+        blocks = elsewhere or BlocksHere(folder, tables, request, target)
+        identity = {
+            "format": _FORMAT,
+            "ddpn": version("ddpn"),
+            "model": sha256_of_file(model / MANIFEST),
+            "tables": tables.identity(),
+            "request": asdict(request),
+            "roles": folder.roles.as_dict(),
+            "rows": [table_blocks.ROWS, prediction.BLOCK],
+            "target": Path(target).name,
+        }
+        with Parts(Path(target), identity).opened() as parts:
+            rows = _in_parts(parts, blocks, tables, done, findings)
     for sentence in findings.sentences():
         on_finding(sentence)
     return rows
@@ -76,8 +96,9 @@ def _at_once(
 ) -> int:
     """A short table in one piece; a long one to standard output block by block."""
     rows = 0
-    for block, (number, *_) in tables.blocks():
-        with tables.named(number):
+    for place in tables.places():
+        block = tables.block(place)
+        with tables.named(place.table):
             found = prediction.predict_block(folder, block.frame, request, findings, done, block.start)
         if target == STDIN:
             sys.stdout.write(found.write_csv(include_header=rows == 0))
@@ -87,38 +108,19 @@ def _at_once(
     return rows
 
 
-def _in_parts(
-    folder: ModelFolder,
-    model: Path,
-    tables: Tables,
-    request: Request,
-    target: Path,
-    done: Callable[[int], None],
-    findings: Findings,
-) -> int:
-    identity = {
-        "ddpn": version("ddpn"),
-        "model": sha256_of_file(model / MANIFEST),
-        "tables": tables.identity(),
-        "request": asdict(request),
-        "roles": folder.roles.as_dict(),
-        "rows": [table_blocks.ROWS, prediction.BLOCK],
-        "target": target.name,
-    }
-    with Parts(target, identity).opened() as parts:
-        place = (0, 0, 0)
-        if parts.done:
-            findings.restore(parts.done[-1]["findings"])
-            place = tuple(parts.done[-1]["next"])
-            done(sum(each["rows"] for each in parts.done))
-        try:
-            for block, after in tables.blocks(place):
-                with tables.named(after[0]):
-                    found = prediction.predict_block(
-                        folder, block.frame, request, findings, done, block.start, findings.note
-                    )
-                parts.add(found, next=list(after), findings=findings.as_dict())
-        except InputError:
-            parts.discard()
-            raise
-        return parts.join()
+def _in_parts(parts: Parts, blocks: Blocks, tables: Tables, done: Callable[[int], None], findings: Findings) -> int:
+    """A part per block; those of an earlier run are kept."""
+    for each in parts.done:
+        findings.merge(each["findings"])
+    if parts.done:
+        done(sum(each["rows"] for each in parts.done))
+    places = tables.places()[len(parts.done) :]
+    try:
+        for place, found in zip(places, blocks.predict(places, done), strict=True):
+            findings.merge(found.findings)
+            after = [place.table, place.extent.end, place.extent.start + found.rows]
+            parts.add(found.content, found.rows, found.columns, next=after, findings=found.findings)
+    except InputError:
+        parts.discard()
+        raise
+    return parts.join()

@@ -3,12 +3,14 @@
 import codecs
 import csv
 import io
+import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from glob import glob, has_magic
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ddpn.errors import InputError
+from ddpn.files import sha256
 from ddpn.workflow.cells import polars
 from ddpn.workflow.reading import BINARY, STDIN, TEXT, ending, read
 from ddpn.workflow.text_tables import read_delimited, separator_of
@@ -30,30 +32,13 @@ class Block(NamedTuple):
     end: int
 
 
-def expanded(arguments: Sequence[str]) -> list[str]:
-    """The files that paths, folders and patterns such as data/*.parquet stand for, in order."""
-    found: list[str] = []
-    for argument in arguments:
-        path = Path(argument)
-        if argument != STDIN and path.is_dir():
-            inside = sorted(str(each) for each in path.iterdir() if each.is_file() and _is_table(each.name))
-            if not inside:
-                raise InputError(f"{argument} is a folder without a Parquet, CSV or TSV file.")
-            found += inside
-        elif argument != STDIN and has_magic(argument) and not path.exists():
-            matching = sorted(glob(argument, recursive=True))
-            if not matching:
-                raise InputError(f"No file matches {argument}")
-            found += matching
-        else:
-            found.append(argument)
-    if STDIN in found and len(found) > 1:
-        raise InputError("Standard input must be the only table.")
-    return found
+class Extent(NamedTuple):
+    """Where a block lies in its file: positions of its begin and end, the rows before it, and its rows."""
 
-
-def _is_table(name: str) -> bool:
-    return not name.startswith((".", "_")) and Path(name).suffix.lower() in (*TEXT, ".parquet", ".pq")
+    begin: int
+    end: int
+    start: int
+    rows: int
 
 
 def open_table(source: str, as_text: Sequence[str]) -> "Table":
@@ -70,16 +55,39 @@ def open_table(source: str, as_text: Sequence[str]) -> "Table":
     return WholeTable(source, as_text)
 
 
-class Table:
-    """A table by blocks; `schema` are the types of its columns, `rows` their number."""
+class Table(ABC):
+    """A table by blocks; `schema` are the types of its columns, `rows` their number.
+
+    It can be sent to another process, which reads blocks of the same file.
+    """
 
     source: str
     schema: dict[str, Any]
     rows: int
+    #: Whether all rows were read when the table was opened, so that damaged ones were found.
+    is_scanned = True
 
-    def blocks(self, position: int = 0, start: int = 0) -> Iterator[Block]:
-        """Blocks from a position on, which is 0 or the `end` of a block; `start` is the number of rows before it."""
-        raise NotImplementedError
+    @abstractmethod
+    def extents(self) -> list[Extent]:
+        """Where the blocks are."""
+
+    @abstractmethod
+    def block(self, extent: Extent) -> Block:
+        """The rows there."""
+
+    def identity(self) -> list[Any]:
+        """The path, size and time of the file, by which a later run recognises it."""
+        facts = os.stat(self.source)
+        return [str(Path(self.source).resolve()), facts.st_size, facts.st_mtime_ns]
+
+    def blocks(self) -> Iterator[Block]:
+        """All blocks."""
+        return map(self.block, self.extents())
+
+    def _equal_extents(self) -> list[Extent]:
+        """Those of a table whose positions are rows."""
+        starts = range(0, self.rows, ROWS)
+        return [Extent(at, min(at + ROWS, self.rows), at, min(ROWS, self.rows - at)) for at in starts]
 
 
 class WholeTable(Table):
@@ -89,29 +97,38 @@ class WholeTable(Table):
         self.source, self._frame = source, read(source, as_text)
         self.schema, self.rows = dict(self._frame.schema), self._frame.height
 
-    def blocks(self, position: int = 0, start: int = 0) -> Iterator[Block]:
-        for first in range(position, self.rows, ROWS):
-            part = self._frame.slice(first, ROWS)
-            yield Block(part, first, first + part.height)
+    def extents(self) -> list[Extent]:
+        return self._equal_extents()
+
+    def identity(self) -> list[Any]:
+        return super().identity() if self.source != STDIN else [STDIN, sha256(self._frame.write_csv().encode())]
+
+    def block(self, extent: Extent) -> Block:
+        return Block(self._frame.slice(extent.begin, extent.rows), extent.start, extent.end)
 
 
 class ParquetTable(Table):
     """A Parquet file; positions are rows."""
 
+    is_scanned = False
+
     def __init__(self, source: str) -> None:
-        self.source = source
-        self._lazy = self._guarded(lambda: polars().scan_parquet(source, glob=False), "")
-        self.schema = self._guarded(lambda: dict(self._lazy.collect_schema()), "")
-        self.rows = self._guarded(lambda: self._lazy.select(polars().len()).collect().item(), "")
+        self.source, self._path = source, os.path.abspath(source)
+        self.schema = self._guarded(lambda: dict(self._lazy().collect_schema()), "")
+        self.rows = self._guarded(lambda: self._lazy().select(polars().len()).collect().item(), "")
         if not self.rows or not self.schema:
             raise InputError(f"{source} is an empty table: {self.rows} rows and {len(self.schema)} columns.")
 
-    def blocks(self, position: int = 0, start: int = 0) -> Iterator[Block]:
-        for first in range(position, self.rows, ROWS):
-            last = min(first + ROWS, self.rows)
-            where = f", rows {first + 1:,} to {last:,}"
-            frame = self._guarded(lambda first=first: self._lazy.slice(first, ROWS).collect(), where)
-            yield Block(frame, first, last)
+    def _lazy(self) -> Any:
+        return polars().scan_parquet(self._path, glob=False)
+
+    def extents(self) -> list[Extent]:
+        return self._equal_extents()
+
+    def block(self, extent: Extent) -> Block:
+        where = f", rows {extent.begin + 1:,} to {extent.end:,}"
+        frame = self._guarded(lambda: self._lazy().slice(extent.begin, extent.rows).collect(), where)
+        return Block(frame, extent.start, extent.end)
 
     def _guarded(self, call: Any, where: str) -> Any:
         library = polars()
@@ -130,9 +147,10 @@ class TextTable(Table):
     """
 
     def __init__(self, source: str, as_text: Sequence[str]) -> None:
-        self.source, self._as_text = source, set(as_text)
+        self.source, self._path, self._as_text = source, os.path.abspath(source), set(as_text)
         self._separator = TEXT[ending(source)]
         self.schema, self.rows = {}, 0
+        self._extents: list[Extent] = []
         with open(source, "rb") as file:
             self._header = _record(file, source, 0)
             self._begin = file.tell()
@@ -143,27 +161,33 @@ class TextTable(Table):
 
     def _scan(self) -> bool:
         """Find the types of all columns; whether the file is UTF-8 text."""
-        for content, _ in self._contents(self._begin):
+        begin = self._begin
+        for content in self._contents():
             if not _is_utf8(content):
                 return False
             frame = self._frame(content, self._as_text, self.rows)
             self.schema = merged(self.schema, dict(frame.schema), _known(frame))
-            self.rows += frame.height
+            self._extents.append(Extent(begin, begin + len(content), self.rows, frame.height))
+            begin, self.rows = begin + len(content), self.rows + frame.height
         self.schema = {name: dtype or polars().String for name, dtype in self.schema.items()}
         return self.rows > 0
 
-    def blocks(self, position: int = 0, start: int = 0) -> Iterator[Block]:
-        as_text = self._as_text | {name for name, dtype in self.schema.items() if dtype == polars().String}
-        for content, end in self._contents(position or self._begin):
-            frame = conformed(self._frame(content, as_text, start), self.schema)
-            yield Block(frame, start, end)
-            start += frame.height
+    def extents(self) -> list[Extent]:
+        return self._extents
 
-    def _contents(self, position: int) -> Iterator[tuple[bytes, int]]:
-        with open(self.source, "rb") as file:
-            file.seek(position)
+    def block(self, extent: Extent) -> Block:
+        as_text = self._as_text | {name for name, dtype in self.schema.items() if dtype == polars().String}
+        with open(self._path, "rb") as file:
+            file.seek(extent.begin)
+            content = file.read(extent.end - extent.begin)
+        frame = conformed(self._frame(content, as_text, extent.start), self.schema)
+        return Block(frame, extent.start, extent.end)
+
+    def _contents(self) -> Iterator[bytes]:
+        with open(self._path, "rb") as file:
+            file.seek(self._begin)
             while lines := _lines(file, self._bytes, self.source):
-                yield lines, file.tell()
+                yield lines
 
     def _frame(self, lines: bytes, as_text: set[str], start: int) -> Any:
         library = polars()

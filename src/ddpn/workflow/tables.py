@@ -1,14 +1,26 @@
 """The tables that are predicted: files, folders and patterns, one after the other by blocks. Imports no torch."""
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ddpn.errors import InputError
+from ddpn.sample import rows_named
+from ddpn.streaming.parts import PARQUET, find_parts
 from ddpn.workflow import table_blocks
+from ddpn.workflow.reading import STDIN, TEXT
 from ddpn.workflow.roles import Roles
-from ddpn.workflow.table_blocks import Block, Table, conformed, expanded, merged, open_table
+from ddpn.workflow.table_blocks import Block, Extent, Table, conformed, merged, open_table
+
+
+class Place(NamedTuple):
+    """A block: the number of its table, and where it lies there."""
+
+    table: int
+    extent: Extent
 
 
 class Tables:
@@ -23,7 +35,10 @@ class Tables:
     """
 
     def __init__(self, arguments: Sequence[str], as_text: Sequence[str] = ()) -> None:
-        self.sources = expanded(arguments)
+        self.sources = [str(path) for path in find_parts(arguments, (*PARQUET, *TEXT), one_table=False)]
+        if STDIN in self.sources and len(self.sources) > 1:
+            raise InputError("Standard input must be the only table.")
+        self.paths = [os.path.abspath(source) for source in self.sources]
         self._tables = [open_table(source, as_text) for source in self.sources]
         self.rows = sum(table.rows for table in self._tables)
         self.schema = self._tables[0].schema
@@ -50,14 +65,23 @@ class Tables:
         """Raise an `InputError` if the tables lack a column that a model needs; called before torch is imported."""
         roles.features(next(self._tables[0].blocks()).frame, report=lambda sentence: None)
 
-    def blocks(self, place: Sequence[int] = (0, 0, 0)) -> Iterator[tuple[Block, tuple[int, int, int]]]:
-        """Blocks from a place on, with the place after each: the table, the position and the rows before it there."""
-        number, position, start = place
-        for at in range(number, len(self._tables)):
-            table = self._tables[at]
-            for block in table.blocks(position, start):
-                yield self._conformed(block), (at, block.end, block.start + block.frame.height)
-            position = start = 0
+    def check_rows(self, roles: Roles, place: Place) -> None:
+        """Raise an `InputError` for rows that a model cannot predict: damaged ones, or with an invalid exposure."""
+        if self._tables[place.table].is_scanned and roles.exposure is None and roles.upper is None:
+            return
+        frame, first = self.block(place).frame, place.extent.start
+        with self.named(place.table), rows_named(np.arange(first, first + frame.height) + 1):
+            roles.features(frame, report=lambda sentence: None)
+            roles.exposures(frame, first)
+            roles.uppers(frame, first)
+
+    def places(self) -> list[Place]:
+        """Where all blocks are, in order."""
+        return [Place(number, each) for number, table in enumerate(self._tables) for each in table.extents()]
+
+    def block(self, place: Place) -> Block:
+        """The rows there."""
+        return self._conformed(self._tables[place.table].block(place.extent))
 
     def _conformed(self, block: Block) -> Block:
         if dict(block.frame.schema) == self.schema:
@@ -76,4 +100,4 @@ class Tables:
 
     def identity(self) -> list[list[Any]]:
         """Paths, sizes and times of the files, by which a later run recognises them."""
-        return [[str(Path(s).resolve()), Path(s).stat().st_size, Path(s).stat().st_mtime_ns] for s in self.sources]
+        return [table.identity() for table in self._tables]

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch.distributions import Distribution
 
+from ddpn.deadlines import Clock
 from ddpn.errors import ConfigError, InputError
 from ddpn.heads import Head, make_head
 from ddpn.members.member import Member, NotApplicableError, as_tensor, exposure_unit, json_to_bytes
@@ -17,6 +18,7 @@ from ddpn.members.trees.mean import FoldMean, Index, Mean, average, fit_mean, in
 from ddpn.members.trees.table import TreeRows, TreeTable, folds_of, rates, used_rows, with_columns
 from ddpn.sample import Sample
 from ddpn.threads import single_thread, tree_threads_for
+from ddpn.training import RowStream
 
 _FACTS = "trees.json"
 
@@ -26,8 +28,9 @@ class Trees(Member):
 
     Poisson boosting in five folds, whose boosters are averaged. The out-of-fold means choose the number of leaves,
     whether an additive index of the columns is an input, the likelihood, and its dispersion: a constant, or boosted
-    where that is clearly better. Without the extra `trees` scikit-learn boosts instead of LightGBM, and the dispersion
-    is constant. Categories and missing values are split as such; exposures and weights enter the likelihood.
+    where that is clearly better. Of a `stream` these are found in a sample, and the mean is boosted over all rows, as
+    far as memory allows. Without the extra `trees` scikit-learn boosts instead of LightGBM, and the dispersion is
+    constant. Categories and missing values are split as such; exposures and weights enter the likelihood.
 
     Parameters
     ----------
@@ -63,6 +66,8 @@ class Trees(Member):
     _engine: str
 
     leaves_out = True
+    #: Rows of a stream that the mean was fitted to; None without a stream.
+    n_rows: int | None = None
 
     def __init__(
         self,
@@ -106,7 +111,22 @@ class Trees(Member):
         self.used_leaves, self.has_index = [mean.leaves for mean in means], [mean.has_index for mean in means]
         self.likelihood, self.constant, self.dispersion = found.likelihood, found.constant, found.boosters
         self._keep_out_of_fold(train, np.stack([log_rate, found.out_of_fold], 1))
+        if self.stream is not None and validation is not None and self._engine == "lightgbm":
+            settings = Settings(min(self.used_leaves), rate_for(len(self.stream), self.rate), self.rounds, seed=seed)
+            self._fit_stream(self.stream, rows, validation, settings, clock)
         return self
+
+    def _fit_stream(
+        self, stream: RowStream, sample: TreeRows, validation: Sample, settings: Settings, clock: Clock
+    ) -> None:
+        """Replace the mean by one of all rows, where that predicts validation rows better."""
+        from ddpn.members.trees.streamed import Known, fit_streamed
+
+        known = Known(self.table, self.unit, self.folds, self.likelihood, self.dispersion)
+        found = fit_streamed(stream, sample, known, validation, settings, clock)
+        if found is not None:
+            self.folds, self.constant, self.n_rows = [FoldMean(found.booster)], found.constant, found.rows
+            self.used_leaves, self.has_index = [found.leaves], [False]
 
     def _keep_out_of_fold(self, train: Sample, raw: np.ndarray) -> None:
         """Rows of weight 0 were fitted to by no booster."""
@@ -180,7 +200,7 @@ class Trees(Member):
         if member.likelihood not in FAMILIES:
             raise InputError(f"{_FACTS} must name one of {', '.join(FAMILIES)}, got {member.likelihood!r}.")
         member.used_leaves, member.has_index = known["leaves"], known["additive index"]
-        member._engine = known["engine"]
+        member._engine, member.n_rows = known["engine"], known.get("streamed rows")
         extra = [more for groups in known["index"] for more in (Index.width(groups), *[0] * groups)]
         extra += [1] * (len(known["chosen"]) - len(extra))  # the log mean
         boosters = iter(restored(files, known, len(member.table.levels), extra, member._engine))
@@ -196,6 +216,7 @@ class Trees(Member):
             "trees": sum(booster.rounds for booster in self._boosters),
             "additive index": self.has_index,
             "dispersion": "boosted" if self.dispersion else "constant",
+            **({} if self.n_rows is None else {"streamed rows": self.n_rows}),
         }
 
 

@@ -1,0 +1,307 @@
+"""How the cost of fits and predictions grows with rows, columns, members and nodes, in CPU seconds.
+
+    python benchmarks/scaling.py --out benchmarks/results
+
+Tables are those of benchmarks/streaming.py, with fewer of its columns where that is asked for. One thread. Each step is
+measured alone: the pass that checks all rows, the encoding of a chunk, a pass of a training of networks, a round of
+boosted trees with the memory that LightGBM takes per row, a block of predictions, and what the program that controls a
+cluster does for each block of predictions. With --nodes, `predict_on_ray` runs on clusters of so many nodes of one core
+on this machine, too. Writes scaling.md.
+"""
+
+import argparse
+import gc
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import numpy as np
+import polars as pl
+import torch
+
+import ddpn.workflow.large_tables as large_tables
+from ddpn.members.network_options import NetworkOptions
+from ddpn.members.networks import Networks
+from ddpn.members.stream_schedule import CHUNK_ROWS, Chunks
+from ddpn.members.trees.engine import Settings
+from ddpn.members.trees.lightgbm_engine import Growing
+from ddpn.members.trees.streamed import _Chunks, _StreamedData
+from ddpn.members.trees.table import Fold, TreeRows, TreeTable, rates
+from ddpn.sample import Sample
+from ddpn.training import Runtime
+from ddpn.workflow.parts import Parts, part_content
+from ddpn.workflow.plan import Plan
+from streaming import _resident, generate, part
+
+ROWS, COLUMNS, MEMBERS = 65_536, 40, 5
+#: Rows of the table that trees are measured by: enough that memory per row is seen above all else.
+TREE_ROWS = 400_000
+BLOCK_ROWS = 32_768
+#: Blocks that are predicted on a cluster.
+BLOCKS = 200
+_CLUSTER = "program of a cluster"
+
+
+class Row(dict[str, Any]):
+    """A line of the results."""
+
+
+def measured(call: Callable[[], Any]) -> tuple[float, Any]:
+    """CPU seconds of this process, and what was returned."""
+    started = time.process_time()
+    found = call()
+    return time.process_time() - started, found
+
+
+def names(columns: int) -> list[str]:
+    """So many columns of the table: numbers, integers and text in the proportions of all 40."""
+    every = part(0, 1).drop("y").columns
+    return [every[i] for i in np.linspace(0, len(every) - 1, columns).astype(int)]
+
+
+def sample_of(rows: int, columns: int) -> Sample:
+    frame = part(0, rows)
+    return Sample(frame.select(names(columns)), frame["y"].to_numpy().astype(float))
+
+
+def check_pass(folder: Path, columns: int) -> Row:
+    """The first pass over a folder, which has so many columns."""
+    plan = Plan(target="y", model={})
+    parts = large_tables.open_table([str(folder)], plan, stream=True).parts
+    seconds, _ = measured(lambda: large_tables.survey(parts, large_tables.role_columns(plan), 0))
+    return Row(what="check of all rows", rows=parts.rows, columns=columns, members="", seconds=seconds, per=parts.rows)
+
+
+class Stream:
+    """Rows in memory, drawn in chunks."""
+
+    identity, most_passes = "rows", 1.0
+
+    def __init__(self, sample: Sample) -> None:
+        self.rows = sample
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def chunks(self, rows: int, seed: int) -> Iterator[np.ndarray]:
+        while True:
+            order = np.random.default_rng(seed).permutation(len(self))
+            yield from (order[start : start + rows] for start in range(0, len(order) - rows + 1, rows))
+
+    def sample(self, chunk: np.ndarray) -> Sample:
+        return self.rows.rows(np.sort(chunk))
+
+
+def networks(rows: int, columns: int, members: int) -> tuple[list[Row], Networks]:
+    """The encoding of a stream, and a pass of a training on it."""
+    sample = sample_of(rows, columns)
+    options = NetworkOptions(members=members, hidden=(64, 64), epochs=1, numeric="steps")
+    member = Networks(options=options, runtime=Runtime("cpu"), stream=Stream(sample))
+    seconds, _ = measured(lambda: member.fit(sample.rows(slice(0, 20_000)), None, 0))
+    encoded = member._streamed("steps", sample.rows(slice(0, 20_000)), None, Chunks(CHUNK_ROWS, 1))
+    chunks = rows // CHUNK_ROWS
+    encoding, _ = measured(
+        lambda: [encoded.train.encode(c) for c in islice(member.stream.chunks(CHUNK_ROWS, 0), chunks)]
+    )
+    common = {"rows": rows, "columns": columns, "members": members}
+    found = [
+        Row(what="encoding", **common, seconds=encoding, per=chunks * CHUNK_ROWS),
+        Row(what="pass of networks, with encoding", **common, seconds=seconds, per=rows),
+    ]
+    return found, member
+
+
+def trees(rows: int, columns: int, rounds: int = 5) -> Row:
+    """Rounds of boosting over a stream, and the memory of LightGBM per row."""
+    sample, table = sample_of(20_000, columns), TreeTable()
+    matrix, (rate, weight) = table.fit(sample.X), rates(sample)
+    places = np.arange(len(rate))
+    known = TreeRows(matrix, table.is_category, None, rate, weight, [Fold(places, places)])
+    stream = _Generated(rows // BLOCK_ROWS * BLOCK_ROWS, columns)
+    chunks = _Chunks(stream, table, 1.0, len(stream), 0)
+    gc.collect()
+    before = _resident()
+    growing = Growing(_StreamedData(known, known, chunks), known, 0, Settings(leaves=63, rate=0.1))
+    seconds, _ = measured(lambda: [growing.grow() for _ in range(rounds)])
+    gc.collect()
+    taken = (_resident() - before) / len(stream)
+    return Row(
+        what="round of trees (63 leaves)", rows=len(stream), columns=columns, members="", seconds=seconds / rounds,
+        per=len(stream), note=f"{taken:.0f} bytes per row",
+    )  # fmt: skip
+
+
+class _Generated(Stream):
+    """Rows that are made when they are read, and not kept."""
+
+    def __init__(self, rows: int, columns: int) -> None:
+        self._rows, self._names = rows, names(columns)
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def chunks(self, rows: int, seed: int) -> Iterator[np.ndarray]:
+        yield from (np.full(rows, number) for number in range(10_000))
+
+    def sample(self, chunk: np.ndarray) -> Sample:
+        frame = part(int(chunk[0]), len(chunk))
+        return Sample(frame.select(self._names), frame["y"].to_numpy().astype(float))
+
+
+def predictions(member: Networks, columns: int, rows: int = 8192) -> Row:
+    """Mean, median, mode, interval and variances of networks alone."""
+    from ddpn.predictor import Predictor
+    from ddpn.workflow.prediction import prediction_table
+    from ddpn.workflow.requests import Request
+
+    predictor, X = Predictor({"networks": member}, {"networks": 1.0}), sample_of(rows, columns).X
+    seconds, _ = measured(lambda: [prediction_table(predictor, X[i : i + 4096], None, Request()) for i in (0, 4096)])
+    return Row(
+        what="predictions", rows=rows, columns=columns, members=member.options.members, seconds=seconds, per=rows
+    )
+
+
+def driver(folder: Path, blocks: int = BLOCKS) -> Row:
+    """What is done for each block by the program that controls a cluster: a part is written, and the manifest."""
+    content = part_content(pl.DataFrame(np.random.default_rng(0).normal(size=(BLOCK_ROWS, 9))), "out.parquet")
+    findings = {"rows": BLOCK_ROWS, "flagged": 0, "groups": {}, "notes": {}, "states": [[BLOCK_ROWS] * 6] * COLUMNS}
+    with Parts(folder / "out.parquet", {}).opened() as parts:
+        seconds, _ = measured(
+            lambda: [parts.add(content, BLOCK_ROWS, ["a"] * 9, findings=findings) for _ in range(blocks)]
+        )
+    rows = blocks * BLOCK_ROWS
+    return Row(what="parts and manifest", rows=rows, columns=9, members="", seconds=seconds, per=rows)
+
+
+def on_nodes(nodes: int, blocks: int, folder: Path, rows: int = 256) -> Row:
+    """Predictions on a cluster of so many nodes: CPU seconds of this process, and seconds between blocks."""
+    from ray.cluster_utils import Cluster
+
+    from ddpn import CountRegressor
+    from ddpn.cluster import predict_on_ray
+    from ddpn.workflow import table_blocks
+
+    folder.mkdir()
+    frame = part(1, blocks * rows)
+    model = CountRegressor(members=2, hidden=(64, 64), epochs=1, device="cpu", random_state=0)
+    model.fit(frame[:2000].drop("y").to_pandas(), frame["y"][:2000].to_numpy()).save(folder / "model")
+    frame.drop("y").write_parquet(folder / "rows.parquet")
+    node = {"num_cpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=node | {"num_cpus": 0})
+    before, table_blocks.ROWS = table_blocks.ROWS, rows
+    try:
+        for _ in range(nodes):
+            cluster.add_node(**node)
+        ends: list[tuple[float, float]] = []
+        predict_on_ray(
+            folder / "model", folder / "rows.parquet", folder / "out.parquet", address=cluster.address,
+            done=lambda done: ends.append((time.monotonic(), time.process_time())),
+        )  # fmt: skip
+    finally:
+        table_blocks.ROWS = before
+        cluster.shutdown()
+    (began, cpu), (end, last) = ends[0], ends[-1]
+    note = (
+        f"{1000 * (last - cpu) / (blocks - 1):.1f} ms per block; {(blocks - 1) / (end - began):.0f} blocks per second"
+    )
+    what = f"{_CLUSTER} of {nodes} nodes, from the first to the last of {blocks} blocks"
+    return Row(
+        what=what, rows=blocks * rows, columns=COLUMNS, members=2, seconds=last - cpu, per=(blocks - 1) * BLOCK_ROWS,
+        note=note,
+    )  # fmt: skip
+
+
+def measure(rows: int, tree_rows: int, nodes: list[int]) -> Iterator[Row]:
+    """All results."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for number, columns in ((rows, COLUMNS), (4 * rows, COLUMNS), (4 * rows, COLUMNS // 4)):
+            data = folder / f"{number}-{columns}"
+            generate(data, number)
+            for path in data.iterdir():
+                pl.read_parquet(path).select([*names(columns), "y"]).write_parquet(path, row_group_size=50_000)
+            yield check_pass(data, columns)
+        for number, columns, members in (
+            (rows, COLUMNS, MEMBERS), (2 * rows, COLUMNS, MEMBERS), (rows, COLUMNS // 4, MEMBERS),
+            (rows, COLUMNS, 1), (rows, COLUMNS, 2 * MEMBERS),
+        ):  # fmt: skip
+            found, member = networks(number, columns, members)
+            yield from found
+            if number == rows:
+                yield predictions(member, columns)
+        for number, columns in ((tree_rows, COLUMNS), (2 * tree_rows, COLUMNS), (tree_rows, COLUMNS // 4)):
+            # In a process of its own: memory that was used before would hide what is taken.
+            command = [sys.executable, __file__, "trees", str(number), str(columns)]
+            output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+            yield Row(json.loads(output.splitlines()[-1]))
+        yield driver(folder)
+        for number in nodes:
+            yield on_nodes(number, BLOCKS, folder / f"nodes-{number}")
+
+
+def page(found: list[Row], command: str) -> str:
+    """The results as Markdown."""
+    machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, one thread"
+    lines = [
+        "# How the cost grows", "", f"`{command}`, {machine}; CPU seconds. Networks are of two layers of 64.",
+        "Blocks of a cluster had 256 rows here; those of `ddpn predict` have 32,768, which seconds are divided by.", "",
+        "| step | rows | columns | networks | CPU seconds | CPU seconds per million rows | |",
+        "|---|---:|---:|---:|---:|---:|---|",
+    ]  # fmt: skip
+    return "\n".join([*lines, *map(line, found)]) + "\n"
+
+
+def line(row: Row) -> str:
+    """A row of the table."""
+    each = f"{1e6 * row['seconds'] / row['per']:.3g}"
+    cells = [row["what"], f"{row['rows']:,}", row["columns"], row["members"], f"{row['seconds']:.3g}", each]
+    return f"| {' | '.join(map(str, cells))} | {row.get('note', '')} |"
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    if sys.argv[1:2] == ["trees"]:
+        print(json.dumps(trees(int(sys.argv[2]), int(sys.argv[3]))))
+        return
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    parser.add_argument("--rows", type=int, default=ROWS, help="of the tables of networks")
+    parser.add_argument("--tree-rows", type=int, default=TREE_ROWS)
+    parser.add_argument("--nodes", type=int, nargs="*", default=[])
+    parser.add_argument("--only-nodes", action="store_true", help="measure parts and clusters again, keep the rest")
+    args = parser.parse_args()
+    target = args.out / "scaling.md"
+    if args.only_nodes:
+        old = (f"| {_CLUSTER}", "| parts and manifest")
+        kept = [text for text in target.read_text().splitlines() if not text.startswith(old)]
+        with tempfile.TemporaryDirectory() as name:
+            again = [line(driver(Path(name)))]
+            again += [line(on_nodes(number, BLOCKS, Path(name) / str(number))) for number in args.nodes]
+        note = "Parts and clusters were measured again later, by --only-nodes."
+        kept = [text for text in kept if text != note]
+        place = kept.index("", 2)  # before the table
+        target.write_text("\n".join([*kept[:place], note, *kept[place:], *again]) + "\n")
+        print(target.read_text())
+        return
+    found = []
+    for row in measure(args.rows, args.tree_rows, args.nodes):
+        found.append(row)
+        print(dict(row), flush=True)
+    args.out.mkdir(parents=True, exist_ok=True)
+    command = " ".join(["python benchmarks/scaling.py", *sys.argv[1:]])
+    target.write_text(page(found, command))
+    print(target.read_text())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""A boosted mean of all rows of a table that is larger than memory: read in chunks, kept as bins."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ddpn.deadlines import Clock
+from ddpn.extras import import_extra
+from ddpn.heads import make_head
+from ddpn.members.trees.dispersion import FAMILIES, dispersion_of, most_likely, row_losses
+from ddpn.members.trees.engine import Booster, Settings
+from ddpn.members.trees.lightgbm_engine import FoldData, Growing
+from ddpn.members.trees.mean import FoldMean, average
+from ddpn.members.trees.table import Fold, TreeRows, TreeTable, rates
+from ddpn.sample import Sample
+from ddpn.training import RowStream
+
+#: Rows that are read at once.
+CHUNK_ROWS = 16_384
+#: Bytes that LightGBM takes at most, and those of a cell and of a row: bins are kept by columns and by rows, and a row
+#: has a label, a weight, a score, two derivatives and a place in the tree. By benchmarks/scaling.py, a row of 40
+#: columns takes 138 bytes, one of 10 columns 78.
+BYTES, CELL_BYTES, ROW_BYTES = 768 * 2**20, 2, 60
+#: Rows times columns times rounds at most: about 20 minutes on one core (benchmarks/scaling.py).
+CELLS = 1e11
+#: Rounds at least; rows from which trees have twice the leaves that the sample chose.
+_LEAST_ROUNDS, _MANY_ROWS = 100, 1_000_000
+#: Where time is limited, for every second: cells of rows that are read and fitted to.
+_CELLS_PER_SECOND = 100_000.0
+
+
+class Known(NamedTuple):
+    """What was fitted to a sample of the rows: how tables are read, the mean, and the dispersion around it."""
+
+    table: TreeTable
+    unit: float
+    folds: Sequence[FoldMean]
+    likelihood: str
+    dispersion: Sequence[Booster]
+
+
+class StreamedMean(NamedTuple):
+    """A booster of the mean, the constant of the dispersion around it, its leaves, and the rows it was fitted to."""
+
+    booster: Booster
+    constant: float
+    leaves: int
+    rows: int
+
+
+def affordable_rows(stream: RowStream, columns: int, clock: Clock) -> int:
+    """As many rows of a stream as memory and time allow, in whole chunks."""
+    most = min(len(stream), BYTES // (CELL_BYTES * columns + ROW_BYTES))
+    if clock.has_limit:
+        most = min(most, int(_CELLS_PER_SECOND * clock.left / columns))
+    return most // CHUNK_ROWS * CHUNK_ROWS
+
+
+def fit_streamed(
+    stream: RowStream, sample: TreeRows, known: Known, validation: Sample, settings: Settings, clock: Clock
+) -> StreamedMean | None:
+    """Boost a mean over the rows of a stream, with early stopping on validation rows.
+
+    Bins are those of the sample. Of a stream with more rows than memory allows, as many are drawn at random.
+
+    Parameters
+    ----------
+    stream : RowStream
+        The training rows.
+    sample : TreeRows
+        A sample of them in memory.
+    known : Known
+        What was fitted to the sample.
+    validation : Sample
+        Rows that end the boosting.
+    settings : Settings
+        Leaves, learning rate, rounds at most, patience and seed.
+    clock : Clock
+        Boosting ends with it.
+
+    Returns
+    -------
+    StreamedMean or None
+        None if memory and time allow no more rows than the sample has, or if the mean of the sample is better.
+    """
+    columns, used = sample.matrix.shape[1], validation.rows(validation.is_used)
+    rows = affordable_rows(stream, columns, clock)
+    if rows <= len(sample.rate) or not used.y.any():
+        return None
+    if used.exposure is not None:
+        used = used.replace(exposure=used.exposure / known.unit)
+    inputs, (rate, weight) = known.table.read(used.X), rates(used)
+    places = np.arange(len(rate))
+    held_out = sample._replace(matrix=inputs, rate=rate, weight=weight / weight.mean(), folds=[Fold(places, places)])
+    chunks = _Chunks(stream, known.table, known.unit, rows, settings.seed)
+    settings = settings._replace(
+        leaves=settings.leaves * (2 if rows >= _MANY_ROWS else 1),
+        rounds=int(min(settings.rounds, max(_LEAST_ROUNDS, CELLS / (rows * columns)))),
+    )
+    growing = Growing(_StreamedData(sample, held_out, chunks), held_out, 0, settings)
+    best = _grow(growing, settings, clock)
+    log_rate, before = growing.predicted(inputs, best), average(known.folds, inputs)
+    if weight @ (np.exp(log_rate) - rate * log_rate) >= weight @ (np.exp(before) - rate * before):
+        return None
+    log_mean = log_rate if used.exposure is None else log_rate + np.log(used.exposure)
+    constant = _constant(known, inputs, log_mean, used)
+    return StreamedMean(growing.booster(best), constant, settings.leaves, rows)
+
+
+def _grow(growing: Growing, settings: Settings, clock: Clock) -> int:
+    """Boost until the validation rows gain no more; returns the best number of rounds."""
+    best, best_round = np.inf, 0
+    for done in range(1, settings.rounds + 1):
+        growing.grow()
+        if (loss := growing.loss) < best:
+            best, best_round = loss, done
+        if growing.is_finished or done - best_round >= settings.patience or not clock.left:
+            break
+    return best_round
+
+
+def _constant(known: Known, inputs: np.ndarray, log_mean: np.ndarray, used: Sample) -> float:
+    """The constant of the dispersion, fitted again: counts spread less around a better mean."""
+    head = make_head(known.likelihood)
+    varying = dispersion_of(0.0, known.dispersion, inputs, log_mean)
+
+    def losses(constant: float) -> np.ndarray:
+        return row_losses(head, log_mean, constant + varying, used.y)
+
+    return most_likely(losses, used.weight_or_ones, FAMILIES[known.likelihood])
+
+
+class _Chunks:
+    """Matrices of a stream one after the other; `rate` and `weight` are filled meanwhile."""
+
+    def __init__(self, stream: RowStream, table: TreeTable, unit: float, rows: int, seed: int) -> None:
+        self._stream, self._table, self._unit, self._seed = stream, table, unit, seed
+        self.rate, self.weight = np.zeros(rows, dtype=np.float32), np.ones(rows, dtype=np.float32)
+
+    def __len__(self) -> int:
+        return len(self.rate)
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        """Matrices of `CHUNK_ROWS` rows each."""
+        share, rng, start = len(self) / len(self._stream), np.random.default_rng(self._seed), 0
+        for chunk in self._stream.chunks(CHUNK_ROWS, self._seed):
+            some = self._stream.sample(chunk[np.flatnonzero(rng.random(len(chunk)) < share)])
+            if some.exposure is not None:
+                some = some.replace(exposure=some.exposure / self._unit)
+            stop = min(start + len(some), len(self))
+            rate, weight = rates(some)
+            self.rate[start:stop], self.weight[start:stop] = rate[: stop - start], weight[: stop - start]
+            yield self._table.read(some.X)[: stop - start]
+            start = stop
+            if start == len(self):
+                return
+
+
+class _StreamedData(FoldData):
+    """Data sets of LightGBM: the stream to fit to, and validation rows, both in the bins of the sample."""
+
+    def __init__(self, sample: TreeRows, validation: TreeRows, chunks: _Chunks) -> None:
+        super().__init__(sample._replace(folds=[Fold(np.arange(0), np.arange(0))]))
+        self._validation, self._chunks = validation, chunks
+
+    def of(self, fold: int) -> tuple[Any, Any]:
+        """The stream, and the validation rows."""
+        lightgbm, chunks, rows = import_extra("lightgbm", "trees"), self._chunks, self._validation
+        like = {"reference": self._whole, "params": self._whole.params}
+        train = lightgbm.Dataset(_sequence(lightgbm, chunks), chunks.rate, weight=chunks.weight, **like)
+        valid = lightgbm.Dataset(rows.matrix, rows.rate, weight=rows.weight, **like)
+        return train.construct(), valid.construct()
+
+
+def _sequence(lightgbm: Any, chunks: _Chunks) -> Any:
+    """The chunks as LightGBM reads them: slices in order."""
+
+    class Rows(lightgbm.Sequence):
+        batch_size = CHUNK_ROWS
+
+        def __init__(self) -> None:
+            self._parts, self._rest = iter(chunks), np.zeros((0, 0))
+
+        def __len__(self) -> int:
+            return len(chunks)
+
+        def __getitem__(self, where: Any) -> np.ndarray:
+            wanted, parts = where.stop - where.start, [self._rest] if len(self._rest) else []
+            while sum(map(len, parts)) < wanted:
+                parts.append(next(self._parts))
+            whole = np.concatenate(parts)
+            self._rest = whole[wanted:]
+            return np.ascontiguousarray(whole[:wanted])
+
+    return Rows()

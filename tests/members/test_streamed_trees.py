@@ -1,0 +1,112 @@
+"""Trees of a table that is larger than memory: boosted over all rows, and as good as a fit in memory."""
+
+import numpy as np
+import pytest
+import torch
+
+from ddpn.deadlines import Clock
+from ddpn.estimators.candidates import default_candidates
+from ddpn.heads import make_head
+from ddpn.members.network_options import NetworkOptions
+from ddpn.members.trees import streamed
+from ddpn.members.trees.member import Trees
+from ddpn.metrics import crps
+from ddpn.sample import Sample
+
+pytest.importorskip("lightgbm")
+ROWS, SAMPLED, OPTIONS = 20_000, 2000, {"leaves": (31,), "rounds": 60, "index": False}
+
+
+def rows_of(seed, rows):
+    """Counts per exposure that follow an interaction and a wave, which few rows do not show."""
+    rng = np.random.default_rng(seed)
+    X, exposure = rng.uniform(-2, 2, size=(rows, 4)), rng.uniform(0.5, 30.0, rows)
+    X[rng.uniform(size=rows) < 0.05, 3] = np.nan
+    rate = np.exp(0.3 + 0.5 * np.sin(3 * X[:, 0]) * (X[:, 1] > 0) + 0.3 * np.cos(4 * X[:, 2]))
+    return Sample(X, rng.negative_binomial(4, 4 / (4 + rate * exposure)).astype(float), exposure=exposure)
+
+
+class Stream:
+    """Rows in memory, drawn in chunks."""
+
+    identity, most_passes = "rows", 1.0
+
+    def __init__(self, sample):
+        self.rows, self.read = sample, 0
+
+    def __len__(self):
+        return len(self.rows)
+
+    def chunks(self, rows, seed):
+        rng = np.random.default_rng(seed)
+        while True:
+            order = rng.permutation(len(self))
+            for start in range(0, len(order) - rows + 1, rows):
+                self.read += rows
+                yield order[start : start + rows]
+
+    def sample(self, chunk):
+        return self.rows.rows(chunk)
+
+
+@pytest.fixture(scope="module")
+def parts():
+    """Training, validation and test rows."""
+    return rows_of(1, ROWS), rows_of(2, 2000), rows_of(3, 6000)
+
+
+@pytest.fixture
+def stream(parts, monkeypatch):
+    monkeypatch.setattr(streamed, "CHUNK_ROWS", 1000)
+    return Stream(parts[0])
+
+
+def losses(member, test):
+    with torch.no_grad():
+        found = member.distribution(test.X, test.exposure)
+        return crps(found, torch.from_numpy(test.y)[:, None])[:, 0].numpy()
+
+
+def fit(train, validation, stream=None):
+    member = Trees(**OPTIONS)
+    member.stream = stream
+    return member.fit(train, validation, seed=0)
+
+
+def test_scores_are_those_of_a_fit_in_memory(parts, stream):
+    train, validation, test = parts
+    few = train.rows(slice(0, SAMPLED))
+    found, whole, sampled = fit(few, validation, stream), fit(train, validation), fit(few, validation)
+    assert found.n_rows == found.facts()["streamed rows"] == stream.read == ROWS
+    ours, memory, sample = (losses(member, test) for member in (found, whole, sampled))
+    gap = ours - memory
+    assert abs(gap.mean()) < 0.005 * memory.mean()
+    assert gap.mean() < 3 * gap.std() / np.sqrt(len(gap)), "not worse beyond noise"
+    assert (sample - ours).mean() > 0.02 * memory.mean(), "more rows help"
+    loaded = Trees.from_state(found.state())
+    assert loaded.facts() == found.facts()
+    assert np.array_equal(losses(loaded, test), ours)
+
+
+def test_memory_and_time_bound_the_rows(parts, stream, monkeypatch):
+    train, validation, _ = parts
+    monkeypatch.setattr(streamed, "BYTES", 5500 * (4 * streamed.CELL_BYTES + streamed.ROW_BYTES))
+    found = fit(train.rows(slice(0, SAMPLED)), validation, stream)
+    assert found.n_rows == 5000
+    assert ROWS * 0.9 < stream.read < ROWS * 1.1, "rows are drawn from the whole table"
+    assert streamed.affordable_rows(stream, 4, Clock(0.05)) < 2000
+
+
+def test_the_portfolio_gives_its_stream_to_the_trees(parts, stream):
+    run = {"runtime": None, "checkpoint": None, "verbose": False, "stream": stream}
+    found = default_candidates(make_head("negative_binomial"), NetworkOptions(), {}, parts[0], False, run)
+    (trees,) = [candidate.make() for candidate in found if candidate.name == "trees"]
+    assert trees.stream is stream
+
+
+def test_a_sample_of_all_rows_is_fitted_as_usual(parts, stream):
+    train, validation, _ = parts
+    few = train.rows(slice(0, 1500))
+    found = fit(few, validation, Stream(few))
+    assert found.n_rows is None
+    assert "streamed rows" not in found.facts()
