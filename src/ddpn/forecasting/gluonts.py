@@ -21,10 +21,8 @@ class DoublePoissonOutput(_Output):
     `ddpn.forecasting.links.double_poisson`. Quantiles and means of `SimpleFeedForwardEstimator`, which forecasts
     distributions instead of samples, are exact.
 
-    Parameters
-    ----------
-    beta : float
-        As in GluonTS: the loss is multiplied by variance^beta without gradient. Default: 0, the likelihood.
+    `DoublePoissonOutput(beta=0.5)` is as in GluonTS: the loss is multiplied by variance^beta without gradient. The
+    default is 0, the likelihood.
 
     Examples
     --------

@@ -21,16 +21,7 @@ class DoublePoissonDistributionLoss(_Loss):
     beyond that of a Poisson is multiplied by scale^2 (`ddpn.forecasting.links.double_poisson`). With the transformation
     "log1p", mu = e^(scale * raw 0), and gamma is not scaled. As for the library's Negative Binomial, the normaliser
     must not be centred (`GroupNormalizer(center=False)`), and its transformation must not be "log" or "logit".
-    Quantiles are exact.
-
-    Parameters
-    ----------
-    name : str, optional
-        The name of the metric. Default: that of the class.
-    quantiles : list of float, optional
-        Levels of predicted quantiles. Default: [0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98].
-    reduction : {"mean", "sqrt-mean", "none"}
-        As in PyTorch Forecasting. Default: "mean".
+    Quantiles are exact. Options are those of all distribution losses: `name`, `quantiles` and `reduction`.
 
     Examples
     --------
