@@ -3,9 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
+# GluonTS and PyTorch Forecasting cannot be installed beside pandas 3 and the scikit-base of skpro.
+FORECASTING := .venv-forecasting
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint bench bench-tables prove docs clean
+.PHONY: help install demo test test-forecasting lint bench bench-tables prove docs clean
 
 help:  ## say what there is
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  ##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 20
@@ -18,6 +20,9 @@ demo: $(STAMP)  ## fit real and simulated counts, compare with other models, wri
 
 test: $(STAMP)  ## every test and every example in a docstring; ARGS="-k crps" goes to pytest
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --maxprocesses 8 $(ARGS)
+
+test-forecasting: $(FORECASTING)/.installed  ## the adapters for forecasting libraries, in .venv-forecasting
+	OMP_NUM_THREADS=1 $(FORECASTING)/bin/python -m pytest tests/forecasting src/ddpn/forecasting $(ARGS)
 
 lint: $(STAMP)  ## ruff (lint and format), spelling, vocabulary, documented parameters, mypy
 	$(PY) -m ruff check .
@@ -45,7 +50,7 @@ docs: $(STAMP)  ## the documentation as HTML, in docs/_build/html; a warning is 
 	@echo "Documentation: docs/_build/html/index.html"
 
 clean:  ## remove the environment, caches and what the demo drew
-	rm -rf $(VENV) demo docs/_build build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(FORECASTING) demo docs/_build build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(PY):
@@ -56,4 +61,10 @@ $(PY):
 # The stamp is written last, so an installation that was cut short is done again.
 $(STAMP): pyproject.toml constraints.txt | $(PY)
 	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+$(FORECASTING)/.installed: pyproject.toml tests/forecasting/constraints.txt
+	test -x $(FORECASTING)/bin/python || $(PYTHON) -m venv $(FORECASTING)
+	$(FORECASTING)/bin/python -m pip install --quiet --disable-pip-version-check \
+		--constraint tests/forecasting/constraints.txt --editable '.[gluonts,darts,pytorch-forecasting,pyro]' pytest
 	@touch $@

@@ -25,7 +25,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"count_range"}),
     frozenset({"distributions", "streaming"}),
     frozenset({"heads", "metrics", "backbones", "features", "inputs"}),
-    frozenset({"datasets"}),
+    frozenset({"datasets", "forecasting"}),
     frozenset({"model"}),
     frozenset({"training"}),
     frozenset({"members"}),

@@ -14,6 +14,8 @@ from ddpn.distributions.spacing import LAST_EXACT, are_neighbours, following, pr
 
 #: A draw by search takes as long as so many entries of a table.
 _TABLE_PER_DRAW = 32
+#: A table with so many entries is faster than a search even for one draw per row, as forecasts draw them.
+_SHORT_TABLE = 256
 #: Rounding must not push an end of a shortest interval outwards.
 _SLACK = 1e-14
 
@@ -64,7 +66,7 @@ def many_counts(dist: Rows, u: Tensor) -> Tensor:
     From one table per row, which is exact to 1e-13, unless it would be much longer than n.
     """
     first, last = dist.window()
-    is_table = (last - first <= _TABLE_PER_DRAW * u.shape[1]) | dist.tabulated
+    is_table = (last - first <= max(_TABLE_PER_DRAW * u.shape[1], _SHORT_TABLE)) | dist.tabulated
 
     def searched(dist: Rows, u: Tensor) -> tuple[Tensor]:
         row = torch.arange(len(u), device=u.device).repeat_interleave(u.shape[1])

@@ -1,0 +1,95 @@
+"""The Double Poisson as a likelihood of darts's torch models. The only file that imports darts."""
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any, Literal
+
+import numpy as np
+from torch import Tensor
+
+from ddpn.distributions import DoublePoisson
+from ddpn.errors import InputError
+from ddpn.forecasting.libraries import base_class
+from ddpn.forecasting.links import double_poisson, exponential_location, inverse_dispersion, location
+from ddpn.validation import check_choice
+
+_Likelihood: Any = base_class("darts.utils.likelihood_models.torch", "TorchLikelihood", "darts")
+
+
+class DoublePoissonType(Enum):
+    """The name of the likelihood, beside darts's `LikelihoodType`, which cannot have further members."""
+
+    DoublePoisson = "doublepoisson"
+
+
+class DoublePoissonLikelihood(_Likelihood):
+    """A Double Poisson per time step and component, for the `likelihood` of darts's torch models.
+
+    The network has two raw outputs per step and component: mu = e^(raw 0) and gamma = e^(raw 1). As for darts's other
+    likelihoods of counts, the target series must hold counts: do not scale it (`Scaler`); covariates may be scaled.
+    `predict(..., predict_likelihood_parameters=True)` returns components NAME_mu and NAME_gamma.
+
+    Parameters
+    ----------
+    link : {"log", "softplus"}
+        Whether mu = e^raw or softplus(raw). As the target is not scaled, a network learns its level on a logarithmic
+        scale in far fewer steps; "softplus", that of darts's other likelihoods, suits models that are linear in the
+        target, such as `DLinearModel`. Default: "log".
+    prior_mu, prior_gamma : float or sequence of float, optional
+        Parameters of a Double Poisson that predictions are shrunk towards, for all components or one per component.
+        Default: no prior.
+    prior_strength : float
+        The weight of KL(prior, prediction) in the loss. Default: 1.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from ddpn.forecasting import DoublePoissonLikelihood
+    >>> likelihood = DoublePoissonLikelihood()
+    >>> likelihood.num_parameters, likelihood.component_names(components=["sales"])
+    (2, ['sales_mu', 'sales_gamma'])
+    >>> raw = torch.zeros(1, 3, 1, 2)  # one sample of three time steps, one component, two parameters
+    >>> likelihood.predict_likelihood_parameters(raw)[0, 0]
+    tensor([1., 1.])
+    """
+
+    def __init__(
+        self,
+        link: Literal["log", "softplus"] = "log",
+        prior_mu: float | Sequence[float] | None = None,
+        prior_gamma: float | Sequence[float] | None = None,
+        prior_strength: float = 1.0,
+    ) -> None:
+        check_choice("link", link, ("log", "softplus"))
+        for name, prior in (("prior_mu", prior_mu), ("prior_gamma", prior_gamma)):
+            if prior is not None and not (np.asarray(prior, dtype=float) > 0.0).all():
+                raise InputError(f"{name} must be positive, got {prior}.")
+        self.link, self.prior_mu, self.prior_gamma = link, prior_mu, prior_gamma
+        super().__init__(
+            likelihood_type=DoublePoissonType.DoublePoisson,
+            parameter_names=["mu", "gamma"],
+            prior_strength=prior_strength,
+        )
+
+    @property
+    def _prior_params(self) -> tuple[Any, Any]:
+        return self.prior_mu, self.prior_gamma
+
+    def _params_from_output(self, model_output: Tensor) -> tuple[Tensor, Tensor]:
+        mu = exponential_location if self.link == "log" else location
+        dist = double_poisson(mu(model_output[..., 0]), inverse_dispersion(model_output[..., 1]))
+        return dist.mu, dist.gamma
+
+    def _distr_from_params(self, params: tuple[Tensor, ...]) -> DoublePoisson:
+        mu, gamma = params
+        return DoublePoisson(mu, gamma)
+
+    def sample(self, model_output: Tensor) -> Tensor:
+        """One count per element.
+
+        Parameters
+        ----------
+        model_output : Tensor, shape (samples, steps, components, 2)
+            Raw outputs of the network.
+        """
+        return self._distr_from_params(self._params_from_output(model_output)).sample()

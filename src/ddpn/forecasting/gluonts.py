@@ -1,0 +1,70 @@
+"""The Double Poisson as an output of GluonTS's torch models. The only file that imports gluonts."""
+
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from ddpn.distributions import DoublePoisson
+from ddpn.forecasting.libraries import base_class
+from ddpn.forecasting.links import double_poisson, inverse_dispersion, location
+
+_Output: Any = base_class("gluonts.torch.distributions", "DistributionOutput", "gluonts")
+
+
+class DoublePoissonOutput(_Output):
+    """A Double Poisson per time step, for the `distr_output` of GluonTS's torch estimators.
+
+    The network has two raw outputs per step: mu = softplus(raw 0) and gamma = e^(raw 1). GluonTS divides each series by
+    its scale before the network sees it. Samples are integers all the same, as the scale changes the parameters: the
+    mean is multiplied by it; under-dispersion (gamma > 1) keeps variance / mean, and of over-dispersion the variance
+    beyond that of a Poisson is multiplied by scale^2, as in GluonTS's Negative Binomial. Reasons are in
+    `ddpn.forecasting.links.double_poisson`. Quantiles and means of `SimpleFeedForwardEstimator`, which forecasts
+    distributions instead of samples, are exact.
+
+    `DoublePoissonOutput(beta=0.5)` is as in GluonTS: the loss is multiplied by variance^beta without gradient. The
+    default is 0, the likelihood.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from ddpn.forecasting import DoublePoissonOutput
+    >>> output = DoublePoissonOutput()
+    >>> raw = torch.zeros(3, 1), torch.ones(3, 1)  # of three time steps
+    >>> dist = output.distribution(output.domain_map(*raw), scale=torch.tensor([10.0]))
+    >>> dist.mu, dist.gamma
+    (tensor([6.9315, 6.9315, 6.9315]), tensor([2.7183, 2.7183, 2.7183]))
+    """
+
+    args_dim: ClassVar[dict[str, int]] = {"mu": 1, "gamma": 1}
+    distr_cls: ClassVar[type] = DoublePoisson
+
+    @classmethod
+    def domain_map(cls, mu: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor]:
+        """mu and gamma of raw outputs.
+
+        Parameters
+        ----------
+        mu, gamma : Tensor, shape (..., 1)
+            Raw outputs of the network.
+        """
+        return location(mu).squeeze(-1), inverse_dispersion(gamma).squeeze(-1)
+
+    def distribution(self, distr_args: Any, loc: Tensor | None = None, scale: Tensor | None = None) -> DoublePoisson:
+        """The distribution of counts on their original scale.
+
+        Parameters
+        ----------
+        distr_args : tuple of Tensor
+            mu and gamma, as `domain_map` returns them. They are not changed.
+        loc : Tensor, optional
+            Not used, as in GluonTS's Negative Binomial: counts cannot be shifted.
+        scale : Tensor, optional
+            What each series was divided by.
+        """
+        mu, gamma = distr_args
+        return double_poisson(mu, gamma, scale)
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        """One count per time step."""
+        return ()

@@ -1,0 +1,103 @@
+"""From the raw outputs of a forecasting network to a Double Poisson, with the scale of its series."""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from ddpn.distributions import DoublePoisson
+from ddpn.heads.clamps import LOG_GAMMA, LOG_MU, bend, highest_log_gamma
+from ddpn.heads.head import promoted
+
+#: Below, log(softplus(x)) is x up to e^x / 2: less than the rounding of a float32 of that size.
+_LINEAR = -15.0
+
+
+def location(raw: Tensor) -> Tensor:
+    """mu = softplus(raw), as forecasting libraries have it; positive with a gradient for every finite raw output.
+
+    Parameters
+    ----------
+    raw : Tensor
+        Raw outputs of a network.
+
+    Examples
+    --------
+    >>> location(torch.tensor([-1000.0, 0.0, 50.0]))
+    tensor([1.7303e-07, 6.9315e-01, 5.0000e+01])
+    """
+    raw = promoted(raw)
+    log_mu = torch.where(raw < _LINEAR, raw, softplus(raw.clamp(min=_LINEAR)).log())
+    return bend(log_mu, *LOG_MU).exp()
+
+
+def exponential_location(raw: Tensor) -> Tensor:
+    """mu = e^raw, for networks that predict logarithms; positive with a gradient for every finite raw output.
+
+    Parameters
+    ----------
+    raw : Tensor
+        Raw outputs of a network.
+
+    Examples
+    --------
+    >>> exponential_location(torch.tensor([-1000.0, 0.0, 2.0]))
+    tensor([1.7303e-07, 1.0000e+00, 7.3891e+00])
+    """
+    return bend(promoted(raw), *LOG_MU).exp()
+
+
+def inverse_dispersion(raw: Tensor) -> Tensor:
+    """gamma = e^raw: a raw output of 0 is a Poisson, and raw outputs of equal size over- and under-disperse alike.
+
+    Parameters
+    ----------
+    raw : Tensor
+        Raw outputs of a network.
+
+    Examples
+    --------
+    >>> inverse_dispersion(torch.tensor([-1000.0, 0.0, 1.0]))
+    tensor([2.1025e-05, 1.0000e+00, 2.7183e+00])
+    """
+    return bend(promoted(raw), *LOG_GAMMA).exp()
+
+
+def double_poisson(mu: Tensor, gamma: Tensor, scale: Tensor | None = None) -> DoublePoisson:
+    """The Double Poisson of a series whose values were divided by `scale`, with location scale * mu.
+
+    A count distribution cannot be multiplied by a scale: the products would not be integers. So the parameters are
+    changed. The mean is multiplied by `scale`. What becomes of the variance, about mu / gamma, depends on gamma:
+
+    - gamma = 1, a Poisson, is a Poisson at every scale.
+    - gamma > 1, under-dispersion, stays as it is: variance / mean does not depend on the scale, as for Binomial counts,
+      where it is 1 - p at every total, and for sums of independent counts.
+    - gamma < 1, over-dispersion, comes from a rate that varies, and the part of the variance that exceeds the mean is
+      multiplied by scale^2: variance / mean = 1 + scale * (1 / gamma - 1). This is what GluonTS's Negative Binomial
+      does, whose mean is multiplied while its other parameter stays. So one raw output fits noisy series of any size,
+      which matters for networks that do not see the scale.
+
+    gamma is at most 100 times the location (10 for small ones), as in `ddpn.heads.DoublePoissonHead`.
+
+    Parameters
+    ----------
+    mu, gamma : Tensor
+        Location and inverse dispersion of the divided series, positive.
+    scale : Tensor, optional
+        What the values of each series were divided by. Default: 1.
+
+    Examples
+    --------
+    >>> scale = torch.tensor([1.0, 50.0])
+    >>> under, over = (double_poisson(torch.tensor(1.0), torch.tensor(gamma), scale) for gamma in (4.0, 0.5))
+    >>> under.mu, under.gamma, (1 / over.gamma).round(decimals=3)
+    (tensor([ 1.0000, 50.0000]), tensor([4., 4.]), tensor([ 2., 51.]))
+    """
+    log_mu, log_gamma = mu.log(), gamma.log()
+    if scale is not None:
+        scale = scale.to(mu.dtype)
+        log_mu = log_mu + scale.log()
+        over = -torch.log1p(scale * torch.expm1(-log_gamma.clamp(max=0.0)))
+        log_gamma = torch.where(log_gamma < 0.0, over, log_gamma)
+    log_mu = bend(log_mu, *LOG_MU)
+    log_gamma = bend(log_gamma, LOG_GAMMA[0], highest_log_gamma(log_mu))
+    return DoublePoisson(log_mu.exp(), log_gamma.exp())

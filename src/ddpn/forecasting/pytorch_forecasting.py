@@ -1,0 +1,83 @@
+"""The Double Poisson as a loss of PyTorch Forecasting. The only file that imports pytorch_forecasting."""
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from ddpn.distributions import DoublePoisson
+from ddpn.errors import ConfigError
+from ddpn.forecasting.libraries import base_class
+from ddpn.forecasting.links import double_poisson, exponential_location, inverse_dispersion, location
+
+_Loss: Any = base_class("pytorch_forecasting.metrics", "DistributionLoss", "pytorch-forecasting")
+
+
+class DoublePoissonDistributionLoss(_Loss):
+    """A Double Poisson per time step, for the `loss` of PyTorch Forecasting's networks.
+
+    The network has two raw outputs per step: mu = scale * softplus(raw 0) and gamma = e^(raw 1), where scale is that of
+    the target normaliser. Under-dispersion (gamma > 1) does not depend on the scale; of over-dispersion, the variance
+    beyond that of a Poisson is multiplied by scale^2 (`ddpn.forecasting.links.double_poisson`). With the transformation
+    "log1p", mu = e^(scale * raw 0), and gamma is not scaled. As for the library's Negative Binomial, the normaliser
+    must not be centred (`GroupNormalizer(center=False)`), and its transformation must not be "log" or "logit".
+    Quantiles are exact. Options are those of all distribution losses: `name`, `quantiles` and `reduction`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from ddpn.forecasting import DoublePoissonDistributionLoss
+    >>> loss = DoublePoissonDistributionLoss(quantiles=[0.1, 0.5, 0.9])
+    >>> parameters = torch.tensor([[[4.0, 2.0], [100.0, 0.5]]])  # mu and gamma of one series at two time steps
+    >>> loss.to_quantiles(parameters)
+    tensor([[[  2.,   4.,   6.],
+             [ 82., 100., 118.]]])
+    """
+
+    distribution_class: ClassVar[type] = DoublePoisson
+    distribution_arguments: ClassVar[list[str]] = ["mu", "gamma"]
+
+    def map_x_to_distribution(self, x: Tensor) -> DoublePoisson:
+        """The distribution of every time step.
+
+        Parameters
+        ----------
+        x : Tensor, shape (series, steps, 2)
+            mu and gamma, as `rescale_parameters` returns them.
+        """
+        return DoublePoisson(x[..., 0], x[..., 1])
+
+    def rescale_parameters(self, parameters: Tensor, target_scale: Tensor, encoder: Any) -> Tensor:
+        """mu and gamma on the original scale of the target.
+
+        Parameters
+        ----------
+        parameters : Tensor, shape (series, steps, 2)
+            Raw outputs of the network.
+        target_scale : Tensor, shape (series, 2)
+            Centre and scale of each series, of which the scale is used.
+        encoder : TorchNormalizer
+            The normaliser of the target.
+
+        Raises
+        ------
+        ConfigError
+            If the normaliser is centred or takes logarithms or logits of the target.
+        """
+        _check_normaliser(encoder)
+        scale = target_scale[..., 1].unsqueeze(-1)
+        gamma = inverse_dispersion(parameters[..., 1])
+        if encoder.transformation == "log1p":
+            dist = double_poisson(exponential_location(parameters[..., 0] * scale), gamma)
+        else:
+            dist = double_poisson(location(parameters[..., 0]), gamma, scale)
+        return torch.stack([dist.mu, dist.gamma], dim=-1)
+
+
+def _check_normaliser(encoder: Any) -> None:
+    name = type(encoder).__name__
+    if encoder.center:
+        raise ConfigError(f"target_normalizer must not be centred for counts, got {name}(center=True).")
+    if encoder.transformation in ("log", "logit"):
+        got = f'{name}(transformation="{encoder.transformation}")'
+        raise ConfigError(f'target_normalizer must not have the transformation "log" or "logit" for counts, got {got}.')

@@ -1,0 +1,39 @@
+"""The libraries are imported on use only, and a missing one is reported with its extra."""
+
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+
+from ddpn import ConfigError, forecasting
+
+ADAPTERS = [
+    ("gluonts", "DoublePoissonOutput", "gluonts.torch.distributions", {}),
+    ("darts", "DoublePoissonLikelihood", "darts.utils.likelihood_models.torch", {}),
+    ("pytorch_forecasting", "DoublePoissonDistributionLoss", "pytorch_forecasting.metrics", {}),
+    ("pyro", "DoublePoisson", "pyro.distributions.torch_distribution", {"mu": 1.0, "gamma": 1.0}),
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "module", "arguments"), ADAPTERS, ids=[each[0] for each in ADAPTERS])
+def test_a_missing_library_is_reported_with_its_extra(monkeypatch, name, kind, module, arguments):
+    monkeypatch.setitem(sys.modules, module, None)
+    path = f"{forecasting.__path__[0]}/{name}.py"
+    spec = importlib.util.spec_from_file_location("adapter_without_its_library", path)
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    extra = name.replace("_", "-")
+    with pytest.raises(ConfigError, match=rf"ddpn\[{extra}\] is not installed: pip install 'ddpn\[{extra}\]'"):
+        getattr(loaded, kind)(**arguments)
+
+
+def test_importing_the_package_imports_no_library():
+    check = "import sys, ddpn.forecasting; print({'torch', 'gluonts', 'darts', 'pyro', 'lightning'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="has no attribute 'PoissonOutput'"):
+        _ = forecasting.PoissonOutput
