@@ -68,11 +68,13 @@ def half_mean_difference(p: Panels) -> Tensor:
     """E|Z - Z'| / 2 = sum F (1 - F) over the integers.
 
     Between integers F goes on smoothly as the integral of the pmf p, plus p/2 + p'/12 - p'''/720. The last two are
-    integrated by parts; together with the square of p'/12 they leave p^2/6 - p'^2/240 and terms at the join.
+    integrated by parts; together with the square of p'/12 they leave p^2/6 - p'^2/240 and terms at the join. What the
+    sum of the pmf is short of 1 would count once for each of the many integers of a long tail: 1 is replaced by the sum.
     """
     nodes = p.x.shape[2]
     cdf, head_cdf, head_mass = upto(p)
-    spread = p.total(head_cdf * (1.0 - head_cdf), cdf * (1.0 - cdf))
+    mass = total_mass(p)
+    spread = p.total(head_cdf * (mass.unsqueeze(1) - head_cdf), cdf * (mass.view(-1, 1, 1) - cdf))
     slope = (p.pmf @ derivative(nodes, cdf.device)) / (2.0 * p.length.unsqueeze(2) * p.x.sqrt()).clamp(min=1e-9)
     spread = spread + (p.weight * (p.pmf**2 / 6.0 - slope**2 / 240.0)).sum((1, 2))
     if not p.head.shape[1]:
@@ -80,7 +82,7 @@ def half_mean_difference(p: Panels) -> Tensor:
     join = p.head.shape[1] - BEYOND_CUT
     a, b, c, d = p.head[:, join - 2 : join + 2].unbind(1)
     at_join, slope_there, curve = (9.0 * (b + c) - a - d) / 16.0, c - b, (a - b - c + d) / 2.0
-    boundary = (1.0 - 2.0 * head_mass) * (curve / 720.0 - at_join / 12.0)
+    boundary = (mass - 2.0 * head_mass) * (curve / 720.0 - at_join / 12.0)
     boundary = boundary + at_join * (at_join / 24.0 + slope_there / 360.0)
     return spread + p.head_weight[:, 0] * boundary
 
