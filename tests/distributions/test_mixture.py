@@ -689,10 +689,10 @@ def test_grids_give_what_searches_give():
 @pytest.mark.parametrize(("mu", "alpha"), [(2.0, 20.0), (20.0, 10.0), (200.0, 2.5)])
 def test_crps_of_narrow_components_beside_one_with_a_long_tail(mu, alpha):
     mu, alpha = torch.tensor([[mu]], dtype=torch.float64), torch.tensor([[alpha]], dtype=torch.float64)
-    narrow, long = DoublePoisson(1.1 * mu, torch.full_like(mu, 0.5)), NegativeBinomial(mu, alpha)
-    dist = Mixture.concatenate([narrow, long], torch.tensor([[0.5, 0.5]], dtype=torch.float64))
-    z = torch.arange(float(long.bracket(40.0)[1]), dtype=torch.float64)
-    pmf = 0.5 * (narrow.log_prob(z).exp() + long.log_prob(z).exp()).squeeze()
+    narrow, wide = DoublePoisson(1.1 * mu, torch.full_like(mu, 0.5)), NegativeBinomial(mu, alpha)
+    dist = Mixture.concatenate([narrow, wide], torch.tensor([[0.5, 0.5]], dtype=torch.float64))
+    z = torch.arange(float(wide.bracket(40.0)[1]), dtype=torch.float64)
+    pmf = 0.5 * (narrow.log_prob(z).exp() + wide.log_prob(z).exp()).squeeze()
     below, above = pmf.cumsum(0), pmf.flip(0).cumsum(0).flip(0) - pmf
     y = mu.squeeze(1).round()
     expected = torch.where(z < y, below, above).square().sum()
