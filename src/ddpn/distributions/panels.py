@@ -69,7 +69,7 @@ def half_mean_difference(p: Panels) -> Tensor:
 
     Between integers F goes on smoothly as the integral of the pmf p, plus p/2 + p'/12 - p'''/720. The last two are
     integrated by parts; together with the square of p'/12 they leave p^2/6 - p'^2/240 and terms at the join. What the
-    sum of the pmf is short of 1 would count once for each of the many integers of a long tail: 1 is replaced by the sum.
+    sum of the pmf is short of 1 would count once for each integer of a long tail, so 1 is replaced by the sum.
     """
     nodes = p.x.shape[2]
     cdf, head_cdf, head_mass = upto(p)
