@@ -15,7 +15,6 @@ from polars.testing import assert_frame_equal
 
 from ddpn.errors import InputError
 from ddpn.workflow import prediction, table_blocks
-from ddpn.workflow.model_folder import load
 from ddpn.workflow.parts import Parts, part_content
 from ddpn.workflow.prediction import predict
 from ddpn.workflow.requests import Request
@@ -222,6 +221,6 @@ def test_kill_9_and_the_same_command_again(fitted, saved, text, tmp_path, monkey
     assert not (tmp_path / "out.csv").exists()
     real, calls = prediction.prediction_table, []
     monkeypatch.setattr(prediction, "prediction_table", lambda *a, **options: calls.append(1) or real(*a, **options))
-    run(load(saved, mixed_only=True), saved, [text], tmp_path / "out.csv")
+    run(fitted.folder, saved, [text], tmp_path / "out.csv")
     assert len(calls) == -(-300 // 40) - 3
     assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
