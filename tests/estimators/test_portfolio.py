@@ -66,10 +66,8 @@ def test_saved_and_loaded(fitted, data, tmp_path):
 
 def test_a_seed_determines_the_fit(data):
     X, y = data
-    first, second = (
-        CountRegressor(members="auto", likelihood="poisson", hidden=(8,), epochs=3, random_state=1).fit(X[:100], y[:100])
-        for _ in range(2)
-    )
+    options = {"members": "auto", "likelihood": "poisson", "hidden": (8,), "epochs": 3, "random_state": 1}
+    first, second = (CountRegressor(**options).fit(X[:100], y[:100]) for _ in range(2))
     assert first.predictor_.weights == second.predictor_.weights
     np.testing.assert_array_equal(first.predict(X[:300]), second.predict(X[:300]))
 
@@ -118,7 +116,8 @@ def test_members_must_be_a_number_or_auto(data):
         ({"likelihood": "double_binomial"}, ("upper",), {"glm", "trees", "networks"}),
         ({"likelihood": "poisson"}, ("exposure",), {"glm", "trees", "networks"}),
         ({}, ("upper",), {"glm", "trees", "networks"}),
-        ({"likelihood": "poisson", "censored_above": 8}, (), {"glm", "networks"}),  # a boosted mean cannot have censored counts
+        # A boosted mean cannot have censored counts.
+        ({"likelihood": "poisson", "censored_above": 8}, (), {"glm", "networks"}),
     ],
 )
 def test_counts_of_all_kinds(options, given, members):
