@@ -19,7 +19,7 @@ demo: $(STAMP)  ## fit real and simulated counts, compare with other models, wri
 	@$(PY) examples/demo.py
 
 test: $(STAMP)  ## every test and every example in a docstring; ARGS="-k crps" goes to pytest
-	OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --maxprocesses 8 $(ARGS)
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n auto --maxprocesses 8 -p no:schemathesis $(ARGS)
 
 test-forecasting: $(FORECASTING)/.installed  ## the adapters for forecasting libraries, in .venv-forecasting
 	OMP_NUM_THREADS=1 $(FORECASTING)/bin/python -m pytest tests/forecasting src/ddpn/forecasting $(ARGS)

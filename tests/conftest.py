@@ -1,19 +1,24 @@
 """Small data with a known distribution and small models, which many tests share."""
 
+from __future__ import annotations
+
 import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pandas as pd
 import pytest
 
-from ddpn import CountRegressor
-from ddpn.files import sha256
-from ddpn.model_files import _checksum
+# Imports are within the fixtures: pytest-xdist's own process reads this file too, and runs no test.
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
 
+    from ddpn import CountRegressor
+
+#: Tests on Ray, which share one cluster.
+RAY = "tests/cluster"
 #: Two small networks with one encoding.
 SMALL = {"members": 2, "hidden": (8,), "numeric": "standard", "epochs": 5, "random_state": 0, "device": "cpu"}
 
@@ -21,12 +26,16 @@ SMALL = {"members": 2, "hidden": (8,), "numeric": "standard", "epochs": 5, "rand
 @pytest.fixture(scope="session")
 def quick() -> Callable[..., CountRegressor]:
     """An ensemble that is trained in a twentieth of a second."""
+    from ddpn import CountRegressor
+
     return lambda **options: CountRegressor(**SMALL | options)
 
 
 @pytest.fixture(scope="session")
 def counts() -> tuple[np.ndarray, np.ndarray]:
     """90 rows of three numbers, and Poisson counts whose mean depends on the first two."""
+    import numpy as np
+
     rng = np.random.default_rng(5)
     X = rng.normal(size=(90, 3))
     return X, rng.poisson(np.exp(1.2 + 0.8 * X[:, 0] - 0.4 * X[:, 1])).astype(float)
@@ -35,12 +44,16 @@ def counts() -> tuple[np.ndarray, np.ndarray]:
 @pytest.fixture(scope="session")
 def exposures() -> np.ndarray:
     """One exposure per row of `counts`."""
+    import numpy as np
+
     return np.random.default_rng(6).uniform(0.2, 4.0, 90)
 
 
 @pytest.fixture(scope="session")
 def larger() -> tuple[np.ndarray, np.ndarray]:
     """300 rows: more than one batch, and enough for validation rows."""
+    import numpy as np
+
     rng = np.random.default_rng(8)
     X = rng.normal(size=(300, 2)) * (rng.uniform(size=(300, 2)) > 0.3)
     return X, rng.poisson(np.exp(1.0 + X[:, 0])).astype(float)
@@ -49,6 +62,9 @@ def larger() -> tuple[np.ndarray, np.ndarray]:
 @pytest.fixture(scope="session")
 def wards() -> tuple[pd.DataFrame, np.ndarray]:
     """90 rows of text, levels, numbers with gaps and flags; counts are higher in ward A."""
+    import numpy as np
+    import pandas as pd
+
     rng = np.random.default_rng(9)
     ward = np.array(["A", "B", "C"])[rng.integers(0, 3, 90)]
     age = np.where(rng.uniform(size=90) < 0.2, np.nan, rng.uniform(20, 80, 90))
@@ -75,6 +91,8 @@ def data_folder() -> Path:
 @pytest.fixture(scope="session")
 def rewrite() -> Callable[..., None]:
     """Change a saved model and update its hashes, as somebody would who wants it to be loaded."""
+    from ddpn.files import sha256
+    from ddpn.model_files import _checksum
 
     def change(folder: Path, files: dict[str, bytes] | None = None, **manifest: Any) -> None:
         known = json.loads((folder / "model.json").read_text()) | manifest
@@ -89,4 +107,30 @@ def rewrite() -> Callable[..., None]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests on Ray come last: a process that was its driver has threads, and others start processes by a fork."""
-    items.sort(key=lambda item: "tests/cluster/" in item.nodeid)
+    items.sort(key=lambda item: item.nodeid.startswith(RAY))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give whole files to processes, so that what is fitted once per file or folder is fitted in one process."""
+    if config.getoption("dist") != "load":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class FromBothEnds(LoadScopeScheduling):
+        """Every other process starts at the end of the list of tests. Doctests, which may register things, and then
+        the tests on Ray, which are one unit, are the last of all.
+        """
+
+        def _split_scope(self, nodeid: str) -> str:
+            return RAY if nodeid.startswith(RAY) else nodeid.partition("::")[0]
+
+        def _assign_work_unit(self, node: Any) -> None:
+            if self.nodes.index(node) % 2:
+                files = [unit for unit in self.workqueue if unit.startswith("tests/") and unit != RAY]
+                if files:
+                    self.workqueue.move_to_end(files[-1], last=False)
+            super()._assign_work_unit(node)
+
+    config.option.loadscopereorder = False
+    return FromBothEnds(config, log)

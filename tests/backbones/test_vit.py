@@ -1,5 +1,7 @@
 """Images for transformers: bytes of the size and channels that they take."""
 
+from functools import cache, partial
+
 import pytest
 import torch
 
@@ -10,11 +12,11 @@ TINY = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "int
 VIT = {"model_type": "vit", "image_size": 8, "patch_size": 4, **TINY}
 IMAGES = torch.randint(256, (2, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
 MADE = {
-    "whole vit": ViT(config=VIT, hidden=(4,)),
-    "cut vit": ViT(config=VIT, hidden=(4,), frozen=1),
-    "frozen vit": ViT(config=VIT, hidden=(4,), frozen="all"),
-    "efficientnet": EfficientNet(pretrained=False, hidden=(4,)),
-    "frozen efficientnet": EfficientNet(pretrained=False, hidden=(4,), frozen="all"),
+    "whole vit": partial(ViT, config=VIT, hidden=(4,)),
+    "cut vit": partial(ViT, config=VIT, hidden=(4,), frozen=1),
+    "frozen vit": partial(ViT, config=VIT, hidden=(4,), frozen="all"),
+    "efficientnet": partial(EfficientNet, pretrained=False, hidden=(4,)),
+    "frozen efficientnet": partial(EfficientNet, pretrained=False, hidden=(4,), frozen="all"),
 }
 SHAPES = r"x must be a uint8 tensor of RGB images \(B, 3, S, S\), or \(B, M, 3, S, S\) .*, got"
 BAD_IMAGES = {
@@ -29,20 +31,26 @@ BAD_IMAGES = {
 }
 
 
+@cache
+def network_of(made: str) -> torch.nn.Module:
+    """Made on first use: not every process that collects tests runs these."""
+    return MADE[made]()
+
+
 @pytest.mark.parametrize("made", MADE)
 @pytest.mark.parametrize("kind", BAD_IMAGES)
 def test_bad_images(made, kind):
     x, got = BAD_IMAGES[kind]
     with pytest.raises(InputError, match=f"{SHAPES} {got}"):
-        MADE[made](x)
+        network_of(made)(x)
 
 
 @pytest.mark.parametrize("made", ["whole vit", "cut vit", "frozen vit"])
 def test_images_of_another_size_and_no_images(made):
     with pytest.raises(InputError, match=r"x must be images of 8 x 8, got shape \(2, 3, 16, 16\)"):
-        MADE[made](torch.zeros(2, 3, 16, 16, dtype=torch.uint8))
+        network_of(made)(torch.zeros(2, 3, 16, 16, dtype=torch.uint8))
     with pytest.raises(InputError, match=r"x must hold at least one image, got shape \(0, 3, 8, 8\)"):
-        MADE[made](IMAGES[:0])
+        network_of(made)(IMAGES[:0])
 
 
 def test_a_family_that_takes_other_sizes_does():
@@ -73,4 +81,4 @@ def test_models_for_other_inputs_are_refused(config, message):
 
 def test_a_tail_takes_hidden_states():
     with pytest.raises(InputError, match=r"x must be hidden states \(B, L, H\), or .*, got shape \(2, 8\)"):
-        MADE["cut vit"].tail(torch.zeros(2, 8))
+        network_of("cut vit").tail(torch.zeros(2, 8))

@@ -14,7 +14,9 @@ def test_the_program_saves_the_same_portfolio(cluster, executor, tmp_path, monke
     rng = np.random.default_rng(3)
     x = rng.normal(size=160)
     pl.DataFrame({"x": x, "visits": rng.poisson(np.exp(0.5 + 0.6 * x))}).write_csv("visits.csv")
-    (tmp_path / "quick.toml").write_text('target = "visits"\nhidden = [8]\nepochs = 3\ncompare_with = []\n')
+    (tmp_path / "quick.toml").write_text(
+        'target = "visits"\nhidden = [8]\nepochs = 3\nlikelihood = "poisson"\ncompare_with = []\n'
+    )
     command = ["fit", "visits.csv", "--config", "quick.toml", "--device", "cpu", "--json"]
     there = CliRunner().invoke(app, [*command, "-o", "there", "--cluster", cluster.address])
     here = CliRunner().invoke(app, [*command, "-o", "here"])

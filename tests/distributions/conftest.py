@@ -128,9 +128,12 @@ def _log_h(y: np.ndarray) -> np.ndarray:
     small = np.array([n * np.log(Real(max(n, 1))) - n - np.log(Real(math.factorial(n))) for n in range(40)])
     x = np.maximum(y, 40)
     coefficients = [Real(1) / 12, Real(-1) / 360, Real(1) / 1260, Real(-1) / 1680, Real(1) / 1188, Real(-691) / 360360]
-    series = sum(c / x ** (2 * i + 1) for i, c in enumerate(coefficients))
+    square, series = 1 / (x * x), np.zeros_like(x)
+    for c in reversed(coefficients):  # powers of extended precision would take ten times as long
+        series = series * square + c
+    series = series / x
     large = -np.log(2 * Real(math.pi) * x) / 2 - series
-    return np.where(y < 40, small[np.minimum(y, 39).astype(int)], large)
+    return np.where(y < 40, small[np.minimum(y, 39).astype(int)], large) if y[0] < 40 else large
 
 
 def _deviance(y: np.ndarray, mu: float) -> np.ndarray:

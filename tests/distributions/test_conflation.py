@@ -116,10 +116,22 @@ def counts(name: str) -> torch.Tensor:
 
 
 @cache
+def all_of(kinds: tuple[str, ...]) -> tuple[list[str], Conflation]:
+    """The cases of these kinds, and their conflations in one batch."""
+    cases = [name for name in CASES if kinds_of(name) == kinds]
+    return cases, conflated([CASES[name] for name in cases])
+
+
+def law_of(name: str) -> Conflation:
+    """The conflation of one case."""
+    cases, law = all_of(kinds_of(name))
+    return law.rows([cases.index(name)])
+
+
+@cache
 def answer_to_all(kinds: tuple[str, ...], method: str) -> dict[str, torch.Tensor]:
     """A method's answer for every case of these kinds, asked in one batch."""
-    cases = [name for name in CASES if kinds_of(name) == kinds]
-    law = conflated([CASES[name] for name in cases])
+    cases, law = all_of(kinds)
     q = torch.from_numpy(QUANTILES).unsqueeze(-1)
     ask = {
         "icdf": lambda: law.icdf(q),
@@ -192,18 +204,18 @@ def test_central_intervals(name):
 @pytest.mark.parametrize("name", ["the paper's, at its top", "mixed kinds", "two large"])
 def test_highest_intervals(name):
     truth = truth_of(name)
-    low, high = (int(end) for end in conflated([CASES[name]]).interval(0.83, kind="highest"))
+    low, high = (int(end) for end in law_of(name).interval(0.83, kind="highest"))
     assert truth.pmf[low : high + 1].sum() >= 0.83 - 1e-9
     assert high - low + 1 == truth.shortest(0.83)
 
 
 def test_ends_of_the_quantiles():
-    law = conflated([CASES["mixed kinds"]])
+    law = law_of("mixed kinds")
     assert law.icdf(torch.tensor([[0.0], [1.0]], dtype=torch.float64)).tolist() == [[0.0], [math.inf]]
 
 
 def test_crps_far_beyond_is_a_distance():
-    law, truth = conflated([CASES["far apart"]]), truth_of("far apart")
+    law, truth = law_of("far apart"), truth_of("far apart")
     spread = (truth.upto * truth.beyond).sum()
     close(law.crps(torch.tensor([1e9], dtype=torch.float64)), [1e9 - truth.mean - spread], 1e-15)
 
@@ -305,7 +317,7 @@ def test_batches_broadcast():
 @pytest.mark.parametrize("name", ["the paper's, at its top", "mixed kinds", "small gamma"])
 def test_samples_by_chi_square(name):
     truth, n = truth_of(name), 2000
-    draws = conflated([CASES[name]]).sample((n,), generator=torch.Generator().manual_seed(2)).squeeze(-1).numpy()
+    draws = law_of(name).sample((n,), generator=torch.Generator().manual_seed(2)).squeeze(-1).numpy()
     edges = np.unique(truth.icdf(np.linspace(0.05, 0.95, 19)))
     expected = np.diff(np.concatenate([[0], truth.upto[edges], [1]]).astype(np.float64)) * n
     seen = np.bincount(np.searchsorted(edges, draws), minlength=len(expected))

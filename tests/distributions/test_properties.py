@@ -20,9 +20,9 @@ from ddpn.distributions import (
 )
 
 examples = settings(
-    derandomize=True, deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow], print_blob=False
+    derandomize=True, deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow], print_blob=False
 )
-few_examples = settings(examples, max_examples=15)
+few_examples = settings(examples, max_examples=10)
 
 
 def double(x: float) -> torch.Tensor:

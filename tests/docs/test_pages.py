@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from ddpn.cli import app
 from ddpn.datasets import DATASETS
+from ddpn.executors import LocalProcesses
 from ddpn.experiments import catalogue
 from ddpn.heads import HEADS
 from ddpn.members import MEMBERS
@@ -103,8 +104,14 @@ def runnable() -> list[Path]:
     return [page for page in PAGES if any(kind in ("python", "sh", "toml") for kind, _ in blocks(page))]
 
 
+@pytest.fixture
+def one_process(monkeypatch):
+    """Of the processes that a page asks for one is started, which does all jobs."""
+    monkeypatch.setattr(LocalProcesses, "slots", 1)
+
+
 @pytest.mark.parametrize("page", runnable(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_code_of_a_page_prints_what_it_shows(page, tmp_path, monkeypatch, capsys, registries):
+def test_the_code_of_a_page_prints_what_it_shows(page, tmp_path, monkeypatch, capsys, registries, one_process):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DDPN_DATA", str(tmp_path / "data"))
     space: dict[str, object] = {"__name__": "page"}

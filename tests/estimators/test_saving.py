@@ -11,6 +11,9 @@ import pytest
 
 from ddpn import CountGLM, CountRegressor, InputError
 from ddpn.members import MEMBERS
+from ddpn.members.network_options import NetworkOptions
+from ddpn.members.networks import LargeNetworks
+from ddpn.members.trees.joint_member import JointTrees
 
 FILES = {
     "model.json",
@@ -76,7 +79,11 @@ def of_all(quick, larger) -> CountRegressor:
     ward = np.where(X[:, 1] > 0, "A", "B")
     frame = pd.DataFrame({"x": X[:, 0], "ward": ward, "age": np.where(y > 4, np.nan, y)})
     others = [name for name in MEMBERS if name != "networks"]
-    model = quick(mix_with=others, epochs=2, training_options={"batch_size": 100}).fit(frame[:210], y[:210])
+    few = NetworkOptions(members=2, hidden=(8,), epochs=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LargeNetworks, "like", lambda head: LargeNetworks(head, few))
+        patch.setattr(JointTrees, "like", lambda head: JointTrees(leaves=(4,), rounds=30))
+        model = quick(mix_with=others, epochs=2, training_options={"batch_size": 100}).fit(frame[:210], y[:210])
     return model.fit_intervals(frame[270:], y[270:]).fit_ood(frame[270:])
 
 

@@ -27,8 +27,11 @@ def run_file() -> Callable[..., dict[str, np.ndarray]]:
     pytest.importorskip("onnx", reason="the extra export is not installed")
     runtime = pytest.importorskip("onnxruntime", reason="the extra export is not installed")
 
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = 1  # more would wait for each other in busy loops
+
     def run(path, feeds: dict[str, Any]) -> dict[str, np.ndarray]:
-        found = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        found = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         return dict(zip([each.name for each in found.get_outputs()], found.run(None, feeds), strict=True))
 
     return run

@@ -11,12 +11,13 @@ from ddpn.errors import InputError
 from ddpn.heads import make_head
 from ddpn.members import MEMBERS, Member
 from ddpn.members.network_options import NetworkOptions
+from ddpn.members.networks import Networks
 from ddpn.sample import Sample
 
 
 def unfitted(name: str) -> Member:
     member = MEMBERS[name].like(make_head("double_poisson"))
-    if name == "networks":
+    if isinstance(member, Networks):
         member.options = NetworkOptions(members=2, hidden=(8,), numeric="standard", epochs=2)
     if name in ("trees", "joint_trees"):
         member.leaves, member.rounds = (4,), 30

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -15,26 +16,26 @@ PROGRAM = str(Path(__file__).with_name("torchrun_program.py"))
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="needs ddpn[distributed]")
 
 
-def start(folder, at=0, processes=2):
-    """The weights of each process."""
-    options = ["--nproc_per_node", str(processes), "--max-restarts", "1", "--standalone", "--monitor-interval", "0.2"]
+def start(folder, at):
+    """The weights of each process, of an undisturbed training and of one that was killed."""
+    options = ["--nproc_per_node", "2", "--max-restarts", "1", "--standalone", "--monitor-interval", "0.2"]
     command = [sys.executable, "-m", "torch.distributed.run", *options, PROGRAM, str(folder), str(at)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     found = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)
     assert found.returncode == 0, found.stderr
-    return [load_file(folder / str(rank) / "weights") for rank in range(processes)]
+    return [[load_file(folder / name / str(rank) / "weights") for rank in range(2)] for name in ("whole", "killed")]
 
 
 def test_two_processes_have_the_weights_of_one_also_after_a_kill(tmp_path):
-    (alone,) = start(tmp_path / "one", processes=1)
-    whole = start(tmp_path / "two")
+    program = runpy.run_path(str(Path(PROGRAM).with_name("one_training.py")))
+    program["trained"](alone := program["network"]())
     # Seven uses of the network per epoch: the checkpoint of the second one is there when it is killed in the third.
-    killed = start(tmp_path / "killed", at=18)
-    for name in alone:
+    whole, killed = start(tmp_path, at=18)
+    for name, expected in alone.named_parameters():
         assert torch.equal(whole[0][name], whole[1][name]), "the processes have drifted apart"
-        torch.testing.assert_close(whole[0][name], alone[name], rtol=0.0, atol=1e-6)
+        torch.testing.assert_close(whole[0][name], expected.detach(), rtol=0.0, atol=1e-6)
         assert torch.equal(killed[0][name], whole[0][name])
         assert torch.equal(killed[1][name], whole[0][name])
     # Process 0 alone writes checkpoints, so process 1 has one only if both resumed from it.
     assert (tmp_path / "killed" / "1" / "state").exists()
-    assert not (tmp_path / "two" / "1" / "state").exists()
+    assert not (tmp_path / "whole" / "1" / "state").exists()

@@ -1,7 +1,7 @@
-"""What a test starts by torchrun: a training that is shared by two processes, one of which may be killed.
+"""What a test starts by torchrun: two trainings that are shared by two processes, one of which is killed in the second.
 
-Arguments: the folder for the results, and the number of the use of the network at which process 1 kills itself, or 0.
-Every process has a folder of its own for its checkpoint, as on machines that share none.
+Arguments: the folder for the results, and the number of the use of the network at which process 1 kills itself. Every
+process has a folder of its own for each training and its checkpoint, as on machines that share none.
 """
 
 import os
@@ -14,11 +14,13 @@ import torch
 from safetensors.torch import save_file
 
 
-def main(folder: Path, at: int) -> None:
-    torch.set_num_threads(1)
+def train(folder: Path, at: int) -> None:
+    """A training that has not ended in an earlier start of this process."""
     program = runpy.run_path(str(Path(__file__).with_name("one_training.py")))
     rank = int(os.environ.get("RANK", "0"))
     own = folder / str(rank)
+    if (own / "weights").exists():
+        return
     is_first_start = not (own / "started").exists()
     own.mkdir(parents=True, exist_ok=True)
     (own / "started").touch()
@@ -30,4 +32,6 @@ def main(folder: Path, at: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    torch.set_num_threads(1)
+    train(Path(sys.argv[1]) / "whole", at=0)
+    train(Path(sys.argv[1]) / "killed", at=int(sys.argv[2]))

@@ -23,27 +23,30 @@ _SMALL = 32
 
 
 class ConflationRows(SmoothRows):
-    """Rows of each component; the peak's place and height, the log normaliser and a window of twice the usual depth."""
+    """Rows of each component; the peak's place and height, the log normaliser, and windows of one and two depths."""
 
     panels = 10
 
     def __init__(self, parts: tuple[Rows, ...], *found: Tensor) -> None:
         self._parts, self._found = parts, found
-        self._peak, self._top, self._log_total, self._first, self._last = found
+        self._peak, self._top, self._log_total, *windows = found
+        self._near, self._far = (windows[0], windows[1]), (windows[2], windows[3])
         self.location = self._peak
 
     @classmethod
     def fitted(cls, parts: tuple[Rows, ...]) -> "ConflationRows":
-        """Find the peak of the product, then its normaliser and a deep window."""
+        """Find the peak of the product, then its windows and its normaliser."""
         zeros = parts[0].constant(0.0)
-        start = cls(parts, zeros, zeros, zeros, zeros, zeros)
+        start = cls(parts, *[zeros] * 7)
         peak = start._find_peak()
         top = start.log_pmf(peak)
-        rows = cls(parts, peak, top, top, zeros, zeros)
+        rows = cls(parts, peak, top, top, *[zeros] * 4)
+        windows = *rows._search(DEPTH), *rows._search(2.0 * DEPTH)
+        rows = cls(parts, peak, top, top, *windows)
         (total,) = tables.by_window(
             rows, lambda at: (at.pmf.sum(1),), lambda part: (panels.total_mass(panels.panels(part, part.breaks())),)
         )
-        return cls(parts, peak, top, top + total.log(), *rows.window(2.0 * DEPTH))
+        return cls(parts, peak, top, top + total.log(), *windows)
 
     def __len__(self) -> int:
         return len(self._peak)
@@ -73,35 +76,44 @@ class ConflationRows(SmoothRows):
         high = torch.stack([last for _, last in windows]).amax(0).ceil() + 1
         for _ in range(_HALVINGS):
             middle = ((low + high) / 2).floor()
-            rising = self.log_pmf(middle + 1) > self.log_pmf(middle)
+            here, after = self.log_pmf(torch.stack([middle, middle + 1], dim=1)).unbind(1)
+            rising = after > here
             low, high = torch.where(rising, middle + 1, low), torch.where(rising, high, middle)
+            if (low >= high).all():
+                break
         small = torch.arange(float(_SMALL), dtype=low.dtype, device=low.device).expand(len(low), _SMALL)
         y = torch.cat([small, low.unsqueeze(1)], dim=1)
         return y.gather(1, self.log_pmf(y).argmax(1, keepdim=True)).squeeze(1)
 
     def _depth(self, y: Tensor) -> Tensor:
-        return (self._top - self._log_total - self.log_pmf(y)).clamp(min=0.0)
+        return (beside(self._top - self._log_total, y) - self.log_pmf(y)).clamp(min=0.0)
 
     def tail_end(self, y: Tensor, lower: Tensor) -> Tensor:
         depth = self._depth(y)
         # Beyond the kept window, which is the rare case, the end is searched for.
-        first, last = self.window(DEPTH + depth) if (depth > DEPTH).any() else (self._first, self._last)
+        first, last = self._search(DEPTH + depth) if (depth > DEPTH).any() else self._far
         return torch.where(lower, first, last)
 
     def window(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
+        return self._near if isinstance(depth, float) and depth == DEPTH else self._search(depth)
+
+    def _search(self, depth: float | Tensor) -> tuple[Tensor, Tensor]:
         """Where the product has fallen by depth: by halving below the peak, by doubling and halving above."""
         depth = depth + torch.zeros_like(self._peak)
         low, inside = torch.full_like(self._peak, -1.0), self._peak
         log_low, log_high = torch.zeros_like(inside), torch.full_like(inside, 60.0)
         for _ in range(_HALVINGS):
-            middle = ((low + inside) / 2).floor()
-            deep = (middle < 0) | (self._depth(middle.clamp(min=0.0)) > depth)
-            low, inside = torch.where(deep, middle, low), torch.where(deep, inside, middle)
-            step = 0.5 * (log_low + log_high)
-            deep = self._depth((self._peak + step.exp()).ceil()) > depth
-            log_low, log_high = torch.where(deep, log_low, step), torch.where(deep, step, log_high)
+            middle, step = ((low + inside) / 2).floor(), 0.5 * (log_low + log_high)
+            y = torch.stack([middle.clamp(min=0.0), (self._peak + step.exp()).ceil()], dim=1)
+            below, above = (self._depth(y) > depth.unsqueeze(1)).unbind(1)
+            below = below | (middle < 0)
+            low, inside = torch.where(below, middle, low), torch.where(below, inside, middle)
+            log_low, log_high = torch.where(above, log_low, step), torch.where(above, step, log_high)
+            last = (self._peak + log_high.exp()).ceil()
+            if ((inside - low <= 1) & (last - (self._peak + log_low.exp()).ceil() <= 1)).all():
+                break
         reaches_zero = self._depth(torch.zeros_like(low)) <= depth
-        return torch.where(reaches_zero, 0.0, low.clamp(min=0.0)), (self._peak + log_high.exp()).ceil()
+        return torch.where(reaches_zero, 0.0, low.clamp(min=0.0)), last
 
 
 class Conflation(CountDistribution):

@@ -194,7 +194,8 @@ class Calibrated:
         >>> rng = np.random.default_rng(0)
         >>> X = rng.uniform(-2, 2, (400, 1))
         >>> y = rng.poisson(np.exp(1 + X[:, 0]))
-        >>> model = CountRegressor(members=3, hidden=(16,), epochs=30, random_state=0).fit(X[:300], y[:300])
+        >>> model = CountRegressor(likelihood="poisson", members=2, hidden=(16,), epochs=30, random_state=0)
+        >>> model = model.fit(X[:300], y[:300])
         >>> model.fit_ood(X[300:]).is_ood([[0.0], [9.0], [None]]).tolist()
         [False, True, True]
         """
