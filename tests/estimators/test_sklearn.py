@@ -23,27 +23,12 @@ FOLDS = KFold(2, shuffle=True, random_state=0)
 # One encoding and large batches: with these checks, "auto" trains a hundred times as long and passes, too.
 SMALL = {"members": 1, "hidden": (16,), "epochs": 10, "numeric": "standard", "random_state": 0}
 CHECKED = CountRegressor(fractional="round", training_options={"batch_size": 1000, "lr": 0.03}, **SMALL)
-#: Checks that depend on the likelihood, and not only on how arguments are read.
-OF_LIKELIHOODS = pytest.mark.parametrize(
-    "check",
-    [
-        estimator_checks.check_fit2d_1sample,
-        estimator_checks.check_sample_weight_equivalence_on_dense_data,
-        estimator_checks.check_regressors_train,
-    ],
-    ids=lambda check: check.__name__,
-)
 
 
-@parametrize_with_checks([clone(CHECKED).set_params(likelihood="poisson")])
+@parametrize_with_checks([CHECKED])
 def test_the_regressor_passes_the_checks_of_scikit_learn(estimator, check):
     """All of them: none is expected to fail. Some have targets that are no counts, hence `fractional`."""
     check(estimator)
-
-
-@OF_LIKELIHOODS
-def test_the_default_likelihood_passes_the_checks_that_depend_on_it(check):
-    check("CountRegressor", CHECKED)
 
 
 @pytest.mark.filterwarnings("ignore")  # what the checks fit, often a handful of rows, has no maximum
@@ -53,7 +38,15 @@ def test_the_glm_passes_the_checks_of_scikit_learn(estimator, check):
 
 
 @pytest.mark.filterwarnings("ignore")
-@OF_LIKELIHOODS
+@pytest.mark.parametrize(
+    "check",
+    [
+        estimator_checks.check_fit2d_1sample,
+        estimator_checks.check_sample_weight_equivalence_on_dense_data,
+        estimator_checks.check_regressors_train,
+    ],
+    ids=lambda check: check.__name__,
+)
 def test_two_parameters_pass_the_checks_that_depend_on_the_likelihood(check):
     check("CountGLM", CountGLM(fractional="round"))
 
