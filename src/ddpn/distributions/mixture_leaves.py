@@ -88,7 +88,7 @@ class LeafRows(MixtureRows):
     def stacks(self) -> tuple[Any, ...]:  # type: ignore[override]
         kinds: dict[bool, Any] = {False: DoublePoissonRows, True: NegativeBinomialRows}
         return tuple(
-            kinds[which](*(torch.from_numpy(np.require(x, requirements="CW").reshape(-1)) for x in parts[:2]))
+            kinds[which](*(torch.from_numpy(np.require(x, requirements=["C", "W"]).reshape(-1)) for x in parts[:2]))
             for which, parts in self._runs
         )
 
