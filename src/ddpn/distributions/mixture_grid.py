@@ -192,7 +192,7 @@ def crps(join: int, count: int, mixture: Any, edges: Tensor, needed: Tensor, y: 
         alone = (p.head * head_gap.clamp(min=0.0)).sum(1)
         below = torch.where(here.squeeze(1) > ends[:, 0], below + joined, alone)
     distance = mean - y + 2.0 * below
-    return ((distance - panels.half_mean_difference(p)).clamp(min=0.0),)
+    return ((distance - panels.half_mean_difference(p, panels.total_mass(p))).clamp(min=0.0),)
 
 
 def entropy(join: int, count: int, mixture: Any, edges: Tensor, needed: Tensor) -> tuple[Tensor]:

@@ -21,6 +21,8 @@ from ddpn.distributions.tails import ParameterRows
 _STEPS = 4
 #: Up to this depth p(0) is far from underflow, and a table is a running product of ratios.
 _BY_PRODUCTS = 600.0
+#: Windows that end before this are resolved by a grid whatever alpha is: the CRPS is exact to 1e-9.
+_GRID_END = 1e6
 #: For alpha mu, and 1 / alpha, between this and its inverse the incomplete beta function is exact to 1e-11.
 _ODDS = 1e4
 #: Below this mean a table is made of ratios: |log p(0)| is at most as large, and sums keep eleven digits.
@@ -249,7 +251,7 @@ class NegativeBinomialRows(ParameterRows):
         return self.alpha <= 1.0
 
     def on_grid(self) -> Tensor:
-        return torch.ones_like(self.alpha, dtype=torch.bool)
+        return (self.alpha <= 2.0) | (self.window()[1] < _GRID_END)
 
     def far_half_mean_difference(self) -> Tensor:
         def summed(count: int, dist: NegativeBinomialRows) -> tuple[Tensor]:

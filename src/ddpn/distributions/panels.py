@@ -64,16 +64,17 @@ def moments(p: Panels, centre: Tensor) -> tuple[Tensor, Tensor]:
     return centre + shift, p.total(p.head * head_gap**2, p.pmf * gap**2) - shift**2
 
 
-def half_mean_difference(p: Panels) -> Tensor:
+def half_mean_difference(p: Panels, mass: Tensor | None = None) -> Tensor:
     """E|Z - Z'| / 2 = sum F (1 - F) over the integers.
 
     Between integers F goes on smoothly as the integral of the pmf p, plus p/2 + p'/12 - p'''/720. The last two are
-    integrated by parts; together with the square of p'/12 they leave p^2/6 - p'^2/240 and terms at the join. What the
-    sum of the pmf is short of 1 would count once for each integer of a long tail, so 1 is replaced by the sum.
+    integrated by parts; together with the square of p'/12 they leave p^2/6 - p'^2/240 and terms at the join. `mass`
+    stands for 1: where a narrow component is short of it, by its normaliser, that would count once for each integer of
+    a long tail.
     """
     nodes = p.x.shape[2]
     cdf, head_cdf, head_mass = upto(p)
-    mass = total_mass(p)
+    mass = torch.ones_like(head_mass) if mass is None else mass
     spread = p.total(head_cdf * (mass.unsqueeze(1) - head_cdf), cdf * (mass.view(-1, 1, 1) - cdf))
     slope = (p.pmf @ derivative(nodes, cdf.device)) / (2.0 * p.length.unsqueeze(2) * p.x.sqrt()).clamp(min=1e-9)
     spread = spread + (p.weight * (p.pmf**2 / 6.0 - slope**2 / 240.0)).sum((1, 2))
