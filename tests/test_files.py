@@ -1,5 +1,6 @@
 """Files and folders are written whole or not at all."""
 
+import errno
 import hashlib
 import os
 import signal
@@ -214,3 +215,15 @@ def test_a_file_that_a_killed_process_was_writing_is_removed(tmp_path):
         first.write_text("first")
     assert os.listdir(tmp_path) == ["table.csv"]
     assert (tmp_path / "table.csv").read_text() == "first"
+
+
+def test_disks_without_locks(tmp_path, monkeypatch):
+    """Some network disks refuse every lock: files are written all the same."""
+
+    def refused(*given):
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr("fcntl.flock", refused)
+    write_text(tmp_path / "a.txt", "content")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+    assert (tmp_path / "a.txt").read_text() == "content"

@@ -24,9 +24,10 @@ def rendered(results: dict[str, Any], proofs: tuple[Proof, ...]) -> str:
     ]
     minutes = sum(each["seconds"] for each in done.values()) / 60.0
     share = "all trials" if about["share"] == 1.0 else f"{about['share']:.0%} of the trials of `make prove`"
+    tried = sum(each["held"] is not None for each in done.values())
     lines = [
-        f"{len(rows)} of {len(proofs)} proofs, {share}, in {minutes:.0f} minutes on {about['machine']}; load of the "
-        f"machine {about['load']:.1f} at the end, other programs included. Seed {about['seed']}, {about['date']}.",
+        f"{tried} of {len(proofs)} proofs could be tried, {share}, in {minutes:.0f} minutes on {about['machine']}; load "
+        f"of the machine {about['load']:.1f} at the end, other programs included. Seed {about['seed']}, {about['date']}.",
         "",
         "| kind | claim | tried | held | found |",
         "|---|---|---|---|---|",

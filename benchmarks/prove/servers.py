@@ -125,6 +125,8 @@ def prove_reload(place: Place) -> Result:
     if left:
         wrong.append(f"files were left: {left}")
     tried = f"{writers} kills of writers, {servers} of servers"
+    if not reloads:
+        wrong.append("no new version was loaded")
     words = "; ".join(wrong[:2]) or "the server answered all requests, before and after a restart: " + ", ".join(
         f"{number} reloads {how}" for how, number in reloads
     )

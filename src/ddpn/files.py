@@ -46,14 +46,15 @@ def check_space(path: Path, needed: int) -> None:
 
 
 @contextmanager
-def atomic_path(path: Path) -> Iterator[Path]:
+def atomic_path(path: Path, tidy: bool = True) -> Iterator[Path]:
     """Yield a temporary path beside `path` to write to; it replaces `path` only if the block succeeds.
 
-    What processes have left that were killed meanwhile is removed.
+    What processes have left that were killed meanwhile is removed, which lists the folder; `tidy=False` does not.
     """
     path = followed(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    _remove_abandoned(path)
+    if tidy:
+        _remove_abandoned(path)
     held = _new_draft(path)
     draft = Path(held.name)
     try:
@@ -74,7 +75,8 @@ def _new_draft(path: Path) -> BinaryIO:
         held = open(path.with_name(f".{path.name}.{uuid4().hex}{_DRAFT}"), "xb")  # noqa: SIM115
         if fcntl is None:
             return held
-        fcntl.flock(held, fcntl.LOCK_EX)
+        with suppress(OSError):  # some disks have no locks; then drafts of killed processes stay
+            fcntl.flock(held, fcntl.LOCK_EX)
         if os.path.exists(held.name):
             return held
         held.close()  # another process took it for abandoned, before it was locked
@@ -83,14 +85,14 @@ def _new_draft(path: Path) -> BinaryIO:
 def _remove_abandoned(path: Path) -> None:
     """Remove files beside `path` that were being filled to replace it by processes that live no more."""
     for draft in _drafts(path) if fcntl is not None else []:
-        with suppress(OSError), open(draft, "rb") as file:  # not a folder, and not one that is being written
+        with suppress(OSError), open(draft, "rb+") as file:  # not a folder, and not one that is being written
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             draft.unlink()
 
 
-def write_bytes(path: Path, content: bytes) -> None:
+def write_bytes(path: Path, content: bytes, tidy: bool = True) -> None:
     """Write all of `content` to `path`, or nothing: a full disk leaves the old file as it was."""
-    with atomic_path(path) as draft:
+    with atomic_path(path, tidy) as draft:
         draft.write_bytes(content)
 
 

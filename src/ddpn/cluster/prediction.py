@@ -160,9 +160,11 @@ class _Actor:
 
     def _result(self, place: Place, check: bool) -> dict[str, Any]:
         path = self._tables.paths[place.table]
-        if not os.path.isfile(path) or os.path.getsize(path) != self._sizes[place.table]:
+        if not os.path.isfile(path):
             how = "Put tables into a folder that all nodes see under the same path"
             raise ConfigError(f"A node of the cluster cannot read {path}. {how}.")
+        if os.path.getsize(path) != self._sizes[place.table]:
+            raise ConfigError(f"{path} has another size on a node: it was changed, or nodes see different files.")
         if check:
             self._blocks.check(place)
             return {}

@@ -193,12 +193,12 @@ class MixtureTables:
         score = max(_normal_score(float(q.max(initial=0.5))), 0.0)
         if self._order is None:
             for block in self.blocks():
-                return _looked_up_few(_mixed(block.mass, self.parts, _guess(self.parts, score)), q)
+                return _looked_up_few(_mixed(block.mass, self.parts, _length(block.mass, self.parts, score)), q)
         found = Found(np.zeros(q.shape), np.zeros(q.shape, bool), np.full(len(q), np.nan), np.zeros(len(q), bool))
         levels = q.take(np.arange(len(q)) if self._order is None else self._order, axis=0)
         for block in self.blocks():
             parts = self._ordered.rows(block.place)
-            pmf = _mixed(block.mass, parts, _guess(parts, score))
+            pmf = _mixed(block.mass, parts, _length(block.mass, parts, score))
             for whole, part in zip(found, _looked_up(pmf, levels[block.place]), strict=True):
                 whole[block.place] = part
         return Found(*map(self._restored, found))
@@ -216,6 +216,11 @@ def _upper_end(mu: np.ndarray, gamma: np.ndarray) -> np.ndarray:
     square = s * s
     log_ratio = np.log(square / mu)
     return np.square(s - (mu - target + square * (log_ratio - 1.0)) / (2.0 * s * log_ratio))
+
+
+def _length(mass: np.ndarray, parts: Components, score: float) -> int:
+    """Counts that hold all Double Poissons, and the quantiles of a normal score of all Negative Binomials."""
+    return max(_guess(parts, score), mass.shape[1])
 
 
 def _guess(parts: Components, score: float) -> int:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ddpn.files import atomic_path, folder_lock, sha256, sha256_of_file, write_bytes, write_text
+from ddpn.files import atomic_path, folder_lock, sha256, sha256_of_file, write_bytes
 from ddpn.workflow.reading import BINARY, TEXT, ending, polars
 
 _MANIFEST = "manifest.json"
@@ -32,7 +32,7 @@ class Parts:
     """Parts of the file `target`, in a folder beside it that is removed when they are joined.
 
     `identity` says what is predicted by which model from which files: parts of another identity are dropped. The
-    manifest has an entry for each part with its rows, its hash, where the next one begins and further facts.
+    manifest has an entry for each part with its rows, its hash and further facts.
     """
 
     def __init__(self, target: Path, identity: dict[str, Any]) -> None:
@@ -61,6 +61,8 @@ class Parts:
                     break
                 self.done.append(each)
             self._saved = len(self.done)
+            for draft in self.folder.glob(".*"):  # left by a run that was killed: this one holds the folder
+                draft.unlink(missing_ok=True)
         else:
             self.discard()
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -68,7 +70,7 @@ class Parts:
     def add(self, content: bytes, rows: int, columns: Sequence[str], **facts: Any) -> None:
         """Write one more part, which `part_content` made, then the manifest that has it."""
         name = f"part-{len(self.done):06d}"
-        write_bytes(self.folder / name, content)
+        write_bytes(self.folder / name, content, tidy=False)
         entry = {"file": name, "rows": rows, "columns": list(columns), "sha256": sha256(content), **facts}
         self.done.append(entry)
         if len(self.done) - self._saved > len(self.done) // _MANY:
@@ -76,7 +78,7 @@ class Parts:
 
     def _save(self) -> None:
         manifest = {"identity": self.identity, "parts": self.done}
-        write_text(self.folder / _MANIFEST, json.dumps(manifest))
+        write_bytes(self.folder / _MANIFEST, json.dumps(manifest).encode(), tidy=False)
         self._saved = len(self.done)
 
     def join(self) -> int:

@@ -116,11 +116,11 @@ def _in_parts(parts: Parts, blocks: Blocks, tables: Tables, done: Callable[[int]
         done(sum(each["rows"] for each in parts.done))
     places = tables.places()[len(parts.done) :]
     try:
-        for place, found in zip(places, blocks.predict(places, done), strict=True):
+        for found in blocks.predict(places, done):
             findings.merge(found.findings)
-            after = [place.table, place.extent.end, place.extent.start + found.rows]
-            parts.add(found.content, found.rows, found.columns, next=after, findings=found.findings)
+            parts.add(found.content, found.rows, found.columns, findings=found.findings)
     except InputError:
-        parts.discard()
+        if not parts.done:
+            parts.discard()
         raise
     return parts.join()

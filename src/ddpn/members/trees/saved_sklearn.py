@@ -40,8 +40,9 @@ def check_file(content: bytes, name: str) -> None:
     try:
         with ZipFile(io.BytesIO(content)) as file:
             unpacked = sum(entry.file_size for entry in file.infolist())
-            if unpacked > _GROWTH * len(content) + _SOME:
-                raise InputError(f"{name} must hold boosted trees as they were saved, got {unpacked:,} packed bytes.")
+            most = _GROWTH * len(content) + _SOME
+            if unpacked > most:
+                raise InputError(f"{name} must unpack to at most {most:,} bytes, got {unpacked:,}.")
             schema = json.loads(file.read("schema.json"))
         for module, kind in _kinds(schema):
             if kind not in _KINDS.get(module, ()):
@@ -70,7 +71,7 @@ def check_trees(trees: HistGradientBoostingRegressor, name: str) -> None:
     except (AttributeError, IndexError, TypeError, ValueError):
         good = False
     if not good:
-        raise InputError(f"{name} must hold boosted trees as they were saved, got other numbers.")
+        raise InputError(f"{name} is damaged: a tree refers to a node, a column or a level that does not exist.")
 
 
 def _has_bins(trees: HistGradientBoostingRegressor) -> bool:
