@@ -26,8 +26,9 @@ def rendered(results: dict[str, Any], proofs: tuple[Proof, ...]) -> str:
     share = "all trials" if about["share"] == 1.0 else f"{about['share']:.0%} of the trials of `make prove`"
     tried = sum(each["held"] is not None for each in done.values())
     lines = [
-        f"{tried} of {len(proofs)} proofs could be tried, {share}, in {minutes:.0f} minutes on {about['machine']}; load "
-        f"of the machine {about['load']:.1f} at the end, other programs included. Seed {about['seed']}, {about['date']}.",
+        f"{tried} of {len(proofs)} proofs could be tried, {share}, in {minutes:.0f} minutes on {about['machine']}; "
+        f"load of the machine {about['load']:.1f} at the end, other programs included. Seed {about['seed']}, "
+        f"{about['date']}.",
         "",
         "| kind | claim | tried | held | found |",
         "|---|---|---|---|---|",
