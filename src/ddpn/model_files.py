@@ -28,6 +28,8 @@ Found = TypeVar("Found")
 def refuses_strange_files(load: Callable[Given, Found]) -> Callable[Given, Found]:
     """A loader whose every error about the content of files is an `InputError` that names the model.
 
+    A size that somebody made up ends in a MemoryError, too, so that one is among them.
+
     Hashes protect against accidents. Somebody who writes a manifest with right hashes can put any value anywhere, so
     that a loader can fail in any way; it must not do so with a traceback.
     """
@@ -36,7 +38,7 @@ def refuses_strange_files(load: Callable[Given, Found]) -> Callable[Given, Found
     def checked(*args: Given.args, **kwargs: Given.kwargs) -> Found:
         try:
             return load(*args, **kwargs)
-        except (DDPNError, OSError):
+        except (DDPNError, OSError, ImportError):
             raise
         except Exception as error:
             path = next((value for value in args if isinstance(value, str | PathLike)), kwargs.get("path"))

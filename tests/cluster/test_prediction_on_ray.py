@@ -112,13 +112,15 @@ def test_an_actor_returns_errors_that_name_the_file_and_the_row(executor, model,
 
     def check(place):
         values = {"table": place.table, **place.extent._asdict(), "check": True}
-        return actor({name: np.array([value]) for name, value in values.items()})
+        return next(actor({name: np.array([value]) for name, value in values.items()}))
 
     first, second = Tables(files).places()
     assert check(first)["error"] == [""]
     assert "bad.parquet: exposure 'days' must be finite and positive, got -1 at row 42" in check(second)["error"][0]
     assert check(second)["is_input"] == [True]
     os.truncate(files[1], 10)
+    assert "has another size on a node" in check(second)["error"][0]
+    os.remove(files[1])
     assert "A node of the cluster cannot read" in check(second)["error"][0]
 
 

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from ddpn import CountRegressor
 from ddpn.cli import app
+from ddpn.errors import InputError
 from ddpn.workflow import table_blocks
 
 PART, PARTS = 1_000_000, 13
@@ -126,3 +127,33 @@ def test_a_bad_part_is_named_and_a_repaired_one_is_predicted(tmp_path, model, mo
     assert again.exit_code == 0, again.output
     assert pl.read_csv(tmp_path / "out.csv").height == 270
     assert sorted(os.listdir(tmp_path)) == ["data", "out.csv"]
+
+
+def test_nothing_is_printed_before_all_rows_are_checked(tmp_path, model, monkeypatch):
+    monkeypatch.setattr(table_blocks, "ROWS", 40)
+    write(tmp_path / "a.parquet", 90, bad=-1, name="days")
+    found = ddpn("predict", model, tmp_path / "a.parquet", "--exposure", "days", "-o", "-")
+    assert found.exit_code == 1, found.output
+    assert "got -3 at row 90" in found.stderr
+    assert found.stdout == ""
+
+
+def test_parts_survive_a_read_error_and_the_same_command_goes_on(tmp_path, model, monkeypatch):
+    monkeypatch.setattr(table_blocks, "ROWS", 40)
+    write(tmp_path / "a.parquet", 200, name="days")
+    command = ["predict", model, tmp_path / "a.parquet", "--exposure", "days", "-o", tmp_path / "out.csv"]
+    read, calls = table_blocks.ParquetTable.block, []
+
+    def fails_once(self, extent):
+        calls.append(extent.begin)
+        if len(calls) == 8:  # five blocks are checked before
+            raise InputError("a.parquet cannot be read as a parquet file: Stale file handle.")
+        return read(self, extent)
+
+    monkeypatch.setattr(table_blocks.ParquetTable, "block", fails_once)
+    assert ddpn(*command).exit_code == 1
+    assert list((tmp_path / "out.csv.parts").glob("part-*"))
+    again = ddpn(*command)
+    assert again.exit_code == 0, again.output
+    assert pl.read_csv(tmp_path / "out.csv").height == 200
+    assert not (tmp_path / "out.csv.parts").exists()

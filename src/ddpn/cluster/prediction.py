@@ -145,10 +145,11 @@ class _Actor:
                 path.write_bytes(content)
             self._blocks = BlocksHere(load(Path(folder), mixed_only=True, **columns), tables, request, target)
 
-    def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[Any]]:
+    def __call__(self, batch: Mapping[str, Any]) -> Iterator[dict[str, list[Any]]]:
+        """A result at a time: a worker holds one block of predictions, however many it is sent at once."""
         names = ("table", *Extent._fields, "check")
-        found = [self._guarded(*each) for each in zip(*(batch[name].tolist() for name in names), strict=True)]
-        return {name: [row[name] for row in found] for name in found[0]}
+        for each in zip(*(batch[name].tolist() for name in names), strict=True):
+            yield {name: [value] for name, value in self._guarded(*each).items()}
 
     def _guarded(self, number: int, begin: int, end: int, start: int, rows: int, check: bool) -> dict[str, Any]:
         """The result of a block, or its error: as a value, since Ray would repeat what raises."""

@@ -94,9 +94,12 @@ def _at_once(
     done: Callable[[int], None],
     findings: Findings,
 ) -> int:
-    """A short table in one piece; a long one to standard output block by block."""
-    rows = 0
-    for place in tables.places():
+    """A short table in one piece; a long one to standard output block by block, after all of its rows are checked."""
+    rows, places = 0, tables.places()
+    if tables.is_long:
+        for place in places:
+            tables.check_rows(folder.roles, place)
+    for place in places:
         block = tables.block(place)
         with tables.named(place.table):
             found = prediction.predict_block(folder, block.frame, request, findings, done, block.start)
