@@ -119,3 +119,14 @@ def test_weights_of_another_network_are_refused(steps):
     for change in ({"networks.json": json.dumps(known).encode()}, {"networks.safetensors": b"\0" * 40}):
         with pytest.raises(InputError, match=r"networks.safetensors does not fit"):
             Networks.from_state(files | change)
+
+
+@pytest.mark.parametrize("chosen", [[0.5], [-1], [10**6], [[0]], ["a"]])
+def test_inputs_that_do_not_exist_are_refused(chosen):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    files = networks().fit(Sample(X, rng.poisson(np.exp(X[:, 0])).astype(float)), None, seed=0).state()
+    name = next(name for name in files if name.endswith("networks.json"))
+    facts = json.loads(files[name]) | {"chosen": chosen}
+    with pytest.raises(InputError, match="inputs that the encoder does not have"):
+        Networks.from_state({**files, name: json.dumps(facts).encode()})

@@ -278,7 +278,6 @@ class Networks(Member):
         member = cls(make_head(known["head"]["name"], **known["head"]["options"]), NetworkOptions(**known["options"]))
         member.unit, member.n_rows = known["unit"], known["rows"]
         member.history = History(**known["history"])
-        member.chosen = None if known["chosen"] is None else np.array(known["chosen"])
         try:
             weights = load_tensors(files[_WEIGHTS])
             with torch.device("meta"):  # no memory is taken for a network that the weights do not fit
@@ -288,6 +287,7 @@ class Networks(Member):
         except (RuntimeError, SafetensorError) as error:
             raise InputError(f"{_WEIGHTS} does not fit the network that was saved with it.") from error
         member.encoder = encoder_from_bytes(files[_ENCODER], _ENCODER)
+        member.chosen = None if known["chosen"] is None else _checked_choice(known["chosen"], member.encoder)
         member.model = model.double().eval()
         return member
 
@@ -307,6 +307,14 @@ class LargeNetworks(Networks):
     """Networks with more weights and steps than the default ones, for what these cannot learn in their time."""
 
     label = "large networks"
+
+
+def _checked_choice(chosen: Any, encoder: FeatureEncoder) -> np.ndarray:
+    """Numbers of inputs as they were saved; an `InputError` for others."""
+    found, width = np.array(chosen), sum(column.width for column in encoder.columns_)
+    if found.ndim != 1 or found.dtype.kind != "i" or not ((found >= 0) & (found < width)).all():
+        raise InputError(f"{_FACTS} is damaged: networks choose inputs that the encoder does not have.")
+    return found
 
 
 def _columns(inputs: np.ndarray, chosen: np.ndarray | None) -> np.ndarray:
