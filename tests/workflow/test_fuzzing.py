@@ -234,7 +234,7 @@ def test_the_same_rows_are_the_same_in_every_file_and_frame(data, tmp_path):
     clean = {
         name: Drawn(drawn.kind, drawn.values, drawn.cells)
         for name, drawn in table.items()
-        if drawn.kind not in ("number", "integer", "date") or is_exact(drawn)
+        if drawn.kind not in ("number", "integer", "date") or (is_exact(drawn) and not could_be_decimals(drawn))
     }
     assume(len(clean) > 1 and is_regular(clean))
     first = loaded(tmp_path, data.draw(files(clean)), category)
