@@ -10,7 +10,7 @@ FORECASTING := .venv-forecasting
 .PHONY: help install demo test test-forecasting lint bench bench-tables prove docs clean
 
 help:  ## say what there is
-	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  ##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 20
+	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  ##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 24
 
 install: $(STAMP)  ## the development environment, in .venv
 	@echo "Ready: $(PY)"
@@ -18,6 +18,7 @@ install: $(STAMP)  ## the development environment, in .venv
 demo: $(STAMP)  ## fit real and simulated counts, compare with other models, write demo/report.html
 	@$(PY) examples/demo.py
 
+# Python may write bytecode, also where the environment says otherwise: every process of the tests would compile them.
 test: $(STAMP)  ## every test and every example in a docstring; ARGS="-k crps" goes to pytest
 	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n auto --maxprocesses 8 -p no:schemathesis $(ARGS)
 
