@@ -699,10 +699,11 @@ def test_grids_give_what_searches_give():
             assert (mixture.cdf(y - 1) < q).all()
 
 
-@pytest.mark.parametrize(("mu", "alpha"), [(2.0, 20.0), (20.0, 10.0), (200.0, 2.5)])
-def test_crps_of_narrow_components_beside_one_with_a_long_tail(mu, alpha):
+@pytest.mark.parametrize("gamma", [0.5, 30.0, 1e4])
+@pytest.mark.parametrize(("mu", "alpha"), [(2.0, 20.0), (20.0, 10.0), (200.0, 2.5), (0.3, 12.0)])
+def test_narrow_components_beside_one_with_a_long_tail(mu, alpha, gamma):
     mu, alpha = torch.tensor([[mu]], dtype=torch.float64), torch.tensor([[alpha]], dtype=torch.float64)
-    narrow, wide = DoublePoisson(1.1 * mu, torch.full_like(mu, 0.5)), NegativeBinomial(mu, alpha)
+    narrow, wide = DoublePoisson(1.1 * mu, torch.full_like(mu, gamma)), NegativeBinomial(mu, alpha)
     dist = Mixture.concatenate([narrow, wide], torch.tensor([[0.5, 0.5]], dtype=torch.float64))
     z = torch.arange(float(wide.bracket(40.0)[1]), dtype=torch.float64)
     pmf = 0.5 * (narrow.log_prob(z).exp() + wide.log_prob(z).exp()).squeeze()
@@ -710,3 +711,8 @@ def test_crps_of_narrow_components_beside_one_with_a_long_tail(mu, alpha):
     y = mu.squeeze(1).round()
     expected = torch.where(z < y, below, above).square().sum()
     assert dist.crps(y).item() == pytest.approx(expected.item(), rel=5e-9)
+    assert dist.entropy().item() == pytest.approx(torch.special.entr(pmf).sum().item(), rel=1e-7)
+    assert dist.mode.item() == pmf.argmax().item()
+    levels = torch.tensor([0.05, 0.4, 0.77, 0.999], dtype=torch.float64)
+    found = [dist.icdf(q).item() for q in levels]
+    assert found == torch.searchsorted(below, levels).tolist()

@@ -67,7 +67,8 @@ def by_grid(
     clear, any_rough = start >= JOIN, rough.any(1)
     near = rest & clear & any_rough & (end - start < LONGEST_TABLE - MARGIN - 2)
     cases += tables.by_length(near, end - start.floor() + MARGIN + 1, partial(_from_first, on_table), mixture.copies)
-    far = is_far(mixture) | ~mixture.on_grid() | (not mixture.resolved)
+    # Rough components have no mass beyond the join, and up to it each is evaluated by itself.
+    far = is_far(mixture, besides=rough) | ~mixture.on_grid() | (not mixture.resolved)
     apart = rest & ~near & ((clear & any_rough) | (dense > _JOINS[-1]) | far)
     cases.append(Case(apart, otherwise, 1))
     joined = rest & ~near & ~apart
@@ -80,10 +81,12 @@ def by_grid(
     return by_case(cases, mixture, *extra, sort=True)
 
 
-def is_far(mixture: Any) -> Tensor:
-    """Whether components are too far apart for a common centre. Shape: (rows,)."""
+def is_far(mixture: Any, besides: Tensor | None = None) -> Tensor:
+    """Whether components, `besides` some of them (rows, K), are too far apart for a common centre. Shape: (rows,)."""
     first, last = (x.sqrt() for x in mixture.windows())
-    return last.amax(1) - first.amin(1) > _STRETCH * (last - first).amin(1)
+    length = last - first
+    shortest = length if besides is None else length.masked_fill(besides, torch.inf)
+    return last.amax(1) - first.amin(1) > _STRETCH * shortest.amin(1)
 
 
 def _on_table(n: int, on_table: OnTable, mixture: Any, *extra: Tensor) -> tuple[Tensor, ...]:
