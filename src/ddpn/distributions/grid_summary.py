@@ -36,13 +36,13 @@ class Summary:
 
 def quantiles_and_mode(mixture: Any, q: Tensor) -> tuple[Tensor, Tensor]:
     """Of rows of a mixture at levels q in (0, 1). Shape: (rows, n) -> (rows, n) and (rows,)."""
-    if mixture.from_zero is None:
+    found = mixture.looked_up(q)
+    if found is None:
         quantiles, sure, mode = _on_grid(mixture, q)
     else:
-        found = mixture.from_zero.quantiles(q.numpy())
-        quantiles, sure, mode = (torch.from_numpy(x) for x in (found.counts, found.sure, found.mode))
-        if not found.reached.all():
-            rest = torch.from_numpy((~found.reached).nonzero()[0])
+        quantiles, sure, mode, reached = found
+        if not bool(reached.all()):
+            rest = (~reached).nonzero().squeeze(1)
             quantiles[rest], sure[rest], mode[rest] = _on_grid(mixture.rows(rest), q[rest])
     rest = mode.isnan().nonzero().squeeze(1)
     if len(rest):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ddpn.distributions import atoms, grid_modes, grid_quantiles, mixture_grid, panels, peaks, tables
+from ddpn.distributions import atoms, cuda_mixtures, grid_modes, grid_quantiles, mixture_grid, panels, peaks, tables
 from ddpn.distributions.dispatch import Case, by_case, take
 from ddpn.distributions.quadrature import JOIN, PREFIX
 from ddpn.distributions.quantiles import from_normal, smallest_count
@@ -204,14 +204,19 @@ class MixtureRows(Rows):
     has_guess = True
 
     def guess(self, q: Tensor) -> tuple[Tensor, Tensor]:
-        if self.from_zero is None:
+        found = self.looked_up(q)
+        if found is None:
             return self._grid_guess(q)
-        found = self.from_zero.quantiles(q.numpy())
-        start, sure = torch.from_numpy(found.counts), torch.from_numpy(found.sure)
-        if not found.reached.all():
-            rest = torch.from_numpy((~found.reached).nonzero()[0])
-            start[rest], sure[rest] = self.rows(rest)._grid_guess(q[rest])
-        return start, sure
+        if not bool(found.reached.all()):
+            rest = (~found.reached).nonzero().squeeze(1)
+            found.counts[rest], found.sure[rest] = self.rows(rest)._grid_guess(q[rest])
+        return found.counts, found.sure
+
+    def looked_up(self, q: Tensor) -> cuda_mixtures.Quantiles | None:
+        """Quantiles from tables of all counts from 0 on; None where the families of the components have none."""
+        if self.from_zero is not None:
+            return cuda_mixtures.Quantiles(*map(torch.from_numpy, self.from_zero.quantiles(q.numpy())))
+        return cuda_mixtures.quantiles(self, q) if q.is_cuda else None
 
     def _grid_guess(self, q: Tensor) -> tuple[Tensor, Tensor]:
         start, sure = mixture_grid.by_grid(

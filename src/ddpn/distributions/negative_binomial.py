@@ -96,6 +96,9 @@ class NegativeBinomialRows(ParameterRows):
     def normalised(self) -> Any:
         return self
 
+    def kernel_parameters(self) -> tuple[str, tuple[Tensor, ...]]:
+        return "negative_binomial", (self.mu, self.alpha)
+
     def log_pmf(self, y: Tensor) -> Tensor:
         return _log_pmf(y, beside(self.mu, y), beside(1.0 / self.alpha, y))
 

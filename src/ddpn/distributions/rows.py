@@ -133,6 +133,10 @@ class Rows(ABC):
         """A wider window, from 0 on, where that takes much less time to find than `window`; else None."""
         return None
 
+    def kernel_parameters(self) -> tuple[str, tuple[Tensor, ...]] | None:
+        """The family's name in the kernels for GPUs and its parameters there, (rows,) each; None where it has none."""
+        return None
+
     def guess(self, q: Tensor) -> tuple[Tensor, Tensor]:
         """Counts at or close to the quantiles of levels q, and where they are surely at them. Shape: (rows, n)."""
         raise NotImplementedError

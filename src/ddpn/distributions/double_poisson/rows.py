@@ -40,6 +40,9 @@ class DoublePoissonRows(ParameterRows):
         log_c, mean, _ = normalizer.first_moments(self.mu, self.gamma, far)
         return DoublePoissonRows(self.mu, self.gamma, known=(0.5 * self.gamma.log() - log_c, mean))
 
+    def kernel_parameters(self) -> tuple[str, tuple[Tensor, ...]]:
+        return "double_poisson", (self.mu, self.gamma, self._offset())
+
     def _offset(self) -> Tensor:
         """log(sqrt(gamma) / c)."""
         return self.prepared().known[0]
