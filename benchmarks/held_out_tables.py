@@ -281,6 +281,7 @@ def page(results: Results, seeds: int) -> str:
     """The finding, the tables, which criteria were not met, and how the data sets were chosen."""
     choices = str(__doc__).split("\n\n")[2:]
     parts = ["# Held-out data sets", START, finding(results, seeds), short_table(results, seeds), END]
+    parts += ["Other libraries are compared on [other tables](tables.md)."]
     parts += ["## All models, first split", first_table(results), "## All splits", split_table(results, seeds)]
     parts += ["## Criteria", "\n".join(outcomes(results)), "## How it was measured"]
     parts += ["`python benchmarks/held_out_tables.py` writes this page.", *choices]
@@ -296,8 +297,7 @@ def finding(results: Results, seeds: int) -> str:
         f"**`ddpn fit` with its defaults has a lower CRPS than the best other model on {better} of {len(CHOICES)} data "
         f"sets (mean of {seeds} splits), and its 90% intervals cover {min(shares):.1%} to {max(shares):.1%}.** The "
         "others are its members, each used alone (boosted trees, a GLM, a constant distribution, and larger networks "
-        "where these were fitted), and a Poisson GLM; the best of them is chosen on the test rows, in their favour. "
-        "Other libraries are compared on [other tables](tables.md)."
+        "where these were fitted), and a Poisson GLM; the best of them is chosen on the test rows, in their favour."
     )
 
 

@@ -246,3 +246,21 @@ def test_contributions_add_up_to_the_log_mean(fitted, wide):
     # x and ward matter, a column of zeros does not.
     assert np.abs(values).mean(0)[:2].min() > 0.1
     assert (values[:, 2] == 0).all()
+
+
+def test_refitted_trees_keep_what_was_chosen_and_learn_from_more_rows(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, (1500, 12)).astype(float)
+    sample = Sample(X, rng.poisson(np.where(X.sum(1) > 6, 8.0, 1.0)).astype(float))
+    first = Trees(**QUICK).fit(sample.rows(slice(0, 1200)), None, seed=0)
+    assert first.has_index == [True]  # a threshold of a sum
+    monkeypatch.setattr("ddpn.members.trees.mean.choose", None)
+    again = first.refitted(sample, seed=0)
+    assert (again.used_leaves, again.has_index) == (first.used_leaves, first.has_index)
+    assert len(again.out_of_fold_raw) == 1500
+    assert len(again.folds) == len(first.folds)
+
+
+def test_trees_of_a_stream_are_not_refitted(fitted, wide, monkeypatch):
+    monkeypatch.setattr(fitted, "stream", object())
+    assert fitted.refitted(wide, seed=0) is None

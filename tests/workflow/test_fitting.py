@@ -295,3 +295,32 @@ def test_checkpoints_of_other_folders_are_left_alone(at_once, prepared, tmp_path
     other.touch()
     fit_into(tmp_path / "model", prepared, {})
     assert other.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, True),
+        ({"time": "admitted"}, False),
+        ({"model": {"members": "auto", "time_budget": "60s"}}, False),
+        ({"model": {"members": 2}}, False),
+    ],
+)
+def test_members_see_validation_rows_where_these_are_like_the_others(table, plan, monkeypatch, options, expected):
+    monkeypatch.setattr(fitting, "SMALL_ROWS", 100)
+    made = plan(**({"model": {"members": "auto"}} | options))
+    assert fitting._is_refitted(prepare(table, made)) is expected
+
+
+def test_few_rows_are_cross_fitted_and_not_refitted(table, plan):
+    assert not fitting._is_refitted(prepare(table, plan(model={"members": "auto"})))
+
+
+def test_the_command_refits_to_training_and_validation_rows(table, plan, monkeypatch):
+    seen, steps = [], []
+    monkeypatch.setattr(fitting, "SMALL_ROWS", 100)
+    monkeypatch.setattr(fitting, "refit", lambda predictor, sample, seed: seen.append(len(sample)) or False)
+    prepared = prepare(table, plan(model={"members": "auto", "likelihood": "poisson"}, compare_with=()))
+    fit(prepared, {}, on_step=steps.append)
+    assert seen == [len(prepared.train) + len(prepared.validation)]
+    assert "Fitting to validation rows, too" in steps

@@ -22,12 +22,10 @@ from ddpn.predictor import Predictor
 from ddpn.sample import Sample
 from ddpn.threads import single_thread
 
-#: Rows that weights are chosen by at most, and where counts are large, whose scores take milliseconds.
-_SCORED_ROWS, _SCORED_LARGE = 5000, 1000
+#: Rows that weights are chosen by at most.
+_SCORED_ROWS = 5000
 #: Rows that weights are chosen by at least, where time is limited.
 _FEWEST_SCORED = 500
-#: The mean count from which counts are large.
-_LARGE_COUNT = 30.0
 #: The share of the mixture's CRPS that a member must save for the next, dearer one to be fitted.
 _PAYS = 0.002
 #: The share of the time left that one member may take, where others are to come, and the last one.
@@ -225,8 +223,7 @@ class Portfolio:
 
     def _some_rows(self, rows: Sample, seed: int) -> np.ndarray:
         """The rows that weights are chosen by."""
-        share = 1.0 if rows.y.mean() < _LARGE_COUNT else _SCORED_LARGE / _SCORED_ROWS
-        most = int(share * min(_SCORED_ROWS, max(_FEWEST_SCORED, _SCORED_PER_SECOND * self.clock.left)))
+        most = int(min(_SCORED_ROWS, max(_FEWEST_SCORED, _SCORED_PER_SECOND * self.clock.left)))
         if len(rows) <= most:
             return np.arange(len(rows))
         return np.sort(np.random.default_rng(seed).choice(len(rows), most, replace=False))

@@ -20,6 +20,7 @@ from ddpn.estimators.fitting import NETWORKS, fit_mixture, held_out, merge_equal
 from ddpn.estimators.nested import NestedOptions
 from ddpn.estimators.portfolio import Portfolio
 from ddpn.estimators.predictions import CountPredictions
+from ddpn.estimators.refitting import refit
 from ddpn.executors import Executor
 from ddpn.features import FeatureEncoder
 from ddpn.heads import DEFAULT_LIKELIHOOD, Head, check_likelihood, make_head
@@ -53,7 +54,8 @@ class CountRegressor(CountPredictions, NestedOptions):
     members : int or "auto"
         Networks in the ensemble, which are trained together and mixed. "auto" fits a portfolio: a GLM, boosted trees,
         networks and, where these pay, larger networks. Their weights are chosen on validation rows or, up to 5,000
-        rows, by cross-fitting, and intervals are calibrated at once.
+        rows, by cross-fitting, and intervals are calibrated at once. Without `time_budget`, boosted trees are fitted to
+        the validation rows, too, unless `fit` is given these.
     hidden : sequence of int or "auto"
         Widths of the hidden layers; () for a linear model. "auto" is (64, 64) up to 5,000 rows and (128, 128, 128, 64)
         beyond.
@@ -238,6 +240,9 @@ class CountRegressor(CountPredictions, NestedOptions):
         run["stream"] = self.stream
         if self.members == "auto":
             self._fit_portfolio(reader, (head, options, others), train, validation, seeds[0], counts, run)
+            is_ours = self.calibrates and given is None and validation is not None
+            if is_ours and self.time_budget is None and not self.interrupted_:
+                self._interrupted = refit(self.predictor_, sample, seeds[0])
         else:
             networks = Networks(head, options, seeds=seeds, **run)
             members = {NETWORKS: networks, **others}

@@ -111,6 +111,18 @@ class Member(ABC):
             What `state` returned.
         """
 
+    def refitted(self, sample: Sample, seed: int) -> Self | None:
+        """A member with the settings that this one chose, fitted to more rows; None where that is not worth its time.
+
+        Parameters
+        ----------
+        sample : Sample
+            The rows of `fit` and those that weights were chosen and intervals calibrated with.
+        seed : int
+            Seed of everything random.
+        """
+        return None
+
     def keep_out_of_fold(self, raw: np.ndarray, exposure: np.ndarray | None) -> None:
         """Make `out_of_fold` of raw outputs for the training rows; for members that have `_distribution`.
 

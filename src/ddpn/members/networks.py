@@ -304,7 +304,7 @@ class Networks(Member):
 
 
 class LargeNetworks(Networks):
-    """Networks with more weights and steps than the default ones, for what these cannot learn in their time."""
+    """Networks that are trained longer than the default ones, for what these cannot learn in their time."""
 
     label = "large networks"
 

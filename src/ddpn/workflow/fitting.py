@@ -22,6 +22,7 @@ from ddpn.deadlines import Clock, TimeLimitError, with_rows
 from ddpn.errors import InputError
 from ddpn.estimators import CountRegressor
 from ddpn.estimators.calibration_rows import CalibrationRows, Wanted
+from ddpn.estimators.refitting import refit
 from ddpn.executors import Executor
 from ddpn.files import check_space, folder_lock
 from ddpn.heads import Head
@@ -82,6 +83,9 @@ def fit(
         interrupted |= _add_comparisons(model, prepared, rows, budget, on_step)
     on_step("Calibrating on rows that were not trained on")
     rows.calibrate(_wanted(prepared), budget.for_calibration)
+    if not interrupted and _is_refitted(prepared):
+        on_step("Fitting to validation rows, too")
+        interrupted = refit(model.predictor_, prepared.known, prepared.plan.seed)
     on_step("Scoring the test rows")
     scores, limits = _scored(model.predictor_, prepared, budget.for_scores), []
     if scores["rows"] < len(prepared.test):
@@ -216,6 +220,14 @@ def is_cross_fitted(prepared: Prepared) -> bool:
     at_random = plan.split_column is None and plan.time is None
     is_small = at_random and len(prepared.known) <= SMALL_ROWS
     return plan.members == "auto" and (is_small or not len(prepared.validation))
+
+
+def _is_refitted(prepared: Prepared) -> bool:
+    """Whether members are fitted to validation rows in the end: a random part of the rows, and no limit of time."""
+    plan = prepared.plan
+    at_random = plan.split_column is None and plan.time is None and prepared.stream is None
+    has_time = plan.seconds is None and bool(len(prepared.validation))
+    return plan.members == "auto" and at_random and has_time and not is_cross_fitted(prepared)
 
 
 def calibration_rows(model: CountRegressor, prepared: Prepared) -> CalibrationRows:

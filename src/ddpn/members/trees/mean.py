@@ -94,6 +94,13 @@ def rate_for(rows: int, rate: float | None = None) -> float:
     return (_LARGER_RATE if rows >= _MANY_ROWS else _RATE) if rate is None else rate
 
 
+class Known(NamedTuple):
+    """What a fit to fewer rows chose: the number of leaves, and whether to use the index."""
+
+    leaves: int
+    has_index: bool
+
+
 class Choice(NamedTuple):
     """What was chosen on some folds: leaves, the fit with them so far, and the index of each fold where it helps."""
 
@@ -153,13 +160,24 @@ def fit_mean(
     leaves: Sequence[int],
     index: bool = True,
     clock: Clock = UNLIMITED,
+    known: Known | None = None,
 ) -> Mean:
-    """Boost a mean in folds, with what `choose` finds best."""
-    chosen = choose(engine, rows, settings, leaves, index, clock)
+    """Boost a mean in folds, with what `choose` finds best, or with what is known to be best."""
+    chosen = (
+        choose(engine, rows, settings, leaves, index, clock) if known is None else _known(engine, rows, settings, known)
+    )
     chosen.fit.run(len(rows.folds), _part(clock, _FOLDS_TIME))
     out_of_fold = _in_order(chosen.fit)
     pairs = zip(chosen.fit.boosters(), chosen.fold_indices(), strict=True)
     return Mean([FoldMean(*pair) for pair in pairs], out_of_fold, chosen.leaves)
+
+
+def _known(engine: Engine, rows: TreeRows, settings: Settings, known: Known) -> Choice:
+    """As `choose`, without trials."""
+    indices = None
+    if known.has_index:
+        indices, rows = _indexed(engine, rows, settings, UNLIMITED)
+    return Choice(known.leaves, engine.mean_fit(rows, settings._replace(leaves=known.leaves)), indices)
 
 
 def _part(clock: Clock, share: float) -> Clock:

@@ -14,7 +14,7 @@ from ddpn.heads import Head, make_head
 from ddpn.members.member import Member, NotApplicableError, as_tensor, exposure_unit, json_to_bytes
 from ddpn.members.trees.dispersion import FAMILIES, dispersion_of, fit_dispersion
 from ddpn.members.trees.engine import UNLIMITED, Booster, Settings, engine
-from ddpn.members.trees.mean import FoldMean, Index, Mean, average, fit_mean, index_of, leaves_for, rate_for
+from ddpn.members.trees.mean import FoldMean, Index, Known, Mean, average, fit_mean, index_of, leaves_for, rate_for
 from ddpn.members.trees.table import TreeRows, TreeTable, folds_of, rates, used_rows, with_columns
 from ddpn.sample import Sample
 from ddpn.threads import single_thread, tree_threads_for
@@ -68,6 +68,8 @@ class Trees(Member):
     leaves_out = True
     #: Rows of a stream that the mean was fitted to; None without a stream.
     n_rows: int | None = None
+    #: What a fit to fewer rows chose, by seed.
+    _known: Sequence[Known] | None = None
 
     def __init__(
         self,
@@ -103,7 +105,8 @@ class Trees(Member):
                 rows = rows._replace(folds=folds)
                 time = clock.part(clock.left / (self.seeds - number))
                 leaves = leaves_for(len(used), self.leaves)
-                means.append(fit_mean(library, rows, settings, leaves, self.index, time))
+                known = None if self._known is None else self._known[number]
+                means.append(fit_mean(library, rows, settings, leaves, self.index, time, known))
             log_rate = np.log(np.mean([np.exp(mean.out_of_fold) for mean in means], axis=0))
             log_scale = 0.0 if used.exposure is None else np.log(used.exposure)
             found = fit_dispersion(rows, log_rate + log_scale, used.y, used.weight_or_ones, seed, clock)
@@ -115,6 +118,15 @@ class Trees(Member):
             settings = Settings(min(self.used_leaves), rate_for(len(self.stream), self.rate), self.rounds, seed=seed)
             self._fit_stream(self.stream, rows, validation, settings, clock)
         return self
+
+    def refitted(self, sample: Sample, seed: int) -> Self | None:
+        if self.stream is not None:
+            return None
+        new = type(self)(
+            leaves=self.leaves, rate=self.rate, rounds=self.rounds, monotone=self.monotone, seeds=self.seeds
+        )
+        new._known = [Known(*each) for each in zip(self.used_leaves, self.has_index, strict=True)]
+        return new.fit(sample, None, seed)
 
     def _fit_stream(
         self, stream: RowStream, sample: TreeRows, validation: Sample, settings: Settings, clock: Clock
