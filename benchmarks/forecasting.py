@@ -1,11 +1,13 @@
 """CRPS of the Double Poisson beside the Negative Binomial of GluonTS, darts and PyTorch Forecasting, in their models.
 
-Run in the environment of `make test-forecasting`, one library at a time if you like; results are kept and joined:
+Run in the environment of `make test-forecasting`. Cells that were measured before with the same settings and versions
+are kept, so a run that was stopped continues, and libraries or series can be run one at a time:
 
     DDPN_DATA=DATA .venv-forecasting/bin/python benchmarks/forecasting.py
-    .venv-forecasting/bin/python benchmarks/forecasting.py --library darts --series under-dispersed --seeds 0 1 2
+    .venv-forecasting/bin/python benchmarks/forecasting.py --library darts --series under-dispersed --seeds 3 4 5
 
-Both outputs have the same network, seed, series and number of steps. Forecasts are 200 sample paths of 7 steps.
+Both outputs have the same network, seed, series and number of steps. Results go to benchmarks/results/forecasting.json,
+the page to docs/results/forecasting.md.
 """
 
 import argparse
@@ -14,32 +16,22 @@ import logging
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import forecasting_models as models
 import numpy as np
 import pandas as pd
 import torch
+from forecasting_models import HORIZON, LOG_LINK, MODELS, OUTPUTS
+from forecasting_page import page
 
 from ddpn import DoublePoisson, NegativeBinomial
 from ddpn.datasets.sources import data_folder
 
-SERIES, STEPS, HORIZON, CONTEXT, SAMPLES = 40, 200, 7, 21, 200
-HIDDEN, BATCH, EPOCHS, BATCHES, RATE = 24, 32, 8, 40, 5e-3
-#: darts sees counts as they are, up to 90 and more: at the rate of the others its network would need many more steps.
-UNSCALED_RATE = 3e-2
-START = pd.Timestamp("2024-01-01")
-QUIET: dict[str, Any] = {
-    "accelerator": "cpu",
-    "logger": False,
-    "enable_progress_bar": False,
-    "enable_model_summary": False,
-}
-OUTPUTS = ("Double Poisson", "Negative Binomial")
-#: Not darts's own: its Negative Binomial with the link of our likelihood, which tells the two effects apart.
-LOG_LINK = "Negative Binomial, log link"
+SERIES, STEPS = 40, 200
 
 
 # Series: counts (series, steps), and the distribution they were drawn from where it is known --------------------------
@@ -85,110 +77,7 @@ DATA: dict[str, Callable[[int], tuple[np.ndarray, Any]]] = {
 }
 
 
-# Models: sample paths (samples, series, horizon) from the counts before the horizon -----------------------------------
-
-
-def gluonts(train: np.ndarray, output: str, seed: int, folder: str) -> np.ndarray:
-    """GluonTS's feed-forward network, whose series are divided by their mean."""
-    from gluonts.dataset.common import ListDataset
-    from gluonts.torch import SimpleFeedForwardEstimator
-    from gluonts.torch.distributions import NegativeBinomialOutput
-    from lightning.pytorch import seed_everything
-
-    from ddpn.forecasting import DoublePoissonOutput
-
-    seed_everything(seed, verbose=False)
-    data = ListDataset([{"start": START, "target": row} for row in train], freq="D")
-    estimator = SimpleFeedForwardEstimator(
-        prediction_length=HORIZON,
-        context_length=CONTEXT,
-        hidden_dimensions=[HIDDEN],
-        lr=RATE,
-        batch_size=BATCH,
-        num_batches_per_epoch=BATCHES,
-        distr_output=DoublePoissonOutput() if output == "Double Poisson" else NegativeBinomialOutput(),
-        trainer_kwargs=QUIET | {"max_epochs": EPOCHS, "default_root_dir": folder},
-    )
-    forecasts = estimator.train(data).predict(data)
-    return np.stack([each.distribution.sample((SAMPLES,)).numpy() for each in forecasts], axis=1)
-
-
-def darts(train: np.ndarray, output: str, seed: int, folder: str) -> np.ndarray:
-    """An LSTM of darts, which sees the counts as they are."""
-    from darts import TimeSeries
-    from darts.models import RNNModel
-    from darts.utils.likelihood_models.torch import NegativeBinomialLikelihood
-
-    from ddpn.forecasting import DoublePoissonLikelihood
-
-    class LogLink(NegativeBinomialLikelihood):
-        def _params_from_output(self, model_output: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            return model_output[..., 0].clamp(-14.0, 16.0).exp(), self.softplus(model_output[..., 1])
-
-    kinds = dict(zip((*OUTPUTS, LOG_LINK), (DoublePoissonLikelihood, NegativeBinomialLikelihood, LogLink), strict=True))
-    times = pd.date_range(START, periods=train.shape[1])
-    series = [TimeSeries.from_times_and_values(times, row.astype(np.float32)) for row in train]
-    model = RNNModel(
-        model="LSTM",
-        input_chunk_length=CONTEXT,
-        training_length=CONTEXT + HORIZON,
-        hidden_dim=HIDDEN,
-        n_epochs=EPOCHS,
-        batch_size=BATCH,
-        optimizer_kwargs={"lr": UNSCALED_RATE},
-        likelihood=kinds[output](),
-        random_state=seed,
-        work_dir=folder,
-        pl_trainer_kwargs=QUIET | {"enable_checkpointing": False},
-    )
-    model.fit(series, max_samples_per_ts=BATCH * BATCHES // len(series))
-    forecasts = model.predict(HORIZON, series=series, num_samples=SAMPLES, batch_size=len(series) * SAMPLES)
-    return np.stack([each.all_values()[:, 0].T for each in forecasts], axis=1)
-
-
-def pytorch_forecasting(train: np.ndarray, output: str, seed: int, folder: str) -> np.ndarray:
-    """DeepAR of PyTorch Forecasting, whose series are divided by the mean of their context."""
-    from lightning.pytorch import Trainer, seed_everything
-    from pytorch_forecasting import DeepAR, NegativeBinomialDistributionLoss, TimeSeriesDataSet
-    from pytorch_forecasting.data import EncoderNormalizer
-
-    from ddpn.forecasting import DoublePoissonDistributionLoss
-
-    seed_everything(seed, verbose=False)
-    count, steps = train.shape
-    # The horizon must be in the table, too; its counts are not used.
-    y = np.pad(train, ((0, 0), (0, HORIZON))).ravel()
-    names = np.repeat([f"{i:03d}" for i in range(count)], steps + HORIZON)
-    table = pd.DataFrame({"y": y, "t": np.tile(np.arange(steps + HORIZON), count), "series": names})
-    data = TimeSeriesDataSet(
-        table[table.t < steps],
-        time_idx="t",
-        target="y",
-        group_ids=["series"],
-        max_encoder_length=CONTEXT,
-        max_prediction_length=HORIZON,
-        time_varying_unknown_reals=["y"],
-        target_normalizer=EncoderNormalizer(center=False),
-    )
-    loss = DoublePoissonDistributionLoss() if output == "Double Poisson" else NegativeBinomialDistributionLoss()
-    model = DeepAR.from_dataset(
-        data, hidden_size=HIDDEN, rnn_layers=1, dropout=0.0, learning_rate=RATE, loss=loss, optimizer="adam"
-    )
-    options = QUIET | {"enable_checkpointing": False, "default_root_dir": folder}
-    loader = data.to_dataloader(train=True, batch_size=BATCH, num_workers=0)
-    Trainer(max_epochs=EPOCHS, limit_train_batches=BATCHES, gradient_clip_val=1.0, **options).fit(model, loader)
-    test = TimeSeriesDataSet.from_dataset(data, table, predict=True).to_dataloader(train=False, batch_size=count)
-    return model.predict(test, mode="samples", n_samples=SAMPLES, trainer_kwargs=options).permute(2, 0, 1).numpy()
-
-
-MODELS = {
-    "GluonTS, SimpleFeedForward": (gluonts, "gluonts"),
-    "darts, RNNModel (LSTM)": (darts, "darts"),
-    "PyTorch Forecasting, DeepAR": (pytorch_forecasting, "pytorch-forecasting"),
-}
-
-
-# Scores ------------------------------------------------------------------------------------------------------------
+# Scores ---------------------------------------------------------------------------------------------------------------
 
 
 def sample_crps(samples: np.ndarray, y: np.ndarray) -> float:
@@ -198,83 +87,53 @@ def sample_crps(samples: np.ndarray, y: np.ndarray) -> float:
     return float((np.abs(samples - y).mean(0) - (weight * ordered).sum(0) / (n * (n - 1.0))).mean())
 
 
+def settings(library: str) -> dict[str, Any]:
+    """What a result depends on beside its model, series and seed."""
+    names = ("HORIZON", "CONTEXT", "SAMPLES", "HIDDEN", "BATCH", "EPOCHS", "BATCHES", "RATE", "UNSCALED_RATE")
+    sizes = {"series": SERIES, "steps": STEPS} | {name.lower(): getattr(models, name) for name in names}
+    return sizes | {"versions": {name: version(name) for name in (library, "torch")}}
+
+
 def measured(model: str, series: str, seed: int) -> dict[str, Any]:
     """CRPS of all outputs and of the true distribution, and the seconds of CPU time of fit and forecast."""
     counts, dist = DATA[series](seed)
     train, future = counts[:, :-HORIZON], counts[:, -HORIZON:]
-    row: dict[str, Any] = {"model": model, "series": series, "seed": seed}
-    for output in (*OUTPUTS, LOG_LINK) if model.startswith("darts") else OUTPUTS:
+    forecast, library = MODELS[model]
+    row: dict[str, Any] = {"model": model, "series": series, "seed": seed, "settings": settings(library)}
+    for output in (*OUTPUTS, LOG_LINK) if library == "darts" else OUTPUTS:
         began = time.process_time()
         with tempfile.TemporaryDirectory() as folder:
-            samples = MODELS[model][0](train, output, seed, folder)
+            samples = forecast(train, output, seed, folder)
         row[output], row[f"{output}, s"] = sample_crps(samples, future), time.process_time() - began
     if dist is not None:
-        exact = dist.crps(torch.from_numpy(counts))
-        row["truth"] = exact[:, -HORIZON:].mean().item()
+        row["truth"] = dist.crps(torch.from_numpy(counts))[:, -HORIZON:].mean().item()
     return row
-
-
-PAGE = """# Double Poisson and Negative Binomial in forecasting libraries
-
-`python benchmarks/forecasting.py` ({libraries}, one thread). Mean CRPS of {horizon}
-days after {before}, by {samples} sample paths; {epochs} epochs of {batches} batches, one hidden layer of {hidden}, the
-same for all outputs. Smaller is better. Truth is the CRPS of the distribution that the counts were drawn from. Seconds
-are CPU time of fit and forecast, in the order of the columns.
-
-Our likelihood for darts has a log link, darts's own Negative Binomial has softplus. One column has it with a log link,
-which is not part of darts. This link and the rule for scales were chosen with the seeds 0 and 1 of these series.
-"""
-HEADING = """
-| model | series | {seeds} | Double Poisson | Negative Binomial | the same, log link | truth | seconds |
-|---|---|---|---|---|---|---|---|"""
-
-
-def lines(rows: list[dict[str, Any]]) -> Iterable[str]:
-    """The page: means over seeds, then every seed."""
-    sizes = {"horizon": HORIZON, "before": STEPS - HORIZON, "samples": SAMPLES, "epochs": EPOCHS, "batches": BATCHES}
-    names = (*(name for _, name in MODELS.values()), "torch")
-    yield PAGE.format(libraries=", ".join(f"{name} {version(name)}" for name in names), hidden=HIDDEN, **sizes)
-    yield "## Means over seeds\n" + HEADING.format(seeds="seeds")
-    for model in MODELS:
-        for series in DATA:
-            chosen = [row for row in rows if (row["model"], row["series"]) == (model, series)]
-            if chosen:
-                yield _line(model, series, str(len(chosen)), pd.DataFrame(chosen).mean(numeric_only=True))
-    yield "\n## Every seed\n" + HEADING.format(seeds="seed")
-    for row in rows:
-        yield _line(row["model"], row["series"], str(row["seed"]), row)
-
-
-def _line(model: str, series: str, seed: str, row: Any) -> str:
-    scores = {name: row[name] for name in (*OUTPUTS, LOG_LINK, "truth") if name in row}
-    best = min(score for name, score in scores.items() if name != "truth")
-    shown = {name: f"**{score:.3f}**" if score == best else f"{score:.3f}" for name, score in scores.items()}
-    cells = [shown.get(name, "") for name in (*OUTPUTS, LOG_LINK, "truth")]
-    seconds = ", ".join(f"{row[f'{name}, s']:.0f}" for name in scores if name != "truth")
-    return f"| {model} | {series} | {seed} | {' | '.join(cells)} | {seconds} |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--library", nargs="+", choices=[name for _, name in MODELS.values()])
-    parser.add_argument("--series", nargs="+", choices=list(DATA), default=list(DATA))
-    parser.add_argument("--seeds", nargs="+", type=int, default=[3, 4])
+    libraries = {library: model for model, (_, library) in MODELS.items()}
+    parser.add_argument("--library", nargs="*", choices=list(libraries), default=list(libraries))
+    parser.add_argument("--series", nargs="*", choices=list(DATA), default=list(DATA))
+    parser.add_argument("--seeds", nargs="*", type=int, default=[3, 4])
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    parser.add_argument("--page", type=Path, default=Path("docs/results"))
     args = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     path = args.out / "forecasting.json"
-    before = json.loads(path.read_text()) if path.exists() else []
-    kept = {(row["model"], row["series"], row["seed"]): row for row in before}
-    for model, (_, library) in MODELS.items():
-        for series, seed in ((series, seed) for series in args.series for seed in args.seeds):
-            if args.library is None or library in args.library:
-                kept[model, series, seed] = row = measured(model, series, seed)
-                print(row, flush=True)
-                rows = [kept[key] for key in sorted(kept)]
-                path.write_text(json.dumps(rows, indent=1) + "\n")
-                (args.out / "forecasting.md").write_text("\n".join(lines(rows)) + "\n")
+    kept = json.loads(path.read_text()) if path.exists() else []
+    rows = {(row["model"], row["series"], row["seed"]): row for row in kept}
+    for key in (
+        (libraries[name], series, seed) for name in args.library for series in args.series for seed in args.seeds
+    ):
+        if key in rows and rows[key]["settings"] == settings(MODELS[key[0]][1]):
+            continue
+        rows[key] = measured(*key)
+        print(rows[key], flush=True)
+        path.write_text(json.dumps([rows[each] for each in sorted(rows)], indent=1) + "\n")
+    (args.page / "forecasting.md").write_text(page([rows[key] for key in sorted(rows)], list(DATA)))
 
 
 if __name__ == "__main__":
