@@ -76,9 +76,10 @@ def shared_moments(mu: np.ndarray, gamma: np.ndarray) -> tuple[np.ndarray, np.nd
     squares = _squares()
     x, z = (_position(value, first) for value, first in zip((mu, gamma), _FIRST, strict=True))
     i, j = np.floor(x), np.floor(z)
+    with np.errstate(invalid="ignore"):
+        x -= i
+        z -= j
     inside = (i >= 0) & (i < _SHAPE[0]) & (j >= 0) & (j < _SHAPE[1])
-    x -= i
-    z -= j
     i *= _SHAPE[1]
     i += j
     if not inside.all():

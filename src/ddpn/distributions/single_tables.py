@@ -23,7 +23,7 @@ _EPS, _BITS = 2.0**-23, 1.4426950408889634
 #: The largest bound that tables are used with: too many rows would not be sure.
 _MOST = 4e-4
 #: Largest gamma mu and -log p(0): products and sums of exponentials neither overflow nor underflow.
-_DEEPEST = 60.0
+_DEEPEST = 80.0
 #: Rows of a block, at least and at most; by how much lengths in it differ at most where it is longer; and numbers of a
 #: table that stay in cache.
 _FEWEST, _ROWS, _LONGER, _NUMBERS = 256, 1024, 1.15, 2**17

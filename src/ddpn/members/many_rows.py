@@ -38,6 +38,7 @@ class FirstLayer(NamedTuple):
 _KNOWN: WeakKeyDictionary[CountModel, FirstLayer | None] = WeakKeyDictionary()
 
 
+@torch.no_grad()
 def raw_of_many(model: CountModel, encoder: FeatureEncoder, X: Any) -> Tensor | None:
     """Raw outputs of all networks on a CPU; None for networks and encoders that lookups would not make faster.
 
@@ -91,7 +92,7 @@ def _first_layer(model: CountModel, encoder: FeatureEncoder) -> FirstLayer | Non
     if known is not None and known.made_of == made_of and known.plan.inputs == first.weight.shape[1]:
         return known
     plan = LookupPlan(encoder.columns_, encoder.limit)
-    if _PER_LOOKUP * plan.lookups + plan.values > plan.inputs or plan.inputs != first.weight.shape[1]:
+    if _PER_LOOKUP * plan.lookups + plan.values >= plan.inputs or plan.inputs != first.weight.shape[1]:
         return None
     weight = first.weight.detach().transpose(0, 1).reshape(plan.inputs, -1)
     own, sums = (torch.from_numpy(x) for x in plan.sums(weight.numpy()))
