@@ -63,7 +63,10 @@ def single_quantiles(parts: Any, known: tuple[np.ndarray, ...], q: np.ndarray, s
     """
     rows = len(q)
     found = Singles(np.zeros(q.shape), np.zeros(rows), np.zeros(rows, bool))
-    lengths = _lengths(parts, known, score)
+    # One array of all parameters: a row of it is one piece of memory.
+    columns = np.concatenate([*parts, known[2]], axis=1, dtype=np.float32)
+    ends = np.cumsum([x.shape[1] for x in parts])
+    lengths = _lengths(np.split(columns, ends, axis=1)[:6], known, score)
     usable = np.flatnonzero(lengths <= LONGEST)
     # Numbers of 16 bits are sorted in linear time.
     order = usable[np.argsort(lengths[usable].astype(np.int16), kind="stable")]
@@ -72,22 +75,20 @@ def single_quantiles(parts: Any, known: tuple[np.ndarray, ...], q: np.ndarray, s
         similar = int(np.searchsorted(lengths, _LONGER * lengths[start], "right"))
         end = min(max(similar, start + _FEWEST), start + _ROWS, len(order))
         place = order[start:end]
-        some = [x.take(place, axis=0).T.astype(np.float32, order="C") for x in (*parts, known[2])]
+        some = np.split(np.ascontiguousarray(columns.take(place, axis=0).T), ends)
         for whole, values in zip(found, _block(some, q.take(place, axis=0), int(lengths[end - 1])), strict=True):
             whole[place] = values
         start = end
     return found
 
 
-def _lengths(parts: Any, known: tuple[np.ndarray, ...], score: float) -> np.ndarray:
+def _lengths(parts: list[np.ndarray], known: tuple[np.ndarray, ...], score: float) -> np.ndarray:
     """Counts up to about the highest quantile, and beyond the mode; infinite where float32 does not serve.
 
     The quantile is that of the Gamma distribution with the mean and the variance of the mixture, by Wilson and
     Hilferty.
     """
-    mu, gamma, weight, mean, alpha, share, own, spread = (
-        torch.from_numpy(np.ascontiguousarray(x)).float() for x in (*parts, *known[:2])
-    )
+    mu, gamma, weight, mean, alpha, share, own, spread = (torch.from_numpy(x).float() for x in (*parts, *known[:2]))
     first = (weight * own).sum(1) + (share * mean).sum(1)
     second = (weight * spread.addcmul_(own, own)).sum(1) + (share * (mean + (1.0 + alpha) * mean * mean)).sum(1)
     ninth = (second - first * first).clamp_(min=0.0) / (9.0 * first * first)
