@@ -21,8 +21,8 @@ _SIDE, _SIZE = 0.25, 10
 _FIRST, _SHAPE = (-5.0, -3.0), (40, 16)
 #: Largest gamma mu and reach of a square: sums over counts from 0 on are exact there.
 _DEEPEST, _FARTHEST = 500.0, LONGEST - 16.0
-#: Components that are evaluated together.
-_BLOCK = 2**13
+#: Components that are sorted, and evaluated, together.
+_MOST, _BLOCK = 2**15, 2**13
 
 
 class Squares:
@@ -73,6 +73,13 @@ def shared_moments(mu: np.ndarray, gamma: np.ndarray) -> tuple[np.ndarray, np.nd
 
     The sum is that of `double_poissons`. NaN outside of all squares. Shape: (k,) each.
     """
+    parts = [_in_squares(mu[i : i + _MOST], gamma[i : i + _MOST]) for i in range(0, len(mu), _MOST)]
+    mean, variance, total = np.concatenate(parts, axis=1) if parts else np.empty((3, 0))
+    return mean, variance, total
+
+
+def _in_squares(mu: np.ndarray, gamma: np.ndarray) -> np.ndarray:
+    """The same of components whose numbers stay in cache. Shape: (3, k)."""
     squares = _squares()
     x, z = (_position(value, first) for value, first in zip((mu, gamma), _FIRST, strict=True))
     i, j = np.floor(x), np.floor(z)
@@ -97,7 +104,7 @@ def shared_moments(mu: np.ndarray, gamma: np.ndarray) -> tuple[np.ndarray, np.nd
     found = np.full((3, len(mu)), np.nan)
     found[0, order], found[1, order], found[2, order] = mean, slope, total
     found[1] /= gamma
-    return found[0], found[1], found[2]
+    return found
 
 
 def _position(value: np.ndarray, first: float) -> np.ndarray:

@@ -26,9 +26,9 @@ _MOST = 4e-4
 _DEEPEST = 80.0
 #: Rows of a block, at least and at most; by how much lengths in it differ at most where it is longer; and numbers of a
 #: table that stay in cache.
-_FEWEST, _ROWS, _LONGER, _NUMBERS = 256, 1024, 1.15, 2**17
+_FEWEST, _ROWS, _LONGER, _NUMBERS = 256, 1024, 1.3, 2**17
 #: Counts beyond a guess of the highest quantile, as a share for each normal score, and at least.
-_SHARE, _AT_LEAST = (1.1, 0.05), 4.0
+_SHARE, _AT_LEAST = (1.0, 0.06), 3.0
 
 
 class Singles(NamedTuple):

@@ -18,8 +18,10 @@ from ddpn.model import CountModel
 
 #: Rows from which on lookups are worth while.
 MANY_ROWS = 256
-#: Rows whose lookups are found together, and rows that are predicted together: their hidden units stay in cache.
-_LOOKUP_ROWS, _ROWS = 8192, 1024
+#: Rows that are predicted together: their hidden units stay in cache.
+_ROWS = 1024
+#: Lookups that are found together, of at most so many times these rows.
+_LOOKUPS, _TIMES = 2**18, 8
 #: A lookup takes as long as so many inputs.
 _PER_LOOKUP = 4
 
@@ -56,8 +58,9 @@ def raw_of_many(model: CountModel, encoder: FeatureEncoder, X: Any) -> Tensor | 
         return None
     table = read_as_fitted(encoder, X)
     found = torch.empty((len(table[0].values), model.members, model.head.n_raw), dtype=torch.float64)
-    for top in range(0, len(found), _LOOKUP_ROWS):
-        rows = slice(top, top + _LOOKUP_ROWS)
+    step = _ROWS * min(max(_LOOKUPS // (_ROWS * layer.plan.lookups), 1), _TIMES)
+    for top in range(0, len(found), step):
+        rows = slice(top, top + step)
         lookups = (torch.from_numpy(x).split(_ROWS) for x in layer.plan.of(table, rows))
         for part, *some in zip(found[rows].split(_ROWS), *lookups, strict=True):
             part.copy_(_raw(model, layer, *some))
