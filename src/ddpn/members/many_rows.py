@@ -15,6 +15,7 @@ from ddpn.features import FeatureEncoder
 from ddpn.features.kinds import read_as_fitted
 from ddpn.features.lookups import LookupPlan
 from ddpn.model import CountModel
+from ddpn.threads import threads_for
 
 #: Rows from which on lookups are worth while.
 MANY_ROWS = 256
@@ -59,11 +60,13 @@ def raw_of_many(model: CountModel, encoder: FeatureEncoder, X: Any) -> Tensor | 
     table = read_as_fitted(encoder, X)
     found = torch.empty((len(table[0].values), model.members, model.head.n_raw), dtype=torch.float64)
     step = _ROWS * min(max(_LOOKUPS // (_ROWS * layer.plan.lookups), 1), _TIMES)
-    for top in range(0, len(found), step):
-        rows = slice(top, top + step)
-        lookups = (torch.from_numpy(x).split(_ROWS) for x in layer.plan.of(table, rows))
-        for part, *some in zip(found[rows].split(_ROWS), *lookups, strict=True):
-            part.copy_(_raw(model, layer, *some))
+    largest = max(weight.numel() for name, weight in model.named_parameters() if name != "backbone.layers.0.weight")
+    with threads_for(_ROWS * largest):
+        for top in range(0, len(found), step):
+            rows = slice(top, top + step)
+            lookups = (torch.from_numpy(x).split(_ROWS) for x in layer.plan.of(table, rows))
+            for part, *some in zip(found[rows].split(_ROWS), *lookups, strict=True):
+                part.copy_(_raw(model, layer, *some))
     return found
 
 

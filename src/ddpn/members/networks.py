@@ -240,10 +240,9 @@ class Networks(Member):
     @torch.no_grad()
     def raw(self, X: Any) -> Tensor:
         """Raw outputs of every network. Shape: (rows, M, P)."""
-        if self.chosen is None and row_count(X) >= MANY_ROWS:
-            with single_thread():
-                if (many := raw_of_many(self.model, self.encoder, X)) is not None:
-                    return many
+        is_many = self.chosen is None and row_count(X) >= MANY_ROWS
+        if is_many and (many := raw_of_many(self.model, self.encoder, X)) is not None:
+            return many
         inputs = _columns(self.encoder.encode(X), self.chosen)
         if len(inputs) <= MOST_ROWS and (few := raw_of_few(self.model, inputs)) is not None:
             return torch.from_numpy(few)
