@@ -38,14 +38,15 @@ def _inverse() -> np.ndarray:
 
 def double_poissons(
     mu: np.ndarray, gamma: np.ndarray, weight: np.ndarray, n: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean, variance and weighted mass of Double Poissons whose windows end before n.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Mean, variance and weighted mass of Double Poissons whose windows end before n, and the sums of their weights.
 
-    The variance is NaN where it is too small beside the mean. Products gamma mu are below 600.
-    Shape: (rows, k) each -> (rows, k), (rows, k) and, summed over the components, (rows, n).
+    The variance is NaN where it is too small beside the mean. Products gamma mu are below 600. Sums are those of
+    h(y) exp(gamma (y - y log y + y log mu)).
+    Shape: (rows, k) each -> (rows, k), (rows, k), summed over the components (rows, n), and (rows, k).
     """
     if not mu.size:
-        return mu, mu, np.zeros((len(mu), n))
+        return mu, mu, np.zeros((len(mu), n)), mu
     powers, log_h, columns = _powers()
     factors = np.empty((*mu.shape, 2))
     factors[..., 0] = gamma
@@ -62,7 +63,7 @@ def double_poissons(
     narrow = ~(variance > _NARROW * square)
     if narrow.any():
         variance[narrow] = np.nan
-    return mean, variance, mass
+    return mean, variance, mass, sums[..., 0]
 
 
 def _parts(each: np.ndarray, n: int) -> Iterator[slice]:

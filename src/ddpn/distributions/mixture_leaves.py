@@ -61,15 +61,11 @@ class LeafRows(MixtureRows):
     def device(self) -> torch.device:
         return torch.device("cpu")
 
-    @cached_property
-    def _bound(self) -> np.ndarray:
-        return self.from_zero.upper_bound()
-
     def upper_bound(self) -> Tensor:
-        return torch.from_numpy(self._bound)
+        return torch.from_numpy(self.from_zero.upper_bound)
 
     def window_from_zero(self) -> tuple[Tensor, Tensor] | None:
-        if len(self) > FEW or not self._bound.max(initial=0.0) < LONGEST - MARGIN:
+        if len(self) > FEW or not self.from_zero.upper_bound.max(initial=0.0) < LONGEST - MARGIN:
             return None
         last = self.upper_bound()
         return torch.zeros_like(last), last

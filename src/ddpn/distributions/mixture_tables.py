@@ -17,13 +17,21 @@ from scipy.special import ndtri
 
 from ddpn.distributions.family_tables import LONGEST, double_poissons, negative_binomial_end, negative_binomials
 from ddpn.distributions.rows import DEPTH, MARGIN
+from ddpn.distributions.shared_moments import shared_moments
+from ddpn.distributions.single_tables import single_quantiles
 
 #: Lengths of the tables of Double Poissons.
 SIZES = (16, 24, 32, 40, 48, 56, 64, 72, 80, 96, 112, 128, 160, 192, 256, 320, 384, 512, 640, 768, LONGEST)
+#: The same for rows that are too few to fill blocks of so many lengths.
+COARSE = (32, 64, 128, 256, 512, LONGEST)
 #: Rows up to which one table serves all: sorting them takes longer.
 FEW = 8
 #: Rows of a block.
 _ROWS = 1024
+#: Rows from which on moments are read off polynomials, and quantiles off tables in float32 where these are sure.
+MANY = 1024
+#: Lowest level, and distance of the highest from 1, at which most of the latter are sure.
+_LOWEST = 0.005
 #: Moments alone take less time by other methods than from longer tables.
 _LONGEST_FOR_MOMENTS = 192
 #: Tables that have more numbers in all are not kept.
@@ -35,8 +43,9 @@ _DEEPEST = 600.0
 _SHAPES = (0.05, 1e4)
 #: Counts beyond such a guess that a table has, as a share and at least.
 _BEYOND, _AT_LEAST = 1.15, 4.0
-#: What a sum may be off by at a quantile: relatively in a tail, and absolutely. As in `grid_quantiles`.
-_RELATIVE, _ABSOLUTE = 2e-6, 1e-12
+#: What a sum and the exact cdf may differ by at a quantile: relatively in a tail, as in `grid_quantiles`; at most, ten
+#: times what normalisers are off by; and at least.
+_RELATIVE, _MOST, _ABSOLUTE = 2e-6, 1e-8, 1e-12
 #: Probabilities tie within rounding from this share of the largest on.
 _TIE = 1.0 - 1e-12
 
@@ -64,12 +73,13 @@ class Components(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Rows with tables of one length: their place, moments (rows, D), and the Double Poissons' mass (rows, n)."""
+    """Rows with tables of one length: moments and sums (rows, D), and the Double Poissons' mass (rows, n)."""
 
     place: slice
     mean: np.ndarray
     variance: np.ndarray
     mass: np.ndarray
+    total: np.ndarray
 
 
 class Found(NamedTuple):
@@ -88,10 +98,12 @@ class MixtureTables:
     ----------
     parts : Components
         The components of all rows.
+    sizes : tuple of int
+        Lengths of tables.
     """
 
-    def __init__(self, parts: Components) -> None:
-        self.parts = parts
+    def __init__(self, parts: Components, sizes: tuple[int, ...] = SIZES) -> None:
+        self.parts, self.sizes = parts, sizes
         self._known: dict[int, Block] = {}
         self._numbers = 0
 
@@ -115,7 +127,9 @@ class MixtureTables:
         """
         if len(self._lengths) <= FEW and self._lengths.max(initial=0.0) < LONGEST:
             return None
-        return np.lexsort((self.parts.mean.max(axis=1, initial=0.0), np.searchsorted(SIZES, self._lengths, "right")))
+        return np.lexsort(
+            (self.parts.mean.max(axis=1, initial=0.0), np.searchsorted(self.sizes, self._lengths, "right"))
+        )
 
     @cached_property
     def _ordered(self) -> Components:
@@ -150,11 +164,11 @@ class MixtureTables:
         """Ordered rows and the length of their tables."""
         if self._order is None:
             if len(self._lengths):
-                most = np.searchsorted(SIZES, self._lengths.max(), side="right")
-                yield slice(0, len(self._lengths)), SIZES[int(most)]
+                most = np.searchsorted(self.sizes, self._lengths.max(), side="right")
+                yield slice(0, len(self._lengths)), self.sizes[int(most)]
             return
-        ends = np.searchsorted(self._lengths[self._order], (0, *SIZES)).tolist()
-        for n, low, high in zip(SIZES, ends[:-1], ends[1:], strict=True):
+        ends = np.searchsorted(self._lengths[self._order], (0, *self.sizes)).tolist()
+        for n, low, high in zip(self.sizes, ends[:-1], ends[1:], strict=True):
             for start in range(low, high, _ROWS):
                 yield slice(start, min(start + _ROWS, high)), n
 
@@ -163,13 +177,31 @@ class MixtureTables:
 
         Shape: (rows, D) each.
         """
+        mean, variance, _ = self._shared if len(self.parts.mu) >= MANY else self._summed()
+        return mean, variance
+
+    @cached_property
+    def _shared(self) -> tuple[np.ndarray, ...]:
+        """Moments and the logarithm of sums: by polynomials; where these do not serve from a table per component."""
+        mu, gamma = (x.reshape(-1) for x in self.parts[:2])
+        found = shared_moments(mu, gamma)
+        rest = np.flatnonzero(np.isnan(found[0]))
+        if len(rest):
+            none = np.empty((len(rest), 0))
+            alone = Components(mu[rest, None], gamma[rest, None], np.ones((len(rest), 1)), none, none, none)
+            for values, own in zip(found, MixtureTables(alone)._summed(), strict=True):
+                values[rest] = own[:, 0]
+        return tuple(x.reshape(self.parts.mu.shape) for x in found)
+
+    def _summed(self) -> tuple[np.ndarray, ...]:
         if self._order is None:
             for block in self.blocks(_LONGEST_FOR_MOMENTS):
-                return block.mean, block.variance
-        mean, variance = np.full(self.parts.mu.shape, np.nan), np.full(self.parts.mu.shape, np.nan)
+                return block.mean, block.variance, np.log(block.total)
+        found = tuple(np.full(self.parts.mu.shape, np.nan) for _ in range(3))
         for block in self.blocks(_LONGEST_FOR_MOMENTS):
-            mean[block.place], variance[block.place] = block.mean, block.variance
-        return self._restored(mean), self._restored(variance)
+            for values, own in zip(found, (block.mean, block.variance, np.log(block.total)), strict=True):
+                values[block.place] = own
+        return tuple(map(self._restored, found))
 
     def pmf(self, n: int) -> np.ndarray | None:
         """The pmf at 0..n-1, which hold all mass; None if n is too large, or rows have no table. Shape: (rows, n)."""
@@ -181,6 +213,23 @@ class MixtureTables:
             found[block.place, : pmf.shape[1]] = pmf[:, :n]
         return self._restored(found)
 
+    def whole(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Numbers of rows and their pmf on counts from 0 on that hold all mass; rows that reach too far are left out.
+
+        Shape: (k,) and (k, n).
+        """
+        ends = self.upper_bound + MARGIN
+        lengths = np.searchsorted(SIZES, np.where(np.isfinite(self._lengths), ends, np.inf), "right").astype(np.int16)
+        order = np.argsort(lengths, kind="stable")
+        starts = np.searchsorted(lengths[order], np.arange(len(SIZES) + 1)).tolist()
+        for n, low, high in zip(SIZES, starts[:-1], starts[1:], strict=True):
+            for start in range(low, high, _ROWS):
+                place = order[start : min(start + _ROWS, high)]
+                parts, own = self.parts.ordered(place), int(min(self._lengths[place].max() + 1.0, n))
+                mass = double_poissons(*parts[:3], own)[2]
+                yield place, _mixed(mass, parts, n)
+
+    @cached_property
     def upper_bound(self) -> np.ndarray:
         """A position at or beyond the end of the window of each row, also of rows without a table. Shape: (rows,)."""
         mu, gamma, _, mean, alpha, _ = self.parts
@@ -190,6 +239,10 @@ class MixtureTables:
 
     def quantiles(self, q: np.ndarray) -> Found:
         """The smallest counts y with P(Z <= y) >= q, and modes where these are certain. Shape: q (rows, levels)."""
+        is_usual = len(q) >= MANY and q.min() >= _LOWEST and q.max() <= 1.0 - _LOWEST
+        return self._many_quantiles(q) if is_usual else self._exact_quantiles(q)
+
+    def _exact_quantiles(self, q: np.ndarray) -> Found:
         score = max(_normal_score(float(q.max(initial=0.5))), 0.0)
         if self._order is None:
             for block in self.blocks():
@@ -202,6 +255,19 @@ class MixtureTables:
             for whole, part in zip(found, _looked_up(pmf, levels[block.place]), strict=True):
                 whole[block.place] = part
         return Found(*map(self._restored, found))
+
+    def _many_quantiles(self, q: np.ndarray) -> Found:
+        """The same from tables in float32, and by exact ones where these are not sure."""
+        score = max(_normal_score(float(q.max())), 0.0)
+        counts, mode, sure = single_quantiles(self.parts, self._shared, q, score)
+        found = Found(counts, np.ones(q.shape, bool), mode, np.ones(len(q), bool))
+        rest = np.flatnonzero(~sure)
+        if len(rest):
+            sizes = SIZES if len(rest) > _ROWS else COARSE
+            exact = MixtureTables(self.parts.ordered(rest), sizes)._exact_quantiles(q[rest])
+            for whole, own in zip(found, exact, strict=True):
+                whole[rest] = own
+        return found
 
 
 @lru_cache(maxsize=64)
@@ -220,18 +286,18 @@ def _upper_end(mu: np.ndarray, gamma: np.ndarray) -> np.ndarray:
 
 def _length(mass: np.ndarray, parts: Components, score: float) -> int:
     """Counts that hold all Double Poissons, and the quantiles of a normal score of all Negative Binomials."""
-    return max(_guess(parts, score), mass.shape[1])
+    return max(int(min(_guesses(parts, score).max(initial=0.0), LONGEST)), mass.shape[1])
 
 
-def _guess(parts: Components, score: float) -> int:
+def _guesses(parts: Components, score: float) -> np.ndarray:
     """About where all Negative Binomials have the quantile of a normal score, by Wilson and Hilferty's Gamma."""
     if not parts.mean.shape[1]:
-        return 0
+        return np.zeros(len(parts.mean))
     shape = np.clip(parts.mean / (1.0 + parts.alpha * parts.mean), *_SHAPES)
     ninth = 1.0 / (9.0 * shape)
     root = np.maximum(1.0 - ninth + score * np.sqrt(ninth), 0.0)
-    end = (parts.mean * root * root * root).max(initial=0.0)
-    return int(min(end * _BEYOND + _AT_LEAST, LONGEST))
+    end = (parts.mean * root * root * root).max(axis=1)
+    return end * _BEYOND + _AT_LEAST
 
 
 def _mixed(mass: np.ndarray, parts: Components, n: int) -> np.ndarray:
@@ -249,7 +315,7 @@ def _looked_up(pmf: np.ndarray, q: np.ndarray) -> Found:
     rows, n = pmf.shape
     cdf = pmf.cumsum(axis=1)
     place = torch.searchsorted(torch.from_numpy(cdf), torch.from_numpy(q)).numpy()
-    slack = _ABSOLUTE + _RELATIVE * np.minimum(q, 1.0 - q)
+    slack = _ABSOLUTE + np.minimum(_RELATIVE * np.minimum(q, 1.0 - q), _MOST)
     last = cdf[:, -1]
     reached = ((last[:, None] - q > slack) | (q >= 1.0)).all(axis=1)
     flat = np.minimum(place, n - 1) + n * np.arange(rows)[:, None]
@@ -269,7 +335,7 @@ def _looked_up_few(pmf: np.ndarray, q: np.ndarray) -> Found:
         highest, last = max(row), cdf[-1]
         mode = next(y for y, p in enumerate(row) if p >= highest * _TIE)
         modes.append(float(mode) if highest > 1.0 - last + _ABSOLUTE else np.nan)
-        slacks = [_ABSOLUTE + _RELATIVE * min(level, 1.0 - level) for level in levels]
+        slacks = [_ABSOLUTE + min(_RELATIVE * min(level, 1.0 - level), _MOST) for level in levels]
         reached.append(all(last - x > slack or x >= 1.0 for x, slack in zip(levels, slacks, strict=True)))
         places = [min(bisect_left(cdf, level), len(cdf) - 1) for level in levels]
         counts.append([float(place) for place in places])

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,100 +14,17 @@ from ddpn.distributions.count import CountDistribution, bracket_of, crps_of
 from ddpn.distributions.discretized import discretized
 from ddpn.distributions.dispatch import Case, by_case, take
 from ddpn.distributions.gradients import without_gradient
+from ddpn.distributions.grid_summary import Summary
 from ddpn.distributions.mixture import Mixture
+from ddpn.distributions.mixture_tables import FEW
+from ddpn.distributions.monotone import MonotoneMap
 from ddpn.distributions.rows import DEPTH, Cut, Rows
 from ddpn.distributions.tables import Method, TabulatedRows, by_window
-from ddpn.errors import InputError
 
 #: A quantile is looked up at a level so much lower, relatively: G and its inverse round a few times each.
 _ROUNDING = 1e-14
 #: Distributions whose windows have more counts stay as they are: their sums would take seconds and gigabytes.
 LONGEST = 2**16
-
-
-class MonotoneMap(NamedTuple):
-    """A strictly increasing, piecewise-linear map of [0, 1] onto itself, by its knots and its values there.
-
-    Slopes are positive and finite, also in the outermost pieces: no count gets a probability of 0, and the tails of a
-    distribution are multiplied by a constant.
-
-    Parameters
-    ----------
-    at : Tensor, shape (K + 1,)
-        The knots in float64, from 0 to 1.
-    value : Tensor, shape (K + 1,)
-        The map at the knots in float64, from 0 to 1.
-
-    Examples
-    --------
-    >>> half = MonotoneMap.of([0.0, 0.5, 1.0], [0.0, 0.2, 1.0])
-    >>> half(torch.tensor([0.25, 0.75])), half.inverse(torch.tensor([0.1, 0.6]))
-    (tensor([0.1000, 0.6000], dtype=torch.float64), tensor([0.2500, 0.7500], dtype=torch.float64))
-    """
-
-    at: Tensor
-    value: Tensor
-
-    @classmethod
-    def of(cls, at: Any, value: Any) -> "MonotoneMap":
-        """Make a map of validated knots and values.
-
-        Parameters
-        ----------
-        at, value : array-like
-            Knots and values there, both strictly increasing from 0 to 1.
-        """
-        both = cls(*(torch.as_tensor(x, dtype=torch.float64).contiguous() for x in (at, value)))
-        good = both.at.dim() == 1 and both.at.shape == both.value.shape and len(both.at) > 1
-        good = good and all(bool(x[0] == 0) and bool(x[-1] == 1) and bool((x.diff() > 0).all()) for x in both)
-        if not good:
-            raise InputError("knots and values of a monotone map must both increase strictly from 0 to 1.")
-        return both
-
-    @property
-    def slope(self) -> Tensor:
-        """The slope of each piece. Shape: (K,)."""
-        return self.value.diff() / self.at.diff()
-
-    def mirrored(self) -> "MonotoneMap":
-        """1 - G(1 - u): the map of upper tails."""
-        return MonotoneMap(1.0 - self.at.flip(0), 1.0 - self.value.flip(0))
-
-    def to(self, device: torch.device) -> "MonotoneMap":
-        """The same map on a device."""
-        return MonotoneMap(self.at.to(device), self.value.to(device))
-
-    def __call__(self, u: Tensor) -> Tensor:
-        return _piecewise(u, self.at, self.value)
-
-    def inverse(self, v: Tensor) -> Tensor:
-        """Evaluate the inverse map: u with G(u) = v.
-
-        Parameters
-        ----------
-        v : Tensor
-            Numbers from 0 to 1.
-        """
-        return _piecewise(v, self.value, self.at)
-
-    def mean_slope(self, pmf: Tensor, cdf: Tensor) -> Tensor:
-        """(G(F) - G(F - p)) / p for the probability p of a count and F up to it, without cancellation."""
-        slope, inner = self.slope, self.at[1:-1]
-        before = cdf - pmf
-        first, last = (torch.bucketize(x.contiguous(), inner, right=True) for x in (before, cdf))
-        low, high = slope[first], slope[last]
-        # The parts of p before the first knot within it, beyond the last one, and between.
-        start, end = self.at[first + 1] - before, cdf - self.at[last]
-        mass = low * start + high * end + (self.value[last] - self.value[first + 1])
-        across = (mass / pmf).nan_to_num(nan=1.0, posinf=torch.inf).clamp(slope.min(), slope.max())
-        return torch.where(first == last, high, across)
-
-
-def _piecewise(x: Tensor, at: Tensor, value: Tensor) -> Tensor:
-    x = x.double().contiguous()
-    piece = torch.bucketize(x, at[1:-1], right=True)
-    slope = value.diff() / at.diff()
-    return value[piece] + slope[piece] * (x - at[piece])
 
 
 class RecalibratedRows(TabulatedRows):
@@ -173,18 +90,45 @@ class RecalibratedRows(TabulatedRows):
 
     def _changed(self, pmf: Tensor) -> Tensor:
         """The pmf on consecutive integers that nothing of weight comes before. Shape: (rows, n)."""
-        return pmf * self.map.mean_slope(pmf, pmf.cumsum(1))
+        return self.map.changed(pmf)
 
     def crps(self, at: tables.Table, y: Tensor) -> tuple[Tensor]:
         """CRPS from a table of the base: G is applied to sums of its pmf from either end."""
         cdf, survival = tables.both_tails(at.pmf)
         return tables.crps_of_tails(at.y, self.map(cdf), self.map.mirrored()(survival), y)
 
+    def by_table(self, short: Method, *extra: Tensor, changed: bool = True) -> tuple[Tensor, ...]:
+        """`short(table, *extra)` of each row's whole table; of the base's unless `changed`."""
+        from_zero = getattr(self.base, "from_zero", None)
+        if from_zero is None or len(self) <= FEW:
+            return by_window(self if changed else BaseTables(self), short, None, *extra)
+        found: list[tuple[Tensor, tuple[Tensor, ...]]] = []
+        for place, mass in from_zero.whole():
+            rows, pmf = torch.from_numpy(place), torch.from_numpy(mass)
+            y = tables.counts(pmf.shape[1], pmf.device).expand_as(pmf)
+            at = tables.Table(y, self._changed(pmf) if changed else pmf)
+            found.append((rows, short(at, *(x[rows] for x in extra))))
+        rest = torch.ones(len(self), dtype=torch.bool)
+        for rows, _ in found:
+            rest[rows] = False
+        if bool(rest.any()):
+            far = self.rows(rest.nonzero().squeeze(1))
+            values = by_window(far if changed else BaseTables(far), short, None, *(x[rest] for x in extra))
+            found.append((rest.nonzero().squeeze(1), values))
+        order = torch.cat([rows for rows, _ in found]).argsort()
+        return tuple(torch.cat(x)[order] for x in zip(*(values for _, values in found), strict=True))
+
     def mean_variance(self) -> tuple[Tensor, Tensor]:
-        mean, variance = self.by_span(
-            lambda rows: by_window(rows, tables.moments, None), lambda base: base.mean_variance()
-        )
+        mean, variance = self.by_span(lambda rows: rows.by_table(tables.moments), lambda base: base.mean_variance())
         return mean, variance
+
+    def moments_and_mode(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Mean, variance and mode, from one table per row."""
+        mean, variance, mode = self.by_span(
+            lambda rows: rows.by_table(lambda at: (*tables.moments(at), *tables.mode(at))),
+            lambda base: (*base.mean_variance(), by_window(base, tables.mode, lambda rows: (rows.far_mode(),))[0]),
+        )
+        return mean, variance, mode
 
     def cut(self, y: Tensor) -> Cut:
         found = self.by_span(
@@ -310,7 +254,7 @@ class Recalibrated(CountDistribution):
         """Continuous ranked probability score, sum over z of (F(z) - 1[z >= y])^2; smaller is better."""
         y, dist, shape = self._paired(value)
         found = dist.by_span(
-            lambda rows, y: by_window(BaseTables(rows), rows.crps, None, y),
+            lambda rows, y: rows.by_table(rows.crps, y, changed=False),
             crps_of,
             y,
         )
@@ -320,19 +264,27 @@ class Recalibrated(CountDistribution):
     def entropy(self) -> Tensor:
         """-E[log p(Z)] in nats."""
         found = self._flat().by_span(
-            lambda rows: by_window(rows, tables.entropy, None), lambda base: (tables.entropy_of(base),)
+            lambda rows: rows.by_table(tables.entropy), lambda base: (tables.entropy_of(base),)
         )
         return self._shaped(found[0])
 
     @property
     def mode(self) -> Tensor:
         """The most probable count, the smallest of several."""
-        with torch.no_grad():
-            found = self._flat().by_span(
-                lambda rows: by_window(rows, tables.mode, None),
-                lambda base: by_window(base, tables.mode, lambda rows: (rows.far_mode(),)),
-            )
-        return self._shaped(found[0])
+        return self._moments[2]
+
+    @torch.no_grad()
+    def summary(self, levels: Tensor) -> Summary:
+        """Quantiles (rows, n) and mode (rows,) at once, and the entropy.
+
+        Parameters
+        ----------
+        levels : Tensor
+            Levels in (0, 1) per row, of shape (rows, n), or (n,) for all rows of a batch shape (rows,).
+        """
+        q, dist = torch.as_tensor(levels, dtype=torch.float64, device=self._device), self._flat()
+        found = quantiles.smallest_counts(dist.base, dist.base_level(q.expand(len(dist), q.shape[-1])))
+        return Summary(found.to(self._dtype), self.mode, self.entropy)
 
     def interval(self, coverage: float, kind: str = "central") -> tuple[Tensor, Tensor]:
         """Counts (low, high), both included, as for any `CountDistribution`."""
@@ -356,10 +308,10 @@ class Recalibrated(CountDistribution):
             return self._shaped(quantiles.many_counts(dist.base, dist.base_level(u)).T, self._extended_shape(shape))
 
     @cached_property
-    def _moments(self) -> tuple[Tensor, Tensor]:
+    def _moments(self) -> tuple[Tensor, Tensor, Tensor]:
         with torch.no_grad():
-            mean, variance = self._flat().mean_variance()
-        return self._shaped(mean), self._shaped(variance)
+            mean, variance, mode = self._flat().moments_and_mode()
+        return self._shaped(mean), self._shaped(variance), self._shaped(mode)
 
     @property
     @without_gradient

@@ -26,14 +26,16 @@ class CategoricalColumn:
 
     def write(self, codes: np.ndarray, levels: tuple[str, ...], out: np.ndarray) -> None:
         """Write the inputs for codes into `levels` (those of the table at hand, -1 for missing)."""
+        out[...] = np.eye(self.width + 1, self.width, dtype=np.float32)[self.places(codes, levels)]
+
+    def places(self, codes: np.ndarray, levels: tuple[str, ...]) -> np.ndarray:
+        """Which input is 1 for each code; the number of inputs where none is."""
         place = {level: j for j, level in enumerate(self.levels)}
         nowhere = self.width
         other = len(self.levels) if self.has_other else nowhere
         missing = len(self.levels) + self.has_other if self.has_missing else other
-        # The last row serves code -1.
-        target = np.array([*(place.get(level, other) for level in levels), missing])
-        table = np.eye(self.width + 1, self.width, dtype=np.float32)
-        out[...] = table[target[codes]]
+        # The last entry serves code -1.
+        return np.array([*(place.get(level, other) for level in levels), missing])[codes]
 
 
 def fit_category(

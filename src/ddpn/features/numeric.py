@@ -51,7 +51,7 @@ class NumericColumn:
         """Write the inputs for values x into out, of shape (len(x), width)."""
         missing = np.isnan(x)
         x = np.where(missing, self.fill, x)
-        out[:, 0] = bounded(self._standardised(x), limit)
+        out[:, 0] = bounded(self.standardised(x), limit)
         blocks = [missing[:, None]] if self.has_missing else []
         if len(self.edges):
             blocks.append(piecewise(x, self.edges))
@@ -64,7 +64,12 @@ class NumericColumn:
             out[:, start : start + block.shape[1]] = block
             start += block.shape[1]
 
-    def _standardised(self, x: np.ndarray) -> np.ndarray:
+    def code_of(self, x: np.ndarray) -> np.ndarray:
+        """The place of each value among the codes; of any other, the number of codes."""
+        return _code_of(x, self.codes)
+
+    def standardised(self, x: np.ndarray) -> np.ndarray:
+        """Values in units of the scale from the center; infinite where these overflow."""
         with np.errstate(over="ignore"):  # infinity is bounded next
             return (0.5 * x - 0.5 * self.center) / (0.5 * self.scale)
 
@@ -91,13 +96,18 @@ def piecewise(x: np.ndarray, edges: np.ndarray) -> np.ndarray:
            [1. , 0.5],
            [1. , 1. ]], dtype=float32)
     """
-    position = np.clip(np.searchsorted(edges, x, side="right") - 1, 0, len(edges) - 2)
-    low, high = 0.5 * edges[position], 0.5 * edges[position + 1]
-    with np.errstate(over="ignore"):  # far outside a narrow bin: infinity, clipped to 0 or 1
-        part = np.clip((0.5 * x - low) / (high - low), 0.0, 1.0)
+    position, part = bin_and_share(x, edges)
     filled = _staircase(len(edges) - 1)[position]
     filled[np.arange(len(x)), position] = part
     return filled
+
+
+def bin_and_share(x: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The bin that x lies in, the nearest where it lies in none, and how far x has filled it."""
+    position = np.clip(np.searchsorted(edges, x, side="right") - 1, 0, len(edges) - 2)
+    low, high = 0.5 * edges[position], 0.5 * edges[position + 1]
+    with np.errstate(over="ignore"):  # far outside a narrow bin: infinity, clipped to 0 or 1
+        return position, np.clip((0.5 * x - low) / (high - low), 0.0, 1.0)
 
 
 def _staircase(n: int) -> np.ndarray:
@@ -107,9 +117,13 @@ def _staircase(n: int) -> np.ndarray:
 
 def _one_hot(x: np.ndarray, codes: np.ndarray) -> np.ndarray:
     """One input per code; any other value gets zeros."""
+    return np.eye(len(codes) + 1, len(codes), dtype=np.float32)[_code_of(x, codes)]
+
+
+def _code_of(x: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """The place of each code; of any other value, their number."""
     position = np.minimum(np.searchsorted(codes, x), len(codes) - 1)
-    table = np.eye(len(codes) + 1, len(codes), dtype=np.float32)
-    return table[np.where(codes[position] == x, position, len(codes))]
+    return np.where(codes[position] == x, position, len(codes))
 
 
 def fit_number(x: np.ndarray, weights: np.ndarray) -> tuple[NumericColumn, Distinct]:

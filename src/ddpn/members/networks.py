@@ -19,11 +19,12 @@ from ddpn.features import FeatureEncoder, encoder_bytes, encoder_from_bytes
 from ddpn.features.screening import screened
 from ddpn.heads import DEFAULT_LIKELIHOOD, Head, make_head
 from ddpn.members.few_rows import MOST_ROWS, raw_of_few
+from ddpn.members.many_rows import MANY_ROWS, raw_of_many
 from ddpn.members.member import Member, as_tensor, exposure_unit, json_to_bytes
 from ddpn.members.network_options import WIDE, NetworkOptions, auto_numeric
 from ddpn.members.stream_schedule import Chunks, stream_schedule
 from ddpn.model import CountModel
-from ddpn.sample import BLOCK, Sample
+from ddpn.sample import BLOCK, Sample, row_count
 from ddpn.threads import single_thread, threads_for
 from ddpn.training import Folded, History, RowStream, Runtime, Streamed, TrainingConfig, fit, fold_numbers
 
@@ -239,6 +240,9 @@ class Networks(Member):
     @torch.no_grad()
     def raw(self, X: Any) -> Tensor:
         """Raw outputs of every network. Shape: (rows, M, P)."""
+        is_many = self.chosen is None and row_count(X) >= MANY_ROWS
+        if is_many and (many := raw_of_many(self.model, self.encoder, X)) is not None:
+            return many
         inputs = _columns(self.encoder.encode(X), self.chosen)
         if len(inputs) <= MOST_ROWS and (few := raw_of_few(self.model, inputs)) is not None:
             return torch.from_numpy(few)
