@@ -42,9 +42,10 @@ def limit_threads(number: int) -> None:
         Threads of torch, OpenMP and BLAS.
     """
     os.environ |= {name: str(number) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
-    import torch
+    if "torch" in sys.modules:  # imported later, it reads the variables; jobs without it need not wait for it
+        import torch
 
-    torch.set_num_threads(number)
+        torch.set_num_threads(number)
     threadpool_limits(number)
 
 

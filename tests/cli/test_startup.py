@@ -1,6 +1,7 @@
 """What answers without torch, and quickly. All of it in one process: a start takes seconds."""
 
 import json
+import os
 import subprocess
 import sys
 from itertools import pairwise
@@ -21,8 +22,11 @@ for arguments in json.loads(sys.argv[1]):
     polars = "polars" in sys.modules
     found.append([done.exit_code, done.output, heavy, polars, time.process_time()])
 
+from ddpn.threads import limit_threads
+limit_threads(1)
 from ddpn import CountRegressor
-print(json.dumps([found, "torch" in sys.modules, "skops" in sys.modules]))
+import torch
+print(json.dumps([found, "skops" in sys.modules, torch.get_num_threads()]))
 """
 HELP = [
     [],
@@ -85,7 +89,8 @@ def answers(saved, table, tmp_path_factory):
     (folder / "bad.toml").write_text('target = "visits"\nlr = 0.1\n')
     commands = [[str(saved) if word == "MODEL" else word for word in arguments] for arguments, *_ in CASES]
     process = [sys.executable, "-c", SCRIPT, json.dumps(commands)]
-    done = subprocess.run(process, cwd=folder, capture_output=True, text=True, check=False)
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    done = subprocess.run(process, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -109,5 +114,10 @@ def test_every_answer_takes_less_than_a_second(answers):
 
 
 def test_the_estimator_does_not_import_what_only_saving_needs(answers):
-    _, torch, skops = answers
-    assert (torch, skops) == (True, False)
+    _, skops, _ = answers
+    assert not skops
+
+
+def test_threads_are_limited_before_torch_is_imported(answers):
+    _, _, threads = answers
+    assert threads == 1

@@ -12,6 +12,8 @@ import pytest
 JOBS = Path(__file__).resolve().parents[1] / "executors"
 #: Of one core and 80 MB of shared objects each, which is the least that Ray takes.
 NODE = {"num_cpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False}
+#: It runs no job, starts no further machines and sends no logs to drivers, which ddpn keeps quiet.
+HEAD = NODE | {"num_cpus": 0, "no_monitor": True, "include_log_monitor": False}
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -38,10 +40,10 @@ def work(ray):
 
 @pytest.fixture(scope="session")
 def cluster(ray):
-    """A head, which runs no job, and two nodes."""
+    """A head and two nodes."""
     from ray.cluster_utils import Cluster
 
-    found = Cluster(initialize_head=True, head_node_args=NODE | {"num_cpus": 0})
+    found = Cluster(initialize_head=True, head_node_args=HEAD)
     for _ in range(2):
         found.add_node(**NODE)
     yield found

@@ -17,10 +17,11 @@ KINDS = {"dp": DoublePoisson, "poisson": Poisson, "nb": NegativeBinomial}
 
 def log_ratios(kind: str, parameters: tuple[float, ...], y: np.ndarray) -> np.ndarray:
     """log p(y + 1) / p(y)."""
-    mu = LONG(parameters[0])
+    number = y.dtype.type
+    mu = number(parameters[0])
     if kind == "poisson":
         return np.log(mu / (y + 1))
-    other = LONG(parameters[1])
+    other = number(parameters[1])
     if kind == "nb":
         return np.log((y + 1 / other) / (y + 1)) - np.log1p(1 / (other * mu))
     grows = np.where(y > 0, y * np.log1p(1 / np.maximum(y, 1)), 0) - 1
@@ -32,13 +33,10 @@ class Product:
 
     def __init__(self, laws: list[tuple]) -> None:
         n = 256
-        while True:
-            y = np.arange(n, dtype=LONG)
-            steps = sum(log_ratios(kind, tuple(parameters), y) for kind, *parameters in laws)
-            log_p = np.concatenate([[LONG(0)], np.cumsum(steps)])
-            if log_p[-1] < log_p.max() - 70:
-                break
+        while not self.has_fallen(log_p := self.log_weights(laws, n, float)):
             n *= 2
+        log_p = self.log_weights(laws, n, LONG)
+        assert self.has_fallen(log_p)
         self.y = np.arange(len(log_p), dtype=LONG)
         self.log_pmf = log_p - log_p.max() - np.log(np.exp(log_p - log_p.max()).sum())
         self.pmf = np.exp(self.log_pmf)
@@ -47,6 +45,17 @@ class Product:
         self.mean = (self.pmf * self.y).sum()
         self.variance = (self.pmf * (self.y - self.mean) ** 2).sum()
         self.entropy = -(self.pmf * self.log_pmf).sum()
+
+    @staticmethod
+    def log_weights(laws: list[tuple], n: int, dtype: type) -> np.ndarray:
+        """On 0..n, up to a constant."""
+        y = np.arange(n, dtype=dtype)
+        steps = sum(log_ratios(kind, tuple(parameters), y) for kind, *parameters in laws)
+        return np.concatenate([np.zeros(1, dtype), np.cumsum(steps.astype(dtype))])
+
+    @staticmethod
+    def has_fallen(log_p: np.ndarray) -> bool:
+        return log_p[-1] < log_p.max() - 70
 
     def icdf(self, q: np.ndarray) -> np.ndarray:
         return np.searchsorted(self.upto, np.asarray(q, dtype=LONG))

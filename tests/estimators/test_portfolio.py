@@ -29,7 +29,7 @@ def data():
 @pytest.fixture(scope="module")
 def fitted(data):
     X, y = data
-    return CountRegressor(members="auto", random_state=0).fit(X[:500], y[:500])
+    return CountRegressor(members="auto", training_options={"batch_size": 100}, random_state=0).fit(X[:500], y[:500])
 
 
 def test_the_mixture_is_no_worse_than_its_members(fitted, data):
@@ -117,14 +117,14 @@ def test_members_must_be_a_number_or_auto(data):
         ({"likelihood": "poisson"}, ("exposure",), {"glm", "trees", "networks"}),
         ({}, ("upper",), {"glm", "trees", "networks"}),
         # A boosted mean cannot have censored counts.
-        ({"likelihood": "poisson", "censored_above": 8}, (), {"glm", "networks"}),
+        ({"likelihood": "poisson", "censored_above": 5}, (), {"glm", "networks"}),
     ],
 )
 def test_counts_of_all_kinds(options, given, members):
     rng = np.random.default_rng(0)
-    X, upper = rng.normal(size=(150, 2)), rng.integers(3, 15, 150)
+    X, upper = rng.normal(size=(100, 2)), rng.integers(3, 9, 100)
     y = rng.binomial(upper, 1 / (1 + np.exp(-X[:, 0])))
-    known = {"upper": upper, "exposure": rng.uniform(0.5, 2.0, 150)}
+    known = {"upper": upper, "exposure": rng.uniform(0.5, 2.0, 100)}
     known = {name: known[name] for name in given}
     model = CountRegressor(members="auto", hidden=(8,), epochs=2, random_state=0, **options).fit(X, y, **known)
     assert set(model.predictor_.members) == {"constant"} | members

@@ -23,12 +23,27 @@ FOLDS = KFold(2, shuffle=True, random_state=0)
 # One encoding and large batches: with these checks, "auto" trains a hundred times as long and passes, too.
 SMALL = {"members": 1, "hidden": (16,), "epochs": 10, "numeric": "standard", "random_state": 0}
 CHECKED = CountRegressor(fractional="round", training_options={"batch_size": 1000, "lr": 0.03}, **SMALL)
+#: Checks of what a likelihood has a part in: fits, their scores, weights. The default likelihood has two families.
+OF_THE_LIKELIHOOD = (
+    estimator_checks.check_fit2d_1sample,
+    estimator_checks.check_sample_weight_equivalence_on_dense_data,
+    estimator_checks.check_regressors_train,
+)
 
 
-@parametrize_with_checks([CHECKED])
+@parametrize_with_checks([clone(CHECKED).set_params(likelihood="poisson")])
 def test_the_regressor_passes_the_checks_of_scikit_learn(estimator, check):
     """All of them: none is expected to fail. Some have targets that are no counts, hence `fractional`."""
     check(estimator)
+
+
+@pytest.mark.parametrize(
+    "check",
+    [*OF_THE_LIKELIHOOD, estimator_checks.check_estimators_pickle, estimator_checks.check_fit_idempotent],
+    ids=lambda check: check.__name__,
+)
+def test_the_default_likelihood_passes_the_checks_that_depend_on_it(check):
+    check("CountRegressor", clone(CHECKED))
 
 
 @pytest.mark.filterwarnings("ignore")  # what the checks fit, often a handful of rows, has no maximum
@@ -38,15 +53,7 @@ def test_the_glm_passes_the_checks_of_scikit_learn(estimator, check):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    "check",
-    [
-        estimator_checks.check_fit2d_1sample,
-        estimator_checks.check_sample_weight_equivalence_on_dense_data,
-        estimator_checks.check_regressors_train,
-    ],
-    ids=lambda check: check.__name__,
-)
+@pytest.mark.parametrize("check", OF_THE_LIKELIHOOD, ids=lambda check: check.__name__)
 def test_two_parameters_pass_the_checks_that_depend_on_the_likelihood(check):
     check("CountGLM", CountGLM(fractional="round"))
 
@@ -77,20 +84,16 @@ def test_a_clone_is_unfitted_and_fits_the_same(fitted, counts):
     assert (copy.fit(*counts).predict(counts[0]) == fitted.predict(counts[0])).all()
 
 
-@pytest.mark.parametrize("how", ["pickle", "joblib"])
-def test_copies_predict_bit_for_bit(quick, counts, how):
+def test_copies_predict_bit_for_bit(quick, counts):
     model = quick().fit(*counts).fit_intervals(*counts).fit_ood(counts[0])
-    if how == "pickle":
-        copy = pickle.loads(pickle.dumps(model))
-    else:
-        file = BytesIO()
-        joblib.dump(model, file)
-        file.seek(0)
-        copy = joblib.load(file)
-    assert (copy.predict(counts[0]) == model.predict(counts[0])).all()
-    ours, theirs = (each.predict_interval(counts[0], kind="calibrated") for each in (model, copy))
-    assert (ours == theirs).all()
-    assert (copy.ood_pvalue(counts[0]) == model.ood_pvalue(counts[0])).all()
+    file = BytesIO()
+    joblib.dump(model, file)
+    file.seek(0)
+    for copy in (pickle.loads(pickle.dumps(model)), joblib.load(file)):
+        assert (copy.predict(counts[0]) == model.predict(counts[0])).all()
+        ours, theirs = (each.predict_interval(counts[0], kind="calibrated") for each in (model, copy))
+        assert (ours == theirs).all()
+        assert (copy.ood_pvalue(counts[0]) == model.ood_pvalue(counts[0])).all()
 
 
 def test_fits_in_parallel(quick, counts):

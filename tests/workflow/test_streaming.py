@@ -39,8 +39,9 @@ def short_blocks(monkeypatch):
 
 @pytest.fixture
 def text(table, tmp_path) -> Path:
+    """Five blocks."""
     path = tmp_path / "new.csv"
-    table.write_csv(path)
+    table.head(200).write_csv(path)
     return path
 
 
@@ -222,5 +223,5 @@ def test_kill_9_and_the_same_command_again(fitted, saved, text, tmp_path, monkey
     real, calls = prediction.prediction_table, []
     monkeypatch.setattr(prediction, "prediction_table", lambda *a, **options: calls.append(1) or real(*a, **options))
     run(fitted.folder, saved, [text], tmp_path / "out.csv")
-    assert len(calls) == -(-300 // 40) - 3
+    assert len(calls) == 200 // 40 - 3
     assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
