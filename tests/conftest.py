@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,9 +105,20 @@ def rewrite() -> Callable[..., None]:
     return change
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Iterator[Any]:
+    """Leave tests out of the search for doctests: they have none."""
+    from _pytest.doctest import DoctestModule
+
+    return [each for each in (yield) if not isinstance(each, DoctestModule)]
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests on Ray come last: a process that was its driver has threads, and others start processes by a fork."""
-    items.sort(key=lambda item: item.nodeid.startswith(RAY))
+    """Tests on Ray are the last tests: a process that was its driver has threads, and others start processes by a fork.
+
+    Doctests, which start none and may register things, follow.
+    """
+    items.sort(key=lambda item: 2 if item.nodeid.startswith("src") else int(item.nodeid.startswith(RAY)))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -118,8 +129,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import LoadScopeScheduling
 
     class FromBothEnds(LoadScopeScheduling):
-        """Every other process starts at the end of the list of tests. Doctests, which may register things, and then
-        the tests on Ray, which are one unit, are the last of all.
+        """Every other process starts at the end of the list of tests. The tests on Ray are one unit, which waits more
+        than it computes: when one process has come to it, the others take the doctests.
         """
 
         def _split_scope(self, nodeid: str) -> str:

@@ -40,7 +40,17 @@ def address(environment):
     """The address of the head; each node is a program that ends when it is told to."""
     port, client, *agents = free_ports(4)
     start = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats", *SMALL]
-    head = [*start, "--head", "--port", port, "--ray-client-server-port", client, "--include-dashboard", "false", "--no-monitor"]
+    head = [
+        *start,
+        "--head",
+        "--port",
+        port,
+        "--ray-client-server-port",
+        client,
+        "--include-dashboard",
+        "false",
+        "--no-monitor",
+    ]
     found = f"127.0.0.1:{port}"
     nodes = [[*head, "--node-ip-address", "127.0.0.1"], [*start, "--address", found]]
     running = []

@@ -1,5 +1,6 @@
 """A fit and its predictions do not depend on the user's settings of torch: gradient mode, inference mode, dtype."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager
 
 import numpy as np
@@ -71,15 +72,22 @@ INTERCEPTS = [
 ]
 
 
-@pytest.mark.parametrize("name", INTERCEPTS)
-def test_an_intercept_is_the_same(name, rows, setting):
-    def start():
-        y, weight, exposure = (torch.from_numpy(rows[part][:9]) for part in ("y", "sample_weight", "exposure"))
-        return make_head(name).start(y, weight, exposure)
+@pytest.fixture(scope="module", params=INTERCEPTS)
+def intercept(request, rows) -> tuple[Callable[[], torch.Tensor], torch.Tensor]:
+    """A function that fits it, and what it gives with torch's usual settings."""
+    y, weight, exposure = (torch.from_numpy(rows[part][:9]) for part in ("y", "sample_weight", "exposure"))
 
+    def start() -> torch.Tensor:
+        return make_head(request.param).start(y, weight, exposure)
+
+    return start, start()
+
+
+def test_an_intercept_is_the_same(intercept, setting):
+    start, expected = intercept
     with setting:
         found = start()
-    assert torch.equal(found, start())
+    assert torch.equal(found, expected)
 
 
 def trained() -> CountModel:
