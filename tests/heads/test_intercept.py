@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from ddpn.heads.intercept import Rows, fit
 
@@ -43,3 +44,15 @@ def test_search_works_where_gradients_are_off():
     with torch.no_grad():
         found = fit(lambda raw: raw.square().sum(), torch.ones(1, dtype=torch.float64), [(-5.0, 5.0)])
     assert found.item() == pytest.approx(0.0, abs=1e-6)
+
+
+def test_search_uses_one_thread_of_blas():
+    used = set()
+
+    def loss(raw):
+        used.update(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+        return raw.square().sum()
+
+    with threadpool_limits(2, user_api="blas"):
+        fit(loss, torch.ones(1, dtype=torch.float64), [(-5.0, 5.0)])
+    assert used == {1}

@@ -7,6 +7,8 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
+from ddpn.threads import single_blas_thread
+
 #: Slopes of the mean loss below this end the search: no network starts that close.
 _SLOPE = 1e-7
 #: So does a relative gain below this: 0/1 data have a ridge along which the loss hardly changes.
@@ -48,5 +50,8 @@ def fit(loss: Callable[[Tensor], Tensor], guess: Tensor, bounds: Sequence[tuple[
         return value.item(), slope.cpu().numpy()
 
     options = {"ftol": _GAIN, "gtol": _SLOPE}
-    found = minimize(value_and_slope, guess.cpu().numpy(), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    with single_blas_thread():  # of matrices of a few rows: two threads on a busy machine take twice as long in all
+        found = minimize(
+            value_and_slope, guess.cpu().numpy(), jac=True, method="L-BFGS-B", bounds=bounds, options=options
+        )
     return torch.tensor(found.x, dtype=torch.float64, device=guess.device)
