@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Tests on Ray, which share one cluster.
 RAY = "tests/cluster"
+#: When this share of the tests is left, those on Ray begin.
+LAST = 0.12
 #: Two small networks with one encoding.
 SMALL = {"members": 2, "hidden": (8,), "numeric": "standard", "epochs": 5, "random_state": 0, "device": "cpu"}
 
@@ -129,18 +131,31 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import LoadScopeScheduling
 
     class FromBothEnds(LoadScopeScheduling):
-        """Every other process starts at the end of the list of tests. The tests on Ray are one unit, which waits more
-        than it computes: when one process has come to it, the others take the doctests.
+        """Every other process starts at the end of the list of tests.
+
+        The tests on Ray are one unit, which waits more than it computes. It begins while others can still compute, and
+        its process has only doctests after it.
         """
+
+        driver: Any = None
 
         def _split_scope(self, nodeid: str) -> str:
             return RAY if nodeid.startswith(RAY) else nodeid.partition("::")[0]
 
         def _assign_work_unit(self, node: Any) -> None:
-            if self.nodes.index(node) % 2:
-                files = [unit for unit in self.workqueue if unit.startswith("tests/") and unit != RAY]
-                if files:
-                    self.workqueue.move_to_end(files[-1], last=False)
+            files = [unit for unit in self.workqueue if unit.startswith("tests/") and unit != RAY]
+            left = sum(len(self.workqueue[unit]) for unit in files)
+            if node is self.driver:
+                units = [unit for unit in self.workqueue if unit not in files][:1]
+                if not units:
+                    node.shutdown()
+                    return
+            elif RAY in self.workqueue and left <= LAST * len(self.collection):
+                units, self.driver = [RAY], node
+            else:
+                units = files[-1:] if self.nodes.index(node) % 2 else files[:1]
+            if units:
+                self.workqueue.move_to_end(units[0], last=False)
             super()._assign_work_unit(node)
 
     config.option.loadscopereorder = False

@@ -5,6 +5,7 @@ Every check takes the folder of a package and returns its complaints, so that it
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from textwrap import indent
@@ -58,20 +59,29 @@ def modules(root: Path) -> dict[str, Path]:
     return found
 
 
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+class Contents(NamedTuple):
+    #: Every import, wherever it stands: in functions and under TYPE_CHECKING, too.
+    imports: tuple[ast.Import | ast.ImportFrom, ...]
+    #: Line, name and length of every function.
+    functions: tuple[tuple[int, str, int], ...]
 
 
-def import_statements(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
-    """Every import, wherever it stands: in functions and under TYPE_CHECKING, too."""
-    return (child for child in ast.walk(node) if isinstance(child, ast.Import | ast.ImportFrom))
+@cache
+def contents(path: Path) -> Contents:
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"), filename=str(path))))
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    lengths = [(node.end_lineno or node.lineno) - node.lineno + 1 - docstring_lines(node) for node in functions]
+    return Contents(
+        tuple(node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)),
+        tuple((node.lineno, node.name, lines) for node, lines in zip(functions, lengths, strict=True)),
+    )
 
 
 def imports(name: str, known: dict[str, Path]) -> Iterator[Import]:
     """What module `name` imports from its own package."""
     package = name.split(".")[0]
     home = name if known[name].name == "__init__.py" else name.rpartition(".")[0]
-    for statement in import_statements(parsed(known[name])):
+    for statement in contents(known[name]).imports:
         for target in targets(statement, home, known):
             if target.split(".")[0] == package:
                 yield Import(target, statement.lineno)
@@ -146,12 +156,10 @@ def oversized(root: Path) -> list[str]:
         where, lines = path.relative_to(root.parent), len(path.read_text(encoding="utf-8").splitlines())
         if lines > MAX_FILE_LINES:
             complaints.append(f"{where}: the file has {lines} lines, at most {MAX_FILE_LINES} are allowed. Split it.")
-        for node in ast.walk(parsed(path)):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                lines = (node.end_lineno or node.lineno) - node.lineno + 1 - docstring_lines(node)
-                if lines > MAX_FUNCTION_LINES:
-                    limit = f"at most {MAX_FUNCTION_LINES} are allowed"
-                    complaints.append(f"{where}:{node.lineno}: {node.name} has {lines} lines, {limit}. Split it.")
+        for line, name, lines in contents(path).functions:
+            if lines > MAX_FUNCTION_LINES:
+                limit = f"at most {MAX_FUNCTION_LINES} are allowed"
+                complaints.append(f"{where}:{line}: {name} has {lines} lines, {limit}. Split it.")
     return complaints
 
 
