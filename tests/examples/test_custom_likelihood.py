@@ -56,7 +56,7 @@ def test_the_law_is_that_of_scipy(custom, mu, never):
 
 
 def test_zeros_are_told_apart(custom, capsys):
-    found = custom.run(rows=800, hidden=(16,), epochs=40)
+    found = custom.run(rows=800, hidden=(16,), epochs=20)
     assert found["zero_inflated_poisson"] < min(found["double_poisson"], found["poisson"])
     assert found["never"] < 0.12
     assert "zero_inflated_poisson" in capsys.readouterr().out

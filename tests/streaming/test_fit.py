@@ -15,13 +15,16 @@ from ddpn.workflow.plan import Plan
 
 QUICK = """
 members = 2
-epochs = 12
+epochs = 8
 hidden = [32]
 likelihood = "negative_binomial"
 mix_with = []
 compare_with = ["constant"]
 drop = ["row"]
 device = "cpu"
+[training_options]
+batch_size = 256
+lr = 0.01
 """
 MODEL = {"members": 2, "epochs": 4, "hidden": [32], "likelihood": "negative_binomial"}
 
