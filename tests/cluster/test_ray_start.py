@@ -38,19 +38,11 @@ def environment(ray):
 @pytest.fixture(scope="module")
 def address(environment):
     """The address of the head; each node is a program that ends when it is told to."""
-    port, client, *agents = free_ports(4)
+    port, *agents = free_ports(3)
     start = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats", *SMALL]
-    head = [
-        *start,
-        "--head",
-        "--port",
-        port,
-        "--ray-client-server-port",
-        client,
-        "--include-dashboard",
-        "false",
-        "--no-monitor",
-    ]
+    # Neither a dashboard, nor the autoscaler, nor a server of ray:// addresses.
+    without = ["--include-dashboard", "false", "--no-monitor", "--ray-client-server-port", "0"]
+    head = [*start, "--head", "--port", port, *without]
     found = f"127.0.0.1:{port}"
     nodes = [[*head, "--node-ip-address", "127.0.0.1"], [*start, "--address", found]]
     running = []

@@ -130,7 +130,9 @@ class Summed:
 
     def entropy(self) -> float:
         p = self.pmf[self.pmf > 0]
-        return -(p * np.log(p)).sum()
+        # Only the log of what is near 1 needs more digits than a double has.
+        near, others = p[p > 0.5], p[(p <= 0.5) & (p > 1e-300)].astype(np.float64)
+        return -(near * np.log(near)).sum() - (others * np.log(others)).sum()
 
     def shortest(self, coverage: float) -> int:
         """How many integers the shortest interval has."""
