@@ -1,4 +1,7 @@
-"""Shared by the tests of the workflow: a small table with columns of every kind, and a plan that fits in a second."""
+"""Shared by the tests of the workflow: a small table with columns of every kind, and a plan that fits in a second.
+
+Tests of the commands and of estimators have the default likelihood, here it is the cheapest.
+"""
 
 from collections.abc import Callable
 
@@ -12,7 +15,7 @@ from ddpn.workflow.preparing import Prepared, prepare
 
 #: Two small networks, one encoding, one batch size.
 QUICK = {
-    "members": 2, "hidden": (8,), "numeric": "standard", "epochs": 3, "device": "cpu",
+    "members": 2, "hidden": (8,), "numeric": "standard", "epochs": 3, "device": "cpu", "likelihood": "poisson",
     "training_options": {"batch_size": 70},
 }  # fmt: skip
 

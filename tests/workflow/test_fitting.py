@@ -15,7 +15,7 @@ from ddpn.calibration.intervals import IntervalLevels, level_expected, level_nee
 from ddpn.errors import InputError
 from ddpn.estimators.calibration_rows import PRIOR_ROWS
 from ddpn.files import folder_lock
-from ddpn.heads import MixedHead
+from ddpn.heads import PoissonHead
 from ddpn.members.glm import PoissonGLM
 from ddpn.predictor import MIXTURE
 from ddpn.workflow import fitting
@@ -156,7 +156,7 @@ COUNTS = {
 def test_where_nothing_can_be_predicted_no_verdict_is_positive(plan, kind):
     frame = pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "visits": COUNTS[kind]})
     options = {"exposure": None, "weight": None, "compare_with": ("constant",)}
-    small = plan(**options, model={"members": 1, "epochs": 2, "mix_with": ()})
+    small = plan(**options, model={"members": 1, "epochs": 2, "mix_with": (), "likelihood": "mixed"})
     verdict = fit(prepare(frame, small), {}).folder.task["test"]["verdict"]
     assert verdict["level"] != "better", verdict
     assert (kind == "equal") == (verdict["sentences"][0].startswith("All 64 test rows have the count 5"))
@@ -168,7 +168,7 @@ def test_where_nothing_can_be_predicted_no_verdict_is_positive(plan, kind):
 @pytest.fixture
 def training_steps(monkeypatch):
     """Counts the training steps of networks; `stop_at` a step raises KeyboardInterrupt, as Ctrl-C does."""
-    usual = MixedHead.loss
+    usual = PoissonHead.loss
 
     class Steps:
         taken, stop_at = 0, None
@@ -180,7 +180,7 @@ def training_steps(monkeypatch):
             Steps.taken += 1
         return usual(head, raw, *rest)
 
-    monkeypatch.setattr(MixedHead, "loss", counted)
+    monkeypatch.setattr(PoissonHead, "loss", counted)
     return Steps
 
 

@@ -126,7 +126,7 @@ def test_a_description_needs_no_model(saved, fitted):
     found = describe(saved)
     assert (found["ddpn"], found["task"]) == (fitted.folder.task["versions"]["ddpn"], fitted.folder.task)
     networks = found["members"]["networks"]["facts"]
-    assert (networks["likelihood"], networks["networks"], networks["hidden"]) == ("mixed", 2, [8])
+    assert (networks["likelihood"], networks["networks"], networks["hidden"]) == ("poisson", 2, [8])
     assert found["members"]["constant"]["weight"] == 0.0
 
 
