@@ -38,11 +38,10 @@ def environment(ray):
 @pytest.fixture(scope="module")
 def address(environment):
     """The address of the head; each node is a program that ends when it is told to."""
-    port, *agents = free_ports(3)
+    port, client, *agents = free_ports(4)
     start = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats", *SMALL]
-    # Neither a dashboard, nor the autoscaler, nor a server of ray:// addresses.
-    without = ["--include-dashboard", "false", "--no-monitor", "--ray-client-server-port", "0"]
-    head = [*start, "--head", "--port", port, *without]
+    without = ["--include-dashboard", "false", "--no-monitor"]  # no pages, and no autoscaler
+    head = [*start, "--head", "--port", port, "--ray-client-server-port", client, *without]
     found = f"127.0.0.1:{port}"
     nodes = [[*head, "--node-ip-address", "127.0.0.1"], [*start, "--address", found]]
     running = []
