@@ -9,10 +9,12 @@ from torch.distributions import constraints
 
 from ddpn.distributions import DoublePoisson
 from ddpn.errors import ConfigError
+from ddpn.heads import scores
 from ddpn.heads.clamps import LEAST_HIGH_LOG_GAMMA, LOG_GAMMA, LOG_MU, bend, highest_log_gamma, log_mean, unbend
 from ddpn.heads.derivatives import closed_form
 from ddpn.heads.head import Head, check_beta, promoted
 from ddpn.heads.intercept import Rows, fit
+from ddpn.heads.scores import Counts
 from ddpn.validation import check_choice, check_number, is_number
 
 
@@ -81,7 +83,7 @@ class DoublePoissonHead(Head):
         log_mu, log_gamma = _links(promoted(raw), exposure)
         return DoublePoisson(log_mu.exp(), log_gamma.exp(), validate_args=False)
 
-    def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
+    def differentiable_loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
         """-log p(y), or Eq. 2; times gamma^-beta. In float64: for large counts the terms of Eq. 2 nearly cancel."""
         log_mu, log_gamma = _links(raw.double(), exposure)
         if self.objective == "exact":
@@ -91,6 +93,17 @@ class DoublePoissonHead(Head):
         if self.beta:
             value = value * (-self.beta * log_gamma.detach()).exp()
         return value.to(promoted(raw).dtype)
+
+    def loss_and_gradient(self, raw: Tensor, counts: Counts, exposure: Tensor | None) -> tuple[Tensor, Tensor] | None:
+        """By the moments of the distribution; not for Eq. 2."""
+        if self.objective != "exact":
+            return None
+        ranges = LOG_MU, (LOG_GAMMA[0], LEAST_HIGH_LOG_GAMMA)
+        loss, gradient = scores.of_family(scores.double_poisson, _links, ranges, raw, counts, exposure)
+        if self.beta:
+            weight = (-self.beta * _links(raw.movedim(0, -1), exposure)[1]).exp()
+            return loss * weight, gradient * weight
+        return loss, gradient
 
     def derivatives(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Exact gradient and expected curvature of the likelihood; by autograd for other objectives."""

@@ -15,6 +15,7 @@ from ddpn.distributions.recording import as_recorded
 from ddpn.errors import ConfigError
 from ddpn.heads.derivatives import by_autograd
 from ddpn.heads.intercept import Rows, fit
+from ddpn.heads.scores import Counts, scored_loss
 from ddpn.sample import Sample
 from ddpn.validation import check_number, is_number
 
@@ -73,6 +74,8 @@ class Head(ABC):
             cls.parameter_names = tuple(f"raw {i}" for i in range(cls.n_raw))
         if "support" in own and "is_count" not in own:
             cls.is_count = bool(cls.support.is_discrete)
+        if {"forward", "differentiable_loss"} & own.keys() and "loss_and_gradient" not in own:
+            cls.loss_and_gradient = Head.loss_and_gradient  # type: ignore[method-assign]  # that of another distribution
         if "description" not in own:
             cls.description = (cls.__doc__ or cls.__name__).strip().splitlines()[0]
 
@@ -98,7 +101,33 @@ class Head(ABC):
         y : Tensor
             Observed counts.
         """
+        found = scored_loss(self, raw, y, exposure, promoted(raw).dtype)
+        return self.differentiable_loss(raw, y, exposure) if found is None else found
+
+    def differentiable_loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
+        """`loss`, of which autograd knows every operation: differentiable twice and in the exposures."""
         return -self.forward(raw.double(), exposure).log_prob(y).to(promoted(raw).dtype)
+
+    def loss_and_gradient(self, raw: Tensor, counts: Counts, exposure: Tensor | None) -> tuple[Tensor, Tensor] | None:
+        """The loss and its gradient in the raw outputs without autograd; None, the default, if they are not written.
+
+        Parameters
+        ----------
+        raw : Tensor, shape (n_raw, ...)
+            Raw outputs in float64, on a CPU.
+        counts : Counts
+            Observed counts; their shape broadcasts with raw[0].
+        exposure : Tensor or None
+            The known scale of each row, as counts.
+
+        Returns
+        -------
+        loss : Tensor, shape (...)
+            What `loss` returns.
+        gradient : Tensor, shape (n_raw, ...)
+            Its derivatives.
+        """
+        return None
 
     def sample_loss(self, raw: Tensor, sample: Sample) -> Tensor:
         """`loss` of a sample's rows; where counts are bounded or censored, -log p of what was recorded, in float64."""

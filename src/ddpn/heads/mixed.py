@@ -15,6 +15,7 @@ from ddpn.errors import ConfigError
 from ddpn.heads.head import Head, promoted
 from ddpn.heads.intercept import Rows
 from ddpn.heads.likelihoods import HEADS
+from ddpn.heads.scores import Counts
 from ddpn.validation import listed
 
 #: Two Double Poissons and a Negative Binomial: one for a heavy tail, two for shapes with several modes.
@@ -137,11 +138,35 @@ class MixedHead(Head):
         found.moments_by_table = True
         return found
 
-    def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
+    def loss_and_gradient(self, raw: Tensor, counts: Counts, exposure: Tensor | None) -> tuple[Tensor, Tensor] | None:
+        """Gradients of the components times their shares of p(y); None if a family has none in closed form."""
+        found, start = [], 0
+        for head, k in self._stacks:
+            stop = start + k * head.n_raw
+            each = head.loss_and_gradient(raw[start:stop].unflatten(0, (k, -1)).transpose(0, 1), counts, exposure)
+            if each is None:
+                return None
+            found.append(each)
+            start = stop
+        bounded = (raw[start:] / LOGIT).tanh_()
+        logits = LOGIT * bounded
+        total, prior = _normalised(logits)
+        joint, shares = _normalised(torch.cat([-loss for loss, _ in found]).add_(logits))
+        gradient = torch.empty_like(raw)
+        start = row = 0
+        for (head, k), (_, slopes) in zip(self._stacks, found, strict=True):
+            own = gradient[start : start + k * head.n_raw].unflatten(0, (k, -1)).transpose(0, 1)
+            torch.mul(slopes, shares[row : row + k], out=own)
+            start, row = start + k * head.n_raw, row + k
+        torch.mul(prior.sub_(shares), bounded.square_().neg_().add_(1.0), out=gradient[start:])
+        return total.sub_(joint), gradient
+
+    def differentiable_loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
         """-log p(y), in float64."""
         parts, log_weights = self._parts(raw.double())
         wide = None if exposure is None else exposure.unsqueeze(-1)
-        losses = [head.loss(part, y.unsqueeze(-1), wide) for part, (head, _) in zip(parts, self._stacks, strict=True)]
+        pairs = zip(parts, self._stacks, strict=True)
+        losses = [head.differentiable_loss(part, y.unsqueeze(-1), wide) for part, (head, _) in pairs]
         return -torch.logsumexp(log_weights - torch.cat(losses, dim=-1), dim=-1).to(promoted(raw).dtype)
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
@@ -166,6 +191,14 @@ class MixedHead(Head):
             raw[0] += offset.to(raw)
             raws.append(raw)
         return torch.cat([*raws, torch.zeros(self.size, dtype=torch.float64, device=raws[0].device)])
+
+
+def _normalised(logs: Tensor) -> tuple[Tensor, Tensor]:
+    """The logarithm of the sum of exponentials along the first axis, and their shares of it."""
+    top = logs.amax(0)
+    terms = (logs - top).exp_()
+    total = terms.sum(0)
+    return total.log().add_(top), terms.div_(total)
 
 
 def _can_be_mixed(head: type[Head]) -> bool:

@@ -5,10 +5,12 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from ddpn.distributions import NegativeBinomial
-from ddpn.heads.clamps import LOG_ALPHA, LOG_MU, bend
+from ddpn.heads import scores
+from ddpn.heads.clamps import LOG_ALPHA, LOG_MU, bend, log_mean
 from ddpn.heads.derivatives import closed_form
 from ddpn.heads.head import Head, promoted
 from ddpn.heads.intercept import Rows, fit
+from ddpn.heads.scores import Counts
 
 
 class NegativeBinomialHead(Head):
@@ -33,6 +35,10 @@ class NegativeBinomialHead(Head):
         mu = mu if exposure is None else mu * exposure.to(raw.dtype)
         return NegativeBinomial(mu, bend(raw[..., 1], *LOG_ALPHA).exp(), validate_args=False)
 
+    def loss_and_gradient(self, raw: Tensor, counts: Counts, exposure: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Digamma functions for log alpha."""
+        return scores.of_family(scores.negative_binomial, _links, (LOG_MU, LOG_ALPHA), raw, counts, exposure)
+
     def derivatives(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Exact gradient and expected curvature."""
         return closed_form(self, raw, y, exposure)
@@ -45,3 +51,8 @@ class NegativeBinomialHead(Head):
         guess = torch.stack([mean / scale, excess / mean.square()]).log().nan_to_num(-2.0, 9.0, -2.0)
         bounds = ((LOG_MU[0] - 1.0, LOG_MU[1] + 1.0), LOG_ALPHA)
         return fit(lambda raw: rows.mean(self.loss(raw, rows.y, rows.exposure)), guess, bounds)
+
+
+def _links(raw: Tensor, exposure: Tensor | None) -> tuple[Tensor, Tensor]:
+    """log mu and log alpha."""
+    return log_mean(raw[..., 0], exposure), bend(raw[..., 1], *LOG_ALPHA)

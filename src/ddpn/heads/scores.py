@@ -1,0 +1,171 @@
+"""Losses together with their gradients, in closed form: what a training step on a CPU evaluates.
+
+At the size of a training step an operation on a CPU costs more to call than to compute, and autograd doubles the calls.
+So a head may write its loss and the gradient in its raw outputs as one function (`Head.loss_and_gradient`), without
+autograd. Second derivatives, GPUs and `torch.func` use the differentiable loss (`Head.differentiable_loss`).
+
+Shape: raw outputs and gradients have the raw outputs first, (P, ...), so that each of them is one block of memory.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ddpn.distributions.arguments import broadcast_shapes
+from ddpn.distributions.double_poisson.normalizer import first_moments
+from ddpn.distributions.double_poisson.weights import deviance, log_h_of_count
+from ddpn.distributions.special import stirling_error_from_zero
+
+#: Where a family's loss and gradient come from: its parameters' logarithms.
+Evaluated = tuple[Tensor, tuple[Tensor, ...]]
+#: From here Stirling's series gives the derivative of its error to 3e-12; below, the digamma function does.
+_SERIES = 16.0
+#: Below this, sums of log-gamma functions have an error of at most 2e-11.
+_DIRECT = 1e4
+
+
+class Counts(NamedTuple):
+    """Observed counts y (...), and what losses need of them alone: log(e^-y y^y / y!) and y log y."""
+
+    y: Tensor
+    log_h: Tensor
+    y_log_y: Tensor
+
+    @classmethod
+    def of(cls, y: Tensor) -> "Counts":
+        """Of counts in float64."""
+        return cls(y, log_h_of_count(y), y * y.clamp(min=1.0).log())
+
+
+class _Scored(torch.autograd.Function):
+    """The loss of every row, which keeps its gradient for the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, raw: Tensor, loss: Tensor, gradient: Tensor, again: Callable[[Tensor], Tensor]) -> Tensor:
+        ctx.save_for_backward(raw, gradient)
+        ctx.again = again
+        return loss.view_as(loss)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        raw, gradient = ctx.saved_tensors
+        if torch.is_grad_enabled():  # second derivatives are wanted
+            return torch.autograd.grad(ctx.again(raw), raw, grad, create_graph=True)[0], None, None, None
+        return grad.unsqueeze(-1) * gradient, None, None, None
+
+
+def scored_loss(head: Any, raw: Tensor, y: Tensor, exposure: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """The head's loss in `dtype`, differentiable in raw, by `loss_and_gradient`; None where that does not serve."""
+    others = [y] if exposure is None else [y, exposure]
+    if raw.device.type != "cpu" or any(x.requires_grad for x in others) or torch.compiler.is_compiling():
+        return None
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return None
+    shape = broadcast_shapes(**{str(i): tuple(x.shape) for i, x in enumerate([raw[..., 0], *others])})
+    if not shape.numel():
+        return None
+    raw = raw if raw.shape[:-1] == shape else raw.expand(*shape, -1)
+    with torch.no_grad():
+        columns = torch.empty((raw.shape[-1], *shape), dtype=torch.float64).copy_(raw.movedim(-1, 0))
+        y, *scale = (torch.empty(shape, dtype=torch.float64).copy_(x) for x in others)
+        found = head.loss_and_gradient(columns, Counts.of(y), scale[0] if scale else None)
+        if found is None:
+            return None
+        loss = found[0].to(dtype)
+        if not raw.requires_grad:
+            return loss
+        # In the layout of the raw outputs, which the backward pass of the projection continues with.
+        gradient = torch.empty_like(raw, dtype=dtype).copy_(found[1].movedim(0, -1))
+    arguments = raw, loss, gradient, lambda x: head.differentiable_loss(x, y, scale[0] if scale else None)
+    # Without torch's own step before it, which inspects a signature.
+    return super(torch.autograd.Function, _Scored).apply(*arguments)
+
+
+def of_family(
+    evaluate: Callable[..., Evaluated],
+    links: Callable[[Tensor, Tensor | None], tuple[Tensor, ...]],
+    ranges: tuple[tuple[float, float], ...],
+    raw: Tensor,
+    counts: Counts,
+    exposure: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """Loss and gradient of a family in its raw outputs.
+
+    `evaluate` returns the loss and its derivatives in the logarithms of the parameters, of which the first is that of
+    the location. `links` returns these logarithms; they are the raw outputs within `ranges`, if there is no exposure.
+    """
+    if _is_within(raw, ranges):
+        logs = raw.unbind() if exposure is None else (raw[0] + exposure.log(), *raw[1:])
+        loss, slopes = evaluate(counts, *logs)
+        return loss, torch.stack(slopes)
+    with torch.enable_grad():
+        x = raw.detach().requires_grad_()
+        bent = links(x.movedim(0, -1), exposure)
+    loss, slopes = evaluate(counts, *(each.detach() for each in bent))
+    return loss, torch.autograd.grad(bent, x, slopes)[0]
+
+
+def _is_within(raw: Tensor, ranges: tuple[tuple[float, float], ...]) -> bool:
+    ends = (torch.aminmax(each) for each in raw)
+    return all(low <= end.min and end.max <= high for end, (low, high) in zip(ends, ranges, strict=True))
+
+
+def poisson(counts: Counts, log_mu: Tensor) -> Evaluated:
+    """-log p(y) and its derivative in log mu."""
+    mu = log_mu.exp()
+    return mu - counts.y * (1.0 + log_mu) + counts.y_log_y - counts.log_h, (mu - counts.y,)
+
+
+def double_poisson(counts: Counts, log_mu: Tensor, log_gamma: Tensor) -> Evaluated:
+    """-log p(y) and its derivatives in log mu and log gamma: gamma (E[Z] - y) and gamma (D(y) - E[D])."""
+    mu, gamma = log_mu.exp(), log_gamma.exp()
+    log_c, mean, mean_dev = (x.view(mu.shape) for x in first_moments(mu.view(-1), gamma.view(-1)))
+    dev = deviance(counts.y, mu)
+    loss = torch.addcmul(log_c, gamma, dev).sub_(counts.log_h).add_(log_gamma, alpha=-0.5)
+    # A probability: rounding in log c must not lift it above 1.
+    return loss.clamp_(min=0.0), (mean.sub_(counts.y).mul_(gamma), dev.sub_(mean_dev).mul_(gamma))
+
+
+def negative_binomial(counts: Counts, log_mu: Tensor, log_alpha: Tensor) -> Evaluated:
+    """-log p(y) and its derivatives in log mu and log alpha.
+
+    With r = 1 / alpha and n = y + r, p(y) = Gamma(n) / (Gamma(r) y!) (mu / (mu + r))^y (r / (mu + r))^r.
+    """
+    y, mu, r = counts.y, log_mu.exp(), torch.exp(-log_alpha)
+    n, total = y + r, mu + r
+    q = (y - mu) / total
+    if not n.max() < _DIRECT:
+        value, by_r = _large_negative_binomial(counts, mu, log_mu, r, n, q)
+    else:
+        both = torch.stack([n, r])
+        (log_gamma_n, log_gamma_r), (slope_n, slope_r) = both.lgamma().unbind(), both.digamma_().unbind()
+        log_total = total.log_()
+        value = (n * log_total).addcmul_(r, log_alpha).sub_(log_gamma_n).add_(log_gamma_r)
+        value.addcmul_(y, log_mu, value=-1.0).sub_(y).add_(counts.y_log_y).sub_(counts.log_h)
+        by_r = slope_n.sub_(slope_r).sub_(log_alpha).sub_(log_total).sub_(q)
+    return value.clamp_(min=0.0), (q.mul_(r).neg_(), by_r.mul_(r))
+
+
+def _large_negative_binomial(
+    counts: Counts, mu: Tensor, log_mu: Tensor, r: Tensor, n: Tensor, q: Tensor
+) -> tuple[Tensor, Tensor]:
+    """-log p(y) and the score of r, by Stirling's formula with its error s: free of cancellation for large y and r.
+
+    log p = n log(1 + q) + y log(mu / y) + log h(y) - log(n / r) / 2 + s(n) - s(r) with q = (y - mu) / (mu + r)
+    """
+    y = counts.y
+    log_ratio = torch.where(q < -0.5, (n / (mu + r)).log(), torch.log1p(q))
+    log_p = n * log_ratio + y * log_mu - counts.y_log_y + counts.log_h - 0.5 * torch.log1p(y / r)
+    (s_n, s_r), (slope_n, slope_r) = (x.unbind() for x in _stirling(torch.stack([n, r])))
+    return s_r - s_n - log_p, log_ratio - q + 0.5 * y / (n * r) + slope_n - slope_r
+
+
+def _stirling(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The error of Stirling's formula and its derivative, for x > 0."""
+    large, small = x.clamp(min=_SERIES), x.clamp(max=_SERIES)
+    square = large.reciprocal().square_()
+    series = (square * (-5 / 1260)).add_(3 / 360).mul_(square).sub_(1 / 12).mul_(square)
+    exact = small.digamma() - small.log() + 0.5 / small
+    return stirling_error_from_zero(x), torch.where(x < _SERIES, exact, series)
