@@ -5,6 +5,11 @@
 80,000 rows of 35 columns, batches of 128, five networks [128, 128, 128, 64]. The stacked loop is compared with five
 plain torch loops on the same loss: on tensors in memory, with a DataLoader over a TensorDataset, and with one over a
 Dataset that reads its rows from a pandas frame, as the paper's code does. Writes training_<device>.json and .md.
+
+    python benchmarks/training.py --only components --out benchmarks/results          (one minute on a CPU)
+
+A training step of the default mixture (two Double Poissons and a Negative Binomial) compared with one of a single
+Double Poisson, in turns, in CPU time, for two sizes of networks and batches of 256. Writes components_cpu.json and .md.
 """
 
 import resource
@@ -30,6 +35,8 @@ TARGETS = {
     "DataLoader loops over a frame / stacked": 8.0,
     "in-memory loops / stacked": 1.8,
     "exact / paper step": 1.5,
+    "three components / one, networks [64, 64]": 1.6,
+    "three components / one, networks [128, 128, 128, 64]": 1.6,
 }
 
 
@@ -125,7 +132,31 @@ def cpu(steps: int, repeat: int) -> list[dict]:
             theirs = best(lambda o=objective, s=source: plain_loop(data, o, steps, s), repeat) / steps * MEMBERS
             results.append({"what": f"{name} / stacked", "objective": objective, "ratio": theirs / ours})
     results.append({"what": "exact / paper step", "ratio": seconds["exact"] / seconds["paper"]})
-    return results + prediction(data)
+    return results + components() + prediction(data)
+
+
+def components(steps: int = 30, repeat: int = 16) -> list[dict]:
+    """The CPU time of a step with three components over that with one; the best of `repeat` turns each."""
+    results, data = [], simulated(256 * steps)
+    for hidden in ((64, 64), HIDDEN):
+        best_times = {"double_poisson": float("inf"), "mixed": float("inf")}
+        for _ in range(repeat):
+            for name, least in best_times.items():
+                best_times[name] = min(least, step_time(data, name, hidden, steps))
+        one, three = (1e3 * seconds for seconds in best_times.values())
+        what = f"three components / one, networks {list(hidden)}"
+        results.append({"what": what, "ratio": three / one, "ms a step of five, one": one, "three": three})
+    return results
+
+
+def step_time(data: Sample, name: str, hidden: tuple[int, ...], steps: int) -> float:
+    """CPU seconds per step, after an epoch in which what is needed on first use is set up."""
+    head, seeds, times = make_head(name), tuple(range(MEMBERS)), []
+    model = CountModel(MLP(n_in=COLUMNS, hidden=hidden, members=MEMBERS), head, MEMBERS)
+    model.reset(seeds, head.start(data.y.double()))
+    config = TrainingConfig(epochs=2, batch_size=len(data) // steps, seeds=seeds)
+    fit(model, data, None, config, runtime=Runtime("cpu"), on_epoch=lambda _: times.append(time.process_time()))
+    return (times[1] - times[0]) / steps
 
 
 def prediction(data: Sample, rows: int = 100_000) -> list[dict]:
@@ -163,7 +194,12 @@ def main() -> None:
     parser = recording.parser(__doc__)
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--only", choices=["components"], default=None, help="default: everything")
     args = parser.parse_args()
+    if args.only:
+        args.device = "cpu"
+        recording.record("components", args, lambda _: components(), TARGETS)
+        return
     recording.record("training", args, lambda d: gpu() if d == "cuda" else cpu(args.steps, args.repeat), TARGETS)
 
 

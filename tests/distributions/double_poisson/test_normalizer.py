@@ -56,6 +56,18 @@ class TestBorders:
         mu = both_sides(lambda mu: in_table(mu, gamma), 1e-6, 80.0)
         self.assert_no_jump(mu, gamma)
 
+    @pytest.mark.parametrize("gamma", [0.08, 0.15, 0.3, 0.6])
+    def test_largest_table(self, gamma):
+        """Beyond it, distributions that are not narrow are summed by quadrature."""
+        largest = normalizer._LARGEST - normalizer.MARGIN
+
+        def reaches(mu):
+            return bool(weights.upper_end(mu, f64([gamma]), normalizer.DEPTH, steps=1) > largest)
+
+        mu = both_sides(reaches, 1e-6, 80.0)
+        assert (gamma * mu < series.MIN_K).all()
+        self.assert_no_jump(mu, gamma)
+
     @pytest.mark.parametrize("size", [16, 32, 64])
     def test_sizes_of_tables(self, size, assert_within):
         """Many rows are sorted by size, few are not: both give the same."""
@@ -70,6 +82,46 @@ class TestBorders:
         ]
         for a, b in zip(many, few, strict=True):
             assert_within(a, b, 1e-9, floor=1e-3)
+
+
+class TestTableSizes:
+    """Each row is in one table, or left for other ways of summing."""
+
+    @pytest.mark.parametrize("rows", [1, 64, 65, 3000])
+    @pytest.mark.parametrize("furthest", [0.5, 20.0, 61.0, 90.0, 125.0, 125.1, torch.inf, torch.nan])
+    def test_every_row_has_a_place(self, rows, furthest):
+        reach = torch.linspace(0.1, min(furthest, 125.0) if furthest > 0.0 else 30.0, rows, dtype=torch.float64)
+        reach[-1] = furthest
+        sizes, others = normalizer._table_sizes(reach)
+        assert sizes == sorted(set(sizes))
+        assert others == (not furthest <= 125.0)
+        assert others or furthest <= sizes[-1] - normalizer.MARGIN + 1e-9
+
+    def test_a_table_of_its_own_for_rows_it_saves_time_for(self):
+        reach = torch.cat([torch.full((3000,), 10.0), torch.full((100,), 50.0)]).double()
+        assert normalizer._table_sizes(reach) == ([16, 56], False)
+        assert normalizer._table_sizes(reach[-200:]) == ([56], False)
+        assert normalizer._table_sizes(torch.full((100,), torch.inf)) == ([], True)
+
+    def test_no_rows(self):
+        assert [len(x) for x in normalizer.first_moments(f64([]), f64([]))] == [0, 0, 0]
+
+    @pytest.mark.parametrize("rows", [2, 30, 500])
+    def test_rows_do_not_depend_on_their_neighbours(self, rows, assert_within):
+        generator = torch.Generator().manual_seed(rows)
+        mu, gamma = torch.randn(2, rows, dtype=torch.float64, generator=generator).mul(2.0).add(1.0).exp()
+        alone = [normalizer.first_moments(m, g) for m, g in zip(mu.split(1), gamma.split(1), strict=True)]
+        for found, each in zip(normalizer.first_moments(mu, gamma), zip(*alone, strict=True), strict=True):
+            assert_within(found, torch.cat(each), 1e-9, floor=1e-2)
+
+    def test_no_count_close_to_mu(self):
+        """gamma D is 1,900 at the nearest count: weights that are not scaled would all be 0."""
+        mu, gamma = f64([0.5, 0.5, 3.0]), f64([1e4, 1.0, 2.0])
+        log_c, mean, _ = normalizer.first_moments(mu, gamma)
+        expected = 0.5 * np.log(1e4) - 1.0 - 1e4 * (0.5 - 1.0 + np.log(2.0))
+        assert log_c[0].item() == pytest.approx(expected, rel=1e-12)
+        assert mean[0].item() == pytest.approx(1.0)
+        torch.testing.assert_close(log_c[1:], normalizer.first_moments(mu[1:], gamma[1:])[0])
 
 
 def test_moments_against_sums(random_laws, assert_within):

@@ -5,9 +5,9 @@
 Four ways, each where it is both exact and cheap:
 
 series  gamma mu large and the distribution wide: `series.py`, no sum at all;
-table   the window ends below 64: all integers, their log weights by one matrix product;
+table   the window ends below 128, or 64 where narrow: all integers, their log weights by one matrix product;
 local   narrow and far from 0: the integers around mu;
-wide    reaches 0 and far beyond 64: the first integers one by one, the rest by quadrature (`quadrature.py`).
+wide    reaches 0 and far beyond 128: the first integers one by one, the rest by quadrature (`quadrature.py`).
 
 Derivatives are moments (no autograd through sums): with Z ~ DP(mu, gamma),
 d log c / d log mu = gamma (E[Z] - mu) and d log c / d log gamma = 1/2 - gamma E[D]; second ones are covariances.
@@ -21,19 +21,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ddpn.distributions.dispatch import Case, by_case, constant, is_host
+from ddpn.distributions.dispatch import Case, by_case, constant, in_blocks, is_host
 from ddpn.distributions.double_poisson import cuda_kernel, cuda_scores, series, weights
 from ddpn.distributions.quadrature import JOIN, PREFIX, between, gauss_legendre, prefix
 from ddpn.distributions.rows import DEPTH, MARGIN
 from ddpn.distributions.special import HALF_LOG_TWO_PI
 
-#: Sizes of the table; the largest also decides what is called wide.
+#: Sizes of tables that other sums over the integers share; on a GPU the largest decides what is called wide.
 TABLES = (16, 32, 64)
+#: On a CPU sizes are multiples of the first, up to the second: there quadrature takes less time.
+_STEP, _LARGEST = 8, 128
+#: So many cells of a table take as long as another table for some of the rows.
+_CALL = 20_000
+#: From so many rows on, closer ends of windows take less time than the cells that they save.
+_MANY = 8192
 #: Up to so many distributions share one table.
 _FEW = 64
 _LOCAL = 10
 _NODES = 40
 _JOIN_T = (JOIN - 0.5) ** 0.5
+#: Sums of weights below this may have lost digits.
+_TINY = 1e-200
 _SQRT_TWO_OVER_PI = (2.0 / math.pi) ** 0.5
 
 
@@ -93,22 +101,48 @@ def by_regime(methods: dict[str, Any], mu: Tensor, gamma: Tensor) -> tuple[Tenso
     """Sort rows into series, table, local and wide; `methods` says what to do with each, and may leave out table."""
     by_series = series.applies(mu, gamma)
     rest = partial(_by_sum, methods)
+    if is_host(mu) and not by_series.any():
+        return in_blocks(rest, 8, mu, gamma)
     return by_case([Case(by_series, methods["series"], 24), Case(~by_series, rest, 8)], mu, gamma)
 
 
 def _by_sum(methods: dict[str, Any], mu: Tensor, gamma: Tensor) -> tuple[Tensor, ...]:
-    # Sorting by size pays for many rows only, and on a GPU every size would be computed for every row.
-    many = is_host(mu) and len(mu) > 2048
-    end = weights.upper_end(mu, gamma, DEPTH, steps=3 if many else 1)
-    found, low = [], 0.0
-    tables = TABLES if many else TABLES[1:] if is_host(mu) else TABLES[-1:]
-    for n in tables if "table" in methods else ():
-        found.append(Case((end >= low) & (end < n - MARGIN), methods["table"](n), n))
-        low = n - MARGIN
+    on_host, has_tables = is_host(mu), "table" in methods
+    # A closer end pays for many rows only.
+    end = weights.upper_end(mu, gamma, DEPTH, steps=3 if on_host and len(mu) > _MANY else 1)
     narrow = gamma * mu >= series.MIN_K
-    found.append(Case((end >= low) & narrow, methods["local"], 2 * _LOCAL + 1))
-    found.append(Case((end >= low) & ~narrow, methods["wide"], PREFIX + _NODES))
+    # A table loses digits to large gamma y log y.
+    reach = torch.where(narrow & (end >= TABLES[-1] - MARGIN), torch.inf, end)
+    sizes, others = _table_sizes(reach) if on_host and has_tables else (list(TABLES[-1:] if has_tables else ()), True)
+    if len(sizes) == 1 and not others:
+        return in_blocks(methods["table"](sizes[0]), sizes[0], mu, gamma, end)
+    far = reach > ((_LARGEST if on_host else TABLES[-1]) - MARGIN if has_tables else -1.0)
+    found, low = [], 0.0
+    for n in sizes:
+        # A row at the edge of a step may have been counted on either side of it.
+        upto = ~far if n == sizes[-1] else reach < n - MARGIN
+        found.append(Case((reach >= low) & upto, methods["table"](n), n))
+        low = n - MARGIN
+    if others:
+        found.append(Case(far & narrow, methods["local"], 2 * _LOCAL + 1))
+        found.append(Case(far & ~narrow, methods["wide"], PREFIX + _NODES))
     return by_case(found, mu, gamma, end)
+
+
+def _table_sizes(reach: Tensor) -> tuple[list[int], bool]:
+    """Sizes of the tables that sum rows up to `reach` in the least time, increasing, and if rows are left over."""
+    if 0 < len(reach) <= _FEW:
+        furthest = reach.max().item()
+        return [TABLES[-1] if furthest < TABLES[-1] - MARGIN else _LARGEST], not furthest <= _LARGEST - MARGIN
+    in_step = torch.histc(reach, _LARGEST // _STEP, -MARGIN, _LARGEST - MARGIN).tolist()
+    upto = [0, *(int(x) for x in np.cumsum(in_step))]
+    sizes = [upto.index(upto[-1])]
+    while sizes[0]:
+        saved = [upto[i] * (sizes[0] - i) * _STEP for i in range(sizes[0])]
+        if max(saved) < _CALL:
+            break
+        sizes.insert(0, saved.index(max(saved)))
+    return [_STEP * n for n in sizes if n], upto[-1] < len(reach) or not upto[-1]
 
 
 def _first_of_series(mu: Tensor, gamma: Tensor) -> tuple[Tensor, ...]:
@@ -126,12 +160,18 @@ def _columns(n: int, device: torch.device) -> Tensor:
 
 def _first_of_table(n: int) -> Any:
     def method(mu: Tensor, gamma: Tensor, end: Tensor) -> tuple[Tensor, ...]:
-        log_w = weights.log_weight_table(mu, gamma, n)
-        peak = log_w.amax(dim=1, keepdim=True)
-        total, sum_y, sum_y_log_y = (log_w.sub_(peak).exp_() @ _columns(n, mu.device)).unbind(1)
+        log_mu, columns = mu.log(), _columns(n, mu.device)
+        log_w = weights.log_weights(mu, gamma, log_mu, n)
+        total, sum_y, sum_y_log_y = (log_w.exp_() @ columns).unbind(1)
+        log_total = total.log()
+        if not is_host(mu) or total.min() < _TINY:
+            # No count is close to mu, measured by gamma.
+            log_w = weights.log_weights(mu, gamma, log_mu, n)
+            peak = log_w.amax(dim=1, keepdim=True)
+            total, sum_y, sum_y_log_y = (log_w.sub_(peak).exp_() @ columns).unbind(1)
+            log_total = peak.squeeze(1) + total.log()
         mean = sum_y / total
-        log_c = 0.5 * gamma.log() - gamma * mu + peak.squeeze(1) + total.log()
-        return log_c, mean, mu - mean * (1.0 + mu.log()) + sum_y_log_y / total
+        return log_total.add_(gamma.log(), alpha=0.5), mean, sum_y_log_y / total + mu - mean * (1.0 + log_mu)
 
     return method
 

@@ -68,6 +68,20 @@ def log_weight_table(mu: Tensor, gamma: Tensor, n: int) -> Tensor:
     return torch.addmm(table[2], torch.stack([gamma, gamma * mu.log()], dim=1), table[:2])
 
 
+@cache
+def _exponents(n: int, device: torch.device) -> Tensor:
+    """Rows y - y log y, y and -1 for y = 0..n-1."""
+    table = count_table(n, device)
+    with torch.inference_mode(False):
+        return torch.stack([table[0], table[1], -torch.ones_like(table[1])])
+
+
+def log_weights(mu: Tensor, gamma: Tensor, log_mu: Tensor, n: int) -> Tensor:
+    """log w(y), at most 0, at y = 0..n-1, as `log_weight_table`."""
+    factors = torch.stack([gamma, gamma * log_mu, gamma * mu], dim=1)
+    return torch.addmm(count_table(n, mu.device)[2], factors, _exponents(n, mu.device))
+
+
 def upper_end(mu: Tensor, gamma: Tensor, depth: float | Tensor, steps: int = 3, start: Tensor | None = None) -> Tensor:
     """The y > mu with gamma D(y; mu) = depth, from above: what it leaves out is below e^-depth of the peak.
 
