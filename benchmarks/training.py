@@ -123,7 +123,7 @@ def cpu(steps: int, repeat: int) -> list[dict]:
     for objective in ("exact", "paper"):
         ours = best(lambda o=objective: stacked(data, o, steps)[0], repeat) / steps
         seconds[objective] = ours
-        results.append({"what": f"stacked, {objective} objective", "ms a step of five": ours * 1e3})
+        results.append({"what": f"stacked, {objective} objective", "ms per step of five networks": ours * 1e3})
         for name, source in (
             ("in-memory loops", "memory"),
             ("DataLoader loops", "tensors"),
@@ -145,7 +145,9 @@ def components(steps: int = 30, repeat: int = 16) -> list[dict]:
                 best_times[name] = min(least, step_time(data, name, hidden, steps))
         one, three = (1e3 * seconds for seconds in best_times.values())
         what = f"three components / one, networks {list(hidden)}"
-        results.append({"what": what, "ratio": three / one, "ms a step of five, one": one, "three": three})
+        results.append(
+            {"what": what, "ratio": three / one, "ms per step of five networks, one component": one, "three": three}
+        )
     return results
 
 

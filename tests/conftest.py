@@ -151,7 +151,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
                     node.shutdown()
                     return
             elif RAY in self.workqueue and left <= LAST * len(self.collection):
-                units, self.driver = [RAY], node
+                # A process alone has all the other tests to run, too.
+                units, self.driver = [RAY], node if len(self.nodes) > 1 else None
             else:
                 units = files[-1:] if self.nodes.index(node) % 2 else files[:1]
             if units:

@@ -173,3 +173,18 @@ def test_no_rows_have_no_quantiles(rng):
     none = Case(rng, 3, 2.0).mixture(slice(0, 0))
     assert none.summary(LEVELS).quantiles.shape == (0, 6)
     assert none.mean.shape == none.epistemic.shape == none.interval(0.9)[0].shape == (0,)
+    assert none.mode.shape == none.entropy().shape == none.crps(torch.zeros(0)).shape == (0,)
+
+
+@pytest.mark.parametrize("rows", [3, 2000])
+def test_no_levels_have_no_quantiles(rng, rows):
+    found = Case(rng, rows, 2.0).mixture().summary(torch.zeros(0))
+    assert found.quantiles.shape == (rows, 0)
+    assert found.mode.shape == (rows,)
+
+
+def test_a_row_of_nan_leaves_the_others_alone():
+    mu = f64([[1.0, 2.0], [torch.nan, 2.0]])
+    dist = Mixture(DoublePoisson(mu, torch.ones_like(mu), validate_args=False), validate_args=False)
+    for found in (dist.icdf(f64(0.5)), dist.mode, dist.mean):
+        assert found.isnan().tolist() == [False, True]

@@ -10,11 +10,14 @@ from ddpn import CountRegressor
 from ddpn.count_range import CountRange
 from ddpn.deadlines import Clock, TimeLimitError
 from ddpn.errors import ConfigError
+from ddpn.estimators.candidates import default_candidates
 from ddpn.estimators.portfolio import Candidate, Portfolio
+from ddpn.heads import make_head
 from ddpn.members.blending import MixtureScores
 from ddpn.members.constant import Constant
 from ddpn.members.glm import PoissonGLM
 from ddpn.members.member import NotApplicableError
+from ddpn.members.network_options import NetworkOptions
 from ddpn.metrics import crps
 from ddpn.sample import Sample
 
@@ -218,3 +221,19 @@ def test_validation_rows_choose_the_weights(sample):
     assert predictor.members["glm"].out_of_fold is None
     expected = predictor.distribution(validation.X).crps(torch.from_numpy(validation.y)).mean()
     assert found.crps == pytest.approx(float(expected))
+
+
+@pytest.mark.parametrize(
+    ("rows", "cross_fits", "widths", "steps"),
+    [(2000, True, (128, 128), 2000), (20_000, False, (32, 128, 128, 64), 6000)],
+)
+def test_large_networks_are_trained_longer(rows, cross_fits, widths, steps):
+    train = Sample(np.zeros((rows, 2)), np.ones(rows))
+    candidates = default_candidates(make_head("mixed"), NetworkOptions(), {}, train, cross_fits, {"stream": None})
+    made = {each.name: each.make() for each in candidates}
+    assert next(c for c in candidates if c.name == "large_networks").dear
+    options = made["large_networks"].options
+    assert tuple(options.hidden) == widths
+    per_epoch = -(-rows * (4 if cross_fits else 5) // 5 // options.batch_size)
+    assert options.epochs * per_epoch == pytest.approx(steps, rel=0.25)
+    assert options.epochs > 1.5 * made["networks"].options.epochs

@@ -71,3 +71,11 @@ def test_a_regressor_refits_to_rows_that_it_kept_itself(sample, monkeypatch, giv
     more = {"X_val": sample.X[:50], "y_val": sample.y[:50]} if given else {}
     model.fit(sample.X, sample.y, **more)
     assert seen == ([] if rows is None else [rows])
+
+
+def test_a_member_that_cannot_be_fitted_to_all_rows_stays(mixture, sample):
+    limit = np.full(400, np.inf)
+    limit[390] = sample.y[390]  # a validation row whose count is censored
+    trees = mixture.members["trees"]
+    assert not refit(mixture, sample.replace(limit=limit), seed=0)
+    assert mixture.members["trees"] is trees

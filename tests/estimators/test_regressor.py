@@ -167,9 +167,7 @@ def test_only_equal_rows_of_numbers_in_arrays_are_merged():
 # Randomness ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"numeric": "auto", "members": 1}, {"likelihood": "negative_binomial"}], ids=str
-)
+@pytest.mark.parametrize("options", [{}, {"numeric": "auto", "members": 1}, {"likelihood": "mixed"}], ids=str)
 def test_a_seed_determines_everything(fast, larger, options):
     X, y = larger
     options = {"epochs": 2, "training_options": BATCHES} | options
@@ -297,7 +295,7 @@ def test_progress_is_shown_on_request(fast, counts, monkeypatch):
 @pytest.mark.parametrize("numeric", ["standard", "auto"])
 def test_an_interrupted_fit_continues_where_it_stopped(fast, larger, tmp_path, monkeypatch, numeric):
     X, y = larger
-    options = {"numeric": numeric, "epochs": 6, "members": 1, "training_options": BATCHES}
+    options = {"numeric": numeric, "epochs": 6, "members": 1, "training_options": BATCHES, "likelihood": "mixed"}
     wanted = fast(**options).fit(X, y)
     run_epoch = Training.run_epoch
     done = []

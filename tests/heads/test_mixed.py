@@ -6,7 +6,8 @@ import torch
 
 from ddpn import CountRegressor
 from ddpn.errors import ConfigError
-from ddpn.heads import make_head
+from ddpn.heads import HEADS, make_head
+from ddpn.heads.poisson import PoissonHead
 
 
 def test_one_component_is_the_head_itself():
@@ -125,3 +126,16 @@ def test_one_exponential_of_all_outputs_gives_the_same_mixture(shift, monkeypatc
     assert found.mean.dtype == expected.mean.dtype
     assert found.batch_shape == expected.batch_shape == (6, 5)
     torch.testing.assert_close(found.log_prob(torch.tensor(3.0)), expected.log_prob(torch.tensor(3.0)))
+
+
+def test_a_likelihood_with_a_loss_of_its_own_keeps_it_in_a_mixture(monkeypatch):
+    class Bounded(PoissonHead):
+        """A Poisson whose loss is at most 1."""
+
+        def loss(self, raw, y, exposure=None):
+            return super().loss(raw, y, exposure).clamp(max=1.0)
+
+    monkeypatch.setitem(HEADS, "bounded", Bounded)
+    head = make_head(["bounded", "negative_binomial"])
+    raw = torch.zeros(1, head.n_raw, dtype=torch.float64)
+    assert head.loss(raw, torch.tensor([9.0])).item() <= 1.0 + np.log(2.0)

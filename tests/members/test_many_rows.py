@@ -47,3 +47,10 @@ def test_networks_that_have_no_use_for_lookups():
         assert raw_of_many(member.model, member.encoder, X) is None
     member, X = fitted(numeric="piecewise")
     assert raw_of_many(member.model.float(), member.encoder, X) is None
+
+
+def test_weights_that_change_without_a_new_version_are_noticed():
+    member, X = fitted(numeric="piecewise")
+    member.raw(X)
+    member.model.backbone.layers[0].weight.data.mul_(2.0)
+    torch.testing.assert_close(member.raw(X)[:3], member.raw(X[:3]), rtol=1e-12, atol=1e-13)

@@ -258,6 +258,7 @@ def test_refitted_trees_keep_what_was_chosen_and_learn_from_more_rows(monkeypatc
     again = first.refitted(sample, seed=0)
     assert (again.used_leaves, again.has_index) == (first.used_leaves, first.has_index)
     assert len(again.out_of_fold_raw) == 1500
+    assert again.rate == first.used_rate
     assert len(again.folds) == len(first.folds)
 
 

@@ -2,7 +2,7 @@
 
 A thread walks through the counts 0, 1, ... of its row and adds up the pmf of the mixture until all levels are reached,
 as `mixture_tables` does for a CPU. Rows whose quantiles are too far away are left to other modules. torch compiles the
-text on first use, through NVRTC; where that cannot be had, `quantiles` says so with None.
+text on first use, through NVRTC; where that is not possible, `quantiles` returns None.
 """
 
 import warnings
@@ -18,9 +18,10 @@ from torch import Tensor
 LONGEST = 4096
 #: Largest gamma mu (1 + |log mu|): beyond, the rounding of log p is more than 1e-10 of a probability.
 _DEEPEST = 1e6
-#: What a sum may be off by at a quantile, relatively in a tail and absolutely, and shares of a probability that tie. As
-#: in `mixture_tables`.
-_RELATIVE, _ABSOLUTE, _TIE = 2e-6, 1e-12, 1e-12
+#: What a sum may be off by at a quantile: relatively in a tail, absolutely, and at most. As in `mixture_tables`.
+_RELATIVE, _ABSOLUTE, _MOST_OFF = 2e-6, 1e-12, 1e-8
+#: The relative difference below which two probabilities count as equal.
+_TIE = 1e-12
 #: Components up to which a thread keeps them at hand.
 _MOST = 256
 #: Threads of a block.
@@ -86,7 +87,7 @@ extern "C" __global__ void mixture_quantiles(
       const long long at = row * levels + j;
       const double q = level[at];
       if (count[at] < 0.0 && upto >= q) {
-        const double slack = @ABSOLUTE + @RELATIVE * fmin(q, 1.0 - q);
+        const double slack = @ABSOLUTE + fmin(@RELATIVE * fmin(q, 1.0 - q), @OFF);
         count[at] = y; sure[at] = upto - q > slack && q - before > slack; --left;
       }
     }
@@ -104,6 +105,7 @@ def source(double_poissons: int, negative_binomials: int) -> str:
         "DEEPEST": _DEEPEST,
         "RELATIVE": _RELATIVE,
         "ABSOLUTE": _ABSOLUTE,
+        "OFF": _MOST_OFF,
         "TIE": _TIE,
         "D": double_poissons,
         "N": negative_binomials,
@@ -139,7 +141,7 @@ def constants(device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def parameters(mixture: Any) -> tuple[Tensor, ...] | None:
-    """mu, gamma, offset and weight of Double Poissons, mean, alpha and share of Negative Binomials; a row a component.
+    """mu, gamma, offset and weight of all Double Poissons, and mean, alpha and weight of all Negative Binomials.
 
     None where a component is of another family. Shape: (components, rows) each.
     """

@@ -126,6 +126,8 @@ class MixtureRows(Rows):
 
     def pmf_on_grid(self, y: Tensor) -> Tensor:
         """As `pmf`, faster, for components whose windows are not too far apart."""
+        if not len(self):
+            return torch.zeros_like(y)
         at = SharedNodes.of(y, y[:, y.shape[1] // 2, None])
         return self._total(lambda stack, k: stack.shared_pmf(at))
 

@@ -239,7 +239,7 @@ class MixtureTables:
 
     def quantiles(self, q: np.ndarray) -> Found:
         """The smallest counts y with P(Z <= y) >= q, and modes where these are certain. Shape: q (rows, levels)."""
-        is_usual = len(q) >= MANY and q.min() >= _LOWEST and q.max() <= 1.0 - _LOWEST
+        is_usual = len(q) >= MANY and q.size > 0 and q.min() >= _LOWEST and q.max() <= 1.0 - _LOWEST
         return self._many_quantiles(q) if is_usual else self._exact_quantiles(q)
 
     def _exact_quantiles(self, q: np.ndarray) -> Found:

@@ -2,6 +2,7 @@
 
 import time
 
+from ddpn.members.member import NotApplicableError
 from ddpn.predictor import Predictor
 from ddpn.sample import Sample
 
@@ -10,7 +11,7 @@ def refit(predictor: Predictor, sample: Sample, seed: int) -> bool:
     """Fit members that have weight, and that can be fitted again in little time, to training and validation rows.
 
     Boosted trees learn from a ninth more rows, with the settings that were chosen for them. Weights and the calibration
-    of intervals stay. On tables of 13,000 to 20,000 rows this reduced the CRPS of the mixture by 0.6% on average.
+    of intervals stay.
 
     Parameters
     ----------
@@ -30,6 +31,8 @@ def refit(predictor: Predictor, sample: Sample, seed: int) -> bool:
         started = time.monotonic()
         try:
             found = member.refitted(sample, seed)
+        except NotApplicableError:
+            continue  # validation rows may have counts that it cannot be fitted to, such as censored ones
         except KeyboardInterrupt:
             return True
         if found is not None:

@@ -53,9 +53,9 @@ class CountRegressor(CountPredictions, NestedOptions):
         "double_poisson" are `beta`, `objective`, `gamma` and `initial_gamma`.
     members : int or "auto"
         Networks in the ensemble, which are trained together and mixed. "auto" fits a portfolio: a GLM, boosted trees,
-        networks and, where these pay, larger networks. Their weights are chosen on validation rows or, up to 5,000
-        rows, by cross-fitting, and intervals are calibrated at once. Without `time_budget`, boosted trees are fitted to
-        the validation rows, too, unless `fit` is given these.
+        networks and, where these pay, networks that are trained longer. Their weights are chosen on validation rows
+        or, up to 5,000 rows, by cross-fitting, and intervals are calibrated at once. Without `time_budget`, boosted
+        trees are fitted to the validation rows, too, unless `fit` is given these.
     hidden : sequence of int or "auto"
         Widths of the hidden layers; () for a linear model. "auto" is (64, 64) up to 5,000 rows and (128, 128, 128, 64)
         beyond.

@@ -140,6 +140,8 @@ class MixedHead(Head):
 
     def loss_and_gradient(self, raw: Tensor, counts: Counts, exposure: Tensor | None) -> tuple[Tensor, Tensor] | None:
         """Gradients of the components times their shares of p(y); None if a family has none in closed form."""
+        if any(_has_own_loss(head) for head, _ in self._stacks):
+            return None
         found, start = [], 0
         for head, k in self._stacks:
             stop = start + k * head.n_raw
@@ -166,7 +168,10 @@ class MixedHead(Head):
         parts, log_weights = self._parts(raw.double())
         wide = None if exposure is None else exposure.unsqueeze(-1)
         pairs = zip(parts, self._stacks, strict=True)
-        losses = [head.differentiable_loss(part, y.unsqueeze(-1), wide) for part, (head, _) in pairs]
+        losses = [
+            (head.loss if _has_own_loss(head) else head.differentiable_loss)(part, y.unsqueeze(-1), wide)
+            for part, (head, _) in pairs
+        ]
         return -torch.logsumexp(log_weights - torch.cat(losses, dim=-1), dim=-1).to(promoted(raw).dtype)
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
@@ -191,6 +196,11 @@ class MixedHead(Head):
             raw[0] += offset.to(raw)
             raws.append(raw)
         return torch.cat([*raws, torch.zeros(self.size, dtype=torch.float64, device=raws[0].device)])
+
+
+def _has_own_loss(head: Head) -> bool:
+    """Whether a likelihood has a loss of its own instead of what `Head.loss` makes of its other methods."""
+    return type(head).loss is not Head.loss
 
 
 def _normalised(logs: Tensor) -> tuple[Tensor, Tensor]:

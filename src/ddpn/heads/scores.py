@@ -63,7 +63,8 @@ def scored_loss(head: Any, raw: Tensor, y: Tensor, exposure: Tensor | None, dtyp
         return None
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return None
-    shape = broadcast_shapes(**{str(i): tuple(x.shape) for i, x in enumerate([raw[..., 0], *others])})
+    named = zip(("rows of raw", "y", "exposure"), [raw[..., 0], *others], strict=False)
+    shape = broadcast_shapes(**{name: tuple(x.shape) for name, x in named})
     if not shape.numel():
         return None
     raw = raw if raw.shape[:-1] == shape else raw.expand(*shape, -1)

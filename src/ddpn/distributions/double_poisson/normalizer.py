@@ -161,11 +161,12 @@ def _columns(n: int, device: torch.device) -> Tensor:
 def _first_of_table(n: int) -> Any:
     def method(mu: Tensor, gamma: Tensor, end: Tensor) -> tuple[Tensor, ...]:
         log_mu, columns = mu.log(), _columns(n, mu.device)
-        log_w = weights.log_weights(mu, gamma, log_mu, n)
-        total, sum_y, sum_y_log_y = (log_w.exp_() @ columns).unbind(1)
-        log_total = total.log()
-        if not is_host(mu) or total.min() < _TINY:
-            # No count is close to mu, measured by gamma.
+        log_total: Tensor | None = None
+        if is_host(mu):
+            total, sum_y, sum_y_log_y = (weights.log_weights(mu, gamma, log_mu, n).exp_() @ columns).unbind(1)
+            # Where no count is close to mu, measured by gamma, weights are relative to the largest.
+            log_total = total.log() if total.min() >= _TINY else None
+        if log_total is None:
             log_w = weights.log_weights(mu, gamma, log_mu, n)
             peak = log_w.amax(dim=1, keepdim=True)
             total, sum_y, sum_y_log_y = (log_w.sub_(peak).exp_() @ columns).unbind(1)

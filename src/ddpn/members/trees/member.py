@@ -97,11 +97,12 @@ class Trees(Member):
             matrix, self.table.is_category, self.table.directions(self.monotone), rate, weight / weight.mean(), []
         )
         means: list[Mean] = []
+        self.used_rate = rate_for(len(used), self.rate)
         clock = self.clock or UNLIMITED
         with tree_threads_for(matrix.size):
             for number in range(self.seeds):
                 folds = with_columns(folds_of(used.y, seed + number), matrix, rate, weight)
-                settings = Settings(rate=rate_for(len(used), self.rate), rounds=self.rounds, seed=seed + number * 1000)
+                settings = Settings(rate=self.used_rate, rounds=self.rounds, seed=seed + number * 1000)
                 rows = rows._replace(folds=folds)
                 time = clock.part(clock.left / (self.seeds - number))
                 leaves = leaves_for(len(used), self.leaves)
@@ -122,9 +123,8 @@ class Trees(Member):
     def refitted(self, sample: Sample, seed: int) -> Self | None:
         if self.stream is not None:
             return None
-        new = type(self)(
-            leaves=self.leaves, rate=self.rate, rounds=self.rounds, monotone=self.monotone, seeds=self.seeds
-        )
+        settings = {"leaves": self.leaves, "rate": self.used_rate, "rounds": self.rounds, "index": self.index}
+        new = type(self)(**settings, monotone=self.monotone, seeds=self.seeds)
         new._known = [Known(*each) for each in zip(self.used_leaves, self.has_index, strict=True)]
         return new.fit(sample, None, seed)
 
