@@ -46,7 +46,7 @@ def page(main: Results, apart: Results, facts: dict[str, dict[str, Any]]) -> str
         _COST_NOTE,
     ]
     if apart:
-        parts += ["## The paper's tables", _APART_NOTE, apart_table(apart)]
+        parts += ["## The paper's tables", _APART_NOTE + several_machines(apart), apart_table(apart)]
     parts += ["## Tables", tables_table(facts), "## How models are read and scored", *methods()]
     parts += ["## Failed and skipped fits", *failures({**main, **apart})]
     return "\n\n".join(part.strip() for part in parts) + "\n"
@@ -186,6 +186,15 @@ def failures(results: Results) -> Iterable[str]:
         places = ", ".join(where[key][:6]) + (", ..." if number > 6 else "")
         lines.append(f"- {_name(model)}: {number} {status} ({places}): `{reason}`")
     return ["\n".join(lines)]
+
+
+def several_machines(results: Results) -> str:
+    """A warning where fits ran on different machines."""
+    machines, commits = every(results, "machine"), every(results, "commit")
+    if len(machines) < 2:
+        return ""
+    listed = f"({'; '.join(machines)}; commits {', '.join(commits)})"
+    return f" Not all fits ran on the same machine {listed}: CPU seconds can be compared only within one."
 
 
 def every(results: Results, key: str) -> list[str]:

@@ -238,3 +238,11 @@ def test_the_page_names_failures_and_the_best_of_a_table(results):
     assert "scikit-learn boosting, Poisson: 1 failed (two 0): `out of memory`" in text
     assert "| one (100) | **0.9** | 1 | 1.2 |" in text
     assert "at worst +10.0% against the best peer of a table (two)" in text
+
+
+def test_the_page_warns_about_times_of_different_machines(results):
+    assert module("page").several_machines(results) == ""
+    results["one"]["ddpn_networks"][0]["machine"] = "another"
+    assert "(another; one; commits abc): CPU seconds can be compared only within one" in module(
+        "page"
+    ).several_machines(results)
