@@ -34,7 +34,7 @@ class FirstLayer(NamedTuple):
     bias: Tensor
     weight: Tensor
     sums: Tensor
-    made_of: list[tuple[int, int]]
+    made_of: list[tuple[int, int, float]]
 
 
 #: The first layers of models that have predicted many rows: not kept in the models, which other processes get.

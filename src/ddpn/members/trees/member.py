@@ -123,8 +123,14 @@ class Trees(Member):
     def refitted(self, sample: Sample, seed: int) -> Self | None:
         if self.stream is not None:
             return None
-        settings = {"leaves": self.leaves, "rate": self.used_rate, "rounds": self.rounds, "index": self.index}
-        new = type(self)(**settings, monotone=self.monotone, seeds=self.seeds)
+        new = type(self)(
+            leaves=self.leaves,
+            rate=self.used_rate,
+            rounds=self.rounds,
+            monotone=self.monotone,
+            seeds=self.seeds,
+            index=self.index,
+        )
         new._known = [Known(*each) for each in zip(self.used_leaves, self.has_index, strict=True)]
         return new.fit(sample, None, seed)
 
