@@ -7,12 +7,14 @@ text on first use, through NVRTC; where that is not possible, `quantiles` return
 
 import warnings
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from scipy.special import gammaln
 from torch import Tensor
+
+from ddpn.distributions.quantiles import LookedUp
 
 #: Counts from 0 on that quantiles are looked for among.
 LONGEST = 4096
@@ -29,15 +31,6 @@ _THREADS = 128
 #: Rows are put in the order of their means, in so many classes per factor of two: threads of a GPU wait for the slowest
 #: of 32 neighbours.
 _CLASSES = 8
-
-
-class Quantiles(NamedTuple):
-    """Quantiles (rows, n), where they are sure, mode (rows,) or NaN, and rows whose levels are all reached."""
-
-    counts: Tensor
-    sure: Tensor
-    mode: Tensor
-    reached: Tensor
 
 
 _KERNEL = """
@@ -160,7 +153,7 @@ def parameters(mixture: Any) -> tuple[Tensor, ...] | None:
     return tuple(found)
 
 
-def quantiles(mixture: Any, q: Tensor) -> Quantiles | None:
+def quantiles(mixture: Any, q: Tensor) -> LookedUp | None:
     """The smallest counts y with P(Z <= y) >= q, of rows of a mixture on a GPU.
 
     None where a component is of another family or the kernel cannot be compiled. Shape: q (rows, n).
@@ -172,7 +165,7 @@ def quantiles(mixture: Any, q: Tensor) -> Quantiles | None:
     largest = torch.cat([given[0], given[4]]).amax(0)
     order = (_CLASSES * largest.log2()).nan_to_num(0.0).clamp(0.0, 255.0).to(torch.uint8).argsort()
     q = q.double().contiguous()
-    found = Quantiles(
+    found = LookedUp(
         torch.empty_like(q),
         torch.empty_like(q, dtype=torch.bool),
         q.new_empty(len(q)),

@@ -11,7 +11,7 @@ from torch import Tensor
 from ddpn.distributions import atoms, cuda_mixtures, grid_modes, grid_quantiles, mixture_grid, panels, peaks, tables
 from ddpn.distributions.dispatch import Case, by_case, take
 from ddpn.distributions.quadrature import JOIN, PREFIX
-from ddpn.distributions.quantiles import from_normal, smallest_count
+from ddpn.distributions.quantiles import LookedUp, from_normal, smallest_count
 from ddpn.distributions.rows import DEPTH, MARGIN, Cut, Rows
 from ddpn.distributions.special import SharedNodes
 
@@ -214,10 +214,10 @@ class MixtureRows(Rows):
             found.counts[rest], found.sure[rest] = self.rows(rest)._grid_guess(q[rest])
         return found.counts, found.sure
 
-    def looked_up(self, q: Tensor) -> cuda_mixtures.Quantiles | None:
+    def looked_up(self, q: Tensor) -> LookedUp | None:
         """Quantiles from tables of all counts from 0 on; None where the families of the components have none."""
         if self.from_zero is not None:
-            return cuda_mixtures.Quantiles(*map(torch.from_numpy, self.from_zero.quantiles(q.numpy())))
+            return LookedUp(*map(torch.from_numpy, self.from_zero.quantiles(q.numpy())))
         return cuda_mixtures.quantiles(self, q) if q.is_cuda else None
 
     def _grid_guess(self, q: Tensor) -> tuple[Tensor, Tensor]:

@@ -16,6 +16,7 @@ import torch
 from scipy.special import ndtri
 
 from ddpn.distributions.family_tables import LONGEST, double_poissons, negative_binomial_end, negative_binomials
+from ddpn.distributions.quantiles import LookedUp
 from ddpn.distributions.rows import DEPTH, MARGIN
 from ddpn.distributions.shared_moments import shared_moments
 from ddpn.distributions.single_tables import single_quantiles
@@ -80,15 +81,6 @@ class Block(NamedTuple):
     variance: np.ndarray
     mass: np.ndarray
     total: np.ndarray
-
-
-class Found(NamedTuple):
-    """Quantiles (rows, levels), where they are sure, mode (rows,) or NaN, and rows with all levels in their table."""
-
-    counts: np.ndarray
-    sure: np.ndarray
-    mode: np.ndarray
-    reached: np.ndarray
 
 
 class MixtureTables:
@@ -237,30 +229,30 @@ class MixtureTables:
         used = [np.where(weight > 0.0, end, 0.0) for weight, end in zip(self.parts[2::3], ends, strict=True)]
         return np.maximum(*(end.max(axis=1, initial=0.0) for end in used))
 
-    def quantiles(self, q: np.ndarray) -> Found:
+    def quantiles(self, q: np.ndarray) -> LookedUp:
         """The smallest counts y with P(Z <= y) >= q, and modes where these are certain. Shape: q (rows, levels)."""
         is_usual = len(q) >= MANY and q.size > 0 and q.min() >= _LOWEST and q.max() <= 1.0 - _LOWEST
         return self._many_quantiles(q) if is_usual else self._exact_quantiles(q)
 
-    def _exact_quantiles(self, q: np.ndarray) -> Found:
+    def _exact_quantiles(self, q: np.ndarray) -> LookedUp:
         score = max(_normal_score(float(q.max(initial=0.5))), 0.0)
         if self._order is None:
             for block in self.blocks():
                 return _looked_up_few(_mixed(block.mass, self.parts, _length(block.mass, self.parts, score)), q)
-        found = Found(np.zeros(q.shape), np.zeros(q.shape, bool), np.full(len(q), np.nan), np.zeros(len(q), bool))
+        found = LookedUp(np.zeros(q.shape), np.zeros(q.shape, bool), np.full(len(q), np.nan), np.zeros(len(q), bool))
         levels = q.take(np.arange(len(q)) if self._order is None else self._order, axis=0)
         for block in self.blocks():
             parts = self._ordered.rows(block.place)
             pmf = _mixed(block.mass, parts, _length(block.mass, parts, score))
             for whole, part in zip(found, _looked_up(pmf, levels[block.place]), strict=True):
                 whole[block.place] = part
-        return Found(*map(self._restored, found))
+        return LookedUp(*map(self._restored, found))
 
-    def _many_quantiles(self, q: np.ndarray) -> Found:
+    def _many_quantiles(self, q: np.ndarray) -> LookedUp:
         """The same from tables in float32, and by exact ones where these are not sure."""
         score = max(_normal_score(float(q.max())), 0.0)
         counts, mode, sure = single_quantiles(self.parts, self._shared, q, score)
-        found = Found(counts, np.ones(q.shape, bool), mode, np.ones(len(q), bool))
+        found = LookedUp(counts, np.ones(q.shape, bool), mode, np.ones(len(q), bool))
         rest = np.flatnonzero(~sure)
         if len(rest):
             sizes = SIZES if len(rest) > _ROWS else COARSE
@@ -310,7 +302,7 @@ def _mixed(mass: np.ndarray, parts: Components, n: int) -> np.ndarray:
     return pmf
 
 
-def _looked_up(pmf: np.ndarray, q: np.ndarray) -> Found:
+def _looked_up(pmf: np.ndarray, q: np.ndarray) -> LookedUp:
     """Quantiles and modes of a table of the pmf from 0 on. Shape: (rows, n), (rows, levels)."""
     rows, n = pmf.shape
     cdf = pmf.cumsum(axis=1)
@@ -325,10 +317,10 @@ def _looked_up(pmf: np.ndarray, q: np.ndarray) -> Found:
     mode = (pmf >= (highest * _TIE)[:, None]).argmax(axis=1)
     # No count beyond the table has more mass than all of them together.
     mode = np.where(highest > 1.0 - last + _ABSOLUTE, mode, np.nan)
-    return Found(place, (upto - q > slack) & (q - before > slack), mode, reached)
+    return LookedUp(place, (upto - q > slack) & (q - before > slack), mode, reached)
 
 
-def _looked_up_few(pmf: np.ndarray, q: np.ndarray) -> Found:
+def _looked_up_few(pmf: np.ndarray, q: np.ndarray) -> LookedUp:
     """The same for a few rows, by Python: fewer calls of numpy take less time."""
     counts, sure, modes, reached = [], [], [], []
     for row, cdf, levels in zip(pmf.tolist(), pmf.cumsum(axis=1).tolist(), q.tolist(), strict=True):
@@ -345,4 +337,4 @@ def _looked_up_few(pmf: np.ndarray, q: np.ndarray) -> Found:
                 for at, x, slack in zip(places, levels, slacks, strict=True)
             ]
         )
-    return Found(np.array(counts), np.array(sure), np.array(modes), np.array(reached))
+    return LookedUp(np.array(counts), np.array(sure), np.array(modes), np.array(reached))

@@ -3,6 +3,8 @@
 And intervals of counts: between equal tails, or the shortest.
 """
 
+from typing import Any, NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -18,6 +20,18 @@ _TABLE_PER_DRAW = 32
 _SHORT_TABLE = 256
 #: Rounding must not push an end of a shortest interval outwards.
 _SLACK = 1e-14
+
+
+class LookedUp(NamedTuple):
+    """Quantiles (rows, n), where they are sure, mode (rows,) or NaN, and rows whose levels a table all reaches.
+
+    Arrays or tensors.
+    """
+
+    counts: Any
+    sure: Any
+    mode: Any
+    reached: Any
 
 
 def cdf(dist: Rows, y: Tensor) -> Tensor:

@@ -23,9 +23,9 @@ LARGE_NETWORKS = "large_networks"
 _CHEAP = ("trees", "glm")
 #: Steps of the networks, and of the large ones: for few rows, and for more.
 _STEPS, _LARGE_STEPS = (500, 2000), (2000, 6000)
-#: Widths of the large networks. A narrow first layer keeps a few sums of all inputs. It finds thresholds in such sums
-#: (length of stay: 5% less CRPS) and blurs what depends on single inputs (bikes: 3% more), where the networks of the
-#: usual widths get the weight.
+#: Widths of the large networks. A narrow first layer keeps a few sums of all inputs. It finds thresholds in such sums,
+#: as in length of stay, and blurs what depends on single inputs, as in bikes, where the networks of the usual widths
+#: get the weight.
 _LARGE_WIDTHS = (128, 128), (32, 128, 128, 64)
 #: The share of all epochs without a better score after which a network has stopped.
 _PATIENCE = 0.25

@@ -38,7 +38,7 @@ class FirstLayer(NamedTuple):
 
 
 #: The first layers of models that have predicted many rows: not kept in the models, which other processes get.
-_KNOWN: WeakKeyDictionary[CountModel, FirstLayer | None] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[CountModel, FirstLayer] = WeakKeyDictionary()
 
 
 @torch.no_grad()
