@@ -295,11 +295,11 @@ def finding(results: Results, seeds: int) -> str:
     better = sum(value > 0 for value in gains)
     alone = sum(networks_are_better(results, choice, seeds) for choice in CHOICES)
     return (
-        f"**`ddpn fit` with its defaults has a lower CRPS than the best other model on {better} of {len(CHOICES)} data "
-        f"sets (mean of {seeds} splits), and its 90% intervals cover {min(shares):.1%} to {max(shares):.1%}.** The "
-        "others are boosted trees and a GLM, its members, each used alone, a Poisson GLM and a constant distribution; "
-        "the best of them is chosen on the test rows, in their favour. Its networks alone are better than the mixture "
-        f"on {alone} data sets."
+        f"**`ddpn fit` with its defaults has a lower CRPS than the best simpler model on {better} of {len(CHOICES)} "
+        f"data sets (mean of {seeds} splits), and its 90% intervals cover {min(shares):.1%} to {max(shares):.1%}.** The "
+        "simpler models are boosted trees and a GLM, its members, each used alone, a Poisson GLM and a constant "
+        "distribution; the best of them is chosen on the test rows, in their favour. Its networks alone are better "
+        f"than the mixture on {alone} data sets."
     )
 
 
