@@ -296,8 +296,8 @@ def finding(results: Results, seeds: int) -> str:
     alone = sum(networks_are_better(results, choice, seeds) for choice in CHOICES)
     return (
         f"**`ddpn fit` with its defaults has a lower CRPS than the best simpler model on {better} of {len(CHOICES)} "
-        f"data sets (mean of {seeds} splits), and its 90% intervals cover {min(shares):.1%} to {max(shares):.1%}.** The "
-        "simpler models are boosted trees and a GLM, its members, each used alone, a Poisson GLM and a constant "
+        f"data sets (mean of {seeds} splits), and its 90% intervals cover {min(shares):.1%} to {max(shares):.1%}.** "
+        "The simpler models are boosted trees and a GLM, its members, each used alone, a Poisson GLM and a constant "
         "distribution; the best of them is chosen on the test rows, in their favour. Its networks alone are better "
         f"than the mixture on {alone} data sets."
     )
