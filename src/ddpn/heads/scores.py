@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ddpn.distributions.arguments import broadcast_shapes
-from ddpn.distributions.double_poisson.normalizer import first_moments
+from ddpn.distributions.double_poisson import normalizer_table
 from ddpn.distributions.double_poisson.weights import deviance, log_h_of_count
 from ddpn.distributions.special import stirling_error_from_zero
 
@@ -27,16 +27,20 @@ _DIRECT = 1e4
 
 
 class Counts(NamedTuple):
-    """Observed counts y (...), and what losses need of them alone: log(e^-y y^y / y!) and y log y."""
+    """Observed counts y (...), and what losses need of them alone: log(e^-y y^y / y!) and y log y.
+
+    Losses that are not `exact` may have the errors of float32: those of raw outputs in float32.
+    """
 
     y: Tensor
     log_h: Tensor
     y_log_y: Tensor
+    exact: bool = True
 
     @classmethod
-    def of(cls, y: Tensor) -> "Counts":
+    def of(cls, y: Tensor, exact: bool = True) -> "Counts":
         """Of counts in float64."""
-        return cls(y, log_h_of_count(y), y * y.clamp(min=1.0).log())
+        return cls(y, log_h_of_count(y), y * y.clamp(min=1.0).log(), exact)
 
 
 class _Scored(torch.autograd.Function):
@@ -71,7 +75,8 @@ def scored_loss(head: Any, raw: Tensor, y: Tensor, exposure: Tensor | None, dtyp
     with torch.no_grad():
         columns = torch.empty((raw.shape[-1], *shape), dtype=torch.float64).copy_(raw.movedim(-1, 0))
         y, *scale = (torch.empty(shape, dtype=torch.float64).copy_(x) for x in others)
-        found = head.loss_and_gradient(columns, Counts.of(y), scale[0] if scale else None)
+        counts = Counts.of(y, exact=dtype == torch.float64)
+        found = head.loss_and_gradient(columns, counts, scale[0] if scale else None)
         if found is None:
             return None
         loss = found[0].to(dtype)
@@ -120,13 +125,18 @@ def poisson(counts: Counts, log_mu: Tensor) -> Evaluated:
 
 
 def double_poisson(counts: Counts, log_mu: Tensor, log_gamma: Tensor) -> Evaluated:
-    """-log p(y) and its derivatives in log mu and log gamma: gamma (E[Z] - y) and gamma (D(y) - E[D])."""
+    """-log p(y) and its derivatives in log mu and log gamma.
+
+    Those of log c, and of gamma D(y; mu) - log gamma / 2.
+    """
     mu, gamma = log_mu.exp(), log_gamma.exp()
-    log_c, mean, mean_dev = (x.view(mu.shape) for x in first_moments(mu.view(-1), gamma.view(-1)))
-    dev = deviance(counts.y, mu)
-    loss = torch.addcmul(log_c, gamma, dev).sub_(counts.log_h).add_(log_gamma, alpha=-0.5)
+    normalizer = normalizer_table.exact if counts.exact else normalizer_table.by_table
+    log_c, by_log_mu, by_log_gamma = (x.view(mu.shape) for x in normalizer(log_mu.reshape(-1), log_gamma.reshape(-1)))
+    scaled_dev = deviance(counts.y, mu).mul_(gamma)
+    loss = log_c.add_(scaled_dev).sub_(counts.log_h).add_(log_gamma, alpha=-0.5)
+    by_log_mu.addcmul_(gamma, mu.sub_(counts.y))
     # A probability: rounding in log c must not lift it above 1.
-    return loss.clamp_(min=0.0), (mean.sub_(counts.y).mul_(gamma), dev.sub_(mean_dev).mul_(gamma))
+    return loss.clamp_(min=0.0), (by_log_mu, by_log_gamma.add_(scaled_dev).sub_(0.5))
 
 
 def negative_binomial(counts: Counts, log_mu: Tensor, log_alpha: Tensor) -> Evaluated:
