@@ -225,15 +225,18 @@ def test_validation_rows_choose_the_weights(sample):
 
 @pytest.mark.parametrize(
     ("rows", "cross_fits", "widths", "steps"),
-    [(2000, True, (128, 128), 2000), (20_000, False, (32, 128, 128, 64), 6000)],
+    [
+        (2000, True, [(128, 128)], [2000]),
+        (20_000, False, [(32, 128, 128, 64), (128, 128, 128, 64)], [6000, 4000]),
+    ],
 )
 def test_large_networks_are_trained_longer(rows, cross_fits, widths, steps):
     train = Sample(np.zeros((rows, 2)), np.ones(rows))
     candidates = default_candidates(make_head("mixed"), NetworkOptions(), {}, train, cross_fits, {"stream": None})
     made = {each.name: each.make() for each in candidates}
     assert next(c for c in candidates if c.name == "large_networks").dear
-    options = made["large_networks"].options
-    assert tuple(options.hidden) == widths
-    per_epoch = -(-rows * (4 if cross_fits else 5) // 5 // options.batch_size)
-    assert options.epochs * per_epoch == pytest.approx(steps, rel=0.25)
-    assert options.epochs > 1.5 * made["networks"].options.epochs
+    choices = [made["large_networks"].options, *made["large_networks"].others]
+    assert [tuple(options.hidden) for options in choices] == widths
+    per_epoch = -(-rows * (4 if cross_fits else 5) // 5 // choices[0].batch_size)
+    assert [options.epochs * per_epoch for options in choices] == pytest.approx(steps, rel=0.25)
+    assert all(options.epochs > 1.5 * made["networks"].options.epochs for options in choices)

@@ -11,8 +11,8 @@ import pytest
 
 from ddpn import CountGLM, CountRegressor, InputError
 from ddpn.members import MEMBERS
+from ddpn.members.large_networks import LargeNetworks
 from ddpn.members.network_options import NetworkOptions
-from ddpn.members.networks import LargeNetworks
 from ddpn.members.trees.joint_member import JointTrees
 
 FILES = {

@@ -12,23 +12,24 @@ from ddpn.heads import Head
 from ddpn.members import MEMBERS
 from ddpn.members.constant import Constant
 from ddpn.members.cross_fitting import FOLDS
+from ddpn.members.large_networks import LargeNetworks
 from ddpn.members.member import Member, NotApplicableError
 from ddpn.members.network_options import SMALL_ROWS, NetworkOptions, auto_batch_size
-from ddpn.members.networks import LargeNetworks, Networks
+from ddpn.members.networks import Networks
 from ddpn.sample import Sample
 from ddpn.training import RowStream
 
 LARGE_NETWORKS = "large_networks"
 #: Members of the portfolio that take seconds.
 _CHEAP = ("trees", "glm")
-#: Steps of the networks, and of the large ones: for few rows, and for more.
-_STEPS, _LARGE_STEPS = (500, 2000), (2000, 6000)
-#: Widths of the large networks. A narrow first layer keeps a few sums of all inputs. It finds thresholds in such sums,
-#: as in length of stay, and blurs what depends on single inputs, as in bikes, where the networks of the usual widths
-#: get the weight.
-_LARGE_WIDTHS = (128, 128), (32, 128, 128, 64)
+#: Steps of the networks: for few rows, and for more.
+_STEPS = 500, 2000
+#: Widths and steps of the large networks: for few rows, and for more, where a short training chooses. A narrow first
+#: layer keeps a few sums of all inputs. It finds thresholds in such sums, as in length of stay, and blurs what depends
+#: on single inputs, as in bikes.
+_LARGE_FEW, _LARGE_MANY = (((128, 128), 2000),), (((32, 128, 128, 64), 6000), ((128, 128, 128, 64), 4000))
 #: The share of all epochs without a better score after which a network has stopped.
-_PATIENCE = 0.25
+_PATIENCE = 0.15
 #: A weaker weight decay than the default is better on some tables and worse on others: networks have one, large
 #: networks the other.
 _WEAK_DECAY = 0.3
@@ -68,7 +69,7 @@ def default_candidates(
     small = _with_steps(options, rows, folds, _STEPS[not few])
     if not few and options.weight_decay == default.weight_decay:
         small = replace(small, weight_decay=_WEAK_DECAY)
-    large = _large(options, rows, folds, few)
+    large, *further = (_large(options, rows, folds, few, *each) for each in (_LARGE_FEW if few else _LARGE_MANY))
     has_large = not own and head.is_count
     states: list[dict[str, Any]] = [dict(run), dict(run)]
     # The dearest training continues where it was interrupted; the others take seconds.
@@ -78,15 +79,15 @@ def default_candidates(
     candidates += [Candidate(name, _maker(name, head, run.get("stream"))) for name in names if _applies(name, head)]
     candidates.append(Candidate(NETWORKS, lambda: Networks(head, small, folds=folds, **states[0])))
     if has_large:
-        make_large = lambda: LargeNetworks(head, large, folds=folds, **states[1])  # noqa: E731
+        make_large = lambda: LargeNetworks(head, large, others=further, folds=folds, **states[1])  # noqa: E731
         candidates.append(Candidate(LARGE_NETWORKS, make_large, dear=True))
     return candidates
 
 
-def _large(options: NetworkOptions, rows: int, folds: int, few: bool) -> NetworkOptions:
-    found = replace(
-        _with_steps(options, rows, folds, _LARGE_STEPS[not few]), numeric="steps", hidden=_LARGE_WIDTHS[not few]
-    )
+def _large(
+    options: NetworkOptions, rows: int, folds: int, few: bool, widths: tuple[int, ...], steps: int
+) -> NetworkOptions:
+    found = replace(_with_steps(options, rows, folds, steps), numeric="steps", hidden=widths)
     if few and options.weight_decay == NetworkOptions().weight_decay:
         found = replace(found, weight_decay=_WEAK_DECAY)
     return found

@@ -19,7 +19,7 @@ MEMBERS = Registry(
     "member",
     {
         "networks": "ddpn.members.networks:Networks",
-        "large_networks": "ddpn.members.networks:LargeNetworks",
+        "large_networks": "ddpn.members.large_networks:LargeNetworks",
         "glm": "ddpn.members.glm:GLM",
         "constant": "ddpn.members.constant:Constant",
         "poisson_glm": "ddpn.members.glm:PoissonGLM",

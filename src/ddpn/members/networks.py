@@ -307,12 +307,6 @@ class Networks(Member):
         }
 
 
-class LargeNetworks(Networks):
-    """Networks that are trained longer than the default ones, for what these cannot learn in their time."""
-
-    label = "large networks"
-
-
 def _checked_choice(chosen: Any, encoder: FeatureEncoder) -> np.ndarray:
     """Numbers of inputs as they were saved; an `InputError` for others."""
     found, width = np.array(chosen), sum(column.width for column in encoder.columns_)

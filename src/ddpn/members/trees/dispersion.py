@@ -12,7 +12,7 @@ from ddpn.deadlines import Clock
 from ddpn.heads import Head, make_head
 from ddpn.heads.clamps import LOG_GAMMA
 from ddpn.members.trees.engine import UNLIMITED, Booster, Settings, has_lightgbm
-from ddpn.members.trees.table import MAX_COLUMNS, TreeRows
+from ddpn.members.trees.table import MANY_ROWS, MAX_COLUMNS, TreeRows
 from ddpn.threads import single_thread
 
 #: The range in which log alpha of a Negative Binomial is searched.
@@ -23,8 +23,8 @@ FAMILIES = {"negative_binomial": LOG_ALPHA, "double_poisson": LOG_GAMMA}
 _ROWS = 20_000
 #: Small trees and few rounds: how wide counts spread is much harder to learn than where they lie.
 _SETTINGS = Settings(leaves=4, rate=0.1, rounds=300, patience=10)
-#: Fewer rows do not say how the dispersion varies; from the second number on trees have more leaves.
-_LEAST_ROWS, _MANY_ROWS, _MORE_LEAVES = 200, 5000, 8
+#: Fewer rows do not say how the dispersion varies; with many rows trees have more leaves.
+_LEAST_ROWS, _MORE_LEAVES = 200, 8
 #: Standard errors of the paired difference by which a booster must reduce the out-of-fold loss.
 _CLEAR = 2.0
 
@@ -114,7 +114,7 @@ def _boosted(
 
     head = make_head(plain.likelihood)
     inputs = rows.with_columns(log_mean)._replace(directions=None)
-    leaves = _MORE_LEAVES if len(y) >= _MANY_ROWS else _SETTINGS.leaves
+    leaves = _MORE_LEAVES if len(y) >= MANY_ROWS else _SETTINGS.leaves
     data, settings = FoldData(inputs), _SETTINGS._replace(seed=seed, leaves=leaves)
     share = weight / weight.mean()
     growing = [Growing(data, inputs, k, settings, own=True) for k in range(len(rows.folds))]

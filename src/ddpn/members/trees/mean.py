@@ -7,13 +7,13 @@ import numpy as np
 
 from ddpn.deadlines import Clock
 from ddpn.members.trees.engine import UNLIMITED, Booster, Engine, MeanFit, Settings
-from ddpn.members.trees.table import MAX_COLUMNS, TreeRows
+from ddpn.members.trees.table import MANY_ROWS, MAX_COLUMNS, TreeRows
 
 #: Leaf counts that are tried by default: of (8, 31), (4, 12, 31) and one alone, the best on the development tables.
 _LEAVES = (4, 12, 31)
 #: From so many rows on, larger trees and steps: with smaller ones the boosting of all bikes ended at 1,500 rounds,
 #: before the out-of-fold loss was smallest (CRPS 16.3 instead of 15.8).
-_MANY_ROWS, _MORE_LEAVES, _RATE, _LARGER_RATE = 5000, (12, 31, 63), 0.05, 0.1
+_MORE_LEAVES, _RATE, _LARGER_RATE = (12, 31, 63), 0.05, 0.1
 #: Folds that the choice is made by; the others are boosted with the best choice only.
 _TRIAL_FOLDS = 2
 #: Learning rate of the stumps, which take many rounds and little time.
@@ -86,12 +86,12 @@ def average(folds: Sequence[FoldMean], matrix: np.ndarray) -> np.ndarray:
 
 def leaves_for(rows: int, leaves: Sequence[int] | None = None) -> tuple[int, ...]:
     """Leaf counts to choose from; None is the default for so many rows."""
-    return (_MORE_LEAVES if rows >= _MANY_ROWS else _LEAVES) if leaves is None else tuple(leaves)
+    return (_MORE_LEAVES if rows >= MANY_ROWS else _LEAVES) if leaves is None else tuple(leaves)
 
 
 def rate_for(rows: int, rate: float | None = None) -> float:
     """The learning rate; None is the default for so many rows."""
-    return (_LARGER_RATE if rows >= _MANY_ROWS else _RATE) if rate is None else rate
+    return (_LARGER_RATE if rows >= MANY_ROWS else _RATE) if rate is None else rate
 
 
 class Known(NamedTuple):

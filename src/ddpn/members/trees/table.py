@@ -18,6 +18,8 @@ LEVELS = 254
 #: Columns that a split is chosen from, and that are kept of wider tables with few rows; with more, large trees are not
 #: tried.
 MAX_COLUMNS = 500
+#: Rows from which trees are larger, in larger steps.
+MANY_ROWS = 5000
 #: Folds of the out-of-fold predictions.
 FOLDS = 5
 
