@@ -2,6 +2,7 @@
 
 import json
 from importlib import import_module
+from importlib.metadata import version
 
 import numpy as np
 import pytest
@@ -151,6 +152,18 @@ def test_the_lightgbm_recipe_against_a_direct_computation(prepared):
     alphas = np.exp(np.linspace(-12, 5, 1701))[:, None]
     likely = stats.nbinom.logpmf(y, 1 / alphas, 1 / (1 + alphas * out_of_fold)).sum(1)
     assert np.log(found["alpha"][0]) == pytest.approx(np.log(alphas[likely.argmax(), 0]), abs=0.02)
+
+
+def test_the_version_of_a_package_that_was_installed_by_another_name(tmp_path, monkeypatch):
+    """xgboost may come from the distribution xgboost-cpu."""
+    facts = tmp_path / "counting_cpu-3.2.1.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: counting-cpu\nVersion: 3.2.1\n")
+    (facts / "top_level.txt").write_text("counting\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    version_of = module("adapters.common").version_of
+    assert version_of("counting") == version_of("counting-cpu") == "3.2.1"
+    assert version_of("torch") == version("torch")
 
 
 def test_glms_leave_out_combinations_of_columns():

@@ -16,7 +16,12 @@ LABEL = "(target)"
 def fit(job: Job) -> Any:
     folder = tempfile.mkdtemp(dir=job.out)
     predictor = TabularPredictor(
-        LABEL, problem_type="quantile", quantile_levels=LEVELS.round(6).tolist(), path=folder, verbosity=0
+        LABEL,
+        problem_type="quantile",
+        quantile_levels=LEVELS.round(6).tolist(),
+        path=folder,
+        verbosity=0,
+        learner_kwargs={"random_state": job.seed},
     )
     data = frame(job.train).assign(**{LABEL: job.counts})
     predictor.fit(data, time_limit=SECONDS, num_cpus=job.threads, num_gpus=0)

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 from typing import Any
 
@@ -165,11 +166,17 @@ def _predicted(predict: Callable[[Columns], Any], columns: Columns) -> tuple[Any
 
 
 def write_times(job: Job, times: dict[str, float], packages: tuple[str, ...]) -> None:
-    from importlib.metadata import version
-
-    versions = {name: version(name) for name in packages}
+    versions = {name: version_of(name) for name in packages}
     facts = {**times, "process_cpu_seconds": cpu_seconds(), "versions": versions}
     (job.out / "times.json").write_text(json.dumps(facts), encoding="utf-8")
+
+
+def version_of(package: str) -> str:
+    """The installed version, also of a package that comes with another name, as xgboost does with xgboost-cpu."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return version(packages_distributions()[package][0])
 
 
 def held_out(rows: int, seed: int, share: float = 0.1) -> tuple[np.ndarray, np.ndarray]:

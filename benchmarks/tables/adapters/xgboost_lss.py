@@ -2,7 +2,9 @@
 
 It starts from the unconditional fit, and its total count has the link exp. Without that start it was far off on the
 reported table quakes and then on two development tables; of two variants with it, the one without gradient
-stabilization was chosen there, as the other diverged on one of them. Categories are split as such by XGBoost.
+stabilization was chosen there, as the other diverged on one of them. A learning rate of 0.05 that waits for 50 rounds
+was chosen on four development tables over 0.1 that waits for 20: its likelihood was better on three of them. Categories
+are split as such by XGBoost.
 """
 
 from typing import Any
@@ -15,8 +17,8 @@ from xgboostlss.model import XGBoostLSS
 
 from .common import Columns, Job, main
 
-ROUNDS, PATIENCE, FOLDS = 500, 20, 5
-SETTINGS = {"eta": 0.1, "max_depth": 4, "subsample": 0.8, "colsample_bytree": 0.8, "tree_method": "hist"}
+ROUNDS, PATIENCE, FOLDS = 1000, 50, 5
+SETTINGS = {"eta": 0.05, "max_depth": 4, "subsample": 0.8, "colsample_bytree": 0.8, "tree_method": "hist"}
 #: The range of the Negative Binomial's mean and alpha.
 MEANS, ALPHAS = (1e-6, 1e7), (1e-8, 1e3)
 
