@@ -16,6 +16,10 @@ from ddpn.training import Streamed, TrainingConfig
 _STEPS, _MEMBERS = 1000, 2
 
 
+class _Trial(Networks):
+    label = "a few networks on trial"
+
+
 class LargeNetworks(Networks):
     """Networks that are trained longer than the default ones, for what these cannot learn in their time.
 
@@ -56,8 +60,8 @@ class LargeNetworks(Networks):
         known, scores = [options.with_widths(self.n_rows) for options in (self.options, *self.others)], []
         epochs = max(1, round(_STEPS * config.batch_size / self.n_rows))
         for options in known:
-            trial = Networks(self.head, options, runtime=self.runtime, verbose=self.verbose)
-            trial.unit, trial.label = self.unit, f"networks of widths {'-'.join(map(str, options.widths))}, a trial"
+            trial = _Trial(self.head, options, runtime=self.runtime, verbose=self.verbose)
+            trial.unit = self.unit
             short = replace(config, epochs=epochs, patience=None, seeds=config.seeds[:_MEMBERS])
             history = trial._train(rows, sample, short).history
             if history.interrupted:
