@@ -1,5 +1,7 @@
 """Losses with gradients in closed form: the same as automatic differentiation through the distribution's log_prob."""
 
+import sys
+
 import pytest
 import torch
 
@@ -144,3 +146,13 @@ def test_another_distribution_of_a_subclass_is_not_passed_over():
     raw, y = torch.zeros(5, 2, dtype=torch.float64), torch.arange(5.0, dtype=torch.float64)
     assert Shifted().loss_and_gradient(raw.T, Counts.of(y), None) is None
     torch.testing.assert_close(Shifted().loss(raw, y), -NegativeBinomial(2.0 + 0.0 * y, 1.0).log_prob(y))
+
+
+@pytest.mark.parametrize("size", [1.0, 30.0], ids=["within the bounds", "beyond them"])
+def test_derivatives_need_no_symbolic_mathematics(size, monkeypatch):
+    """Torch imports sympy for gradients of several values, which takes a second of the first fit."""
+    monkeypatch.setitem(sys.modules, "torch.fx.experimental.symbolic_shapes", None)  # to import it is an error
+    raw = torch.tensor([[0.5, -0.5], [1.0, 0.5]]).double().mul_(size).requires_grad_()
+    loss = make_head("double_poisson").loss(raw, torch.tensor([1.0, 2.0])).sum()
+    (slopes,) = torch.autograd.grad(loss, raw, create_graph=True)
+    assert torch.autograd.grad(slopes.sum(), raw)[0].isfinite().all()

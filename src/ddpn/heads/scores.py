@@ -56,7 +56,9 @@ class _Scored(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         raw, gradient = ctx.saved_tensors
         if torch.is_grad_enabled():  # second derivatives are wanted
-            return torch.autograd.grad(ctx.again(raw), raw, grad, create_graph=True)[0], None, None, None
+            # Of a sum, because gradients of several values import sympy, which takes a second.
+            total = (ctx.again(raw) * grad).sum()
+            return torch.autograd.grad(total, raw, create_graph=True)[0], None, None, None
         return grad.unsqueeze(-1) * gradient, None, None, None
 
 
@@ -111,7 +113,7 @@ def of_family(
         bent = links(x.movedim(0, -1), exposure)
     loss, slopes = evaluate(counts, *(each.detach() for each in bent))
     with torch.enable_grad():
-        # A sum, because gradients of several tensors would import sympy, which takes a second.
+        # Of a sum: see `_Scored`.
         total = torch.stack([(each * slope).sum() for each, slope in zip(bent, slopes, strict=True)]).sum()
     return loss, torch.autograd.grad(total, x)[0]
 
