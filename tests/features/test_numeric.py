@@ -7,6 +7,7 @@ import pytest
 
 from ddpn.features.numeric import (
     NumericColumn,
+    bin_and_share,
     bin_edges,
     bounded,
     every_step,
@@ -41,6 +42,19 @@ def test_bounded_is_the_identity_up_to_the_limit_and_increases_smoothly_beyond()
 
 def test_no_limit_leaves_values_alone_yet_finite():
     assert bounded(np.array([1e9, -np.inf]), np.inf).tolist() == [1e9, -1e18]
+
+
+@pytest.mark.parametrize("edges", [3, 25, 90])
+def test_bins_of_many_values_are_those_of_few(edges):
+    """Many values are compared with all edges, few are searched."""
+    rng = np.random.default_rng(0)
+    bins = np.sort(rng.normal(size=edges))
+    x = np.concatenate([rng.normal(size=700) * 2.0, bins, [np.inf, -np.inf, 1e300]])
+    with np.errstate(invalid="ignore"):
+        whole = bin_and_share(x, bins)
+        parts = zip(*(bin_and_share(x[i : i + 50], bins) for i in range(0, len(x), 50)), strict=True)
+    for found, part in zip(whole, parts, strict=True):
+        np.testing.assert_array_equal(found, np.concatenate(part))
 
 
 def test_piecewise_is_an_interpolation_in_each_bin():

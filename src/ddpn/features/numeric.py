@@ -9,6 +9,8 @@ from ddpn.features.weighted import Distinct, center_and_scale, distinct, midpoin
 
 #: Largest standardised value: its square still fits in float32.
 LARGEST = 1e18
+#: Values, and edges between bins, for which comparing with all edges is faster than a search.
+_COUNTED, _FEW_EDGES = range(256, 2**14 + 1), 64
 #: Integer codes (hour, weekday, month) with at most that many values also get one input per value.
 MAX_CODES = 32
 
@@ -104,10 +106,13 @@ def piecewise(x: np.ndarray, edges: np.ndarray) -> np.ndarray:
 
 def bin_and_share(x: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The bin that x lies in, the nearest where it lies in none, and how far x has filled it."""
-    position = np.clip(np.searchsorted(edges, x, side="right") - 1, 0, len(edges) - 2)
-    low, high = 0.5 * edges[position], 0.5 * edges[position + 1]
+    half, inner = 0.5 * edges, edges[1:-1]
+    if len(x) in _COUNTED and len(inner) < _FEW_EDGES:
+        position = np.add.reduce(inner[:, None] <= x, axis=0, dtype=np.int8).astype(np.intp)
+    else:
+        position = np.searchsorted(inner, x, side="right")
     with np.errstate(over="ignore"):  # far outside a narrow bin: infinity, clipped to 0 or 1
-        return position, np.clip((0.5 * x - low) / (high - low), 0.0, 1.0)
+        return position, np.clip((0.5 * x - half.take(position)) / np.diff(half).take(position), 0.0, 1.0)
 
 
 def _staircase(n: int) -> np.ndarray:
