@@ -82,7 +82,7 @@ def predictions(model: CountRegressor, frame: pl.DataFrame, calls: int) -> Itera
             single.raw(part)
 
     def full(is_changed: bool = False) -> None:
-        for base in model.predictor_.blocks(frame):
+        for base in model.predictor_.blocks(frame, exact=False):
             dist = Recalibrated(base, change) if is_changed else base
             level = model.predictor_.row_levels(dist, 0.9)
             rest = 0.5 * (1.0 - float(np.max(level)))

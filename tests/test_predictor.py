@@ -11,11 +11,15 @@ import torch
 from ddpn import predictor as module
 from ddpn.calibration import intervals
 from ddpn.calibration.intervals import IntervalLevels, level_needed
+from ddpn.count_range import CountRange
 from ddpn.errors import ConfigError, InputError
 from ddpn.heads import make_head
 from ddpn.members.constant import Constant
+from ddpn.members.float32_rows import FLOAT32_ROWS
 from ddpn.members.glm import GLM, PoissonGLM
-from ddpn.members.member import arrays_to_bytes
+from ddpn.members.member import Member, arrays_to_bytes
+from ddpn.members.network_options import NetworkOptions
+from ddpn.members.networks import Networks
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.sample import Sample
 
@@ -89,6 +93,78 @@ def test_blocks_are_the_same_rows(predictor, monkeypatch):
         assert torch.cat([part.mean for part in parts]).numpy() == pytest.approx(whole.numpy(), rel=1e-12)
     (one,) = predictor.blocks(X[:50], EXPOSURE[:50], of="glm")
     assert one.size == 1
+
+
+@pytest.fixture(scope="module")
+def with_networks() -> tuple[dict[str, Member], np.ndarray, np.ndarray]:
+    """Members with networks, and more rows than networks need for float32, with some far from all others."""
+    rng = np.random.default_rng(5)
+    rows = rng.normal(size=(FLOAT32_ROWS + 200, 2))
+    rows[[7, 800], [0, 1]] = 1e12, -300.0
+    exposure = rng.uniform(0.5, 2.0, len(rows))
+    options = NetworkOptions(members=3, hidden=(16, 16), epochs=3, numeric="piecewise")
+    kinds = {"networks": Networks(make_head("mixed"), options), "glm": GLM(make_head("double_poisson"))}
+    return {name: member.fit(SAMPLE, None, seed=0) for name, member in kinds.items()}, rows, exposure
+
+
+def in_both(predictor: Predictor, rows: np.ndarray, **known) -> tuple:
+    (rough,), (exact,) = (predictor.blocks(rows, exact=is_exact, **known) for is_exact in (False, True))
+    assert (rough.mean != exact.mean).any()
+    return rough, exact
+
+
+LEVELS = torch.tensor([0.01, 0.05, 0.3, 0.5, 0.7, 0.95, 0.99], dtype=torch.float64)
+
+
+def assert_close(rough, exact) -> None:
+    """Whether predictions agree as `Predictor.distribution` promises."""
+    for name in ("mean", "variance"):
+        torch.testing.assert_close(getattr(rough, name).double(), getattr(exact, name), rtol=1e-6, atol=0.0)
+    for name in ("aleatoric", "epistemic"):
+        assert ((getattr(rough, name) - getattr(exact, name)).abs() <= 1e-6 * exact.variance).all()
+    found = rough.summary(LEVELS).quantiles.double()
+    at, before = (exact.cdf(y.T).T for y in (found, found - 1.0))
+    assert (at > LEVELS - 1e-5).all()
+    assert (before < LEVELS + 1e-5).all()
+    sure = (at > LEVELS + 1e-5) & (before < LEVELS - 1e-5)
+    assert sure.double().mean() > 0.99
+    assert torch.equal(found[sure], exact.summary(LEVELS).quantiles[sure])
+
+
+@pytest.mark.parametrize("weights", [{"networks": 1.0, "glm": 0.0}, {"networks": 0.6, "glm": 0.4}])
+def test_predictions_that_need_not_be_exact_are_close(with_networks, weights):
+    members, rows, exposure = with_networks
+    rough, exact = in_both(Predictor(members, weights, needs_exposure=True), rows, exposure=exposure)
+    assert_close(rough, exact)
+
+
+def test_predictions_without_exposure_are_made_in_float32(with_networks):
+    members, rows, _ = with_networks
+    predictor = Predictor(members, {"networks": 1.0, "glm": 0.0})
+    rough, exact = in_both(predictor, rows)
+    assert (rough.mean.dtype, exact.mean.dtype) == (torch.float32, torch.float64)
+    assert_close(rough, exact)
+    (few,) = predictor.blocks(rows[: FLOAT32_ROWS - 1], exact=False)
+    torch.testing.assert_close(few.mean, exact.mean[: FLOAT32_ROWS - 1], rtol=1e-12, atol=0.0)
+
+
+def test_recalibrated_and_bounded_predictions_need_not_be_exact_either(with_networks):
+    members, rows, _ = with_networks
+    predictor = Predictor(members, {"networks": 1.0, "glm": 0.0}, counts=CountRange(upper=9))
+    predictor.recalibrate(Sample(X, np.minimum(SAMPLE.y, 9.0)), always=True)
+    rough, exact = in_both(predictor, rows)
+    for name in ("mean", "variance"):
+        torch.testing.assert_close(getattr(rough, name).double(), getattr(exact, name), rtol=2e-6, atol=0.0)
+    level = torch.tensor([0.05, 0.5, 0.95], dtype=torch.float64)
+    assert (rough.summary(level).quantiles == exact.summary(level).quantiles).double().mean() > 0.999
+
+
+def test_blocks_to_be_scored_are_exact(with_networks):
+    members, rows, _ = with_networks
+    predictor = Predictor(members, {"networks": 1.0, "glm": 0.0})
+    ((dist, _),) = predictor.recorded_blocks(Sample(rows, np.ones(len(rows))))
+    assert torch.equal(dist.mean, predictor.distribution(rows).mean)
+    assert dist.mean.dtype == torch.float64
 
 
 @pytest.mark.parametrize(("index", "label"), [(None, "70"), ([f"p{row}" for row in range(120)], "p70")])

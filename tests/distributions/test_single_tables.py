@@ -89,6 +89,25 @@ def test_many_rows_are_those_of_few(rng):
         torch.testing.assert_close(moments[0][rows], part.mean, rtol=1e-12, atol=0.0)
 
 
+@pytest.mark.parametrize(("scale", "narrow"), [(0.1, 0.0), (5.0, 0.2), (80.0, -1.0)])
+def test_mixtures_in_float32_have_the_quantiles_of_their_parameters(rng, scale, narrow):
+    """Moments are those of float32; quantiles and modes are exact, also of rows that tables do not reach."""
+    given = Components(*(np.asfortranarray(x, dtype=np.float32) for x in components(rng, scale, narrow)))
+    parts, levels = given.double(), torch.tensor([0.05, 0.5, 0.95], dtype=torch.float64)
+    stacks = [DoublePoisson(*map(torch.from_numpy, given[:2])), NegativeBinomial(*map(torch.from_numpy, given[3:5]))]
+    whole = Mixture.trusted(stacks, torch.cat([torch.from_numpy(parts.weight), torch.from_numpy(parts.share)], dim=1))
+    exact = mixture(parts)
+    assert whole._flat().from_zero.given.mu.dtype == np.float32
+    found, expected = whole.summary(levels), exact.summary(levels)
+    assert torch.equal(found.quantiles.double(), expected.quantiles)
+    assert torch.equal(found.mode.double(), expected.mode)
+    pairs = [(whole.mean, exact.mean), (whole.aleatoric, exact.aleatoric), (whole.variance, exact.variance)]
+    for value, own in pairs:
+        assert value.dtype == torch.float32
+        torch.testing.assert_close(value.double(), own, rtol=1e-6, atol=0.0)
+    assert ((whole.epistemic - exact.epistemic).abs() <= 1e-6 * exact.variance).all()
+
+
 def test_recalibrated_rows_have_the_same_results_among_many(rng):
     parts = components(rng, 4.0, 0.0, 60)
     parts.mean[7], parts.mu[9] = 4000.0, 900.0  # beyond tables

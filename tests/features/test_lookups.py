@@ -29,10 +29,10 @@ def test_lookups_give_the_products_of_all_inputs(numeric):
     plan = LookupPlan(encoder.columns_, encoder.limit)
     inputs = encoder.transform(new).astype(np.float64)
     assert plan.inputs == inputs.shape[1]
-    weight = rng.normal(size=(plan.inputs, 3))
-    own, sums = plan.sums(weight)
+    weight, bias = rng.normal(size=(plan.inputs, 3)), rng.normal(size=3)
+    own, sums = plan.sums(weight, bias)
     table = read_as_fitted(encoder, new)
     for rows in (slice(0, 150), slice(40, 90)):
         values, places, shares = plan.of(table, rows)
         found = values @ own + np.einsum("rm,rmh->rh", shares, sums[places])
-        np.testing.assert_allclose(found, inputs[rows] @ weight, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(found, inputs[rows] @ weight + bias, rtol=1e-12, atol=1e-12)

@@ -20,7 +20,7 @@ from ddpn.distributions.double_poisson.distribution import DoublePoisson
 from ddpn.distributions.double_poisson.rows import DoublePoissonRows
 from ddpn.distributions.grid_summary import Summary, quantiles_and_mode
 from ddpn.distributions.mixture_rows import MixtureRows
-from ddpn.distributions.mixture_tables import FEW, LONGEST, Components, MixtureTables
+from ddpn.distributions.mixture_tables import FEW, LONGEST, MANY, Components, MixtureTables
 from ddpn.distributions.negative_binomial import NegativeBinomial, NegativeBinomialRows
 from ddpn.distributions.poisson import Poisson
 from ddpn.distributions.rows import MARGIN
@@ -51,7 +51,7 @@ class LeafRows(MixtureRows):
     def __init__(self, leaves: list[Leaf], rows: int) -> None:
         self._leaves, self._count = leaves, rows
         self._even, self._windows = False, None
-        families = (_side_by_side([x for x in leaves if x.is_negative is which], rows) for which in (False, True))
+        families = [_side_by_side([x for x in leaves if x.is_negative is which], rows) for which in (False, True)]
         self.from_zero = MixtureTables(Components(*(part for family in families for part in family)))
 
     def __len__(self) -> int:
@@ -84,7 +84,7 @@ class LeafRows(MixtureRows):
     def stacks(self) -> tuple[Any, ...]:  # type: ignore[override]
         kinds: dict[bool, Any] = {False: DoublePoissonRows, True: NegativeBinomialRows}
         return tuple(
-            kinds[which](*(torch.from_numpy(np.require(x, requirements=["C", "W"]).reshape(-1)) for x in parts[:2]))
+            kinds[which](*(torch.from_numpy(np.require(x, np.float64, ["C", "W"]).reshape(-1)) for x in parts[:2]))
             for which, parts in self._runs
         )
 
@@ -94,7 +94,7 @@ class LeafRows(MixtureRows):
 
     @cached_property
     def weights(self) -> Tensor:  # type: ignore[override]
-        return torch.from_numpy(np.concatenate([parts[2] for _, parts in self._runs], axis=1))
+        return torch.from_numpy(np.concatenate([parts[2] for _, parts in self._runs], axis=1, dtype=np.float64))
 
 
 def _side_by_side(leaves: list[Leaf], rows: int) -> tuple[np.ndarray, ...]:
@@ -111,15 +111,20 @@ def leaf_rows(mixture: Any, shape: torch.Size) -> LeafRows | None:
         return None
     axes, rows, found = len(mixture.batch_shape), shape.numel(), []
     same = shape == mixture.batch_shape
+    # In float32 only where all parameters are, and rows are many.
+    kept = np.float32 if mixture._like.dtype == torch.float32 and rows >= MANY else np.float64
 
     def flat(x: np.ndarray) -> np.ndarray:
-        wide = x if same else np.broadcast_to(x, (*shape, *x.shape[axes:]))
-        return wide.reshape(rows, prod(x.shape[axes:]))
+        wide = (x if same else np.broadcast_to(x, (*shape, *x.shape[axes:]))).astype(kept, copy=False)
+        size = prod(x.shape[axes:])
+        if len(shape) == 1 and wide.strides[0] == wide.itemsize:  # rows lie side by side, and stay so
+            return np.moveaxis(wide, 0, -1).reshape(size, rows).T
+        return wide.reshape(rows, size)
 
     for dist, weight in _walk(mixture, None):
         if type(dist) not in _FAMILIES:
             return None
-        first, *more = (x.detach().numpy().astype(np.float64, copy=False) for x in dist._parameters())
+        first, *more = (x.detach().numpy() for x in dist._parameters())
         second = more[0] if more else np.ones_like(first)
         if weight.shape != first.shape:
             weight = np.broadcast_to(weight, first.shape)
@@ -148,14 +153,14 @@ def _moments(tables: MixtureTables) -> tuple[np.ndarray, np.ndarray]:
     missing = np.isnan(variance)
     if missing.any():
         with torch.no_grad():
-            found = normalizer.mean_variance(*(torch.from_numpy(x[missing]) for x in tables.parts[:2]))
+            found = normalizer.mean_variance(*(torch.from_numpy(x[missing]).double() for x in tables.given[:2]))
         mean[missing], variance[missing] = (x.numpy() for x in found)
     return mean, variance
 
 
 def mean_of(tables: MixtureTables) -> Tensor:
     """Means of the mixture. Shape: (rows,)."""
-    parts = tables.parts
+    parts = tables.given
     with torch.inference_mode(False):
         each = np.einsum("rk,rk->r", parts.weight, _moments(tables)[0])
         return torch.from_numpy(each + np.einsum("rk,rk->r", parts.share, parts.mean))
@@ -172,7 +177,7 @@ def keep_moments(mixture: Any, tables: MixtureTables) -> None:
         start = own.stop
         if parent.moments_by_table and type(dist) is DoublePoisson and "_constant_moments" not in vars(dist):
             with torch.inference_mode(False):
-                pair = (torch.from_numpy(np.ascontiguousarray(x[:, own])) for x in (mean, variance))
+                pair = (torch.from_numpy(x[:, own]) for x in (mean, variance))
                 vars(dist)["_constant_moments"] = tuple(x.reshape(dist.batch_shape).to(dist.mu.dtype) for x in pair)
         parent._has_moments = True
 
@@ -191,6 +196,7 @@ class LeafMixture:
 
     batch_shape: torch.Size
     _stacks: tuple[Any, ...]
+    _weights: Tensor | None
     _leaves: Any
     _shaped: Any
     _family_rows: Any
@@ -206,19 +212,31 @@ class LeafMixture:
         if known is not None and all(parent.moments_by_table for _, parent in stacks_in(self)):
             return self._shaped(mean_of(known.from_zero))
         self._know_moments()
-        return super().mean  # type: ignore[misc]
+        return self._by_stack([stack.mean for stack in self._stacks])
 
     @property
     def aleatoric(self) -> Tensor:
         """Weighted mean of the components' variances."""
         self._know_moments()
-        return super().aleatoric  # type: ignore[misc]
+        return self._by_stack([stack.variance for stack in self._stacks])
 
     @property
     def epistemic(self) -> Tensor:
         """Weighted variance of the components' means."""
         self._know_moments()
-        return super().epistemic  # type: ignore[misc]
+        means = [stack.mean for stack in self._stacks]
+        mean = self._by_stack(means).unsqueeze(-1)
+        return self._by_stack([(each - mean).square_() for each in means])
+
+    def _by_stack(self, values: list[Tensor]) -> Tensor:
+        """The weighted mean of values of each stack, (..., k_i): components side by side would be a copy of them."""
+        sizes = [stack.batch_shape[-1] for stack in self._stacks]
+        if self._weights is None:
+            sums = [each.sum(-1) for each in values]
+            return sum(sums[1:], sums[0]) / sum(sizes)
+        pairs = zip(values, self._weights.split(sizes, -1), strict=True)
+        sums = [(weight.to(each.dtype) * each).sum(-1) for each, weight in pairs]
+        return sum(sums[1:], sums[0])
 
     def _know_moments(self) -> None:
         """Find the moments of Double Poissons among the components at once, where they are to be taken from tables."""

@@ -17,6 +17,7 @@ from scipy.special import ndtri
 
 from ddpn.distributions.family_tables import LONGEST, double_poissons, negative_binomial_end, negative_binomials
 from ddpn.distributions.quantiles import LookedUp
+from ddpn.distributions.rough_moments import rough_moments
 from ddpn.distributions.rows import DEPTH, MARGIN
 from ddpn.distributions.shared_moments import shared_moments
 from ddpn.distributions.single_tables import single_quantiles
@@ -52,7 +53,7 @@ _TIE = 1.0 - 1e-12
 
 
 class Components(NamedTuple):
-    """Parameters of all components and their weights in the mixture, in float64.
+    """Parameters of all components and their weights in the mixture, in float64 or float32.
 
     Shape: (rows, D) of Double Poissons, `mu` to `weight`, and (rows, N) of Negative Binomials, `mean` to `share`.
     """
@@ -70,7 +71,12 @@ class Components(NamedTuple):
 
     def ordered(self, order: np.ndarray) -> "Components":
         """The rows in another order."""
-        return Components(*(x.take(order, axis=0) for x in self))
+        # Where rows lie side by side, `take` along them would copy all.
+        return Components(*(x.take(order, axis=0) if x.flags.c_contiguous else x.T.take(order, axis=1).T for x in self))
+
+    def double(self) -> "Components":
+        """The same in float64."""
+        return Components(*(np.ascontiguousarray(x, dtype=np.float64) for x in self))
 
 
 class Block(NamedTuple):
@@ -88,16 +94,21 @@ class MixtureTables:
 
     Parameters
     ----------
-    parts : Components
-        The components of all rows.
+    given : Components
+        The components of all rows. Moments of many rows in float32 are those of `rough_moments`.
     sizes : tuple of int
         Lengths of tables.
     """
 
-    def __init__(self, parts: Components, sizes: tuple[int, ...] = SIZES) -> None:
-        self.parts, self.sizes = parts, sizes
+    def __init__(self, given: Components, sizes: tuple[int, ...] = SIZES) -> None:
+        self.given, self.sizes = given, sizes
         self._known: dict[int, Block] = {}
         self._numbers = 0
+
+    @cached_property
+    def parts(self) -> Components:
+        """The components in float64."""
+        return self.given if self.given.mu.dtype == np.float64 else self.given.double()
 
     @cached_property
     def _lengths(self) -> np.ndarray:
@@ -169,21 +180,23 @@ class MixtureTables:
 
         Shape: (rows, D) each.
         """
-        mean, variance, _ = self._shared if len(self.parts.mu) >= MANY else self._summed()
+        mean, variance, _ = self._shared if len(self.given.mu) >= MANY else self._summed()
         return mean, variance
 
     @cached_property
     def _shared(self) -> tuple[np.ndarray, ...]:
         """Moments and the logarithm of sums: by polynomials; where these do not serve from a table per component."""
-        mu, gamma = (x.reshape(-1) for x in self.parts[:2])
-        found = shared_moments(mu, gamma)
+        shape = self.given.mu.shape[::-1]
+        # By component: rows of many may lie side by side.
+        mu, gamma = (x.T.reshape(-1) for x in self.given[:2])
+        found = rough_moments(mu, gamma) if mu.dtype == np.float32 else shared_moments(mu, gamma)
         rest = np.flatnonzero(np.isnan(found[0]))
         if len(rest):
             none = np.empty((len(rest), 0))
             alone = Components(mu[rest, None], gamma[rest, None], np.ones((len(rest), 1)), none, none, none)
-            for values, own in zip(found, MixtureTables(alone)._summed(), strict=True):
+            for values, own in zip(found, MixtureTables(alone.double())._summed(), strict=True):
                 values[rest] = own[:, 0]
-        return tuple(x.reshape(self.parts.mu.shape) for x in found)
+        return tuple(x.reshape(shape).T for x in found)
 
     def _summed(self) -> tuple[np.ndarray, ...]:
         if self._order is None:
@@ -251,12 +264,12 @@ class MixtureTables:
     def _many_quantiles(self, q: np.ndarray) -> LookedUp:
         """The same from tables in float32, and by exact ones where these are not sure."""
         score = max(_normal_score(float(q.max())), 0.0)
-        counts, mode, sure = single_quantiles(self.parts, self._shared, q, score)
+        counts, mode, sure = single_quantiles(self.given, self._shared, q, score)
         found = LookedUp(counts, np.ones(q.shape, bool), mode, np.ones(len(q), bool))
         rest = np.flatnonzero(~sure)
         if len(rest):
             sizes = SIZES if len(rest) > _ROWS else COARSE
-            exact = MixtureTables(self.parts.ordered(rest), sizes)._exact_quantiles(q[rest])
+            exact = MixtureTables(self.given.ordered(rest).double(), sizes)._exact_quantiles(q[rest])
             for whole, own in zip(found, exact, strict=True):
                 whole[rest] = own
         return found

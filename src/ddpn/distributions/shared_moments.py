@@ -15,10 +15,10 @@ import torch
 from ddpn.distributions.family_tables import LONGEST, double_poissons
 
 #: Side of a square, and coefficients per direction.
-_SIDE, _SIZE = 0.25, 10
+SIDE, _SIZE = 0.25, 10
 #: Squares: log(mu) from -5 to 5 and log(gamma) from -3 to 1. The zeros of the normaliser that are nearest, where L
 #: is not analytic, are about pi / gamma away: 1.2 at the upper end, five sides.
-_FIRST, _SHAPE = (-5.0, -3.0), (40, 16)
+FIRST, SHAPE = (-5.0, -3.0), (40, 16)
 #: Largest gamma mu and reach of a square: sums over counts from 0 on are exact there.
 _DEEPEST, _FARTHEST = 500.0, LONGEST - 16.0
 #: Components that are sorted, and evaluated, together.
@@ -33,10 +33,10 @@ class Squares:
         self._nodes = np.cos(angles)
         self._inverse = np.linalg.inv(np.vander(self._nodes, increasing=True))
         #: Coefficients of powers of log(mu) in rows, of log(gamma) in columns: first those of L, then of the sums.
-        self._coefficients = np.zeros((_SHAPE[0] * _SHAPE[1], 2 * _SIZE, _SIZE))
-        mu = np.exp(_FIRST[0] + _SIDE * np.arange(1, _SHAPE[0] + 1))[:, None]
-        gamma = np.exp(_FIRST[1] + _SIDE * np.arange(_SHAPE[1]))[None]
-        depth = mu * gamma * np.exp(_SIDE)
+        self._coefficients = np.zeros((SHAPE[0] * SHAPE[1], 2 * _SIZE, _SIZE))
+        mu = np.exp(FIRST[0] + SIDE * np.arange(1, SHAPE[0] + 1))[:, None]
+        gamma = np.exp(FIRST[1] + SIDE * np.arange(SHAPE[1]))[None]
+        depth = mu * gamma * np.exp(SIDE)
         self.serves = ((depth < _DEEPEST) & (_reach(mu, gamma) < _FARTHEST)).reshape(-1)
         #: One more for all that is outside of them.
         self.serves = np.append(self.serves, False)
@@ -50,8 +50,8 @@ class Squares:
         return self._coefficients[number]
 
     def _computed(self, number: int) -> np.ndarray:
-        place = divmod(number, _SHAPE[1])
-        x, z = (first + _SIDE * (i + 0.5 + 0.5 * self._nodes) for first, i in zip(_FIRST, place, strict=True))
+        place = divmod(number, SHAPE[1])
+        x, z = (first + SIDE * (i + 0.5 + 0.5 * self._nodes) for first, i in zip(FIRST, place, strict=True))
         mu, gamma = np.exp(x)[:, None].repeat(_SIZE, 1), np.exp(z)[None].repeat(_SIZE, 0)
         n = int(min(_reach(mu, gamma).max() + 4.0, LONGEST))
         mean, _, _, total = double_poissons(mu, gamma, np.ones_like(mu), n)
@@ -81,13 +81,13 @@ def shared_moments(mu: np.ndarray, gamma: np.ndarray) -> tuple[np.ndarray, np.nd
 def _in_squares(mu: np.ndarray, gamma: np.ndarray) -> np.ndarray:
     """The same of components whose numbers stay in cache. Shape: (3, k)."""
     squares = _squares()
-    x, z = (_position(value, first) for value, first in zip((mu, gamma), _FIRST, strict=True))
+    x, z = (_position(value, first) for value, first in zip((mu, gamma), FIRST, strict=True))
     i, j = np.floor(x), np.floor(z)
     with np.errstate(invalid="ignore"):
         x -= i
         z -= j
-    inside = (i >= 0) & (i < _SHAPE[0]) & (j >= 0) & (j < _SHAPE[1])
-    i *= _SHAPE[1]
+    inside = (i >= 0) & (i < SHAPE[0]) & (j >= 0) & (j < SHAPE[1])
+    i *= SHAPE[1]
     i += j
     if not inside.all():
         i[~inside] = -1.0
@@ -100,7 +100,7 @@ def _in_squares(mu: np.ndarray, gamma: np.ndarray) -> np.ndarray:
         order, number = order[used], number[used]
     mean, slope, total = _evaluated(squares, number, 2.0 * x.take(order) - 1.0, 2.0 * z.take(order) - 1.0)
     slope *= mean
-    slope *= 2.0 / _SIDE
+    slope *= 2.0 / SIDE
     found = np.full((3, len(mu)), np.nan)
     found[0, order], found[1, order], found[2, order] = mean, slope, total
     found[1] /= gamma
@@ -111,7 +111,7 @@ def _position(value: np.ndarray, first: float) -> np.ndarray:
     """Where the logarithm lies, in sides from the first corner."""
     logarithm = torch.from_numpy(np.ascontiguousarray(value)).log().numpy()
     logarithm -= first
-    logarithm *= 1.0 / _SIDE
+    logarithm *= 1.0 / SIDE
     return logarithm
 
 

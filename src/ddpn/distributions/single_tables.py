@@ -9,6 +9,7 @@ running products and sums over counts are one operation per count.
 """
 
 from functools import cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,8 +26,8 @@ _MOST = 4e-4
 #: Largest gamma mu and -log p(0): products and sums of exponentials neither overflow nor underflow.
 _DEEPEST = 80.0
 #: Rows of a block, at least and at most; by how much lengths in it differ at most where it is longer; and numbers of a
-#: table that stay in cache.
-_FEWEST, _ROWS, _LONGER, _NUMBERS = 256, 1024, 1.3, 2**17
+#: table that are computed together.
+_FEWEST, _ROWS, _LONGER, _NUMBERS = 256, 2048, 1.3, 2**19
 #: Counts beyond a guess of the highest quantile, as a share for each normal score, and at least.
 _SHARE, _AT_LEAST = (1.0, 0.06), 3.0
 
@@ -61,52 +62,54 @@ def single_quantiles(parts: Any, known: tuple[np.ndarray, ...], q: np.ndarray, s
     score : float
         The normal score of the highest of them.
     """
-    rows = len(q)
-    found = Singles(np.zeros(q.shape), np.zeros(rows), np.zeros(rows, bool))
-    # One array of all parameters: a row of it is one piece of memory.
-    columns = np.concatenate([*parts, known[2]], axis=1, dtype=np.float32)
+    rows, levels = q.shape
+    counts, mode, sure = np.zeros((levels, rows)), np.zeros(rows), np.zeros(rows, bool)
+    lengths = _lengths([np.asarray(x.T, dtype=np.float32) for x in (*parts, *known[:2])], score)
+    # One array of all parameters, by component.
+    columns = np.concatenate([x.T for x in (*parts, known[2])], dtype=np.float32)
     ends = np.cumsum([x.shape[1] for x in parts])
-    lengths = _lengths(np.split(columns, ends, axis=1)[:6], known, score)
     usable = np.flatnonzero(lengths <= LONGEST)
     # Numbers of 16 bits are sorted in linear time.
     order = usable[np.argsort(lengths[usable].astype(np.int16), kind="stable")]
-    lengths, start = lengths[order], 0
+    lengths, start, level = lengths[order], 0, np.ascontiguousarray(q.T)
+    columns = torch.index_select(torch.from_numpy(columns), 1, torch.from_numpy(order)).numpy()
     while start < len(order):
         similar = int(np.searchsorted(lengths, _LONGER * lengths[start], "right"))
         end = min(max(similar, start + _FEWEST), start + _ROWS, len(order))
         place = order[start:end]
-        some = np.split(np.ascontiguousarray(columns.take(place, axis=0).T), ends)
-        for whole, values in zip(found, _block(some, q.take(place, axis=0), int(lengths[end - 1])), strict=True):
+        some = [np.ascontiguousarray(x) for x in np.split(columns[:, start:end], ends)]
+        own, mode[place], sure[place] = _block(some, level.take(place, axis=1), int(lengths[end - 1]))
+        for whole, values in zip(counts, own, strict=True):
             whole[place] = values
         start = end
-    return found
+    return Singles(counts.T, mode, sure)
 
 
-def _lengths(parts: list[np.ndarray], known: tuple[np.ndarray, ...], score: float) -> np.ndarray:
+def _lengths(columns: list[np.ndarray], score: float) -> np.ndarray:
     """Counts up to about the highest quantile, and beyond the mode; infinite where float32 does not serve.
 
     The quantile is that of the Gamma distribution with the mean and the variance of the mixture, by Wilson and
-    Hilferty.
+    Hilferty. Shape: (k, rows) each.
     """
-    mu, gamma, weight, mean, alpha, share, own, spread = (torch.from_numpy(x).float() for x in (*parts, *known[:2]))
-    first = (weight * own).sum(1) + (share * mean).sum(1)
-    second = (weight * spread.addcmul_(own, own)).sum(1) + (share * (mean + (1.0 + alpha) * mean * mean)).sum(1)
+    mu, gamma, weight, mean, alpha, share, own, spread = (torch.from_numpy(x) for x in columns)
+    first = (weight * own).sum(0) + (share * mean).sum(0)
+    second = (weight * torch.addcmul(spread, own, own)).sum(0) + (share * (mean + (1.0 + alpha) * mean * mean)).sum(0)
     ninth = (second - first * first).clamp_(min=0.0) / (9.0 * first * first)
     root = (1.0 - ninth + score * ninth.sqrt()).clamp_(min=0.0)
-    reach, deep = first * root**3 * (_SHARE[0] + _SHARE[1] * score), torch.zeros(len(mu))
-    if mu.shape[1]:
-        reach, deep = torch.maximum(reach, mu.amax(1)), (gamma * mu).amax(1)
-    if mean.shape[1]:
-        reach = torch.maximum(reach, mean.amax(1))
-        deep = torch.maximum(deep, ((alpha * mean).log1p_() / alpha).amax(1))
+    reach, deep = first * root**3 * (_SHARE[0] + _SHARE[1] * score), torch.zeros(mu.shape[1])
+    if len(mu):
+        reach, deep = torch.maximum(reach, mu.amax(0)), (gamma * mu).amax(0)
+    if len(mean):
+        reach = torch.maximum(reach, mean.amax(0))
+        deep = torch.maximum(deep, ((alpha * mean).log1p_() / alpha).amax(0))
     lengths = (reach + _AT_LEAST).ceil_()
     return torch.where((lengths <= LONGEST) & (deep < _DEEPEST), lengths, torch.inf).numpy()
 
 
 def _block(some: list[np.ndarray], q: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Quantiles, modes, and whether they are sure, of rows with tables of n counts."""
+    """Quantiles, modes, and whether they are sure, of rows with tables of n counts. Shape: q (levels, rows)."""
     mu, gamma, weight, mean, alpha, share, total = some
-    pmf, bound = np.zeros((n, len(q)), dtype=np.float32), np.full(len(q), n * _EPS)
+    pmf, bound = np.zeros((n, q.shape[1]), dtype=np.float32), np.full(q.shape[1], n * _EPS)
     if len(mu):
         bound += _set_double_poissons(pmf, mu, gamma, weight, total)
     if len(mean):
@@ -125,54 +128,65 @@ def _set_double_poissons(
     np.multiply(gamma, _BITS, out=factors[0])
     np.multiply(factors[0], log_mu, out=factors[1])
     step = max(16, _NUMBERS // (n * len(gamma)))
-    share = weight * torch.from_numpy(total).neg_().exp_().numpy()
+    share = weight * torch.from_numpy(total).neg().exp_().numpy()
     for start in range(0, rows, step):
         own = np.ascontiguousarray(factors[:, :, start : start + step])
         table = torch.addmm(log_h, powers, torch.from_numpy(own.reshape(2, -1))).exp2_()
         parts = table.numpy().reshape(n, *own.shape[1:])
         np.einsum("nkr,kr->nr", parts, share[:, start : start + step], out=pmf[:, start : start + step])
-    # The terms of the exponent, their factors and their sum are rounded, which matters where the mass is.
-    y = mu + 2.0 * np.sqrt(mu / gamma) + 2.0
-    size = np.abs(torch.from_numpy(y).log().numpy() - 1.0) + np.abs(log_mu)
-    return _EPS * (2.0 + (2.0 * y * gamma * size + np.abs(total)).max(axis=0))
+    # The terms of the exponent, their factors and their sum are rounded, which matters where the mass is: up to y, and
+    # |log(y) - 1| is at most that of the largest y, or 0.31 from y = 2 on.
+    y = mu / gamma
+    np.sqrt(y, out=y)
+    y += 1.0
+    y *= 2.0
+    y += mu
+    size = np.abs(log_mu, out=log_mu)
+    size += np.maximum(np.log(y.max(axis=0)) - 1.0, 0.31)
+    y *= gamma
+    y *= size
+    y *= 2.0
+    y += np.abs(total)
+    return _EPS * (2.0 + y.max(axis=0))
 
 
 def _add_negative_binomials(pmf: np.ndarray, mean: np.ndarray, alpha: np.ndarray, share: np.ndarray) -> np.ndarray:
     """Add the weighted pmf of Negative Binomials, from the ratios of neighbours, and return what it may be off by."""
-    n = len(pmf)
+    n, rows = pmf.shape
     spread = alpha * mean
     scale = mean / (1.0 + spread)
     depth = torch.from_numpy(spread).log1p_().numpy() / alpha
-    here = share * torch.from_numpy(depth).neg().exp_().numpy()
+    first = share * torch.from_numpy(depth).neg().exp_().numpy()
     constant, slope = scale * alpha, scale * (1.0 - alpha)
-    inverse = (1.0 / np.arange(1.0, n)).tolist()
-    ratio, total = np.empty_like(constant), np.empty_like(pmf[0])
-    pmf[0] += here.sum(axis=0)
-    for mass, part in zip(pmf[1:], inverse, strict=True):
-        np.multiply(slope, part, out=ratio)
-        ratio += constant
-        here *= ratio
-        np.add.reduce(here, axis=0, out=total)
-        mass += total
+    inverse = (1.0 / np.arange(1.0, n)).astype(np.float32)[:, None, None]
+    step = max(16, _NUMBERS // (n * len(mean)))
+    for start in range(0, rows, step):
+        part = slice(start, start + step)
+        table = np.empty((n, *first[:, part].shape), dtype=np.float32)
+        table[0] = first[:, part]
+        np.multiply(slope[:, part], inverse, out=table[1:])
+        table[1:] += constant[:, part]
+        for before, ratio in pairwise(table):
+            ratio *= before
+        pmf[:, part] += np.add.reduce(table, axis=1)
     return 3.0 * _EPS * (1.0 + (depth + mean).max(axis=0))
 
 
 def _looked_up(pmf: np.ndarray, q: np.ndarray, bound: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Quantiles and modes of tables, and whether all of a row are sure. Shape: pmf (n, rows), q (rows, levels)."""
+    """Quantiles and modes of tables, and whether all of a row are sure. Shape: pmf (n, rows), q (levels, rows)."""
     n, rows = pmf.shape
-    cdf = np.empty_like(pmf)
-    cdf[0] = pmf[0]
-    for y in range(1, n):
-        np.add(cdf[y - 1], pmf[y], out=cdf[y])
-    by_row = torch.from_numpy(cdf).T.contiguous()
-    place = torch.searchsorted(by_row, torch.from_numpy(q.astype(np.float32))).numpy()
-    flat = np.minimum(place, n - 1) * rows + np.arange(rows)[:, None]
+    cdf = pmf.copy()
+    for before, here in pairwise(cdf):
+        here += before
+    single = q.astype(np.float32)
+    place = np.stack([np.add.reduce(cdf < level, axis=0, dtype=np.int16) for level in single]).astype(np.int64)
+    flat = np.minimum(place, n - 1) * rows
+    flat += np.arange(rows)
     upto = cdf.reshape(-1).take(flat)
     before = upto - pmf.reshape(-1).take(flat)
-    slack = bound[:, None]
-    sure = ((upto - q > slack) & (q - before > slack)).all(axis=1)
+    sure = ((upto - q > bound) & (q - before > bound)).all(axis=0)
     # Beyond the means of all components, which a table reaches, the pmf decreases.
     highest = pmf.max(axis=0)
     near = pmf >= highest * (1.0 - 2.0 * bound).astype(np.float32)
-    sure &= (np.count_nonzero(near, axis=0) == 1) & ~near[-1] & (bound < _MOST)
+    sure &= (np.add.reduce(near, axis=0, dtype=np.int16) == 1) & ~near[-1] & (bound < _MOST)
     return place, near.argmax(axis=0), sure

@@ -46,7 +46,8 @@ class CountPredictions(Saved, Calibrated, Explained, RegressorMixin):
         """f of the predicted distributions, a block of rows at a time."""
         parts = []
         with torch.no_grad():
-            for block in self._fitted.blocks(X, exposure, upper=upper):  # members choose their threads themselves
+            # Members choose their threads themselves.
+            for block in self._fitted.blocks(X, exposure, upper=upper, exact=False):
                 with single_thread():
                     parts.append(f(block).double())
         return torch.cat(parts).numpy()

@@ -16,7 +16,7 @@ from ddpn.features.table import Column
 
 
 class Lookups(NamedTuple):
-    """Rows: inputs that are multiplied (rows, V), and places (rows, m) with the share of each that is added."""
+    """Rows: inputs that are multiplied, with a 1 at the end (rows, V + 1), and places (rows, m) with their shares."""
 
     values: np.ndarray
     places: np.ndarray
@@ -64,17 +64,20 @@ class LookupPlan:
         self._size, self.lookups = start + rows, self.lookups + 1
         return start
 
-    def sums(self, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Weights of the inputs that are multiplied, and what is looked up. Shape: (inputs, H) -> (V, H), (n, H)."""
-        return weight[self._values], np.concatenate([part(weight) for part in self._parts])
+    def sums(self, weight: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Weights of the inputs that are multiplied, then the bias; and what is looked up.
 
-    def of(self, table: Sequence[Column], rows: slice) -> Lookups:
+        Shape: (inputs, H), (H,) -> (V + 1, H), (n, H).
+        """
+        return np.vstack([weight[self._values], bias]), np.concatenate([part(weight) for part in self._parts])
+
+    def of(self, table: Sequence[Column], rows: slice | np.ndarray, dtype: type = np.float64) -> Lookups:
         """The lookups of some rows of a table."""
         count = len(table[0].values[rows])
         found = Lookups(
-            np.empty((count, self.values)),
+            np.ones((count, self.values + 1), dtype=dtype),
             np.empty((count, self.lookups), dtype=np.int64),
-            np.ones((count, self.lookups)),
+            np.ones((count, self.lookups), dtype=dtype),
         )
         value = at = 0
         for (_, _, cells, levels), column, starts in zip(table, self._columns, self._starts, strict=True):

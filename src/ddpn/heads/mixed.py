@@ -28,6 +28,7 @@ _SPREADS = (0.5, 0.2, 0.08, 0.03)
 _WORSE = 0.3
 #: Logits of the weights are bounded smoothly here, so that no component is lost for good.
 LOGIT = 12.0
+_DTYPES = (torch.float32, torch.float64)
 
 
 class MixedHead(Head):
@@ -111,7 +112,7 @@ class MixedHead(Head):
 
     def _exponential(self, raw: Tensor) -> Any:
         """The same as `forward` by one exponential of all parameters; None where it does not serve."""
-        if raw.requires_grad or raw.device.type != "cpu" or raw.dtype != torch.float64 or self._ranges is None:
+        if raw.requires_grad or raw.device.type != "cpu" or raw.dtype not in _DTYPES or self._ranges is None:
             return None
         if torch._C._functorch.peek_interpreter_stack() is not None or torch.compiler.is_compiling():
             return None
@@ -125,7 +126,12 @@ class MixedHead(Head):
             family: Any = head.exponential[0] if head.exponential else None
             stacks.append(family.trusted(*(values[..., start + i : stop : each] for i in range(each))))
             start = stop
-        return Mixture.trusted(stacks, (LOGIT * torch.tanh(raw[..., start:] / LOGIT)).softmax(-1))
+        logits = (raw[..., start:] / LOGIT).tanh_().mul_(LOGIT)
+        if raw.dtype == torch.float64:
+            return Mixture.trusted(stacks, logits.softmax(-1))
+        # Bounded logits need no maximum subtracted, and rows may lie side by side.
+        terms = logits.exp_().double()
+        return Mixture.trusted(stacks, terms.div_(terms.sum(-1, keepdim=True)))
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Any:
         """The mixture of all components."""

@@ -1,12 +1,15 @@
 """Perceptrons on many rows: the first layer by lookups in sums of its weights, see `ddpn.features.lookups`.
 
-In float64, in which a row has the same prediction alone and among others. Bins make up most of the inputs of a network,
-so that the first layer would otherwise take two thirds of the time.
+In float64, in which a row has the same prediction alone and among others to twelve digits, or in float32 where that is
+allowed, see `ddpn.members.float32_rows`. Bins make up most of the inputs of a network, so that the first layer would
+otherwise take two thirds of the time.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Self
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,12 +17,14 @@ from ddpn.backbones import MLP
 from ddpn.features import FeatureEncoder
 from ddpn.features.kinds import read_as_fitted
 from ddpn.features.lookups import LookupPlan
+from ddpn.features.table import Column
+from ddpn.members.float32_rows import agrees, is_far, is_large, rows_for_float64, uses_float32
 from ddpn.model import CountModel
 from ddpn.threads import threads_for
 
 #: Rows from which on lookups are worth while.
 MANY_ROWS = 256
-#: Rows that are predicted together: their hidden units stay in cache.
+#: Rows that are predicted together, in float32 twice as many: their hidden units stay in cache.
 _ROWS = 1024
 #: Lookups that are found together, of at most so many times these rows.
 _LOOKUPS, _TIMES = 2**18, 8
@@ -28,10 +33,12 @@ _PER_LOOKUP = 4
 
 
 class FirstLayer(NamedTuple):
-    """The first layer of all networks side by side, and the parameters that it was made of as they were then."""
+    """The first layer of all networks side by side, and the parameters that it was made of as they were then.
+
+    The last row of `weight` is the bias.
+    """
 
     plan: LookupPlan
-    bias: Tensor
     weight: Tensor
     sums: Tensor
     made_of: list[tuple[int, int, float]]
@@ -41,9 +48,52 @@ class FirstLayer(NamedTuple):
 _KNOWN: WeakKeyDictionary[CountModel, FirstLayer] = WeakKeyDictionary()
 
 
+class Layers(NamedTuple):
+    """All layers, with the bias (M, out, 1) and the weight (M, out, in) of each but the first; the last in float64.
+
+    With rows as columns: products of matrices are faster that way round.
+    """
+
+    first: FirstLayer
+    hidden: list[tuple[Tensor, Tensor]]
+    last: tuple[Tensor, Tensor]
+    dtype: torch.dtype
+
+    @classmethod
+    def of(cls, model: CountModel, first: FirstLayer, dtype: torch.dtype) -> Self:
+        """The layers of a model in a precision."""
+        *hidden, last = (
+            (layer.bias.transpose(1, 2), layer.weight.transpose(1, 2))
+            for layer in (*list(model.backbone.layers)[1:], model.projection)  # type: ignore[arg-type]
+        )
+        own = first._replace(weight=first.weight.to(dtype), sums=first.sums.to(dtype))
+        return cls(own, [(bias.to(dtype), weight.to(dtype)) for bias, weight in hidden], last, dtype)
+
+    def write(self, table: Sequence[Column], rows: Any, out: Tensor) -> np.ndarray:
+        """Write the raw outputs of some rows of a table, out (M, P, rows); returns their inputs that have no bound."""
+        found = self.first.plan.of(table, rows, np.float32 if self.dtype == torch.float32 else np.float64)
+        step = _ROWS if self.dtype == torch.float64 else 2 * _ROWS
+        parts = (torch.from_numpy(x).split(step) for x in found)
+        for part, *some in zip(out.split(step, dim=2), *parts, strict=True):
+            part.copy_(self._raw(*some))
+        return found.values
+
+    def _raw(self, values: Tensor, places: Tensor, shares: Tensor) -> Tensor:
+        first = self.first
+        units = torch.nn.functional.embedding_bag(places, first.sums, mode="sum", per_sample_weights=shares)
+        units = units.addmm_(values, first.weight).relu_().T.unflatten(0, (len(self.last[0]), -1))
+        for bias, weight in self.hidden:
+            units = torch.baddbmm(bias, weight, units).relu_()
+        bias, weight = self.last
+        return torch.baddbmm(bias, weight, units.double())
+
+
 @torch.no_grad()
-def raw_of_many(model: CountModel, encoder: FeatureEncoder, X: Any) -> Tensor | None:
+def raw_of_many(model: CountModel, encoder: FeatureEncoder, X: Any, scale: Tensor | None = None) -> Tensor | None:
     """Raw outputs of all networks on a CPU; None for networks and encoders that lookups would not make faster.
+
+    In float64; in float32 if that is allowed and loses no digits, see `ddpn.members.float32_rows`. Memory is that of
+    (M, P, rows).
 
     Parameters
     ----------
@@ -53,36 +103,61 @@ def raw_of_many(model: CountModel, encoder: FeatureEncoder, X: Any) -> Tensor | 
         The encoder of their inputs.
     X : table
         Rows with the columns of the encoder. Shape of the result: (rows, M, P).
+    scale : Tensor, shape (rows,), optional
+        What multiplies the means of each row.
     """
     layer = _first_layer(model, encoder)
     if layer is None:
         return None
     table = read_as_fitted(encoder, X)
-    found = torch.empty((len(table[0].values), model.members, model.head.n_raw), dtype=torch.float64)
-    step = _ROWS * min(max(_LOOKUPS // (_ROWS * layer.plan.lookups), 1), _TIMES)
+    count = len(table[0].values)
     largest = max(weight.numel() for name, weight in model.named_parameters() if name != "backbone.layers.0.weight")
     with threads_for(_ROWS * largest):
-        for top in range(0, len(found), step):
-            rows = slice(top, top + step)
-            lookups = (torch.from_numpy(x).split(_ROWS) for x in layer.plan.of(table, rows))
-            for part, *some in zip(found[rows].split(_ROWS), *lookups, strict=True):
-                part.copy_(_raw(model, layer, *some))
+        found = _in_float32(model, layer, table, encoder.limit, scale) if uses_float32(model.head, count) else None
+        if found is None:
+            found = torch.empty((model.members, model.head.n_raw, count), dtype=torch.float64)
+            exact = Layers.of(model, layer, torch.float64)
+            for rows in _parts(layer, count):
+                exact.write(table, rows, found[..., rows])
+    return found.permute(2, 0, 1)
+
+
+def _parts(layer: FirstLayer, count: int) -> Iterator[slice]:
+    """Rows whose lookups are found together."""
+    step = _ROWS * min(max(_LOOKUPS // (_ROWS * layer.plan.lookups), 1), _TIMES)
+    return (slice(top, min(top + step, count)) for top in range(0, count, step))
+
+
+def _in_float32(
+    model: CountModel, layer: FirstLayer, table: Sequence[Column], limit: float, scale: Tensor | None
+) -> Tensor | None:
+    """Raw outputs in float32; in float64 where some means are large; None where float32 loses digits.
+
+    Shape: (M, P, rows).
+    """
+    exact, rough = (Layers.of(model, layer, dtype) for dtype in (torch.float64, torch.float32))
+    count, wider = len(table[0].values), []
+    found = torch.empty((model.members, model.head.n_raw, count), dtype=torch.float32)
+    for rows in _parts(layer, count):
+        raw = found[..., rows]
+        values = rough.write(table, rows, raw)
+        large = is_large(model.head, raw, None if scale is None else scale[rows])
+        sample, rest = rows_for_float64(large | is_far(values, limit))
+        if 2 * len(rest) > raw.shape[2]:
+            return None
+        index = np.concatenate([sample, rest])
+        wide = torch.empty((*raw.shape[:2], len(index)), dtype=torch.float64)
+        exact.write(table, rows.start + index, wide)
+        if not agrees(raw[..., sample], wide[..., : len(sample)]):
+            return None
+        raw[..., index] = wide.float()
+        if large.any():
+            wider.append((rows.start + index, wide))
+    if wider:
+        found = found.double()
+        for place, wide in wider:
+            found[..., place] = wide
     return found
-
-
-def _raw(model: CountModel, layer: FirstLayer, values: Tensor, places: Tensor, shares: Tensor) -> Tensor:
-    hidden = torch.nn.functional.embedding_bag(places, layer.sums, mode="sum", per_sample_weights=shares)
-    hidden.addmm_(values, layer.weight).add_(layer.bias).relu_()
-    # With rows as columns: products of matrices are faster that way round.
-    units = hidden.T.unflatten(0, (model.members, -1))
-    for other in list(model.backbone.layers)[1:]:  # type: ignore[arg-type]
-        units = _products(other, units).relu_()
-    return _products(model.projection, units).permute(2, 0, 1)
-
-
-def _products(layer: Any, units: Tensor) -> Tensor:
-    """A layer of units by network. Shape: (M, in, rows) -> (M, out, rows)."""
-    return torch.baddbmm(layer.bias.transpose(1, 2), layer.weight.transpose(1, 2), units)
 
 
 def _first_layer(model: CountModel, encoder: FeatureEncoder) -> FirstLayer | None:
@@ -102,6 +177,6 @@ def _first_layer(model: CountModel, encoder: FeatureEncoder) -> FirstLayer | Non
     if _PER_LOOKUP * plan.lookups + plan.values >= plan.inputs or plan.inputs != first.weight.shape[1]:
         return None
     weight = first.weight.detach().transpose(0, 1).reshape(plan.inputs, -1)
-    own, sums = (torch.from_numpy(x) for x in plan.sums(weight.numpy()))
-    found = _KNOWN[model] = FirstLayer(plan, first.bias.detach().reshape(1, -1), own, sums, made_of)
+    own, sums = (torch.from_numpy(x) for x in plan.sums(weight.numpy(), first.bias.detach().numpy().reshape(-1)))
+    found = _KNOWN[model] = FirstLayer(plan, own, sums, made_of)
     return found

@@ -238,10 +238,10 @@ class Networks(Member):
     # Predicting --------------------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def raw(self, X: Any) -> Tensor:
+    def raw(self, X: Any, exposure: np.ndarray | None = None) -> Tensor:
         """Raw outputs of every network. Shape: (rows, M, P)."""
         is_many = self.chosen is None and row_count(X) >= MANY_ROWS
-        if is_many and (many := raw_of_many(self.model, self.encoder, X)) is not None:
+        if is_many and (many := raw_of_many(self.model, self.encoder, X, as_tensor(exposure, self.unit))) is not None:
             return many
         inputs = _columns(self.encoder.encode(X), self.chosen)
         if len(inputs) <= MOST_ROWS and (few := raw_of_few(self.model, inputs)) is not None:
@@ -251,7 +251,7 @@ class Networks(Member):
             return torch.cat([self.model.raw(part.double()) for part in parts])
 
     def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
-        return self._distribution(self.raw(X).numpy(), exposure)
+        return self._distribution(self.raw(X, exposure).numpy(), exposure)
 
     def _distribution(self, raw: np.ndarray, exposure: np.ndarray | None) -> Distribution:
         scale = as_tensor(exposure, self.unit)

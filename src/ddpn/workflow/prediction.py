@@ -122,7 +122,7 @@ def prediction_table(
     with reading_once():
         measured = None if predictor.profile is None else predictor.profile.measure(X)
         with single_thread(), torch.no_grad():
-            dist = predictor.distribution(X, exposure, upper=upper)
+            dist = predictor.distribution(X, exposure, upper=upper, exact=False)
     if summary is not None and measured is not None:
         summary.add(measured.states)
     with single_thread(), torch.no_grad():
