@@ -131,8 +131,9 @@ class Predictor(OODFlags):
             The largest possible count of each row, where the model was fitted with one per row.
         exact : bool
             Whether all rows are predicted in float64, in which a row has the same prediction alone and among others to
-            twelve digits. False lets networks predict 1,024 rows and more in float32: means and variances agree to
-            1e-6 of them, and quantiles wherever the cdf is not within 1e-5 of the level.
+            twelve digits. False lets networks predict 1,024 rows and more in float32. Mean and variance then agree to
+            1e-6, both parts of the variance to 1e-6 of it, and quantiles wherever the cdf is not within 1e-5 of the
+            level; rows for which float32 loses digits are predicted in float64.
         """
         with float32_allowed(not exact):
             found = self._uncalibrated(X, exposure, of, upper)

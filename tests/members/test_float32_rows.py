@@ -82,13 +82,13 @@ def test_large_means_are_predicted_in_float64(member):
     torch.testing.assert_close(found, networks.raw(X), rtol=0.0, atol=0.0)
 
 
-def test_narrow_distributions_of_large_means_count_as_large():
+def test_narrow_distributions_and_long_tails_count_as_large():
     head = make_head("mixed")
-    raw = torch.zeros(1, head.n_raw, 3)
-    raw[0, 0] = torch.tensor([0.0, 6.0, 6.0])
-    raw[0, 1] = torch.tensor([9.0, 0.0, 2.0])
-    raw[0, 5] = torch.tensor([9.0, 9.0, 9.0])  # alpha of a Negative Binomial makes it wide
-    assert float32_rows.is_large(head, raw, None).tolist() == [True, False, True]
+    raw = torch.zeros(1, head.n_raw, 4)
+    raw[0, 0] = torch.tensor([0.0, 6.0, 6.0, 0.0])  # log mu
+    raw[0, 1] = torch.tensor([8.0, 0.0, 2.0, 0.0])  # log gamma
+    raw[0, 5] = torch.tensor([0.0, 6.0, 0.0, 8.0])  # log alpha
+    assert float32_rows.is_large(head, raw, None).tolist() == [True, False, True, True]
     assert float32_rows.is_large(head, raw.fill_(torch.nan), None).all()
 
 

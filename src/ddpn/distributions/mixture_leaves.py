@@ -6,7 +6,7 @@ predictions need.
 """
 
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import groupby
 from math import prod
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ from ddpn.distributions.mixture_tables import FEW, LONGEST, MANY, Components, Mi
 from ddpn.distributions.negative_binomial import NegativeBinomial, NegativeBinomialRows
 from ddpn.distributions.poisson import Poisson
 from ddpn.distributions.rows import MARGIN
+from ddpn.distributions.weighted_sums import sum_of_few
 
 _FAMILIES = (DoublePoisson, Poisson, NegativeBinomial)
 
@@ -115,9 +116,10 @@ def leaf_rows(mixture: Any, shape: torch.Size) -> LeafRows | None:
     kept = np.float32 if mixture._like.dtype == torch.float32 and rows >= MANY else np.float64
 
     def flat(x: np.ndarray) -> np.ndarray:
-        wide = (x if same else np.broadcast_to(x, (*shape, *x.shape[axes:]))).astype(kept, copy=False)
+        wide = x.astype(kept, copy=False)
+        wide = wide if same else np.broadcast_to(wide, (*shape, *x.shape[axes:]))
         size = prod(x.shape[axes:])
-        if len(shape) == 1 and wide.strides[0] == wide.itemsize:  # rows lie side by side, and stay so
+        if rows >= MANY and len(shape) == 1 and wide.strides[0] == wide.itemsize:  # rows lie side by side, and stay so
             return np.moveaxis(wide, 0, -1).reshape(size, rows).T
         return wide.reshape(rows, size)
 
@@ -232,11 +234,9 @@ class LeafMixture:
         """The weighted mean of values of each stack, (..., k_i): components side by side would be a copy of them."""
         sizes = [stack.batch_shape[-1] for stack in self._stacks]
         if self._weights is None:
-            sums = [each.sum(-1) for each in values]
-            return sum(sums[1:], sums[0]) / sum(sizes)
+            return reduce(torch.add, map(sum_of_few, values)) / sum(sizes)
         pairs = zip(values, self._weights.split(sizes, -1), strict=True)
-        sums = [(weight.to(each.dtype) * each).sum(-1) for each, weight in pairs]
-        return sum(sums[1:], sums[0])
+        return reduce(torch.add, (sum_of_few(weight.to(each.dtype) * each) for each, weight in pairs))
 
     def _know_moments(self) -> None:
         """Find the moments of Double Poissons among the components at once, where they are to be taken from tables."""

@@ -112,7 +112,7 @@ def bin_and_share(x: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndar
     else:
         position = np.searchsorted(inner, x, side="right")
     with np.errstate(over="ignore"):  # far outside a narrow bin: infinity, clipped to 0 or 1
-        return position, np.clip((0.5 * x - half.take(position)) / np.diff(half).take(position), 0.0, 1.0)
+        return position, np.clip((0.5 * x - half.take(position)) / (half[1:] - half[:-1]).take(position), 0.0, 1.0)
 
 
 def _staircase(n: int) -> np.ndarray:

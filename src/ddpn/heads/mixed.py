@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from ddpn.distributions import Mixture
+from ddpn.distributions.weighted_sums import sum_of_few
 from ddpn.errors import ConfigError
 from ddpn.heads.head import Head, promoted
 from ddpn.heads.intercept import Rows
@@ -131,7 +132,7 @@ class MixedHead(Head):
             return Mixture.trusted(stacks, logits.softmax(-1))
         # Bounded logits need no maximum subtracted, and rows may lie side by side.
         terms = logits.exp_().double()
-        return Mixture.trusted(stacks, terms.div_(terms.sum(-1, keepdim=True)))
+        return Mixture.trusted(stacks, terms.div_(sum_of_few(terms).unsqueeze(-1)))
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Any:
         """The mixture of all components."""

@@ -24,7 +24,7 @@ FLOAT32_ROWS = 1024
 #: What raw outputs of sampled rows may differ by: the largest of many differences, which are 1e-7 on average.
 TOLERANCE = 2e-6
 #: Where a mean, or that times gamma, is above this, quantiles depend on more digits: for a unit of log(mu) the cdf of a
-#: count changes by up to 0.4 sqrt(mu gamma).
+#: count changes by up to 0.4 sqrt(mu gamma). Where that times alpha is, quantiles may be larger than float32 can count.
 LARGEST = 1000.0
 #: One row of so many is sampled, and at least so many are.
 _PER_SAMPLE, _LEAST = 256, 16
@@ -49,7 +49,7 @@ def uses_float32(head: Head, rows: int) -> bool:
 
 
 def is_large(head: Head, raw: Tensor, scale: Tensor | None) -> np.ndarray:
-    """Whether a component of each row has a mean, or a mean times gamma, above `LARGEST`.
+    """Whether a component of each row has a mean, or a mean times gamma or alpha, above `LARGEST`.
 
     Parameters
     ----------
@@ -60,9 +60,9 @@ def is_large(head: Head, raw: Tensor, scale: Tensor | None) -> np.ndarray:
     scale : Tensor, shape (rows,), optional
         What multiplies the means.
     """
-    gammas = [i for i, name in enumerate(head.parameter_names) if name.startswith("log gamma")]
+    second = [i for i, name in enumerate(head.parameter_names) if name.startswith(("log gamma", "log alpha"))]
     highest = raw[:, list(head.locations)].amax((0, 1))
-    for i in gammas:
+    for i in second:
         highest = torch.maximum(highest, (raw[:, i - 1] + raw[:, i]).amax(0))
     if scale is not None:
         highest = highest + scale.log()
