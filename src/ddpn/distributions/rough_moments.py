@@ -37,7 +37,7 @@ class RoughSquares:
         """The polynomials of a square. Shape: (18, 6)."""
         if not self._known[number]:
             found = self._computed(number)
-            self.middles[:, number] = np.exp(found[:2, 0])
+            self.middles[:, number] = np.exp2(found[:2, 0])
             found[:2, 0] = 0.0
             self._coefficients[number] = found
             self._known[number] = True
@@ -48,7 +48,7 @@ class RoughSquares:
         x, z = (first + SIDE * (i + 0.5 + 0.5 * self._nodes) for first, i in zip(FIRST, place, strict=True))
         mu, gamma = np.exp(x).repeat(_SIZE), np.tile(np.exp(z), _SIZE)
         mean, variance, total = shared_moments(mu, gamma)
-        values = np.stack([np.log(mean / mu), np.log(variance * gamma / mu), total - gamma * mu])
+        values = np.stack([np.log2(mean / mu), np.log2(variance * gamma / mu), total - gamma * mu])
         found = self._inverse @ values.reshape(3, _SIZE, _SIZE) @ self._inverse.T
         return found.transpose(1, 0, 2).reshape(3 * _SIZE, _SIZE)
 
@@ -83,7 +83,7 @@ def _write(mu: np.ndarray, gamma: np.ndarray, out: np.ndarray) -> None:
     order = np.argsort(number, kind="stable")
     number = number.take(order)
     values = _evaluated(number, t.take(order), s.take(order))
-    torch.from_numpy(values[:2]).exp_()
+    torch.from_numpy(values[:2]).exp2_()
     values[:2] *= _squares().middles.take(number, axis=1)
     for row, value in zip(out, values, strict=True):
         row[order] = value

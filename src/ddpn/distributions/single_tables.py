@@ -29,7 +29,7 @@ _DEEPEST = 80.0
 #: table that are computed together.
 _FEWEST, _ROWS, _LONGER, _NUMBERS = 256, 2048, 1.3, 2**19
 #: Counts beyond a guess of the highest quantile, as a share for each normal score, and at least.
-_SHARE, _AT_LEAST = (1.0, 0.06), 3.0
+_SHARE, _AT_LEAST = (1.0, 0.03), 2.0
 
 
 class Singles(NamedTuple):

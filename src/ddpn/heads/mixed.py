@@ -127,11 +127,12 @@ class MixedHead(Head):
             family: Any = head.exponential[0] if head.exponential else None
             stacks.append(family.trusted(*(values[..., start + i : stop : each] for i in range(each))))
             start = stop
-        logits = (raw[..., start:] / LOGIT).tanh_().mul_(LOGIT)
+        logits = raw[..., start:] / LOGIT
         if raw.dtype == torch.float64:
-            return Mixture.trusted(stacks, logits.softmax(-1))
-        # Bounded logits need no maximum subtracted, and rows may lie side by side.
-        terms = logits.exp_().double()
+            return Mixture.trusted(stacks, logits.tanh_().mul_(LOGIT).softmax(-1))
+        # Bounded logits need no maximum subtracted, and rows may lie side by side. The tanh of numpy is faster.
+        np.tanh(logits.numpy(), out=logits.numpy())
+        terms = logits.mul_(LOGIT).exp_().double()
         return Mixture.trusted(stacks, terms.div_(sum_of_few(terms).unsqueeze(-1)))
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Any:

@@ -11,10 +11,10 @@ parameters of its distribution:
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import reduce
 from math import log
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from ddpn.heads import Head
@@ -61,13 +61,14 @@ def is_large(head: Head, raw: Tensor, scale: Tensor | None) -> np.ndarray:
         What multiplies the means.
     """
     second = [i for i, name in enumerate(head.parameter_names) if name.startswith(("log gamma", "log alpha"))]
-    highest = raw[:, list(head.locations)].amax((0, 1))
-    for i in second:
-        highest = torch.maximum(highest, (raw[:, i - 1] + raw[:, i]).amax(0))
+    networks = list(raw.numpy())
+    logs = [network[i] for network in networks for i in head.locations]
+    logs += [network[i - 1] + network[i] for network in networks for i in second]
+    highest = reduce(np.maximum, logs)
     if scale is not None:
-        highest = highest + scale.log()
+        highest = highest + scale.log().numpy()
     # Not "above": NaN must not stay in float32.
-    return ~(highest <= log(LARGEST)).numpy()
+    return ~(highest <= log(LARGEST))
 
 
 def is_far(values: np.ndarray, limit: float) -> np.ndarray:

@@ -136,27 +136,24 @@ def _in_float32(
     Shape: (M, P, rows).
     """
     exact, rough = (Layers.of(model, layer, dtype) for dtype in (torch.float64, torch.float32))
-    count, wider = len(table[0].values), []
+    count = len(table[0].values)
     found = torch.empty((model.members, model.head.n_raw, count), dtype=torch.float32)
+    large, far = np.empty((2, count), dtype=bool)
     for rows in _parts(layer, count):
-        raw = found[..., rows]
-        values = rough.write(table, rows, raw)
-        large = is_large(model.head, raw, None if scale is None else scale[rows])
-        sample, rest = rows_for_float64(large | is_far(values, limit))
-        if 2 * len(rest) > raw.shape[2]:
-            return None
-        index = np.concatenate([sample, rest])
-        wide = torch.empty((*raw.shape[:2], len(index)), dtype=torch.float64)
-        exact.write(table, rows.start + index, wide)
-        if not agrees(raw[..., sample], wide[..., : len(sample)]):
-            return None
-        raw[..., index] = wide.float()
-        if large.any():
-            wider.append((rows.start + index, wide))
-    if wider:
+        far[rows] = is_far(rough.write(table, rows, found[..., rows]), limit)
+        large[rows] = is_large(model.head, found[..., rows], None if scale is None else scale[rows])
+    sample, rest = rows_for_float64(large | far)
+    if 2 * len(rest) > count:
+        return None
+    index = np.concatenate([sample, rest])
+    wide = torch.empty((*found.shape[:2], len(index)), dtype=torch.float64)
+    for rows in _parts(layer, len(index)):
+        exact.write(table, index[rows], wide[..., rows])
+    if not agrees(found[..., sample], wide[..., : len(sample)]):
+        return None
+    if large.any():
         found = found.double()
-        for place, wide in wider:
-            found[..., place] = wide
+    found[..., index] = wide.to(found.dtype)
     return found
 
 
