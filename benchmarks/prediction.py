@@ -5,11 +5,11 @@
 One process and one thread. The model is `CountRegressor` with default networks (five of them, each a mixture of two
 Double Poissons and a Negative Binomial) after one epoch: the time of a prediction does not depend on the training.
 "Bare" is the float32 forward pass of the five networks on encoded inputs; "full" is a table of mean, median, 90%
-interval and both parts of the variance from a data frame, and "recalibrated" the same after a map of the cdf. They take
-turns, and the best of five turns counts, so that a busy machine slows down all of them alike. Times are CPU seconds of
-this process: a shared machine has slow minutes. `ddpn predict` runs in a process of its own from CSV to CSV; its memory
-is the largest of that process. Distributions: 2,000 mixtures of 15 components for each size of counts. Writes
-prediction.json and prediction.md.
+interval and both parts of the variance from a data frame, in the precision of `predict`, and "recalibrated" the same
+after a map of the cdf. They take turns, and the best of five turns counts, so that a busy machine slows down all of
+them alike. Times are CPU seconds of this process: a shared machine has slow minutes. `ddpn predict` runs in a process
+of its own from CSV to CSV; its memory is the largest of that process. Distributions: 2,000 mixtures of 15 components
+for each size of counts. Writes prediction.json and prediction.md.
 """
 
 import argparse

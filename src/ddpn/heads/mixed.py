@@ -29,7 +29,6 @@ _SPREADS = (0.5, 0.2, 0.08, 0.03)
 _WORSE = 0.3
 #: Logits of the weights are bounded smoothly here, so that no component is lost for good.
 LOGIT = 12.0
-_DTYPES = (torch.float32, torch.float64)
 
 
 class MixedHead(Head):
@@ -113,7 +112,9 @@ class MixedHead(Head):
 
     def _exponential(self, raw: Tensor) -> Any:
         """The same as `forward` by one exponential of all parameters; None where it does not serve."""
-        if raw.requires_grad or raw.device.type != "cpu" or raw.dtype not in _DTYPES or self._ranges is None:
+        # Outputs in float32 that lie row by row are those of networks in training.
+        known = raw.dtype == torch.float64 or (raw.dtype == torch.float32 and raw.dim() > 1 and raw.stride(0) == 1)
+        if raw.requires_grad or raw.device.type != "cpu" or not known or self._ranges is None:
             return None
         if torch._C._functorch.peek_interpreter_stack() is not None or torch.compiler.is_compiling():
             return None
@@ -130,7 +131,7 @@ class MixedHead(Head):
         logits = raw[..., start:] / LOGIT
         if raw.dtype == torch.float64:
             return Mixture.trusted(stacks, logits.tanh_().mul_(LOGIT).softmax(-1))
-        # Bounded logits need no maximum subtracted, and rows may lie side by side. The tanh of numpy is faster.
+        # Bounded logits need no maximum subtracted. The tanh of numpy is faster.
         np.tanh(logits.numpy(), out=logits.numpy())
         terms = logits.mul_(LOGIT).exp_().double()
         return Mixture.trusted(stacks, terms.div_(sum_of_few(terms).unsqueeze(-1)))
