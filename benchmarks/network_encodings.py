@@ -182,7 +182,15 @@ scales of inputs and outputs per member (TabM, Gorishniy et al., 2025).""",
 
 def page(results: list[dict[str, Any]]) -> str:
     """A table per part, after what it shows."""
-    lines = ["# Encodings of networks", ""]
+    lines = [
+        "# Encodings of networks",
+        "",
+        "Level effects are the default for columns of text with many levels. Periodic",
+    ]
+    lines += [
+        "embeddings and members that share weights were tried and not adopted: they are in the benchmark only.",
+        "",
+    ]
     for part, settings in PARTS.items():
         own = {(one["table"], one["setting"], one["seed"]): one for one in results if one["part"] == part}
         if own:
@@ -213,7 +221,7 @@ def _finding(runs: Runs, settings: tuple[str, ...], part: str) -> list[str]:
     ratios = {name: [one[0] for one in found[name].values()] for name in found if name.startswith(CANDIDATES[part])}
     name = min(ratios, key=lambda name: _geometric(ratios[name]))
     low, middle, high = (_change(x) for x in (min(ratios[name]), _geometric(ratios[name]), max(ratios[name])))
-    return [f"**The CRPS of {name} is {middle} than that of {settings[0]}: by table from {low} to {high}.**", ""]
+    return [f"**The CRPS of {name} is {middle} than that of {settings[0]}: by table from {low} to {high}.**"]
 
 
 def _change(ratio: float) -> str:
