@@ -63,8 +63,8 @@ def test_one_row_many_rows_and_saved_networks_agree(sample, member):
     rows = sample.rows(np.arange(MANY_ROWS + 20) % 2400)
     many = raw_of_many(member.model, member.encoder, rows.X)
     found = member.raw(rows.X)
-    if many is not None:
-        torch.testing.assert_close(many, found, rtol=0.0, atol=0.0)
+    assert many is not None
+    torch.testing.assert_close(many, found, rtol=0.0, atol=0.0)
     for part in (slice(0, 1), slice(0, 20), slice(0, 200)):
         torch.testing.assert_close(member.raw(rows.X[part]), found[part], rtol=1e-12, atol=1e-12)
     again = Networks.from_state(member.state())
