@@ -67,12 +67,12 @@ _LAST = [3, 4, 5, 6, 7, 0, 1, 2]
 EXPOSURE = np.random.default_rng(3).uniform(0.2, 5.0, 30)
 
 
-def networks(train: Sample, numeric: str, activation: str = "relu") -> Networks:
+def networks(train: Sample, numeric: str, activation: str = "relu", categorical: str = "one-hot") -> Networks:
     """Networks with random weights, as a training would leave them."""
     options = NetworkOptions(members=3, hidden=(8, 5), numeric=numeric, activation=activation)
     member = Networks(make_head("mixed"), options.with_widths(240))
     member.unit, member.n_rows, member.chosen = 1.0, 240, None
-    member.encoder = FeatureEncoder(numeric=numeric).fit(train.X, train.y)
+    member.encoder = FeatureEncoder(numeric=numeric, categorical=categorical).fit(train.X, train.y)
     member.model = member._build(len(member.encoder.get_feature_names_out()), 3)
     member.model.reset([1, 2, 3])
     member.model = member.model.double().eval()
@@ -83,6 +83,12 @@ def networks(train: Sample, numeric: str, activation: str = "relu") -> Networks:
 @pytest.mark.parametrize(("numeric", "activation"), [("standard", "silu"), ("piecewise", "relu"), ("steps", "tanh")])
 def test_networks_with_every_encoding_and_activation(train, new, assert_parity, numeric, activation):
     assert_parity(Predictor({"networks": networks(train, numeric, activation)}), new)
+
+
+def test_networks_with_level_effects(train, new, assert_parity):
+    member = networks(train, "standard", categorical="effects")
+    assert "ward effect" in member.encoder.get_feature_names_out()
+    assert_parity(Predictor({"networks": member}), new)
 
 
 def test_an_activation_without_float64_is_refused(train, file):

@@ -6,6 +6,7 @@ import pytest
 
 from ddpn.errors import InputError
 from ddpn.features import FeatureEncoder, encoder, encoder_bytes, encoder_from_bytes
+from ddpn.features.cross_fitted import has_effects
 
 RNG = np.random.default_rng(8)
 N = 300
@@ -20,7 +21,7 @@ TABLE = pl.DataFrame(
         "same": np.full(N, 7.0),
     }
 )
-Y = RNG.poisson(TABLE["hour"].to_numpy() / 3 + 1)
+Y = RNG.poisson(TABLE["hour"].to_numpy() / 3 + 1) + 3 * (TABLE["ward"] == "B").fill_null(False).to_numpy()
 #: Values that training did not have: far outside, overflowing, missing, unseen levels.
 STRANGE = pl.DataFrame(
     {
@@ -38,8 +39,10 @@ STRANGE = pl.DataFrame(
 
 @pytest.mark.parametrize("numeric", ["standard", "piecewise", "steps"])
 @pytest.mark.parametrize("limit", [10.0, np.inf])
-def test_inputs_are_those_of_each_column(numeric, limit, monkeypatch):
-    fitted = FeatureEncoder(numeric=numeric, limit=limit, min_frequency=2).fit(TABLE, Y)
+@pytest.mark.parametrize("categorical", ["one-hot", "effects"])
+def test_inputs_are_those_of_each_column(numeric, limit, categorical, monkeypatch):
+    fitted = FeatureEncoder(numeric=numeric, limit=limit, min_frequency=2, categorical=categorical).fit(TABLE, Y)
+    assert has_effects(fitted) == (categorical == "effects")
     for table in (TABLE.head(31), STRANGE):
         monkeypatch.setattr(encoder, "_FEW_ROWS", 0)
         expected = fitted.transform(table)

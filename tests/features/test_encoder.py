@@ -183,7 +183,14 @@ def test_bad_arguments(arguments, message):
 def test_fit_comes_first_and_clones_keep_options():
     with pytest.raises(NotFittedError):
         FeatureEncoder().transform(FRAME)
-    options = {"numeric": "steps", "bins": 3, "min_frequency": 2, "max_categories": 9, "limit": 4.0}
+    options = {
+        "numeric": "steps",
+        "bins": 3,
+        "categorical": "effects",
+        "min_frequency": 2,
+        "max_categories": 9,
+        "limit": 4.0,
+    }
     assert clone(FeatureEncoder(**options)).get_params() == options
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from ddpn.features import FeatureEncoder
+from ddpn.features.cross_fitted import has_effects
 from ddpn.features.kinds import read_as_fitted
 from ddpn.features.lookups import LookupPlan
 
@@ -20,10 +21,13 @@ def frame(rng: np.random.Generator, rows: int) -> list[list[object]]:
 
 
 @pytest.mark.parametrize("numeric", ["piecewise", "steps", "standard"])
-def test_lookups_give_the_products_of_all_inputs(numeric):
+@pytest.mark.parametrize("categorical", ["one-hot", "effects"])
+def test_lookups_give_the_products_of_all_inputs(numeric, categorical):
     rng = np.random.default_rng(2)
     X = frame(rng, ROWS)
-    encoder = FeatureEncoder(numeric=numeric).fit(X, rng.poisson(3.0, ROWS))
+    y = rng.poisson(3.0, ROWS) + 4 * np.array([row[3] == "B" for row in X])
+    encoder = FeatureEncoder(numeric=numeric, categorical=categorical).fit(X, y)
+    assert has_effects(encoder) == (categorical == "effects")
     new = frame(rng, 150)
     new[0][3], new[1][0], new[2][1], new[3][2] = "unseen", 1e9, -1e300, 77
     plan = LookupPlan(encoder.columns_, encoder.limit)

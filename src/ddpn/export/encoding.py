@@ -28,7 +28,7 @@ def encoded(graph: Graph, table: Table, encoder: FeatureEncoder, chosen: np.ndar
     own: dict[str, Any] = dict(zip(table.names, encoder.columns_, strict=True))
     parts = _numeric_parts(graph, table, own, starts, encoder.limit) if table.numbers is not None else []
     if table.codes is not None:
-        parts.append(_one_hot(table.codes, table, own, starts))
+        parts += _category_parts(table.codes, table, own, starts)
     order = np.argsort(np.concatenate([part.places for part in parts]))
     order = order if chosen is None else order[chosen]
     return graph.concat([part.inputs for part in parts]).take(order).rounded_to_float32()
@@ -80,18 +80,33 @@ def _bounded(graph: Graph, z: Value, limit: float) -> Value:
     return graph.where(size > limit, far, z)
 
 
+def _category_parts(
+    codes: Value, table: Table, own: dict[str, CategoricalColumn], starts: dict[str, int]
+) -> list[_Placed]:
+    """Indicators of all categories, and the effects of levels of those that have them."""
+    parts = [_one_hot(codes, table, own, starts)]
+    targets, columns, places = [], [], []
+    for j, (name, levels) in enumerate(table.levels.items()):
+        effects = own[name].effects
+        if effects is not None:
+            targets.append([*(effects.values.get(level, 0.0) for level in levels), 0.0, effects.missing])
+            columns.append(j)
+            places.append(starts[name] + own[name].indicators)
+    return [*parts, _Placed(_looked_up(codes.take(columns), targets), places)] if places else parts
+
+
 def _one_hot(codes: Value, table: Table, own: dict[str, CategoricalColumn], starts: dict[str, int]) -> _Placed:
     """One input per level, and those of rare levels and missing values."""
     targets, columns, inputs, places = [], [], [], []
     for j, (name, levels) in enumerate(table.levels.items()):
         column = own[name]
-        other = len(column.levels) if column.has_other else column.width
+        other = len(column.levels) if column.has_other else column.indicators
         missing = len(column.levels) + column.has_other if column.has_missing else other
         place = {level: i for i, level in enumerate(column.levels)}
         targets.append([*(place.get(level, other) for level in levels), other, missing])
-        columns += [j] * column.width
-        inputs += list(range(column.width))
-        places += [starts[name] + i for i in range(column.width)]
+        columns += [j] * column.indicators
+        inputs += list(range(column.indicators))
+        places += [starts[name] + i for i in range(column.indicators)]
     return _Placed(_looked_up(codes, targets).take(columns).equals(np.array([inputs])).cast("f"), places)
 
 

@@ -121,4 +121,4 @@ def _levels(member: Member) -> list[tuple[str, ...] | None]:
         return list(design.levels)
     if table is not None:
         return list(table.levels)
-    return [] if encoder is None else [getattr(column, "levels", None) for column in encoder.columns_]
+    return [] if encoder is None else [getattr(column, "known_levels", None) for column in encoder.columns_]

@@ -42,6 +42,7 @@ class ColumnPlan:
         self._cuts, self._equal = _flat([each.steps for each in own]), _flat([each.codes for each in own])
         texts = [(j, column) for j, column in enumerate(columns) if isinstance(column, CategoricalColumn)]
         self._categories = [(j, _places(column, int(starts[j]))) for j, column in texts]
+        self._effects = [(j, int(starts[j + 1]) - 1, own.effects) for j, own in texts if own.effects is not None]
 
     def encode(self, table: Sequence[Column], limit: float) -> np.ndarray:
         """Inputs of a few rows, in float32. Shape: (rows, width)."""
@@ -55,6 +56,8 @@ class ColumnPlan:
                 place = missing if code < 0 else places.get(levels[code], other)
                 if place is not None:
                     out[row, place] = 1.0
+        for j, target, effects in self._effects:
+            out[:, target] = effects.of(table[j].values, table[j].levels)
         return out
 
     def _write_numbers(self, x: np.ndarray, out: np.ndarray, limit: float) -> None:

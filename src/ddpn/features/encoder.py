@@ -10,14 +10,18 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from ddpn.errors import InputError
 from ddpn.features.categorical import CategoricalColumn
 from ddpn.features.column_plan import ColumnPlan
-from ddpn.features.fitting import Encoded, add_bins, add_steps, fit_columns
+from ddpn.features.cross_fitted import CrossFitted, has_effects, random_folds
+from ddpn.features.fitting import Encoded, add_bins, add_steps, fit_columns, level_effects
 from ddpn.features.kinds import kind_of, read_as_fitted
+from ddpn.features.level_effects import targets_of
 from ddpn.features.table import Column, read_table
-from ddpn.sample import check_vector, labels_at, row_labels
+from ddpn.sample import check_vector, labels_at, row_count, row_labels
 from ddpn.validation import check_choice, check_integer, check_number, is_integer, is_number
 
 #: Bins per column if `bins` is None: quantile bins, and steps (a few well chosen ones beat many).
 DEFAULT_BINS = {"standard": 0, "piecewise": 24, "steps": 12}
+#: By `categorical`: columns with more levels than this have level effects.
+LEVELS_WITHOUT_EFFECT: dict[str, float] = {"one-hot": float("inf"), "auto": 50, "effects": 2}
 #: Inputs that bins, steps or codes may add in all, so that wide tables do not make the first layer huge: the default
 #: number of bins becomes smaller from 427 columns on.
 MAX_INPUTS = 10_240
@@ -35,6 +39,11 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
     of rare ones, or get zeros if there is none. Fitting with integer weights equals fitting with repeated rows, bit for
     bit.
 
+    Columns with many levels may get one more input, the effect of the level on y: the logarithm of its mean relative to
+    that of all rows, shrunk the more the fewer rows it has (target encoding by credibility); 0 for unseen levels.
+    `fit_transform` returns effects for each row that were fitted to the rows of other folds; `fit` and then
+    `transform` of the same rows would show a network its own target.
+
     Parameters
     ----------
     numeric : {"standard", "piecewise", "steps"}
@@ -43,6 +52,9 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         most 32 values also get a one-hot code, and tables of more than about 400 columns get fewer bins.
     bins : int, optional
         Bins or indicators per column. Default: 24 for "piecewise", 12 for "steps".
+    categorical : {"one-hot", "auto", "effects"}
+        What text gets besides: nothing; level effects for columns with more than 50 levels; or these for columns with
+        more than two levels. Columns whose levels do not differ by more than chance have none.
     min_frequency : float or int
         Levels below this share of the total weight, or below this count if an integer, share one input.
     max_categories : int
@@ -65,17 +77,19 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         *,
         numeric: str = "standard",
         bins: int | None = None,
+        categorical: str = "one-hot",
         min_frequency: float = 5e-4,
         max_categories: int = 100,
         limit: float = 10.0,
     ) -> None:
         self.numeric = numeric
         self.bins = bins
+        self.categorical = categorical
         self.min_frequency = min_frequency
         self.max_categories = max_categories
         self.limit = limit
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "FeatureEncoder":
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, exposure: Any = None) -> "FeatureEncoder":
         """Learn every column's encoding.
 
         Parameters
@@ -83,9 +97,11 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         X : array-like or data frame
             The table.
         y : array-like, optional
-            The counts, which only "steps" uses.
+            The counts, which "steps" and level effects use.
         sample_weight : array-like, optional
             How many times each row counts.
+        exposure : array-like, optional
+            The known scale of each row: level effects are those of the count per unit.
 
         Returns
         -------
@@ -96,30 +112,75 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         rows = len(table[0].values)
         given = check_vector("sample_weight", sample_weight, rows, zero=True, labels=row_labels(X))
         weights = np.ones(rows) if given is None else given
-        target = _checked_target(y, rows) if self.numeric == "steps" else None
+        scale = check_vector("exposure", exposure, rows, zero=False, labels=row_labels(X))
+        target = _checked_target(y, rows, self._uses_y) if self._uses_y else None
         if not weights.all():
             used = weights > 0.0
             table = [column._replace(values=column.values[used]) for column in table]
             target = None if target is None else target[used]
+            scale = None if scale is None else scale[used]
             weights = weights[used]
         self.kinds_ = [kind_of(column) for column in table]
-        self.set_columns(self._fitted(table, target, weights, bins))
+        self.set_columns(self._fitted(table, target, scale, weights, bins))
         return self
+
+    @property
+    def _uses_y(self) -> str:
+        """The option that needs y, or nothing."""
+        by_effects = "" if self.categorical == "one-hot" else f'categorical="{self.categorical}"'
+        return 'numeric="steps"' if self.numeric == "steps" else by_effects
+
+    def fit_transform(
+        self, X: Any, y: Any = None, sample_weight: Any = None, exposure: Any = None, fold: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Learn every column's encoding and encode the rows, with effects of levels that leave out each row's fold.
+
+        Parameters
+        ----------
+        X : array-like or data frame
+            The table.
+        y : array-like, optional
+            The counts, which "steps" and level effects use.
+        sample_weight, exposure : array-like, optional
+            How many times each row counts, and its known scale.
+        fold : array of int, optional
+            The number of each row's fold, from 0 on. Default: five folds at random.
+
+        Returns
+        -------
+        array of float32, shape (rows, inputs)
+        """
+        self.fit(X, y, sample_weight, exposure)
+        if not has_effects(self):
+            return self.transform(X)
+        rows = row_count(X)
+        target = _checked_target(y, rows, self._uses_y)
+        weight = check_vector("sample_weight", sample_weight, rows, zero=True)
+        scale = check_vector("exposure", exposure, rows, zero=False)
+        folds = random_folds(rows) if fold is None else np.asarray(fold)
+        return CrossFitted(self, X, target, weight, scale, folds).inputs(X, folds)
 
     def set_columns(self, columns: list[Encoded]) -> None:
         """Keep the encoding of every column, as `fit` or a file has it."""
         self.columns_, self._plan = columns, ColumnPlan(columns)
 
-    def _fitted(self, table: list[Column], y: np.ndarray | None, weights: np.ndarray, bins: int) -> list[Encoded]:
+    def _fitted(
+        self, table: list[Column], y: np.ndarray | None, exposure: np.ndarray | None, weights: np.ndarray, bins: int
+    ) -> list[Encoded]:
         min_weight = float(self.min_frequency)
         if not is_integer(self.min_frequency):
             min_weight *= weights.sum()
-        columns, numbers = fit_columns(table, weights, min_weight, self.max_categories)
+        effects = {}
+        if y is not None and self.categorical != "one-hot":
+            effects = level_effects(table, targets_of(y, weights, exposure), LEVELS_WITHOUT_EFFECT[self.categorical])
+        columns, numbers = fit_columns(table, weights, min_weight, self.max_categories, effects)
         most = max(1, MAX_INPUTS // max(1, len(numbers)))
         bins = min(bins, most) if self.bins is None else bins
         if self.numeric == "piecewise":
             return add_bins(columns, numbers, bins, most)
-        return columns if y is None else add_steps(columns, numbers, table, y, weights, bins, most)
+        if self.numeric == "steps" and y is not None:
+            return add_steps(columns, numbers, table, y, weights, bins, most)
+        return columns
 
     def transform(self, X: Any) -> np.ndarray:
         """Encode rows.
@@ -170,6 +231,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
 
     def _checked_bins(self) -> int:
         check_choice("numeric", self.numeric, DEFAULT_BINS)
+        check_choice("categorical", self.categorical, LEVELS_WITHOUT_EFFECT)
         frequency, limit = self.min_frequency, self.limit
         check_number("min_frequency", frequency, "a number of at least 0", is_number(frequency) and frequency >= 0)
         check_integer("max_categories", self.max_categories, minimum=1)
@@ -182,16 +244,16 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = True
-        tags.target_tags.required = self.numeric == "steps"
+        tags.target_tags.required = bool(self._uses_y)
         tags.transformer_tags.preserves_dtype = []
         return tags
 
 
-def _checked_target(y: Any, rows: int) -> np.ndarray:
+def _checked_target(y: Any, rows: int, used_by: str) -> np.ndarray:
     """y as float64 of shape (rows,), finite."""
     if y is None:
         # The words after the colon are those that scikit-learn's checks look for.
-        raise InputError('y is missing: numeric="steps" requires y to be passed, but the target y is None.')
+        raise InputError(f"y is missing: {used_by} requires y to be passed, but the target y is None.")
     target = np.asarray(y, dtype=np.float64)
     target = target[:, 0] if target.shape == (rows, 1) else target
     if target.shape != (rows,):

@@ -1,11 +1,14 @@
 """From the columns of a training table to the encoding of each."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, cast
 
 import numpy as np
 
 from ddpn.features.categorical import CategoricalColumn, fit_category
+from ddpn.features.level_effects import LevelEffects, Targets, fit_effects
 from ddpn.features.numeric import MAX_CODES, NumericColumn, bin_edges, every_step, fit_flag, fit_number, integer_codes
 from ddpn.features.splits import MAX_THRESHOLDS, best_cuts, candidates, thresholds_per_column
 from ddpn.features.table import Column
@@ -15,20 +18,33 @@ Encoded = NumericColumn | CategoricalColumn
 
 
 def fit_columns(
-    table: list[Column], weights: np.ndarray, min_weight: float, max_levels: int
+    table: list[Column],
+    weights: np.ndarray,
+    min_weight: float,
+    max_levels: int,
+    effects: Mapping[int, LevelEffects] = MappingProxyType({}),
 ) -> tuple[list[Encoded], dict[int, Distinct]]:
     """Each column's plain encoding, and by position the distinct values of those that hold numbers."""
     columns: list[Encoded] = []
     numbers: dict[int, Distinct] = {}
     for j, (_, kind, x, levels) in enumerate(table):
         if kind == "category":
-            columns.append(fit_category(x, levels, weights, min_weight, max_levels))
+            columns.append(fit_category(x, levels, weights, min_weight, max_levels, effects.get(j)))
         elif kind == "flag":
             columns.append(fit_flag(x, weights))
         else:
             column, numbers[j] = fit_number(x.astype(np.float64), weights)
             columns.append(column)
     return columns, numbers
+
+
+def level_effects(table: list[Column], target: Targets, more_than: float) -> dict[int, LevelEffects]:
+    """By position the effects of categories with more levels than this that differ by more than chance."""
+    found = {}
+    for j, (_, kind, codes, levels) in enumerate(table):
+        if kind == "category" and len(np.unique(codes[codes >= 0])) > more_than:
+            found[j] = fit_effects(codes, levels, target)
+    return {j: effects for j, effects in found.items() if effects is not None}
 
 
 def add_bins(

@@ -43,7 +43,8 @@ class LookupPlan:
         first = 0
         for column in columns:
             if isinstance(column, CategoricalColumn):
-                self._starts.append([self._add(first, first + column.width, _each_or_nothing)])
+                self._starts.append([self._add(first, first + column.indicators, _each_or_nothing)])
+                self._values += range(first + column.indicators, first + column.width)
             else:
                 self._starts.append(self._numbers(column, first))
             first += column.width
@@ -84,6 +85,9 @@ class LookupPlan:
             if isinstance(column, CategoricalColumn):
                 np.add(column.places(cells[rows], levels), starts[0], out=found.places[:, at])
                 at += 1
+                if column.effects is not None:
+                    found.values[:, value] = column.effects.of(cells[rows], levels)
+                    value += 1
             else:
                 value, at = self._write(cells[rows].astype(np.float64), column, starts, found, value, at)
         return found

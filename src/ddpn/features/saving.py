@@ -17,6 +17,7 @@ from ddpn.errors import InputError
 from ddpn.features.categorical import CategoricalColumn
 from ddpn.features.encoder import FeatureEncoder
 from ddpn.features.fitting import Encoded
+from ddpn.features.level_effects import LevelEffects
 from ddpn.features.numeric import NumericColumn
 from ddpn.files import sha256
 
@@ -37,6 +38,7 @@ def encoder_bytes(encoder: FeatureEncoder) -> bytes:
         "names": None if names is None else names.tolist(),
         "kinds": encoder.kinds_,
         "categories": {j: [getattr(own, name) for name in _LEVELS] for j, own in categories.items()},
+        "effects": {j: own.effects for j, own in categories.items() if own.effects is not None},
     }
     arrays = _arrays_of([own for own in encoder.columns_ if isinstance(own, NumericColumn)])
     arrays[_DESCRIPTION] = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
@@ -80,12 +82,18 @@ def _encoder_of(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> F
     columns: list[Encoded] = []
     for j in range(encoder.n_features_in_):
         if str(j) in about["categories"]:
-            levels, *has = about["categories"][str(j)]
-            columns.append(CategoricalColumn(tuple(levels), *has))
+            levels, has_other, has_missing = about["categories"][str(j)]
+            effects = about.get("effects", {}).get(str(j))  # files of earlier versions have none
+            own = None if effects is None else _effects_of(*effects)
+            columns.append(CategoricalColumn(tuple(levels), has_other, has_missing, own))
         else:
             columns.append(next(numbers))
     encoder.set_columns(columns)
     return encoder
+
+
+def _effects_of(values: Mapping[str, float], missing: float, scale: float) -> LevelEffects:
+    return LevelEffects({level: float(value) for level, value in values.items()}, float(missing), float(scale))
 
 
 def _columns_of(arrays: Mapping[str, np.ndarray]) -> list[NumericColumn]:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 #: Encodings of numbers.
 ENCODINGS = ("standard", "piecewise", "steps")
+#: Encodings of text.
+CATEGORICAL = ("auto", "one-hot", "effects")
 #: With more columns than this numbers are standardised only, and batches have at least so many rows.
 WIDE, _WIDE_BATCH = 500, 128
 #: Up to so many rows, all rows are one batch.
@@ -39,6 +41,8 @@ class NetworkOptions:
         Encoding of numbers, see `FeatureEncoder`; "auto" follows the number of rows and columns, see `auto_numeric`.
     bins : int, optional
         Ranges of a number's values in that encoding. Default: that of `FeatureEncoder`.
+    categorical : {"auto", "one-hot", "effects"}
+        Encoding of text, see `FeatureEncoder`; "auto" has level effects for columns with more than 50 levels.
     start : bool
         Whether networks start at the fit without features.
     score : {"auto", "crps", "nll"}
@@ -55,6 +59,7 @@ class NetworkOptions:
     activation: str = "relu"
     numeric: str = "auto"
     bins: int | None = None
+    categorical: str = "auto"
     start: bool = True
     epochs: int | str = "auto"
     batch_size: int | str = "auto"
@@ -75,6 +80,7 @@ class NetworkOptions:
         if not (isinstance(self.hidden, str) and self.hidden == "auto"):
             object.__setattr__(self, "hidden", _checked_widths(self.hidden))
         check_choice("numeric", self.numeric, ("auto", *ENCODINGS))
+        check_choice("categorical", self.categorical, CATEGORICAL)
         check_choice("score", self.score, ("auto", "nll", "crps"))
         if self.bins is not None:
             check_integer("bins", self.bins, 1)

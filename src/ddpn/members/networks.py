@@ -16,6 +16,7 @@ from torch.distributions import Distribution
 from ddpn.backbones import MLP, Identity
 from ddpn.errors import InputError
 from ddpn.features import FeatureEncoder, encoder_bytes, encoder_from_bytes
+from ddpn.features.cross_fitted import CrossFitted, content_folds, has_effects
 from ddpn.features.screening import screened
 from ddpn.heads import DEFAULT_LIKELIHOOD, Head, make_head
 from ddpn.members.few_rows import MOST_ROWS, raw_of_few
@@ -122,25 +123,29 @@ class Networks(Member):
         fold = fold_numbers(self.n_rows, folds, seeds[0]) if folds >= 2 else None
         numeric = auto_numeric(self.n_rows, columns) if self.options.numeric == "auto" else self.options.numeric
         if self.stream is None:
-            trained = self._train(self._encode(numeric, train, validation, fold), train, config)
+            encoded = self._encode(numeric, train, validation, fold)
+            trained = self._train(encoded, train, config)
         else:
             chunk, config = stream_schedule(config, len(self.stream), self.stream.most_passes)
             self.n_rows = len(self.stream)
             trained = self._train(self._streamed(numeric, train, validation, chunk), train, config)
         self._keep(trained)
         if fold is not None and self.model.members >= folds:
-            self.keep_out_of_fold(self._left_out(train, fold.numpy(), folds), train.exposure)
+            raw = self.raw(train.X)
+            if has_effects(self.encoder) and isinstance(encoded.train, Folded):
+                raw[torch.from_numpy(train.is_used)] = self._raw_of(encoded.train.sample.X)
+            self.keep_out_of_fold(self._left_out(raw, train, fold.numpy(), folds), train.exposure)
         return self
 
     @property
     def leaves_out(self) -> bool:  # type: ignore[override]
         return self.folds >= 2
 
-    def _left_out(self, train: Sample, fold: np.ndarray, folds: int) -> np.ndarray:
+    def _left_out(self, raw: Tensor, train: Sample, fold: np.ndarray, folds: int) -> np.ndarray:
         """Raw outputs for each row of the networks that left it out; rows of weight 0 were left out by all."""
         numbers = np.zeros(len(train), dtype=np.int64)
         numbers[train.is_used] = fold
-        raw, each = self.raw(train.X), self.model.members // folds
+        each = self.model.members // folds
         index = torch.from_numpy(numbers).unsqueeze(1) + folds * torch.arange(each)
         return raw.gather(1, index.unsqueeze(2).expand(-1, -1, raw.shape[2])).numpy()
 
@@ -162,9 +167,10 @@ class Networks(Member):
         return self.history.interrupted
 
     def _encode(self, numeric: str, train: Sample, validation: Sample | None, fold: Tensor | None) -> Encoded:
-        encoder = FeatureEncoder(numeric=numeric, bins=self.options.bins).fit(train.X, train.y, train.weight)
-        used = train.rows(train.is_used)
-        inputs = encoder.transform(used.X)
+        encoder, used = self._encoder(numeric), train.rows(train.is_used)
+        # Effects of a row's level are those of other folds than its own.
+        folds = None if fold is None else fold.numpy()
+        inputs = encoder.fit_transform(used.X, used.y, used.weight, used.exposure, folds)
         scale = np.ones(len(used)) if used.exposure is None else used.exposure
         is_wide = np.shape(used.X)[1] > WIDE
         chosen = screened(inputs, used.y / scale, scale * used.weight_or_ones, WIDE) if is_wide else None
@@ -178,7 +184,7 @@ class Networks(Member):
     def _streamed(self, numeric: str, train: Sample, validation: Sample | None, chunk: Chunks) -> Encoded:
         """The encoder of a sample of the rows, and the stream that it encodes."""
         assert self.stream is not None
-        encoder = FeatureEncoder(numeric=numeric, bins=self.options.bins).fit(train.X, train.y, train.weight)
+        encoder, crossed = self._stream_encoder(numeric, train.rows(train.is_used))
         used, source = train.rows(train.is_used), self.stream
         some = used.rows(slice(0, BLOCK))
         scale = np.ones(len(some)) if some.exposure is None else some.exposure
@@ -189,12 +195,27 @@ class Networks(Member):
 
         def encode(rows: Any) -> Sample:
             part = source.sample(rows)
-            return self._tensors(part, _columns(encoder.transform(part.X), chosen), mean)
+            inputs = encoder.transform(part.X) if crossed is None else crossed.inputs_by_content(part.X)
+            return self._tensors(part, _columns(inputs, chosen), mean)
 
         known = None
         if validation is not None:
             known = self._tensors(validation, _columns(encoder.transform(validation.X), chosen))
         return Encoded(encoder, chosen, Streamed(source, encode, chunk.rows, chunk.per_epoch), known)
+
+    def _encoder(self, numeric: str, categorical: str | None = None) -> FeatureEncoder:
+        categorical = categorical or self.options.categorical
+        return FeatureEncoder(numeric=numeric, bins=self.options.bins, categorical=categorical)
+
+    def _stream_encoder(self, numeric: str, used: Sample) -> tuple[FeatureEncoder, CrossFitted | None]:
+        """The encoder of a sample of the rows, and level effects for rows of the stream that may be in the sample."""
+        encoder = self._encoder(numeric).fit(used.X, used.y, used.weight, used.exposure)
+        if not has_effects(encoder):
+            return encoder, None
+        crossed = CrossFitted(encoder, used.X, used.y, used.weight, used.exposure, content_folds(encoder, used.X))
+        if crossed.is_useful:
+            return encoder, crossed
+        return self._encoder(numeric, "one-hot").fit(used.X, used.y, used.weight), None
 
     def _tensors(self, sample: Sample, inputs: np.ndarray, mean: float | None = None) -> Sample:
         """Float32 tensors (counts in float64 where they need it), weights with mean 1, exposures in units.
@@ -246,7 +267,12 @@ class Networks(Member):
         inputs = _columns(self.encoder.encode(X), self.chosen)
         if len(inputs) <= MOST_ROWS and (few := raw_of_few(self.model, inputs)) is not None:
             return torch.from_numpy(few)
-        parts = torch.from_numpy(inputs).split(_ROWS)
+        return self._raw_of(torch.from_numpy(inputs))
+
+    @torch.no_grad()
+    def _raw_of(self, inputs: Tensor) -> Tensor:
+        """Raw outputs for encoded rows."""
+        parts = inputs.split(_ROWS)
         with threads_for(self.model.multiply_adds(parts[0])):
             return torch.cat([self.model.raw(part.double()) for part in parts])
 

@@ -97,7 +97,7 @@ def levels_of(predictor: Predictor, width: int) -> list[tuple[str, ...]]:
 def _member_levels(member: Any) -> Iterable[Iterable[str]]:
     encoder, design, table = (getattr(member, name, None) for name in ("encoder", "design", "table"))
     if encoder is not None:
-        return [each.levels if isinstance(each, CategoricalColumn) else () for each in encoder.columns_]
+        return [each.known_levels if isinstance(each, CategoricalColumn) else () for each in encoder.columns_]
     known = design if design is not None else table
     return [] if known is None else [levels or () for levels in known.levels]
 
