@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import sys
+import time
+import traceback
+import warnings
 from collections.abc import Callable, Iterator
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -21,6 +28,8 @@ if TYPE_CHECKING:
 RAY = "tests/cluster"
 #: When this share of the tests is left, those on Ray begin.
 LAST = 0.12
+#: The connection to the process that forks.
+SERVER = pytest.StashKey[Connection]()
 #: Two small networks with one encoding.
 SMALL = {"members": 2, "hidden": (8,), "numeric": "standard", "epochs": 5, "random_state": 0, "device": "cpu"}
 
@@ -105,6 +114,121 @@ def rewrite() -> Callable[..., None]:
         (folder / "model.json").write_text(json.dumps(known))
 
     return change
+
+
+class Forked:
+    """A process that `forked` started; what it prints is in the files `out` and `err`."""
+
+    def __init__(self, server: Connection, number: int, place: Path) -> None:
+        self.server, self.number, self.out, self.err = server, number, place / "out", place / "err"
+
+    @property
+    def exitcode(self) -> int | None:
+        """None while it runs, and negative for a signal."""
+        self.server.send(self.number)
+        return self.server.recv()
+
+    def send_signal(self, number: int) -> None:
+        if self.exitcode is None:
+            os.kill(self.number, number)
+
+    def wait(self, seconds: float = 120.0) -> int | None:
+        """The exit code."""
+        end = time.monotonic() + seconds
+        while (code := self.exitcode) is None and time.monotonic() < end:
+            time.sleep(0.005)
+        return code
+
+
+@pytest.fixture(scope="session")
+def forked(request, tmp_path_factory) -> Iterator[Callable[..., Forked]]:
+    """Start a function in a copy of this process as it was before the first test.
+
+    A new process would import torch, for two seconds. In a copy of this process as it is now the threads of polars
+    would be missing.
+    """
+    server, started = request.config.stash[SERVER], []
+
+    def start(function: Callable[..., Any], *arguments: Any, folder: Path | None = None, **environment: str) -> Forked:
+        place = tmp_path_factory.mktemp("process")
+        for name in ("out", "err"):
+            (place / name).touch()
+        server.send((function, arguments, folder or place, environment, place))
+        started.append(Forked(server, server.recv(), place))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.send_signal(signal.SIGKILL)
+
+
+@pytest.fixture(scope="session")
+def program(forked) -> Callable[..., Forked]:
+    """Start the program `ddpn` with these words."""
+    return lambda *words, **options: forked(_program, *words, **options)
+
+
+def _program(*words: str) -> None:
+    from ddpn.cli.program import main
+
+    sys.argv = ["ddpn", *words]
+    main()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Fork the process that forks, when all is imported and nothing has started threads."""
+    if any("forked" in getattr(item, "fixturenames", ()) for item in session.items) and os.name == "posix":
+        here, there = Pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of a fork in a process with threads: xdist has one
+            number = os.fork()
+        if number == 0:
+            _serve(there)
+        there.close()
+        session.config.stash[SERVER] = here
+        session.config.add_cleanup(lambda: (here.close(), os.waitpid(number, 0)))
+
+
+def _serve(connection: Connection) -> NoReturn:
+    """Start a process for every job that arrives, and answer how a process has ended."""
+    os.closerange(3, connection.fileno())
+    os.closerange(connection.fileno() + 1, 1 << 16)
+    ended: dict[int, int] = {}
+    while True:
+        try:
+            job = connection.recv()
+        except EOFError:
+            os._exit(0)
+        if not isinstance(job, int):
+            number = os.fork()
+            if number == 0:
+                _run(*job)
+            connection.send(number)
+            continue
+        if job not in ended:
+            number, status = os.waitpid(job, os.WNOHANG)
+            ended |= {job: os.waitstatus_to_exitcode(status)} if number else {}
+        connection.send(ended.get(job))
+
+
+def _run(function: Callable[..., Any], arguments: Any, folder: Path, environment: Any, place: Path) -> NoReturn:
+    """As a process of its own: with an exit code and files instead of a terminal."""
+    os.chdir(folder)
+    os.environ.update(environment)
+    for number, name in ((1, "out"), (2, "err")):
+        os.dup2(os.open(place / name, os.O_WRONLY), number)
+    sys.stdout, sys.stderr = (open(number, "w", buffering=1) for number in (1, 2))  # noqa: SIM115  (until the end)
+    code = 0
+    try:
+        function(*arguments)
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -3,7 +3,6 @@
 import json
 import re
 import signal
-import subprocess
 import sys
 import time
 
@@ -136,22 +135,18 @@ def test_the_list_has_every_experiment_with_what_it_needs(ddpn):
     assert "simulated (wave)" in found.output
 
 
-def test_an_interrupted_program_ends_with_130_and_the_same_command_resumes(ddpn, tmp_path):
+def test_an_interrupted_program_ends_with_130_and_the_same_command_resumes(ddpn, tmp_path, program):
     name = "misspecified-poisson"
     command = ["reproduce", name, "--quick", "--only", "poisson", "--members", "1", "--device", "cpu", "--jobs", "1"]
     folder = tmp_path / "results" / f"{name}-quick" / "poisson"
-    program = [sys.executable, "-m", "ddpn.cli", *command]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(program, cwd=tmp_path, **pipes) as running:
-        end = time.monotonic() + 120
-        while not (folder / "config.json").exists():
-            assert running.poll() is None
-            assert time.monotonic() < end
-            time.sleep(0.02)
-        running.send_signal(signal.SIGINT)
-        _, errors = running.communicate(timeout=60)
-    assert running.returncode == 130
-    assert errors == "Stopped. Finished runs are kept: the same command resumes from here.\n"
+    running, end = program(*command, folder=tmp_path), time.monotonic() + 120
+    while not (folder / "config.json").exists():
+        assert running.exitcode is None, running.err.read_text()
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    running.send_signal(signal.SIGINT)
+    assert running.wait() == 130
+    assert running.err.read_text() == "Stopped. Finished runs are kept: the same command resumes from here.\n"
     assert not (folder / "DONE").exists()
     whole = ddpn(*command)
     assert whole.exit_code == 0, whole.output

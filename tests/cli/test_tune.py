@@ -1,10 +1,8 @@
 """The command tune: what it prints, writes and refuses, and how it continues after it was killed."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
+import time
 
 import pytest
 
@@ -28,14 +26,12 @@ def tiny(files):
     return files
 
 
-def test_killed_and_continued_it_makes_the_trials_of_an_uninterrupted_search(ddpn, tiny):
-    process = [sys.executable, "-m", "ddpn.cli", *TUNE]
-    with subprocess.Popen(process, cwd=tiny, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as first:
-        for line in first.stderr:
-            if line.startswith("Trial 1"):
-                os.kill(first.pid, signal.SIGKILL)
-                break
-    assert first.wait() == -signal.SIGKILL
+def test_killed_and_continued_it_makes_the_trials_of_an_uninterrupted_search(ddpn, tiny, program):
+    first = program(*TUNE, folder=tiny)
+    while first.exitcode is None and "\nTrial 1" not in "\n" + first.err.read_text():
+        time.sleep(0.005)
+    first.send_signal(signal.SIGKILL)
+    assert first.wait() == -signal.SIGKILL, first.err.read_text()
     assert not (tiny / "model").exists()
     done = ddpn(*TUNE)
     assert done.exit_code == 0, done.output

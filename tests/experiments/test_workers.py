@@ -3,10 +3,7 @@
 import importlib.util
 import json
 import multiprocessing
-import os
 import socket
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -142,24 +139,17 @@ def test_the_other_runs_go_on_if_one_fails(tmp_path, monkeypatch, error, message
 
 
 @pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="needs ddpn[distributed]")
-def test_two_processes_of_torchrun_write_what_one_does(tmp_path):
+def test_two_processes_of_torchrun_write_what_one_does(tmp_path, program):
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "ddpn.cli", "reproduce", "misspecified-poisson", "--max-steps", "5"]
-    command += ["--only", "poisson", "--device", "cpu", "--jobs", "1", "--out", str(tmp_path / "two")]
+    command = ["reproduce", "misspecified-poisson", "--max-steps", "5", "--only", "poisson", "--device", "cpu"]
+    command += ["--jobs", "1", "--out", str(tmp_path / "two")]
     shared = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}
     shared |= {"MASTER_PORT": str(port), "LOCAL_WORLD_SIZE": "2"}
-    processes = [
-        subprocess.Popen(
-            command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            env=os.environ | shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
-        )
-        for rank in (0, 1)
-    ]  # fmt: skip
-    outputs = [process.communicate(timeout=300) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], outputs
-    assert [output.count("Tables and figures:") for output, _ in outputs] == [1, 0]
+    processes = [program(*command, **shared, RANK=rank, LOCAL_RANK=rank) for rank in ("0", "1")]
+    assert [process.wait(300.0) for process in processes] == [0, 0], [each.err.read_text() for each in processes]
+    assert [process.out.read_text().count("Tables and figures:") for process in processes] == [1, 0]
     (experiment,) = select(["misspecified-poisson"], max_steps=5)
     run = next(run for run in experiment.runs() if run.method.name == "poisson")
     one = execute(run, rows_of(experiment), folder_of(run, tmp_path / "one"), "cpu")

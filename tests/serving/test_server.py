@@ -1,11 +1,9 @@
 """The program `ddpn serve` as a process: its port, its logs, and its end by SIGTERM."""
 
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -20,16 +18,16 @@ SECRET = "a-token-of-some-length"
 
 
 @pytest.fixture(scope="module")
-def ended(saved, tmp_path_factory):
+def ended(saved, tmp_path_factory, program):
     """What a server answered, printed and logged, and how it ended: SIGTERM came while requests were predicted."""
     file = tmp_path_factory.mktemp("token") / "token"
     file.write_text(f"{SECRET}\n")
-    command = [sys.executable, "-m", "ddpn.cli", "serve", str(saved), "--port", "0", "--token-file", str(file)]
-    command += ["--batch-window", "300", "--reload-every", "0"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    command = ["serve", str(saved), "--port", "0", "--token-file", str(file)]
+    process = program(*command, "--batch-window", "300", "--reload-every", "0", OMP_NUM_THREADS="1")
     try:
-        line = process.stdout.readline()
+        while process.exitcode is None and "\n" not in process.out.read_text():
+            time.sleep(0.01)
+        line = process.out.read_text()
         address = re.search(r"http://\S+", line)[0]
         row = {"severity": 0.123454321, "ward": "hidden-ward", "zip": "1", "smokes": None, "age": 3, "days": 1}
         row["admitted"] = "2024-03-05"
@@ -42,11 +40,11 @@ def ended(saved, tmp_path_factory):
                     break
             process.send_signal(signal.SIGTERM)
             answers = [job.result() for job in jobs]
-        out, logs = process.communicate(timeout=30)
+        code = process.wait(30.0)
     finally:
-        process.kill()
-        process.wait()
-    return {"line": line, "bad": bad, "answers": answers, "out": out, "logs": logs, "code": process.returncode}
+        process.send_signal(signal.SIGKILL)
+    out, logs = process.out.read_text(), process.err.read_text()
+    return {"line": line, "bad": bad, "answers": answers, "out": out, "logs": logs, "code": code}
 
 
 def test_the_chosen_port_is_printed(ended):

@@ -4,9 +4,6 @@ import json
 import os
 import pickle
 import signal
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import polars as pl
@@ -15,6 +12,7 @@ from polars.testing import assert_frame_equal
 
 from ddpn.errors import InputError
 from ddpn.workflow import prediction, table_blocks
+from ddpn.workflow.model_folder import load
 from ddpn.workflow.parts import Parts, part_content
 from ddpn.workflow.prediction import predict
 from ddpn.workflow.requests import Request
@@ -189,36 +187,26 @@ def test_a_damaged_parquet_file_names_its_rows(fitted, saved, table, tmp_path):
     assert [each.name for each in tmp_path.iterdir()] == ["t.parquet"]
 
 
-SCRIPT = """
-import os, signal, sys
-from pathlib import Path
-from ddpn.workflow import prediction, table_blocks
-from ddpn.workflow.model_folder import load
-from ddpn.workflow.requests import Request
-from ddpn.workflow.streaming import predict_to
-from ddpn.workflow.tables import Tables
+def predicted_until_killed(saved, text, out, last):
+    """Predict so many parts of 40 rows, and die."""
+    table_blocks.ROWS, table_blocks.SMALL, table_blocks._SMALLEST = 40, 0, 1
+    folder, real, calls = load(saved, mixed_only=True), prediction.prediction_table, []
 
-table_blocks.ROWS, table_blocks.SMALL, table_blocks._SMALLEST = 40, 0, 1
-folder, (model, source, out, last) = load(Path(sys.argv[1]), mixed_only=True), sys.argv[1:]
-real, calls = prediction.prediction_table, []
+    def counted(*arguments, **options):
+        calls.append(1)
+        if len(calls) > last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*arguments, **options)
 
-def counted(*arguments, **options):
-    calls.append(1)
-    if len(calls) > int(last):
-        os.kill(os.getpid(), signal.SIGKILL)
-    return real(*arguments, **options)
-
-prediction.prediction_table = counted
-predict_to(folder, Path(model), Tables([source], folder.roles.as_text), Request(), out)
-"""
+    prediction.prediction_table = counted
+    run(folder, saved, [text], out)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
-def test_kill_9_and_the_same_command_again(fitted, saved, text, tmp_path, monkeypatch):
+def test_kill_9_and_the_same_command_again(fitted, saved, text, tmp_path, monkeypatch, forked):
     run(fitted.folder, saved, [text], tmp_path / "whole.csv")
-    arguments = [sys.executable, "-c", textwrap.dedent(SCRIPT), str(saved), str(text), str(tmp_path / "out.csv"), "3"]
-    killed = subprocess.run(arguments, capture_output=True, text=True, check=False)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    killed = forked(predicted_until_killed, saved, text, tmp_path / "out.csv", 3)
+    assert killed.wait() == -signal.SIGKILL, killed.err.read_text()
     assert not (tmp_path / "out.csv").exists()
     real, calls = prediction.prediction_table, []
     monkeypatch.setattr(prediction, "prediction_table", lambda *a, **options: calls.append(1) or real(*a, **options))
