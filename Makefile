@@ -19,8 +19,9 @@ demo: $(STAMP)  ## fit real and simulated counts, compare with other models, wri
 	@$(PY) examples/demo.py
 
 # Python may write bytecode, also where the environment says otherwise: every process of the tests would compile them.
+# Without the capture of logs, which attaches handlers to all loggers of all libraries six times per test.
 test: $(STAMP)  ## every test and every example in a docstring; ARGS="-k crps" goes to pytest
-	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n auto --maxprocesses 8 -p no:schemathesis $(ARGS)
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n auto --maxprocesses 8 -p no:schemathesis -p no:logging $(ARGS)
 
 test-forecasting: $(FORECASTING)/.installed  ## the adapters for forecasting libraries, in .venv-forecasting
 	OMP_NUM_THREADS=1 $(FORECASTING)/bin/python -m pytest tests/forecasting src/ddpn/forecasting $(ARGS)

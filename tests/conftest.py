@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import json
 import os
 import signal
@@ -10,9 +11,12 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from importlib.machinery import ModuleSpec
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
@@ -245,6 +249,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Doctests, which start none and may register things, follow.
     """
     items.sort(key=lambda item: 2 if item.nodeid.startswith("src") else int(item.nodeid.startswith(RAY)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+    """Compile the package and the tests, if they are new, before the processes start that would each do it."""
+    if sys.dont_write_bytecode:
+        return
+    root = Path(__file__).resolve().parents[1]
+    compileall.compile_dir(root / "src", quiet=2)
+    hook = config.pluginmanager.rewrite_hook
+
+    def stop(*_: Any) -> NoReturn:
+        raise ImportError
+
+    for path in [*root.glob("tests/**/test_*.py"), *root.glob("tests/**/conftest.py")]:
+        if not any(path.parent.glob(f"__pycache__/{path.stem}.*-pytest-*.pyc")):
+            # pytest rewrites the assertions and keeps the code; the module itself ends at its first import.
+            module = ModuleType(path.stem)
+            module.__spec__ = ModuleSpec(path.stem, hook, origin=str(path))
+            module.__dict__["__builtins__"] = {"__import__": stop}
+            with suppress(ImportError):
+                hook.exec_module(module)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -105,12 +105,15 @@ def test_padding_is_behind_wherever_the_tokenizer_puts_it(tmp_path):
     assert tokenize(["blue", "It fits."], left).tolist() == [[2, 10, 3, 0, 0], [2, 5, 6, 11, 3]]
 
 
-def test_empty_texts_hold_special_tokens_alone_and_are_counted(tokenizer, caplog, tmp_path):
-    caplog.set_level(logging.INFO, "ddpn.inputs.tokens")
+def test_empty_texts_hold_special_tokens_alone_and_are_counted(tokenizer, monkeypatch, tmp_path):
+    messages = []
+    logger = logging.getLogger("ddpn.inputs.tokens")
+    monkeypatch.setattr(logger, "level", logging.INFO)
+    monkeypatch.setattr(logger, "handle", lambda record: messages.append(record.getMessage()))
     for cache in (None, tmp_path, tmp_path):
-        caplog.clear()
+        messages.clear()
         assert tokenize(TEXTS, tokenizer, cache=cache)[1].tolist() == [2, 3] + [0] * 10
-        assert caplog.messages == ["2 of 5 texts are empty: they have only special tokens"]
+        assert messages == ["2 of 5 texts are empty: they have only special tokens"]
 
 
 def test_a_tokenizer_by_its_folder(tokenizer, tmp_path):
