@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import compileall
+import importlib
 import json
 import os
 import signal
@@ -146,18 +147,14 @@ class Forked:
 
 @pytest.fixture(scope="session")
 def forked(request, tmp_path_factory) -> Iterator[Callable[..., Forked]]:
-    """Start a function in a copy of this process as it was before the first test.
-
-    A new process would import torch, for two seconds. In a copy of this process as it is now the threads of polars
-    would be missing.
-    """
+    """Run code in a copy of a process that has imported torch: a new process takes two seconds for that."""
     server, started = request.config.stash[SERVER], []
 
-    def start(function: Callable[..., Any], *arguments: Any, folder: Path | None = None, **environment: str) -> Forked:
+    def start(code: str, *words: str, folder: Path | None = None, **environment: str) -> Forked:
         place = tmp_path_factory.mktemp("process")
         for name in ("out", "err"):
             (place / name).touch()
-        server.send((function, arguments, folder or place, environment, place))
+        server.send((code, words, folder or place, environment, place))
         started.append(Forked(server, server.recv(), place))
         return started[-1]
 
@@ -169,28 +166,32 @@ def forked(request, tmp_path_factory) -> Iterator[Callable[..., Forked]]:
 @pytest.fixture(scope="session")
 def program(forked) -> Callable[..., Forked]:
     """Start the program `ddpn` with these words."""
-    return lambda *words, **options: forked(_program, *words, **options)
+    return lambda *words, **options: forked("from ddpn.cli.program import main; main()", *words, **options)
 
 
-def _program(*words: str) -> None:
-    from ddpn.cli.program import main
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Fork the process that forks, before tests are imported: some of them use polars, which starts threads."""
+    is_worker = hasattr(session.config, "workerinput")
+    if os.name != "posix" or (session.config.getoption("numprocesses", None) and not is_worker):
+        return
+    if is_worker:  # which imports this anyway
+        _preload()
+    here, there = Pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork in a process with threads: xdist has one
+        number = os.fork()
+    if number == 0:
+        _serve(there)
+    there.close()
+    session.config.stash[SERVER] = here
+    session.config.add_cleanup(lambda: (here.close(), os.waitpid(number, 0)))
 
-    sys.argv = ["ddpn", *words]
-    main()
 
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Fork the process that forks, when all is imported and nothing has started threads."""
-    if any("forked" in getattr(item, "fixturenames", ()) for item in session.items) and os.name == "posix":
-        here, there = Pipe()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of a fork in a process with threads: xdist has one
-            number = os.fork()
-        if number == 0:
-            _serve(there)
-        there.close()
-        session.config.stash[SERVER] = here
-        session.config.add_cleanup(lambda: (here.close(), os.waitpid(number, 0)))
+def _preload() -> None:
+    """Import what commands need."""
+    for name in ("cli.program", "estimators.regressor", "workflow.fitting", "experiments.runner"):
+        importlib.import_module(f"ddpn.{name}")
 
 
 def _serve(connection: Connection) -> NoReturn:
@@ -204,6 +205,7 @@ def _serve(connection: Connection) -> NoReturn:
         except EOFError:
             os._exit(0)
         if not isinstance(job, int):
+            _preload()
             number = os.fork()
             if number == 0:
                 _run(*job)
@@ -215,24 +217,25 @@ def _serve(connection: Connection) -> NoReturn:
         connection.send(ended.get(job))
 
 
-def _run(function: Callable[..., Any], arguments: Any, folder: Path, environment: Any, place: Path) -> NoReturn:
-    """As a process of its own: with an exit code and files instead of a terminal."""
+def _run(code: str, words: tuple[str], folder: Path, environment: dict[str, str], place: Path) -> NoReturn:
+    """Run code as `python -c` does, with files instead of a terminal."""
     os.chdir(folder)
     os.environ.update(environment)
     for number, name in ((1, "out"), (2, "err")):
         os.dup2(os.open(place / name, os.O_WRONLY), number)
     sys.stdout, sys.stderr = (open(number, "w", buffering=1) for number in (1, 2))  # noqa: SIM115  (until the end)
-    code = 0
+    sys.argv = ["ddpn", *words]
+    ended = 0
     try:
-        function(*arguments)
+        exec(compile(code, "code", "exec"), {"__name__": "__main__"})
     except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        ended = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:
         traceback.print_exc()
-        code = 1
+        ended = 1
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)
+    os._exit(ended)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -12,7 +12,6 @@ from polars.testing import assert_frame_equal
 
 from ddpn.errors import InputError
 from ddpn.workflow import prediction, table_blocks
-from ddpn.workflow.model_folder import load
 from ddpn.workflow.parts import Parts, part_content
 from ddpn.workflow.prediction import predict
 from ddpn.workflow.requests import Request
@@ -187,25 +186,35 @@ def test_a_damaged_parquet_file_names_its_rows(fitted, saved, table, tmp_path):
     assert [each.name for each in tmp_path.iterdir()] == ["t.parquet"]
 
 
-def predicted_until_killed(saved, text, out, last):
-    """Predict so many parts of 40 rows, and die."""
-    table_blocks.ROWS, table_blocks.SMALL, table_blocks._SMALLEST = 40, 0, 1
-    folder, real, calls = load(saved, mixed_only=True), prediction.prediction_table, []
+#: Predicts so many parts of 40 rows, and dies.
+SCRIPT = """
+import os, signal, sys
+from pathlib import Path
+from ddpn.workflow import prediction, table_blocks
+from ddpn.workflow.model_folder import load
+from ddpn.workflow.requests import Request
+from ddpn.workflow.streaming import predict_to
+from ddpn.workflow.tables import Tables
 
-    def counted(*arguments, **options):
-        calls.append(1)
-        if len(calls) > last:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return real(*arguments, **options)
+table_blocks.ROWS, table_blocks.SMALL, table_blocks._SMALLEST = 40, 0, 1
+folder, (model, source, out, last) = load(Path(sys.argv[1]), mixed_only=True), sys.argv[1:]
+real, calls = prediction.prediction_table, []
 
-    prediction.prediction_table = counted
-    run(folder, saved, [text], out)
+def counted(*arguments, **options):
+    calls.append(1)
+    if len(calls) > int(last):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(*arguments, **options)
+
+prediction.prediction_table = counted
+predict_to(folder, Path(model), Tables([source], folder.roles.as_text), Request(), out)
+"""
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
 def test_kill_9_and_the_same_command_again(fitted, saved, text, tmp_path, monkeypatch, forked):
     run(fitted.folder, saved, [text], tmp_path / "whole.csv")
-    killed = forked(predicted_until_killed, saved, text, tmp_path / "out.csv", 3)
+    killed = forked(SCRIPT, str(saved), str(text), str(tmp_path / "out.csv"), "3")
     assert killed.wait() == -signal.SIGKILL, killed.err.read_text()
     assert not (tmp_path / "out.csv").exists()
     real, calls = prediction.prediction_table, []
