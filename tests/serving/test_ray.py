@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 from starlette.testclient import TestClient
@@ -12,9 +13,7 @@ from ddpn.errors import ConfigError
 from ddpn.serving import Limits
 from ddpn.serving.ray_deployment import app_builder, build
 
-ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'ray[serve]'")
-cloudpickle = pytest.importorskip("ray.cloudpickle")
-pytest.importorskip("ray.serve", reason="Ray Serve is not installed: pip install 'ray[serve]'")
+pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'ray[serve]'")
 
 #: In a process of its own: Ray starts threads and processes, and warns about much.
 SCRIPT = """
@@ -33,6 +32,7 @@ ray.shutdown()
 
 
 def test_what_ray_sends_to_a_replica_makes_the_app(saved, row, client):
+    cloudpickle = pytest.importorskip("ray.cloudpickle")
     sent = cloudpickle.dumps(app_builder({"patients": saved}, Limits()))
     assert len(sent) < 10_000
     with TestClient(cloudpickle.loads(sent)()) as replica:
@@ -41,6 +41,7 @@ def test_what_ray_sends_to_a_replica_makes_the_app(saved, row, client):
 
 
 def test_the_deployment_has_its_replicas(saved):
+    pytest.importorskip("ray.serve", reason="Ray Serve is not installed: pip install 'ray[serve]'")
     deployment = build({"models": str(saved), "replicas": "3"})._bound_deployment
     assert (deployment.num_replicas, deployment.max_ongoing_requests) == (3, Limits().max_queue)
 
