@@ -55,7 +55,7 @@ from ddpn.cli.console import friendly_errors, prompt_ctrl_c
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 with friendly_errors("Nothing was written."), prompt_ctrl_c("Nothing was written."):
-    threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
     hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
 """
 
