@@ -54,7 +54,10 @@ class Scenario:
         return [state for each, state, _ in self.reports if each == run]
 
 
-def test_workers_do_what_one_process_does_survive_each_other_and_end_with_an_interrupt(tmp_path):
+def test_workers_do_what_one_process_does_survive_each_other_and_end_with_an_interrupt(tmp_path, monkeypatch):
+    # Forked, not spawned (which tests/executors cover): each would import torch.
+    fork = multiprocessing.get_context("fork")
+    monkeypatch.setattr(multiprocessing, "get_context", lambda name: fork)
     # Few test rows: a simulation by its name has 10,000.
     shelves = {"data": {"name": "shelves", "beams": 40, "points": 16}, "grid": {"epochs": [2, LONG]}}
     content = CONTENT | shelves | {"backbone": {"name": "countnet3d", "widths": [4, 8]}}
