@@ -1,5 +1,6 @@
 """Every page of the documentation: its code runs, in order and in an empty folder, and prints what the page shows."""
 
+import multiprocessing
 import re
 import shlex
 import tomllib
@@ -106,8 +107,10 @@ def runnable() -> list[Path]:
 
 @pytest.fixture
 def one_process(monkeypatch):
-    """Of the processes that a page asks for one is started, which does all jobs."""
+    """Of the processes that a page asks for one is started, by a fork, which does all jobs."""
+    fork = multiprocessing.get_context("fork")
     monkeypatch.setattr(LocalProcesses, "slots", 1)
+    monkeypatch.setattr(multiprocessing, "get_context", lambda name: fork)
 
 
 @pytest.mark.parametrize("page", runnable(), ids=lambda page: str(page.relative_to(ROOT)))
