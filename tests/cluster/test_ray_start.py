@@ -18,6 +18,7 @@ from ddpn.experiments.runner import execute
 from ddpn.tensor_files import read
 
 SMALL = ["--num-cpus", "1", "--object-store-memory", "80000000", "--min-worker-port", "0", "--max-worker-port", "0"]
+SMALL += ["--include-log-monitor", "false"]  # ddpn keeps the logs of workers quiet
 ARGUMENTS = ["reproduce", "misspecified-poisson", "--only", "poisson,gaussian", "--max-steps", "5", "--device", "cpu"]
 
 
