@@ -149,6 +149,42 @@ def test_targets_that_may_be_negative_have_differences():
     assert np.corrcoef(effect_of(encoder, encoder.transform(X)), np.exp(true))[0, 1] > 0.8
 
 
+def test_rounding_errors_are_no_effects():
+    X, _, _ = simulated(10)
+    rng = np.random.default_rng(0)
+    days, weight = rng.uniform(0.1, 3.0, (2, ROWS))
+    assert not has_effects(FeatureEncoder(categorical="auto").fit(X, 2.0 * days, exposure=days))
+    assert not has_effects(FeatureEncoder(categorical="auto").fit(X, np.full(ROWS, 3.0), weight))
+
+
+def test_all_folds_have_differences_if_one_target_is_negative():
+    X, y, _ = simulated(11)
+    target, fold = y.astype(float), np.arange(ROWS) % 5
+    target[0] = -1.0
+    encoders = [FeatureEncoder(categorical="auto") for _ in range(2)]
+    once, thrice = (
+        effect_of(each, each.fit_transform(X, times * target, fold=fold)) * each.columns_[1].effects.scale
+        for each, times in zip(encoders, (1.0, 3.0), strict=True)
+    )
+    # Differences are multiplied with the targets, logarithms of ratios are not; fold 0 is fitted to positive targets.
+    np.testing.assert_allclose(thrice, 3.0 * once, rtol=1e-5, atol=1e-6)
+
+
+def test_rows_of_a_fold_without_rows_have_the_effects_of_all():
+    X, y, _ = simulated(12)
+    encoder = FeatureEncoder(categorical="auto").fit(X, y)
+    crossed = CrossFitted(encoder, X, y.astype(float), None, None, np.arange(ROWS) % 3)
+    found = effect_of(encoder, crossed.inputs(X, np.full(ROWS, 4)))
+    np.testing.assert_allclose(found, effect_of(encoder, encoder.transform(X)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("fold", [np.arange(3), np.zeros(ROWS), np.full(ROWS, -1)])
+def test_bad_folds(fold):
+    X, y, _ = simulated(13)
+    with pytest.raises(InputError, match="fold must be"):
+        FeatureEncoder(categorical="auto").fit_transform(X, y, fold=fold)
+
+
 def test_errors():
     with pytest.raises(InputError, match='y is missing: categorical="auto" requires y'):
         FeatureEncoder(categorical="auto").fit([["a"], ["b"]])

@@ -101,7 +101,8 @@ class CrossFitted:
 
 
 def _by_fold(cells: Column, scale: float, target: Targets, fold: np.ndarray) -> list[LevelEffects]:
-    others = [fold != number for number in range(fold.max() + 1)]
+    # Rows of a stream may be in a fold that has no rows here.
+    others = [fold != number for number in range(max(FOLDS, fold.max() + 1))]
     return [refit_effects(cells.values[rows], cells.levels, target.rows(rows), scale) for rows in others]
 
 

@@ -157,7 +157,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         target = _checked_target(y, rows, self._uses_y)
         weight = check_vector("sample_weight", sample_weight, rows, zero=True)
         scale = check_vector("exposure", exposure, rows, zero=False)
-        folds = random_folds(rows) if fold is None else np.asarray(fold)
+        folds = random_folds(rows) if fold is None else _checked_fold(fold, rows)
         return CrossFitted(self, X, target, weight, scale, folds).inputs(X, folds)
 
     def set_columns(self, columns: list[Encoded]) -> None:
@@ -262,3 +262,14 @@ def _checked_target(y: Any, rows: int, used_by: str) -> np.ndarray:
     if bad.any():
         raise InputError(f"y must be finite, got {target[bad][0]} {labels_at(bad, row_labels(y))}.")
     return target
+
+
+def _checked_fold(fold: Any, rows: int) -> np.ndarray:
+    """Numbers of folds as int64 of shape (rows,)."""
+    found = np.asarray(fold)
+    if found.shape != (rows,) or found.dtype.kind not in "iu":
+        got = f"shape {found.shape} of {found.dtype}"
+        raise InputError(f"fold must be one integer per row of X, got {got} for {rows} rows.")
+    if found.min() < 0:
+        raise InputError(f"fold must be integers of at least 0, got {found.min()}.")
+    return found.astype(np.int64)

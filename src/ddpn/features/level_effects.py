@@ -14,18 +14,24 @@ import numpy as np
 MAX_LEVELS = 50_000
 #: Shrinkage is at least that of so many rows, so that a level without variance does not have a mean of 0.
 _LEAST_ROWS = 0.1
+#: Variances below this share of the mean square are rounding errors.
+_ROUNDING = 1e-12
 
 
 class Targets(NamedTuple):
-    """Per row: the target per unit of exposure, the volume (weight times exposure), and the weight."""
+    """Per row: the target per unit of exposure, the volume (weight times exposure), and the weight.
+
+    `signed` targets may be negative, also where those of some rows are not: their effects are differences.
+    """
 
     rate: np.ndarray
     volume: np.ndarray
     weight: np.ndarray
+    signed: bool = False
 
     def rows(self, index: np.ndarray) -> "Targets":
         """Some of the rows."""
-        return Targets(*(part[index] for part in self))
+        return Targets(*(part[index] for part in self[:3]), self.signed)
 
 
 class LevelEffects(NamedTuple):
@@ -54,14 +60,14 @@ def by_level(
 def targets_of(y: np.ndarray, weights: np.ndarray, exposure: np.ndarray | None) -> Targets:
     """Targets per unit of exposure; weights of a mean below 1 are scaled to 1, others count as repeated rows."""
     scale = np.ones(len(y)) if exposure is None else exposure / exposure.mean()
-    weight = weights * max(1.0, len(weights) / weights.sum())
-    return Targets(y / scale, weight * scale, weight)
+    weight = weights * max(1.0, np.count_nonzero(weights) / weights.sum())
+    return Targets(y / scale, weight * scale, weight, bool((y < 0.0).any()))
 
 
 def credible_effects(index: np.ndarray, count: int, target: Targets) -> np.ndarray | None:
     """The logarithm of each level's credible mean relative to the mean of all rows; 0 for levels without rows.
 
-    None where levels do not differ by more than chance. Targets that may be negative have differences instead.
+    None where levels do not differ by more than chance. `signed` targets have differences instead.
 
     >>> rows = Targets(np.array([1.0, 2.0, 8.0, 9.0, 4.0, 6.0]), np.ones(6), np.ones(6))
     >>> credible_effects(np.array([0, 0, 1, 1, 2, 2]), 4, rows).round(2)
@@ -71,19 +77,18 @@ def credible_effects(index: np.ndarray, count: int, target: Targets) -> np.ndarr
     total = np.bincount(index, target.volume * target.rate, count)
     seen = volume > 0.0
     whole, levels, freedom = volume.sum(), int(seen.sum()), target.weight.sum() - seen.sum()
-    mean = total.sum() / whole
-    own = np.divide(total, volume, out=np.full(count, mean), where=seen)
-    if levels < 2 or freedom <= 0.0 or mean == 0.0:
+    if levels < 2 or freedom <= 0.0 or (mean := total.sum() / whole) == 0.0:
         return None
+    own = np.divide(total, volume, out=np.full(count, mean), where=seen)
     squares = float((target.volume * np.square(target.rate)).sum())
     within = max(squares - float((total * own)[seen].sum()), 0.0) / freedom
     spread = float((volume * np.square(own - mean)).sum()) - (levels - 1) * within
     between = spread / (whole - float(np.square(volume).sum()) / whole)
-    if between <= 0.0:
+    if between <= _ROUNDING * squares / whole:
         return None
     shrinkage = max(within / between, _LEAST_ROWS * whole / target.weight.sum())
     credible = mean + (own - mean) * volume / (volume + shrinkage)
-    return np.log(credible / mean) if target.rate.min() >= 0.0 else credible - mean
+    return credible - mean if target.signed else np.log(credible / mean)
 
 
 def fit_effects(codes: np.ndarray, levels: tuple[str, ...], target: Targets) -> LevelEffects | None:
