@@ -182,7 +182,10 @@ def pytest_collection(session: pytest.Session) -> None:
         warnings.simplefilter("ignore", DeprecationWarning)  # of a fork in a process with threads: xdist has one
         number = os.fork()
     if number == 0:
-        _serve(there)
+        try:
+            _serve(there)
+        finally:  # an error must not leave a second process that runs the tests
+            os._exit(1)
     there.close()
     session.config.stash[SERVER] = here
     session.config.add_cleanup(lambda: (here.close(), os.waitpid(number, 0)))
@@ -196,6 +199,7 @@ def _preload() -> None:
 
 def _serve(connection: Connection) -> NoReturn:
     """Start a process for every job that arrives, and answer how a process has ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for pytest, which then closes the connection
     os.closerange(3, connection.fileno())
     os.closerange(connection.fileno() + 1, 1 << 16)
     ended: dict[int, int] = {}
@@ -219,6 +223,7 @@ def _serve(connection: Connection) -> NoReturn:
 
 def _run(code: str, words: tuple[str], folder: Path, environment: dict[str, str], place: Path) -> NoReturn:
     """Run code as `python -c` does, with files instead of a terminal."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(folder)
     os.environ.update(environment)
     for number, name in ((1, "out"), (2, "err")):
