@@ -31,7 +31,7 @@ class Targets(NamedTuple):
 
     def rows(self, index: np.ndarray) -> "Targets":
         """Some of the rows."""
-        return Targets(*(part[index] for part in self[:3]), self.signed)
+        return self._replace(rate=self.rate[index], volume=self.volume[index], weight=self.weight[index])
 
 
 class LevelEffects(NamedTuple):
