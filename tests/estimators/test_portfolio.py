@@ -227,7 +227,7 @@ def test_validation_rows_choose_the_weights(sample):
     ("rows", "cross_fits", "widths", "steps"),
     [
         (2000, True, [(128, 128)], [2000]),
-        (20_000, False, [(32, 128, 128, 64), (128, 128, 128, 64)], [6000, 4000]),
+        (20_000, False, [(32, 128, 128, 64), (128, 128, 128, 64)], [10_000, 4000]),
     ],
 )
 def test_large_networks_are_trained_longer(rows, cross_fits, widths, steps):

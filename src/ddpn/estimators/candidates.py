@@ -27,7 +27,7 @@ _STEPS = 500, 2000
 #: Widths and steps of the large networks: for few rows, and for more, where a short training chooses. A narrow first
 #: layer keeps a few sums of all inputs. It finds thresholds in such sums, as in length of stay, and blurs what depends
 #: on single inputs, as in bikes.
-_LARGE_FEW, _LARGE_MANY = (((128, 128), 2000),), (((32, 128, 128, 64), 6000), ((128, 128, 128, 64), 4000))
+_LARGE_FEW, _LARGE_MANY = (((128, 128), 2000),), (((32, 128, 128, 64), 10_000), ((128, 128, 128, 64), 4000))
 #: The share of all epochs without a better score after which a network has stopped.
 _PATIENCE = 0.15
 #: A weaker weight decay than the default is better on some tables and worse on others: networks have one, large

@@ -67,4 +67,4 @@ class LargeNetworks(Networks):
             if history.interrupted:
                 raise KeyboardInterrupt
             scores.append(float(np.mean(history.best_score)))
-        return known[int(np.argmin(scores))]
+        return known[int(np.argmin(np.nan_to_num(scores, nan=np.inf)))]
