@@ -265,3 +265,24 @@ def test_refitted_trees_keep_what_was_chosen_and_learn_from_more_rows(monkeypatc
 def test_trees_of_a_stream_are_not_refitted(fitted, wide, monkeypatch):
     monkeypatch.setattr(fitted, "stream", object())
     assert fitted.refitted(wide, seed=0) is None
+
+
+def test_trees_with_the_index_see_all_columns(monkeypatch):
+    """Otherwise trees without it would hide how much it helps."""
+    pytest.importorskip("lightgbm")
+    from ddpn.members.trees import lightgbm_engine
+
+    drawn = []
+
+    class Watched(lightgbm_engine.Growing):
+        def __init__(self, data, rows, fold, settings, **options):
+            if not options:
+                drawn.append((rows.matrix.shape[1], settings.share))
+            super().__init__(data, rows, fold, settings, **options)
+
+    monkeypatch.setattr(lightgbm_engine, "Growing", Watched)
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(300, 4))
+    Trees(rounds=5).fit(Sample(X, generator.poisson(np.exp(X[:, 0])).astype(float)), None, seed=0)
+    assert {share for columns, share in drawn if columns > 4} == {1.0}
+    assert {share for columns, share in drawn if columns == 4} == {0.7, 1.0}

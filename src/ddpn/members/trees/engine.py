@@ -16,13 +16,18 @@ UNLIMITED = Clock()
 
 
 class Settings(NamedTuple):
-    """How trees are boosted: leaves per tree, learning rate, rounds at most, rounds without gain before the end."""
+    """How trees are boosted.
+
+    Leaves per tree, learning rate, rounds at most, rounds without gain before the end, seed, and the share of the
+    columns that trees of the mean choose from, where the library can draw them.
+    """
 
     leaves: int = 31
     rate: float = 0.05
     rounds: int = 1500
     patience: int = 20
     seed: int = 0
+    share: float = 0.7
 
 
 class Booster(ABC):

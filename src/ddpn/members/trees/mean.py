@@ -144,7 +144,8 @@ def choose(
         indices, more = _indexed(engine, rows, settings, _part(clock, _STUMPS_TIME))
         # With the index, smaller trees may be enough.
         for leaves_with in [size, *sorted((each for each in sizes if each < size), reverse=True)[:1]]:
-            fit = engine.mean_fit(more, settings._replace(leaves=leaves_with))
+            # Every tree sees the index, which may be what matters most.
+            fit = engine.mean_fit(more, settings._replace(leaves=leaves_with, share=1.0))
             fit.run(trial, _part(clock, _TRIAL_TIME))
             indexed[leaves_with] = fit
         best = min(indexed, key=lambda size: indexed[size].losses(trial).sum())
@@ -177,6 +178,7 @@ def _known(engine: Engine, rows: TreeRows, settings: Settings, known: Known) -> 
     indices = None
     if known.has_index:
         indices, rows = _indexed(engine, rows, settings, UNLIMITED)
+        settings = settings._replace(share=1.0)
     return Choice(known.leaves, engine.mean_fit(rows, settings._replace(leaves=known.leaves)), indices)
 
 
@@ -194,7 +196,7 @@ def _in_order(fit: MeanFit) -> np.ndarray:
 
 def _indexed(engine: Engine, rows: TreeRows, settings: Settings, clock: Clock) -> tuple[list[Index], TreeRows]:
     """Stumps in all folds, and the rows with their out-of-fold sums as the last inputs."""
-    stumps = engine.mean_fit(rows, settings._replace(leaves=2, rate=max(settings.rate, _INDEX_RATE)))
+    stumps = engine.mean_fit(rows, settings._replace(leaves=2, rate=max(settings.rate, _INDEX_RATE), share=1.0))
     stumps.run(len(rows.folds), clock)
     indices = [Index(tuple(booster.split(rows.kinds))) for booster in stumps.boosters()]
     sums = np.empty((len(rows.rate), Index.width(len(indices[0].groups))))
