@@ -110,7 +110,7 @@ def one_process(monkeypatch):
     """Of the processes that a page asks for one is started, by a fork, which does all jobs."""
     fork = multiprocessing.get_context("fork")
     monkeypatch.setattr(LocalProcesses, "slots", 1)
-    monkeypatch.setattr(multiprocessing, "get_context", lambda name: fork)
+    monkeypatch.setattr(multiprocessing, "get_context", lambda name=None: fork)
 
 
 @pytest.mark.parametrize("page", runnable(), ids=lambda page: str(page.relative_to(ROOT)))

@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 import torch
 
-from ddpn.distributions.shared_moments import FIRST, SHAPE, SIDE, shared_moments
+from ddpn.distributions.shared_moments import FIRST, SHAPE, SIDE, chebyshev, shared_moments
 
 #: Coefficients per direction.
 _SIZE = 6
@@ -23,9 +23,7 @@ class RoughSquares:
     """Polynomials of all squares, those that are known so far, in float32."""
 
     def __init__(self) -> None:
-        angles = (np.arange(_SIZE) + 0.5) * (np.pi / _SIZE)
-        self._nodes = np.cos(angles)
-        self._inverse = np.linalg.inv(np.vander(self._nodes, increasing=True))
+        self._nodes, self._inverse = chebyshev(_SIZE)
         #: Coefficients by power of log(mu), then by what is computed; powers of log(gamma) in columns.
         self._coefficients = np.full((SHAPE[0] * SHAPE[1] + 1, 3 * _SIZE, _SIZE), np.nan, dtype=np.float32)
         #: Mean / mu, and variance gamma / mu, in the middle of each square: logarithms are relative to these.

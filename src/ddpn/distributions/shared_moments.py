@@ -25,13 +25,17 @@ _DEEPEST, _FARTHEST = 500.0, LONGEST - 16.0
 _MOST, _BLOCK = 2**15, 2**13
 
 
+def chebyshev(size: int) -> tuple[np.ndarray, np.ndarray]:
+    """So many nodes within (-1, 1), and the matrix that takes values there to the coefficients of a polynomial."""
+    nodes = np.cos((np.arange(size) + 0.5) * (np.pi / size))
+    return nodes, np.linalg.inv(np.vander(nodes, increasing=True))
+
+
 class Squares:
     """Polynomials of all squares, those that are known so far."""
 
     def __init__(self) -> None:
-        angles = (np.arange(_SIZE) + 0.5) * (np.pi / _SIZE)
-        self._nodes = np.cos(angles)
-        self._inverse = np.linalg.inv(np.vander(self._nodes, increasing=True))
+        self._nodes, self._inverse = chebyshev(_SIZE)
         #: Coefficients of powers of log(mu) in rows, of log(gamma) in columns: first those of L, then of the sums.
         self._coefficients = np.zeros((SHAPE[0] * SHAPE[1], 2 * _SIZE, _SIZE))
         mu = np.exp(FIRST[0] + SIDE * np.arange(1, SHAPE[0] + 1))[:, None]
