@@ -17,7 +17,7 @@ _STEPS, _MEMBERS = 1000, 2
 
 
 class _Trial(Networks):
-    label = "a few networks on trial"
+    label = "trial networks"
 
 
 class LargeNetworks(Networks):
