@@ -227,3 +227,13 @@ def test_without_polars(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(ConfigError, match=r"ddpn\[files\] is not installed: pip install 'ddpn\[files\]'"):
         read(str(tmp_path / "t.csv"))
+
+
+@pytest.mark.parametrize(
+    ("cells", "first"), [("31,287;18,395", "31,287"), ("31,287;0,395", 31.287), ("31,287;18,3", 31.287)]
+)
+def test_commas_are_decimal_signs_only_where_a_cell_says_so(tmp_path, cells, first):
+    """31,287 may be either: such a column stays text, and whoever reads numbers from it says how."""
+    path = tmp_path / "t.csv"
+    path.write_text("a;b\n" + "".join(f"x;{cell}\n" for cell in cells.split(";")))
+    assert read(str(path))["b"][0] == first

@@ -18,6 +18,8 @@ _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _DECIMAL_COMMA = r"^[+-]?[0-9]+(,[0-9]+)?$"
 _THOUSANDS = r"^[+-]?[0-9]{1,3}(\.[0-9]{3})*$"
+#: Its comma may be a decimal sign or a thousands separator.
+_UNSURE = r"^[+-]?[1-9][0-9]{0,2},[0-9]{3}$"
 #: What polars says about a row that is longer than the first one.
 _TOO_LONG = "more fields"
 
@@ -172,8 +174,10 @@ def _with_plain_numbers(frame: Any, as_text: set[str]) -> Any:
 
 
 def _has_decimal_commas(series: Any) -> bool:
+    """Whether all cells are numbers, and a comma of some cell can only be a decimal sign."""
     known = cleaned(series, MISSING).drop_nulls()
-    return bool(known.str.contains(",", literal=True).any() and known.str.contains(_DECIMAL_COMMA).all())
+    with_comma = known.filter(known.str.contains(",", literal=True))
+    return bool(known.str.contains(_DECIMAL_COMMA).all() and (~with_comma.str.contains(_UNSURE)).any())
 
 
 def _typed(series: Any, as_text: bool, commas: bool) -> Any:
