@@ -15,9 +15,11 @@ from ddpn.members.constant import Constant
 from ddpn.members.glm import GLM, PoissonGLM
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
+from ddpn.members.trees.choice import Known
 from ddpn.members.trees.engine import has_lightgbm
+from ddpn.members.trees.index import Index
 from ddpn.members.trees.joint_member import JointTrees
-from ddpn.members.trees.mean import FoldMean, Index
+from ddpn.members.trees.mean import FoldMean
 from ddpn.members.trees.member import Trees
 from ddpn.predictor import Predictor
 from ddpn.sample import Sample
@@ -147,6 +149,20 @@ def test_trees_with_a_boosted_dispersion(new, assert_parity):
     spread = np.where(X["number"].to_numpy() > 0, rng.gamma(1.0, 1.0, 900), 1.0)
     member = Trees(rounds=40, leaves=(4,)).fit(Sample(X, rng.poisson(mean * spread).astype(float)), None, seed=0)
     assert member.facts()["dispersion"] == "boosted"
+    assert_parity(Predictor({"trees": member}), new)
+
+
+@needs_lightgbm
+def test_trees_with_crosses(new, assert_parity):
+    """Of numbers, and of a category with a number; values may be missing and new."""
+    rng = np.random.default_rng(0)
+    X = rows(900, seed=0).with_columns(hour=pl.Series(rng.integers(0, 12, 900).astype(float)))
+    member = Trees(rounds=10, leaves=(4,), index=False, crosses=False)
+    wanted = [("flag", "hour"), ("ward", "hour")]
+    member._known, member._pairs = [Known(4, False)] * 3, [tuple(map(X.columns.index, pair)) for pair in wanted]
+    hour, flag = X["hour"].to_numpy(), X["flag"].to_numpy().astype(float)
+    member.fit(Sample(X, rng.poisson(2.0 + 8.0 * ((hour > 6) == (flag > 0)))), None, seed=0)
+    assert member.facts()["crossed columns"] == [list(pair) for pair in wanted]
     assert_parity(Predictor({"trees": member}), new)
 
 

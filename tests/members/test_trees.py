@@ -19,7 +19,7 @@ from ddpn.members.trees.member import Trees
 from ddpn.sample import Sample
 
 FILE = "trees.safetensors"
-QUICK = {"leaves": (4,), "rounds": 60, "rate": 0.1}
+QUICK = {"leaves": (4,), "rounds": 60, "rate": 0.1, "seeds": 1}
 
 
 def sample_of(n: int, seed: int = 0) -> Sample:
@@ -169,7 +169,7 @@ def test_all_outputs_of_a_head_are_boosted(name, wide):
 
 
 def test_seeds_are_members(wide):
-    member = JointTrees(**QUICK, seeds=2).fit(wide.rows(slice(0, 120)), None, seed=0)
+    member = JointTrees(**QUICK | {"seeds": 2}).fit(wide.rows(slice(0, 120)), None, seed=0)
     assert member.distribution(wide.X, wide.exposure).batch_shape == (500, 2)
 
 

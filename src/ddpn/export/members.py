@@ -17,8 +17,8 @@ from ddpn.members.constant import Constant
 from ddpn.members.glm import GLM
 from ddpn.members.member import Member
 from ddpn.members.networks import Networks
+from ddpn.members.trees.index import Index
 from ddpn.members.trees.joint_member import JointTrees, Seed
-from ddpn.members.trees.mean import Index
 from ddpn.members.trees.member import Trees
 from ddpn.members.trees.sklearn_engine import TINY
 
@@ -99,7 +99,7 @@ def _constant(graph: Graph, member: Constant, rows: Rows) -> Stack:
 
 def _trees(graph: Graph, member: Trees, rows: Rows) -> Stack:
     matrix = tree_matrix(graph, rows.table, member.table)
-    columns = len(member.table.levels)
+    columns = member.table.width
     indexed = _with_indices(graph, matrix, [fold.additive for fold in member.folds], columns)
     forest = Forest(indexed.width)
     for fold, place in zip(member.folds, indexed.places, strict=True):
@@ -128,7 +128,7 @@ class _Indexed(NamedTuple):
 
 
 def _with_indices(graph: Graph, matrix: Value, indices: Sequence[Index | None], columns: int) -> _Indexed:
-    """As `ddpn.members.trees.mean.with_index`, for all folds at once."""
+    """As `ddpn.members.trees.index.with_index`, for all folds at once."""
     forest = Forest(columns)
     places: list[dict[int, int]] = []
     order: list[list[int]] = []
@@ -155,7 +155,7 @@ def _with_indices(graph: Graph, matrix: Value, indices: Sequence[Index | None], 
 
 def _joint_trees(graph: Graph, member: JointTrees, rows: Rows) -> Stack:
     matrix = tree_matrix(graph, rows.table, member.table)
-    each = [_seed(graph, seed, matrix, rows, len(member.table.levels)).unsqueezed(1) for seed in member.seeds_]
+    each = [_seed(graph, seed, matrix, rows, member.table.width).unsqueezed(1) for seed in member.seeds_]
     return Stack(len(each), parts_of(member.head, graph.concat(each), rows.log_scale(member.unit)))
 
 

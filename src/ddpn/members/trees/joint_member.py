@@ -12,8 +12,10 @@ from ddpn.errors import InputError
 from ddpn.extras import import_extra
 from ddpn.heads import Head, make_head
 from ddpn.members.member import Member, as_tensor, exposure_unit, json_to_bytes
+from ddpn.members.trees.choice import choose, crossed
 from ddpn.members.trees.engine import Booster, Settings, engine
-from ddpn.members.trees.mean import Index, choose, index_of, leaves_for, rate_for, with_index
+from ddpn.members.trees.index import Index, index_of, with_index
+from ddpn.members.trees.mean import leaves_for, rate_for
 from ddpn.members.trees.member import restored
 from ddpn.members.trees.table import TreeRows, TreeTable, folds_of, rates, used_rows, with_columns
 from ddpn.sample import Sample
@@ -64,8 +66,8 @@ class JointTrees(Member):
         Columns of numbers in which the location must not fall (1) or must not rise (-1).
     seeds : int
         Repetitions with other folds, which are mixed equally.
-    index : bool
-        Whether to try the additive index, see `Trees`.
+    index, crosses : bool
+        Whether to try the additive index, and crosses of columns, see `Trees`.
     """
 
     label = "jointly boosted trees"
@@ -84,10 +86,11 @@ class JointTrees(Member):
         monotone: Mapping[str, int] | None = None,
         seeds: int = 1,
         index: bool = True,
+        crosses: bool = True,
     ) -> None:
         self.head = make_head("double_poisson") if head is None else head
         self.leaves, self.rate, self.rounds = leaves, rate, rounds
-        self.monotone, self.seeds, self.index = dict(monotone or {}), seeds, index
+        self.monotone, self.seeds, self.index, self.crosses = dict(monotone or {}), seeds, index, crosses
 
     @classmethod
     def like(cls, head: Head) -> Self:
@@ -101,17 +104,20 @@ class JointTrees(Member):
         self.unit = exposure_unit(used, self.head)
         if used.exposure is not None:
             used = used.replace(exposure=used.exposure / self.unit)
-        self.table = TreeTable()
+        self.table, library = TreeTable(), engine("lightgbm")
         matrix, (rate, weight) = self.table.fit(used.X), rates(used)
         directions = self.table.directions(self.monotone)
-        plain = TreeRows(matrix, self.table.is_category, directions, rate, weight / weight.mean(), [])
+        rows = TreeRows(matrix, self.table.is_category, directions, rate, weight / weight.mean(), [])
         leaves = leaves_for(len(used), self.leaves)
         self.seeds_, self.used_leaves, found = [], [], []
         with tree_threads_for(matrix.size):
             for number in range(self.seeds):
-                folds = with_columns(folds_of(used.y, seed + number), matrix, rate, weight)
+                folds = with_columns(folds_of(used.y, seed + number), rows.matrix, rate, weight)
                 settings = Settings(rate=rate_for(len(used), self.rate), rounds=self.rounds, seed=seed + number * 1000)
-                chosen = choose(engine("lightgbm"), plain._replace(folds=folds), settings, leaves, self.index)
+                rows, tries_crosses = rows._replace(folds=folds), self.crosses and not number
+                chosen = choose(library, rows, settings, leaves, self.index, crosses=tries_crosses)
+                if chosen.crosses:
+                    self.table.crosses, rows = chosen.crosses, crossed(rows, chosen.crosses)
                 joint = JointFit(self.head, chosen.fit.rows, used, settings._replace(leaves=chosen.leaves)).run()
                 self.seeds_.append(Seed(joint.start, joint.boosters, chosen.fold_indices()))
                 self.used_leaves.append(chosen.leaves)
@@ -170,7 +176,7 @@ class JointTrees(Member):
         extra = []
         for groups in folds:
             extra += [Index.width(groups)] * sum(boosted) + [0] * groups
-        flat = iter(restored(files, known, len(member.table.levels), extra, "lightgbm"))
+        flat = iter(restored(files, known, member.table.width, extra, "lightgbm"))
         member.seeds_ = []
         for start, folds in zip(known["starts"], known["index"], strict=True):
             boosters: list[list[Booster | None]] = []
@@ -189,4 +195,5 @@ class JointTrees(Member):
             "leaves": self.used_leaves,
             "trees": sum(booster.rounds for each in self.seeds_ for booster in each.flat),
             "additive index": [each.indices[0] is not None for each in self.seeds_],
+            "crossed columns": self.table.crossed_names,
         }

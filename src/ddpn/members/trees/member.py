@@ -12,9 +12,12 @@ from ddpn.deadlines import Clock
 from ddpn.errors import ConfigError, InputError
 from ddpn.heads import Head, make_head
 from ddpn.members.member import Member, NotApplicableError, as_tensor, exposure_unit, json_to_bytes
+from ddpn.members.trees.choice import Known, crossed
+from ddpn.members.trees.crosses import Cross
 from ddpn.members.trees.dispersion import FAMILIES, dispersion_of, fit_dispersion
 from ddpn.members.trees.engine import UNLIMITED, Booster, Settings, engine
-from ddpn.members.trees.mean import FoldMean, Index, Known, Mean, average, fit_mean, index_of, leaves_for, rate_for
+from ddpn.members.trees.index import Index, index_of
+from ddpn.members.trees.mean import FoldMean, Mean, average, fit_mean, leaves_for, rate_for, seeds_for
 from ddpn.members.trees.table import TreeRows, TreeTable, folds_of, rates, used_rows, with_columns
 from ddpn.sample import Sample
 from ddpn.threads import single_thread, tree_threads_for
@@ -27,10 +30,10 @@ class Trees(Member):
     """Boosted trees for the mean, read as a Negative Binomial or a Double Poisson.
 
     Poisson boosting in five folds, whose boosters are averaged. The out-of-fold means choose the number of leaves,
-    whether an additive index of the columns is an input, the likelihood, and its dispersion: a constant, or boosted
-    where that is clearly better. Of a `stream` these are found in a sample, and the mean is boosted over all rows, as
-    far as memory allows. Without the extra `trees` scikit-learn boosts instead of LightGBM, and the dispersion is
-    constant. Categories and missing values are split as such; exposures and weights enter the likelihood.
+    whether crosses of columns and an additive index of them are inputs, the likelihood, and its dispersion: a constant,
+    or boosted where that is clearly better. Of a `stream` these are found in a sample, and the mean is boosted over all
+    rows, as far as memory allows. Without the extra `trees` scikit-learn boosts instead of LightGBM, and the dispersion
+    is constant. Categories and missing values are split as such; exposures and weights enter the likelihood.
 
     Parameters
     ----------
@@ -42,10 +45,13 @@ class Trees(Member):
         Rounds of boosting at most.
     monotone : mapping of str to int, optional
         Columns of numbers in which the mean must not fall (1) or must not rise (-1), at equal exposures.
-    seeds : int
-        Repetitions with other folds, which are averaged.
+    seeds : int, optional
+        Repetitions with other folds, which are averaged; the first one chooses for all. Default: 3 up to 2,000 rows,
+        where it matters much which ones are left out, else 1.
     index : bool
         Whether to try the additive index.
+    crosses : bool
+        Whether to try pairs of columns with few values, such as an hour and whether it is a working day, as one.
 
     Examples
     --------
@@ -70,6 +76,7 @@ class Trees(Member):
     n_rows: int | None = None
     #: What a fit to fewer rows chose, by seed.
     _known: Sequence[Known] | None = None
+    _pairs: Sequence[tuple[int, int]] = ()
 
     def __init__(
         self,
@@ -78,11 +85,12 @@ class Trees(Member):
         rate: float | None = None,
         rounds: int = 1500,
         monotone: Mapping[str, int] | None = None,
-        seeds: int = 1,
+        seeds: int | None = None,
         index: bool = True,
+        crosses: bool = True,
     ) -> None:
         self.leaves, self.rate, self.rounds = leaves, rate, rounds
-        self.monotone, self.seeds, self.index = dict(monotone or {}), seeds, index
+        self.monotone, self.seeds, self.index, self.crosses = dict(monotone or {}), seeds, index, crosses
 
     def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:
         check_recorded(train)
@@ -93,6 +101,9 @@ class Trees(Member):
         self.table, library = TreeTable(), engine()
         self._engine = library.name
         matrix, (rate, weight) = self.table.fit(used.X), rates(used)
+        if self._pairs:
+            self.table.crosses = tuple(Cross.of(matrix, *pair) for pair in self._pairs)
+            matrix = self.table.with_crosses(matrix)
         rows = TreeRows(
             matrix, self.table.is_category, self.table.directions(self.monotone), rate, weight / weight.mean(), []
         )
@@ -100,14 +111,19 @@ class Trees(Member):
         self.used_rate = rate_for(len(used), self.rate)
         clock = self.clock or UNLIMITED
         with tree_threads_for(matrix.size):
-            for number in range(self.seeds):
-                folds = with_columns(folds_of(used.y, seed + number), matrix, rate, weight)
+            seeds = seeds_for(len(used), self.seeds)
+            for number in range(seeds):
+                folds = with_columns(folds_of(used.y, seed + number), rows.matrix, rate, weight)
                 settings = Settings(rate=self.used_rate, rounds=self.rounds, seed=seed + number * 1000)
                 rows = rows._replace(folds=folds)
-                time = clock.part(clock.left / (self.seeds - number))
+                time = clock.part(clock.left / (seeds - number))
                 leaves = leaves_for(len(used), self.leaves)
                 known = None if self._known is None else self._known[number]
-                means.append(fit_mean(library, rows, settings, leaves, self.index, time, known))
+                if number and known is None:
+                    known = Known(means[0].leaves, means[0].has_index)
+                means.append(fit_mean(library, rows, settings, leaves, self.index, time, known, self.crosses))
+                if means[-1].crosses:
+                    self.table.crosses, rows = means[-1].crosses, crossed(rows, means[-1].crosses)
             log_rate = np.log(np.mean([np.exp(mean.out_of_fold) for mean in means], axis=0))
             log_scale = 0.0 if used.exposure is None else np.log(used.exposure)
             found = fit_dispersion(rows, log_rate + log_scale, used.y, used.weight_or_ones, seed, clock)
@@ -128,9 +144,11 @@ class Trees(Member):
             rate=self.used_rate,
             rounds=self.rounds,
             monotone=self.monotone,
-            seeds=self.seeds,
+            seeds=len(self.used_leaves),
             index=self.index,
+            crosses=self.crosses,
         )
+        new._pairs = [(cross.outer, cross.inner) for cross in self.table.crosses]
         new._known = [Known(*each) for each in zip(self.used_leaves, self.has_index, strict=True)]
         return new.fit(sample, None, seed)
 
@@ -189,7 +207,7 @@ class Trees(Member):
             each = [values for fold in self.folds if (values := fold.main.contributions(matrix)) is not None]
         if len(each) < len(self.folds):
             return None
-        values = np.mean(each, axis=0)
+        values = self.table.by_column(np.mean(each, axis=0))
         return values, np.log(self.distribution(X, exposure).mean[:, 0].numpy()) - values.sum(axis=1)
 
     # Saving ------------------------------------------------------------------------------------------------------
@@ -221,7 +239,7 @@ class Trees(Member):
         member._engine, member.n_rows = known["engine"], known.get("streamed rows")
         extra = [more for groups in known["index"] for more in (Index.width(groups), *[0] * groups)]
         extra += [1] * (len(known["chosen"]) - len(extra))  # the log mean
-        boosters = iter(restored(files, known, len(member.table.levels), extra, member._engine))
+        boosters = iter(restored(files, known, member.table.width, extra, member._engine))
         member.folds = [FoldMean(next(boosters), index_of(boosters, groups)) for groups in known["index"]]
         member.dispersion = list(boosters)
         return member
@@ -233,6 +251,7 @@ class Trees(Member):
             "leaves": self.used_leaves,
             "trees": sum(booster.rounds for booster in self._boosters),
             "additive index": self.has_index,
+            "crossed columns": self.table.crossed_names,
             "dispersion": "boosted" if self.dispersion else "constant",
             **({} if self.n_rows is None else {"streamed rows": self.n_rows}),
         }

@@ -11,6 +11,7 @@ from ddpn.features.screening import screened
 from ddpn.features.table import Column
 from ddpn.members.member import NotApplicableError
 from ddpn.members.reader import TableReader
+from ddpn.members.trees.crosses import Cross, with_crosses
 from ddpn.sample import Sample
 
 #: Levels of a category that get a code of their own: scikit-learn's trees have 255 bins.
@@ -29,6 +30,8 @@ class TreeTable:
 
     reader: TableReader
     levels: list[tuple[str, ...] | None]
+    #: Further columns of the matrix, after those of the table.
+    crosses: tuple[Cross, ...] = ()
 
     def fit(self, X: Any) -> np.ndarray:
         """The matrix of a table, whose columns and levels are remembered."""
@@ -36,22 +39,46 @@ class TreeTable:
         columns = self.reader.fit(X)
         self.levels = [_frequent(column) if column.kind == "category" else None for column in columns]
         self.names = [column.name for column in columns]
-        return _matrix(columns, self.levels)
+        return self.with_crosses(_matrix(columns, self.levels))
 
     def read(self, X: Any) -> np.ndarray:
         """The matrix of another table. A level without a code is missing."""
-        return _matrix(self.reader.read(X), self.levels)
+        return self.with_crosses(_matrix(self.reader.read(X), self.levels))
+
+    def with_crosses(self, matrix: np.ndarray) -> np.ndarray:
+        """The columns of a table followed by the crosses."""
+        return with_crosses(matrix, self.crosses)
+
+    def by_column(self, values: np.ndarray) -> np.ndarray:
+        """Contributions of the columns of a table, to which those of crosses are shared out in halves."""
+        found = values[:, : len(self.levels)].copy()
+        for cross, own in zip(self.crosses, values[:, len(self.levels) :].T, strict=True):
+            found[:, cross.outer] += own / 2.0
+            found[:, cross.inner] += own / 2.0
+        return found
+
+    @property
+    def crossed_names(self) -> list[list[str]]:
+        """The names of the columns that each cross is made of."""
+        named = getattr(self.reader, "feature_names_in_", None)
+        names = [f"x{j}" for j in range(len(self.levels))] if named is None else list(map(str, named))
+        return [[names[cross.outer], names[cross.inner]] for cross in self.crosses]
+
+    @property
+    def width(self) -> int:
+        """How many columns the matrix has."""
+        return len(self.levels) + len(self.crosses)
 
     @property
     def is_category(self) -> np.ndarray:
-        """Mask of the columns that hold codes."""
-        return np.array([known is not None for known in self.levels])
+        """Mask of the columns of the matrix that hold codes of levels."""
+        return np.array([known is not None for known in self.levels] + [False] * len(self.crosses))
 
     def directions(self, monotone: Mapping[str, int]) -> np.ndarray | None:
         """One direction per column: 1 where the mean must not fall, -1 where it must not rise, 0 for no constraint."""
         if not monotone:
             return None
-        found = np.zeros(len(self.names), dtype=np.int64)
+        found = np.zeros(self.width, dtype=np.int64)
         for name, sign in monotone.items():
             if name not in self.names:
                 raise InputError(f"monotone must name columns of X, got {name!r}, which is not there.")
@@ -63,7 +90,7 @@ class TreeTable:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {"reader": self.reader.as_dict(), "levels": self.levels}
+        return {"reader": self.reader.as_dict(), "levels": self.levels, "crosses": self.crosses}
 
     @classmethod
     def from_dict(cls, known: Mapping[str, Any]) -> Self:
@@ -73,6 +100,10 @@ class TreeTable:
         table.levels = [None if levels is None else tuple(levels) for levels in known["levels"]]
         if len(table.levels) != len(table.reader.kinds_):
             raise InputError("The levels of a saved model must be those of its columns.")
+        for entry in known.get("crosses", ()):
+            if len(entry) != 4 or not all(0 <= place < len(table.levels) for place in entry[:2]) or not all(entry[2:]):
+                raise InputError("The crosses of a saved model must be those of its columns.")
+            table.crosses += (Cross(*entry[:2], *map(tuple, entry[2:])),)
         return table
 
 
