@@ -110,9 +110,7 @@ def recorded_dispersion(y: np.ndarray, weight: np.ndarray, means: Means, limits:
     return replace(found, spread=float(np.sqrt(excess)))
 
 
-def _scores(
-    y: np.ndarray, location: np.ndarray, limits: Limits, expected: Known
-) -> tuple[np.ndarray, np.ndarray]:
+def _scores(y: np.ndarray, location: np.ndarray, limits: Limits, expected: Known) -> tuple[np.ndarray, np.ndarray]:
     """The scores of the dispersion and of the mean of every row, under the reference, with its expected moments."""
     variance, slope = limits.variance(location), 1.0 - 2.0 * location / limits.upper
     known = limits.known(y, location)

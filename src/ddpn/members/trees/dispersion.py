@@ -61,9 +61,7 @@ def rough_counts(y: np.ndarray) -> Counts:
     return Counts.of(torch.from_numpy(y), exact=False)
 
 
-def row_losses(
-    head: Head, log_mean: np.ndarray, dispersion: np.ndarray | float, y: np.ndarray | Counts
-) -> np.ndarray:
+def row_losses(head: Head, log_mean: np.ndarray, dispersion: np.ndarray | float, y: np.ndarray | Counts) -> np.ndarray:
     """-log p of every count, with an error below 2e-6."""
     counts = y if isinstance(y, Counts) else rough_counts(y)
     raw = torch.from_numpy(np.stack([log_mean, np.broadcast_to(dispersion, log_mean.shape)]))
