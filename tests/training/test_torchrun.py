@@ -1,7 +1,10 @@
 """Two processes of torchrun: the weights of one process, and of an undisturbed training after one was killed."""
 
 import importlib.util
+import os
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,26 +16,23 @@ PROGRAM = str(Path(__file__).with_name("torchrun_program.py"))
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="needs ddpn[distributed]")
 
 
-def start(torchrun, folder, at):
+def start(folder, at):
     """The weights of each process, of an undisturbed training and of one that was killed."""
     options = ["--nproc_per_node", "2", "--max-restarts", "1", "--standalone", "--monitor-interval", "0.2"]
     # Four processes in all, forked from that of torchrun: each would import torch.
     options += ["--start-method", "fork", "--run-path"]
-    process = torchrun(*options, PROGRAM, str(folder), str(at), OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
-    assert process.wait(240.0) == 0, process.err.read_text()
+    command = [sys.executable, "-m", "torch.distributed.run", *options, PROGRAM, str(folder), str(at)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    found = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)
+    assert found.returncode == 0, found.stderr
     return [[load_file(folder / name / str(rank) / "weights") for rank in range(2)] for name in ("whole", "killed")]
 
 
-@pytest.fixture
-def torchrun(forked):
-    return lambda *words, **options: forked("from torch.distributed.run import main; main()", *words, **options)
-
-
-def test_two_processes_have_the_weights_of_one_also_after_a_kill(torchrun, tmp_path):
+def test_two_processes_have_the_weights_of_one_also_after_a_kill(tmp_path):
     program = runpy.run_path(str(Path(PROGRAM).with_name("one_training.py")))
     program["trained"](alone := program["network"]())
     # Seven uses of the network per epoch: the checkpoint of the second one is there when it is killed in the third.
-    whole, killed = start(torchrun, tmp_path, at=18)
+    whole, killed = start(tmp_path, at=18)
     for name, expected in alone.named_parameters():
         assert torch.equal(whole[0][name], whole[1][name]), "the processes have drifted apart"
         torch.testing.assert_close(whole[0][name], expected.detach(), rtol=0.0, atol=1e-6)
