@@ -341,12 +341,14 @@ def test_members_with_nothing_in_common(members):
     # Two members that do not overlap differ by the difference of their means; one's own half difference is F (1 - F).
     between = np.abs(means[:, None] - means).sum() / (2 * size**2)
     within = sum(law.half_mean_difference() for law in own) / size**2
-    for i, law in enumerate(own):
-        y = float(law.icdf(0.3))
+    places = torch.tensor([float(law.icdf(0.3)) for law in own], dtype=torch.float64)
+    crps, cdf = mixture.crps(places), mixture.cdf(places)
+    for i, (law, y) in enumerate(zip(own, places.tolist(), strict=True)):
         to_y = (law.pmf * np.abs(law.y - y)).sum() + np.abs(np.delete(means, i) - y).sum()
-        assert_close(mixture.crps(torch.tensor(y, dtype=torch.float64)), to_y / size - between - within, 1e-8)
-        assert_close(mixture.cdf(torch.tensor(y, dtype=torch.float64)), (i + law.cdf(y)) / size, 1e-8)
-        assert mixture.icdf(torch.tensor((i + 0.3) / size, dtype=torch.float64)) == law.icdf(0.3)
+        assert_close(crps[i], to_y / size - between - within, 1e-8)
+        assert_close(cdf[i], (i + law.cdf(y)) / size, 1e-8)
+    levels = (torch.arange(size, dtype=torch.float64) + 0.3) / size
+    assert mixture.icdf(levels).tolist() == places.tolist()
     assert_close(mixture.entropy(), np.mean([law.entropy() for law in own]) + math.log(size), 1e-8)
     assert_close(mixture.mutual_information, math.log(size), 1e-6)
     heights = [law.pmf.max() for law in own]

@@ -1,5 +1,7 @@
 """Tables of mixtures: quantiles, modes and moments against sums in extended precision, and against other methods."""
 
+from functools import cached_property
+
 import numpy as np
 import pytest
 import torch
@@ -44,10 +46,16 @@ class Case:
         self.alpha = np.exp(rng.normal(-1.0, 1.0, (rows, 3, 1)))
         weight = rng.uniform(0.05, 1.0, (rows, 3, 3))
         self.weight = weight / weight.sum(-1, keepdims=True)
-        n = int(600 + 20 * scale)
-        doubles, others = double_poisson_pmf(self.mu, self.gamma, n), negative_binomial_pmf(self.mean, self.alpha, n)
-        self.each = np.concatenate([doubles, others], axis=2)
-        self.pmf = (self.weight[..., None] * self.each).sum(2).mean(1)
+        self.n = int(600 + 20 * scale)
+
+    @cached_property
+    def each(self) -> np.ndarray:
+        doubles = double_poisson_pmf(self.mu, self.gamma, self.n)
+        return np.concatenate([doubles, negative_binomial_pmf(self.mean, self.alpha, self.n)], axis=2)
+
+    @cached_property
+    def pmf(self) -> np.ndarray:
+        return (self.weight[..., None] * self.each).sum(2).mean(1)
 
     def mixture(self, rows: slice = slice(None)) -> Mixture:
         stacks = [

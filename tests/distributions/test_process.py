@@ -1,8 +1,5 @@
 """What only a new process shows: constants first computed in inference mode, and the peak of its memory."""
 
-import subprocess
-import sys
-
 AFTER_INFERENCE = """
 import torch
 from ddpn import DoublePoisson, NegativeBinomial, Poisson
@@ -49,12 +46,11 @@ assert (score >= 0).all() and torch.isfinite(score).all()
 """
 
 
-def test_training_after_inference_and_the_memory_of_many_rows():
+def test_training_after_inference_and_the_memory_of_many_rows(forked):
     """What is computed once and kept, first in inference mode, must serve autograd later.
 
     And a CRPS of 400,000 rows takes under 0.6 GB above the inputs; a table of 2000 entries per row would take 6.4 GB.
     """
-    script = AFTER_INFERENCE + MEMORY
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) < 0.6e9
+    process = forked(AFTER_INFERENCE + MEMORY)  # of a process that has imported modules and computed nothing
+    assert process.wait() == 0, process.err.read_text()
+    assert 0 < int(process.out.read_text()) < 0.6e9

@@ -226,9 +226,11 @@ def test_start_of_degenerate_targets(starting_head, slopes, name):
     assert torch.isfinite(dist.mean)
     assert torch.isfinite(head.loss(raw, y)).all()
     assert torch.isfinite(slopes(head, raw.float().expand(len(y), -1), y)).all()
-    few = y[-30:]  # with an exposure, equal counts are not merged
-    with_exposure = head.start(few, torch.ones(len(few)), torch.full((len(few),), 2.0))
-    assert torch.isfinite(with_exposure).all()
+    if not isinstance(head, ZeroHead | MixedHead) or name in ("all three", "one outlier of 1e7"):
+        # With an exposure, equal counts are not merged. The other heads begin with fits of these.
+        few = y[-30:]
+        with_exposure = head.start(few, torch.ones(len(few)), torch.full((len(few),), 2.0))
+        assert torch.isfinite(with_exposure).all()
     if head.options == head.option_defaults() and name in ("all zero", "one outlier of 1e7", "mean 1e6"):
         assert torch.isfinite(Head.start(head, y)).all()
 

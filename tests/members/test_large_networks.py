@@ -8,6 +8,7 @@ import torch
 
 from ddpn.deadlines import Clock
 from ddpn.heads import make_head
+from ddpn.members import large_networks
 from ddpn.members.large_networks import LargeNetworks
 from ddpn.members.network_options import NetworkOptions
 from ddpn.sample import Sample
@@ -16,6 +17,12 @@ from ddpn.training import loop
 # A network without hidden layers cannot learn counts that are high on both sides.
 LINEAR = NetworkOptions(hidden=(), members=3, epochs=4, batch_size=32, numeric="standard")
 CURVED = replace(LINEAR, hidden=(16,), epochs=3)
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    """100 steps tell these networks apart as well as 1000 do."""
+    monkeypatch.setattr(large_networks, "_STEPS", 100)
 
 
 @pytest.fixture(scope="module")

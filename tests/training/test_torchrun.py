@@ -19,6 +19,8 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, 
 def start(folder, at):
     """The weights of each process, of an undisturbed training and of one that was killed."""
     options = ["--nproc_per_node", "2", "--max-restarts", "1", "--standalone", "--monitor-interval", "0.2"]
+    # Four processes in all, forked from that of torchrun: each would import torch.
+    options += ["--start-method", "fork", "--run-path"]
     command = [sys.executable, "-m", "torch.distributed.run", *options, PROGRAM, str(folder), str(at)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     found = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)

@@ -6,7 +6,7 @@ import numpy as np
 
 from ddpn.diagnosis.approximations import SumNull
 from ddpn.diagnosis.means import Means, emphasis
-from ddpn.diagnosis.recorded import Limits
+from ddpn.diagnosis.recorded import Known, Limits
 
 #: Level of the interval and of all tests.
 LEVEL = 0.05
@@ -91,7 +91,10 @@ def recorded_dispersion(y: np.ndarray, weight: np.ndarray, means: Means, limits:
     share = share / share.sum()
     everywhere = replace(limits, limit=limits.all_limits(y, rng), is_random=False)
     number = int(np.clip(_DRAWN // len(y), 4, 50))
-    drawn = [_scores(everywhere.draw(location, everywhere.limit, rng), location, everywhere) for _ in range(number)]
+    expected = limits.expected(location)
+    drawn = [
+        _scores(everywhere.draw(location, everywhere.limit, rng), location, everywhere, expected) for _ in range(number)
+    ]
     dispersion, mean = (np.array(each) for each in zip(*drawn, strict=True))
     groups = np.searchsorted(np.quantile(location, np.linspace(0, 1, _groups(len(y)) + 1)[1:-1]), location)
     slope = np.array([_slope(dispersion[:, groups == g], mean[:, groups == g]) for g in range(groups.max() + 1)])[
@@ -101,16 +104,16 @@ def recorded_dispersion(y: np.ndarray, weight: np.ndarray, means: Means, limits:
     second, third = (np.mean(null_terms**power, axis=0) for power in (2, 3))
     null = SumNull(float(share**2 @ second), float(share**3 @ third))
     gain = max(float(share @ (second / (2.0 * np.maximum(limits.dispersed(), 1e-9)))), 1e-3)
-    of_dispersion, of_mean = _scores(y, location, limits)
+    of_dispersion, of_mean = _scores(y, location, limits, expected)
     found = _estimated(of_dispersion - slope * of_mean, share, null, means, gain)
     excess = max(found.estimate - 1.0, 0.0) * float(weight @ limits.variance(location)) / float(weight @ location**2)
     return replace(found, spread=float(np.sqrt(excess)))
 
 
-def _scores(y: np.ndarray, location: np.ndarray, limits: Limits) -> tuple[np.ndarray, np.ndarray]:
-    """The scores of the dispersion and of the mean of every row, under the reference."""
+def _scores(y: np.ndarray, location: np.ndarray, limits: Limits, expected: Known) -> tuple[np.ndarray, np.ndarray]:
+    """The scores of the dispersion and of the mean of every row, under the reference, with its expected moments."""
     variance, slope = limits.variance(location), 1.0 - 2.0 * location / limits.upper
-    known, expected = limits.known(y, location), limits.expected(location)
+    known = limits.known(y, location)
     # E[(Z - mean)^2] = E[Z (Z - 1)] + E[Z] - 2 mean E[Z] + mean^2; constants cancel.
     gaps = known.factorial - expected.factorial, known.mean - expected.mean
     return (gaps[0] + (1.0 - 2.0 * location - slope) * gaps[1]) / variance, gaps[1]

@@ -27,6 +27,8 @@ from ddpn.distributions.rows import MARGIN
 from ddpn.distributions.weighted_sums import sum_of_few
 
 _FAMILIES = (DoublePoisson, Poisson, NegativeBinomial)
+#: Up to so many rows of another shape than the batch shape are kept for the next method.
+_WIDE = 20_000
 
 
 class Leaf(NamedTuple):
@@ -204,7 +206,7 @@ class LeafMixture:
     _family_rows: Any
     _device: torch.device
     _dtype: torch.dtype
-    _kept: Any = None
+    _kept: tuple[tuple[torch.Size, Any], ...] = ()
     _has_moments = False
 
     @property
@@ -262,14 +264,16 @@ class LeafMixture:
         return any(leaf.requires_grad for leaf in self._leaves())
 
     def _flat(self, shape: torch.Size | None = None) -> Any:
-        is_own = shape is None or shape == self.batch_shape
-        if is_own and self._kept is not None:
-            return self._kept
         shape = self.batch_shape if shape is None else shape
+        for known, rows in self._kept:
+            if known == shape:
+                return rows
         rows = leaf_rows(self, shape)
         rows = self._family_rows(shape) if rows is None else rows
-        if is_own and not self._has_leaf_gradient():
-            self._kept = rows
+        is_own = shape == self.batch_shape
+        if (is_own or shape.numel() <= _WIDE) and not self._has_leaf_gradient():
+            # Those of the own shape, and of the last other one: quantiles at several levels are followed by their cdfs.
+            self._kept = (*(pair for pair in self._kept if is_own or pair[0] == self.batch_shape), (shape, rows))
         return rows
 
     @torch.no_grad()

@@ -13,7 +13,7 @@ from ddpn.heads import scores
 from ddpn.heads.clamps import LEAST_HIGH_LOG_GAMMA, LOG_GAMMA, LOG_MU, bend, highest_log_gamma, log_mean, unbend
 from ddpn.heads.derivatives import closed_form
 from ddpn.heads.head import Head, check_beta, promoted
-from ddpn.heads.intercept import Rows, fit
+from ddpn.heads.intercept import Rows, fit_closed_form
 from ddpn.heads.scores import Counts
 from ddpn.validation import check_choice, check_number, is_number
 
@@ -131,8 +131,7 @@ class DoublePoissonHead(Head):
             guess[1].clamp_(max=0.0)
         else:
             bounds[1] = (guess[1].item(),) * 2
-        likelihood = DoublePoissonHead()
-        return fit(lambda raw: rows.mean(likelihood.loss(raw, rows.y, rows.exposure)), guess, bounds)
+        return fit_closed_form(DoublePoissonHead(), rows, guess, bounds)
 
 
 def _links(raw: Tensor, exposure: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,7 @@ from ddpn.heads import scores
 from ddpn.heads.clamps import LOG_ALPHA, LOG_MU, bend, log_mean
 from ddpn.heads.derivatives import closed_form
 from ddpn.heads.head import Head, promoted
-from ddpn.heads.intercept import Rows, fit
+from ddpn.heads.intercept import Rows, fit_closed_form
 from ddpn.heads.scores import Counts
 
 
@@ -50,7 +50,7 @@ class NegativeBinomialHead(Head):
         excess = rows.mean((rows.y - rows.scale * mean / scale).square()) - mean
         guess = torch.stack([mean / scale, excess / mean.square()]).log().nan_to_num(-2.0, 9.0, -2.0)
         bounds = ((LOG_MU[0] - 1.0, LOG_MU[1] + 1.0), LOG_ALPHA)
-        return fit(lambda raw: rows.mean(self.loss(raw, rows.y, rows.exposure)), guess, bounds)
+        return fit_closed_form(self, rows, guess, bounds)
 
 
 def _links(raw: Tensor, exposure: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ddpn.distributions.arguments import broadcast_shapes
 from ddpn.distributions.double_poisson import normalizer_table
-from ddpn.distributions.double_poisson.weights import deviance, log_h_of_count
+from ddpn.distributions.double_poisson.weights import deviance, log_h_of_count, log_h_of_small_count
 from ddpn.distributions.special import stirling_error_from_zero
 
 #: Where a family's loss and gradient come from: its parameters' logarithms.
@@ -40,7 +40,9 @@ class Counts(NamedTuple):
     @classmethod
     def of(cls, y: Tensor, exact: bool = True) -> "Counts":
         """Of counts in float64."""
-        return cls(y, log_h_of_count(y), y * y.clamp(min=1.0).log(), exact)
+        is_small = y.numel() > 0 and _is_within(y.unsqueeze(0), ((0.0, 31.0),))
+        log_h = log_h_of_small_count(y) if is_small else log_h_of_count(y)
+        return cls(y, log_h, y * y.clamp(min=1.0).log(), exact)
 
 
 class _Scored(torch.autograd.Function):

@@ -55,7 +55,7 @@ class ZeroHead(Head):
 
         guesses = [self._with_zeros(self.base.start(y, weight, exposure), rows)]
         positive = y > 0
-        if bool(positive.any()):
+        if bool(positive.any()) and not bool(positive.all()):
             parts = (None if part is None else part.expand_as(y)[positive] for part in (weight, exposure))
             guesses.append(self._with_zeros(self.base.start(y[positive], *parts), rows))
         with torch.no_grad():

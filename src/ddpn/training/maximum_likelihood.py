@@ -83,6 +83,7 @@ class LinearObjective:
 
     def __init__(self, head: Head, sample: Sample, linear: tuple[bool, ...], alpha: float = 0.0) -> None:
         self.head, self.sample, self.linear = head, sample, linear
+        self._last: tuple[np.ndarray, np.ndarray] | None = None
         weight = torch.ones_like(sample.y) if sample.weight is None else sample.weight
         self.share = weight / weight.sum()
         self.design = torch.cat([sample.X.new_ones(len(sample), 1), sample.X], dim=1)
@@ -121,7 +122,9 @@ class LinearObjective:
         return value.item() + 0.5 * float(penalty @ theta), np.concatenate(gradient) + penalty
 
     def hessian(self, theta: np.ndarray) -> np.ndarray:
-        """Second derivatives of the objective (D, D)."""
+        """Second derivatives of the objective (D, D); the last ones are kept, as a search ends where it tests."""
+        if self._last is not None and np.array_equal(self._last[0], theta):
+            return self._last[1]
         raw = self.raw(theta).requires_grad_()
         value = self.share @ self.head.sample_loss(raw, self.sample)
         (slopes,) = torch.autograd.grad(value, raw, create_graph=True)
@@ -133,6 +136,7 @@ class LinearObjective:
                 hessian[upper, lower] += block
                 if p != q:
                     hessian[lower, upper] += block.T
+        self._last = theta.copy(), hessian
         return hessian
 
     def information_roots(self, theta: np.ndarray) -> list[np.ndarray]:

@@ -47,8 +47,13 @@ def exact_log_h(y: np.ndarray) -> np.ndarray:
 def log_h_of_count(y: Tensor) -> Tensor:
     """log h(y) for any count y, by table below 32."""
     # With an axis more, as vmap would read the value of an index without axes.
-    small = _small_log_h(y.device)[y.clamp(0, 31).long().unsqueeze(-1)].squeeze(-1)
+    small = log_h_of_small_count(y.clamp(0, 31).unsqueeze(-1)).squeeze(-1)
     return torch.where(y < 32, small, log_h(y.clamp(min=32.0)))
+
+
+def log_h_of_small_count(y: Tensor) -> Tensor:
+    """log h(y) for counts y = 0..31."""
+    return _small_log_h(y.device)[y.long()]
 
 
 @cache

@@ -56,11 +56,17 @@ def most_likely(losses: Callable[[float], np.ndarray], weight: np.ndarray, bound
     return float(minimize_scalar(lambda x: float(weight @ losses(x)), bounds=bounds, method="bounded").x)
 
 
-def row_losses(head: Head, log_mean: np.ndarray, dispersion: np.ndarray | float, y: np.ndarray) -> np.ndarray:
+def rough_counts(y: np.ndarray) -> Counts:
+    """Counts for `row_losses`."""
+    return Counts.of(torch.from_numpy(y), exact=False)
+
+
+def row_losses(head: Head, log_mean: np.ndarray, dispersion: np.ndarray | float, y: np.ndarray | Counts) -> np.ndarray:
     """-log p of every count, with an error below 2e-6."""
+    counts = y if isinstance(y, Counts) else rough_counts(y)
     raw = torch.from_numpy(np.stack([log_mean, np.broadcast_to(dispersion, log_mean.shape)]))
     with torch.no_grad(), single_thread():
-        found = head.loss_and_gradient(raw, Counts.of(torch.from_numpy(y), exact=False), None)
+        found = head.loss_and_gradient(raw, counts, None)
     assert found is not None  # the heads of `FAMILIES` have it
     return found[0].numpy()
 
@@ -86,12 +92,13 @@ def fit_dispersion(
         Boosters grow no longer than this; the constant is found in any case.
     """
     some = np.random.default_rng(seed).permutation(len(y))[:_ROWS]
+    counts, means = rough_counts(y[some]), log_mean[some]
     found = {}
     for name, bounds in FAMILIES.items():
         head = make_head(name)
 
         def losses(x: float, head: Head = head) -> np.ndarray:
-            return row_losses(head, log_mean[some], x, y[some])
+            return row_losses(head, means, x, counts)
 
         constant = most_likely(losses, weight[some], bounds)
         found[name] = (float(weight[some] @ losses(constant)), constant)
@@ -121,20 +128,21 @@ def _boosted(
     data, settings = FoldData(inputs), _SETTINGS._replace(seed=seed, leaves=leaves)
     share = weight / weight.mean()
     growing = [Growing(data, inputs, k, settings, own=True) for k in range(len(rows.folds))]
-    before = row_losses(head, log_mean, plain.constant, y)
+    counts = rough_counts(y)
+    before = row_losses(head, log_mean, plain.constant, counts)
     best, best_round, best_raw = float(share @ before), 0, plain.out_of_fold
     for done in range(1, settings.rounds + 1):
         raw = plain.out_of_fold.copy()
         for each in growing:
             each.grow(_objective(head, log_mean[each.inner], plain.constant, y[each.inner], share[each.inner]))
             raw[each.outer] += each.held_out
-        total = float(share @ row_losses(head, log_mean, raw, y))
+        total = float(share @ row_losses(head, log_mean, raw, counts))
         if total < best:
             best, best_round, best_raw = total, done, raw
         is_finished = all(each.is_finished for each in growing)
         if done - best_round >= settings.patience or is_finished or not clock.left:
             break
-    gain = share * (before - row_losses(head, log_mean, best_raw, y))
+    gain = share * (before - row_losses(head, log_mean, best_raw, counts))
     if not best_round or gain.sum() <= _CLEAR * np.sqrt(len(gain)) * gain.std():
         return None
     return Dispersion(plain.likelihood, plain.constant, [each.booster(best_round) for each in growing], best_raw)
