@@ -1,4 +1,4 @@
-"""AutoGluon with 39 quantiles, its default portfolio and a time limit of 120 s."""
+"""AutoGluon with 39 quantiles, its default portfolio and a time limit of 60 s."""
 
 import tempfile
 from typing import Any
@@ -9,7 +9,7 @@ from autogluon.tabular import TabularPredictor
 from .common import Columns, Job, levels_of, main
 from .frames import frame
 
-LEVELS, SECONDS = levels_of(39), 120
+LEVELS, SECONDS = levels_of(39), 60
 LABEL = "(target)"
 
 
