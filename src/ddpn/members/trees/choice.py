@@ -87,7 +87,7 @@ def choose(
     best = min(trials, key=lambda trial: trial.losses.sum())
     if not (has_time and (index or crosses) and 1 < columns <= MAX_COLUMNS):
         return Choice(best.leaves, best.fit, None)
-    stumps = boosted_stumps(engine, rows, settings, _part(clock, _STUMPS_TIME))
+    stumps = boosted_stumps(engine, rows, settings, clock)
     found = _crosses(rows, stumps) if crosses else ()
     if found:
         more = crossed(rows, found)
@@ -95,7 +95,7 @@ def choose(
         if trial.is_clearly_better(best):
             rows, best = more, trial
             if index:
-                stumps = boosted_stumps(engine, rows, settings, _part(clock, _STUMPS_TIME))
+                stumps = boosted_stumps(engine, rows, settings, clock)
         else:
             found = ()
     chosen = Choice(best.leaves, best.fit, None, found)
@@ -115,9 +115,9 @@ class Stumps(NamedTuple):
 
 
 def boosted_stumps(engine: Engine, rows: TreeRows, settings: Settings, clock: Clock = UNLIMITED) -> Stumps:
-    """Stumps in all folds."""
+    """Stumps in all folds, within a share of the time."""
     stumps = engine.mean_fit(rows, settings._replace(leaves=2, rate=max(settings.rate, _INDEX_RATE), share=1.0))
-    stumps.run(len(rows.folds), clock)
+    stumps.run(len(rows.folds), _part(clock, _STUMPS_TIME))
     indices = [Index(tuple(booster.split(rows.kinds))) for booster in stumps.boosters()]
     sums = np.empty((len(rows.rate), Index.width(len(indices[0].groups))))
     for index, fold in zip(indices, rows.folds, strict=True):

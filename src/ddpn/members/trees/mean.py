@@ -91,18 +91,18 @@ def fit_mean(
     if known is None:
         chosen = choose(engine, rows, settings, leaves, index, clock, crosses)
     else:
-        chosen = _known(engine, rows, settings, known)
+        chosen = _known(engine, rows, settings, known, clock)
     chosen.fit.run(len(rows.folds), clock.part(_FOLDS_TIME * clock.left))
     out_of_fold = _in_order(chosen.fit)
     pairs = zip(chosen.fit.boosters(), chosen.fold_indices(), strict=True)
     return Mean([FoldMean(*pair) for pair in pairs], out_of_fold, chosen.leaves, chosen.crosses)
 
 
-def _known(engine: Engine, rows: TreeRows, settings: Settings, known: Known) -> Choice:
+def _known(engine: Engine, rows: TreeRows, settings: Settings, known: Known, clock: Clock) -> Choice:
     """As `choose`, without trials."""
     indices = None
     if known.has_index:
-        indices, rows = boosted_stumps(engine, rows, settings)
+        indices, rows = boosted_stumps(engine, rows, settings, clock)
         settings = settings._replace(share=1.0)
     return Choice(known.leaves, engine.mean_fit(rows, settings._replace(leaves=known.leaves)), indices)
 
