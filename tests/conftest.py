@@ -172,7 +172,7 @@ def program(forked) -> Callable[..., Forked]:
 
 
 def pytest_configure() -> None:
-    """Look for garbage less often while tests are imported, and not at exit, among objects that end with the process."""
+    """Look for garbage less often while tests are imported, and not at exit, where all objects end anyway."""
     gc.set_threshold(50_000, 20, 100)
     atexit.register(gc.freeze)
 
