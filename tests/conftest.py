@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import compileall
+import gc
 import importlib
 import json
 import os
@@ -167,6 +169,17 @@ def forked(request, tmp_path_factory) -> Iterator[Callable[..., Forked]]:
 def program(forked) -> Callable[..., Forked]:
     """Start the program `ddpn` with these words."""
     return lambda *words, **options: forked("from ddpn.cli.program import main; main()", *words, **options)
+
+
+def pytest_configure() -> None:
+    """Look for garbage less often while tests are imported, and not at exit, where all objects end anyway."""
+    gc.set_threshold(50_000, 20, 100)
+    atexit.register(gc.freeze)
+
+
+def pytest_collection_finish() -> None:
+    """Leave modules and tests, more than half a million objects, out of every later search for garbage."""
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -89,8 +89,14 @@ class Summed:
         self.first, self.each = first, each
         self.y = first + np.arange(each.shape[1], dtype=LONG)
         self.pmf = each.mean(0)
-        self.upto = np.cumsum(self.pmf)
-        self.beyond = np.append(np.cumsum(self.pmf[::-1])[::-1][1:], LONG(0))
+
+    @cached_property
+    def upto(self) -> np.ndarray:
+        return np.cumsum(self.pmf)
+
+    @cached_property
+    def beyond(self) -> np.ndarray:
+        return np.append(np.cumsum(self.pmf[::-1])[::-1][1:], LONG(0))
 
     def at(self, values: np.ndarray, y: np.ndarray, before: float, after: float) -> np.ndarray:
         index = np.asarray(y, dtype=np.int64) - self.first
@@ -179,7 +185,6 @@ CASES: dict[str, list[tuple]] = {
     "nb dissimilar": [("nb", 0.3, 2.0), ("nb", 5.0, 0.1), ("nb", 77.0, 1e-3), ("nb", 900.0, 0.05), ("nb", 300.0, 1.5)],
     "nb large counts": [("nb", 1e5, 1e-4), ("nb", 1.3e5, 1e-3), ("nb", 0.9e5, 1e-2)],
 }
-names = pytest.mark.parametrize("name", CASES)
 #: None is k / M: there the cdf of members apart is flat, and rounding decides between two of them.
 QUANTILES = np.array([1e-6, 1e-3, 0.01, 0.07, 0.26, 0.48, 0.55, 0.71, 0.93, 0.99, 0.9995])
 
@@ -216,82 +221,12 @@ def counts_of(truth: Summed) -> torch.Tensor:
     """0, quantiles, both ends of the support and far beyond it."""
     last = int(truth.y[-1])
     extra = [0, 1, truth.first, last, last + 5, 3 * last + 100]
-    return torch.tensor(sorted({*truth.icdf(QUANTILES).tolist(), *extra}), dtype=torch.float64)
+    return torch.tensor(sorted([*truth.icdf(QUANTILES).tolist(), *extra]), dtype=torch.float64)
 
 
-def assert_close(got: torch.Tensor, expected: object, relative: float, absolute: float = 0.0) -> None:
+def assert_close(got: torch.Tensor, expected: object, relative: float, absolute: float = 0.0, name: str = "") -> None:
     expected = np.asarray(expected).astype(np.float64)
-    np.testing.assert_allclose(got.numpy(), expected, rtol=relative, atol=absolute)
-
-
-# Each method against the sums --------------------------------------------------------------------------------------
-
-
-@names
-def test_log_prob(name):
-    truth = summed(name)
-    y = counts_of(truth)
-    log_p = stacked(CASES[name]).log_prob(y).numpy()
-    p = truth.at(truth.pmf, y.numpy(), 0.0, 0.0)
-    seen = p > 1e-20  # below, members' windows end in the oracle
-    expected = np.log(p[seen]).astype(np.float64)
-    assert np.all(np.abs(log_p[seen] - expected) <= 1e-8 * np.maximum(1, np.abs(expected)))
-    assert np.all(log_p[~seen] < math.log(2e-20))
-
-
-@names
-def test_cdf_and_survival(name):
-    mixture, truth = stacked(CASES[name]), summed(name)
-    y = counts_of(truth)
-    assert_close(mixture.cdf(y), truth.cdf(y.numpy()), 2e-6, 1e-18)
-    assert_close(mixture.survival(y), truth.survival(y.numpy()), 2e-6, 1e-18)
-
-
-@names
-def test_icdf(name):
-    mixture, truth = stacked(CASES[name]), summed(name)
-    found = mixture.icdf(torch.from_numpy(QUANTILES))
-    assert found.tolist() == truth.icdf(QUANTILES).tolist()
-    assert mixture.icdf(torch.tensor([0.0, 1.0], dtype=torch.float64)).tolist() == [0.0, math.inf]
-
-
-@names
-def test_mode(name):
-    mixture, truth = stacked(CASES[name]), summed(name)
-    at = int(mixture.mode) - truth.first
-    assert 0 <= at < len(truth.pmf)
-    # Two counts may tie (Poisson with an integer mean); then neither is wrong.
-    assert truth.pmf[at] >= truth.pmf.max() * (1 - 1e-12)
-
-
-@names
-def test_moments_and_their_split(name):
-    mixture, truth = stacked(CASES[name]), summed(name)
-    each_mean = (truth.each * truth.y).sum(1)
-    each_variance = (truth.each * (truth.y - each_mean[:, None]) ** 2).sum(1)
-    assert_close(mixture.mean, truth.mean(), 1e-9)
-    assert_close(mixture.variance, truth.variance(), 1e-8)
-    assert_close(mixture.stddev, np.sqrt(truth.variance()), 1e-8)
-    assert_close(mixture.aleatoric, each_variance.mean(), 1e-8)
-    assert_close(mixture.epistemic, each_mean.var(), 1e-7, 1e-9 * float(truth.variance()))
-    assert_close(mixture.aleatoric + mixture.epistemic, truth.variance(), 1e-8)
-
-
-@names
-def test_crps(name):
-    mixture, truth = stacked(CASES[name]), summed(name)
-    y = counts_of(truth)
-    assert_close(mixture.crps(y), [truth.crps(float(v)) for v in y], 1e-7)
-
-
-@names
-def test_entropy_and_its_split(name):
-    mixture, truth = stacked(CASES[name]), summed(name)
-    entropy, expected = truth.entropy(), np.mean([Summed(0, p[None]).entropy() for p in truth.each])
-    assert_close(mixture.entropy(), entropy, 1e-7)
-    assert_close(mixture.expected_entropy, expected, 1e-7)
-    assert_close(mixture.mutual_information, entropy - expected, 1e-6, 2e-7 * float(entropy))
-    assert_close(mixture.expected_entropy + mixture.mutual_information, entropy, 2e-7)
+    np.testing.assert_allclose(got.numpy(), expected, rtol=relative, atol=absolute, err_msg=name)
 
 
 def alike() -> dict[tuple[str, int], list[str]]:
@@ -300,6 +235,92 @@ def alike() -> dict[tuple[str, int], list[str]]:
     for name, members in CASES.items():
         groups.setdefault((members[0][0], len(members)), []).append(name)
     return groups
+
+
+@pytest.fixture(params=alike(), ids=str)
+def cases(request) -> tuple[Mixture, dict[str, Summed]]:
+    """A mixture of several rows, and each row's name and sums."""
+    found = alike()[request.param]
+    return batch([CASES[name] for name in found]), {name: summed(name) for name in found}
+
+
+def counts_of_all(truths: dict[str, Summed]) -> torch.Tensor:
+    """Shape: (counts, rows)."""
+    return torch.stack([counts_of(truth) for truth in truths.values()], 1)
+
+
+# Each method against the sums --------------------------------------------------------------------------------------
+
+
+def test_log_prob(cases):
+    mixture, truths = cases
+    counts = counts_of_all(truths)
+    for (name, truth), y, log_p in zip(truths.items(), counts.T, mixture.log_prob(counts).T.numpy(), strict=True):
+        p = truth.at(truth.pmf, y.numpy(), 0.0, 0.0)
+        seen = p > 1e-20  # below, members' windows end in the oracle
+        expected = np.log(p[seen]).astype(np.float64)
+        assert np.all(np.abs(log_p[seen] - expected) <= 1e-8 * np.maximum(1, np.abs(expected))), name
+        assert np.all(log_p[~seen] < math.log(2e-20)), name
+
+
+def test_cdf_and_survival(cases):
+    mixture, truths = cases
+    counts = counts_of_all(truths)
+    below, above = mixture.cdf(counts), mixture.survival(counts)
+    for i, (name, truth) in enumerate(truths.items()):
+        y = counts[:, i].numpy()
+        assert_close(below[:, i], truth.cdf(y), 2e-6, 1e-18, name)
+        assert_close(above[:, i], truth.survival(y), 2e-6, 1e-18, name)
+
+
+def test_icdf(cases):
+    mixture, truths = cases
+    found = mixture.icdf(torch.from_numpy(QUANTILES).unsqueeze(1)).T.tolist()
+    assert dict(zip(truths, found, strict=True)) == {name: t.icdf(QUANTILES).tolist() for name, t in truths.items()}
+    ends = mixture.icdf(torch.tensor([[0.0], [1.0]], dtype=torch.float64))
+    assert ends.T.tolist() == [[0.0, math.inf]] * len(truths)
+
+
+def test_mode(cases):
+    mixture, truths = cases
+    for (name, truth), mode in zip(truths.items(), mixture.mode.tolist(), strict=True):
+        at = int(mode) - truth.first
+        assert 0 <= at < len(truth.pmf), name
+        # Two counts may tie (Poisson with an integer mean); then neither is wrong.
+        assert truth.pmf[at] >= truth.pmf.max() * (1 - 1e-12), name
+
+
+def test_moments_and_their_split(cases):
+    mixture, truths = cases
+    for i, (name, truth) in enumerate(truths.items()):
+        each_mean = (truth.each * truth.y).sum(1)
+        each_variance = (truth.each * (truth.y - each_mean[:, None]) ** 2).sum(1)
+        variance = truth.variance()
+        assert_close(mixture.mean[i], truth.mean(), 1e-9, name=name)
+        assert_close(mixture.variance[i], variance, 1e-8, name=name)
+        assert_close(mixture.stddev[i], np.sqrt(variance), 1e-8, name=name)
+        assert_close(mixture.aleatoric[i], each_variance.mean(), 1e-8, name=name)
+        assert_close(mixture.epistemic[i], each_mean.var(), 1e-7, 1e-9 * float(variance), name)
+        assert_close((mixture.aleatoric + mixture.epistemic)[i], variance, 1e-8, name=name)
+
+
+def test_crps(cases):
+    mixture, truths = cases
+    counts = counts_of_all(truths)
+    scores = mixture.crps(counts)
+    for i, (name, truth) in enumerate(truths.items()):
+        assert_close(scores[:, i], [truth.crps(float(v)) for v in counts[:, i]], 1e-7, name=name)
+
+
+def test_entropy_and_its_split(cases):
+    mixture, truths = cases
+    of_mixture, within, between = mixture.entropy(), mixture.expected_entropy, mixture.mutual_information
+    for i, (name, truth) in enumerate(truths.items()):
+        entropy, expected = truth.entropy(), np.mean([Summed(0, p[None]).entropy() for p in truth.each])
+        assert_close(of_mixture[i], entropy, 1e-7, name=name)
+        assert_close(within[i], expected, 1e-7, name=name)
+        assert_close(between[i], entropy - expected, 1e-6, 2e-7 * float(entropy), name)
+        assert_close((within + between)[i], entropy, 2e-7, name=name)
 
 
 @pytest.mark.parametrize(("group", "coverage"), [*((group, 0.37) for group in alike()), (("dp", 5), 0.83)], ids=str)

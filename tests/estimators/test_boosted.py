@@ -11,9 +11,10 @@ from ddpn.members.trees.joint_member import JointTrees
 from ddpn.members.trees.member import Trees
 
 FEW = {"n_estimators": 30, "max_leaves": 4, "random_state": 0}
+FEWER = FEW | {"n_estimators": 10, "learning_rate": 0.3}
 
 
-@parametrize_with_checks([BoostedCountRegressor(fractional="round", **FEW)])
+@parametrize_with_checks([BoostedCountRegressor(fractional="round", **FEWER)])
 def test_it_passes_the_checks_of_scikit_learn(estimator, check):
     check(estimator)
 
