@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -53,6 +54,13 @@ def with_options(sentence: str, options: Mapping[str, str], given: Collection[st
 def _any(names: Any) -> str:
     """A pattern that matches any of these names; none where there are none."""
     return "|".join(sorted(map(re.escape, names), key=len, reverse=True)) or "(?!)"
+
+
+def command_start() -> float:
+    """When the command began, as `time.monotonic` counts: with the program, if this runs the command, else now."""
+    context = _RUNNING.get()
+    started = None if context is None else context.find_object(float)
+    return time.monotonic() if started is None else started
 
 
 def typed_options() -> tuple[dict[str, str], set[str]]:

@@ -2,7 +2,6 @@
 
 import shlex
 import sys
-import time as clock
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,12 +14,10 @@ from ddpn.cli.cluster import Cluster, GpusPerJob, PredictionCluster, blocks_on, 
 from ddpn.cli.console import EXIT_CODES, INTERRUPTED, friendly_errors, output_to_stderr, print_json, prompt_ctrl_c, show
 from ddpn.cli.export import show_onnx
 from ddpn.cli.flags import Command
+from ddpn.cli.messages import command_start
 from ddpn.cli.tables import column_table, fact_table, leaderboard_table, model_facts
 from ddpn.errors import ConfigError
 from ddpn.model_files import refuses_strange_files
-
-#: When the program began: a time budget includes the imports.
-STARTED = clock.monotonic()
 
 #: What Ctrl-C leaves of predictions.
 _KEPT = "Nothing was written; of a long table, the same command continues with the parts that are finished."
@@ -104,6 +101,7 @@ def _fit(
     from ddpn.workflow.plan import plan_of
     from ddpn.workflow.preparing import prepare
 
+    started = command_start()  # a time budget includes the imports
     plan = plan_of(given, config)
     check_destination(out, overwrite)
     plan.check_with_torch()
@@ -123,7 +121,7 @@ def _fit(
     # Only now, as it imports torch: wrong options and tables are reported at once.
     from ddpn.workflow.fitting import fit_into
 
-    options = {"verbose": True, "on_step": _print_step, "started": STARTED}
+    options = {"verbose": True, "on_step": _print_step, "started": started}
     with output_to_stderr(), executor_for(*where) as executor:
         fitted = fit_into(out, prepared, about, overwrite, executor=executor, **options)
     show_fitted(out, fitted.folder.task, as_json)

@@ -11,6 +11,7 @@ from ddpn.cli import data, diagnose, explain, export, likelihoods, model, monito
 from ddpn.cli.console import EXIT_CODES
 from ddpn.cli.flags import Command, Group
 from ddpn.cli.reproduce import reproduce
+from ddpn.deadlines import program_start
 
 app = typer.Typer(
     cls=Group,
@@ -56,4 +57,4 @@ def main() -> None:
     gc.set_threshold(50_000, 20, 100)
     # At exit nothing is collected that ends with the process anyway: a second less, with torch and its modules.
     atexit.register(gc.freeze)
-    app()
+    app(obj=program_start())
