@@ -75,7 +75,7 @@ def main(argv: list[str] | None = None) -> None:
     if args.page:
         from .page import write_page
 
-        write_page(setup.out, folder, [entries[name] for name in tables], args.page)
+        write_page(setup.out, folder, [entries[name] for name in tables], args.page, args.splits)
 
 
 def sentence(found: dict[str, Any]) -> str:

@@ -9,33 +9,36 @@ from typing import Any
 
 from .catalogue import Entry
 from .models import MODELS, REFERENCE
+from .more_splits import NOTE, Ratio, more_splits_table, ratios, sentence, with_splits
 from .summary import Results, Row, headline, means, read_results, summary
 
 FOLDER = Path(__file__).parent
 FIGURE = "tables.svg"
 
 
-def write_page(out: Path, tables: Path, entries: list[Entry], folder: Path) -> None:
-    """Write tables.md and tables.svg from the results in `out`."""
+def write_page(out: Path, tables: Path, entries: list[Entry], folder: Path, splits: int = 3) -> None:
+    """Write tables.md and tables.svg from the results in `out`; further splits than these have their own section."""
     roles = [entry for entry in entries if entry.role != "apart"], [entry for entry in entries if entry.role == "apart"]
-    main, apart = (read_results(out, [entry.name for entry in part]) for part in roles)
+    every_split, apart = (read_results(out, [entry.name for entry in part]) for part in roles)
+    main = with_splits(every_split, range(splits))
     facts = {entry.name: json.loads((tables / f"{entry.name}.json").read_text(encoding="utf-8")) for entry in entries}
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "tables.md").write_text(page(main, apart, facts), encoding="utf-8")
+    (folder / "tables.md").write_text(page(main, apart, facts, every_split), encoding="utf-8")
     draw(means(main, "crps"), headline(main), folder / FIGURE)
 
 
-def page(main: Results, apart: Results, facts: dict[str, dict[str, Any]]) -> str:
-    """The whole page."""
+def page(main: Results, apart: Results, facts: dict[str, dict[str, Any]], every_split: Results) -> str:
+    """The whole page; `every_split` has the results of `main` and of further splits."""
     rows = summary(main)
     tables = [name for name in main if REFERENCE in main[name]]
     splits = sorted({split for models in main.values() for each in models.values() for split in each})
+    more = ratios(every_split, headline(main), len(splits))
     parts = [
         "# Count models on real tables",
         "`make bench-tables` writes this page.",
         f"{len(tables)} tables, splits: {len(splits)}, 20% of the rows for testing. {_PROTOCOL} "
         f"Machine: {', '.join(every(main, 'machine'))}. Commit: {', '.join(every(main, 'commit'))}.",
-        *verdict(rows, headline(main)),
+        *verdict(rows, headline(main), more),
         summary_table(rows),
         _SUMMARY_NOTE,
         f"![CRPS of each model relative to {MODELS[REFERENCE].label}, by table]({FIGURE})",
@@ -45,6 +48,9 @@ def page(main: Results, apart: Results, facts: dict[str, dict[str, Any]]) -> str
         other_table(main),
         _COST_NOTE,
     ]
+    if more:
+        commits = ", ".join(every(with_splits(every_split, range(len(splits), 1000)), "commit"))
+        parts += ["## More splits of small tables", f"{NOTE} Commit: {commits}.", more_splits_table(more)]
     if apart:
         parts += ["## The paper's tables", _APART_NOTE + several_machines(apart), apart_table(apart)]
     parts += ["## Tables", tables_table(facts), "## How models are read and scored", *methods()]
@@ -76,7 +82,7 @@ _APART_NOTE = (
 )
 
 
-def verdict(rows: list[Row], ours: str | None) -> list[str]:
+def verdict(rows: list[Row], ours: str | None, more: list[Ratio]) -> list[str]:
     """What the results say about our model: against the targets of the project, and where a peer wins."""
     own = next((row for row in rows if row.model == ours), None)
     peers = [row for row in rows if not MODELS[row.model].is_ours]
@@ -90,7 +96,7 @@ def verdict(rows: list[Row], ours: str | None) -> list[str]:
         f"**{MODELS[own.model].label}**: mean rank {own.rank:.2f} (best peer: {MODELS[ranked.model].label}, "
         f"{ranked.rank:.2f}); CRPS {abs(gain):.1%} {side} the best single peer ({MODELS[best.model].label}) in the "
         f"geometric mean; at worst {own.behind - 1:+.1%} against the best peer of a table ({own.behind_table}); "
-        f"{own.cpu_ratio:.1f} times the CPU time of the reference."
+        f"{own.cpu_ratio:.1f} times the CPU time of the reference." + sentence(more, own.behind_table)
     ]
 
 

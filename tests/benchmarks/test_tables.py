@@ -247,10 +247,29 @@ def test_the_page_names_failures_and_the_best_of_a_table(results):
     column = {"name": "x", "kind": "number"}
     fact = {"rows": 100, "columns": [column], "mean": 1.0, "variance": 2.0, "about": "things", "source": "none"}
     facts = {name: {**fact, "drop": [], "why": ""} for name in results}
-    text = module("page").page(results, {}, facts)
+    text = module("page").page(results, {}, facts, results)
     assert "scikit-learn boosting, Poisson: 1 failed (two 0): `out of memory`" in text
     assert "| one (100) | **0.9** | 1 | 1.2 |" in text
     assert "at worst +10.0% against the best peer of a table (two)" in text
+
+
+def test_further_splits_have_their_own_ratios_and_no_other_part(results):
+    more = {table: {model: dict(each) for model, each in models.items()} for table, models in results.items()}
+    own, peer = [2.15, 2.25, 1.9, 2.0, 2.1, 2.0], [1.95, 2.05, 2.0, 2.1, 2.0, 2.1]
+    for split in range(2, 6):
+        more["two"]["ddpn_networks"][split] = result("two", "ddpn_networks", split, own[split])
+        more["two"]["lightgbm_nb"][split] = result("two", "lightgbm_nb", split, peer[split])
+    splits = module("more_splits")
+    (found,) = splits.ratios(more, "ddpn_networks", 2)
+    assert (found.table, found.peer, found.splits, found.worse) == ("two", "lightgbm_nb", 6, 3)
+    assert (found.ratio, found.further) == pytest.approx((np.mean(own) / np.mean(peer), 8.0 / 8.2))
+    # The error of a ratio of means, against its spread over bootstrap samples of splits.
+    pairs, rng = np.column_stack([own, peer]), np.random.default_rng(0)
+    drawn = pairs[rng.integers(0, 6, size=(20_000, 6))].mean(1)
+    assert found.error == pytest.approx(np.std(drawn[:, 0] / drawn[:, 1]) * np.sqrt(6 / 5), rel=0.03)
+    assert splits.with_splits(more, range(2)) == results
+    assert "On 6 splits of two it is +1.6% with a standard error of" in splits.sentence([found], "two")
+    assert splits.sentence([found], "one") == ""
 
 
 def test_the_page_warns_about_times_of_different_machines(results):

@@ -1,0 +1,95 @@
+"""More splits of small tables: few test rows leave the difference of two models to chance."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .models import MODELS
+from .summary import Results
+
+NOTE = (
+    "A table with few rows has few test rows, and three splits leave much to chance. Here some models were fitted to "
+    "further splits of the same tables (`python -m benchmarks.tables --tables NAME --models NAMES --splits 20`), which "
+    "enter no other table on this page. Ratio: mean CRPS of our default over that of the peer, with the standard error "
+    "over splits; below 1, ours is better."
+)
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """The mean CRPS of our model over that of a peer, on all splits of a table and on the further ones alone."""
+
+    table: str
+    peer: str
+    splits: int
+    ratio: float
+    error: float
+    worse: int
+    further: float
+    further_error: float
+
+
+def with_splits(results: Results, splits: range) -> Results:
+    """The results of some splits."""
+    return {
+        table: {model: {n: one for n, one in each.items() if n in splits} for model, each in models.items()}
+        for table, models in results.items()
+    }
+
+
+def ratios(results: Results, ours: str | None, number: int) -> list[Ratio]:
+    """Our model relative to each peer on tables with at least two more than `number` splits of both."""
+    found = []
+    for table, models in results.items():
+        own = _crps(models.get(ours or "", {}))
+        for peer in (name for name in MODELS if name in models and not MODELS[name].is_ours):
+            pairs = np.array(list(_pairs(own, _crps(models[peer]))))
+            if len(pairs) >= number + 2:
+                worse, further = int((pairs[:, 1] > pairs[:, 2]).sum()), pairs[pairs[:, 0] >= number, 1:]
+                every = ratio_of_means(pairs[:, 1:])
+                found.append(Ratio(table, peer, len(pairs), *every, worse, *ratio_of_means(further)))
+    return found
+
+
+def more_splits_table(found: list[Ratio]) -> str:
+    """A line per table and peer."""
+    lines = [
+        "| table | peer | splits | ratio | standard error | ours worse on | further splits alone | standard error |",
+        "|---" * 8 + "|",
+    ]
+    for one in found:
+        cells = [one.table, MODELS[one.peer].label, str(one.splits), f"{one.ratio:.3f}", f"{one.error:.3f}"]
+        lines.append(
+            "| " + " | ".join([*cells, str(one.worse), f"{one.further:.3f}", f"{one.further_error:.3f}"]) + " |"
+        )
+    return "\n".join(lines)
+
+
+def sentence(found: list[Ratio], table: str) -> str:
+    """What further splits of a table say about the peer that is best on them; nothing if there are none."""
+    own = [one for one in found if one.table == table]
+    if not own:
+        return ""
+    worst = max(own, key=lambda one: one.ratio)
+    return (
+        f" On {worst.splits} splits of {table} it is {worst.ratio - 1:+.1%} with a standard error of {worst.error:.1%} "
+        f"(against {MODELS[worst.peer].label}; see [more splits](#more-splits-of-small-tables))."
+    )
+
+
+def ratio_of_means(pairs: np.ndarray) -> tuple[float, float]:
+    """The mean of the first column over that of the second, and its standard error. Shape of pairs: (splits, 2)."""
+    first, second = pairs.T
+    ratio = first.mean() / second.mean()
+    return float(ratio), float((first - ratio * second).std(ddof=1) / np.sqrt(len(pairs)) / second.mean())
+
+
+def _crps(fits: dict[int, dict[str, Any]]) -> dict[int, float]:
+    return {split: one["crps"] for split, one in fits.items() if one["status"] == "done"}
+
+
+def _pairs(ours: dict[int, float], theirs: dict[int, float]) -> Iterator[tuple[int, float, float]]:
+    for split in sorted(ours.keys() & theirs.keys()):
+        yield split, ours[split], theirs[split]
