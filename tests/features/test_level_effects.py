@@ -135,12 +135,12 @@ def test_folds_by_content_know_a_row_again():
     some = np.random.default_rng(0).permutation(ROWS)[:40]
     assert content_folds(encoder, X[some]).tolist() == fold[some].tolist()
     crossed = CrossFitted(encoder, X, y.astype(float), None, None, fold)
-    assert crossed.is_useful
+    assert not crossed.useless
     assert crossed.inputs_by_content(X[some]).tobytes() == crossed.inputs(X, fold)[some].tobytes()
     # A table of nothing but levels: all rows of a level are in one fold, whose effects do not know it.
     alone = FeatureEncoder(categorical="auto").fit(X.select("zip"), y)
     crossed = CrossFitted(alone, X.select("zip"), y.astype(float), None, None, content_folds(alone, X.select("zip")))
-    assert not crossed.is_useful
+    assert crossed.useless == {0}
 
 
 def test_targets_that_may_be_negative_have_differences():

@@ -5,6 +5,7 @@ import polars as pl
 import pytest
 import torch
 
+from ddpn.features import FeatureEncoder
 from ddpn.heads import make_head
 from ddpn.members.many_rows import MANY_ROWS, raw_of_many
 from ddpn.members.network_options import NetworkOptions
@@ -108,3 +109,19 @@ def test_rows_of_a_stream_that_are_in_the_sample_do_not_see_their_counts(sample)
         member = Networks(make_head("negative_binomial"), options, stream=Stream(train))
         scores[categorical] = score(member.fit(train, known, seed=1), test)
     assert scores["auto"] < scores["one-hot"] - 0.1
+
+
+def test_one_useless_column_of_a_stream_leaves_the_effects_of_others(sample):
+    # All rows of a zip are equal, and so in one fold, whose effects do not know it; a county has four zips.
+    some = sample.rows(slice(0, 2000))
+    county = pl.Series("county", [f"c{int(code[1:]) // 4}" for code in some.X["zip"]])
+    train = some.replace(X=some.X.select("zip").with_columns(county))
+    member = Networks(make_head("negative_binomial"), NetworkOptions(**OPTIONS), stream=Stream(train))
+    fitted_to_all = FeatureEncoder(categorical="auto").fit(train.X, train.y, exposure=train.exposure)
+    assert {"zip effect", "county effect"} <= set(fitted_to_all.get_feature_names_out())
+    encoder, crossed = member._stream_encoder("standard", train)
+    names = encoder.get_feature_names_out()
+    assert crossed is not None
+    assert "county effect" in names
+    assert "zip effect" not in names
+    assert crossed.inputs_by_content(train.X).shape == (2000, len(names))

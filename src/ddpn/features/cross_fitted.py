@@ -3,6 +3,7 @@
 With effects that hold a row's own count, a network would learn to trust them more than those of new rows deserve.
 """
 
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -76,9 +77,10 @@ class CrossFitted:
         for j, (cells, column) in enumerate(zip(table, encoder.columns_, strict=True)):
             if isinstance(column, CategoricalColumn) and column.effects is not None:
                 self._effects[j] = ends[j] - 1, _by_fold(cells, column.effects.scale, target, fold)
-        self.is_useful = all(
-            np.std(self._of(table[j], effects, fold)) >= _LEAST_SPREAD for j, (_, effects) in self._effects.items()
-        )
+        #: Positions of columns whose effects hardly vary where they were fitted to other rows.
+        self.useless = {
+            j for j, (_, effects) in self._effects.items() if np.std(self._of(table[j], effects, fold)) < _LEAST_SPREAD
+        }
 
     def inputs(self, X: Any, fold: np.ndarray) -> np.ndarray:
         """As `FeatureEncoder.transform`, with the effects that left out each row's fold. Shape: (rows, inputs)."""
@@ -98,6 +100,14 @@ class CrossFitted:
             rows = fold == number
             found[rows] = own.of(cells.values[rows], cells.levels)
         return found
+
+
+def without_effects(columns: list[Encoded], positions: set[int]) -> list[Encoded]:
+    """The same encoding, without the level effects of the columns at these positions."""
+    return [
+        replace(column, effects=None) if j in positions and isinstance(column, CategoricalColumn) else column
+        for j, column in enumerate(columns)
+    ]
 
 
 def _by_fold(cells: Column, scale: float, target: Targets, fold: np.ndarray) -> list[LevelEffects]:

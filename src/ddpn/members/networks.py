@@ -16,7 +16,7 @@ from torch.distributions import Distribution
 from ddpn.backbones import MLP, Identity
 from ddpn.errors import InputError
 from ddpn.features import FeatureEncoder, encoder_bytes, encoder_from_bytes
-from ddpn.features.cross_fitted import CrossFitted, content_folds, has_effects
+from ddpn.features.cross_fitted import CrossFitted, content_folds, has_effects, without_effects
 from ddpn.features.screening import screened
 from ddpn.heads import DEFAULT_LIKELIHOOD, Head, make_head
 from ddpn.members.few_rows import MOST_ROWS, raw_of_few
@@ -203,19 +203,19 @@ class Networks(Member):
             known = self._tensors(validation, _columns(encoder.transform(validation.X), chosen))
         return Encoded(encoder, chosen, Streamed(source, encode, chunk.rows, chunk.per_epoch), known)
 
-    def _encoder(self, numeric: str, categorical: str | None = None) -> FeatureEncoder:
-        categorical = categorical or self.options.categorical
-        return FeatureEncoder(numeric=numeric, bins=self.options.bins, categorical=categorical)
+    def _encoder(self, numeric: str) -> FeatureEncoder:
+        return FeatureEncoder(numeric=numeric, bins=self.options.bins, categorical=self.options.categorical)
 
     def _stream_encoder(self, numeric: str, used: Sample) -> tuple[FeatureEncoder, CrossFitted | None]:
         """The encoder of a sample of the rows, and level effects for rows of the stream that may be in the sample."""
         encoder = self._encoder(numeric).fit(used.X, used.y, used.weight, used.exposure)
-        if not has_effects(encoder):
-            return encoder, None
-        crossed = CrossFitted(encoder, used.X, used.y, used.weight, used.exposure, content_folds(encoder, used.X))
-        if crossed.is_useful:
-            return encoder, crossed
-        return self._encoder(numeric, "one-hot").fit(used.X, used.y, used.weight), None
+        while has_effects(encoder):
+            folds = content_folds(encoder, used.X)
+            crossed = CrossFitted(encoder, used.X, used.y, used.weight, used.exposure, folds)
+            if not crossed.useless:
+                return encoder, crossed
+            encoder.set_columns(without_effects(encoder.columns_, crossed.useless))
+        return encoder, None
 
     def _tensors(self, sample: Sample, inputs: np.ndarray, mean: float | None = None) -> Sample:
         """Float32 tensors (counts in float64 where they need it), weights with mean 1, exposures in units.
