@@ -1,11 +1,14 @@
 """The program as a whole: its commands, help, exit codes and version."""
 
 import re
+import time
 from importlib.metadata import version
 
 import pytest
+from typer.testing import CliRunner
 
-from ddpn.cli import program
+from ddpn.cli import model, program
+from ddpn.cli.messages import command_start
 
 COMMANDS = [
     "diagnose",
@@ -27,7 +30,7 @@ COMMANDS = [
 )
 def test_idle_threads_sleep_by_default(monkeypatch, given, used):
     environment = dict(given)
-    monkeypatch.setattr(program, "app", lambda: None)
+    monkeypatch.setattr(program, "app", lambda **given: None)
     with monkeypatch.context() as within:
         within.setattr(program.os, "environ", environment)
         program.main()
@@ -59,3 +62,13 @@ def test_an_unknown_option_is_code_2(ddpn):
     found = ddpn("fit", "x.csv", "-o", "m", "--tarket", "y")
     assert found.exit_code == 2
     assert "No such option" in found.stderr
+
+
+def test_a_command_began_with_the_program_that_runs_it(monkeypatch):
+    began = []
+    monkeypatch.setattr(model, "_fit", lambda *given: began.append(command_start()))
+    before, words = time.monotonic(), ["fit", "visits.csv", "--target", "visits", "-o", "new"]
+    assert CliRunner().invoke(program.app, words, obj=before - 3.0).exit_code == 0
+    assert CliRunner().invoke(program.app, words).exit_code == 0
+    assert began[0] == before - 3.0
+    assert before <= began[1] <= time.monotonic()
