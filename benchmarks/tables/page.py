@@ -219,10 +219,12 @@ def draw(crps: dict[str, dict[str, float]], ours: str | None, path: Path) -> Non
     tables = [table for table, scores in crps.items() if REFERENCE in scores]
     models = [name for name in MODELS if not MODELS[name].is_ours or name == ours]
     figure, axes = plt.subplots(figsize=(8, 0.4 * len(tables) + 1.6), layout="constrained")
-    for model in models:
+    for number, model in enumerate(models):
         points = [(crps[t][model] / crps[t][REFERENCE], i) for i, t in enumerate(tables) if model in crps[t]]
         if points:
-            style = {"marker": "D", "color": "black", "zorder": 3} if model == ours else {"marker": "o", "alpha": 0.7}
+            # Colours come again after ten models.
+            style = {"marker": "o" if number < 10 else "^", "color": f"C{number % 10}", "alpha": 0.7}
+            style = {"marker": "D", "color": "black", "zorder": 3} if model == ours else style
             axes.scatter(*zip(*points, strict=True), label=MODELS[model].label.replace("`", ""), s=28, **style)
     axes.axvline(1.0, color="grey", linewidth=0.8)
     axes.set_yticks(range(len(tables)), tables)
