@@ -15,6 +15,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cache
 from importlib.machinery import ModuleSpec
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -39,6 +40,16 @@ LAST = 0.12
 SERVER = pytest.StashKey[Connection]()
 #: Two small networks with one encoding.
 SMALL = {"members": 2, "hidden": (8,), "numeric": "standard", "epochs": 5, "random_state": 0, "device": "cpu"}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_command() -> Iterator[None]:
+    """Build the program's commands from their signatures once, not in every call of a `CliRunner`."""
+    import typer.testing
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.testing, "_get_command", cache(typer.testing._get_command))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -11,13 +11,15 @@ import pytest
 #: Runs every command of the first argument with the program, in one process, and prints what each gave as JSON.
 SCRIPT = """
 import json, sys, time
+from functools import cache
 
-from typer.testing import CliRunner
+import typer.testing
 from ddpn.cli import app
 
+typer.testing._get_command = cache(typer.testing._get_command)
 found = []
 for arguments in json.loads(sys.argv[1]):
-    done = CliRunner().invoke(app, arguments)
+    done = typer.testing.CliRunner().invoke(app, arguments)
     heavy = [name for name in ("torch", "sklearn", "scipy", "skops") if name in sys.modules]
     polars = "polars" in sys.modules
     found.append([done.exit_code, done.output, heavy, polars, time.process_time()])

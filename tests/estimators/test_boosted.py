@@ -56,7 +56,7 @@ def test_it_is_saved_and_loaded_bit_for_bit(table, tmp_path, likelihood):
 
 def test_bounded_and_censored_counts_enter_the_likelihood(table):
     X, y = table
-    bounded = BoostedCountRegressor(lower=1, upper=9, **FEW).fit(X, np.clip(y, 1, 9))
+    bounded = BoostedCountRegressor(lower=1, upper=9, **FEWER).fit(X, np.clip(y, 1, 9))
     assert bounded.predict_proba_of(X, [0, 10]).max() == 0.0
     assert isinstance(bounded.member_, JointTrees)
     censored = BoostedCountRegressor(censored_above=4, **FEW).fit(X, y)

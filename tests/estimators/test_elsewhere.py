@@ -37,7 +37,7 @@ def state(model):
     return found, model.predictor_.weights
 
 
-SMALL = {"members": "auto", "hidden": (8,), "epochs": 4, "random_state": 0, "device": "cpu"}
+SMALL = {"members": "auto", "hidden": (8,), "epochs": 2, "random_state": 0, "device": "cpu"}
 
 
 def test_a_portfolio_with_folds(counts):

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from ddpn import CountGLM, CountRegressor, InputError
-from ddpn.members import MEMBERS
+from ddpn.members import MEMBERS, boosted_poisson
 from ddpn.members.large_networks import LargeNetworks
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.trees.joint_member import JointTrees
@@ -83,13 +83,21 @@ def of_all(quick, larger) -> CountRegressor:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LargeNetworks, "like", lambda head: LargeNetworks(head, few))
         patch.setattr(JointTrees, "like", lambda head: JointTrees(leaves=(4,), rounds=30))
+        patch.setattr(boosted_poisson, "_ROUNDS", 12)
         model = quick(mix_with=others, epochs=2, training_options={"batch_size": 100}).fit(frame[:210], y[:210])
     return model.fit_intervals(frame[270:], y[270:]).fit_ood(frame[270:])
 
 
-def test_all_members_and_their_calibration_are_restored(of_all, larger, tmp_path):
-    of_all.save(tmp_path / "model")
-    loaded = CountRegressor.load(tmp_path / "model")
+@pytest.fixture(scope="module")
+def saved_of_all(of_all, tmp_path_factory) -> Path:
+    """Its folder, for tests that only read."""
+    folder = tmp_path_factory.mktemp("of_all") / "model"
+    of_all.save(folder)
+    return folder
+
+
+def test_all_members_and_their_calibration_are_restored(of_all, saved_of_all):
+    loaded = CountRegressor.load(saved_of_all)
     assert loaded.predictor_.weights == of_all.predictor_.weights
     assert loaded.predictor_.seconds == of_all.predictor_.seconds
     new = pd.DataFrame({"age": [np.nan, 44.0], "ward": ["unseen", "B"], "x": [0.5, np.nan]})
@@ -109,10 +117,9 @@ def test_all_members_and_their_calibration_are_restored(of_all, larger, tmp_path
         loaded.predict(new[["age", "x"]])
 
 
-def test_no_file_is_a_pickle(of_all, tmp_path):
-    of_all.save(tmp_path / "model")
-    for name in files_of(tmp_path / "model"):
-        content = (tmp_path / "model" / name).read_bytes()
+def test_no_file_is_a_pickle(saved_of_all):
+    for name in files_of(saved_of_all):
+        content = (saved_of_all / name).read_bytes()
         if name.endswith(".json"):
             json.loads(content)
         elif name.endswith(".safetensors"):

@@ -9,7 +9,7 @@ import torch
 
 from ddpn.errors import InputError
 from ddpn.heads import make_head
-from ddpn.members import MEMBERS, Member
+from ddpn.members import MEMBERS, Member, boosted_poisson
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
 from ddpn.sample import Sample
@@ -27,7 +27,9 @@ def unfitted(name: str) -> Member:
 @pytest.fixture(scope="module")
 def all_fitted(mixed_sample) -> dict[str, Member]:
     """Every kind, fitted once."""
-    return {name: unfitted(name).fit(mixed_sample, None, seed=1) for name in MEMBERS}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(boosted_poisson, "_ROUNDS", 30)
+        return {name: unfitted(name).fit(mixed_sample, None, seed=1) for name in MEMBERS}
 
 
 @pytest.fixture(params=list(MEMBERS))

@@ -20,6 +20,8 @@ from ddpn.sample import Sample
 
 FILE = "trees.safetensors"
 QUICK = {"leaves": (4,), "rounds": 60, "rate": 0.1, "seeds": 1}
+#: For what the number of rounds does not change.
+FEWER = QUICK | {"rounds": 15}
 
 
 def sample_of(n: int, seed: int = 0) -> Sample:
@@ -105,7 +107,7 @@ def test_an_additive_index_finds_a_threshold_in_a_sum():
 def test_a_seed_determines_it(kind, wide):
     some = wide.rows(slice(0, 120))
     one, same, other = (
-        kind(**QUICK).fit(some, None, seed=s).distribution(some.X, some.exposure).mean for s in (0, 0, 1)
+        kind(**FEWER).fit(some, None, seed=s).distribution(some.X, some.exposure).mean for s in (0, 0, 1)
     )
     assert (one == same).all()
     assert (one != other).any()
@@ -149,10 +151,11 @@ def test_with_more_columns_than_rows_those_that_matter_are_kept():
 def test_without_lightgbm_scikit_learn_boosts(wide, monkeypatch):
     monkeypatch.setattr(engine, "has_lightgbm", lambda: False)
     some = wide.rows(slice(0, 150))
-    member = Trees(**QUICK, monotone={"x": 1}).fit(some, None, seed=0)
+    member = Trees(**FEWER, monotone={"x": 1}).fit(some, None, seed=0)
     assert member.facts()["engine"] == "scikit-learn"
-    assert set(member.state()) == {"trees.skops", "trees.json"}
-    again = Trees.from_state(member.state())
+    files = member.state()
+    assert set(files) == {"trees.skops", "trees.json"}
+    again = Trees.from_state(files)
     assert (again.distribution(some.X, some.exposure).mean == member.distribution(some.X, some.exposure).mean).all()
 
 
@@ -169,7 +172,7 @@ def test_all_outputs_of_a_head_are_boosted(name, wide):
 
 
 def test_seeds_are_members(wide):
-    member = JointTrees(**QUICK | {"seeds": 2}).fit(wide.rows(slice(0, 120)), None, seed=0)
+    member = JointTrees(**FEWER | {"seeds": 2}).fit(wide.rows(slice(0, 120)), None, seed=0)
     assert member.distribution(wide.X, wide.exposure).batch_shape == (500, 2)
 
 

@@ -150,3 +150,16 @@ def test_without_a_comparison_there_is_no_verdict():
     found = leaderboard(Predictor({"one": Scaled()}), SAMPLE)
     assert found["verdict"]["level"] == "unclear"
     assert [entry["name"] for entry in found["entries"]] == [MIXTURE, "one"]
+
+
+def test_a_member_that_is_the_mixture_has_its_scores_unless_its_intervals_differ():
+    sample = Sample(MEAN, Y)
+    found = Predictor({"one": Scaled(), "other": Scaled(2.0)}, {"one": 1.0, "other": 0.0})
+
+    def entries():
+        return {each["name"]: [each[name] for name in SCORES] for each in leaderboard(found, sample)["entries"]}
+
+    assert entries()["one"] == entries()[MIXTURE] != entries()["other"]
+    found.calibrate_intervals(sample, 20.0, of=["one"])
+    changed = entries()
+    assert changed["one"][SCORES.index("width")] != changed[MIXTURE][SCORES.index("width")]

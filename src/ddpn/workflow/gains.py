@@ -93,7 +93,7 @@ def _interval(values: np.ndarray, weight: np.ndarray, candidates: int) -> tuple[
         return mean, mean, mean, error
     rows = max(effective_rows(weight), 2.0)
     deviation = error * math.sqrt(rows)
-    skewness = float(np.average(((values - mean) / deviation) ** 3, weights=weight))
+    skewness = _mean(((values - mean) / deviation) ** 3, weight)
     reaches = []
     for sign, tail in ((1, _TAIL), (-1, _TAIL / candidates)):
         x = sign * float(stdtrit(rows - 1.0, 1.0 - tail)) / math.sqrt(rows)
@@ -110,11 +110,16 @@ def effective_rows(weight: np.ndarray) -> float:
     return float(weight.sum() ** 2 / np.square(weight).sum())
 
 
+def _mean(values: np.ndarray, weight: np.ndarray) -> float:
+    """What `numpy.average` computes, in a third of its time for some hundred rows."""
+    return float((values * weight).sum()) / float(weight.sum())
+
+
 def mean_and_error(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
     """Weighted mean of per-row values and its standard error."""
-    mean = float(np.average(values, weights=weight))
+    mean = _mean(values, weight)
     scale = float(np.abs(values - mean).max()) or 1.0  # squares of very large or small values leave float64
-    variance = float(np.average(np.square((values - mean) / scale), weights=weight))
+    variance = _mean(np.square((values - mean) / scale), weight)
     return mean, scale * math.sqrt(variance / max(effective_rows(weight) - 1.0, 1.0))
 
 

@@ -57,6 +57,12 @@ def score_rows(predictor: Predictor, sample: Sample, of: str = MIXTURE) -> RowSc
     return RowScores(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
+def _is_mixture(predictor: Predictor, name: str) -> bool:
+    """Whether a member has the distributions and the intervals of the mixture, so that its scores are the same."""
+    levels = predictor.interval_level(COVERAGE, name), predictor.interval_level(COVERAGE)
+    return name == predictor.alone and predictor.groups is None and levels[0] == levels[1]
+
+
 def label_of(name: str, member: Member | type[Member]) -> str:
     """What tables and reports call a member."""
     return member.label or name.replace("_", " ")
@@ -109,7 +115,9 @@ def board(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = ()) -> 
     leaks : tuple of str
         Sentences about suspected target leaks, which forbid a positive verdict.
     """
-    rows = {name: score_rows(predictor, sample, name) for name in (MIXTURE, *predictor.members)}
+    rows = {MIXTURE: score_rows(predictor, sample)}
+    for name in predictor.members:
+        rows[name] = rows[MIXTURE] if _is_mixture(predictor, name) else score_rows(predictor, sample, name)
     labels = {name: label_of(name, member) for name, member in predictor.members.items()}
     seconds = sum(predictor.seconds.get(name, 0.0) for name in predictor.mixed)
     entries = [

@@ -1,7 +1,6 @@
 """LightGBM's text of a model as arrays, and back. Only arrays are saved, so no text of a stranger is ever parsed."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -45,14 +44,17 @@ def _fields(block: str) -> dict[str, str]:
 
 def tree_slices(arrays: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
     """The arrays of each tree."""
+    return [{name: arrays[name][part] for name, part in tree.items()} for tree in _parts(arrays)]
+
+
+def _parts(arrays: Mapping[str, np.ndarray]) -> list[dict[str, slice]]:
+    """Where the numbers of each tree are."""
     leaves, categories, words = (arrays[name].astype(np.int64) for name in SIZES)
     sizes = dict.fromkeys(PER_SPLIT, leaves - 1) | dict.fromkeys(PER_LEAF, leaves)
     sizes |= {"cat_boundaries": np.where(categories > 0, categories + 1, 0), "cat_threshold": words}
     ends = {name: np.cumsum(size) for name, size in sizes.items()}
-    return [
-        {name: arrays[name][end[tree] - sizes[name][tree] : end[tree]] for name, end in ends.items()}
-        for tree in range(len(leaves))
-    ]
+    found = {name: map(slice, (end - sizes[name]).tolist(), end.tolist()) for name, end in ends.items()}
+    return [dict(zip(found, parts, strict=True)) for parts in zip(*found.values(), strict=True)]
 
 
 def some_trees(arrays: Mapping[str, np.ndarray], wanted: np.ndarray) -> dict[str, np.ndarray]:
@@ -71,15 +73,11 @@ def text_of(arrays: Mapping[str, np.ndarray], columns: int) -> str:
         "tree", "version=v4", "num_class=1", "num_tree_per_iteration=1", "label_index=0",
         f"max_feature_idx={columns - 1}", f"feature_names={names}", f"feature_infos={' '.join(['none'] * columns)}", "",
     ]  # fmt: skip
-    lines = head
-    for number, tree in enumerate(tree_slices(arrays)):
+    lines, written = head, {name: list(map(repr, arrays[name].tolist())) for name in NAMES}
+    for number, parts in enumerate(_parts(arrays)):
+        tree = {name: written[name][part] for name, part in parts.items()}
         lines += ["", f"Tree={number}", f"num_leaves={len(tree['leaf_value'])}"]
         lines += [f"num_cat={max(0, len(tree['cat_boundaries']) - 1)}"]
-        lines += [f"{name}={_joined(values)}" for name, values in tree.items() if len(values)]
+        lines += [f"{name}={' '.join(values)}" for name, values in tree.items() if values]
         lines += ["is_linear=0", "shrinkage=1", ""]
     return "\n".join([*lines, "", "end of trees", "", "pandas_categorical:null", ""])
-
-
-def _joined(values: np.ndarray) -> str:
-    plain: list[Any] = values.tolist()
-    return " ".join(map(repr, plain))

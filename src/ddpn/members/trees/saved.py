@@ -7,7 +7,7 @@ from safetensors import SafetensorError
 
 from ddpn.errors import InputError
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes
-from ddpn.members.trees.model_text import NAMES, PER_CATEGORY, PER_LEAF, PER_SPLIT, SIZES, tree_slices
+from ddpn.members.trees.model_text import NAMES, PER_CATEGORY, PER_LEAF, PER_SPLIT, SIZES
 
 _TYPES = dict.fromkeys(SIZES, np.int32) | PER_SPLIT | PER_LEAF | PER_CATEGORY
 #: Bits of a decision: by category, default to the left, and two for the kind of missing values (3 is none of them).
@@ -44,33 +44,49 @@ def _is_sum_of_trees(arrays: Mapping[str, np.ndarray], columns: int) -> bool:
     expected |= {"cat_boundaries": (categories + (categories > 0)).sum(), "cat_threshold": words.sum()}
     if any(len(arrays[name]) != size for name, size in expected.items()):
         return False
-    return all(_is_tree(tree, columns) for tree in tree_slices(arrays))
+    return _are_trees(arrays, leaves, columns) and _have_levels(arrays, leaves, categories, words)
 
 
-def _is_tree(tree: Mapping[str, np.ndarray], columns: int) -> bool:
-    """Whether every split leads on, every node has one parent, and every set of levels is there."""
-    splits, leaves = len(tree["threshold"]), len(tree["leaf_value"])
-    children = np.concatenate([tree["left_child"], tree["right_child"]]).astype(np.int64)
-    nodes, ends = np.sort(children[children >= 0]), np.sort(~children[children < 0])
-    if splits and not (np.array_equal(nodes, np.arange(1, splits)) and np.array_equal(ends, np.arange(leaves))):
-        return False
+def _are_trees(arrays: Mapping[str, np.ndarray], leaves: np.ndarray, columns: int) -> bool:
+    """Whether every split leads on and every node has one parent, in trees of so many leaves each."""
+    splits = leaves - 1
+    start, tree = _starts(splits), np.repeat(np.arange(len(leaves)), splits)
+    place = np.arange(len(tree)) - start[tree]
+    child = np.stack([arrays["left_child"], arrays["right_child"]]).astype(np.int64)
     # Children come after their parents, so there is no circle.
-    parents = np.tile(np.arange(splits), 2)
-    kinds, features = tree["decision_type"], tree["split_feature"]
-    good = (children < 0) | (children > parents)
+    good = np.where(child < 0, ~child < leaves[tree], (child > place) & (child < splits[tree]))
+    if not good.all():
+        return False
+    nodes, ends = (start[tree] + child)[child >= 0], (_starts(leaves)[tree] + ~child)[child < 0]
+    parents = np.bincount(nodes, minlength=len(tree)) == (place > 0)
+    if not (parents.all() and (np.bincount(ends, minlength=leaves.sum()) == np.repeat(splits > 0, leaves)).all()):
+        return False
+    kinds, features = arrays["decision_type"], arrays["split_feature"]
     is_kind = (kinds >= 0) & (kinds <= _MOST) & (kinds & _MISSING != _MISSING)
-    finite = np.isfinite(tree["leaf_value"]).all() and not np.isnan(tree["threshold"]).any()
-    counted = (tree["leaf_count"] >= 0).all() and (tree["internal_count"] >= 0).all()
+    finite = np.isfinite(arrays["leaf_value"]).all() and not np.isnan(arrays["threshold"]).any()
+    counted = (arrays["leaf_count"] >= 0).all() and (arrays["internal_count"] >= 0).all()
     known = ((features >= 0) & (features < columns)).all()
-    return bool(good.all() and is_kind.all() and finite and counted and known) and _has_levels(tree)
+    return bool(is_kind.all() and finite and counted and known)
 
 
-def _has_levels(tree: Mapping[str, np.ndarray]) -> bool:
-    """Whether splits by category point at sets of levels, and these at words of 32 bits."""
-    borders, words = tree["cat_boundaries"].astype(np.int64), tree["cat_threshold"]
-    places = tree["threshold"][tree["decision_type"] & _BY_CATEGORY > 0]
-    if not len(borders):
-        return not len(places) and not len(words)
-    in_order = borders[0] == 0 and (np.diff(borders) > 0).all() and borders[-1] == len(words)
-    are_sets = ((places >= 0) & (places < len(borders) - 1) & (places == np.floor(places))).all()
-    return bool(in_order and are_sets and ((words >= 0) & (words < 2**32)).all())
+def _have_levels(
+    arrays: Mapping[str, np.ndarray], leaves: np.ndarray, categories: np.ndarray, words: np.ndarray
+) -> bool:
+    """Whether splits by category point at sets of levels of their tree, and these at its words of 32 bits."""
+    by_category = arrays["decision_type"] & _BY_CATEGORY > 0
+    places, sets = arrays["threshold"][by_category], np.repeat(categories, leaves - 1)[by_category]
+    if not ((places >= 0) & (places < sets) & (places == np.floor(places))).all() or words[categories == 0].any():
+        return False
+    borders, values, has = arrays["cat_boundaries"].astype(np.int64), arrays["cat_threshold"], categories > 0
+    sizes = (categories + 1)[has]
+    first = _starts(sizes)
+    is_first = np.zeros(len(borders), dtype=bool)
+    is_first[first] = True
+    in_order = (borders[first] == 0).all() and (borders[first + sizes - 1] == words[has]).all()
+    in_order = in_order and (np.diff(borders)[~is_first[1:]] > 0).all()
+    return bool(in_order and ((values >= 0) & (values < 2**32)).all())
+
+
+def _starts(sizes: np.ndarray) -> np.ndarray:
+    """Where parts of these sizes start, one after the other."""
+    return np.cumsum(sizes) - sizes
