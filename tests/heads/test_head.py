@@ -198,13 +198,14 @@ def test_start_takes_weights_as_repetitions(starting_head, overdispersed):
     head = starting_head
     y, times = overdispersed[:50], torch.arange(50) % 4
     exposure = torch.linspace(0.5, 2.0, 50)
+    found = head.start(y, times)
     for first, second in [
-        (head.start(y, times), head.start(y.repeat_interleave(times))),
+        (found, head.start(y.repeat_interleave(times))),
         (
             head.start(y, times, exposure),
             head.start(y.repeat_interleave(times), None, exposure.repeat_interleave(times)),
         ),
-        (head.start(y, times), head.start(y, 1000.0 * times)),
+        (found, head.start(y, 1000.0 * times)),
     ]:
         torch.testing.assert_close(first, second, rtol=1e-5, atol=1e-5)
 
