@@ -23,7 +23,8 @@ class Empirical(CountDistribution):
         super().__init__(counts.shape[:-1])
 
     def log_prob(self, value: Tensor) -> Tensor:
-        return (torch.as_tensor(value).unsqueeze(-1) == self.counts).to(self.counts.dtype).mean(-1).log()
+        shares = torch.arange(self.counts.shape[-1] + 1.0, dtype=self.counts.dtype) / self.counts.shape[-1]
+        return shares.log()[(torch.as_tensor(value).unsqueeze(-1) == self.counts).sum(-1, dtype=torch.int32)]
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
         return self.counts.amin(-1), self.counts.amax(-1)

@@ -420,15 +420,19 @@ HARD_INTERVALS = [
 ]
 
 
-@pytest.mark.parametrize("members", HARD, ids=str)
-def test_hard_modes_entropies_cdfs_and_scores(members):
-    mixture, truth = stacked(members), sum_of(members)
-    assert mixture.mode.item() == truth.first + truth.pmf.argmax()
-    assert_close(mixture.entropy(), truth.entropy(), 1e-7)
-    y = torch.tensor(truth.icdf(QUANTILES), dtype=torch.float64)
-    assert mixture.icdf(torch.from_numpy(QUANTILES)).tolist() == y.tolist()
-    assert_close(mixture.cdf(y), truth.cdf(y.numpy()), 2e-6)
-    assert_close(mixture.crps(y), [truth.crps(v) for v in y.tolist()], 1e-6)
+@pytest.mark.parametrize(("kind", "members"), sorted({(row[0][0], len(row)) for row in HARD}))
+def test_hard_modes_entropies_cdfs_and_scores(kind, members):
+    """All of one kind and so many members in one batch."""
+    rows = [row for row in HARD if (row[0][0], len(row)) == (kind, members)]
+    mixture, truths = batch(rows), [sum_of(row) for row in rows]
+    assert mixture.mode.tolist() == [truth.first + truth.pmf.argmax() for truth in truths]
+    assert_close(mixture.entropy(), [truth.entropy() for truth in truths], 1e-7)
+    y = torch.tensor(np.stack([truth.icdf(QUANTILES) for truth in truths], 1), dtype=torch.float64)
+    assert mixture.icdf(torch.from_numpy(QUANTILES).unsqueeze(1)).tolist() == y.tolist()
+    cdf, crps = mixture.cdf(y), mixture.crps(y)
+    for i, (row, truth) in enumerate(zip(rows, truths, strict=True)):
+        assert_close(cdf[:, i], truth.cdf(y[:, i].numpy()), 2e-6, name=str(row))
+        assert_close(crps[:, i], [truth.crps(v) for v in y[:, i].tolist()], 1e-6, name=str(row))
 
 
 @pytest.mark.parametrize(("members", "coverage"), HARD_INTERVALS, ids=str)
@@ -695,7 +699,7 @@ def test_a_summary_is_what_the_methods_return():
     levels = torch.tensor([0.05, 0.5, 0.9, 1 - 1e-9], dtype=torch.float64)
     entropy, mode = mixture.entropy(), mixture.mode
     found = mixture.summary(levels)
-    assert torch.equal(found.quantiles, torch.stack([mixture.icdf(q) for q in levels], dim=1))
+    assert torch.equal(found.quantiles, mixture.icdf(levels.unsqueeze(1)).T)
     assert torch.equal(found.mode, mode)
     torch.testing.assert_close(found.entropy, entropy, rtol=1e-7, atol=0.0)
     assert mixture.entropy() is found.entropy
@@ -709,10 +713,10 @@ def test_grids_give_what_searches_give():
         parts = [DoublePoisson(mu, torch.from_numpy(np.exp(rng.normal(-1, 0.5, (40, 5)))))]
         parts += [NegativeBinomial(mu.flip(0), torch.from_numpy(np.exp(rng.normal(-1, 0.7, (40, 5)))))]
         mixture = Mixture.concatenate(parts)
-        for q in (1e-9, 0.01, 0.3, 0.77, 0.999, 1 - 1e-6):
-            y = mixture.icdf(torch.tensor(q, dtype=torch.float64))
-            assert (mixture.cdf(y) >= q * (1 - 1e-12)).all()
-            assert (mixture.cdf(y - 1) < q).all()
+        q = torch.tensor([[1e-9], [0.01], [0.3], [0.77], [0.999], [1 - 1e-6]], dtype=torch.float64)
+        y = mixture.icdf(q)
+        assert (mixture.cdf(y) >= q * (1 - 1e-12)).all(1).tolist() == [True] * len(q), scale
+        assert (mixture.cdf(y - 1) < q).all(1).tolist() == [True] * len(q), scale
 
 
 @pytest.mark.parametrize("gamma", [0.5, 30.0, 1e4])
@@ -730,5 +734,4 @@ def test_narrow_components_beside_one_with_a_long_tail(mu, alpha, gamma):
     assert dist.entropy().item() == pytest.approx(torch.special.entr(pmf).sum().item(), rel=1e-7)
     assert dist.mode.item() == pmf.argmax().item()
     levels = torch.tensor([0.05, 0.4, 0.77, 0.999], dtype=torch.float64)
-    found = [dist.icdf(q).item() for q in levels]
-    assert found == torch.searchsorted(below, levels).tolist()
+    assert dist.icdf(levels).tolist() == torch.searchsorted(below, levels).tolist()

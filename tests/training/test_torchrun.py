@@ -12,6 +12,15 @@ import torch
 from safetensors.torch import load_file
 
 PROGRAM = str(Path(__file__).with_name("torchrun_program.py"))
+TRAINING = str(Path(__file__).with_name("one_training.py"))
+#: torchrun, after the imports of a training: the processes that it forks have them already.
+TORCHRUN = f"""
+import runpy
+import accelerate, safetensors.torch
+from torch.distributed.run import main
+runpy.run_path({TRAINING!r})
+main()
+"""
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="needs ddpn[distributed]")
 
@@ -19,9 +28,9 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, 
 def start(folder, at):
     """The weights of each process, of an undisturbed training and of one that was killed."""
     options = ["--nproc_per_node", "2", "--max-restarts", "1", "--standalone", "--monitor-interval", "0.2"]
-    # Four processes in all, forked from that of torchrun: each would import torch.
+    # Four processes in all, forked from that of torchrun: each would import torch and ddpn.
     options += ["--start-method", "fork", "--run-path"]
-    command = [sys.executable, "-m", "torch.distributed.run", *options, PROGRAM, str(folder), str(at)]
+    command = [sys.executable, "-c", TORCHRUN, *options, PROGRAM, str(folder), str(at)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     found = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)
     assert found.returncode == 0, found.stderr
@@ -29,7 +38,7 @@ def start(folder, at):
 
 
 def test_two_processes_have_the_weights_of_one_also_after_a_kill(tmp_path):
-    program = runpy.run_path(str(Path(PROGRAM).with_name("one_training.py")))
+    program = runpy.run_path(TRAINING)
     program["trained"](alone := program["network"]())
     # Seven uses of the network per epoch: the checkpoint of the second one is there when it is killed in the third.
     whole, killed = start(tmp_path, at=18)

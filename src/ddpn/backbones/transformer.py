@@ -1,6 +1,5 @@
 """Transformer encoders in two parts: some first blocks frozen and shared, the rest tuned by each member."""
 
-import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -116,8 +115,9 @@ class Transformer(Tuned):
             super().__init__(Frozen(whole, row_axes), Tail(None, **options))
         else:
             kind = type(whole.reader)
-            trunk = Frozen(First(_first_blocks(copy.deepcopy(model), n), reader(model)), row_axes)
-            _check_split(features, trunk, Last(copy.deepcopy(model), n, kind), example)
+            last = Last(model, n, kind)  # for the check alone; taken before the model is cut
+            trunk = Frozen(First(_first_blocks(model, n), whole.reader), row_axes)
+            _check_split(features, trunk, last, example)
             super().__init__(trunk, Tail(partial(_last, make, kind, n, checkpointing), row_axes=2, **options))
         self.tail.capturable_if(dropout == 0.0 and not checkpointing)
 

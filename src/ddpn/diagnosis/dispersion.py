@@ -11,7 +11,7 @@ from ddpn.diagnosis.recorded import Known, Limits
 #: Level of the interval and of all tests.
 LEVEL = 0.05
 _RESAMPLES = 400
-#: Counts that are drawn from the reference of counts with bounds or limits.
+#: Counts that are drawn from the reference of counts with bounds or limits, and rows that are resampled at once.
 _DRAWN = 50_000
 
 
@@ -130,11 +130,14 @@ def _slope(values: np.ndarray, on: np.ndarray) -> float:
 
 def _bootstrap(terms: np.ndarray, share: np.ndarray) -> tuple[float, float]:
     """Percentiles of the mean of the terms over resampled rows, which hold for heavy tails better than a normal."""
-    rng, means = np.random.default_rng(0), []
-    for _ in range(_RESAMPLES):
-        drawn = share * np.bincount(rng.integers(0, len(share), len(share)), minlength=len(share))
-        means.append(drawn @ terms / drawn.sum())
-    low, high = np.quantile(means, [LEVEL / 2, 1.0 - LEVEL / 2])
+    rng, rows, means = np.random.default_rng(0), len(share), []
+    size = max(_DRAWN // rows, 1)
+    for start in range(0, _RESAMPLES, size):
+        number = min(size, _RESAMPLES - start)
+        drawn = rng.integers(0, rows, (number, rows)) + rows * np.arange(number)[:, None]
+        times = np.bincount(drawn.ravel(), minlength=number * rows).reshape(number, rows) * share
+        means.append(times @ terms / times.sum(axis=1))
+    low, high = np.quantile(np.concatenate(means), [LEVEL / 2, 1.0 - LEVEL / 2])
     return float(low), float(high)
 
 

@@ -112,7 +112,7 @@ def _linear(rows: _Rows, inputs: np.ndarray, name: str, constant: float | None) 
         eta = x @ beta
         location[outer] = rows.location(np.clip(eta, eta[inner].min(), eta[inner].max()))[outer]
         variance = np.einsum("ij,jk,ik->i", x[outer], covariance, x[outer])
-        noise[outer] = rows.limits.variance(location)[outer] * variance
+        noise[outer] = rows.limits.rows(outer).variance(location[outer]) * variance
     average = float(np.average(noise, weights=rows.emphasis(location)))
     return _means(rows, name, location, (average, average), constant)
 

@@ -3,6 +3,7 @@
 import ctypes
 import shutil
 import subprocess
+from functools import cache
 
 import numpy as np
 import pytest
@@ -73,14 +74,24 @@ def crps(compiled):
     return compiled(cuda_scores.crps_source(), "double_poisson_crps", 3, 2)
 
 
-def drawn(log_mu, log_gamma, spread, rows=10_000):
-    """mu, gamma, their distribution, and counts so many standard deviations around its mean."""
+@pytest.fixture(scope="module")
+def spread_of(compiled):
+    return compiled(cuda_scores.spread_source(), "double_poisson_spread", 2, 2)
+
+
+@cache
+def rows_within(log_mu, log_gamma, rows=10_000):
+    """mu, gamma, their distribution with its mean and standard deviation, and draws from a standard normal."""
     draw = np.random.default_rng(0)
     mu, gamma = (np.exp(draw.uniform(*ends, size=rows)) for ends in (log_mu, log_gamma))
     dist = DoublePoisson(torch.from_numpy(mu), torch.from_numpy(gamma))
-    mean, deviation = dist.mean.numpy(), dist.variance.sqrt().numpy()
-    y = np.floor(np.maximum(mean + (spread * deviation + 1.0) * draw.normal(size=rows), 0.0))
-    return mu, gamma, dist, y
+    return mu, gamma, dist, dist.mean.numpy(), dist.variance.sqrt().numpy(), draw.normal(size=rows)
+
+
+def drawn(log_mu, log_gamma, spread):
+    """mu, gamma, their distribution, and counts so many standard deviations around its mean."""
+    mu, gamma, dist, mean, deviation, noise = rows_within(log_mu, log_gamma)
+    return mu, gamma, dist, np.floor(np.maximum(mean + (spread * deviation + 1.0) * noise, 0.0))
 
 
 def test_golden_rows(moments, golden):
@@ -119,9 +130,9 @@ def test_golden_scores(sides, crps, golden):
 
 
 @pytest.mark.parametrize(("log_mu", "log_gamma"), RANGES)
-def test_mean_and_variance_equal_the_tensor_form(compiled, log_mu, log_gamma):
+def test_mean_and_variance_equal_the_tensor_form(spread_of, log_mu, log_gamma):
     mu, gamma, dist, _ = drawn(log_mu, log_gamma, 1.0)
-    mean, variance = compiled(cuda_scores.spread_source(), "double_poisson_spread", 2, 2)(mu, gamma)
+    mean, variance = spread_of(mu, gamma)
     np.testing.assert_allclose(mean, dist.mean, rtol=2e-8)
     np.testing.assert_allclose(variance, dist.variance, rtol=2e-8, atol=1e-280)
 
