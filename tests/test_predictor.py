@@ -221,15 +221,15 @@ def test_intervals_are_calibrated_for_the_mixture_and_every_member(predictor, mo
 def test_a_member_that_is_the_mixture_has_its_levels(members):
     found = Predictor(members, {"constant": 0.0, "poisson_glm": 0.0, "glm": 1.0}, needs_exposure=True)
     found.calibrate_intervals(SAMPLE, 20.0)
-    assert found.alone == "glm"
+    assert found.sole_member == "glm"
     together = found.intervals
     for name in (MIXTURE, *members):
         found.calibrate_intervals(SAMPLE, 20.0, of=[name])
         assert all(np.array_equal(*both) for both in zip(together[name], found.intervals[name], strict=True)), name
     assert not np.array_equal(together["glm"].needed, together["constant"].needed)
     found.recalibrate(SAMPLE, always=True)
-    assert found.alone is None
-    assert Predictor(members, WEIGHTS).alone is None
+    assert found.sole_member is None
+    assert Predictor(members, WEIGHTS).sole_member is None
 
 
 def test_levels_include_what_predictions_expect_of_as_many_rows(predictor):

@@ -1,6 +1,6 @@
 """More splits of small tables: few test rows leave the difference of two models to chance."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,10 +31,10 @@ class Ratio:
     further_error: float
 
 
-def with_splits(results: Results, splits: range) -> Results:
+def with_splits(results: Results, is_wanted: Callable[[int], bool]) -> Results:
     """The results of some splits."""
     return {
-        table: {model: {n: one for n, one in each.items() if n in splits} for model, each in models.items()}
+        table: {model: {n: one for n, one in each.items() if is_wanted(n)} for model, each in models.items()}
         for table, models in results.items()
     }
 

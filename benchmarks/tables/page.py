@@ -20,7 +20,7 @@ def write_page(out: Path, tables: Path, entries: list[Entry], folder: Path, spli
     """Write tables.md and tables.svg from the results in `out`; further splits than these have their own section."""
     roles = [entry for entry in entries if entry.role != "apart"], [entry for entry in entries if entry.role == "apart"]
     every_split, apart = (read_results(out, [entry.name for entry in part]) for part in roles)
-    main = with_splits(every_split, range(splits))
+    main = with_splits(every_split, lambda split: split < splits)
     facts = {entry.name: json.loads((tables / f"{entry.name}.json").read_text(encoding="utf-8")) for entry in entries}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "tables.md").write_text(page(main, apart, facts, every_split), encoding="utf-8")
@@ -49,7 +49,7 @@ def page(main: Results, apart: Results, facts: dict[str, dict[str, Any]], every_
         _COST_NOTE,
     ]
     if more:
-        commits = ", ".join(every(with_splits(every_split, range(len(splits), 1000)), "commit"))
+        commits = ", ".join(every(with_splits(every_split, lambda split: split not in splits), "commit"))
         parts += ["## More splits of small tables", f"{NOTE} Commit: {commits}.", more_splits_table(more)]
     if apart:
         parts += ["## The paper's tables", _APART_NOTE + several_machines(apart), apart_table(apart)]

@@ -93,11 +93,11 @@ class Predictor(OODFlags):
         return {name: member for name, member in self.members.items() if self.weights.get(name, 0.0) > 0.0}
 
     @property
-    def alone(self) -> str | None:
-        """The member whose distributions are those of the mixture: it has all the weight, and nothing is changed."""
-        is_changed = self.recalibration is not None and self.recalibration.is_used
-        only = [name for name in self.mixed if self.weights[name] == 1.0]
-        return only[0] if len(only) == len(self.mixed) == 1 and not is_changed else None
+    def sole_member(self) -> str | None:
+        """The member that is the mixture: it has all the weight, and the mixture is not recalibrated."""
+        is_recalibrated = self.recalibration is not None and self.recalibration.is_used
+        names = list(self.mixed)
+        return names[0] if len(names) == 1 and not is_recalibrated else None
 
     def add(self, name: str, member: Member, seconds: float | None = None) -> None:
         """Keep one more member, for comparison: it has no weight in the mixture.
@@ -243,9 +243,9 @@ class Predictor(OODFlags):
         if groups is not None:
             means = (block.mean.detach().numpy() for block, _ in self.recorded_blocks(sample))
             found, codes = grouping(groups, sample, means, group_rows)
-        of, known = (MIXTURE, *self.members) if of is None else of, {}
-        for name in of:
-            same = MIXTURE if name == self.alone else name
+        known: dict[str, NeededLevels] = {}
+        for name in (MIXTURE, *self.members) if of is None else of:
+            same = MIXTURE if name == self.sole_member else name
             if same not in known:
                 blocks = (dist for dist, _ in self.recorded_blocks(sample, of=name))
                 known[same] = NeededLevels.of(blocks, sample.y, prior_rows > 0)

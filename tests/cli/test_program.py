@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ddpn.cli import model, program
-from ddpn.cli.messages import command_start
+from ddpn.cli.context import command_start
 
 COMMANDS = [
     "diagnose",

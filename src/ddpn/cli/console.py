@@ -13,7 +13,8 @@ from typing import Any
 
 import typer
 
-from ddpn.cli.messages import typed_options, with_options
+from ddpn.cli.context import typed_options
+from ddpn.cli.messages import with_options
 from ddpn.errors import ConfigError, DDPNError, machine_error
 
 #: As in shells: bad input, misuse of the command, and 128 + SIGINT.

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from ddpn.cli.messages import number_sentence, running
+from ddpn.cli.context import running
+from ddpn.cli.messages import number_sentence
 
 if TYPE_CHECKING:
     _Base = TyperCommand

@@ -2,17 +2,13 @@
 
 import re
 import shlex
-import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import typer
 
 #: What ends the name of an argument at the beginning of a message.
 _VERB = r"(?= (?:must|is|needs|cannot|has|says) )"
-_RUNNING: ContextVar[Any] = ContextVar("running", default=None)
 
 
 def with_options(sentence: str, options: Mapping[str, str], given: Collection[str]) -> str:
@@ -54,37 +50,6 @@ def with_options(sentence: str, options: Mapping[str, str], given: Collection[st
 def _any(names: Any) -> str:
     """A pattern that matches any of these names; none where there are none."""
     return "|".join(sorted(map(re.escape, names), key=len, reverse=True)) or "(?!)"
-
-
-def command_start() -> float:
-    """When the command began, as `time.monotonic` counts: with the program, if this runs the command, else now."""
-    context = _RUNNING.get()
-    started = None if context is None else context.find_object(float)
-    return time.monotonic() if started is None else started
-
-
-def typed_options() -> tuple[dict[str, str], set[str]]:
-    """The options of the command that runs, by argument, and those that were given on the command line."""
-    context = _RUNNING.get()
-    if context is None:
-        return {}, set()
-    options = {each.name: max(each.opts, key=len) for each in context.command.params if each.opts[0].startswith("-")}
-    return options, {name for name in options if _is_given(context, name)}
-
-
-@contextmanager
-def running(context: Any) -> Iterator[None]:
-    """Within this, messages name the options of the command of this context."""
-    token = _RUNNING.set(context)
-    try:
-        yield
-    finally:
-        _RUNNING.reset(token)
-
-
-def _is_given(context: Any, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 def number_sentence(error: typer.BadParameter, arguments: Sequence[str]) -> str | None:

@@ -12,9 +12,9 @@ import typer
 from ddpn.cli import options as o
 from ddpn.cli.cluster import Cluster, GpusPerJob, PredictionCluster, blocks_on, executor_for
 from ddpn.cli.console import EXIT_CODES, INTERRUPTED, friendly_errors, output_to_stderr, print_json, prompt_ctrl_c, show
+from ddpn.cli.context import command_start
 from ddpn.cli.export import show_onnx
 from ddpn.cli.flags import Command
-from ddpn.cli.messages import command_start
 from ddpn.cli.tables import column_table, fact_table, leaderboard_table, model_facts
 from ddpn.errors import ConfigError
 from ddpn.model_files import refuses_strange_files

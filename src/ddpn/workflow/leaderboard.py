@@ -59,8 +59,9 @@ def score_rows(predictor: Predictor, sample: Sample, of: str = MIXTURE) -> RowSc
 
 def _is_mixture(predictor: Predictor, name: str) -> bool:
     """Whether a member has the distributions and the intervals of the mixture, so that its scores are the same."""
-    levels = predictor.interval_level(COVERAGE, name), predictor.interval_level(COVERAGE)
-    return name == predictor.alone and predictor.groups is None and levels[0] == levels[1]
+    if name != predictor.sole_member or predictor.groups is not None:
+        return False
+    return predictor.interval_level(COVERAGE, name) == predictor.interval_level(COVERAGE)
 
 
 def label_of(name: str, member: Member | type[Member]) -> str:
