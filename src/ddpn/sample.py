@@ -14,6 +14,8 @@ from ddpn.validation import at_rows, check_choice
 
 #: The parts of a sample that are vectors of numbers.
 _VECTORS = ("y", "weight", "exposure", "lower", "upper", "limit")
+#: The parts of a sample that hold a name per row.
+_NAMES = ("labels", "interval_groups", "group")
 #: Rows worked on at a time where nothing else bounds memory.
 BLOCK = 65_536
 
@@ -38,13 +40,16 @@ class Sample:
         The known scale of each row.
     labels : array, optional
         What messages call the rows: row numbers of a file, or the index of a data frame. Default: positions from 0.
-    groups : array, optional
+    interval_groups : array, optional
         The names of the groups within which intervals are calibrated.
     lower, upper : array or Tensor, optional
         The smallest and the largest possible count of each row.
     limit : array or Tensor, optional
         The largest count that can be recorded: a count equal to it is right-censored, and stands for that many or more.
         Infinite where a count is known exactly.
+    group : array, optional
+        What each row belongs to, such as a person: rows with equal labels are never divided between folds, nor between
+        training, validation and test rows.
     """
 
     X: Any
@@ -52,10 +57,11 @@ class Sample:
     weight: Any = None
     exposure: Any = None
     labels: Any = None
-    groups: Any = None
+    interval_groups: Any = None
     lower: Any = None
     upper: Any = None
     limit: Any = None
+    group: Any = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -68,7 +74,7 @@ class Sample:
         index : array or slice
             A mask, or positions.
         """
-        vectors = {name: None if v is None else v[index] for name, v in self._vectors(("labels", "groups", *_VECTORS))}
+        vectors = {name: None if v is None else v[index] for name, v in self._vectors((*_NAMES, *_VECTORS))}
         return type(self)(None if self.X is None else take_rows(self.X, index), **vectors)
 
     def _vectors(self, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
@@ -88,7 +94,7 @@ class Sample:
     def map(self, change: Callable[[Any], Any]) -> Self:
         """Apply `change` to every part that is there, such as a move to another device."""
         parts = {name: None if part is None else change(part) for name, part in self._vectors(("X", *_VECTORS))}
-        return type(self)(**parts, labels=self.labels, groups=self.groups)
+        return type(self)(**parts, **dict(self._vectors(_NAMES)))
 
     def replace(self, **parts: Any) -> Self:
         """A copy with some parts replaced."""

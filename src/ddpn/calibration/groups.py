@@ -205,7 +205,9 @@ def grouping(groups: Any, sample: Sample, means: Iterable[Any], prior_rows: floa
         return found, found.codes(None, mean)
     is_name = isinstance(groups, str)
     name = groups if is_name else str(getattr(groups, "name", None) or "group")
-    values = (column_of(sample.X, groups) if sample.groups is None else sample.groups) if is_name else groups
+    values = groups
+    if is_name:
+        values = column_of(sample.X, groups) if sample.interval_groups is None else sample.interval_groups
     if values is None:
         raise InputError(f"groups must be labels or a number where X is no data frame, got {groups!r}.")
     labels = group_labels(values, len(sample))

@@ -114,9 +114,9 @@ class CalibrationRows:
         by.intervals = {}
         if wanted.recalibrate and not is_rough:
             by.recalibrate(sample)
-        if isinstance(wanted.groups, str) and self.is_cross_fitted and sample.groups is None:
+        if isinstance(wanted.groups, str) and self.is_cross_fitted and sample.interval_groups is None:
             values = np.asarray(column_of(self.train.X, wanted.groups))
-            sample = sample.replace(groups=values[sample.X[:, 0].astype(np.int64)])
+            sample = sample.replace(interval_groups=values[sample.X[:, 0].astype(np.int64)])
         # What the predictions themselves expect takes longer than what the rows need.
         of, prior = ([MIXTURE], 0.0) if is_rough else (None, PRIOR_ROWS)
         by.calibrate_intervals(sample, prior, wanted.groups, wanted.group_rows, of)

@@ -118,7 +118,8 @@ def gather(
     rows = np.flatnonzero(sample.is_used)
     if len(rows) > MAX_ROWS:
         rows = np.sort(np.random.default_rng(SEED).choice(rows, MAX_ROWS, replace=False))
-    used = sample.replace(X=in_fit_order(model, X), groups=None if groups is None else np.asarray(groups)).rows(rows)
+    labels_of = None if groups is None else np.asarray(groups)
+    used = sample.replace(X=in_fit_order(model, X), interval_groups=labels_of).rows(rows)
     progress(f"Predicting {len(rows):,} rows")
     known = model.predictor_.counts.arguments(used)
     scale, most = known["exposure"], known["upper"]
@@ -159,7 +160,7 @@ def gather(
 def _group_labels(model: CountRegressor, used: Any, groups: Any) -> np.ndarray | None:
     """The groups of the evaluated rows, where intervals are calibrated by a column."""
     known_groups = model.predictor_.groups
-    return None if known_groups is None else known_groups.labels(used.X, used.groups if groups is not None else None)
+    return None if known_groups is None else known_groups.labels(used.X, used.interval_groups if groups is not None else None)
 
 
 def _grouped(model: CountRegressor, labels: np.ndarray | None, mean: np.ndarray) -> tuple[str, np.ndarray] | None:

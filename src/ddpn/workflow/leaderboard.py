@@ -50,7 +50,7 @@ def score_rows(predictor: Predictor, sample: Sample, of: str = MIXTURE) -> RowSc
             with rows_named(block.labels):
                 dist: Any = discretized(next(predictor.recorded_blocks(block, of))[0])
             y = torch.from_numpy(block.y)
-            low, high = predictor.interval(dist, COVERAGE, of, block.groups)
+            low, high = predictor.interval(dist, COVERAGE, of, block.interval_groups)
             interval = (low <= y) & (y <= high), high - low, (low < y) & (y < high)
             scores = absolute_error(dist, y), crps(dist, y), nll(dist, y), *interval
             parts.append([values.double().numpy() for values in scores])

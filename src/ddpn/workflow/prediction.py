@@ -248,7 +248,7 @@ def report_parts(folder: ModelFolder, frame: Any) -> dict[str, Any]:
         "weight": sample.weight,
         "baselines": distributions,
         "levels": {label: predictor.interval_level(COVERAGE, name) for name, label in others.items()},
-        "groups": sample.groups,
+        "groups": sample.interval_groups,
         "leaderboard": entries,
         "evaluation": evaluation,
         "leak": " ".join(task["leaks"]),
