@@ -207,6 +207,29 @@ def checked_sample(
     )
 
 
+def check_groups(groups: Any, n: int, name: str = "groups") -> np.ndarray | None:
+    """Return one label per row, or None where there are none.
+
+    Parameters
+    ----------
+    groups : array-like or None
+        What each row belongs to: text or numbers. A missing value is a group of its own row.
+    n : int
+        The number of rows.
+    name : str
+        The name of the argument in messages.
+    """
+    if groups is None:
+        return None
+    labels = plain_values(groups)
+    if labels.shape != (n,):
+        raise InputError(f"{name} must have one label per row of X, got shape {labels.shape} for {n} rows.")
+    is_missing = np.array([label is None or label != label for label in labels.tolist()])
+    found = np.array([f"{type(label).__name__} {label}" for label in labels.tolist()], dtype=object)
+    found[is_missing] = [f"row {row}" for row in np.flatnonzero(is_missing)]
+    return found.astype(str)
+
+
 def row_count(X: Any) -> int:
     """The number of rows of anything that can be read as a table."""
     if hasattr(X, "shape"):

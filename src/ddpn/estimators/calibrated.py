@@ -4,6 +4,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from ddpn.calibration.held_out import HeldOut
 from ddpn.calibration.intervals import IntervalLevels
 from ddpn.calibration.recalibration import PRIOR_ROWS, Recalibration
 from ddpn.errors import ConfigError
@@ -77,7 +78,10 @@ class Calibrated:
         _check_rows(prior_rows=prior_rows, group_rows=group_rows)
         with single_thread():
             sample = self._sample(X, y, sample_weight, exposure, upper, censored)
-            self._fitted.calibrate_intervals(sample, prior_rows, groups, group_rows)
+            rows = HeldOut.of(self._fitted, sample)
+            known = {name: each.map for name, each in self._fitted.recalibrations.items() if each.is_used}
+            rows.maps = {name: [each] * len(rows.predictors) for name, each in known.items()}
+            self._fitted.calibrate_intervals(rows, prior_rows, groups, group_rows)
         return self
 
     def fit_recalibration(
@@ -126,7 +130,7 @@ class Calibrated:
         _check_rows(prior_rows=prior_rows)
         with single_thread():
             sample = self._sample(X, y, sample_weight, exposure, upper, censored)
-            self._fitted.recalibrate(sample, prior_rows, always)
+            self._fitted.recalibrate(HeldOut.of(self._fitted, sample), prior_rows, always)
         return self
 
     @property

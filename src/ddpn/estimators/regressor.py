@@ -1,5 +1,6 @@
 """`CountRegressor`: an ensemble of networks, and further members if asked for, with scikit-learn's interface."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -8,35 +9,37 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import Tags, check_random_state
 
+from ddpn.calibration.calibrate import calibrate
 from ddpn.calibration.profile import FeatureProfile
 from ddpn.count_range import CountRange
 from ddpn.deadlines import Clock
 from ddpn.durations import parse_duration
 from ddpn.errors import ConfigError, InputError
-from ddpn.estimators.calibration_rows import CalibrationRows
-from ddpn.estimators.candidates import default_candidates
-from ddpn.estimators.elsewhere import Elsewhere, elsewhere
-from ddpn.estimators.fitting import NETWORKS, fit_mixture, held_out, merge_equal_rows, range_of
+from ddpn.estimators.elsewhere import elsewhere
+from ddpn.estimators.fitting import fit_mixture, held_out, merge_equal_rows, range_of
 from ddpn.estimators.nested import NestedOptions
-from ddpn.estimators.portfolio import Portfolio
 from ddpn.estimators.predictions import CountPredictions
-from ddpn.estimators.refitting import refit
 from ddpn.executors import Executor
 from ddpn.features import FeatureEncoder
 from ddpn.heads import DEFAULT_LIKELIHOOD, Head, check_likelihood, make_head
 from ddpn.members import MEMBERS
-from ddpn.members.cross_fitting import FOLDS
+from ddpn.members.candidates import NETWORKS, default_candidates
+from ddpn.members.folds import Folds, copies_of
 from ddpn.members.member import Member, NotApplicableError
 from ddpn.members.network_options import FULL_BATCH_ROWS, SMALL_ROWS, NetworkOptions, check_training_options, plain
 from ddpn.members.networks import Networks
+from ddpn.members.portfolio import Elsewhere, Portfolio
 from ddpn.members.reader import TableReader
 from ddpn.model import CountModel
-from ddpn.sample import Sample, checked_sample
+from ddpn.predictor import Predictor
+from ddpn.sample import Sample, check_groups, checked_sample
 from ddpn.training import History, RowStream, Runtime
 from ddpn.validation import check_keys, is_integer, is_number
 
 #: The share of a time budget that fits may take; the rest is for calibration.
 _FITS = 0.75
+#: Networks of each kind in a portfolio.
+_NETWORKS = 5
 
 
 class CountRegressor(CountPredictions, NestedOptions):
@@ -53,9 +56,8 @@ class CountRegressor(CountPredictions, NestedOptions):
         "double_poisson" are `beta`, `objective`, `gamma` and `initial_gamma`.
     members : int or "auto"
         Networks in the ensemble, which are trained together and mixed. "auto" fits a portfolio: a GLM, boosted trees,
-        networks and, where these pay, networks that are trained longer. Their weights are chosen on validation rows
-        or, up to 5,000 rows, by cross-fitting, and intervals are calibrated at once. Without `time_budget`, boosted
-        trees are fitted to the validation rows, too, unless `fit` is given these.
+        networks and, where these still improve, networks that are trained longer. Their weights are chosen on
+        validation rows or, up to 5,000 rows, by cross-fitting, and intervals are calibrated at once.
     hidden : sequence of int or "auto"
         Widths of the hidden layers; () for a linear model. "auto" is (64, 64) up to 5,000 rows and (128, 128, 128, 64)
         beyond.
@@ -123,6 +125,8 @@ class CountRegressor(CountPredictions, NestedOptions):
     on_step: Callable[[str], object] = staticmethod(lambda text: None)
     #: Training rows of a table that is larger than memory, of which those of `fit` are a sample.
     stream: RowStream | None = None
+    #: The rows of a portfolio that is not calibrated yet.
+    folds: Folds | None = None
 
     def __init__(
         self,
@@ -183,6 +187,7 @@ class CountRegressor(CountPredictions, NestedOptions):
         censored: Any = None,
         upper_val: Any = None,
         censored_val: Any = None,
+        groups: Any = None,
     ) -> Self:
         """Fit the model: the networks, and what is mixed with them.
 
@@ -203,6 +208,9 @@ class CountRegressor(CountPredictions, NestedOptions):
             The largest possible count of each row (beds, seats). Pass it to the predictions too.
         censored : array-like of bool, optional
             Rows whose count stands for that many or more.
+        groups : array-like, optional
+            What each row belongs to, such as a person. Rows of one group are kept together wherever rows are held out,
+            so that weights and intervals are those for new groups.
 
         Returns
         -------
@@ -216,11 +224,13 @@ class CountRegressor(CountPredictions, NestedOptions):
         head, options, runtime, others = self.checked_options()
         counts = range_of(self, head, upper, censored)
         sample = counts.of(checked_sample(X, y, sample_weight, exposure, self.fractional), upper, censored)
+        sample = sample.replace(group=check_groups(groups, len(sample)))
         counts.check_known(sample)
         head.check_targets(sample.y, sample.exposure, sample.labels)
         reader = TableReader()
         reader.fit(X, type(self))
-        if sample.is_used.sum() <= FULL_BATCH_ROWS:
+        sample = sample.rows(sample.is_used)
+        if len(sample) <= FULL_BATCH_ROWS and sample.group is None:
             sample = merge_equal_rows(sample)
         random = check_random_state(self.random_state)
         given = None
@@ -240,9 +250,6 @@ class CountRegressor(CountPredictions, NestedOptions):
         run["stream"] = self.stream
         if self.members == "auto":
             self._fit_portfolio(reader, (head, options, others), train, validation, seeds[0], counts, run)
-            is_ours = self.calibrates and given is None and validation is not None
-            if is_ours and self.time_budget is None and not self.interrupted_:
-                self._interrupted = refit(self.predictor_, sample, seeds[0])
         else:
             networks = Networks(head, options, seeds=seeds, **run)
             members = {NETWORKS: networks, **others}
@@ -269,12 +276,16 @@ class CountRegressor(CountPredictions, NestedOptions):
         whole = Clock(seconds)
         clock = whole.part(_FITS * whole.left) if self.calibrates else whole
         candidates = default_candidates(*built, train, validation is None, run)
-        portfolio = Portfolio(candidates, counts, clock, self.on_step, elsewhere=self._elsewhere())
-        predictor = portfolio.fit(train, validation, seed)
+        portfolio = Portfolio(candidates, clock, self.on_step, self._elsewhere()).fit(train, validation, seed)
+        needs_exposure = train.exposure is not None and not counts.upper_is_total
+        predictor = Predictor(portfolio.members, portfolio.weights, needs_exposure, portfolio.seconds, counts)
         self._set_fitted(reader, predictor)
-        self._interrupted = portfolio.interrupted
+        self._interrupted, self.folds, self.left_out_ = portfolio.interrupted, portfolio.folds, portfolio.left_out
+        for name, why in portfolio.left_out.items():
+            warnings.warn(f"{MEMBERS[name].label or name} left out of the mixture: {why}.", UserWarning, stacklevel=4)
         if self.calibrates:
-            CalibrationRows(predictor, train, validation).calibrate(clock=whole)
+            calibrate(predictor, portfolio.folds, seed, clock=whole)
+            self.folds = None
 
     def checked_options(self) -> tuple[Head, NetworkOptions, Runtime, dict[str, Member]]:
         """What `fit` builds from the arguments, or a `ConfigError` for the first that is invalid."""
@@ -294,7 +305,7 @@ class CountRegressor(CountPredictions, NestedOptions):
         if isinstance(self.members, str):
             if self.members != "auto":
                 raise ConfigError(f'members must be "auto" or an integer of at least 1, got {self.members!r}.')
-            own["members"] = FOLDS
+            own["members"] = _NETWORKS
         return NetworkOptions(**own, **check_training_options(self.training_options))
 
     def _runtime(self) -> Runtime:
@@ -323,7 +334,7 @@ class CountRegressor(CountPredictions, NestedOptions):
             return sample, given
         share = self._validation_share()
         if self.members == "auto" and share == "auto":
-            share = None if sample.is_used.sum() <= SMALL_ROWS else share
+            share = None if len(sample) <= SMALL_ROWS else share
         kept = held_out(sample, share, random.randint(2**31 - 1))
         return sample.rows(~kept), sample.rows(kept) if kept.any() else None
 
@@ -348,14 +359,16 @@ class CountRegressor(CountPredictions, NestedOptions):
     @property
     def _networks(self) -> Networks:
         member = self._fitted.members.get(NETWORKS)
-        if not isinstance(member, Networks):
+        first = None if member is None else copies_of(member)[0]
+        if not isinstance(first, Networks):
             raise AttributeError("there are no networks in this model")
-        return member
+        return first
 
     @property
     def history_(self) -> History:
         """How the training of the networks went."""
-        return self._networks.history
+        parts = [copy.history for copy in copies_of(self._fitted.members[NETWORKS]) if isinstance(copy, Networks)]
+        return History.joined(parts) if parts else self._networks.history
 
     @property
     def interrupted_(self) -> bool:

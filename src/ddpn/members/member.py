@@ -2,7 +2,8 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -34,13 +35,8 @@ class Member(ABC):
     label: ClassVar[str] = ""
     #: Whether the fit was stopped early, with the best result so far kept.
     interrupted: bool = False
-    #: After `fit`, what copies of the member that were not fitted to a training row predict for it, for every training
-    #: row, of batch shape (rows, 1); None where `fit` makes no such copies. Not saved.
-    out_of_fold: Distribution | None = None
-    #: The raw outputs that `out_of_fold` is made of by `keep_out_of_fold`, where `fit` makes it. Not saved.
-    out_of_fold_raw: np.ndarray | None = None
-    #: Whether `fit` makes `out_of_fold` where there are no validation rows.
-    leaves_out: bool = False
+    #: Whether `fit_copies` fits all copies together, so that they cannot be fitted in different processes.
+    fits_copies_together: ClassVar[bool] = False
     #: Whether the fit was still improving when it ended, so that a larger model may learn more.
     is_underfitted: bool = False
     #: Limits the time of `fit`: members that can end early, with what they have until then, watch it. Others are ended.
@@ -111,33 +107,53 @@ class Member(ABC):
             What `state` returned.
         """
 
-    def refitted(self, sample: Sample, seed: int) -> Self | None:
-        """A member with the settings that this one chose, fitted to more rows; None where that is not worth its time.
+    def fit_copies(self, train: Sample, fold: np.ndarray, seed: int) -> "Sequence[Member]":
+        """Fit a copy of this unfitted member per fold, each to the rows of the other folds.
 
         Parameters
         ----------
-        sample : Sample
-            The rows of `fit` and those that weights were chosen and intervals calibrated with.
+        train : Sample
+            Training rows.
+        fold : array of int, shape (rows,)
+            The fold of each row, from 0 on.
         seed : int
             Seed of everything random.
-        """
-        return None
 
-    def keep_out_of_fold(self, raw: np.ndarray, exposure: np.ndarray | None) -> None:
-        """Make `out_of_fold` of raw outputs for the training rows; for members that have `_distribution`.
+        Returns
+        -------
+        sequence of Member
+            The fitted copies, in the order of the folds that they left out.
+        """
+        number = int(fold.max()) + 1
+        return [self.copied(number - k).fit(train.rows(fold != k), None, seed) for k in range(number)]
+
+    def copied(self, left: int = 1) -> Self:
+        """An unfitted copy to fit to the rows outside of a fold.
 
         Parameters
         ----------
-        raw : array, shape (rows, ...)
-            Raw outputs of copies that were not fitted to the row.
-        exposure : array, shape (rows,), optional
-            Those of the training rows.
+        left : int
+            How many copies are still to be fitted, among which the time is divided where that is limited.
         """
-        self.out_of_fold_raw, self.out_of_fold = raw, self._distribution(raw, exposure)
+        copy = deepcopy(self)
+        if self.clock is not None and self.clock.has_limit:
+            copy.clock = self.clock.part(self.clock.left / left)
+        return copy
 
-    def _distribution(self, raw: np.ndarray, exposure: np.ndarray | None) -> Distribution:
-        """The distributions of raw outputs."""
-        raise NotImplementedError
+    def parts(self, X: Any, exposure: np.ndarray | None = None) -> list[Distribution]:
+        """The distributions of `distribution`, as one stack per part of a member that is a mixture of several.
+
+        Parameters
+        ----------
+        X, exposure
+            As for `distribution`.
+
+        Returns
+        -------
+        list of Distribution
+            Parts of equal weight, each of batch shape (rows, k): k distributions per row that are mixed equally.
+        """
+        return [self.distribution(X, exposure)]
 
     def contributions(self, X: Any, exposure: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray] | None:
         """What each column adds to the logarithm of the predicted mean, where a member can tell exactly; else None.

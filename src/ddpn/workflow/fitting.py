@@ -18,16 +18,15 @@ from typing import Any
 
 import numpy as np
 
+from ddpn.calibration.calibrate import Wanted, calibrate
 from ddpn.deadlines import Clock, TimeLimitError, with_rows
 from ddpn.errors import InputError
 from ddpn.estimators import CountRegressor
-from ddpn.estimators.calibration_rows import CalibrationRows, Wanted
-from ddpn.estimators.refitting import refit
 from ddpn.executors import Executor
 from ddpn.files import check_space, folder_lock
 from ddpn.heads import Head
 from ddpn.members import MEMBERS
-from ddpn.members.cross_fitting import cross_fit
+from ddpn.members.folds import Folds
 from ddpn.members.member import Member, NotApplicableError
 from ddpn.members.network_options import SMALL_ROWS, NetworkOptions
 from ddpn.model_files import check_destination
@@ -79,13 +78,11 @@ def fit(
     model.set_params(time_budget=budget.for_fits, executor=executor)
     with kept_warnings() as kept:
         interrupted = train_model(model, prepared, checkpoint, on_step)
-        rows = calibration_rows(model, prepared)
-        interrupted |= _add_comparisons(model, prepared, rows, budget, on_step)
+        folds = held_out_folds(model, prepared)
+        interrupted |= _add_comparisons(model, prepared, folds, budget, on_step)
     on_step("Calibrating on rows that were not trained on")
-    rows.calibrate(_wanted(prepared), budget.for_calibration)
-    if not interrupted and _is_refitted(prepared):
-        on_step("Fitting to validation rows, too")
-        interrupted = refit(model.predictor_, prepared.known, prepared.plan.seed)
+    if folds.are_crossed or len(prepared.validation):
+        calibrate(model.predictor_, folds, prepared.plan.seed, _wanted(prepared), budget.for_calibration)
     on_step("Scoring the test rows")
     scores, limits = _scored(model.predictor_, prepared, budget.for_scores), []
     if scores["rows"] < len(prepared.test):
@@ -222,33 +219,21 @@ def is_cross_fitted(prepared: Prepared) -> bool:
     return plan.members == "auto" and (is_small or not len(prepared.validation))
 
 
-def _is_refitted(prepared: Prepared) -> bool:
-    """Whether members are fitted to validation rows in the end: a random part of the rows, and no limit of time."""
-    plan = prepared.plan
-    at_random = plan.split_column is None and plan.time is None and prepared.stream is None
-    has_time = plan.seconds is None and bool(len(prepared.validation))
-    return plan.members == "auto" and at_random and has_time and not is_cross_fitted(prepared)
-
-
-def calibration_rows(model: CountRegressor, prepared: Prepared) -> CalibrationRows:
-    """The rows that calibrate the model: those it was validated with, or all that it was cross-fitted to."""
-    rows = CalibrationRows(
-        model.predictor_,
-        prepared.known if is_cross_fitted(prepared) else prepared.train,
-        None if is_cross_fitted(prepared) else prepared.validation,
-    )
-    return rows
+def held_out_folds(model: CountRegressor, prepared: Prepared) -> Folds:
+    """The rows that members were fitted to, and those that choose weights and calibrate."""
+    folds, model.folds = model.folds, None
+    validation = prepared.validation if len(prepared.validation) else None
+    return Folds(prepared.train, validation) if folds is None else folds
 
 
 def _add_comparisons(
     model: CountRegressor,
     prepared: Prepared,
-    rows: CalibrationRows,
+    folds: Folds,
     budget: Budget,
     on_step: Callable[[str], None],
 ) -> bool:
     """Fit the members of `compare_with` that are not part of the mixture; returns whether that was interrupted."""
-    validation = prepared.validation if len(prepared.validation) else None
     wanted = [name for name in prepared.plan.compare_with if name not in model.predictor_.members]
     for name in wanted:
         kind = MEMBERS.find(name)
@@ -263,7 +248,7 @@ def _add_comparisons(
                 # A fit that is not quite at its maximum is good enough for a comparison.
                 warnings.simplefilter("ignore")
                 with budget.for_comparison.limit():
-                    member = _compared(kind, model.head_, rows, validation, prepared.plan.seed)
+                    member = folds.fit(lambda kind=kind: kind.like(model.head_), prepared.plan.seed)  # type: ignore[misc]
         except (NotApplicableError, TimeLimitError) as error:
             warnings.warn(f"Not compared with {label}: {error}.", UserWarning, stacklevel=2)
             continue
@@ -272,13 +257,6 @@ def _add_comparisons(
             return True
         model.predictor_.add(name, member, time.perf_counter() - started)
     return False
-
-
-def _compared(kind: type[Member], head: Head, rows: CalibrationRows, validation: Sample | None, seed: int) -> Member:
-    """Fit a member to the rows that the mixture was fitted to."""
-    if rows.is_cross_fitted:
-        return cross_fit(lambda: kind.like(head), rows.train, seed)
-    return kind.like(head).fit(rows.train, validation, seed)
 
 
 def _wanted(prepared: Prepared) -> Wanted:

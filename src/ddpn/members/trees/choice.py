@@ -11,8 +11,8 @@ from ddpn.members.trees.engine import UNLIMITED, Engine, MeanFit, Settings
 from ddpn.members.trees.index import Index
 from ddpn.members.trees.table import MAX_COLUMNS, TreeRows
 
-#: Folds that the choice is made by; the others are boosted with the best choice only.
-_TRIAL_FOLDS = 2
+#: The share of the folds that the choice is made by; the others are boosted with the best choice only.
+_TRIAL_SHARE = 0.5
 #: Learning rate of the stumps, which take many rounds and little time.
 _INDEX_RATE = 0.1
 #: Shares of the time left, where it is limited: for each trial, and for the stumps.
@@ -154,7 +154,7 @@ def _with_index(
 
 
 def _tried(engine: Engine, rows: TreeRows, settings: Settings, clock: Clock) -> _Trial:
-    fit, folds = engine.mean_fit(rows, settings), min(_TRIAL_FOLDS, len(rows.folds))
+    fit, folds = engine.mean_fit(rows, settings), max(1, int(_TRIAL_SHARE * len(rows.folds)))
     fit.run(folds, clock)
     return _Trial(settings.leaves, fit, fit.losses(folds))
 

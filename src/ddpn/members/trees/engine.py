@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from ddpn.deadlines import Clock
-from ddpn.members.trees.table import TreeRows
+from ddpn.members.trees.table import Fold, TreeRows
 from ddpn.registry import Registry
 
 #: A clock without an end.
@@ -66,6 +66,10 @@ class MeanFit(ABC):
     @abstractmethod
     def boosters(self) -> list[Booster]:
         """The boosters of the folds that were run, at their best rounds."""
+
+    @abstractmethod
+    def whole(self, part: Fold) -> Booster:
+        """A booster of all rows, with as many rounds as were best for the held-out rows of the folds."""
 
     def held_out(self, folds: int) -> tuple[np.ndarray, np.ndarray]:
         """Rows of the first so many folds, and the log rates that their boosters predict for them."""

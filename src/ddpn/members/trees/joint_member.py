@@ -71,7 +71,6 @@ class JointTrees(Member):
     """
 
     label = "jointly boosted trees"
-    leaves_out = True
     table: TreeTable
     seeds_: list[Seed]
     unit: float
@@ -109,10 +108,10 @@ class JointTrees(Member):
         directions = self.table.directions(self.monotone)
         rows = TreeRows(matrix, self.table.is_category, directions, rate, weight / weight.mean(), [])
         leaves = leaves_for(len(used), self.leaves)
-        self.seeds_, self.used_leaves, found = [], [], []
+        self.seeds_, self.used_leaves = [], []
         with tree_threads_for(matrix.size):
             for number in range(self.seeds):
-                folds = with_columns(folds_of(used.y, seed + number), rows.matrix, rate, weight)
+                folds = with_columns(folds_of(used.y, seed + number, used.group), rows.matrix, rate, weight)
                 settings = Settings(rate=rate_for(len(used), self.rate), rounds=self.rounds, seed=seed + number * 1000)
                 rows, tries_crosses = rows._replace(folds=folds), self.crosses and not number
                 chosen = choose(library, rows, settings, leaves, self.index, crosses=tries_crosses)
@@ -121,18 +120,7 @@ class JointTrees(Member):
                 joint = JointFit(self.head, chosen.fit.rows, used, settings._replace(leaves=chosen.leaves)).run()
                 self.seeds_.append(Seed(joint.start, joint.boosters, chosen.fold_indices()))
                 self.used_leaves.append(chosen.leaves)
-                found.append(joint.out_of_fold)
-        self._keep_out_of_fold(train, np.mean(found, axis=0))
         return self
-
-    def _keep_out_of_fold(self, train: Sample, raw: np.ndarray) -> None:
-        """The mean raw outputs of all seeds. Rows of weight 0 were fitted to by no booster."""
-        known = train.is_used
-        if not known.all():
-            whole = np.empty((len(train), self.head.n_raw))
-            whole[known], whole[~known] = raw, self.raw(train.rows(~known).X).mean(axis=1)
-            raw = whole
-        self.keep_out_of_fold(raw[:, None], train.exposure)
 
     def raw(self, X: Any) -> np.ndarray:
         """Raw outputs of every seed. Shape: (rows, seeds, P)."""
@@ -141,12 +129,9 @@ class JointTrees(Member):
             return np.stack([each.raw(matrix) for each in self.seeds_], axis=1)
 
     def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
-        return self._distribution(self.raw(X), exposure)
-
-    def _distribution(self, raw: np.ndarray, exposure: np.ndarray | None) -> Distribution:
-        scale = as_tensor(exposure, self.unit)
+        raw, scale = torch.from_numpy(self.raw(X)), as_tensor(exposure, self.unit)
         with single_thread():
-            return self.head(torch.from_numpy(raw), None if scale is None else scale.unsqueeze(1))
+            return self.head(raw, None if scale is None else scale.unsqueeze(1))
 
     # Saving ------------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from ddpn.extras import import_extra
 from ddpn.members.trees.engine import UNLIMITED, Booster, Engine, MeanFit, Settings
 from ddpn.members.trees.model_text import arrays_of, some_trees, text_of
 from ddpn.members.trees.saved import arrays_to_file, file_to_arrays
-from ddpn.members.trees.table import MANY_ROWS, MAX_COLUMNS, TreeRows, columns_of, least_in_leaf
+from ddpn.members.trees.table import MANY_ROWS, MAX_COLUMNS, Fold, TreeRows, columns_of, least_in_leaf
 
 #: Scores of the rows that are fitted -> first and second derivatives of their losses.
 Objective = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -80,11 +80,11 @@ class FoldData:
             params=params,
         ).construct()
 
-    def of(self, fold: int) -> tuple[Any, Any]:
-        """Data sets of the rows to fit and of those to predict."""
-        part = self._rows.folds[fold]
+    def of(self, part: Fold) -> tuple[Any, Any]:
+        """Data sets of the rows to fit and of those to predict; None where there are no rows to predict."""
         whole = self._dataset(part.chosen) if self._whole is None else self._whole
-        return whole.subset(np.sort(part.inner)), whole.subset(np.sort(part.outer))
+        outer = whole.subset(np.sort(part.outer)) if len(part.outer) else None
+        return whole.subset(np.sort(part.inner)), outer
 
 
 def _columns_for(rows: int, columns: int, share: float) -> dict[str, float]:
@@ -104,11 +104,18 @@ class Growing:
     """
 
     def __init__(
-        self, data: FoldData, rows: TreeRows, fold: int, settings: Settings, own: bool = False, longest: float = 0.0
+        self,
+        data: FoldData,
+        rows: TreeRows,
+        fold: int,
+        settings: Settings,
+        own: bool = False,
+        longest: float = 0.0,
+        part: Fold | None = None,
     ) -> None:
-        part = rows.folds[fold]
+        part = rows.folds[fold] if part is None else part
         self.inner, self.outer, self.chosen = np.sort(part.inner), np.sort(part.outer), part.chosen
-        train, valid = data.of(fold)
+        train, valid = data.of(part)
         directions = None if rows.directions is None else columns_of(rows.directions[None], self.chosen)[0].tolist()
         self.columns = rows.matrix.shape[1] if self.chosen is None else len(self.chosen)
         params = {
@@ -128,7 +135,8 @@ class Growing:
         if directions is not None:
             params |= {"monotone_constraints": directions, "monotone_constraints_method": "intermediate"}
         self._booster = import_extra("lightgbm", "trees").Booster(params, train)
-        self._booster.add_valid(valid, "held out")
+        if valid is not None:
+            self._booster.add_valid(valid, "held out")
         #: Losses of the held-out rows after each round, for the objective of LightGBM itself.
         self.curve: list[float] = []
         #: Whether no tree could be split any more.
@@ -216,6 +224,13 @@ class LockStep(MeanFit):
 
     def boosters(self) -> list[Booster]:
         return [growing.booster(self._best) for growing in self._growing]
+
+    def whole(self, part: Fold) -> Booster:
+        """A booster of all rows, with as many rounds as were best for the held-out rows of the folds."""
+        growing = Growing(self._data, self.rows, len(self.rows.folds), self.settings, part=part)
+        while growing.rounds < self._best and not growing.is_finished:
+            growing.grow()
+        return growing.booster(self._best)
 
     def held_out(self, folds: int) -> tuple[np.ndarray, np.ndarray]:
         some = self._growing[:folds]

@@ -10,7 +10,7 @@ from ddpn.members.trees.choice import Choice, Known, boosted_stumps, choose
 from ddpn.members.trees.crosses import Cross
 from ddpn.members.trees.engine import UNLIMITED, Booster, Engine, MeanFit, Settings
 from ddpn.members.trees.index import Index, with_index
-from ddpn.members.trees.table import MANY_ROWS, TreeRows
+from ddpn.members.trees.table import MANY_ROWS, Fold, TreeRows
 
 #: Leaf counts that are tried by default: of (8, 31), (4, 12, 31) and one alone, the best on the development tables.
 _LEAVES = (4, 12, 31)
@@ -86,14 +86,21 @@ def fit_mean(
     clock: Clock = UNLIMITED,
     known: Known | None = None,
     crosses: bool = True,
+    whole: Fold | None = None,
 ) -> Mean:
-    """Boost a mean in folds, with what `choose` finds best, or with what is known to be best."""
+    """Boost a mean in folds, with what `choose` finds best, or with what is known to be best.
+
+    With `whole`, all rows as one fold, the mean is that of one booster of all rows, unless the index is used: the folds
+    choose, and predict the rows that they leave out.
+    """
     if known is None:
         chosen = choose(engine, rows, settings, leaves, index, clock, crosses)
     else:
         chosen = _known(engine, rows, settings, known, clock)
     chosen.fit.run(len(rows.folds), clock.part(_FOLDS_TIME * clock.left))
     out_of_fold = _in_order(chosen.fit)
+    if whole is not None and chosen.indices is None:
+        return Mean([FoldMean(chosen.fit.whole(whole))], out_of_fold, chosen.leaves, chosen.crosses)
     pairs = zip(chosen.fit.boosters(), chosen.fold_indices(), strict=True)
     return Mean([FoldMean(*pair) for pair in pairs], out_of_fold, chosen.leaves, chosen.crosses)
 

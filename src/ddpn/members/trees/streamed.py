@@ -164,7 +164,7 @@ class _StreamedData(FoldData):
         super().__init__(sample._replace(folds=[Fold(np.arange(0), np.arange(0))]))
         self._validation, self._chunks = validation, chunks
 
-    def of(self, fold: int) -> tuple[Any, Any]:
+    def of(self, part: Fold) -> tuple[Any, Any]:
         """The stream, and the validation rows."""
         lightgbm, chunks, rows = import_extra("lightgbm", "trees"), self._chunks, self._validation
         like = {"reference": self._whole, "params": self._whole.params}
