@@ -16,6 +16,7 @@ from ddpn.workflow.model_folder import CHECKPOINT, read_task
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.profiling import roles_of
 from ddpn.workflow.roles import Column, Roles, report_all
+from ddpn.workflow.row_groups import missing_sentences
 from ddpn.workflow.splitting import Split, split_rows
 from ddpn.workflow.time_columns import time_columns
 
@@ -88,7 +89,8 @@ def prepare(frame: Any, plan: Plan) -> Prepared:
         warnings.append(f"{int((~kept).sum()):,} rows of weight 0 are left out.")
         frame, sample = frame.filter(kept), sample.rows(kept)
     timed = roles.times(frame, plan.time)
-    split = split_rows(timed, plan, sample.labels)
+    split = split_rows(timed, plan, sample.labels, sample.group)
+    warnings += missing_sentences(frame, plan.group, roles.missing)
     if plan.model.get("mix_with") and not len(split.rows.validation):
         names = listed(plan.model["mix_with"])
         warnings.append(f"Left out of the mixture, as there are no validation rows to choose its weights: {names}.")
@@ -122,6 +124,8 @@ def fingerprint(sample: Sample) -> str:
     """A digest of names and values: the same table has the same again."""
     digest = hashlib.sha256(sample.X.write_csv().encode())
     further = [values for values in (sample.upper, sample.limit) if values is not None]
+    if sample.group is not None:
+        digest.update(sample.group.astype("<u8").tobytes())
     for values in (sample.y, sample.exposure, sample.weight, *further):
         digest.update(b"none" if values is None else values.astype("<f8").tobytes())
     return digest.hexdigest()
