@@ -158,7 +158,7 @@ def test_a_split_column_must_not_divide_groups():
     found = split_rows(frame(fold=words), plan, group=group)
     assert are_apart(found.rows, group)
     assert len(found.rows.validation) == 100
-    with pytest.raises(InputError, match="must not divide groups, got 1 groups in several parts.* at rows 791, 792"):
+    with pytest.raises(InputError, match=r"must not divide groups, got 1 groups in several parts.* at rows 791, 792"):
         split_rows(frame(fold=words), plan, group=np.where(np.arange(N) >= 995, 79, group))
 
 

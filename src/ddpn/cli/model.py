@@ -68,8 +68,8 @@ def fit(
 
     Rows are split into 70% for training, 10% for validation (best epochs, mixture weights, calibration) and 20% for
     testing; up to 5,000 rows, training and validation rows serve both purposes in turn (cross-fitting). The split is
-    random unless --split-column or --time is given; --group keeps rows of one person, shop or other group together. Ctrl-C ends the fit and saves the best so far; the same command
-    with --overwrite then continues.
+    random unless --split-column or --time is given; --group keeps rows of one person or shop together. Ctrl-C ends the
+    fit and saves the best so far; the same command with --overwrite then continues.
 
     Example: ddpn fit bikes.csv --target rentals --drop casual,registered -o bikes.model
     """

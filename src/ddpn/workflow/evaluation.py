@@ -31,8 +31,8 @@ class Evaluation:
     the share of rows inside the model's interval, of which `target_coverage` is expected, and `interior` the share
     inside and not at an end. With unequal weights, or rows in groups that are alike, `effective_rows` is below `rows`,
     its default. `labels` are names as they stand within a sentence. `mean_count` is the scale of a difference that
-    matters, `only_count` the count that all rows have. `leak` is a sentence about a suspected target leak, `warnings` are further sentences to
-    repeat, `row_labels` what rows are called.
+    matters, `only_count` the count that all rows have. `leak` is a sentence about a suspected target leak, `warnings`
+    are further sentences to repeat, `row_labels` what rows are called.
     """
 
     model: str

@@ -35,7 +35,7 @@ class Parts(NamedTuple):
 
 
 class Split(NamedTuple):
-    """The rows of each part, in words how they were chosen, and what the scores of the test rows mean, if that is special."""
+    """The rows of each part, how they were chosen, and what the scores of the test rows mean where rows have groups."""
 
     rows: Parts
     how: str
