@@ -73,7 +73,7 @@ def _column(series: Any, plan: Plan, missing: tuple[str, ...]) -> Column:
         missing=len(values) - len(known),
         distinct=distinct,
         left_out=why,
-        parts=_parts(known, series.name == plan.time) if column.kind == "date" else (),
+        parts=_parts(known, series.name == plan.time and series.name not in plan.use) if column.kind == "date" else (),
     )
 
 
