@@ -65,6 +65,12 @@ class QuickModel:
         rows = np.concatenate([outer for _, outer in pairs])
         return min(found, key=lambda each: np.average(each.deviance[rows], weights=self._own[rows]))
 
+    @property
+    def constant_deviance(self) -> float:
+        """The mean deviance of a constant rate."""
+        mean = np.average(self._rate, weights=self._weight) * self._exposure
+        return float(np.average(self.scored(mean).deviance, weights=self._own))
+
     def _predicted(self, fit: Any, pairs: Pairs) -> Quick:
         rate = np.full(len(self._y), np.nan)
         for inner, outer in pairs:

@@ -26,16 +26,17 @@ _ID_NAMES = re.compile(
     r"(^|[^a-z])(id|ident|person|patient|subject|customer|client|user|member|household|family|employee|student|animal)"
     r"([^a-z]|$)|[a-z]id$"
 )
-#: Rows per group at least, on average.
-_REPEATS = 1.5
+#: Rows per group at least, on average, and the largest share of the rows that a group may have: a value such as 0 that
+#: most rows have is no person.
+_REPEATS, _LARGEST = 1.5, 0.1
 #: In tables of few categories and in factorial designs about as many different rows are left if every column is
 #: shuffled on its own; rows of one person become different.
 _SHUFFLED = 2.0
 #: Columns that are compared at most, those named like an id first, then by their number of values.
 _MAX_COLUMNS = 3
 _FOLDS = 3
-#: The least gain in deviance that is reported, and the largest p-value: tests/workflow/test_repeated_rows.py has the
-#: rates of warnings for designed experiments and for persons.
+#: The least share of the deviance that is reported, and the largest p-value. tests/workflow/test_repeated_rows.py has
+#: designed experiments, for which nothing is reported, and persons.
 _LEAST, _P_VALUE = 0.03, 1e-4
 
 
@@ -48,14 +49,21 @@ class Repeated(NamedTuple):
         What `--group` should be.
     groups, rows : int
         The number of different groups, and of all rows.
-    gain : float
-        The share of the deviance that a quick model saves if it has seen other rows of the group.
+    seen, new : float
+        The share of the deviance of a constant mean that a quick model explains, if it has seen other rows of the group
+        and if it has not.
     """
 
     option: str
     groups: int
     rows: int
-    gain: float
+    seen: float
+    new: float
+
+    @property
+    def gain(self) -> float:
+        """How much more it explains of rows whose group it has seen."""
+        return self.seen - self.new
 
     @property
     def sentence(self) -> str:
@@ -65,9 +73,10 @@ class Repeated(NamedTuple):
         alike = "equal inputs" if by_inputs else f"the same {self.option}"
         return (
             f"{self.rows:,} rows have {self.groups:,} different {what}, and those with {alike} are alike: a quick "
-            f"model predicts them {self.gain:.0%} better (Poisson deviance) if it has seen others of them. Rows are "
-            f"split at random, so the scores hold for {what} that occur in this table. If the model is to predict "
-            f"new ones, the scores are too good: then use --group {shlex.quote(self.option)}."
+            f"model explains {max(self.seen, 0):.0%} of their deviance if it has seen others of them, "
+            f"{max(self.new, 0):.0%} if not. Rows are split at random, so the scores hold for {what} that occur in "
+            f"this table. If the model is to predict new ones, the scores are too good: then use --group "
+            f"{shlex.quote(self.option)}."
         )
 
 
@@ -106,27 +115,39 @@ def _equal_inputs(X: Any) -> np.ndarray | None:
     """A label per row, the same where all inputs are equal; None if equal inputs are rare, or natural."""
     codes = [column_codes(series) for series in X.iter_columns()]
     labels = hashed(codes, X.height)
-    different = len(np.unique(labels))
-    if not _MIN_GROUPS <= different <= X.height / _REPEATS:
+    if not _may_be_persons(labels, _MIN_GROUPS):
         return None
     random = np.random.default_rng(0)
     shuffled = len(np.unique(hashed([random.permutation(each) for each in codes], X.height)))
-    return labels if shuffled >= _SHUFFLED * different else None
+    return labels if shuffled >= _SHUFFLED * len(np.unique(labels)) else None
+
+
+def _may_be_persons(labels: np.ndarray, least: int) -> bool:
+    """Whether there are enough groups, of several rows each, none of them very large."""
+    _, sizes = group_codes(len(labels), labels)
+    return bool(least <= len(sizes) <= len(labels) / _REPEATS and sizes.max() <= _LARGEST * len(labels))
 
 
 def _columns(X: Any, columns: Sequence[Column]) -> list[tuple[Column, np.ndarray]]:
-    """Columns whose values may be persons or the like, many and each in several rows, with a label per row."""
+    """Columns whose values may be persons or the like, with a label per row.
+
+    Numbers are measurements unless they are named like an id, or another column is the same wherever they are.
+    """
     found = []
     for column in columns:
-        if column.kind not in ("category", "number"):
-            continue
-        is_named = bool(_ID_NAMES.search(column.name.lower()))
-        labels = column_codes(X[column.name])
-        different = len(np.unique(labels))
-        if (_MIN_NAMED if is_named else _MIN_GROUPS) <= different <= X.height / _REPEATS:
-            found.append((not is_named, -different, column, labels))
+        if column.kind in ("category", "number"):
+            is_named = bool(_ID_NAMES.search(column.name.lower()))
+            labels = column_codes(X[column.name])
+            if _may_be_persons(labels, _MIN_NAMED if is_named else _MIN_GROUPS):
+                found.append((not is_named, -len(np.unique(labels)), column, labels))
     found.sort(key=lambda each: each[:2])
-    return [(column, labels) for _, _, column, labels in found[:_MAX_COLUMNS]]
+    kept: list[tuple[Column, np.ndarray]] = []
+    for unnamed, _, column, labels in found:
+        twins = [other for _, _, other, others in found if other is not column and _are_same(others, labels)]
+        is_first = not any(twin is each for twin in twins for each, _ in kept)
+        if is_first and (not unnamed or column.kind == "category" or twins):
+            kept.append((column, labels))
+    return kept[:_MAX_COLUMNS]
 
 
 def _are_same(one: np.ndarray, other: np.ndarray) -> bool:
@@ -154,13 +175,14 @@ def _compared(sample: Sample, option: str, labels: np.ndarray, seed: int, is_cat
     if is_category:
         seen.append(model.scored(new.mean * _effects(sample.y, new.mean, codes, pairs)))
     best = min((each.deviance for each in seen), key=lambda deviance: np.average(deviance, weights=weight))
-    gain = 1.0 - np.average(best, weights=weight) / max(np.average(new.deviance, weights=weight), 1e-12)
-    if gain < _LEAST:
+    shares = [1.0 - np.average(each, weights=weight) / model.constant_deviance for each in (best, new.deviance)]
+    found = Repeated(option, groups, rows, *map(float, shares))
+    if found.gain < _LEAST:
         return None
     # Ranks of the groups' means: deviances of few rows with large counts would make the mean uncertain.
     means = np.bincount(codes, weight * (new.deviance - best)) / np.bincount(codes, weight)
     is_clear = wilcoxon(means, alternative="greater").pvalue < _P_VALUE
-    return Repeated(option, groups, rows, float(gain)) if is_clear else None
+    return found if is_clear else None
 
 
 def _effects(y: np.ndarray, mean: np.ndarray, codes: np.ndarray, pairs: Pairs) -> np.ndarray:
