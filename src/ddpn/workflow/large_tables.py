@@ -117,6 +117,7 @@ class TrainingRows:
             by_inputs = is_by_inputs(self.roles.group, frame.columns)
             X = self.roles.features(frame, report=lambda sentence: None) if by_inputs else None
             labels = group_labels_of(frame, self.roles.group, self.roles.missing, X)
+            assert labels is not None  # `columns` has the group columns
             kept &= ~np.isin(labels, self.held_out_groups)
         return kept
 
