@@ -32,7 +32,11 @@ def test_the_task_has_all_about_the_fit(fitted, prepared):
     task = fitted.folder.task
     assert task["format"] == 2
     assert task["identity"] == identity(prepared)
-    assert task["split"] == {"how": "at random by seed 0", "rows": {"train": 210, "validation": 30, "test": 60}}
+    assert task["split"] == {
+        "how": "at random by seed 0",
+        "meaning": "",
+        "rows": {"train": 210, "validation": 30, "test": 60},
+    }
     assert (task["data"], task["command"], task["interrupted"]) == ("patients.csv", "ddpn fit", False)
     assert (task["leaks"], task["warnings"]) == ([], list(prepared.warnings))
     assert set(task["versions"]) == {"python", "ddpn", "torch", "scikit-learn", "numpy", "polars"}

@@ -50,6 +50,7 @@ def fit(
     recalibrate: o.Recalibrate = None,
     interval_groups: o.IntervalGroups = None,
     seed: o.Seed = None,
+    group: o.Group = None,
     split_column: o.SplitColumn = None,
     time: o.Time = None,
     config: o.Config = None,
@@ -67,8 +68,8 @@ def fit(
 
     Rows are split into 70% for training, 10% for validation (best epochs, mixture weights, calibration) and 20% for
     testing; up to 5,000 rows, training and validation rows serve both purposes in turn (cross-fitting). The split is
-    random unless --split-column or --time is given. Ctrl-C ends the fit and saves the best so far; the same command
-    with --overwrite then continues.
+    random unless --split-column or --time is given; --group keeps rows of one person or shop together. Ctrl-C ends the
+    fit and saves the best so far; the same command with --overwrite then continues.
 
     Example: ddpn fit bikes.csv --target rentals --drop casual,registered -o bikes.model
     """
@@ -79,7 +80,7 @@ def fit(
         "missing": missing, "likelihood": likelihood, "components": components, "beta": beta, "members": members,
         "epochs": epochs, "mix_with": mix_with, "compare_with": compare_with, "seed": seed,
         "time_budget": budget, "recalibrate": recalibrate, "interval_groups": interval_groups,
-        "split_column": split_column, "time": time,
+        "group": group, "split_column": split_column, "time": time,
         "device": device,
     }  # fmt: skip
     with friendly_errors("Nothing was saved."):
@@ -143,6 +144,8 @@ def show_prepared(data: str, prepared: Any, as_json: bool) -> None:
     show(column_table(prepared.roles), to_stderr=as_json)
     counts = ", ".join(f"{count:,} {part}" for part, count in prepared.counts.items())
     typer.echo(f"Rows: {counts}; split {prepared.split.how}", err=as_json)
+    if prepared.split.meaning:
+        typer.echo(prepared.split.meaning, err=as_json)
     show_warnings([*prepared.leaks, *prepared.warnings])
 
 

@@ -94,6 +94,7 @@ def model_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
         compared,
         ("Interrupted", "yes, by Ctrl-C" if task["interrupted"] else "no"),
         ("Rows", f"{rows}; split {task['split']['how']}"),
+        *([("Scores", task["split"]["meaning"])] if task["split"].get("meaning") else []),
         *_stream_facts(task.get("stream")),
         *((name.capitalize(), roles[name] or "none") for name in ("target", "exposure", "weight")),
         needed,

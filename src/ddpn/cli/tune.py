@@ -66,6 +66,7 @@ def tune(
     recalibrate: o.Recalibrate = None,
     interval_groups: o.IntervalGroups = None,
     seed: o.Seed = None,
+    group: o.Group = None,
     split_column: o.SplitColumn = None,
     time: o.Time = None,
     config: o.Config = None,
@@ -88,7 +89,8 @@ def tune(
         "lower": lower, "upper": upper, "upper_column": upper_column, "censored": censored,
         "censored_above": censored_above, "missing": missing, "likelihood": likelihood, "components": components,
         "members": members, "epochs": epochs, "mix_with": mix_with, "compare_with": compare_with, "seed": seed,
-        "recalibrate": recalibrate, "interval_groups": interval_groups, "split_column": split_column, "time": time,
+        "recalibrate": recalibrate, "interval_groups": interval_groups, "group": group, "split_column": split_column,
+        "time": time,
         "device": device,
     }  # fmt: skip
     limits = {"budget": budget, "trials": trials, "search": search}

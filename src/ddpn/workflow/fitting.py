@@ -92,7 +92,7 @@ def fit(
         "plan": prepared.plan.as_dict(),
         **known,
         "roles": prepared.roles.as_dict(),
-        "split": {"how": prepared.split.how, "rows": prepared.counts},
+        "split": {"how": prepared.split.how, "meaning": prepared.split.meaning, "rows": prepared.counts},
         "interrupted": interrupted,
         "leaks": list(prepared.leaks),
         "warnings": [*prepared.warnings, *kept, *limits],
@@ -198,6 +198,8 @@ def train_model(
     model.on_step, model.calibrates, model.stream = on_step, False, prepared.stream
     try:
         given = counts.arguments(train) | (held_out if len(validation) else {})
+        if train.group is not None:
+            given["groups"] = train.group
         model.fit(train.X, train.y, train.weight, **given)
     except KeyboardInterrupt:
         if not hasattr(model, "predictor_"):
@@ -272,7 +274,7 @@ def _scored(predictor: Predictor, prepared: Prepared, clock: Clock) -> dict[str,
 
     def work(number: int) -> dict[str, Any]:
         some = test if number == len(test) else test.rows(np.sort(order[:number]))
-        return leaderboard(predictor, some, prepared.leaks)
+        return leaderboard(predictor, some, prepared.leaks, prepared.split.meaning)
 
     return with_rows(clock, len(test), work)
 

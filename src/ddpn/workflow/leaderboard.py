@@ -76,7 +76,7 @@ class Board(NamedTuple):
     evaluation: Evaluation
 
 
-def leaderboard(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = ()) -> dict[str, Any]:
+def leaderboard(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = (), meaning: str = "") -> dict[str, Any]:
     """Mean scores of the mixture and every member, best first, and the verdict on the mixture; ready for JSON.
 
     Parameters
@@ -87,8 +87,10 @@ def leaderboard(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = (
         Rows to score it on, such as test rows.
     leaks : tuple of str
         Sentences about suspected target leaks, which forbid a positive verdict.
+    meaning : str
+        A sentence about what the scores mean, such as that they are for new groups of rows.
     """
-    entries, found = board(predictor, sample, leaks)
+    entries, found = board(predictor, sample, leaks, meaning)
     decision = verdict(found)
     return {
         "rows": len(sample),
@@ -101,7 +103,7 @@ def leaderboard(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = (
     }
 
 
-def board(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = ()) -> Board:
+def board(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = (), meaning: str = "") -> Board:
     """Score the mixture and every member on the same rows.
 
     The mixture is compared with every simpler model used alone: all members but the networks, which count only where
@@ -115,6 +117,8 @@ def board(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = ()) -> 
         Rows to score it on, such as test rows.
     leaks : tuple of str
         Sentences about suspected target leaks, which forbid a positive verdict.
+    meaning : str
+        A sentence about what the scores mean, such as that they are for new groups of rows.
     """
     rows = {MIXTURE: score_rows(predictor, sample)}
     for name in predictor.members:
@@ -144,6 +148,8 @@ def board(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = ()) -> 
         row_labels=sample.labels,
         labels=labels | _ALONE,
         leak=" ".join(leaks),
+        warnings=tuple(filter(None, [meaning])),
+        group=sample.group,
         target_coverage=COVERAGE,
     )
     return Board(sorted(entries, key=lambda entry: np.inf if entry["crps"] is None else entry["crps"]), found)

@@ -31,7 +31,7 @@ MODEL_OPTIONS = (
 #: Whether distributions are recalibrated on validation rows.
 RECALIBRATE = ("auto", "off")
 _NAMES = ("target", "exposure", "weight", "upper_column", "censored", "split_column", "time")
-_LISTS = ("drop", "use", "category", "missing", "compare_with", "mix_with")
+_LISTS = ("drop", "use", "category", "missing", "group", "compare_with", "mix_with")
 _TABLES = ("head_options", "training_options")
 #: Options of a likelihood that have an option of the command line.
 _HEAD_OPTIONS = ("beta", "components")
@@ -57,6 +57,10 @@ class Plan:
         Columns of numbers to take as categories.
     missing : tuple of str
         Further words and numbers that stand for a missing value.
+    group : tuple of str
+        Columns whose values say which rows belong together, such as a person: training, validation and test rows, and
+        folds, have different groups. They are no inputs, unless named in `use`. "equal-inputs" keeps rows with equal
+        inputs together.
     split_column, time : str, optional
         Split rows by a column (train, validation, test), or by time: the last rows are the test rows. Default: at
         random.
@@ -88,6 +92,7 @@ class Plan:
     use: tuple[str, ...] = ()
     category: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    group: tuple[str, ...] = ()
     split_column: str | None = None
     time: str | None = None
     shares: tuple[float, ...] = SHARES
@@ -121,6 +126,9 @@ class Plan:
         taken = roles if self.upper_column in (None, self.exposure) else [*roles, self.upper_column]
         for name in taken:
             if taken.count(name) > 1:
+                raise ConfigError(f"Column {name!r} has more than one role.")
+        for name in self.group:
+            if name in taken:
                 raise ConfigError(f"Column {name!r} has more than one role.")
         for name in roles:
             if name in (*self.drop, *self.use):

@@ -187,10 +187,11 @@ def _beside(frame: Any, predictions: Any) -> Any:
 
 
 class Scored(NamedTuple):
-    """Rows to score a model on; `note` says which where these are not all rows of the table."""
+    """Rows to score a model on; `note` says which where these are not all rows, `meaning` what their scores mean."""
 
     sample: Sample
     note: str
+    meaning: str = ""
 
 
 def rows_to_score(folder: ModelFolder, frame: Any) -> Scored:
@@ -209,8 +210,10 @@ def rows_to_score(folder: ModelFolder, frame: Any) -> Scored:
                 f"No column named {name!r}, which says which rows are test rows: the model was fitted to this table. "
                 "Add the column, or use other rows."
             )
-    test = sample.rows(split_rows(folder.roles.times(frame, plan.time), plan, sample.labels).rows.test)
-    return Scored(test, f"The model was fitted to this table: only its {len(test):,} test rows are scored.")
+    split = split_rows(folder.roles.times(frame, plan.time), plan, sample.labels, sample.group)
+    test = sample.rows(split.rows.test)
+    note = f"The model was fitted to this table: only its {len(test):,} test rows are scored."
+    return Scored(test, note, split.meaning)
 
 
 def evaluate(folder: ModelFolder, frame: Any) -> dict[str, Any]:
@@ -223,14 +226,14 @@ def evaluate(folder: ModelFolder, frame: Any) -> dict[str, Any]:
     frame : polars DataFrame
         The table. Rows that the model was fitted to are left out.
     """
-    sample, note = rows_to_score(folder, frame)
-    found = leaderboard(folder.model.predictor_, sample, tuple(folder.task["leaks"]))
+    sample, note, meaning = rows_to_score(folder, frame)
+    found = leaderboard(folder.model.predictor_, sample, tuple(folder.task["leaks"]), meaning)
     return {"note": note, **found, "warnings": folder.task["leaks"] + folder.task["warnings"]}
 
 
 def report_parts(folder: ModelFolder, frame: Any) -> dict[str, Any]:
     """What a report is written from, as keyword arguments of `write_report`."""
-    (sample, note), task, predictor = rows_to_score(folder, frame), folder.task, folder.model.predictor_
+    (sample, note, meaning), task, predictor = rows_to_score(folder, frame), folder.task, folder.model.predictor_
     shown = {"target": folder.roles.target, "command": task.get("command"), "data": task.get("data")}
     shown |= {"split": task.get("split"), "seed": task.get("plan", {}).get("seed"), "fitted": task.get("date")}
     shown |= {"exposure": folder.roles.exposure, "note": note, "numbering": _NUMBERING}
@@ -239,7 +242,8 @@ def report_parts(folder: ModelFolder, frame: Any) -> dict[str, Any]:
     distributions = {
         label: predictor.distribution(sample.X, sample.exposure, name, known["upper"]) for name, label in others.items()
     }
-    (entries, evaluation), name = board(predictor, sample, tuple(task["leaks"])), folder.roles.identifier
+    entries, evaluation = board(predictor, sample, tuple(task["leaks"]), meaning)
+    name = folder.roles.identifier
     return {
         "model": folder.model,
         "X": sample.X,

@@ -83,7 +83,7 @@ def _better(found: Evaluation, name: str) -> tuple[str, str]:
 def _too_few(found: Evaluation) -> str:
     rows = "1 test row" if found.rows == 1 else f"{found.rows:,} test rows"
     if found.rows >= MIN_ROWS:
-        rows += f", which by their weights count as {found.size:.0f},"
+        rows += f", which by their weights and groups count as {found.size:.0f},"
     return f"Too few rows for a verdict: with {rows} every difference may be chance."
 
 
