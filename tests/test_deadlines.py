@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from ddpn.deadlines import Clock, TimeLimitError
+from ddpn.deadlines import FEWEST_ROWS, Clock, TimeLimitError, with_rows
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the start of a process is read from /proc")
@@ -67,3 +67,17 @@ def test_parts_end_with_the_whole():
     assert clock.part(5.0).left <= 5.0
     assert clock.part(50.0).left <= 10.0
     assert not Clock().part(5.0).has_limit
+
+
+@pytest.mark.parametrize("rows", [1, FEWEST_ROWS, FEWEST_ROWS + 1, 150, 2 * FEWEST_ROWS - 1, 2 * FEWEST_ROWS, 5000])
+def test_with_enough_time_every_row_is_used(rows):
+    assert with_rows(Clock(1000.0), rows, lambda number: number) == rows
+
+
+def test_with_little_time_as_many_rows_are_used_as_there_is_time_for():
+    def work(number: int) -> int:
+        time.sleep(0.002 * number)
+        return number
+
+    assert FEWEST_ROWS <= with_rows(Clock(1.0), 100_000, work) < 500
+    assert with_rows(Clock(0.25), 150, work) in (FEWEST_ROWS, 20)  # 20: a machine that is very busy

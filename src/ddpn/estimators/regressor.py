@@ -123,6 +123,8 @@ class CountRegressor(CountPredictions, NestedOptions):
     on_step: Callable[[str], object] = staticmethod(lambda text: None)
     #: Training rows of a table that is larger than memory, of which those of `fit` are a sample.
     stream: RowStream | None = None
+    #: The only candidate of a portfolio that is fitted. Default: all.
+    only: str | None = None
 
     def __init__(
         self,
@@ -269,6 +271,11 @@ class CountRegressor(CountPredictions, NestedOptions):
         whole = Clock(seconds)
         clock = whole.part(_FITS * whole.left) if self.calibrates else whole
         candidates = default_candidates(*built, train, validation is None, run)
+        if self.only is not None:
+            candidates = [candidate for candidate in candidates if candidate.name == self.only]
+            if not candidates:
+                why = "cannot be fitted with this likelihood and these options of networks"
+                raise ConfigError(f"The member {self.only!r} {why}.")
         portfolio = Portfolio(candidates, counts, clock, self.on_step, elsewhere=self._elsewhere())
         predictor = portfolio.fit(train, validation, seed)
         self._set_fitted(reader, predictor)

@@ -16,12 +16,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ddpn.deadlines import Clock, TimeLimitError, with_rows
+from ddpn.deadlines import TimeLimitError
 from ddpn.errors import InputError
 from ddpn.estimators import CountRegressor
-from ddpn.estimators.calibration_rows import CalibrationRows, Wanted
+from ddpn.estimators.calibration_rows import CalibrationRows
 from ddpn.estimators.refitting import refit
 from ddpn.executors import Executor
 from ddpn.files import check_space, folder_lock
@@ -31,18 +29,17 @@ from ddpn.members.cross_fitting import cross_fit
 from ddpn.members.member import Member, NotApplicableError
 from ddpn.members.network_options import SMALL_ROWS, NetworkOptions
 from ddpn.model_files import check_destination
-from ddpn.predictor import Predictor
 from ddpn.sample import Sample
 from ddpn.threads import single_thread
 from ddpn.workflow.budget import Budget
+from ddpn.workflow.finishing import Finish
+from ddpn.workflow.interrupts import Interrupts
 from ddpn.workflow.kept_warnings import kept_warnings
-from ddpn.workflow.leaderboard import label_of, leaderboard
-from ddpn.workflow.model_folder import CHECKPOINT, FORMAT, ModelFolder
+from ddpn.workflow.member_names import label_of
+from ddpn.workflow.model_folder import CHECKPOINT, FORMAT, ModelFolder, load, read_task
 from ddpn.workflow.preparing import Prepared, checkpoint_of, fingerprint, identity
 from ddpn.workflow.seen_rows import SeenRows
 
-#: Rows that the level of all rows counts as in each group.
-GROUP_ROWS = 50.0
 #: Bytes that trees, encoders and text take in a model folder: some MB for the default baselines.
 _FIXED_BYTES = 10_000_000
 
@@ -54,6 +51,12 @@ class Fitted:
     folder: ModelFolder
     interrupted: bool
     can_continue: bool = False
+
+    @property
+    def missing(self) -> list[str]:
+        """What Ctrl-C ended or prevented: "training", "comparisons", "calibration", "refit", "scores"."""
+        found: list[str] = self.folder.task.get("missing", [])
+        return found
 
 
 def fit(
@@ -68,8 +71,9 @@ def fit(
     """Fit the model and what it is compared with, calibrate on validation rows and score on test rows.
 
     `about` goes into the task as it is; `on_step` is called with a description of each step. Ctrl-C ends the training
-    of the networks or of members to compare with; the other steps continue with what was fitted so far. The plan's time
-    budget, if there is one, counts from `started` (as `time.monotonic` counts) until the model is saved.
+    of the networks or of members to compare with; the other steps continue with what was fitted so far. Ctrl-C in one
+    of these other steps ends all of them. The task names what is `missing` then. The plan's time budget, if there is
+    one, counts from `started` (as `time.monotonic` counts) until the model is saved.
     """
     budget = Budget(prepared.plan.seconds, started)
     # Before the time that is left is divided: these take seconds for many rows.
@@ -78,34 +82,33 @@ def fit(
     model = prepared.plan.regressor(checkpoint=checkpoint, verbose=verbose, validation=None)
     model.set_params(time_budget=budget.for_fits, executor=executor)
     with kept_warnings() as kept:
-        interrupted = train_model(model, prepared, checkpoint, on_step)
+        missing = ["training"] if train_model(model, prepared, checkpoint, on_step) else []
         rows = calibration_rows(model, prepared)
-        interrupted |= _add_comparisons(model, prepared, rows, budget, on_step)
-    on_step("Calibrating on rows that were not trained on")
-    rows.calibrate(_wanted(prepared), budget.for_calibration)
-    if not interrupted and _is_refitted(prepared):
-        on_step("Fitting to validation rows, too")
-        interrupted = refit(model.predictor_, prepared.known, prepared.plan.seed)
-    on_step("Scoring the test rows")
-    scores, limits = _scored(model.predictor_, prepared, budget.for_scores), []
-    if scores["rows"] < len(prepared.test):
-        limits = [f"Scores are those of {scores['rows']:,} of {len(prepared.test):,} test rows, for want of time."]
+        missing += ["comparisons"] if _add_comparisons(model, prepared, rows, budget, on_step) else []
+        with Interrupts() as interrupts:
+            finish = Finish(model.predictor_, prepared, interrupts, on_step)
+            finish.calibrate(rows, budget.for_calibration)
+            if not missing and _is_refitted(prepared):
+                finish.refit(lambda: refit(model.predictor_, prepared.known, prepared.plan.seed))
+            scores = finish.scores(budget.for_scores)
+    missing += finish.missing
     task = {
         "format": FORMAT,
         "plan": prepared.plan.as_dict(),
         **known,
         "roles": prepared.roles.as_dict(),
         "split": {"how": prepared.split.how, "rows": prepared.counts},
-        "interrupted": interrupted,
+        "interrupted": bool(missing),
+        "missing": missing,
         "leaks": list(prepared.leaks),
-        "warnings": [*prepared.warnings, *kept, *limits],
-        "test": scores,
+        "warnings": [*prepared.warnings, *kept],
+        **({} if scores is None else {"test": scores}),
         "versions": _versions(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         **about,
     }
     # As it will be read again: lists instead of tuples.
-    return Fitted(ModelFolder(model, json.loads(json.dumps(task)), seen), interrupted)
+    return Fitted(ModelFolder(model, json.loads(json.dumps(task)), seen), bool(missing))
 
 
 def fit_into(
@@ -144,10 +147,15 @@ def fit_into(
             on_step("Continuing the fit that was interrupted")
         elif (path / CHECKPOINT).is_file():
             on_step("Starting again: the interrupted fit had other rows or options")
-        fitted = fit(prepared, about, checkpoint, **options)
-        can_continue = fitted.interrupted and checkpoint.exists()
+        unscored = _unscored(path, prepared)
+        if unscored is None:
+            fitted = fit(prepared, about, checkpoint, **options)
+        else:
+            fitted = _score(unscored, prepared, about, on_step)
+        can_continue = fitted.interrupted and (checkpoint.exists() or fitted.missing == ["scores"])
         try:
-            _save(fitted, path, overwrite, checkpoint)
+            with Interrupts():
+                _save(fitted, path, overwrite, checkpoint)
         finally:
             pattern = f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.checkpoint"
             for old in path.parent.glob(pattern):
@@ -155,6 +163,27 @@ def fit_into(
             for folder in path.parent.glob(f"{pattern}.jobs"):
                 shutil.rmtree(folder)
     return replace(fitted, can_continue=can_continue)
+
+
+def _unscored(path: Path, prepared: Prepared) -> ModelFolder | None:
+    """The model of the same fit that is in the folder already, if Ctrl-C left nothing but its scores to be done."""
+    try:
+        task = read_task(path)
+    except InputError:
+        return None
+    return load(path) if task.get("missing") == ["scores"] and task["identity"] == identity(prepared) else None
+
+
+def _score(folder: ModelFolder, prepared: Prepared, about: Mapping[str, Any], on_step: Callable[[str], None]) -> Fitted:
+    """Score a model that was fitted before."""
+    on_step("Continuing with the model that was fitted")
+    with kept_warnings() as kept, Interrupts() as interrupts:
+        finish = Finish(folder.model.predictor_, prepared, interrupts, on_step)
+        scores = finish.scores(Budget().for_scores)
+    if scores is None:
+        return Fitted(folder, True)
+    done = {"interrupted": False, "missing": [], "test": scores, "warnings": [*prepared.warnings, *kept], **about}
+    return Fitted(replace(folder, task=json.loads(json.dumps({**folder.task, **done}))), False)
 
 
 def _estimated_bytes(prepared: Prepared) -> int:
@@ -198,7 +227,7 @@ def train_model(
     if is_cross_fitted(prepared):
         train, held_out = prepared.known, {}
     on_step("Training")
-    model.on_step, model.calibrates, model.stream = on_step, False, prepared.stream
+    model.on_step, model.calibrates, model.stream, model.only = on_step, False, prepared.stream, prepared.plan.only
     try:
         given = counts.arguments(train) | (held_out if len(validation) else {})
         model.fit(train.X, train.y, train.weight, **given)
@@ -254,7 +283,8 @@ def _add_comparisons(
         kind = MEMBERS.find(name)
         label = label_of(name, kind)
         if not budget.has_time:
-            warnings.warn(f"Not compared with {label}, for want of time.", UserWarning, stacklevel=2)
+            sentence = f"Not compared with {label}, as the time budget has no room for it."
+            warnings.warn(sentence, UserWarning, stacklevel=2)
             continue
         on_step(f"Fitting for comparison: {label}")
         started = time.perf_counter()
@@ -279,24 +309,6 @@ def _compared(kind: type[Member], head: Head, rows: CalibrationRows, validation:
     if rows.is_cross_fitted:
         return cross_fit(lambda: kind.like(head), rows.train, seed)
     return kind.like(head).fit(rows.train, validation, seed)
-
-
-def _wanted(prepared: Prepared) -> Wanted:
-    """What the plan asks to calibrate."""
-    plan = prepared.plan
-    return Wanted(plan.recalibrate != "off", plan.interval_groups, GROUP_ROWS, prepared.time_columns)
-
-
-def _scored(predictor: Predictor, prepared: Prepared, clock: Clock) -> dict[str, Any]:
-    """The leaderboard of as many test rows as there is time for."""
-    test = prepared.test
-    order = np.random.default_rng(0).permutation(len(test))
-
-    def work(number: int) -> dict[str, Any]:
-        some = test if number == len(test) else test.rows(np.sort(order[:number]))
-        return leaderboard(predictor, some, prepared.leaks)
-
-    return with_rows(clock, len(test), work)
 
 
 def _versions() -> dict[str, str]:
