@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -74,10 +75,14 @@ def test_with_enough_time_every_row_is_used(rows):
     assert with_rows(Clock(1000.0), rows, lambda number: number) == rows
 
 
-def test_with_little_time_as_many_rows_are_used_as_there_is_time_for():
+@pytest.mark.parametrize(("seconds", "rows", "used"), [(100.0, 100_000, 23_940), (110.0, 150, 150), (50.0, 150, 100)])
+def test_with_little_time_as_many_rows_are_used_as_there_is_time_for(monkeypatch, seconds, rows, used):
+    now = [0.0]
+    monkeypatch.setattr("ddpn.deadlines.time", SimpleNamespace(monotonic=lambda: now[0]))
+
     def work(number: int) -> int:
-        time.sleep(0.002 * number)
+        now[0] += 0.0025 * number if rows > 1000 else 0.3 * number
         return number
 
-    assert FEWEST_ROWS <= with_rows(Clock(1.0), 100_000, work) < 500
-    assert with_rows(Clock(0.25), 150, work) in (FEWEST_ROWS, 20)  # 20: a machine that is very busy
+    # Of the time left after the first hundred rows, 60% are planned with.
+    assert with_rows(Clock(seconds), rows, work) == pytest.approx(used, abs=1)
