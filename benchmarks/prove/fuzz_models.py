@@ -186,7 +186,7 @@ def in_a_circle(folder: Path) -> None:
     from safetensors.numpy import load, save
 
     arrays = load((folder / TREES).read_bytes())
-    arrays["left_child"][0] = arrays["right_child"][0] = 0
+    arrays["0.left_child"][0] = arrays["0.right_child"][0] = 0
     rewritten(folder, {TREES: save(arrays)})
 
 
