@@ -33,7 +33,7 @@ def read_target(frame: Any, plan: Plan) -> Target:
     leaks = suspected_leaks(sample, [column for column in roles.used if column.name not in plan.use])
     columns = {"--upper-column": plan.upper_column, "--censored": plan.censored}
     named = tuple(f"{name} {column}" for name, column in columns.items() if column is not None)
-    return Target(sample, roles, (*leaks, *notes), (*known.options, *named))
+    return Target(sample, roles, (*leaks.certain, *leaks.questions, *notes), (*known.options, *named))
 
 
 def diagnose_target(

@@ -11,7 +11,7 @@ import numpy as np
 from ddpn.errors import InputError
 from ddpn.sample import Sample
 from ddpn.validation import listed
-from ddpn.workflow.leaks import leak_warnings
+from ddpn.workflow.leaks import Leaks, find_leaks
 from ddpn.workflow.model_folder import CHECKPOINT, read_task
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.profiling import roles_of
@@ -97,15 +97,15 @@ def prepare(frame: Any, plan: Plan) -> Prepared:
     leaks = suspected_leaks(sample, [column for column in roles.used if column.name not in plan.use])
     train = split.rows.train
     following = () if plan.time is None else time_columns(sample.X[train], timed[plan.time][train])
-    sentences = (*warnings, *_date_warnings(roles, plan))
-    return Prepared(plan, roles, sample, split, tuple(leaks), sentences, tuple(following))
+    sentences = (*leaks.questions, *warnings, *_date_warnings(roles, plan))
+    return Prepared(plan, roles, sample, split, leaks.certain, sentences, tuple(following))
 
 
-def suspected_leaks(sample: Sample, columns: list[Column]) -> list[str]:
-    """Warnings about suspected target leaks in some of the columns."""
+def suspected_leaks(sample: Sample, columns: list[Column]) -> Leaks:
+    """Target leaks, and questions about possible ones, in some of the columns."""
     dates = {name: column.name for column in columns if column.kind == "date" for name in column.inputs}
     inputs = sample.X.select([name for column in columns for name in column.inputs])
-    return leak_warnings(inputs, sample.y, dates, sample.exposure)
+    return find_leaks(inputs, sample.y, dates, sample.exposure)
 
 
 def _date_warnings(roles: Roles, plan: Plan) -> list[str]:

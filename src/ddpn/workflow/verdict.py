@@ -60,7 +60,7 @@ def _headline(found: Evaluation) -> tuple[str, str]:
     if not is_score(found.crps[found.model]):
         return "unusable", "The model could not be scored: its CRPS is not a finite number of at least 0."
     if found.leak:
-        return "unusable", "These scores cannot be trusted: a column seems to contain the target (target leak)."
+        return "unusable", "These scores cannot be trusted: a column contains the target (target leak)."
     if found.size < MIN_ROWS:
         return "unclear", _too_few(found)
     if not found.is_decidable:
