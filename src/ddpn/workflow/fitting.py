@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ddpn.deadlines import TimeLimitError
+from ddpn.deadlines import Clock, TimeLimitError
 from ddpn.errors import InputError
 from ddpn.estimators import CountRegressor
 from ddpn.estimators.calibration_rows import CalibrationRows
@@ -67,13 +67,15 @@ def fit(
     on_step: Callable[[str], None] = lambda text: None,
     started: float | None = None,
     executor: Executor | None = None,
+    interrupts: Interrupts | None = None,
 ) -> Fitted:
     """Fit the model and what it is compared with, calibrate on validation rows and score on test rows.
 
     `about` goes into the task as it is; `on_step` is called with a description of each step. Ctrl-C ends the training
     of the networks or of members to compare with; the other steps continue with what was fitted so far. Ctrl-C in one
     of these other steps ends all of them. The task names what is `missing` then. The plan's time budget, if there is
-    one, counts from `started` (as `time.monotonic` counts) until the model is saved.
+    one, counts from `started` (as `time.monotonic` counts) until the model is saved. With `interrupts`, nothing but a
+    step is ended by Ctrl-C after the training.
     """
     budget = Budget(prepared.plan.seconds, started)
     # Before the time that is left is divided: these take seconds for many rows.
@@ -85,12 +87,13 @@ def fit(
         missing = ["training"] if train_model(model, prepared, checkpoint, on_step) else []
         rows = calibration_rows(model, prepared)
         missing += ["comparisons"] if _add_comparisons(model, prepared, rows, budget, on_step) else []
-        with Interrupts() as interrupts:
-            finish = Finish(model.predictor_, prepared, interrupts, on_step)
-            finish.calibrate(rows, budget.for_calibration)
-            if not missing and _is_refitted(prepared):
-                finish.refit(lambda: refit(model.predictor_, prepared.known, prepared.plan.seed))
-            scores = finish.scores(budget.for_scores)
+        interrupts = interrupts or Interrupts()
+        interrupts.hold()
+        finish = Finish(model.predictor_, prepared, interrupts, on_step)
+        finish.calibrate(rows, budget.for_calibration)
+        if not missing and _is_refitted(prepared):
+            finish.refit(lambda: refit(model.predictor_, prepared.known, prepared.plan.seed))
+        scores = finish.scores(budget.for_scores)
     missing += finish.missing
     task = {
         "format": FORMAT,
@@ -147,43 +150,68 @@ def fit_into(
             on_step("Continuing the fit that was interrupted")
         elif (path / CHECKPOINT).is_file():
             on_step("Starting again: the interrupted fit had other rows or options")
-        unscored = _unscored(path, prepared)
-        if unscored is None:
-            fitted = fit(prepared, about, checkpoint, **options)
-        else:
-            fitted = _score(unscored, prepared, about, on_step)
-        can_continue = fitted.interrupted and (checkpoint.exists() or fitted.missing == ["scores"])
-        try:
-            with Interrupts():
+        with Interrupts() as interrupts:
+            unfinished = _unfinished(path, prepared)
+            if unfinished is None:
+                fitted = fit(prepared, about, checkpoint, interrupts=interrupts, **options)
+            else:
+                fitted = _finish(unfinished, prepared, about, interrupts, on_step)
+            can_continue = fitted.interrupted and (checkpoint.exists() or _can_finish(fitted.missing, prepared))
+            interrupts.hold()
+            try:
                 _save(fitted, path, overwrite, checkpoint)
-        finally:
-            pattern = f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.checkpoint"
-            for old in path.parent.glob(pattern):
-                old.unlink()
-            for folder in path.parent.glob(f"{pattern}.jobs"):
-                shutil.rmtree(folder)
+            finally:
+                _remove_checkpoints(path)
     return replace(fitted, can_continue=can_continue)
 
 
-def _unscored(path: Path, prepared: Prepared) -> ModelFolder | None:
-    """The model of the same fit that is in the folder already, if Ctrl-C left nothing but its scores to be done."""
+def _remove_checkpoints(path: Path) -> None:
+    """Remove what interrupted fits of this folder have left beside it."""
+    pattern = f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.checkpoint"
+    for old in path.parent.glob(pattern):
+        old.unlink()
+    for folder in path.parent.glob(f"{pattern}.jobs"):
+        shutil.rmtree(folder)
+
+
+def _can_finish(missing: Sequence[str], prepared: Prepared) -> bool:
+    """Whether the saved model is all that the missing steps need.
+
+    Scores always are. Calibration is not, if it needs predictions of copies that are not saved, or precedes a refit.
+    """
+    needs_more = is_cross_fitted(prepared) or _is_refitted(prepared)
+    return missing == ["scores"] or (missing == ["calibration", "scores"] and not needs_more)
+
+
+def _unfinished(path: Path, prepared: Prepared) -> ModelFolder | None:
+    """The model in the folder, if it is of the same fit, and if only what follows the fits is missing."""
     try:
         task = read_task(path)
     except InputError:
         return None
-    return load(path) if task.get("missing") == ["scores"] and task["identity"] == identity(prepared) else None
+    is_same = task.get("identity") == identity(prepared)
+    return load(path) if is_same and _can_finish(task.get("missing", []), prepared) else None
 
 
-def _score(folder: ModelFolder, prepared: Prepared, about: Mapping[str, Any], on_step: Callable[[str], None]) -> Fitted:
-    """Score a model that was fitted before."""
-    on_step("Continuing with the model that was fitted")
-    with kept_warnings() as kept, Interrupts() as interrupts:
-        finish = Finish(folder.model.predictor_, prepared, interrupts, on_step)
-        scores = finish.scores(Budget().for_scores)
-    if scores is None:
-        return Fitted(folder, True)
-    done = {"interrupted": False, "missing": [], "test": scores, "warnings": [*prepared.warnings, *kept], **about}
-    return Fitted(replace(folder, task=json.loads(json.dumps({**folder.task, **done}))), False)
+def _finish(
+    folder: ModelFolder,
+    prepared: Prepared,
+    about: Mapping[str, Any],
+    interrupts: Interrupts,
+    on_step: Callable[[str], None],
+) -> Fitted:
+    """Do what is missing of a fit whose members are fitted."""
+    on_step("Continuing with the members that were fitted")
+    interrupts.hold()
+    predictor = folder.model.predictor_
+    with kept_warnings() as kept:
+        finish = Finish(predictor, prepared, interrupts, on_step)
+        if "calibration" in folder.task["missing"]:
+            finish.calibrate(CalibrationRows(predictor, prepared.train, prepared.validation), Clock())
+        scores = finish.scores(Clock())
+    known = {"interrupted": bool(finish.missing), "missing": finish.missing, **about}
+    known |= {"warnings": [*prepared.warnings, *kept]} | ({} if scores is None else {"test": scores})
+    return Fitted(replace(folder, task=json.loads(json.dumps({**folder.task, **known}))), bool(finish.missing))
 
 
 def _estimated_bytes(prepared: Prepared) -> int:

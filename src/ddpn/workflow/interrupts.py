@@ -8,9 +8,10 @@ from typing import Any, Self
 
 
 class Interrupts:
-    """A context in which Ctrl-C ends steps only; what lies between them, such as saving a model, is completed.
+    """A context in which, after `hold`, Ctrl-C ends steps only; what lies between them, such as saving, is completed.
 
-    Only in the main thread, which alone receives signals; elsewhere, steps run as they are.
+    Before `hold`, Ctrl-C raises a `KeyboardInterrupt` as usual. Signals reach the main thread only; in others, and
+    outside of the context, steps run as they are.
 
     Attributes
     ----------
@@ -20,6 +21,7 @@ class Interrupts:
     Examples
     --------
     >>> with Interrupts() as interrupts:
+    ...     interrupts.hold()
     ...     interrupts.step(lambda: None), interrupts.step(lambda: signal.raise_signal(signal.SIGINT))
     (True, False)
     >>> interrupts.step(lambda: None)
@@ -27,7 +29,7 @@ class Interrupts:
     """
 
     def __init__(self) -> None:
-        self.stopped = self._in_step = False
+        self.stopped, self._holds, self._raises = False, False, True
         self._before: Any = None
 
     def __enter__(self) -> Self:
@@ -42,10 +44,14 @@ class Interrupts:
             signal.signal(signal.SIGINT, self._before)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        self.stopped = True
-        if self._in_step:
-            self._in_step = False  # raised once per step, so that a second Ctrl-C cannot hit what follows
+        if self._raises:
+            self._raises = not self._holds  # raised once per step: a second Ctrl-C must not hit what follows
             raise KeyboardInterrupt
+        self.stopped = True
+
+    def hold(self) -> None:
+        """From now on, Ctrl-C ends steps only."""
+        self._holds, self._raises = True, False
 
     def step(self, work: Callable[[], object]) -> bool:
         """Run a step, unless Ctrl-C was pressed before; returns whether the step was completed.
@@ -58,9 +64,9 @@ class Interrupts:
         if self.stopped:
             return False
         try:
-            self._in_step = True
+            self._raises = True
             work()
-            self._in_step = False
+            self._raises = not self._holds
         except KeyboardInterrupt:
             self.stopped = True
             return False
