@@ -87,10 +87,11 @@ def _is_line(x: np.ndarray, made: np.ndarray) -> bool:
 def _is_one_to_one(x: np.ndarray, y: np.ndarray) -> bool:
     """Whether rows of the same count, of which there are enough, have the same value, and the other way round."""
     scale = 10.0 ** (_DIGITS - 1 - np.floor(np.log10(np.maximum(np.abs(x), 1e-300))))
-    rounded = np.round(x * scale) / scale
-    pairs = len(np.unique(np.column_stack([rounded, y]), axis=0))
-    counts = len(np.unique(y))
-    return len(np.unique(rounded)) == pairs == counts and len(y) - counts >= _REPEATS
+    values, place = np.unique(np.round(x * scale) / scale, return_inverse=True)
+    counts, count = np.unique(y, return_inverse=True)
+    if len(values) != len(counts) or len(y) - len(counts) < _REPEATS:
+        return False
+    return len(np.unique(place * len(counts) + count)) == len(counts)
 
 
 def _is_part(x: np.ndarray, y: np.ndarray) -> bool:
