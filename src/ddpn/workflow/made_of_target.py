@@ -41,7 +41,7 @@ def made_of_target(series: Any, y: np.ndarray, is_count: bool = True) -> str:
     Examples
     --------
     >>> import polars
-    >>> y = np.random.default_rng(0).poisson(3.0, 200)
+    >>> y = np.random.default_rng(0).poisson(3.0, 400)
     >>> made_of_target(polars.Series(2 * y + 1), y), made_of_target(polars.Series(y > 0), y)
     ('is {target} times a factor plus a constant', 'says whether {target} is 0')
     """
