@@ -69,7 +69,7 @@ def test_exposures_weights_and_missing_values(quick, line):
     rng = np.random.default_rng(7)
     exposure, weight = rng.uniform(10.0, 900.0, 300), rng.integers(0, 3, 300).astype(float)
     holes = np.where(rng.random(X.shape) < 0.05, np.nan, X)
-    others = ["glm", "poisson_glm", "boosted_poisson"]
+    others = ["glm", "poisson_glm", "constant"]
     model = quick(mix_with=others, likelihood="poisson", **QUICK)
     model.fit(holes, rng.poisson(y * exposure), weight, exposure)
     assert list(model.predictor_.members) == ["networks", *others]

@@ -1,8 +1,6 @@
 """A saved model is the same model, and a damaged one is refused."""
 
 import json
-import zipfile
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +8,7 @@ import pandas as pd
 import pytest
 
 from ddpn import CountGLM, CountRegressor, InputError
-from ddpn.members import MEMBERS, boosted_poisson
+from ddpn.members import MEMBERS
 from ddpn.members.large_networks import LargeNetworks
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.trees.joint_member import JointTrees
@@ -83,7 +81,6 @@ def of_all(quick, larger) -> CountRegressor:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LargeNetworks, "like", lambda head: LargeNetworks(head, few))
         patch.setattr(JointTrees, "like", lambda head: JointTrees(leaves=(4,), rounds=30))
-        patch.setattr(boosted_poisson, "_ROUNDS", 12)
         model = quick(mix_with=others, epochs=2, training_options={"batch_size": 100}).fit(frame[:210], y[:210])
     return model.fit_intervals(frame[270:], y[270:]).fit_ood(frame[270:])
 
@@ -130,12 +127,7 @@ def test_no_file_is_a_pickle(saved_of_all):
             encoder = {"F64", "I64", "U8"} if name.endswith("/features.safetensors") else {"F64", "I32", "I64"}
             assert dtypes <= usual.get(name, encoder)
         else:
-            assert name.endswith(".skops")
-            with zipfile.ZipFile(BytesIO(content)) as archive:
-                for part in archive.namelist():
-                    text = archive.read(part)
-                    assert part == "schema.json" or text.startswith(b"\x93NUMPY"), part
-                    assert b"pickle" not in text.lower()
+            pytest.fail(f"{name} is neither JSON nor safetensors")
 
 
 def test_facts_about_the_training_are_restored(fitted, saved):

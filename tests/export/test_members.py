@@ -10,7 +10,6 @@ from ddpn.errors import ConfigError
 from ddpn.export import export_onnx
 from ddpn.features import FeatureEncoder
 from ddpn.heads import make_head
-from ddpn.members.boosted_poisson import BoostedNegativeBinomial, BoostedPoisson
 from ddpn.members.constant import Constant
 from ddpn.members.glm import GLM, PoissonGLM
 from ddpn.members.network_options import NetworkOptions
@@ -122,8 +121,6 @@ def test_poisson_glm_beyond_any_grid(train, new, assert_parity):
     [
         pytest.param(lambda: Trees(rounds=12), marks=needs_lightgbm, id="trees"),
         pytest.param(lambda: JointTrees(rounds=8, seeds=2), marks=needs_lightgbm, id="joint trees"),
-        pytest.param(BoostedPoisson, id="boosted Poisson"),
-        pytest.param(BoostedNegativeBinomial, id="boosted Negative Binomial"),
     ],
 )
 def test_trees(train, new, assert_parity, make):
@@ -180,8 +177,8 @@ def test_trees_with_an_index_of_two_groups(train, new, assert_parity):
 
 def test_weighted_mixture_of_several_kinds(train, glm, new, assert_parity):
     members = {"constant": Constant().fit(train, None, seed=0), "glm": glm}
-    members |= {"boosted_poisson": BoostedPoisson().fit(train, None, seed=0), "networks": networks(train, "steps")}
-    weights = {"constant": 0.2, "glm": 0.5, "boosted_poisson": 0.3, "networks": 0.0}
+    members |= {"trees": Trees(rounds=12).fit(train, None, seed=0), "networks": networks(train, "steps")}
+    weights = {"constant": 0.2, "glm": 0.5, "trees": 0.3, "networks": 0.0}
     predictor = Predictor(members, weights, needs_exposure=True)
     assert_parity(predictor, new, EXPOSURE)
 

@@ -124,6 +124,13 @@ Members = Annotated[
         metavar="NUMBER",
     ),
 ]
+Only = Annotated[
+    str | None,
+    _model(
+        "Fit this member alone, such as trees, instead of a mixture: a name of --mix-with, or of the leaderboard.",
+        metavar="NAME",
+    ),
+]
 Budget = Annotated[
     str | None,
     _model(
@@ -212,6 +219,15 @@ Ood = Annotated[
     _option(
         "Flag rows that are unlike the training data, those with an ood_pvalue of at most this, and say why: 0.01.",
         metavar="ALPHA",
+    ),
+]
+
+MemberOf = Annotated[
+    str | None,
+    _option(
+        "Predict with this member alone, such as trees: a name of the leaderboard. Default: the mixture of members.",
+        "--member",
+        metavar="NAME",
     ),
 ]
 

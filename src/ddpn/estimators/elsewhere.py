@@ -9,6 +9,7 @@ from ddpn.executors import Executor, ResultStore
 from ddpn.members.fit_jobs import MemberFits
 from ddpn.members.portfolio import Elsewhere
 
+
 def elsewhere(model: Any, checkpoint: Path | None, not_saved: tuple[str, ...]) -> Elsewhere | None:
     """How the members of an estimator are fitted on its executor; None if it has none.
 

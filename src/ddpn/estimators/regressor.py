@@ -127,6 +127,8 @@ class CountRegressor(CountPredictions, NestedOptions):
     stream: RowStream | None = None
     #: The rows of a portfolio that is not calibrated yet.
     folds: Folds | None = None
+    #: The only candidate of a portfolio that is fitted. Default: all.
+    only: str | None = None
 
     def __init__(
         self,
@@ -276,6 +278,11 @@ class CountRegressor(CountPredictions, NestedOptions):
         whole = Clock(seconds)
         clock = whole.part(_FITS * whole.left) if self.calibrates else whole
         candidates = default_candidates(*built, train, validation is None, run)
+        if self.only is not None:
+            candidates = [candidate for candidate in candidates if candidate.name == self.only]
+            if not candidates:
+                why = "cannot be fitted with this likelihood and these options of networks"
+                raise ConfigError(f"The member {self.only!r} {why}.")
         portfolio = Portfolio(candidates, clock, self.on_step, self._elsewhere()).fit(train, validation, seed)
         needs_exposure = train.exposure is not None and not counts.upper_is_total
         predictor = Predictor(portfolio.members, portfolio.weights, needs_exposure, portfolio.seconds, counts)

@@ -77,11 +77,6 @@ class Forest:
         else:
             raise ConfigError(f"Trees to export must be of LightGBM or scikit-learn, got {type(booster).__name__}.")
 
-    def add_histogram(self, trees: Any, chosen: np.ndarray | None) -> None:
-        """Another target: the raw prediction of a `HistGradientBoostingRegressor`."""
-        self.constants.append(0.0)
-        self._add_histogram(trees, chosen, {})
-
     def _add_histogram(self, trees: Any, chosen: np.ndarray | None, columns: Mapping[int, int]) -> None:
         self.constants[-1] += float(np.ravel(trees._baseline_prediction)[0])
         known = _Preprocessed.of(trees)

@@ -94,7 +94,7 @@ class Member(ABC):
 
     @abstractmethod
     def state(self) -> dict[str, bytes]:
-        """Everything `from_state` needs, as files by name. No pickle: JSON, safetensors and skops."""
+        """Everything `from_state` needs, as files by name. No pickle: JSON and safetensors."""
 
     @classmethod
     @abstractmethod

@@ -15,7 +15,7 @@ from ddpn.serving.options import Wanted
 from ddpn.serving.problems import Problem, RequestError
 from ddpn.serving.tabulated import Tabulated, tabulated
 from ddpn.threads import single_thread
-from ddpn.workflow.leaderboard import label_of
+from ddpn.workflow.member_names import label_of
 
 #: The mass of a distribution that is not shown, on either side, and the most counts that are.
 _UNSHOWN, _MOST_SHOWN = 5e-5, 400

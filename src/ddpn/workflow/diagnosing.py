@@ -35,7 +35,7 @@ def read_target(frame: Any, plan: Plan) -> Target:
     columns = {"--upper-column": plan.upper_column, "--censored": plan.censored}
     named = tuple(f"{name} {column}" for name, column in columns.items() if column is not None)
     notes += missing_sentences(frame, plan.group, roles.missing)
-    return Target(sample, roles, (*leaks, *notes), (*known.options, *named))
+    return Target(sample, roles, (*leaks.certain, *leaks.questions, *notes), (*known.options, *named))
 
 
 def diagnose_target(

@@ -1,7 +1,7 @@
 """`Evaluation`: the numbers that a verdict on a model is made of."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -31,8 +31,9 @@ class Evaluation:
     the share of rows inside the model's interval, of which `target_coverage` is expected, and `interior` the share
     inside and not at an end. With unequal weights, or rows in groups that are alike, `effective_rows` is below `rows`,
     its default. `labels` are names as they stand within a sentence. `mean_count` is the scale of a difference that
-    matters, `only_count` the count that all rows have. `leak` is a sentence about a suspected target leak, `warnings`
-    are further sentences to repeat, `row_labels` what rows are called.
+    matters, `only_count` the count that all rows have. `simpler` are the candidates that are simpler than the model;
+    the default is all. `leak` is a sentence about a target leak, `warnings` are further sentences to repeat,
+    `row_labels` what rows are called.
     """
 
     model: str
@@ -48,6 +49,7 @@ class Evaluation:
     labels: Mapping[str, str] = field(default_factory=dict)
     mean_count: float = 1.0
     only_count: float | None = None
+    simpler: Collection[str] | None = None
     leak: str = ""
     warnings: tuple[str, ...] = ()
     row_labels: Sequence[Any] | None = None
@@ -128,6 +130,16 @@ class Evaluation:
     def gain(self) -> Gain:
         """The gain on the rival; 0 without one."""
         return Gain(0.0, 0.0, 0.0) if self.rival is None else self.gains[self.rival]
+
+    @property
+    def rival_is_simpler(self) -> bool:
+        """Whether the rival is simpler than the model."""
+        return self.simpler is None or self.rival in self.simpler
+
+    @property
+    def is_decidable(self) -> bool:
+        """Whether the rows can show how well counts are predicted: there are enough, with different counts."""
+        return self.size >= MIN_ROWS and self.only_count is None
 
     @property
     def size(self) -> float:

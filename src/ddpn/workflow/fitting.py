@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -16,32 +16,26 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ddpn.calibration.calibrate import Wanted, calibrate
-from ddpn.deadlines import Clock, TimeLimitError, with_rows
+from ddpn.deadlines import Clock, TimeLimitError
 from ddpn.errors import InputError
 from ddpn.estimators import CountRegressor
 from ddpn.executors import Executor
 from ddpn.files import check_space, folder_lock
-from ddpn.heads import Head
 from ddpn.members import MEMBERS
 from ddpn.members.folds import Folds
-from ddpn.members.member import Member, NotApplicableError
+from ddpn.members.member import NotApplicableError
 from ddpn.members.network_options import SMALL_ROWS, NetworkOptions
 from ddpn.model_files import check_destination
-from ddpn.predictor import Predictor
-from ddpn.sample import Sample
 from ddpn.threads import single_thread
 from ddpn.workflow.budget import Budget
+from ddpn.workflow.finishing import Finish
+from ddpn.workflow.interrupts import Interrupts
 from ddpn.workflow.kept_warnings import kept_warnings
-from ddpn.workflow.leaderboard import label_of, leaderboard
-from ddpn.workflow.model_folder import CHECKPOINT, FORMAT, ModelFolder
+from ddpn.workflow.member_names import label_of
+from ddpn.workflow.model_folder import CHECKPOINT, FORMAT, ModelFolder, load, read_task
 from ddpn.workflow.preparing import Prepared, checkpoint_of, fingerprint, identity
 from ddpn.workflow.seen_rows import SeenRows
 
-#: Rows that the level of all rows counts as in each group.
-GROUP_ROWS = 50.0
 #: Bytes that trees, encoders and text take in a model folder: some MB for the default baselines.
 _FIXED_BYTES = 10_000_000
 
@@ -54,6 +48,12 @@ class Fitted:
     interrupted: bool
     can_continue: bool = False
 
+    @property
+    def missing(self) -> list[str]:
+        """What Ctrl-C ended or prevented: "training", "comparisons", "calibration", "refit", "scores"."""
+        found: list[str] = self.folder.task.get("missing", [])
+        return found
+
 
 def fit(
     prepared: Prepared,
@@ -63,12 +63,15 @@ def fit(
     on_step: Callable[[str], None] = lambda text: None,
     started: float | None = None,
     executor: Executor | None = None,
+    interrupts: Interrupts | None = None,
 ) -> Fitted:
     """Fit the model and what it is compared with, calibrate on validation rows and score on test rows.
 
     `about` goes into the task as it is; `on_step` is called with a description of each step. Ctrl-C ends the training
-    of the networks or of members to compare with; the other steps continue with what was fitted so far. The plan's time
-    budget, if there is one, counts from `started` (as `time.monotonic` counts) until the model is saved.
+    of the networks or of members to compare with; the other steps continue with what was fitted so far. Ctrl-C in one
+    of these other steps ends all of them. The task names what is `missing` then. The plan's time budget, if there is
+    one, counts from `started` (as `time.monotonic` counts) until the model is saved. With `interrupts`, nothing but a
+    step is ended by Ctrl-C after the training.
     """
     budget = Budget(prepared.plan.seconds, started)
     # Before the time that is left is divided: these take seconds for many rows.
@@ -77,32 +80,32 @@ def fit(
     model = prepared.plan.regressor(checkpoint=checkpoint, verbose=verbose, validation=None)
     model.set_params(time_budget=budget.for_fits, executor=executor)
     with kept_warnings() as kept:
-        interrupted = train_model(model, prepared, checkpoint, on_step)
+        missing = ["training"] if train_model(model, prepared, checkpoint, on_step) else []
         folds = held_out_folds(model, prepared)
-        interrupted |= _add_comparisons(model, prepared, folds, budget, on_step)
-    on_step("Calibrating on rows that were not trained on")
-    if folds.are_crossed or len(prepared.validation):
-        calibrate(model.predictor_, folds, prepared.plan.seed, _wanted(prepared), budget.for_calibration)
-    on_step("Scoring the test rows")
-    scores, limits = _scored(model.predictor_, prepared, budget.for_scores), []
-    if scores["rows"] < len(prepared.test):
-        limits = [f"Scores are those of {scores['rows']:,} of {len(prepared.test):,} test rows, for want of time."]
+        missing += ["comparisons"] if _add_comparisons(model, prepared, folds, budget, on_step) else []
+        interrupts = interrupts or Interrupts()
+        interrupts.hold()
+        finish = Finish(model.predictor_, prepared, interrupts, on_step)
+        finish.calibrate(folds, budget.for_calibration)
+        scores = finish.scores(budget.for_scores)
+    missing += finish.missing
     task = {
         "format": FORMAT,
         "plan": prepared.plan.as_dict(),
         **known,
         "roles": prepared.roles.as_dict(),
         "split": {"how": prepared.split.how, "meaning": prepared.split.meaning, "rows": prepared.counts},
-        "interrupted": interrupted,
+        "interrupted": bool(missing),
+        "missing": missing,
         "leaks": list(prepared.leaks),
-        "warnings": [*prepared.warnings, *kept, *limits],
-        "test": scores,
+        "warnings": [*prepared.warnings, *kept],
+        **({} if scores is None else {"test": scores}),
         "versions": _versions(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         **about,
     }
     # As it will be read again: lists instead of tuples.
-    return Fitted(ModelFolder(model, json.loads(json.dumps(task)), seen), interrupted)
+    return Fitted(ModelFolder(model, json.loads(json.dumps(task)), seen), bool(missing))
 
 
 def fit_into(
@@ -141,17 +144,67 @@ def fit_into(
             on_step("Continuing the fit that was interrupted")
         elif (path / CHECKPOINT).is_file():
             on_step("Starting again: the interrupted fit had other rows or options")
-        fitted = fit(prepared, about, checkpoint, **options)
-        can_continue = fitted.interrupted and checkpoint.exists()
-        try:
-            _save(fitted, path, overwrite, checkpoint)
-        finally:
-            pattern = f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.checkpoint"
-            for old in path.parent.glob(pattern):
-                old.unlink()
-            for folder in path.parent.glob(f"{pattern}.jobs"):
-                shutil.rmtree(folder)
+        with Interrupts() as interrupts:
+            unfinished = _unfinished(path, prepared)
+            if unfinished is None:
+                fitted = fit(prepared, about, checkpoint, interrupts=interrupts, **options)
+            else:
+                fitted = _finish(unfinished, prepared, about, interrupts, on_step)
+            can_continue = fitted.interrupted and (checkpoint.exists() or _can_finish(fitted.missing, prepared))
+            interrupts.hold()
+            try:
+                _save(fitted, path, overwrite, checkpoint)
+            finally:
+                _remove_checkpoints(path)
     return replace(fitted, can_continue=can_continue)
+
+
+def _remove_checkpoints(path: Path) -> None:
+    """Remove what interrupted fits of this folder have left beside it."""
+    pattern = f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.checkpoint"
+    for old in path.parent.glob(pattern):
+        old.unlink()
+    for folder in path.parent.glob(f"{pattern}.jobs"):
+        shutil.rmtree(folder)
+
+
+def _can_finish(missing: Sequence[str], prepared: Prepared) -> bool:
+    """Whether the saved model is all that the missing steps need.
+
+    Scores always are. Calibration is not, if it needs to know which rows each copy of a member left out.
+    """
+    return missing == ["scores"] or (missing == ["calibration", "scores"] and not is_cross_fitted(prepared))
+
+
+def _unfinished(path: Path, prepared: Prepared) -> ModelFolder | None:
+    """The model in the folder, if it is of the same fit, and if only what follows the fits is missing."""
+    try:
+        task = read_task(path)
+    except InputError:
+        return None
+    is_same = task.get("identity") == identity(prepared)
+    return load(path) if is_same and _can_finish(task.get("missing", []), prepared) else None
+
+
+def _finish(
+    folder: ModelFolder,
+    prepared: Prepared,
+    about: Mapping[str, Any],
+    interrupts: Interrupts,
+    on_step: Callable[[str], None],
+) -> Fitted:
+    """Do what is missing of a fit whose members are fitted."""
+    on_step("Continuing with the members that were fitted")
+    interrupts.hold()
+    predictor = folder.model.predictor_
+    with kept_warnings() as kept:
+        finish = Finish(predictor, prepared, interrupts, on_step)
+        if "calibration" in folder.task["missing"]:
+            finish.calibrate(Folds(prepared.train, prepared.validation), Clock())
+        scores = finish.scores(Clock())
+    known = {"interrupted": bool(finish.missing), "missing": finish.missing, **about}
+    known |= {"warnings": [*prepared.warnings, *kept]} | ({} if scores is None else {"test": scores})
+    return Fitted(replace(folder, task=json.loads(json.dumps({**folder.task, **known}))), bool(finish.missing))
 
 
 def _estimated_bytes(prepared: Prepared) -> int:
@@ -195,7 +248,7 @@ def train_model(
     if is_cross_fitted(prepared):
         train, held_out = prepared.known, {}
     on_step("Training")
-    model.on_step, model.calibrates, model.stream = on_step, False, prepared.stream
+    model.on_step, model.calibrates, model.stream, model.only = on_step, False, prepared.stream, prepared.plan.only
     try:
         given = counts.arguments(train) | (held_out if len(validation) else {})
         if train.group is not None:
@@ -241,7 +294,8 @@ def _add_comparisons(
         kind = MEMBERS.find(name)
         label = label_of(name, kind)
         if not budget.has_time:
-            warnings.warn(f"Not compared with {label}, for want of time.", UserWarning, stacklevel=2)
+            sentence = f"Not compared with {label}, as the time budget has no room for it."
+            warnings.warn(sentence, UserWarning, stacklevel=2)
             continue
         on_step(f"Fitting for comparison: {label}")
         started = time.perf_counter()
@@ -261,22 +315,6 @@ def _add_comparisons(
     return False
 
 
-def _wanted(prepared: Prepared) -> Wanted:
-    """What the plan asks to calibrate."""
-    plan = prepared.plan
-    return Wanted(plan.recalibrate != "off", plan.interval_groups, GROUP_ROWS, prepared.time_columns)
-
-
-def _scored(predictor: Predictor, prepared: Prepared, clock: Clock) -> dict[str, Any]:
-    """The leaderboard of as many test rows as there is time for."""
-    test = prepared.test
-    order = np.random.default_rng(0).permutation(len(test))
-
-    def work(number: int) -> dict[str, Any]:
-        some = test if number == len(test) else test.rows(np.sort(order[:number]))
-        return leaderboard(predictor, some, prepared.leaks, prepared.split.meaning)
-
-    return with_rows(clock, len(test), work)
 
 
 def _versions() -> dict[str, str]:

@@ -14,6 +14,7 @@ from ddpn.heads.likelihoods import TOTALS
 from ddpn.members import MEMBERS
 from ddpn.members.network_options import TRAINING_OPTIONS, NetworkOptions, check_training_options
 from ddpn.validation import check_choice, check_keys, is_integer, is_number
+from ddpn.workflow.member_names import member_named
 
 #: Shares of training, validation and test rows.
 SHARES = (0.7, 0.1, 0.2)
@@ -21,6 +22,9 @@ SHARES = (0.7, 0.1, 0.2)
 MIXED = ("glm",)
 #: What a model is compared with by default, beside each of its own members.
 BASELINES = ("constant", "poisson_glm", "trees")
+#: What a portfolio fits without being asked to.
+NETWORKS = "networks"
+CANDIDATES = ("constant", "trees", "glm", NETWORKS, "large_networks")
 #: The shortest time budget.
 MIN_SECONDS = 10
 #: Arguments of `CountRegressor` that a plan may set; the others are decided by its seed and its split.
@@ -74,6 +78,9 @@ class Plan:
         "auto" uses a recalibration of the distributions where that improves the CRPS of validation rows, "off" never.
     interval_groups : str or int, optional
         A column within whose values intervals are calibrated, or a number of ranges of the predicted mean.
+    only : str, optional
+        The one member to fit, a name in `ddpn.members.MEMBERS`, instead of a mixture. Others are left out, also those
+        of `mix_with`; `members` is then the number of networks if these are the one member, else it has no effect.
     model : mapping
         Arguments of `CountRegressor`.
 
@@ -100,6 +107,7 @@ class Plan:
     compare_with: tuple[str, ...] = BASELINES
     recalibrate: str = "auto"
     interval_groups: str | int | None = None
+    only: str | None = None
     model: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -117,6 +125,8 @@ class Plan:
         for name, given in (("compare_with", self.compare_with), ("mix_with", self.model.get("mix_with", ()))):
             for kind in given:
                 check_choice(name, kind, [known for known in MEMBERS if known != "networks"])
+        if self.only is not None:
+            member_named(self.only)
         self._check_model()
 
     def _check_roles(self) -> None:
@@ -136,8 +146,8 @@ class Plan:
 
     @property
     def members(self) -> int | str:
-        """The number of networks, or "auto" for a portfolio."""
-        return self.model.get("members", "auto")
+        """The number of networks, or "auto" for a portfolio, which may have one candidate only."""
+        return self.model.get("members", "auto") if self.only in (None, NETWORKS) else "auto"
 
     @property
     def seconds(self) -> float | None:
@@ -199,11 +209,16 @@ class Plan:
         from ddpn.estimators import CountRegressor
 
         if self.members == "auto":
-            return CountRegressor(**{**self.model, "members": "auto", "random_state": self.seed}, **more)
+            options = {**self.model, "members": "auto", "random_state": self.seed}
+            if self.only is not None:
+                options["mix_with"] = () if self.only in CANDIDATES else (self.only,)
+            return CountRegressor(**options, **more)
         head = make_head(self.model.get("likelihood", DEFAULT_LIKELIHOOD))
         has_line = head.glm_likelihood and self.model.get("hidden", "auto") not in ((), [])
         mixed = tuple(name for name in MIXED if name != "glm" or has_line) if head.is_count else ()
         options = {"mix_with": mixed, **self.model, "random_state": self.seed}
+        if self.only is not None:
+            options["mix_with"] = ()
         return CountRegressor(**options, **more)
 
     def as_dict(self) -> dict[str, Any]:
@@ -258,6 +273,10 @@ def _read(file: Path) -> dict[str, Any]:
 def _checked(name: str, value: Any) -> Any:
     if name in _NAMES and not isinstance(value, str):
         raise ConfigError(f"{name} must be the name of a column, got {value!r}.")
+    if name == "only":
+        if not isinstance(value, str):
+            raise ConfigError(f"only must be the name of a member, got {value!r}.")
+        return member_named(value)
     if name in _TABLES and not isinstance(value, Mapping):
         raise ConfigError(f"{name} must be a table of options, got {value!r}.")
     if name in _LISTS or (name == "likelihood" and isinstance(value, str) and "," in value):

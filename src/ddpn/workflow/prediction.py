@@ -10,14 +10,15 @@ from torch import Tensor
 from ddpn.calibration.intervals import interval_at, interval_quantiles, widened
 from ddpn.calibration.reasons import TableSummary
 from ddpn.distributions import discretized
-from ddpn.errors import InputError
+from ddpn.errors import ConfigError, InputError
 from ddpn.features.table import reading_once
 from ddpn.metrics import point
-from ddpn.predictor import Predictor
+from ddpn.predictor import MIXTURE, Predictor
 from ddpn.sample import Sample, rows_named, take_rows
 from ddpn.threads import single_thread
 from ddpn.workflow.findings import Findings
-from ddpn.workflow.leaderboard import COVERAGE, board, label_of, leaderboard
+from ddpn.workflow.leaderboard import COVERAGE, board, leaderboard
+from ddpn.workflow.member_names import label_of, member_named
 from ddpn.workflow.model_folder import ModelFolder
 from ddpn.workflow.plan import plan_from
 from ddpn.workflow.preparing import fingerprint
@@ -68,7 +69,10 @@ def predict(
 
 
 def check_request(predictor: Predictor, request: Request) -> None:
-    """Raise an `InputError` for a level that is too small for the number of calibration rows, before the work."""
+    """Raise an error for an unknown member, or a level that is too small for the calibration rows, before the work."""
+    if request.member is not None and request.member not in predictor.members:
+        member_named(request.member, predictor.members)
+        raise ConfigError(f"`member` must be a name such as {next(iter(predictor.members))}, got {request.member!r}.")
     if request.ood is not None:
         request.check_model(predictor.ood is not None)
         predictor.calibrated_ood.is_ood(np.ones(1), request.ood)
@@ -122,13 +126,14 @@ def prediction_table(
     with reading_once():
         measured = None if predictor.profile is None else predictor.profile.measure(X)
         with single_thread(), torch.no_grad():
-            dist = predictor.distribution(X, exposure, upper=upper, exact=False)
+            of = request.member or MIXTURE
+            dist = predictor.distribution(X, exposure, of, upper, exact=False)
     if summary is not None and measured is not None:
         summary.add(measured.states)
     with single_thread(), torch.no_grad():
         aleatoric, epistemic = dist.aleatoric, dist.epistemic
         counts: Any = discretized(dist)
-        level = predictor.row_levels(counts, request.coverage, labels=groups)
+        level = predictor.row_levels(counts, request.coverage, of, groups)
         median, mode, (low, high), quantiles = _quantiles(counts, level, request.quantiles)
         columns: dict[str, Tensor] = {"mean": dist.mean, "median": median, "mode": mode, "lower": low, "upper": high}
         columns |= {"aleatoric": aleatoric, "epistemic": epistemic, "stddev": (aleatoric + epistemic).sqrt()}
@@ -138,7 +143,9 @@ def prediction_table(
         found: dict[str, Any] = {name: _plain(name, values) for name, values in columns.items()}
         if predictor.ood is not None:
             features = measured.score if measured is not None and len(predictor.ood.features) else None
-            found["ood_pvalue"] = predictor.ood.pvalue([dist], features)
+            # Of the mixture, by whose predictions it is calibrated.
+            mixture = dist if of == MIXTURE else predictor.distribution(X, exposure, upper=upper, exact=False)
+            found["ood_pvalue"] = predictor.ood.pvalue([mixture], features)
     if request.ood is not None:
         found["ood"] = predictor.calibrated_ood.is_ood(found["ood_pvalue"], request.ood)
         found["ood_reason"] = _reasons(predictor, X, found["ood"])

@@ -12,7 +12,7 @@ from ddpn.errors import InputError
 from ddpn.sample import Sample
 from ddpn.validation import listed
 from ddpn.workflow.dates import DAY
-from ddpn.workflow.leaks import leak_warnings
+from ddpn.workflow.leaks import Leaks, find_leaks
 from ddpn.workflow.model_folder import CHECKPOINT, read_task
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.profiling import roles_of
@@ -103,14 +103,15 @@ def prepare(frame: Any, plan: Plan) -> Prepared:
     train = split.rows.train
     following = () if plan.time is None else time_columns(sample.X[train], timed[plan.time][train])
     warnings += _split_warnings(sample, split, roles, plan, timed)
-    return Prepared(plan, roles, sample, split, tuple(leaks), tuple(warnings), tuple(following))
+    sentences = (*leaks.questions, *warnings)
+    return Prepared(plan, roles, sample, split, leaks.certain, sentences, tuple(following))
 
 
-def suspected_leaks(sample: Sample, columns: list[Column]) -> list[str]:
-    """Warnings about suspected target leaks in some of the columns."""
+def suspected_leaks(sample: Sample, columns: list[Column]) -> Leaks:
+    """Target leaks, and questions about possible ones, in some of the columns."""
     dates = {name: column.name for column in columns if column.kind == "date" for name in column.inputs}
     inputs = sample.X.select([name for column in columns for name in column.inputs])
-    return leak_warnings(inputs, sample.y, dates, sample.exposure)
+    return find_leaks(inputs, sample.y, dates, sample.exposure)
 
 
 def _split_warnings(sample: Sample, split: Split, roles: Roles, plan: Plan, timed: Any) -> list[str]:

@@ -17,7 +17,17 @@ from ddpn.members.trees.dispersion import FAMILIES, dispersion_of, fit_dispersio
 from ddpn.members.trees.engine import UNLIMITED, Booster, Settings, engine
 from ddpn.members.trees.index import Index, index_of
 from ddpn.members.trees.mean import FoldMean, Mean, average, fit_mean, leaves_for, rate_for, seeds_for
-from ddpn.members.trees.table import FOLDS, MANY_ROWS, Fold, TreeRows, TreeTable, folds_of, rates, used_rows, with_columns
+from ddpn.members.trees.table import (
+    FOLDS,
+    MANY_ROWS,
+    Fold,
+    TreeRows,
+    TreeTable,
+    folds_of,
+    rates,
+    used_rows,
+    with_columns,
+)
 from ddpn.sample import Sample
 from ddpn.threads import single_thread, tree_threads_for
 from ddpn.training import RowStream
