@@ -96,7 +96,7 @@ def scored_loss(head: Any, raw: Tensor, y: Tensor, exposure: Tensor | None, dtyp
 def of_family(
     evaluate: Callable[..., Evaluated],
     links: Callable[[Tensor, Tensor | None], tuple[Tensor, ...]],
-    ranges: tuple[tuple[float, float], ...],
+    ranges: tuple[tuple[float, float], ...] | None,
     raw: Tensor,
     counts: Counts,
     exposure: Tensor | None,
@@ -104,9 +104,10 @@ def of_family(
     """Loss and gradient of a family in its raw outputs.
 
     `evaluate` returns the loss and its derivatives in the logarithms of the parameters, of which the first is that of
-    the location. `links` returns these logarithms; they are the raw outputs within `ranges`, if there is no exposure.
+    the location. `links` returns these logarithms. Within `ranges` (None: nowhere) they are the raw outputs, to the
+    first of which the logarithm of the exposure is added.
     """
-    if _is_within(raw, ranges):
+    if ranges is not None and _is_within(raw, ranges):
         logs = raw.unbind() if exposure is None else (raw[0] + exposure.log(), *raw[1:])
         loss, slopes = evaluate(counts, *logs)
         return loss, torch.stack(slopes)

@@ -11,7 +11,7 @@ from torch.distributions import Distribution
 
 from ddpn.heads import HEADS, Head, make_head
 from ddpn.heads.intercept import fit
-from ddpn.members.member import Member, as_tensor, exposure_unit, json_to_bytes
+from ddpn.members.member import Member, as_tensor, exposure_unit, in_units, json_to_bytes, row_scale
 from ddpn.sample import Sample, row_count
 
 #: A maximum at infinity is cut off so far from the fit of plain counts.
@@ -56,11 +56,9 @@ class Constant(Member):
 
     def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:
         y, weight = as_tensor(train.y), as_tensor(train.weight_or_ones)
-        assert y is not None
-        assert weight is not None
         candidates = self._candidates()
         self.unit = exposure_unit(train, candidates[0])
-        exposure = as_tensor(train.exposure, self.unit)
+        exposure = row_scale(train.exposure, self.unit, len(y))
         best = -np.inf
         for head in candidates:
             raw = head.start(y, weight, exposure)
@@ -73,8 +71,8 @@ class Constant(Member):
         return self
 
     def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
-        scale = as_tensor(exposure, self.unit)
         raw = self.raw.expand(row_count(X), 1, -1)
+        scale = row_scale(exposure, self.unit, len(raw))
         head = make_head(self.likelihood) if self.head is None else self.head
         return head(raw, None if scale is None else scale.unsqueeze(1))
 
@@ -88,9 +86,7 @@ class Constant(Member):
         known = json.loads(files["constant.json"])
         member = cls(make_head(known["likelihood"], **known["options"]))
         member.likelihood, member.unit = known["likelihood"], known["unit"]
-        raw = as_tensor(np.array(known["raw outputs"]))
-        assert raw is not None
-        member.raw = raw
+        member.raw = as_tensor(np.array(known["raw outputs"]))
         return member
 
     def facts(self) -> dict[str, Any]:

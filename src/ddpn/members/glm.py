@@ -19,9 +19,10 @@ from ddpn.members.member import (
     NotApplicableError,
     arrays_from_bytes,
     arrays_to_bytes,
-    as_tensor,
     exposure_unit,
+    in_units,
     json_to_bytes,
+    row_scale,
 )
 from ddpn.members.reader import TableReader
 from ddpn.sample import Sample, row_labels
@@ -80,12 +81,12 @@ class GLM(Member):
             raise NotApplicableError(f"{columns} inputs, more than the {self.max_columns:g} that a GLM is fitted to")
         assert self.encoder is not None
         if len(train) > self.max_rows:
-            chosen = np.random.default_rng(0).choice(len(train), int(self.max_rows), replace=False)
+            chosen = np.random.default_rng(seed).choice(len(train), int(self.max_rows), replace=False)
             train = train.rows(np.sort(chosen))
         if not train.y.any():
             raise NotApplicableError("it has no count above 0 to fit")
         self.unit = exposure_unit(train, self.head)
-        scaled = train if train.exposure is None else train.replace(exposure=train.exposure / self.unit)
+        scaled = in_units(train, self.unit)
         inputs = self.encoder.transform(train.X).astype(np.float64)
         with warnings.catch_warnings():
             # One that is not quite at its maximum is scored on validation rows like any other.
@@ -97,10 +98,10 @@ class GLM(Member):
         return self
 
     @classmethod
-    def of_design(cls, head: Head, reader: TableReader, design: Design, linear: Linear) -> Self:
+    def of_design(cls, head: Head, reader: TableReader, design: Design, linear: Linear, unit: float) -> Self:
         """The member of a `CountGLM`, whose categories are differences from a reference level."""
         member = cls(head)
-        member.reader, member.design, member.linear, member.unit = reader, design, linear, 1.0
+        member.reader, member.design, member.linear, member.unit = reader, design, linear, unit
         unbounded = np.full(head.n_raw, np.inf)
         member.low, member.high = -unbounded, unbounded
         return member
@@ -118,8 +119,9 @@ class GLM(Member):
         return torch.from_numpy(raw).unsqueeze(1)
 
     def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
-        scale = as_tensor(exposure, self.unit)
-        return self.head(self.raw(X), None if scale is None else scale.unsqueeze(1))
+        raw = self.raw(X)
+        scale = row_scale(exposure, self.unit, len(raw))
+        return self.head(raw, None if scale is None else scale.unsqueeze(1))
 
     def state(self) -> dict[str, bytes]:
         facts: dict[str, Any] = {"head": self.head.name, "options": self.head.options, "unit": self.unit}

@@ -21,7 +21,7 @@ from ddpn.features.screening import screened
 from ddpn.heads import DEFAULT_LIKELIHOOD, Head, make_head
 from ddpn.members.few_rows import MOST_ROWS, raw_of_few
 from ddpn.members.many_rows import MANY_ROWS, raw_of_many
-from ddpn.members.member import Member, as_tensor, exposure_unit, json_to_bytes
+from ddpn.members.member import Member, exposure_unit, json_to_bytes, row_scale
 from ddpn.members.network_options import WIDE, NetworkOptions, auto_numeric
 from ddpn.members.stream_schedule import Chunks, stream_schedule
 from ddpn.model import CountModel
@@ -226,7 +226,7 @@ class Networks(Member):
         weight = None
         if sample.weight is not None:
             weight = torch.from_numpy(sample.weight / (sample.weight.mean() if mean is None else mean)).float()
-        exposure = as_tensor(sample.exposure, self.unit)
+        exposure = row_scale(sample.exposure, self.unit, len(sample))
         counts = {name: part for name, part in sample.parts.items() if name in ("y", "lower", "upper", "limit")}
         return Sample(
             torch.from_numpy(inputs),
@@ -261,8 +261,10 @@ class Networks(Member):
     @torch.no_grad()
     def raw(self, X: Any, exposure: np.ndarray | None = None) -> Tensor:
         """Raw outputs of every network. Shape: (rows, M, P)."""
-        is_many = self.chosen is None and row_count(X) >= MANY_ROWS
-        if is_many and (many := raw_of_many(self.model, self.encoder, X, as_tensor(exposure, self.unit))) is not None:
+        rows = row_count(X)
+        scale = row_scale(exposure, self.unit, rows)
+        is_many = self.chosen is None and rows >= MANY_ROWS
+        if is_many and (many := raw_of_many(self.model, self.encoder, X, scale)) is not None:
             return many
         inputs = _columns(self.encoder.encode(X), self.chosen)
         if len(inputs) <= MOST_ROWS and (few := raw_of_few(self.model, inputs)) is not None:
@@ -280,7 +282,7 @@ class Networks(Member):
         return self._distribution(self.raw(X, exposure).numpy(), exposure)
 
     def _distribution(self, raw: np.ndarray, exposure: np.ndarray | None) -> Distribution:
-        scale = as_tensor(exposure, self.unit)
+        scale = row_scale(exposure, self.unit, len(raw))
         with single_thread():
             return self.head(torch.from_numpy(raw), None if scale is None else scale.unsqueeze(1))
 
