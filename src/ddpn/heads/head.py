@@ -74,8 +74,11 @@ class Head(ABC):
             cls.parameter_names = tuple(f"raw {i}" for i in range(cls.n_raw))
         if "support" in own and "is_count" not in own:
             cls.is_count = bool(cls.support.is_discrete)
-        if {"forward", "differentiable_loss"} & own.keys() and "loss_and_gradient" not in own:
-            cls.loss_and_gradient = Head.loss_and_gradient  # type: ignore[method-assign]  # that of another distribution
+        if "forward" in own:  # what a base class knows in closed form belongs to another distribution
+            for name in {"differentiable_loss", "loss_and_gradient", "derivatives", "start", "exponential"} - own.keys():
+                setattr(cls, name, vars(Head)[name])
+        elif "differentiable_loss" in own and "loss_and_gradient" not in own:
+            cls.loss_and_gradient = Head.loss_and_gradient  # type: ignore[method-assign]
         if "description" not in own:
             cls.description = (cls.__doc__ or cls.__name__).strip().splitlines()[0]
 

@@ -11,7 +11,7 @@ from torch.distributions import Distribution
 
 from ddpn.heads import HEADS, Head, make_head
 from ddpn.heads.intercept import fit
-from ddpn.members.member import Member, as_tensor, exposure_unit, in_units, json_to_bytes, row_scale
+from ddpn.members.member import Member, as_tensor, exposure_unit, json_to_bytes, row_scale
 from ddpn.sample import Sample, row_count
 
 #: A maximum at infinity is cut off so far from the fit of plain counts.
