@@ -248,7 +248,7 @@ class Predictor(OODFlags):
             same = MIXTURE if name == self.sole_member else name
             if same not in known:
                 blocks = (dist for dist, _ in self.recorded_blocks(sample, of=name))
-                known[same] = NeededLevels.of(blocks, sample.y, prior_rows > 0)
+                known[same] = NeededLevels.of(blocks, sample.y, prior_rows > 0, sample.limit)
             needed = known[same]
             self.intervals[name] = IntervalLevels.of_rows(needed, sample.weight, prior_rows)
             if found is not None and codes is not None:

@@ -10,6 +10,7 @@ from ddpn.errors import ConfigError
 from ddpn.export.graph import Graph, Operand, Value
 from ddpn.heads import HEADS, Head, mixed, zeros
 from ddpn.heads.clamps import LOG_ALPHA, LOG_GAMMA, LOG_LARGE, LOG_MU, highest_log_gamma
+from ddpn.heads.likelihoods import SHIPPED
 
 #: Half-angle steps before the series of the arctangent: what is left is below tan(pi / 16), and the first term that is
 #: left out below 1e-17.
@@ -72,7 +73,8 @@ def _parts(head: Head, raw: list[Value], log_scale: Value | None) -> Parts:
         return _mixed(head, raw, log_scale)
     if isinstance(head, zeros.ZeroHead):
         return _with_zeros(head, raw, log_scale)
-    if head.name not in _LINKS:
+    shipped = SHIPPED.get(head.name) == f"{type(head).__module__}:{type(head).__name__}"
+    if head.name not in _LINKS or not shipped:
         known = ", ".join([*_LINKS, "the zero-inflated and hurdle forms of these", "mixtures of all"])
         raise ConfigError(f"A model to export must have likelihoods among {known}; got {head.name}.")
     return Parts((_LINKS[head.name](raw, log_scale),))

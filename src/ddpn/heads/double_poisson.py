@@ -25,6 +25,7 @@ from ddpn.heads.derivatives import closed_form
 from ddpn.heads.head import Head, check_beta, promoted
 from ddpn.heads.intercept import Rows, fit_closed_form
 from ddpn.heads.scores import Counts
+from ddpn.sample import Sample
 from ddpn.validation import check_choice, check_number, is_number
 
 
@@ -96,7 +97,7 @@ class DoublePoissonHead(Head):
 
     def differentiable_loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
         """-log p(y), or Eq. 2; times gamma^-beta. In float64: for large counts the terms of Eq. 2 nearly cancel."""
-        log_mu, log_gamma = _links(raw.double(), exposure)
+        log_mu, log_gamma = (_links if self.objective == "exact" else _unlimited_links)(raw.double(), exposure)
         if self.objective == "exact":
             value = -DoublePoisson(log_mu.exp(), log_gamma.exp(), validate_args=False).log_prob(y.double())
         else:  # Eq. 2: -log(gamma) / 2 + gamma mu - gamma y (1 + log mu - log y)
@@ -136,6 +137,13 @@ class DoublePoissonHead(Head):
         found = torch.stack([unbend(log_mu, *LOG_MU), unbend(log_gamma, lowest, highest)])
         return found if self.objective == "paper" else self._exact_start(rows, found, lowest.item())
 
+    def sample_start(self, sample: Sample) -> Tensor:
+        """As for other heads, with the gamma that was given, if any."""
+        found = super().sample_start(sample)
+        if self.initial_gamma is not None:
+            found[1] = self.start(sample.y, sample.weight, sample.exposure)[1]
+        return found
+
     def _exact_start(self, rows: Rows, guess: Tensor, lowest: float) -> Tensor:
         bounds = [(low - 1.0, high + 1.0) for low, high in (LOG_MU, (lowest, LOG_GAMMA[1]))]
         if self.initial_gamma is None:
@@ -147,10 +155,15 @@ class DoublePoissonHead(Head):
 
 
 def _links(raw: Tensor, exposure: Tensor | None) -> tuple[Tensor, Tensor]:
-    """log mu and log gamma. The bounds on gamma are those of the mu of the distribution, exposure included."""
-    log_mu = log_mean(raw[..., 0], exposure)
-    log_gamma = bend(raw[..., 1], lowest_log_gamma(log_mu), highest_log_gamma(log_mu))
+    """log mu and log gamma of the distribution."""
+    log_mu, log_gamma = _unlimited_links(raw, exposure)
     return log_mu, log_gamma if exposure is None else mean_preserving_log_gamma(log_gamma, log_mu)
+
+
+def _unlimited_links(raw: Tensor, exposure: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The same as in Eq. 2, whose mean is mu for every gamma: bounds on gamma are those of mu, exposure included."""
+    log_mu = log_mean(raw[..., 0], exposure)
+    return log_mu, bend(raw[..., 1], lowest_log_gamma(log_mu), highest_log_gamma(log_mu))
 
 
 def _deviance(log_mu: Tensor, y: Tensor) -> Tensor:

@@ -57,6 +57,8 @@ class GLM(Member):
     high: np.ndarray
     unit: float
     _dispersion: str = "linear"
+    #: Heads of the other families of a mixture, which censored counts may be fitted better by.
+    _others: tuple[Head, ...] = ()
 
     def __init__(self, head: Head | None = None) -> None:
         self.head = make_head("double_poisson") if head is None else head
@@ -69,6 +71,8 @@ class GLM(Member):
         member = cls(head if head.exposure_is_total else make_head(head.glm_likelihood))
         # A parameter that all rows share in the networks, such as one gamma, is an intercept here.
         member._dispersion = "constant" if "nothing" in head.sees else "linear"
+        families = getattr(head, "families", ())
+        member._others = tuple(make_head(name) for name in dict.fromkeys(families) if name != member.head.name)
         return member
 
     def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:
@@ -91,11 +95,28 @@ class GLM(Member):
         with warnings.catch_warnings():
             # One that is not quite at its maximum is scored on validation rows like any other.
             warnings.simplefilter("ignore")
-            self.linear = fit_line(self.head, inputs, scaled, self._dispersion, self.alpha, self.is_rough)
+            self._fit_lines(inputs, scaled)
         raw = self.linear.raw(inputs)
         unbounded = np.full(raw.shape[1], np.inf)
         self.low, self.high = (raw.min(0), raw.max(0)) if self.is_clipped else (-unbounded, unbounded)
         return self
+
+    def _fit_lines(self, inputs: np.ndarray, sample: Sample) -> None:
+        """Fit the line; where counts are censored, of the family under which those recorded are most likely.
+
+        What lies beyond the limit is known by the shape of the family alone, and no score of recorded counts shows it.
+        """
+        is_censored = sample.limit is not None and bool((sample.y >= sample.limit).any())
+        heads = [self.head, *(head for head in self._others if is_censored and head.has_glm)]
+        lines = [fit_line(head, inputs, sample, self._dispersion, self.alpha, self.is_rough) for head in heads]
+        best = 0
+        if len(heads) > 1:
+            rows, weight = sample.replace(X=None).map(torch.from_numpy), sample.weight_or_ones
+            with torch.no_grad():
+                pairs = zip(heads, lines, strict=True)
+                losses = [head.sample_loss(torch.from_numpy(line.raw(inputs)), rows).numpy() for head, line in pairs]
+            best = int(np.argmin([weight @ loss for loss in losses]))
+        self.head, self.linear = heads[best], lines[best]
 
     @classmethod
     def of_design(cls, head: Head, reader: TableReader, design: Design, linear: Linear, unit: float) -> Self:

@@ -20,8 +20,8 @@ from ddpn.sample import Sample
 if TYPE_CHECKING:
     from ddpn.training import RowStream
 
-#: Logarithms to base 2: the count from which on rates are rescaled, and the largest count per unit then. Heads clamp the
-#: rate at 2^23.
+#: Logarithms to base 2: the count from which on rates are rescaled, and the largest count per unit then. Heads clamp
+#: rates at 2^23.
 _LARGE_COUNT, _LARGE_RATE = 22.0, 20.0
 
 

@@ -243,7 +243,7 @@ class Networks(Member):
         if self.options.start:
             used = sample.rows(sample.is_used)
             wide = self._tensors(used.replace(X=None), np.zeros((len(used), 0))).map(torch.Tensor.double)
-            start = self.head.start(wide.y, wide.weight, wide.exposure)
+            start = self.head.sample_start(wide)
         model.reset(config.seeds, start)
         runtime = self.runtime or Runtime(precision=config.precision)
         options: dict[str, Any] = {"runtime": runtime, "verbose": self.verbose, "checkpoint": self.checkpoint}

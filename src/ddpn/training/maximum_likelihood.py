@@ -96,8 +96,8 @@ class LinearObjective:
 
     def start(self) -> np.ndarray:
         """The head's intercept-only fit, all slopes 0."""
-        theta, sample = np.zeros(self.blocks[-1].stop), self.sample
-        raw = self.head.start(sample.y, sample.weight, sample.exposure)
+        theta = np.zeros(self.blocks[-1].stop)
+        raw = self.head.sample_start(self.sample)
         theta[[block.start for block in self.blocks]] = raw.numpy()
         return theta
 
