@@ -195,7 +195,9 @@ class Predictor(OODFlags):
 
     # Calibration -------------------------------------------------------------------------------------------------
 
-    def recalibrate(self, sample: Sample, prior_rows: float = PRIOR_ROWS, always: bool = False) -> Recalibration:
+    def recalibrate(
+        self, sample: Sample, prior_rows: float = PRIOR_ROWS, always: bool = False, seed: int = 0
+    ) -> Recalibration:
         """Learn from rows that were not trained on how to correct the mixture's cdf, and use it where that helps.
 
         Intervals of the mixture that were calibrated before are dropped: they belong to the distributions as they were.
@@ -204,12 +206,12 @@ class Predictor(OODFlags):
         ----------
         sample : Sample
             Rows that no member was trained on.
-        prior_rows, always
+        prior_rows, always, seed
             As for `Recalibration.fit`.
         """
         self.recalibration = None
         blocks = (dist for dist, _ in self.recorded_blocks(sample))
-        self.recalibration = Recalibration.fit(blocks, sample.y, sample.weight, prior_rows, always)
+        self.recalibration = Recalibration.fit(blocks, sample.y, sample.weight, prior_rows, always, seed)
         if self.recalibration.is_used:
             self.intervals.pop(MIXTURE, None)
             self.groups = None

@@ -110,6 +110,7 @@ class Recalibration(NamedTuple):
         weight: np.ndarray | None = None,
         prior_rows: float = PRIOR_ROWS,
         always: bool = False,
+        seed: int = 0,
     ) -> Self:
         """Fit the map to uncalibrated predictions; every row is scored with a map that was fitted to the other folds.
 
@@ -125,6 +126,8 @@ class Recalibration(NamedTuple):
             The map is shrunk towards the identity as if so many rows were calibrated already.
         always : bool
             Use the map also where it does not help.
+        seed : int
+            Seed of the folds and, of many rows, of those that are scored.
         """
         each = np.ones(len(y)) if weight is None else weight * (len(y) / weight.sum())
         dists, bounds, rest = [], [], torch.from_numpy(y)
@@ -134,7 +137,7 @@ class Recalibration(NamedTuple):
             dists.append(counts)
             bounds.append(torch.stack(pit_bounds(counts, part)).double().numpy())
         shares = overlaps(*np.concatenate(bounds, axis=1))
-        gain, error = _cross_fitted(dists, y, shares, each, prior_rows)
+        gain, error = _cross_fitted(dists, y, shares, each, prior_rows, seed)
         value = fitted_map(shares, each, prior_rows).value.numpy()
         found = cls(value, int((each > 0).sum()), gain, error, is_used=True)
         return found if always else found._replace(is_used=found.helps)
@@ -160,10 +163,10 @@ class Recalibration(NamedTuple):
 
 
 def _cross_fitted(
-    dists: list[Any], y: np.ndarray, shares: np.ndarray, weight: np.ndarray, prior_rows: float
+    dists: list[Any], y: np.ndarray, shares: np.ndarray, weight: np.ndarray, prior_rows: float, seed: int
 ) -> tuple[float, float]:
     """Mean gain in CRPS by maps that were fitted to other rows, and its standard error."""
-    random = np.random.default_rng(0)
+    random = np.random.default_rng(seed)
     fold = random.permutation(len(y)) % FOLDS
     scored = np.zeros(len(y), dtype=bool)
     scored[random.permutation(len(y))[:_MOST_ROWS]] = True

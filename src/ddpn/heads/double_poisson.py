@@ -97,9 +97,9 @@ class DoublePoissonHead(Head):
 
     def differentiable_loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
         """-log p(y), or Eq. 2; times gamma^-beta. In float64: for large counts the terms of Eq. 2 nearly cancel."""
-        log_mu, log_gamma = (_links if self.objective == "exact" else _unlimited_links)(raw.double(), exposure)
+        log_mu, log_gamma = _unlimited_links(raw.double(), exposure)
         if self.objective == "exact":
-            value = -DoublePoisson(log_mu.exp(), log_gamma.exp(), validate_args=False).log_prob(y.double())
+            value = -self.forward(raw.double(), exposure).log_prob(y.double())
         else:  # Eq. 2: -log(gamma) / 2 + gamma mu - gamma y (1 + log mu - log y)
             value = log_gamma.exp() * _deviance(log_mu, y.double()) - 0.5 * log_gamma
         if self.beta:
@@ -113,7 +113,7 @@ class DoublePoissonHead(Head):
         ranges = (LOG_MU, (LOG_GAMMA[0], LEAST_HIGH_LOG_GAMMA)) if exposure is None else None
         loss, gradient = scores.of_family(scores.double_poisson, _links, ranges, raw, counts, exposure)
         if self.beta:
-            weight = (-self.beta * _links(raw.movedim(0, -1), exposure)[1]).exp()
+            weight = (-self.beta * _unlimited_links(raw.movedim(0, -1), exposure)[1]).exp()
             return loss * weight, gradient * weight
         return loss, gradient
 
