@@ -10,7 +10,7 @@ from ddpn.errors import ConfigError
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.sample import Sample
 from ddpn.threads import single_thread
-from ddpn.validation import is_number
+from ddpn.validation import is_integer, is_number
 
 
 class Calibrated:
@@ -126,7 +126,8 @@ class Calibrated:
         _check_rows(prior_rows=prior_rows)
         with single_thread():
             sample = self._sample(X, y, sample_weight, exposure, upper, censored)
-            self._fitted.recalibrate(sample, prior_rows, always)
+            seed = getattr(self, "random_state", None)
+            self._fitted.recalibrate(sample, prior_rows, always, seed if is_integer(seed) else 0)
         return self
 
     @property
