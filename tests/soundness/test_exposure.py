@@ -45,9 +45,10 @@ def test_means_of_members_are_proportional_to_exposures(member):
 
 
 def test_means_of_the_portfolio_are_proportional_to_exposures():
-    X, y, exposure, _ = simulated(800, 0)
-    new, _, scale, mean = simulated(2000, 1)
-    model = CountRegressor(members="auto", random_state=0, epochs=30).fit(X, y, exposure=exposure)
+    X, y, exposure, _ = simulated(600, 0)
+    new, _, scale, mean = simulated(1000, 1)
+    options = {"members": "auto", "hidden": (8,), "epochs": 10, "random_state": 0}
+    model = CountRegressor(**options).fit(X, y, exposure=exposure)
     np.testing.assert_allclose(by_decade(model.predict(new, exposure=scale), scale, mean), 1.0, atol=0.15)
 
 

@@ -216,6 +216,7 @@ class LeafMixture:
     _device: torch.device
     _dtype: torch.dtype
     _kept: tuple[tuple[Any, Any], ...] = ()
+    _known_entropy: tuple[Any, Tensor | None] = (None, None)
 
     @property
     def mean(self) -> Tensor:
@@ -307,10 +308,12 @@ class LeafMixture:
         return Summary(found.to(self._dtype), mode.to(self._dtype), self._kept_entropy)
 
     def _kept_entropy(self) -> Tensor:
-        self._known_entropy = versions(self._leaves()), self.entropy()
-        return self._known_entropy[1]
+        found = self.entropy()
+        self._known_entropy = versions(self._leaves()), found
+        return found
 
     def entropy(self) -> Tensor:
         """Entropy -E[log p(Z)] in nats."""
-        then, known = getattr(self, "_known_entropy", (None, None))
-        return known if then == versions(self._leaves()) else super().entropy()  # type: ignore[misc]
+        then, known = self._known_entropy
+        now = versions(self._leaves())
+        return super().entropy() if known is None or then != now else known  # type: ignore[misc]
