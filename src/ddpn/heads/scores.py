@@ -176,7 +176,9 @@ def _large_negative_binomial(counts: Counts, mu: Tensor, r: Tensor, n: Tensor, q
     """
     y = counts.y
     log_ratio = torch.where(q < -0.5, (n / (mu + r)).log(), torch.log1p(q))
-    log_p = counts.log_h - unit_deviance(y, mu, r) - 0.5 * torch.log1p(y / r)
+    # Far below the mean `unit_deviance` would lose the digits of r / (mu + r).
+    far = y * (torch.log1p(r / mu) - torch.log1p(r / y.clamp(min=1.0))) - r * log_ratio
+    log_p = counts.log_h - torch.where(q < -0.5, far, unit_deviance(y, mu, r)) - 0.5 * torch.log1p(y / r)
     (s_n, s_r), (slope_n, slope_r) = (x.unbind() for x in _stirling(torch.stack([n, r])))
     return s_r - s_n - log_p, log_ratio - q + 0.5 * y / (n * r) + slope_n - slope_r
 
