@@ -290,7 +290,7 @@ class Predictor(OODFlags):
         for name in (MIXTURE, *self.members) if of is None else of:
             same = MIXTURE if name == self.sole_member else name
             if same not in known:
-                known[same] = NeededLevels.of(rows.distributions(name), sample.y, prior_rows > 0)
+                known[same] = NeededLevels.of(rows.distributions(name), sample.y, prior_rows > 0, sample.limit)
             needed = known[same]
             self.intervals[name] = IntervalLevels.of_rows(needed, sample.weight, prior_rows)
             if found is not None and codes is not None:

@@ -16,6 +16,8 @@ from ddpn.validation import at_rows, check_choice
 _VECTORS = ("y", "weight", "exposure", "lower", "upper", "limit")
 #: The parts of a sample that hold a name per row.
 _NAMES = ("labels", "interval_groups", "group")
+#: The largest count: float64 has every integer up to here.
+LARGEST_COUNT = 2.0**53
 #: Rows worked on at a time where nothing else bounds memory.
 BLOCK = 65_536
 
@@ -297,6 +299,8 @@ def check_counts(
         where = labels_at(bad, labels)
         raise InputError(f"{name} must be finite, got {values[bad][0]} {where}. Input {name} contains {kind}.")
     _check_all(values >= 0, name, "hold non-negative integers", values, labels)
+    remedy = " Larger integers have no exact floating-point numbers: count in thousands or millions."
+    _check_all(values <= LARGEST_COUNT, name, "be at most 2^53", values, labels, remedy)
     is_whole = values == np.floor(values)
     if fractional == "error":
         remedy = ' Use fractional="round" to round them.'

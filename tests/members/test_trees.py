@@ -178,7 +178,7 @@ def test_seeds_are_members(wide):
 
 def test_a_shared_gamma_stays_a_constant(wide):
     member = JointTrees(make_head("double_poisson", gamma="shared"), **QUICK).fit(wide, None, seed=0)
-    gamma = member.distribution(wide.X, wide.exposure).gamma
+    gamma = member.distribution(wide.X).gamma  # with exposures it is limited by the mean of each row
     assert gamma.max() == gamma.min()
 
 

@@ -25,7 +25,9 @@ def noise_table(rows: int, columns: int, levels: int, seed: int) -> tuple[np.nda
     rng = np.random.default_rng(seed)
     y = rng.negative_binomial(SIZE, SIZE / (SIZE + MEAN), rows).astype(float)
     if levels:
-        return np.array([f"level {k}" for k in range(levels)], dtype=object)[rng.integers(0, levels, (rows, columns))], y
+        return np.array([f"level {k}" for k in range(levels)], dtype=object)[
+            rng.integers(0, levels, (rows, columns))
+        ], y
     return rng.normal(size=(rows, columns)), y
 
 
@@ -41,7 +43,10 @@ def measured(rows: int, columns: int, levels: int, seed: int) -> dict[str, float
     model.fit(X[:rows], y[:rows])
     predictor, folds, new = model.predictor_, model.folds, Sample(X[rows:], y[rows:])
     calibrate(predictor, folds, seed)
-    out_of_fold, fresh = scores(held_out(predictor, folds, seed).blocks(MIXTURE)), scores(predictor.recorded_blocks(new))
+    out_of_fold, fresh = (
+        scores(held_out(predictor, folds, seed).blocks(MIXTURE)),
+        scores(predictor.recorded_blocks(new)),
+    )
     constant = Predictor({"constant": Constant().fit(Sample(X[:rows], y[:rows]), None, seed)})
     low, high = np.asarray(model.predict_interval(new.X, coverage=0.9)).T
     error = np.sqrt(out_of_fold.var() / rows + fresh.var() / FRESH)

@@ -56,9 +56,7 @@ def held_out(predictor: Any, folds: Folds, seed: int) -> HeldOut:
     return HeldOut.of_folds(copies, folds.train, folds.number)
 
 
-def calibrate(
-    predictor: Any, folds: Folds, seed: int, wanted: Wanted | None = None, clock: Clock | None = None
-) -> int:
+def calibrate(predictor: Any, folds: Folds, seed: int, wanted: Wanted | None = None, clock: Clock | None = None) -> int:
     """Calibrate distributions, intervals and out-of-distribution flags with as many rows as there is time for.
 
     Parameters

@@ -129,8 +129,8 @@ class CountDistribution(Distribution, ABC):
 
     @cached_property
     def _like(self) -> Tensor:
-        """A tensor of the dtype and on the device of all results."""
-        return self.log_prob(self.bracket(DEPTH)[0].double()).detach()
+        """A tensor of the dtype and on the device of all results: what `log_prob` makes of counts in its own dtype."""
+        return self.log_prob(self.bracket(DEPTH)[0]).detach()
 
     @property
     def _dtype(self) -> torch.dtype:

@@ -37,9 +37,9 @@ def without_gradient(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Run a method of a distribution outside autograd; a later `backward` through its result raises."""
 
     @wraps(method)
-    def guarded(self: Any, *args: Any) -> Tensor:
+    def guarded(self: Any, *args: Any, **keywords: Any) -> Tensor:
         with torch.no_grad():
-            value = method(self, *args)
+            value = method(self, *args, **keywords)
         name = type(self).__name__.removeprefix("_")
         return barrier(f"{name}.{method.__name__}", value, *(self._leaves() if torch.is_grad_enabled() else ()))
 

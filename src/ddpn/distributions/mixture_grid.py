@@ -135,7 +135,9 @@ def _needed(mixture: Any, join: int) -> tuple[Tensor, Tensor]:
         low = torch.full_like(low, least**0.5)
     share = torch.linspace(0.0, 1.0, _MORE_EDGES, dtype=low.dtype, device=low.device)
     more = torch.lerp(low, high, share)
-    edges = torch.cat([first, last, more], dim=1).sort(dim=1).values
+    # Of large counts most positions are close to 0 on this scale, and need edges of their own.
+    near_zero = low * (high / low) ** torch.linspace(0.0, 1.0, 2 * _MORE_EDGES, dtype=low.dtype, device=low.device)
+    edges = torch.cat([first, last, more, near_zero], dim=1).sort(dim=1).values
     left, width = edges[:, :-1], edges.diff(dim=1)
     density = _PER_POSITION / left
     start = 0

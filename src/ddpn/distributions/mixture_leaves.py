@@ -19,6 +19,7 @@ from ddpn.distributions.double_poisson import normalizer
 from ddpn.distributions.double_poisson.distribution import DoublePoisson
 from ddpn.distributions.double_poisson.rows import DoublePoissonRows
 from ddpn.distributions.grid_summary import Summary, quantiles_and_mode
+from ddpn.distributions.keeping import kept, versions
 from ddpn.distributions.mixture_rows import MixtureRows
 from ddpn.distributions.mixture_tables import FEW, LONGEST, MANY, Components, MixtureTables
 from ddpn.distributions.negative_binomial import NegativeBinomial, NegativeBinomialRows
@@ -162,28 +163,22 @@ def _moments(tables: MixtureTables) -> tuple[np.ndarray, np.ndarray]:
     return mean, variance
 
 
-def mean_of(tables: MixtureTables) -> Tensor:
-    """Means of the mixture. Shape: (rows,)."""
-    parts = tables.given
-    with torch.inference_mode(False):
-        each = np.einsum("rk,rk->r", parts.weight, _moments(tables)[0])
-        return torch.from_numpy(each + np.einsum("rk,rk->r", parts.share, parts.mean))
-
-
-def keep_moments(mixture: Any, tables: MixtureTables) -> None:
-    """Let Double Poissons in mixtures that take them from tables know their moments."""
+def moments_by_stack(mixture: Any, tables: MixtureTables) -> dict[int, tuple[Tensor, Tensor]]:
+    """Mean and variance of Double Poissons in mixtures that take them from tables, by the id of their stack."""
     mean, variance = _moments(tables)
-    start = 0
+    start, found = 0, {}
     for dist, parent in stacks_in(mixture):
         if isinstance(dist, NegativeBinomial):
             continue
         own = slice(start, start + dist.batch_shape.numel() // max(len(mean), 1))
         start = own.stop
-        if parent.moments_by_table and type(dist) is DoublePoisson and "_constant_moments" not in vars(dist):
+        if parent.moments_by_table and type(dist) is DoublePoisson:
             with torch.inference_mode(False):
-                pair = (torch.from_numpy(x[:, own]) for x in (mean, variance))
-                vars(dist)["_constant_moments"] = tuple(x.reshape(dist.batch_shape).to(dist.mu.dtype) for x in pair)
-        parent._has_moments = True
+                pair = (
+                    torch.from_numpy(x[:, own]).reshape(dist.batch_shape).to(dist.mu.dtype) for x in (mean, variance)
+                )
+                found[id(dist)] = (next(pair), next(pair))
+    return found
 
 
 def stacks_in(mixture: Any) -> Iterator[tuple[Any, Any]]:
@@ -193,6 +188,20 @@ def stacks_in(mixture: Any) -> Iterator[tuple[Any, Any]]:
             yield from stacks_in(stack)
         else:
             yield stack, mixture
+
+
+def _mean_of(stack: Any, known: dict[int, Any]) -> Tensor:
+    if id(stack) in known:
+        return known[id(stack)][0]
+    return stack._by_stack(stack._means(known)) if isinstance(stack, LeafMixture) else stack.mean
+
+
+def _variance_of(stack: Any, known: dict[int, Any]) -> Tensor:
+    if id(stack) in known:
+        return known[id(stack)][1]
+    if not isinstance(stack, LeafMixture):
+        return stack.variance
+    return stack._by_stack(stack._variances(known)) + stack._epistemic(known)
 
 
 class LeafMixture:
@@ -206,31 +215,36 @@ class LeafMixture:
     _family_rows: Any
     _device: torch.device
     _dtype: torch.dtype
-    _kept: tuple[tuple[torch.Size, Any], ...] = ()
-    _has_moments = False
+    _kept: tuple[tuple[Any, Any], ...] = ()
+    _known_entropy: tuple[Any, Tensor | None] = (None, None)
 
     @property
     def mean(self) -> Tensor:
         """Weighted mean of the components' means."""
-        known = self._moment_rows()
-        if known is not None and all(parent.moments_by_table for _, parent in stacks_in(self)):
-            return self._shaped(mean_of(known.from_zero))
-        self._know_moments()
-        return self._by_stack([stack.mean for stack in self._stacks])
+        return self._by_stack(self._means(self._table_moments))
 
     @property
     def aleatoric(self) -> Tensor:
         """Weighted mean of the components' variances."""
-        self._know_moments()
-        return self._by_stack([stack.variance for stack in self._stacks])
+        return self._by_stack(self._variances(self._table_moments))
 
     @property
     def epistemic(self) -> Tensor:
         """Weighted variance of the components' means."""
-        self._know_moments()
-        means = [stack.mean for stack in self._stacks]
+        return self._epistemic(self._table_moments)
+
+    def _epistemic(self, known: dict[int, Any]) -> Tensor:
+        means = self._means(known)
         mean = self._by_stack(means).unsqueeze(-1)
         return self._by_stack([(each - mean).square_() for each in means])
+
+    def _means(self, known: dict[int, Any]) -> list[Tensor]:
+        """The means of every stack, of which some are `known` from tables. Shape: (..., k_i) each."""
+        return [_mean_of(stack, known) for stack in self._stacks]
+
+    def _variances(self, known: dict[int, Any]) -> list[Tensor]:
+        """The variances of every stack, likewise."""
+        return [_variance_of(stack, known) for stack in self._stacks]
 
     def _by_stack(self, values: list[Tensor]) -> Tensor:
         """The weighted mean of values of each stack, (..., k_i): components side by side would be a copy of them."""
@@ -240,18 +254,19 @@ class LeafMixture:
         pairs = zip(values, self._weights.split(sizes, -1), strict=True)
         return reduce(torch.add, (sum_of_few(weight.to(each.dtype) * each) for each, weight in pairs))
 
-    def _know_moments(self) -> None:
-        """Find the moments of Double Poissons among the components at once, where they are to be taken from tables."""
-        known = self._moment_rows()
-        if known is not None:
-            keep_moments(self, known.from_zero)
-            self._has_moments = True
+    @property
+    def _table_moments(self) -> dict[int, tuple[Tensor, Tensor]]:
+        """Moments of Double Poissons among the components, found at once, where they are to be taken from tables."""
+        if torch.is_grad_enabled() and self._has_leaf_gradient():
+            return {}
+        return self._constant_table_moments
 
-    def _moment_rows(self) -> Any:
-        """Rows of all components whose tables have moments that are not known yet; None where there are none."""
-        if self._has_moments or not any(parent.moments_by_table for _, parent in stacks_in(self)):
-            return None
-        return self._tabulated()
+    @kept
+    def _constant_table_moments(self) -> dict[int, tuple[Tensor, Tensor]]:
+        if not any(parent.moments_by_table for _, parent in stacks_in(self)):
+            return {}
+        rows = self._tabulated()
+        return {} if rows is None else moments_by_stack(self, rows.from_zero)
 
     def _tabulated(self) -> Any:
         """Rows of all components that have tables; None where there are none, and where gradients are needed."""
@@ -265,15 +280,17 @@ class LeafMixture:
 
     def _flat(self, shape: torch.Size | None = None) -> Any:
         shape = self.batch_shape if shape is None else shape
+        now = versions(self._leaves())
         for known, rows in self._kept:
-            if known == shape:
+            if known == (shape, now):
                 return rows
         rows = leaf_rows(self, shape)
         rows = self._family_rows(shape) if rows is None else rows
         is_own = shape == self.batch_shape
         if (is_own or shape.numel() <= _WIDE) and not self._has_leaf_gradient():
             # Those of the own shape, and of the last other one: quantiles at several levels are followed by their cdfs.
-            self._kept = (*(pair for pair in self._kept if is_own or pair[0] == self.batch_shape), (shape, rows))
+            others = (pair for pair in self._kept if is_own or pair[0] == (self.batch_shape, now))
+            self._kept = (*others, ((shape, now), rows))
         return rows
 
     @torch.no_grad()
@@ -291,10 +308,12 @@ class LeafMixture:
         return Summary(found.to(self._dtype), mode.to(self._dtype), self._kept_entropy)
 
     def _kept_entropy(self) -> Tensor:
-        self._known_entropy = self.entropy()
-        return self._known_entropy
+        found = self.entropy()
+        self._known_entropy = versions(self._leaves()), found
+        return found
 
     def entropy(self) -> Tensor:
         """Entropy -E[log p(Z)] in nats."""
-        known = getattr(self, "_known_entropy", None)
-        return super().entropy() if known is None else known  # type: ignore[misc]
+        then, known = self._known_entropy
+        now = versions(self._leaves())
+        return super().entropy() if known is None or then != now else known  # type: ignore[misc]

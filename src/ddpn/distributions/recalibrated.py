@@ -15,6 +15,7 @@ from ddpn.distributions.discretized import discretized
 from ddpn.distributions.dispatch import Case, by_case, take
 from ddpn.distributions.gradients import without_gradient
 from ddpn.distributions.grid_summary import Summary
+from ddpn.distributions.keeping import kept
 from ddpn.distributions.mixture import Mixture
 from ddpn.distributions.mixture_tables import FEW
 from ddpn.distributions.monotone import MonotoneMap
@@ -307,7 +308,7 @@ class Recalibrated(CountDistribution):
             u = torch.rand(size, dtype=torch.float64, device=self._device, generator=generator).T
             return self._shaped(quantiles.many_counts(dist.base, dist.base_level(u)).T, self._extended_shape(shape))
 
-    @cached_property
+    @kept
     def _moments(self) -> tuple[Tensor, Tensor, Tensor]:
         with torch.no_grad():
             mean, variance, mode = self._flat().moments_and_mode()

@@ -11,7 +11,7 @@ from ddpn.errors import ConfigError
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.sample import Sample
 from ddpn.threads import single_thread
-from ddpn.validation import is_number
+from ddpn.validation import is_integer, is_number
 
 
 class Calibrated:
@@ -130,7 +130,9 @@ class Calibrated:
         _check_rows(prior_rows=prior_rows)
         with single_thread():
             sample = self._sample(X, y, sample_weight, exposure, upper, censored)
-            self._fitted.recalibrate(HeldOut.of(self._fitted, sample), prior_rows, always)
+            given = getattr(self, "random_state", None)
+            seed = given if is_integer(given) else 0
+            self._fitted.recalibrate(HeldOut.of(self._fitted, sample, seed), prior_rows, always, seed=seed)
         return self
 
     @property

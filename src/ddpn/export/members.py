@@ -30,7 +30,9 @@ class Rows(NamedTuple):
 
     def log_scale(self, unit: float) -> Value | None:
         """The logarithm of the exposure in units of a member. Shape: (rows, 1)."""
-        return None if self.log_exposure is None else self.log_exposure - float(np.log(unit))
+        if self.log_exposure is None:
+            return None if unit == 1.0 else self.zero - float(np.log(unit))
+        return self.log_exposure - float(np.log(unit))
 
 
 class Stack(NamedTuple):

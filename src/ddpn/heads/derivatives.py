@@ -117,7 +117,8 @@ def _wide_moments(log_mu: np.ndarray, log_gamma: np.ndarray) -> np.ndarray:
 
 def closed_form(head: Any, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Derivatives:
     """The closed form of a head's likelihood where no clamp bends the raw outputs, autograd for the other rows."""
-    form, ranges = _FORMS[head.name]
+    names = (getattr(kind, "name", None) for kind in type(head).__mro__)  # a subclass may be renamed
+    form, ranges = next(_FORMS[name] for name in names if name in _FORMS)
     raw, y = raw.detach().double(), y.double()
     scale = None if exposure is None else exposure.double()
     low, high = torch.tensor(ranges, dtype=torch.float64).T

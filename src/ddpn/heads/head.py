@@ -14,7 +14,7 @@ from torch.distributions import Distribution
 from ddpn.distributions.recording import as_recorded
 from ddpn.errors import ConfigError
 from ddpn.heads.derivatives import by_autograd
-from ddpn.heads.intercept import Rows, fit
+from ddpn.heads.intercept import Rows, fit, mean_loss
 from ddpn.heads.scores import Counts, scored_loss
 from ddpn.sample import Sample
 from ddpn.validation import check_number, is_number
@@ -22,6 +22,8 @@ from ddpn.validation import check_number, is_number
 _LOW_PRECISION = (torch.float16, torch.bfloat16)
 #: How far from its first guess, beyond the guess's own size, `Head.start` searches: e^20 on a log scale.
 _REACH = 20.0
+#: What a head may know in closed form about the distribution that its `forward` returns.
+_OF_FORWARD = {"loss", "differentiable_loss", "loss_and_gradient", "derivatives", "start", "exponential"}
 
 
 @cache
@@ -74,8 +76,11 @@ class Head(ABC):
             cls.parameter_names = tuple(f"raw {i}" for i in range(cls.n_raw))
         if "support" in own and "is_count" not in own:
             cls.is_count = bool(cls.support.is_discrete)
-        if {"forward", "differentiable_loss"} & own.keys() and "loss_and_gradient" not in own:
-            cls.loss_and_gradient = Head.loss_and_gradient  # type: ignore[method-assign]  # that of another distribution
+        if "forward" in own:  # what a base class knows in closed form belongs to another distribution
+            for name in _OF_FORWARD - own.keys():
+                setattr(cls, name, vars(Head)[name])
+        elif "differentiable_loss" in own and "loss_and_gradient" not in own:
+            cls.loss_and_gradient = Head.loss_and_gradient  # type: ignore[method-assign]
         if "description" not in own:
             cls.description = (cls.__doc__ or cls.__name__).strip().splitlines()[0]
 
@@ -184,7 +189,36 @@ class Head(ABC):
         with torch.no_grad():
             losses = [(loss(guess).item(), guess) for guess in self._guesses(rows)]
         _, best = min((pair for pair in losses if pair[0] < float("inf")), key=lambda pair: pair[0], default=losses[0])
-        return fit(loss, best, [(x - _REACH - abs(x), x + _REACH + abs(x)) for x in best.tolist()])
+        return fit(loss, best, _around(best))
+
+    def sample_start(self, sample: Sample) -> Tensor:
+        """`start` of a sample's rows; where counts are bounded or censored, what makes the recorded ones most likely.
+
+        The likelihood of what was recorded is searched from `start`, from there with all raw outputs but the first at
+        0, and from the `start` of counts of which the censored ones are twice as large: censored counts vary so little
+        that a dispersion fitted to them as they are has no slope that leads back.
+
+        Parameters
+        ----------
+        sample : Sample
+            Counts as tensors (N,), with weights, exposures, bounds and limits, if any.
+
+        Returns
+        -------
+        Tensor, shape (n_raw,)
+            In float64.
+        """
+        guess = self.start(sample.y, sample.weight, sample.exposure)
+        if sample.is_plain:
+            return guess
+        guesses = [guess, torch.cat([guess[:1], torch.zeros_like(guess[1:])])]
+        if sample.limit is not None:
+            raised = torch.where(sample.y >= sample.limit, 2.0 * sample.y + 1.0, sample.y)
+            guesses.append(self.start(raised, sample.weight, sample.exposure))
+        loss = mean_loss(self, sample)
+        found = [fit(loss, each, _around(each)) for each in guesses]
+        with torch.no_grad():
+            return min(found, key=lambda raw: float(loss(raw).nan_to_num(float("inf"))))
 
     def _guesses(self, rows: Rows) -> list[Tensor]:
         rate = rows.y / rows.scale
@@ -252,6 +286,11 @@ class Head(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.options.items())})"
+
+
+def _around(guess: Tensor) -> list[tuple[float, float]]:
+    """Where a search from a guess ends, for a minimum at infinity."""
+    return [(x - _REACH - abs(x), x + _REACH + abs(x)) for x in guess.tolist()]
 
 
 def promoted(raw: Tensor) -> Tensor:

@@ -14,9 +14,10 @@ from ddpn.distributions import Mixture
 from ddpn.distributions.weighted_sums import sum_of_few
 from ddpn.errors import ConfigError
 from ddpn.heads.head import Head, promoted
-from ddpn.heads.intercept import Rows
+from ddpn.heads.intercept import mean_loss
 from ddpn.heads.likelihoods import HEADS
 from ddpn.heads.scores import Counts
+from ddpn.sample import Sample
 from ddpn.validation import listed
 
 #: Two Double Poissons and a Negative Binomial: one for a heavy tail, two for shapes with several modes.
@@ -185,14 +186,18 @@ class MixedHead(Head):
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
         """Every family's fit without features, with their log means spread, and equal weights."""
+        return self.sample_start(Sample(None, y, weight, exposure))
+
+    def sample_start(self, sample: Sample) -> Tensor:
+        """The same where counts may be bounded or censored."""
         heads = {family: HEADS[family]() for family in dict.fromkeys(self.families)}
-        first = {family: head.start(y, weight, exposure) for family, head in heads.items()}
-        rows = Rows(y, weight, exposure)
+        first = {family: head.sample_start(sample) for family, head in heads.items()}
         with torch.no_grad():
-            losses = [rows.mean(head.loss(first[name], rows.y, rows.exposure)) for name, head in heads.items()]
+            losses = [mean_loss(head, sample)(first[name]) for name, head in heads.items()]
+            own = mean_loss(self, sample)
             for spread in _SPREADS:
                 raw = self._spread(first, spread)
-                if rows.mean(self.loss(raw, rows.y, rows.exposure)) <= min(losses) + _WORSE:
+                if own(raw) <= min(losses) + _WORSE:
                     break
         return raw
 

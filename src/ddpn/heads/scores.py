@@ -16,6 +16,7 @@ from torch import Tensor
 from ddpn.distributions.arguments import broadcast_shapes
 from ddpn.distributions.double_poisson import normalizer_table
 from ddpn.distributions.double_poisson.weights import deviance, log_h_of_count, log_h_of_small_count
+from ddpn.distributions.negative_binomial import unit_deviance
 from ddpn.distributions.special import stirling_error_from_zero
 
 #: Where a family's loss and gradient come from: its parameters' logarithms.
@@ -96,7 +97,7 @@ def scored_loss(head: Any, raw: Tensor, y: Tensor, exposure: Tensor | None, dtyp
 def of_family(
     evaluate: Callable[..., Evaluated],
     links: Callable[[Tensor, Tensor | None], tuple[Tensor, ...]],
-    ranges: tuple[tuple[float, float], ...],
+    ranges: tuple[tuple[float, float], ...] | None,
     raw: Tensor,
     counts: Counts,
     exposure: Tensor | None,
@@ -104,9 +105,10 @@ def of_family(
     """Loss and gradient of a family in its raw outputs.
 
     `evaluate` returns the loss and its derivatives in the logarithms of the parameters, of which the first is that of
-    the location. `links` returns these logarithms; they are the raw outputs within `ranges`, if there is no exposure.
+    the location. `links` returns these logarithms. Within `ranges` (None: nowhere) they are the raw outputs, to the
+    first of which the logarithm of the exposure is added.
     """
-    if _is_within(raw, ranges):
+    if ranges is not None and _is_within(raw, ranges):
         logs = raw.unbind() if exposure is None else (raw[0] + exposure.log(), *raw[1:])
         loss, slopes = evaluate(counts, *logs)
         return loss, torch.stack(slopes)
@@ -128,7 +130,7 @@ def _is_within(raw: Tensor, ranges: tuple[tuple[float, float], ...]) -> bool:
 def poisson(counts: Counts, log_mu: Tensor) -> Evaluated:
     """-log p(y) and its derivative in log mu."""
     mu = log_mu.exp()
-    return mu - counts.y * (1.0 + log_mu) + counts.y_log_y - counts.log_h, (mu - counts.y,)
+    return deviance(counts.y, mu) - counts.log_h, (mu - counts.y,)
 
 
 def double_poisson(counts: Counts, log_mu: Tensor, log_gamma: Tensor) -> Evaluated:
@@ -155,7 +157,7 @@ def negative_binomial(counts: Counts, log_mu: Tensor, log_alpha: Tensor) -> Eval
     n, total = y + r, mu + r
     q = (y - mu) / total
     if not n.max() < _DIRECT:
-        value, by_r = _large_negative_binomial(counts, mu, log_mu, r, n, q)
+        value, by_r = _large_negative_binomial(counts, mu, r, n, q)
     else:
         both = torch.stack([n, r])
         (log_gamma_n, log_gamma_r), (slope_n, slope_r) = both.lgamma().unbind(), both.digamma_().unbind()
@@ -166,16 +168,17 @@ def negative_binomial(counts: Counts, log_mu: Tensor, log_alpha: Tensor) -> Eval
     return value.clamp_(min=0.0), (q.mul_(r).neg_(), by_r.mul_(r))
 
 
-def _large_negative_binomial(
-    counts: Counts, mu: Tensor, log_mu: Tensor, r: Tensor, n: Tensor, q: Tensor
-) -> tuple[Tensor, Tensor]:
+def _large_negative_binomial(counts: Counts, mu: Tensor, r: Tensor, n: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
     """-log p(y) and the score of r, by Stirling's formula with its error s: free of cancellation for large y and r.
 
-    log p = n log(1 + q) + y log(mu / y) + log h(y) - log(n / r) / 2 + s(n) - s(r) with q = (y - mu) / (mu + r)
+    log p = log h(y) - D(y) - log(n / r) / 2 + s(n) - s(r), with q = (y - mu) / (mu + r) and the unit deviance
+    D(y) = y log(y / mu) - n log(1 + q).
     """
     y = counts.y
     log_ratio = torch.where(q < -0.5, (n / (mu + r)).log(), torch.log1p(q))
-    log_p = n * log_ratio + y * log_mu - counts.y_log_y + counts.log_h - 0.5 * torch.log1p(y / r)
+    # Far below the mean `unit_deviance` would lose the digits of r / (mu + r).
+    far = y * (torch.log1p(r / mu) - torch.log1p(r / y.clamp(min=1.0))) - r * log_ratio
+    log_p = counts.log_h - torch.where(q < -0.5, far, unit_deviance(y, mu, r)) - 0.5 * torch.log1p(y / r)
     (s_n, s_r), (slope_n, slope_r) = (x.unbind() for x in _stirling(torch.stack([n, r])))
     return s_r - s_n - log_p, log_ratio - q + 0.5 * y / (n * r) + slope_n - slope_r
 

@@ -43,7 +43,7 @@ def mix_members(parts: Sequence[Sequence[Distribution]], weights: Sequence[float
 
 
 def as_one(parts: Sequence[Distribution]) -> Any:
-    """Parts of equal weight as one distribution of batch shape (rows, k); k is 1 where they are of different families."""
+    """Parts of equal weight as one distribution of batch shape (rows, k); k is 1 where their families differ."""
     joined = concatenated(parts)
     if len(joined) == 1 and len({part.batch_shape[-1] for part in parts}) == 1:
         return joined[0]
@@ -115,8 +115,8 @@ class MixtureScores:
 
         With the mean distance D of two distributions, that of k of them has (k - 1) / 2k D less than they have alone.
         """
-        singles = np.mean([self._scored([[_single(parts, j) for parts in member]], [1.0]) for j in range(given)], axis=0)
-        distance = np.maximum((singles - own) * 2.0 * given / (given - 1.0), 0.0)
+        singles = [self._scored([[_single(parts, j) for parts in member]], [1.0]) for j in range(given)]
+        distance = np.maximum((np.mean(singles, axis=0) - own) * 2.0 * given / (given - 1.0), 0.0)
         return distance * ((size - 1.0) / (2.0 * size) - (given - 1.0) / (2.0 * given))
 
     def _scored(self, members: Sequence[Blocks], weights: Sequence[float]) -> np.ndarray:

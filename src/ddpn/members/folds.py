@@ -3,8 +3,8 @@
 Which rows choose what, in the fit of a mixture:
 
 - **Without validation rows** (up to 5,000 training rows) the training rows are divided into five folds, groups kept
-  whole. For each fold a copy of the whole member, with its encoder, screening and settings, is fitted to the rows of the
-  other folds. The member is the mixture of its copies, and each copy predicts the fold that it left out.
+  whole. For each fold a copy of the whole member, with its encoder, screening and settings, is fitted to the rows of
+  the other folds. The member is the mixture of its copies, and each copy predicts the fold that it left out.
 - **With validation rows**, a member is fitted once, to the training rows, and predicts the validation rows.
 
 These held-out predictions choose the weights of the mixture, decide whether its distributions are recalibrated, and

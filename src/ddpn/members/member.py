@@ -21,6 +21,10 @@ from ddpn.sample import Sample
 if TYPE_CHECKING:
     from ddpn.training import RowStream
 
+#: Logarithms to base 2: the count from which on rates are rescaled, and the largest count per unit then. Heads clamp
+#: rates at 2^23.
+_LARGE_COUNT, _LARGE_RATE = 22.0, 20.0
+
 
 class NotApplicableError(DDPNError):
     """Raised by `like` or `fit` where a kind of member cannot be used; it is left out with a warning."""
@@ -194,15 +198,34 @@ def json_to_bytes(value: Any) -> bytes:
 
 
 def exposure_unit(sample: Sample, head: Head) -> float:
-    """The power of two nearest to the mean exposure; 1 without exposures, and where they are totals.
+    """The power of two that members divide exposures by, which loses no digit: rates stay where heads do not clamp.
 
-    Members divide exposures by it, which loses no digit, so that rates stay where heads do not clamp them.
+    It is the one nearest to the mean exposure, or to 1 without exposures; for counts above 4 million it is smaller, so
+    that rates per unit stay below a million. It is 1 where exposures are totals.
     """
-    if sample.exposure is None or head.exposure_is_total:
+    if head.exposure_is_total:
         return 1.0
-    return float(2.0 ** np.round(np.log2(np.average(sample.exposure, weights=sample.weight))))
+    mean = 1.0 if sample.exposure is None else np.average(sample.exposure, weights=sample.weight)
+    largest = np.log2(max(float(sample.y.max(initial=1.0)), 1.0))
+    excess = 0.0 if largest <= _LARGE_COUNT else np.ceil(largest) - _LARGE_RATE
+    return float(2.0 ** (np.round(np.log2(mean)) - excess))
 
 
-def as_tensor(values: np.ndarray | None, unit: float = 1.0) -> Tensor | None:
-    """A float64 vector as a tensor, divided by `unit`; None stays None."""
-    return None if values is None else torch.from_numpy(np.asarray(values, dtype=np.float64) / unit)
+def in_units(sample: Sample, unit: float) -> Sample:
+    """The sample with its exposures, 1 where there are none, divided by `unit`; as it is where both are 1."""
+    if sample.exposure is None and unit == 1.0:
+        return sample
+    scale = np.ones(len(sample)) if sample.exposure is None else sample.exposure
+    return sample.replace(exposure=scale / unit)
+
+
+def row_scale(exposure: np.ndarray | None, unit: float, rows: int) -> Tensor | None:
+    """What a head takes as exposure: that of each row, 1 where there is none, divided by `unit`. Shape: (rows,)."""
+    if exposure is None:
+        return None if unit == 1.0 else torch.full((rows,), 1.0 / unit, dtype=torch.float64)
+    return as_tensor(exposure / unit)
+
+
+def as_tensor(values: np.ndarray) -> Tensor:
+    """A float64 vector as a tensor."""
+    return torch.from_numpy(np.asarray(values, dtype=np.float64))

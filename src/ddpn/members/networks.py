@@ -21,7 +21,7 @@ from ddpn.features.screening import screened
 from ddpn.heads import DEFAULT_LIKELIHOOD, Head, make_head
 from ddpn.members.few_rows import MOST_ROWS, raw_of_few
 from ddpn.members.many_rows import MANY_ROWS, raw_of_many
-from ddpn.members.member import Member, as_tensor, exposure_unit, json_to_bytes
+from ddpn.members.member import Member, exposure_unit, json_to_bytes, row_scale
 from ddpn.members.network_options import WIDE, NetworkOptions, auto_numeric
 from ddpn.members.stream_schedule import Chunks, stream_schedule
 from ddpn.model import CountModel
@@ -141,8 +141,8 @@ class Networks(Member):
         numeric, config = self._numeric(train.rows(fold != 0)), self._config(train, seeds)
         encoded = [self._encode(numeric, train.rows(fold != k), train.rows(fold == k), seed) for k in range(number)]
         model = self._build(max(part.width for part in encoded), len(seeds))
-        starts = [self._start(train.rows(fold != k)) for k in range(number) for _ in range(each)]
-        model.reset(seeds, None if starts[0] is None else torch.stack([s for s in starts if s is not None]).unsqueeze(1))
+        starts = [start for k in range(number) if (start := self._start(train.rows(fold != k))) is not None]
+        model.reset(seeds, torch.stack(starts).repeat_interleave(each, 0).unsqueeze(1) if starts else None)
         history = self._run(model, _side_by_side(encoded, each), None, config)
         return [self._copy(model, history, part, slice(k * each, (k + 1) * each)) for k, part in enumerate(encoded)]
 
@@ -246,7 +246,7 @@ class Networks(Member):
         weight = None
         if sample.weight is not None:
             weight = torch.from_numpy(sample.weight / (sample.weight.mean() if mean is None else mean)).float()
-        exposure = as_tensor(sample.exposure, self.unit)
+        exposure = row_scale(sample.exposure, self.unit, len(sample))
         counts = {name: part for name, part in sample.parts.items() if name in ("y", "lower", "upper", "limit")}
         return Sample(
             torch.from_numpy(inputs),
@@ -266,7 +266,7 @@ class Networks(Member):
         if not self.options.start:
             return None
         wide = self._tensors(sample.replace(X=None), np.zeros((len(sample), 0))).map(torch.Tensor.double)
-        return self.head.start(wide.y, wide.weight, wide.exposure)
+        return self.head.sample_start(wide)
 
     def _run(
         self, model: CountModel, rows: Sample | OwnRows | Streamed, validation: Sample | None, config: TrainingConfig
@@ -286,8 +286,10 @@ class Networks(Member):
     @torch.no_grad()
     def raw(self, X: Any, exposure: np.ndarray | None = None) -> Tensor:
         """Raw outputs of every network. Shape: (rows, M, P)."""
-        is_many = self.chosen is None and row_count(X) >= MANY_ROWS
-        if is_many and (many := raw_of_many(self.model, self.encoder, X, as_tensor(exposure, self.unit))) is not None:
+        rows = row_count(X)
+        scale = row_scale(exposure, self.unit, rows)
+        is_many = self.chosen is None and rows >= MANY_ROWS
+        if is_many and (many := raw_of_many(self.model, self.encoder, X, scale)) is not None:
             return many
         inputs = _columns(self.encoder.encode(X), self.chosen)
         if len(inputs) <= MOST_ROWS and (few := raw_of_few(self.model, inputs)) is not None:
@@ -302,7 +304,8 @@ class Networks(Member):
             return torch.cat([self.model.raw(part.double()) for part in parts])
 
     def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
-        raw, scale = self.raw(X, exposure), as_tensor(exposure, self.unit)
+        raw = self.raw(X, exposure)
+        scale = row_scale(exposure, self.unit, len(raw))
         with single_thread():
             return self.head(raw, None if scale is None else scale.unsqueeze(1))
 

@@ -83,12 +83,11 @@ class History:
         parts : sequence of History
             One per part of the members, in order.
         """
-        together = zip(*(part.epochs for part in parts), strict=True)
-        epochs = [
-            {k: sum((own[k] for own in each), []) if isinstance(v, list) else v for k, v in each[0].items()}
-            for each in together
-        ]
-        best = {name: sum((getattr(part, name) for part in parts), []) for name in ("best_epoch", "best_score")}
+        epochs = []
+        for each in zip(*(part.epochs for part in parts), strict=True):
+            lists = {k: [v for own in each for v in own[k]] for k, v in each[0].items() if isinstance(v, list)}
+            epochs.append(each[0] | lists)
+        best = {k: [v for part in parts for v in getattr(part, k)] for k in ("best_epoch", "best_score")}
         return replace(parts[0], epochs=epochs, **best)
 
     def as_dict(self) -> dict[str, Any]:

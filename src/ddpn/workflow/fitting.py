@@ -315,8 +315,6 @@ def _add_comparisons(
     return False
 
 
-
-
 def _versions() -> dict[str, str]:
     packages = {name: version(name) for name in ("ddpn", "torch", "scikit-learn", "numpy", "polars")}
     return {"python": platform.python_version(), **packages}

@@ -1,6 +1,5 @@
 """The Double Poisson distribution of Efron (1986), exact: normalised for any mean and any dispersion."""
 
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -14,6 +13,7 @@ from ddpn.distributions.double_poisson.mode import most_probable_count
 from ddpn.distributions.double_poisson.moments import parameters_of_moments
 from ddpn.distributions.double_poisson.normalizer import mean_variance
 from ddpn.distributions.double_poisson.rows import DoublePoissonRows
+from ddpn.distributions.keeping import kept
 from ddpn.distributions.parametric import ParametricDistribution
 
 _REMEDY = "Emit its logarithm and exponentiate, or clamp it."
@@ -102,9 +102,9 @@ class DoublePoisson(ParametricDistribution):
         log_c, mean, _ = likelihood.log_normalizer_and_moments(mu, gamma)
         return DoublePoissonRows(mu, gamma, known=(0.5 * gamma.log() - log_c, mean))
 
-    @cached_property
+    @kept
     def _constant_moments(self) -> tuple[Tensor, Tensor]:
-        """Mean and variance without gradients, computed once."""
+        """Mean and variance without gradients."""
         with torch.inference_mode(False), torch.no_grad():
             mean, variance = mean_variance(*_flat(self))
         return self._shaped(mean), self._shaped(variance)

@@ -62,7 +62,7 @@ class JointFit:
         self.locations = set(head.locations)
         self.others = [p for p in range(head.n_raw) if p not in self.locations]
         with single_thread():
-            found = head.start(self.sample.y, torch.from_numpy(self.share), self.sample.exposure)
+            found = head.sample_start(self.sample.replace(weight=torch.from_numpy(self.share)))
         self.start = found.numpy().copy()
         #: Out-of-fold raw outputs.
         self.raw = np.tile(self.start, (len(sample), 1))

@@ -11,7 +11,7 @@ from torch.distributions import Distribution
 from ddpn.errors import InputError
 from ddpn.extras import import_extra
 from ddpn.heads import Head, make_head
-from ddpn.members.member import Member, as_tensor, exposure_unit, json_to_bytes
+from ddpn.members.member import Member, exposure_unit, in_units, json_to_bytes, row_scale
 from ddpn.members.trees.choice import choose, crossed
 from ddpn.members.trees.engine import Booster, Settings, engine
 from ddpn.members.trees.index import Index, index_of, with_index
@@ -101,8 +101,7 @@ class JointTrees(Member):
 
         used = used_rows(train, least=2)
         self.unit = exposure_unit(used, self.head)
-        if used.exposure is not None:
-            used = used.replace(exposure=used.exposure / self.unit)
+        used = in_units(used, self.unit)
         self.table, library = TreeTable(), engine("lightgbm")
         matrix, (rate, weight) = self.table.fit(used.X), rates(used)
         directions = self.table.directions(self.monotone)
@@ -129,7 +128,8 @@ class JointTrees(Member):
             return np.stack([each.raw(matrix) for each in self.seeds_], axis=1)
 
     def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
-        raw, scale = torch.from_numpy(self.raw(X)), as_tensor(exposure, self.unit)
+        raw = torch.from_numpy(self.raw(X))
+        scale = row_scale(exposure, self.unit, len(raw))
         with single_thread():
             return self.head(raw, None if scale is None else scale.unsqueeze(1))
 

@@ -11,7 +11,7 @@ from torch.distributions import Distribution
 from ddpn.deadlines import Clock
 from ddpn.errors import ConfigError, InputError
 from ddpn.heads import Head, make_head
-from ddpn.members.member import Member, NotApplicableError, as_tensor, exposure_unit, json_to_bytes
+from ddpn.members.member import Member, NotApplicableError, exposure_unit, in_units, json_to_bytes, row_scale
 from ddpn.members.trees.choice import Known, crossed
 from ddpn.members.trees.dispersion import FAMILIES, dispersion_of, fit_dispersion
 from ddpn.members.trees.engine import UNLIMITED, Booster, Settings, engine
@@ -106,8 +106,7 @@ class Trees(Member):
         check_recorded(train)
         used = used_rows(train, least=2)
         self.unit = exposure_unit(used, make_head("poisson"))
-        if used.exposure is not None:
-            used = used.replace(exposure=used.exposure / self.unit)
+        used = in_units(used, self.unit)
         self.table, library = TreeTable(), engine()
         self._engine = library.name
         matrix, (rate, weight) = self.table.fit(used.X), rates(used)
@@ -120,7 +119,8 @@ class Trees(Member):
         with tree_threads_for(matrix.size):
             seeds = seeds_for(len(used), self.seeds)
             for number in range(seeds):
-                folds = with_columns(folds_of(used.y, seed + number, used.group, _COPY_FOLDS if self._is_copy else FOLDS), rows.matrix, rate, weight)
+                inner = folds_of(used.y, seed + number, used.group, _COPY_FOLDS if self._is_copy else FOLDS)
+                folds = with_columns(inner, rows.matrix, rate, weight)
                 settings = Settings(rate=self.used_rate, rounds=self.rounds, seed=seed + number * 1000)
                 rows = rows._replace(folds=folds)
                 time = clock.part(clock.left / (seeds - number))
@@ -132,8 +132,7 @@ class Trees(Member):
                 if means[-1].crosses:
                     self.table.crosses, rows = means[-1].crosses, crossed(rows, means[-1].crosses)
             log_rate = np.log(np.mean([np.exp(mean.out_of_fold) for mean in means], axis=0))
-            log_scale = 0.0 if used.exposure is None else np.log(used.exposure)
-            found = fit_dispersion(rows, log_rate + log_scale, used.y, used.weight_or_ones, seed, clock)
+            found = fit_dispersion(rows, log_rate, used, seed, clock)
         self.folds = [fold for mean in means for fold in mean.folds]
         self.used_leaves, self.has_index = [mean.leaves for mean in means], [mean.has_index for mean in means]
         self.likelihood, self.constant, self.dispersion = found.likelihood, found.constant, found.boosters
@@ -165,7 +164,8 @@ class Trees(Member):
         matrix = self.table.read(X)
         with tree_threads_for(matrix.size):
             log_rate = average(self.folds, matrix)
-            log_mean = log_rate if exposure is None else log_rate + np.log(exposure / self.unit)
+            scale = row_scale(exposure, self.unit, len(log_rate))
+            log_mean = log_rate if scale is None else log_rate + scale.log().numpy()
             return np.stack([log_rate, dispersion_of(self.constant, self.dispersion, matrix, log_mean)], 1)
 
     @property
@@ -174,7 +174,8 @@ class Trees(Member):
         return make_head(self.likelihood)
 
     def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
-        raw, scale = torch.from_numpy(self.raw(X, exposure)), as_tensor(exposure, self.unit)
+        raw = torch.from_numpy(self.raw(X, exposure))
+        scale = row_scale(exposure, self.unit, len(raw))
         with single_thread():
             return self.head(raw.unsqueeze(1), None if scale is None else scale.unsqueeze(1))
 
