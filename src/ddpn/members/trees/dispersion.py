@@ -12,7 +12,7 @@ from ddpn.deadlines import Clock
 from ddpn.heads import Head, make_head
 from ddpn.heads.clamps import LOG_GAMMA
 from ddpn.heads.scores import Counts
-from ddpn.members.trees.engine import UNLIMITED, Booster, Settings, has_lightgbm
+from ddpn.members.trees.boosting import UNLIMITED, Booster, FoldData, Growing, Settings
 from ddpn.members.trees.table import MANY_ROWS, MAX_COLUMNS, TreeRows
 from ddpn.sample import Sample
 from ddpn.threads import single_thread
@@ -116,7 +116,7 @@ def fit_dispersion(
     name = min(found, key=lambda name: found[name][0])
     constant = found[name][1]
     plain = Dispersion(name, constant, [], np.full(len(y), constant))
-    if len(y) < _LEAST_ROWS or not has_lightgbm() or rows.matrix.shape[1] > MAX_COLUMNS or not clock.left:
+    if len(y) < _LEAST_ROWS or rows.matrix.shape[1] > MAX_COLUMNS or not clock.left:
         return plain
     return _boosted(plain, rows, log_rate, sample, seed, clock) or plain
 
@@ -125,8 +125,6 @@ def _boosted(
     plain: Dispersion, rows: TreeRows, log_rate: np.ndarray, sample: Sample, seed: int, clock: Clock
 ) -> Dispersion | None:
     """A booster per fold, cross-fitted like the means; None unless it is clearly better than the constant."""
-    from ddpn.members.trees.lightgbm_engine import FoldData, Growing
-
     head, y, weight, exposure = make_head(plain.likelihood), sample.y, sample.weight_or_ones, sample.exposure
     log_mean = log_rate if exposure is None else log_rate + np.log(exposure)
     inputs = rows.with_columns(log_mean)._replace(directions=None)

@@ -11,8 +11,7 @@ from torch import Tensor
 from ddpn.heads import Head
 from ddpn.heads.derivatives import DISPERSION_FLOOR, slope
 from ddpn.heads.intercept import fit as fit_constants
-from ddpn.members.trees.engine import Booster, Settings
-from ddpn.members.trees.lightgbm_engine import FoldData, Growing
+from ddpn.members.trees.boosting import Booster, FoldData, Growing, Settings
 from ddpn.members.trees.table import TreeRows
 from ddpn.sample import Sample
 from ddpn.threads import single_thread

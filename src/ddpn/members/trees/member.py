@@ -12,9 +12,9 @@ from ddpn.deadlines import Clock
 from ddpn.errors import ConfigError, InputError
 from ddpn.heads import Head, make_head
 from ddpn.members.member import Member, NotApplicableError, exposure_unit, in_units, json_to_bytes, row_scale
+from ddpn.members.trees.boosting import UNLIMITED, Booster, Settings, boosters_from_files, boosters_to_files
 from ddpn.members.trees.choice import Known, crossed
 from ddpn.members.trees.dispersion import FAMILIES, dispersion_of, fit_dispersion
-from ddpn.members.trees.engine import UNLIMITED, Booster, Settings, engine
 from ddpn.members.trees.index import Index, index_of
 from ddpn.members.trees.mean import FoldMean, Mean, average, fit_mean, leaves_for, rate_for, seeds_for
 from ddpn.members.trees.table import (
@@ -43,8 +43,7 @@ class Trees(Member):
     Poisson boosting in five folds, whose boosters are averaged. The out-of-fold means choose the number of leaves,
     whether crosses of columns and an additive index of them are inputs, the likelihood, and its dispersion: a constant,
     or boosted where that is clearly better. Of a `stream` these are found in a sample, and the mean is boosted over all
-    rows, as far as memory allows. Without the extra `trees` scikit-learn boosts instead of LightGBM, and the dispersion
-    is constant. Categories and missing values are split as such; exposures and weights enter the likelihood.
+    rows, as far as memory allows. Categories and missing values are split as such; exposures and weights enter the likelihood.
 
     Parameters
     ----------
@@ -81,7 +80,6 @@ class Trees(Member):
     likelihood: str
     constant: float
     unit: float
-    _engine: str
 
     #: Whether this is one of several copies, each of which leaves out a fold.
     _is_copy: bool = False
@@ -107,8 +105,7 @@ class Trees(Member):
         used = used_rows(train, least=2)
         self.unit = exposure_unit(used, make_head("poisson"))
         used = in_units(used, self.unit)
-        self.table, library = TreeTable(), engine()
-        self._engine = library.name
+        self.table = TreeTable()
         matrix, (rate, weight) = self.table.fit(used.X), rates(used)
         rows = TreeRows(
             matrix, self.table.is_category, self.table.directions(self.monotone), rate, weight / weight.mean(), []
@@ -128,7 +125,7 @@ class Trees(Member):
                 known = Known(means[0].leaves, means[0].has_index) if number else None
                 tried = (len(used) >= MANY_ROWS if each is None else each for each in (self.index, self.crosses))
                 whole = _whole(used.y, rows.matrix, rate, weight) if self._is_copy else None
-                means.append(fit_mean(library, rows, settings, leaves, next(tried), time, known, next(tried), whole))
+                means.append(fit_mean(rows, settings, leaves, next(tried), time, known, next(tried), whole))
                 if means[-1].crosses:
                     self.table.crosses, rows = means[-1].crosses, crossed(rows, means[-1].crosses)
             log_rate = np.log(np.mean([np.exp(mean.out_of_fold) for mean in means], axis=0))
@@ -136,7 +133,7 @@ class Trees(Member):
         self.folds = [fold for mean in means for fold in mean.folds]
         self.used_leaves, self.has_index = [mean.leaves for mean in means], [mean.has_index for mean in means]
         self.likelihood, self.constant, self.dispersion = found.likelihood, found.constant, found.boosters
-        if self.stream is not None and validation is not None and self._engine == "lightgbm":
+        if self.stream is not None and validation is not None:
             settings = Settings(min(self.used_leaves), rate_for(len(self.stream), self.rate), self.rounds, seed=seed)
             self._fit_stream(self.stream, rows, validation, settings, clock)
         return self
@@ -210,7 +207,7 @@ class Trees(Member):
             "chosen": chosen,
             "index": [len(fold.boosters) - 1 for fold in self.folds],
         }
-        return {**engine(self._engine).to_files(self._boosters), _FACTS: json_to_bytes(facts)}
+        return {**boosters_to_files(self._boosters), _FACTS: json_to_bytes(facts)}
 
     @classmethod
     def from_state(cls, files: Mapping[str, bytes]) -> Self:
@@ -220,10 +217,10 @@ class Trees(Member):
         if member.likelihood not in FAMILIES:
             raise InputError(f"{_FACTS} must name one of {', '.join(FAMILIES)}, got {member.likelihood!r}.")
         member.used_leaves, member.has_index = known["leaves"], known["additive index"]
-        member._engine, member.n_rows = known["engine"], known.get("streamed rows")
+        member.n_rows = known.get("streamed rows")
         extra = [more for groups in known["index"] for more in (Index.width(groups), *[0] * groups)]
         extra += [1] * (len(known["chosen"]) - len(extra))  # the log mean
-        boosters = iter(restored(files, known, member.table.width, extra, member._engine))
+        boosters = iter(restored(files, known, member.table.width, extra))
         member.folds = [FoldMean(next(boosters), index_of(boosters, groups)) for groups in known["index"]]
         member.dispersion = list(boosters)
         return member
@@ -231,7 +228,6 @@ class Trees(Member):
     def facts(self) -> dict[str, Any]:
         return {
             "likelihood": self.likelihood,
-            "engine": self._engine,
             "leaves": self.used_leaves,
             "trees": sum(booster.rounds for booster in self._boosters),
             "additive index": self.has_index,
@@ -262,10 +258,8 @@ def check_monotone(monotone: Mapping[str, int] | None) -> None:
         raise ConfigError(f'monotone must map columns to 1 or -1, such as {{"age": 1}}, got {monotone!r}.')
 
 
-def restored(
-    files: Mapping[str, bytes], known: Mapping[str, Any], columns: int, extra: Sequence[int], name: str
-) -> list[Booster]:
-    """The boosters of an engine's file; each reads so many `extra` columns besides those of the table."""
+def restored(files: Mapping[str, bytes], known: Mapping[str, Any], columns: int, extra: Sequence[int]) -> list[Booster]:
+    """The boosters of a file; each reads so many `extra` columns besides those of the table."""
     chosen = [None if part is None else np.array(part, dtype=np.int64) for part in known["chosen"]]
     if len(chosen) != len(extra):
         raise InputError(f"{_FACTS} must name the columns of {len(extra)} boosters, got {len(chosen)}.")
@@ -273,4 +267,4 @@ def restored(
         if part is not None and (part.ndim != 1 or (part < 0).any() or (part >= columns + more).any()):
             raise InputError(f"{_FACTS} must choose columns of the table, got others.")
     sizes = [columns + more if part is None else len(part) for part, more in zip(chosen, extra, strict=True)]
-    return engine(name).from_files(files, chosen, sizes)
+    return boosters_from_files(files, chosen, sizes)

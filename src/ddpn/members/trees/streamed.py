@@ -6,12 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ddpn.deadlines import Clock
-from ddpn.extras import import_extra
 from ddpn.heads import make_head
 from ddpn.members.member import in_units
+from ddpn.members.trees.boosting import Booster, FoldData, Growing, Settings
 from ddpn.members.trees.dispersion import FAMILIES, dispersion_of, most_likely, row_losses
-from ddpn.members.trees.engine import Booster, Settings
-from ddpn.members.trees.lightgbm_engine import FoldData, Growing
 from ddpn.members.trees.mean import FoldMean, average
 from ddpn.members.trees.table import Fold, TreeRows, TreeTable, rates
 from ddpn.sample import Sample
@@ -165,7 +163,9 @@ class _StreamedData(FoldData):
 
     def of(self, part: Fold) -> tuple[Any, Any]:
         """The stream, and the validation rows."""
-        lightgbm, chunks, rows = import_extra("lightgbm", "trees"), self._chunks, self._validation
+        import lightgbm
+
+        chunks, rows = self._chunks, self._validation
         like = {"reference": self._whole, "params": self._whole.params}
         train = lightgbm.Dataset(_sequence(lightgbm, chunks), chunks.rate, weight=chunks.weight, **like)
         valid = lightgbm.Dataset(rows.matrix, rows.rate, weight=rows.weight, **like)
