@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from ddpn.members.trees.engine import has_lightgbm
 
-from ddpn import CountGLM, CountRegressor
+from ddpn import CountGLM, DDPNRegressor
 from ddpn.errors import ConfigError
 from ddpn.export import export_onnx
 from ddpn.features import FeatureEncoder
@@ -15,7 +16,6 @@ from ddpn.members.glm import GLM, PoissonGLM
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
 from ddpn.members.trees.choice import Known
-from ddpn.members.trees.engine import has_lightgbm
 from ddpn.members.trees.index import Index
 from ddpn.members.trees.joint_member import JointTrees
 from ddpn.members.trees.mean import FoldMean
@@ -225,7 +225,7 @@ def test_outputs_give_way_to_columns_of_the_same_name(counts, run_file, feeds_of
     """A column whose name an output has keeps it, and the output gets a prefix."""
     X, y = counts
     frame = pl.DataFrame({"mean": X[:, 0], "q0.9": X[:, 1], "v1": X[:, 2]})
-    model = CountRegressor(members=2, hidden=(8,), epochs=2, mix_with=("glm",), random_state=0).fit(frame, y)
+    model = DDPNRegressor(members=2, hidden=(8,), epochs=2, mix_with=("glm",), random_state=0).fit(frame, y)
     about = export_onnx(model, file, quantiles=(0.9,))
     assert about["outputs"]["mean"] == "predicted_mean"
     assert about["outputs"]["q0.9"] == "predicted_q0.9"

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from ddpn.members.trees.lightgbm_engine import LightGBMBooster
 from safetensors.numpy import load, save
 
 from ddpn.distributions import DoublePoisson, NegativeBinomial, Poisson
@@ -14,7 +15,6 @@ from ddpn.heads import make_head
 from ddpn.members.member import NotApplicableError
 from ddpn.members.trees import engine
 from ddpn.members.trees.joint_member import JointTrees
-from ddpn.members.trees.lightgbm_engine import LightGBMBooster
 from ddpn.members.trees.member import Trees
 from ddpn.sample import Sample
 

@@ -9,7 +9,7 @@ from scipy import stats
 
 from ddpn.distributions import DoublePoisson, Mixture
 from ddpn.errors import InputError
-from ddpn.estimators import CountGLM, CountRegressor
+from ddpn.estimators import CountGLM, DDPNRegressor
 from ddpn.heads import make_head
 from ddpn.members.constant import Constant
 from ddpn.members.glm import GLM
@@ -74,7 +74,7 @@ def test_networks_recover_means():
     X, y, _ = simulated(300, 1e10, 0)
     new, _, mean = simulated(100, 1e10, 1)
     options = {"members": 1, "hidden": (8,), "epochs": 40, "validation": None, "random_state": 0}
-    model = CountRegressor(**options).fit(X, y)
+    model = DDPNRegressor(**options).fit(X, y)
     assert model.predict(new).sum() == pytest.approx(mean.sum(), rel=0.1)
     assert np.corrcoef(np.log(model.predict(new)), np.log(mean))[0, 1] > 0.9
 

@@ -38,7 +38,7 @@ def scores(blocks) -> np.ndarray:
 def measured(rows: int, columns: int, levels: int, seed: int) -> dict[str, float]:
     """CRPS of the default model on the rows that its copies left out and on fresh rows, and its coverage there."""
     X, y = noise_table(rows + FRESH, columns, levels, seed)
-    model = CountRegressor(members="auto", random_state=seed)
+    model = CountRegressor(random_state=seed)
     model.calibrates = False
     model.fit(X[:rows], y[:rows])
     predictor, folds, new = model.predictor_, model.folds, Sample(X[rows:], y[rows:])

@@ -11,10 +11,10 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from ddpn.estimators.calibration_rows import PRIOR_ROWS
 
 from ddpn.calibration.intervals import IntervalLevels, level_expected, level_needed
 from ddpn.errors import InputError
-from ddpn.estimators.calibration_rows import PRIOR_ROWS
 from ddpn.files import folder_lock
 from ddpn.heads import PoissonHead
 from ddpn.members.glm import PoissonGLM

@@ -63,11 +63,11 @@ class Calibrated:
 
         Examples
         --------
-        >>> from ddpn import CountRegressor
+        >>> from ddpn import DDPNRegressor
         >>> rng = np.random.default_rng(0)
         >>> X = rng.uniform(-2, 2, (2300, 1))
         >>> y = rng.poisson(np.exp(X[:, 0] - 1))
-        >>> model = CountRegressor(likelihood="double_poisson", members=2, hidden=(16,), epochs=30, random_state=0)
+        >>> model = DDPNRegressor(likelihood="double_poisson", members=2, hidden=(16,), epochs=30, random_state=0)
         >>> model = model.fit(X[:300], y[:300]).fit_intervals(X[300:1300], y[300:1300])
         >>> for kind in ("central", "calibrated"):
         ...     low, high = model.predict_interval(X[1300:], coverage=0.9, kind=kind).T
@@ -196,11 +196,11 @@ class Calibrated:
 
         Examples
         --------
-        >>> from ddpn import CountRegressor
+        >>> from ddpn import DDPNRegressor
         >>> rng = np.random.default_rng(0)
         >>> X = rng.uniform(-2, 2, (400, 1))
         >>> y = rng.poisson(np.exp(1 + X[:, 0]))
-        >>> model = CountRegressor(likelihood="poisson", members=2, hidden=(16,), epochs=30, random_state=0)
+        >>> model = DDPNRegressor(likelihood="poisson", members=2, hidden=(16,), epochs=30, random_state=0)
         >>> model = model.fit(X[:300], y[:300])
         >>> model.fit_ood(X[300:]).is_ood([[0.0], [9.0], [None]]).tolist()
         [False, True, True]

@@ -1,11 +1,12 @@
 """What `ddpn fit` and `CountRegressor` fit by default, in this order."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from ddpn.errors import ConfigError
 from ddpn.heads import Head
 from ddpn.members import MEMBERS
 from ddpn.members.constant import Constant
@@ -42,7 +43,7 @@ def default_candidates(
     is_crossed: bool,
     run: Mapping[str, Any],
 ) -> list[Candidate]:
-    """What `CountRegressor(members="auto")` fits.
+    """What `CountRegressor` fits by default.
 
     Parameters
     ----------
@@ -81,6 +82,33 @@ def default_candidates(
         make_large = lambda: LargeNetworks(head, large, others=further, **states[1])  # noqa: E731
         candidates.append(Candidate(LARGE_NETWORKS, make_large, expensive=True))
     return candidates
+
+
+def chosen_candidates(
+    candidates: Sequence[Candidate], names: Sequence[str], head: Head, run: Mapping[str, Any]
+) -> list[Candidate]:
+    """The candidates of these names, in the given order; those that are not among the default ones are made.
+
+    Parameters
+    ----------
+    candidates : sequence of Candidate
+        What is fitted by default.
+    names : sequence of str
+        Names in `ddpn.members.MEMBERS`.
+    head : Head
+        The likelihood of the networks.
+    run : mapping
+        Arguments of `Networks`.
+    """
+    known, found = {candidate.name: candidate for candidate in candidates}, []
+    for name in names:
+        if name not in known and (name in (NETWORKS, LARGE_NETWORKS) or not _applies(name, head)):
+            raise ConfigError(
+                f"The member {name!r} cannot be fitted with this likelihood and these options of networks."
+            )
+        made = known.get(name) or Candidate(name, _maker(name, head, run.get("stream")))
+        found.append(replace(made, baseline=False, expensive=False))
+    return found
 
 
 def _large(options: NetworkOptions, rows: int, few: bool, widths: tuple[int, ...], steps: int) -> NetworkOptions:

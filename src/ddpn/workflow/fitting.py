@@ -19,6 +19,7 @@ from typing import Any
 from ddpn.deadlines import Clock, TimeLimitError
 from ddpn.errors import InputError
 from ddpn.estimators import CountRegressor
+from ddpn.estimators.network_regressor import NetworkRegressor
 from ddpn.executors import Executor
 from ddpn.files import check_space, folder_lock
 from ddpn.members import MEMBERS
@@ -77,8 +78,9 @@ def fit(
     # Before the time that is left is divided: these take seconds for many rows.
     known = {"identity": identity(prepared), "fingerprint": fingerprint(prepared.sample)}
     seen = SeenRows.of(prepared.sample, prepared.split.rows.test)
-    model = prepared.plan.regressor(checkpoint=checkpoint, verbose=verbose, validation=None)
-    model.set_params(time_budget=budget.for_fits, executor=executor)
+    model = prepared.plan.regressor(checkpoint=checkpoint, verbose=verbose, executor=executor)
+    if budget.for_fits is not None:
+        model.set_params(time_budget=budget.for_fits)
     with kept_warnings() as kept:
         missing = ["training"] if train_model(model, prepared, checkpoint, on_step) else []
         folds = held_out_folds(model, prepared)
@@ -238,7 +240,7 @@ def _save(fitted: Fitted, path: Path, overwrite: bool, checkpoint: Path) -> None
 
 
 def train_model(
-    model: CountRegressor, prepared: Prepared, checkpoint: Path | None, on_step: Callable[[str], None]
+    model: NetworkRegressor, prepared: Prepared, checkpoint: Path | None, on_step: Callable[[str], None]
 ) -> bool:
     """Fit the model; returns whether it was interrupted, with something to keep."""
     train, validation = prepared.train, prepared.validation
@@ -248,7 +250,9 @@ def train_model(
     if is_cross_fitted(prepared):
         train, held_out = prepared.known, {}
     on_step("Training")
-    model.on_step, model.calibrates, model.stream, model.only = on_step, False, prepared.stream, prepared.plan.only
+    model.on_step, model.stream = on_step, prepared.stream
+    if isinstance(model, CountRegressor):
+        model.calibrates = False
     try:
         given = counts.arguments(train) | (held_out if len(validation) else {})
         if train.group is not None:
@@ -262,7 +266,9 @@ def train_model(
         on_step("Stopping: the best so far is kept")
     # A saved model has no use for these.
     model.stream = None
-    model.set_params(checkpoint=None, verbose=False, time_budget=None, executor=None)
+    model.set_params(checkpoint=None, verbose=False, executor=None)
+    if isinstance(model, CountRegressor):
+        model.set_params(time_budget=None)
     return model.interrupted_
 
 
@@ -274,15 +280,16 @@ def is_cross_fitted(prepared: Prepared) -> bool:
     return plan.members == "auto" and (is_small or not len(prepared.validation))
 
 
-def held_out_folds(model: CountRegressor, prepared: Prepared) -> Folds:
+def held_out_folds(model: NetworkRegressor, prepared: Prepared) -> Folds:
     """The rows that members were fitted to, and those that choose weights and calibrate."""
-    folds, model.folds = model.folds, None
-    validation = prepared.validation if len(prepared.validation) else None
-    return Folds(prepared.train, validation) if folds is None else folds
+    if isinstance(model, CountRegressor) and model.folds is not None:
+        folds, model.folds = model.folds, None
+        return folds
+    return Folds(prepared.train, prepared.validation if len(prepared.validation) else None)
 
 
 def _add_comparisons(
-    model: CountRegressor,
+    model: NetworkRegressor,
     prepared: Prepared,
     folds: Folds,
     budget: Budget,

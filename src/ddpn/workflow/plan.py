@@ -205,13 +205,16 @@ class Plan:
                 head.check_bounds()
 
     def regressor(self, **more: Any) -> Any:
-        """The unfitted `CountRegressor`; a given number of networks is mixed with `MIXED` by default."""
-        from ddpn.estimators import CountRegressor
+        """The unfitted estimator: a `CountRegressor`, or a `DDPNRegressor` where a number of networks is given.
+
+        Such networks are mixed with `MIXED` by default.
+        """
+        from ddpn.estimators import CountRegressor, DDPNRegressor
 
         if self.members == "auto":
             options = {**self.model, "members": "auto", "random_state": self.seed}
             if self.only is not None:
-                options["mix_with"] = () if self.only in CANDIDATES else (self.only,)
+                options |= {"members": (self.only,), "mix_with": ()}
             return CountRegressor(**options, **more)
         head = make_head(self.model.get("likelihood", DEFAULT_LIKELIHOOD))
         has_line = head.glm_likelihood and self.model.get("hidden", "auto") not in ((), [])
@@ -219,7 +222,7 @@ class Plan:
         options = {"mix_with": mixed, **self.model, "random_state": self.seed}
         if self.only is not None:
             options["mix_with"] = ()
-        return CountRegressor(**options, **more)
+        return DDPNRegressor(**options, validation=None, **more)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

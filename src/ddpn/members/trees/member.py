@@ -43,7 +43,8 @@ class Trees(Member):
     Poisson boosting in five folds, whose boosters are averaged. The out-of-fold means choose the number of leaves,
     whether crosses of columns and an additive index of them are inputs, the likelihood, and its dispersion: a constant,
     or boosted where that is clearly better. Of a `stream` these are found in a sample, and the mean is boosted over all
-    rows, as far as memory allows. Categories and missing values are split as such; exposures and weights enter the likelihood.
+    rows, as far as memory allows. Categories and missing values are split as such; exposures and weights enter the
+    likelihood.
 
     Parameters
     ----------
