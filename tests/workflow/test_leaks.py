@@ -32,6 +32,14 @@ def counts(mean, rows, seed=0):
     return x, rng.poisson(mean * np.exp(0.7 * x)).astype(float)
 
 
+def test_a_sole_column_that_was_confirmed_is_not_asked_about():
+    x, y = counts(20.0, 400)
+    table = pl.DataFrame({"nearly": y + 0.01 * x, "y": y.astype(int)})
+    asked, confirmed = (prepare(table, Plan(target="y", use=use)) for use in ((), ("nearly",)))
+    assert any("nearly" in words for words in (*asked.leaks, *asked.warnings))
+    assert not any("nearly" in words for words in (*confirmed.leaks, *confirmed.warnings))
+
+
 # Rates ---------------------------------------------------------------------------------------------------------------
 
 

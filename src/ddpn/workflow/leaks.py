@@ -60,6 +60,8 @@ def find_leaks(
         The known scale of each row.
     """
     dates = dates or {}
+    if not X.columns:
+        return Leaks()
     rows = _distinct_rows(X, y)
     X, y = X[rows], y[rows]
     if len(y) < _MIN_ROWS or not np.ptp(y):
