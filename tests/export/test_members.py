@@ -14,7 +14,8 @@ from ddpn.members.constant import Constant
 from ddpn.members.glm import GLM, PoissonGLM
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
-from ddpn.members.trees.choice import Known
+from ddpn.members.trees import choice
+from ddpn.members.trees.crosses import Cross
 from ddpn.members.trees.index import Index
 from ddpn.members.trees.joint_member import JointTrees
 from ddpn.members.trees.mean import FoldMean
@@ -137,13 +138,15 @@ def test_trees_with_a_boosted_dispersion(new, assert_parity):
     assert_parity(Predictor({"trees": member}), new)
 
 
-def test_trees_with_crosses(new, assert_parity):
+def test_trees_with_crosses(new, assert_parity, monkeypatch):
     """Of numbers, and of a category with a number; values may be missing and new."""
     rng = np.random.default_rng(0)
     X = rows(900, seed=0).with_columns(hour=pl.Series(rng.integers(0, 12, 900).astype(float)))
-    member = Trees(rounds=10, leaves=(4,), index=False, crosses=False)
-    wanted = [("flag", "hour"), ("ward", "hour")]
-    member._known, member._pairs = [Known(4, False)] * 3, [tuple(map(X.columns.index, pair)) for pair in wanted]
+    member, wanted = Trees(rounds=10, leaves=(4,), index=False, crosses=True), [("flag", "hour"), ("ward", "hour")]
+    places = [tuple(map(X.columns.index, pair)) for pair in wanted]
+    found = lambda rows, stumps: tuple(Cross.of(rows.matrix, *pair) for pair in places)
+    monkeypatch.setattr(choice, "_crosses", found)
+    monkeypatch.setattr(choice._Trial, "is_clearly_better", lambda *both: True)
     hour, flag = X["hour"].to_numpy(), X["flag"].to_numpy().astype(float)
     member.fit(Sample(X, rng.poisson(2.0 + 8.0 * ((hour > 6) == (flag > 0)))), None, seed=0)
     assert member.facts()["crossed columns"] == [list(pair) for pair in wanted]
