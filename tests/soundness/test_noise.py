@@ -57,6 +57,7 @@ def measured(rows: int, columns: int, levels: int, seed: int) -> dict[str, float
     }
 
 
+@pytest.mark.filterwarnings("ignore:The mixture is fitted without GLM")
 @pytest.mark.parametrize(
     ("rows", "columns", "levels"), [(80, 5, 0), (150, 2000, 0), (300, 20, 0), (300, 2, 150), (1000, 200, 0)]
 )

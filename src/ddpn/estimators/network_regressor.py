@@ -15,7 +15,6 @@ from ddpn.estimators.elsewhere import elsewhere
 from ddpn.estimators.fitting import merge_equal_rows, range_of
 from ddpn.estimators.nested import NestedOptions
 from ddpn.estimators.predictions import CountPredictions
-from ddpn.features import FeatureEncoder
 from ddpn.heads import Head, check_likelihood, make_head
 from ddpn.members import MEMBERS
 from ddpn.members.candidates import NETWORKS
@@ -25,7 +24,6 @@ from ddpn.members.network_options import FULL_BATCH_ROWS, NetworkOptions, check_
 from ddpn.members.networks import Networks
 from ddpn.members.portfolio import Elsewhere
 from ddpn.members.reader import TableReader
-from ddpn.model import CountModel
 from ddpn.sample import Sample, check_groups, checked_sample
 from ddpn.training import History, RowStream, Runtime
 from ddpn.validation import check_keys, is_integer
@@ -70,6 +68,7 @@ class NetworkRegressor(CountPredictions, NestedOptions):
     device: Any
     verbose: Any
     executor: Any
+    n_rows_: int
     _not_saved = ("checkpoint", "verbose", "time_budget", "executor")
     #: Called with a line on each step.
     on_step: Callable[[str], object] = staticmethod(lambda text: None)
@@ -159,6 +158,7 @@ class NetworkRegressor(CountPredictions, NestedOptions):
         reader = TableReader()
         reader.fit(X, type(self))
         sample = sample.rows(sample.is_used)
+        self.n_rows_ = len(sample)
         if len(sample) <= FULL_BATCH_ROWS and sample.group is None:
             sample = merge_equal_rows(sample)
         run: dict[str, Any] = {"runtime": runtime, "checkpoint": self._checkpoint(), "verbose": bool(self.verbose)}
@@ -236,16 +236,6 @@ class NetworkRegressor(CountPredictions, NestedOptions):
         return bool(getattr(self, "_interrupted", False)) or any(m.interrupted for m in self._fitted.members.values())
 
     @property
-    def encoder_(self) -> FeatureEncoder:
-        """The encoder of the networks' inputs."""
-        return self._networks.encoder
-
-    @property
-    def model_(self) -> CountModel:
-        """The networks themselves."""
-        return self._networks.model
-
-    @property
     def head_(self) -> Head:
         """The likelihood of the networks."""
         return self._networks.head if NETWORKS in self._fitted.members else self._head()
@@ -255,10 +245,11 @@ class NetworkRegressor(CountPredictions, NestedOptions):
         """The encoding of numbers that is used."""
         return self._networks.encoder.numeric
 
-    @property
-    def n_rows_(self) -> int:
-        """Training rows with a weight above 0."""
-        return self._networks.n_rows
+    def _extra_state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
+        return {}, {"rows": self.n_rows_}
+
+    def _restore_extra(self, files: dict[str, bytes], extra: dict[str, Any]) -> None:
+        self.n_rows_ = extra["rows"]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
