@@ -1,12 +1,11 @@
 """Columns made of the target are found, whatever way they are made of it; honest predictors are at most asked about."""
 
-from datetime import os
+import os
+from datetime import date, timedelta
 
-import date
 import numpy as np
 import polars as pl
 import pytest
-import timedelta
 
 from ddpn.workflow.fitting import fit
 from ddpn.workflow.leaks import find_leaks
