@@ -69,7 +69,7 @@ def test_one_member_is_fitted_alone_and_calibrated(ddpn, files, name):
 
 
 def test_a_member_that_needs_another_likelihood_is_refused(ddpn, files):
-    words = ("--likelihood", "gaussian", "--only", "glm")
+    words = ("--likelihood", "faithful_gaussian", "--only", "glm")  # no GLM is fitted like these networks
     found = ddpn("fit", "visits.csv", "--target", "visits", "-o", "m", *words)
     assert found.exit_code == 2
     assert "The member 'glm' cannot be fitted with this likelihood" in found.stderr

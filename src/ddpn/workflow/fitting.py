@@ -51,7 +51,7 @@ class Fitted:
 
     @property
     def missing(self) -> list[str]:
-        """What Ctrl-C ended or prevented: "training", "comparisons", "calibration", "refit", "scores"."""
+        """What Ctrl-C ended or prevented: "training", "comparisons", "calibration", "scores"."""
         found: list[str] = self.folder.task.get("missing", [])
         return found
 
