@@ -169,7 +169,7 @@ def test_a_grid_is_searched_with_nested_keys_and_numbers_of_numpy(quick, counts)
 
 def test_a_pipeline_reaches_nested_options(quick, counts):
     pipe = make_pipeline(StandardScaler(), quick(likelihood="double_poisson"))
-    pipe.set_params(countregressor__training_options__lr=0.5, countregressor__head_options__gamma="shared")
+    pipe.set_params(ddpnregressor__training_options__lr=0.5, ddpnregressor__head_options__gamma="shared")
     assert pipe[-1].training_options == {"lr": 0.5}
     assert pipe.fit(*counts)[-1].head_.options["gamma"] == "shared"
 
@@ -196,7 +196,7 @@ def test_exposures_reach_every_step_of_a_search(quick, counts, exposures):
     X, y = counts
     model = quick(likelihood="poisson").set_fit_request(exposure=True).set_score_request(exposure=True)
     model = model.set_predict_request(exposure=True)
-    search = GridSearchCV(make_pipeline(StandardScaler(), model), {"countregressor__epochs": [1, 20]}, cv=FOLDS)
+    search = GridSearchCV(make_pipeline(StandardScaler(), model), {"ddpnregressor__epochs": [1, 20]}, cv=FOLDS)
     search.fit(X, y, exposure=exposures)
     one, two = (search.best_estimator_.predict(X, exposure=scale * exposures) for scale in (1.0, 2.0))
     inner = search.best_estimator_[-1]

@@ -105,8 +105,8 @@ class CountRegressor(NetworkRegressor):
 
     #: Whether `fit` calibrates the model, too.
     calibrates: bool = True
-    #: The rows of a model that is not calibrated yet.
-    folds: Folds | None = None
+    #: The rows that members of a model were fitted to, while it is not calibrated yet.
+    folds_: Folds | None = None
 
     def __init__(
         self,
@@ -176,10 +176,10 @@ class CountRegressor(NetworkRegressor):
         portfolio = Portfolio(candidates, clock, self.on_step, self._elsewhere()).fit(train, validation, seed)
         parts = portfolio.members, portfolio.weights, checked.needs_exposure, portfolio.seconds, checked.counts
         self._set_fitted(checked.reader, Predictor(*parts))
-        self._interrupted, self.folds, self.left_out_ = portfolio.interrupted, portfolio.folds, portfolio.left_out
+        self._interrupted, self.folds_, self.left_out_ = portfolio.interrupted, portfolio.folds, portfolio.left_out
         for name, why in portfolio.left_out.items():
             label = MEMBERS[name].label or name
             warnings.warn(f"The mixture is fitted without {label}: {why}.", UserWarning, stacklevel=4)
         if self.calibrates:
             calibrate(self.predictor_, portfolio.folds, seed, clock=whole)
-            self.folds = None
+            self.folds_ = None
