@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from ddpn import DDPNRegressor
+from ddpn import CountRegressor, DDPNRegressor
 from ddpn.members import MEMBERS
 from ddpn.members.glm import GLM
 from ddpn.members.member import NotApplicableError
@@ -140,6 +140,17 @@ def test_a_member_that_cannot_be_fitted_is_left_out_with_a_warning(quick, line, 
     assert list(model.predictor_.weights) == ["networks", "constant"]
     assert set(model.predictor_.seconds) == {"networks", "constant"}
     assert sum(model.predictor_.weights.values()) == pytest.approx(1.0)
+
+
+def test_the_default_model_says_what_it_is_fitted_without(line, monkeypatch):
+    monkeypatch.setattr(GLM, "max_columns", 2)
+    words = "^The mixture is fitted without GLM: 3 inputs, more than the 2"
+    with pytest.warns(UserWarning, match=words) as caught:
+        model = CountRegressor(members=["glm", "constant"], random_state=0).fit(*line)
+    assert caught[0].filename == __file__, "the warning should point to the user's call of fit"
+    assert model.predictor_.weights == {"constant": 1.0}
+    assert list(model.left_out_) == ["glm"]
+    assert not hasattr(model, "history_"), "it has no networks"
 
 
 def test_a_new_fit_forgets_the_members_of_the_old(mixed, quick, line):

@@ -179,7 +179,7 @@ class CountRegressor(NetworkRegressor):
         self._interrupted, self.folds_, self.left_out_ = portfolio.interrupted, portfolio.folds, portfolio.left_out
         for name, why in portfolio.left_out.items():
             label = MEMBERS[name].label or name
-            warnings.warn(f"The mixture is fitted without {label}: {why}.", UserWarning, stacklevel=4)
+            warnings.warn(f"The mixture is fitted without {label}: {why}.", UserWarning, stacklevel=3)
         if self.calibrates:
             calibrate(self.predictor_, portfolio.folds, seed, clock=whole)
             self.folds_ = None
