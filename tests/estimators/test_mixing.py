@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ddpn import CountRegressor, DDPNRegressor
+from ddpn.errors import InputError
 from ddpn.members import MEMBERS
 from ddpn.members.glm import GLM
 from ddpn.members.member import NotApplicableError
@@ -159,3 +160,21 @@ def test_a_new_fit_forgets_the_members_of_the_old(mixed, quick, line):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert mixed.predict(line[0]).shape == (300,)
+
+
+@pytest.mark.parametrize(
+    ("rows", "groups", "words"),
+    [(1, None, "two different rows"), (20, None, "two different rows"), (20, "a", "groups must have at least two")],
+    ids=["one row", "equal rows", "one group"],
+)
+def test_rows_that_cannot_be_divided_are_refused(rows, groups, words):
+    X = np.zeros((rows, 1)) if groups is None else np.arange(rows).reshape(-1, 1)
+    given = {} if groups is None else {"groups": [groups] * rows}
+    with pytest.raises(InputError, match=words):
+        CountRegressor(random_state=0).fit(X, np.full(rows, 3), **given)
+
+
+@pytest.mark.filterwarnings("ignore:The mixture is fitted without")
+def test_two_rows_are_enough_to_predict():
+    model = CountRegressor(random_state=0).fit([[0.0], [1.0]], [3, 5])
+    assert 1.0 < model.predict([[0.0]])[0] < 10.0

@@ -5,10 +5,12 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
 
+import numpy as np
+
 from ddpn.calibration.calibrate import calibrate
 from ddpn.deadlines import Clock
 from ddpn.durations import parse_duration
-from ddpn.errors import ConfigError
+from ddpn.errors import ConfigError, InputError
 from ddpn.estimators.fitting import held_out
 from ddpn.estimators.network_regressor import Checked, NetworkRegressor
 from ddpn.executors import Executor
@@ -19,6 +21,7 @@ from ddpn.members.folds import Folds
 from ddpn.members.network_options import SMALL_ROWS
 from ddpn.members.portfolio import Portfolio
 from ddpn.predictor import Predictor
+from ddpn.sample import Sample
 from ddpn.validation import check_keys
 
 #: The share of a time budget that fits may take; the rest is for calibration.
@@ -168,6 +171,8 @@ class CountRegressor(NetworkRegressor):
         if validation is None and len(train) > SMALL_ROWS:
             kept = held_out(train, "auto", checked.random.randint(2**31 - 1))
             train, validation = (train.rows(~kept), train.rows(kept)) if kept.any() else (train, None)
+        if validation is None:
+            _check_divisible(train)
         seed = int(checked.random.randint(2**31 - 1))
         built = checked.head, checked.options, checked.others
         candidates = default_candidates(*built, train, validation is None, checked.run)
@@ -183,3 +188,11 @@ class CountRegressor(NetworkRegressor):
         if self.calibrates:
             calibrate(self.predictor_, portfolio.folds, seed, clock=whole)
             self.folds_ = None
+
+
+def _check_divisible(train: Sample) -> None:
+    """Raise an `InputError` where no row can be left out: equal rows count as one, as do rows of one group."""
+    if train.group is None and len(train) < 2:
+        raise InputError("X and y must have at least two different rows, to leave one out, got one sample.")
+    if train.group is not None and len(np.unique(train.group)) < 2:
+        raise InputError("groups must have at least two different values, to leave one out, got one.")
