@@ -41,7 +41,7 @@ def measured(rows: int, columns: int, levels: int, seed: int) -> dict[str, float
     model = CountRegressor(random_state=seed)
     model.calibrates = False
     model.fit(X[:rows], y[:rows])
-    predictor, folds, new = model.predictor_, model.folds, Sample(X[rows:], y[rows:])
+    predictor, folds, new = model.predictor_, model.folds_, Sample(X[rows:], y[rows:])
     calibrate(predictor, folds, seed)
     out_of_fold, fresh = (
         scores(held_out(predictor, folds, seed).blocks(MIXTURE)),

@@ -217,18 +217,22 @@ class NetworkRegressor(CountPredictions, NestedOptions):
     # What was fitted ---------------------------------------------------------------------------------------------
 
     @property
-    def _networks(self) -> Networks:
+    def _copies(self) -> list[Networks]:
+        """The networks: of each fold, or those of all rows alone."""
         member = self._fitted.members.get(NETWORKS)
-        first = None if member is None else copies_of(member)[0]
-        if not isinstance(first, Networks):
+        found = [] if member is None else [copy for copy in copies_of(member) if isinstance(copy, Networks)]
+        if not found:
             raise AttributeError("there are no networks in this model")
-        return first
+        return found
+
+    @property
+    def _networks(self) -> Networks:
+        return self._copies[0]
 
     @property
     def history_(self) -> History:
         """How the training of the networks went."""
-        parts = [copy.history for copy in copies_of(self._fitted.members[NETWORKS]) if isinstance(copy, Networks)]
-        return History.joined(parts) if parts else self._networks.history
+        return History.joined([copy.history for copy in self._copies])
 
     @property
     def interrupted_(self) -> bool:

@@ -215,7 +215,7 @@ class Portfolio:
         if len(train) <= most:
             return train
         text = f"Fitted to about {most:,} of {len(train):,} training rows, because the time budget is short."
-        warnings.warn(text, UserWarning, stacklevel=4)
+        warnings.warn(text, UserWarning, stacklevel=5)  # where a user calls `fit` of an estimator
         return train.rows(held_out_rows(len(train), most / len(train), seed, train.group))
 
     def _scored_rows(self, seed: int) -> list[Any]:
