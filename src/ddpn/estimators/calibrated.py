@@ -4,6 +4,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from ddpn.calibration.groups import with_labels
 from ddpn.calibration.held_out import HeldOut
 from ddpn.calibration.intervals import IntervalLevels
 from ddpn.calibration.recalibration import PRIOR_ROWS, Recalibration
@@ -77,11 +78,11 @@ class Calibrated:
         """
         _check_rows(prior_rows=prior_rows, group_rows=group_rows)
         with single_thread():
-            sample = self._sample(X, y, sample_weight, exposure, upper, censored)
+            sample, by = with_labels(self._sample(X, y, sample_weight, exposure, upper, censored), groups)
             rows = HeldOut.of(self._fitted, sample)
             known = {name: each.map for name, each in self._fitted.recalibrations.items() if each.is_used}
             rows.maps = {name: [each] * len(rows.predictors) for name, each in known.items()}
-            self._fitted.calibrate_intervals(rows, prior_rows, groups, group_rows)
+            self._fitted.calibrate_intervals(rows, prior_rows, by, group_rows)
         return self
 
     def fit_recalibration(

@@ -141,10 +141,23 @@ class Networks(Member):
         numeric, config = self._numeric(train.rows(fold != 0)), self._config(train, seeds)
         encoded = [self._encode(numeric, train.rows(fold != k), train.rows(fold == k), seed) for k in range(number)]
         model = self._build(max(part.width for part in encoded), len(seeds))
-        starts = [start for k in range(number) if (start := self._start(train.rows(fold != k))) is not None]
-        model.reset(seeds, torch.stack(starts).repeat_interleave(each, 0).unsqueeze(1) if starts else None)
+        own = [slice(k * each, (k + 1) * each) for k in range(number)]
+        for k, part in enumerate(encoded):
+            self._start_copy(model, own[k], part, train.rows(fold != k), seeds[own[k]])
         history = self._run(model, _side_by_side(encoded, each), None, config)
-        return [self._copy(model, history, part, slice(k * each, (k + 1) * each)) for k, part in enumerate(encoded)]
+        return [self._copy(model, history, part, own[k]) for k, part in enumerate(encoded)]
+
+    def _start_copy(
+        self, model: CountModel, own: slice, encoded: "Encoded", rows: Sample, seeds: tuple[int, ...]
+    ) -> None:
+        """Start the networks of one copy, among those that are trained together, as if it were alone."""
+        part = self._build(encoded.width, len(seeds))
+        part.reset(seeds, self._start(rows))
+        whole = model.state_dict()
+        for name, tensor in part.state_dict().items():
+            # Weights of inputs that only other copies have are 0, as these inputs are.
+            whole[name][own] = 0.0
+            whole[name][own][tuple(map(slice, tensor.shape))] = tensor
 
     def _copy(self, model: CountModel, history: History, encoded: "Encoded", own: slice) -> "Networks":
         """The networks of one copy, out of those that were trained together."""
@@ -152,7 +165,7 @@ class Networks(Member):
         part = self._build(encoded.width, own.stop - own.start)
         shapes = {name: tensor.shape for name, tensor in part.state_dict().items()}
         # Inputs that only other copies have come last; they were 0 for these networks.
-        cut = {name: t[own][tuple(slice(n) for n in shapes[name])] for name, t in model.state_dict().items()}
+        cut = {name: t[own][tuple(map(slice, shapes[name]))] for name, t in model.state_dict().items()}
         part.load_state_dict(cut)
         return copy._keep(Trained(encoded.encoder, encoded.chosen, part, history.of(own)))
 
