@@ -74,7 +74,7 @@ class Calibrated:
         ...     low, high = model.predict_interval(X[1300:], coverage=0.9, kind=kind).T
         ...     print(kind, round(float(((low <= y[1300:]) & (y[1300:] <= high)).mean()), 2))
         central 0.99
-        calibrated 0.89
+        calibrated 0.9
         """
         _check_rows(prior_rows=prior_rows, group_rows=group_rows)
         with single_thread():

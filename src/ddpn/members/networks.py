@@ -377,7 +377,9 @@ def _drawn_seeds(seed: int, number: int) -> tuple[int, ...]:
 
 def _side_by_side(encoded: Sequence[Encoded], each: int) -> OwnRows:
     """The rows of copies with so many networks each; inputs that only other copies have are 0."""
-    width, samples, train, validation, end = max(part.width for part in encoded), [], [], [], 0
+    width, samples, end = max(part.width for part in encoded), [], 0
+    train: list[Tensor] = []
+    validation: list[Tensor] = []
     for part in encoded:
         for sample, positions in ((part.train, train), (part.validation, validation)):
             assert isinstance(sample, Sample)
