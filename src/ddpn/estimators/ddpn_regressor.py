@@ -140,6 +140,7 @@ class DDPNRegressor(NetworkRegressor):
         if validation is None:
             kept = held_out(train, self._validation_share(), checked.random.randint(2**31 - 1))
             train, validation = (train.rows(~kept), train.rows(kept)) if kept.any() else (train, None)
+        self.n_rows_ = len(train)
         seeds = tuple(checked.random.randint(2**31 - 1, size=checked.options.members).tolist())
         members = {NETWORKS: Networks(checked.head, checked.options, seeds=seeds, **checked.run), **checked.others}
         for member in checked.others.values():

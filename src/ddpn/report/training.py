@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ddpn.members.folds import copies_of
-from ddpn.members.networks import Networks
 from ddpn.report.evidence import SEED, Evidence
 from ddpn.report.figures.chart import LINE, POINT, Chart, Figure
 from ddpn.report.figures.scales import Axis
@@ -30,8 +29,10 @@ def members_text(model: Any) -> str:
     """The members of the mixture with their weights, such as "5 networks (80%) + GLM (20%)"."""
     predictor, parts = model.predictor_, []
     for name, member in predictor.mixed.items():
-        networks = [copy.model.members for copy in copies_of(member) if isinstance(copy, Networks)]
-        label = plural(sum(networks), "network") if name == NETWORKS else label_of(name, member)
+        label = label_of(name, member)
+        if name == NETWORKS:
+            copies: Any = copies_of(member)
+            label = plural(sum(copy.model.members for copy in copies), "network")
         parts.append(label if len(predictor.mixed) == 1 else f"{label} ({percent(predictor.weights[name], 0)})")
     return " + ".join(parts)
 
