@@ -120,7 +120,7 @@ Beta = Annotated[
 Members = Annotated[
     int | None,
     _model(
-        "Networks in an ensemble, mixed with a GLM. Default: a GLM, boosted trees and networks, as far as each pays.",
+        "Networks in an ensemble, mixed with a GLM. Default: boosted trees, a GLM and networks, weighted.",
         metavar="NUMBER",
     ),
 ]

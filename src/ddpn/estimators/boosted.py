@@ -29,15 +29,14 @@ _MERGED = 1000
 class BoostedCountRegressor(CountPredictions, NestedOptions):
     """Predict counts with boosted trees, a whole distribution per row: fast, and strong on tables.
 
-    Numbers, categories and missing values are split as they are. Trees are boosted by LightGBM (the extra `trees`), or
-    by scikit-learn where it is not installed.
+    Numbers, categories and missing values are split as they are. LightGBM boosts the trees.
 
     Parameters
     ----------
     likelihood : str or sequence of str
         "auto" boosts the mean and learns from out-of-fold predictions whether a Negative Binomial or a Double Poisson
         fits, and its dispersion. A name in `ddpn.heads.HEADS` boosts all parameters of that likelihood jointly, which
-        takes longer and needs the extra `trees`; so does "auto" for bounded and censored counts, with a Double Poisson.
+        takes longer; so does "auto" for bounded and censored counts, with a Double Poisson.
     head_options : dict, optional
         Options of a likelihood that is named.
     seeds : int

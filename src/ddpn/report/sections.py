@@ -41,7 +41,7 @@ def sections(
         ("Calibration", shape),
         ("Alternatives", findings.comparison_sentences(found)),
         *uncertainty_sentences(evidence, *drivers),
-        *(("Few rows", words) for words in found.warnings),
+        *(("Test rows", words) for words in found.warnings),
     ]
     names = evidence.ranked
     parts = {
