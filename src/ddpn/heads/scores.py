@@ -77,7 +77,7 @@ def scored_loss(head: Any, raw: Tensor, y: Tensor, exposure: Tensor | None, dtyp
     if not shape.numel():
         return None
     raw = raw if raw.shape[:-1] == shape else raw.expand(*shape, -1)
-    with torch.no_grad():
+    with torch.inference_mode(False), torch.no_grad():  # links may need autograd
         columns = torch.empty((raw.shape[-1], *shape), dtype=torch.float64).copy_(raw.movedim(-1, 0))
         y, *scale = (torch.empty(shape, dtype=torch.float64).copy_(x) for x in others)
         counts = Counts.of(y, exact=dtype == torch.float64)
