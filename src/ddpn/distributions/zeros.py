@@ -11,9 +11,9 @@ from torch.nn.functional import logsigmoid, softplus
 
 from ddpn.distributions import arguments
 from ddpn.distributions.arguments import broadcast_shapes, is_checked
-from ddpn.distributions.at_zero import AtZero
-from ddpn.distributions.count import CountDistribution, bracket_of
-from ddpn.distributions.mixture import Mixture
+from ddpn.distributions.components import Part
+from ddpn.distributions.count import CountDistribution
+from ddpn.distributions.families.poisson import Poisson
 from ddpn.distributions.stacking import concatenated
 from ddpn.distributions.truncated import Truncated
 from ddpn.distributions.weighted_sums import weighted_log_masses, weighted_logsumexp
@@ -106,7 +106,8 @@ class ZeroModified(CountDistribution):
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
         """First and last integer of a window outside of which about e^-depth of the mass lies."""
-        return bracket_of(self, depth)
+        first, last = self._part.bracket(depth)
+        return torch.zeros_like(first), last
 
     def rows(self, index: Any) -> Self:
         """The distributions of some rows along the first batch axis."""
@@ -132,21 +133,21 @@ class ZeroModified(CountDistribution):
             return None
         return self._changed(bases[0], lambda x: torch.cat([x, other._given], dim=-1))
 
-    def _mixture(self) -> Any:
-        shape = (*self.batch_shape, 1)
-        zero = AtZero(torch.zeros(shape, dtype=self._dtype, device=self._device))
-        return Mixture.concatenate([zero, self._part._reshape(shape)], self._weights(), validate_args=False)
-
-    def _log_mass(self, low: Tensor, high: Tensor, is_absolute: bool = False) -> Tensor:
-        rest = self._part._log_mass(low, high, is_absolute)
+    def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
+        rest = self._part._log_mass(low, high)
         zero = torch.where((low <= 0) & (high >= 0), 0.0, -torch.inf).to(rest).expand(rest.shape)
         return weighted_log_masses(torch.stack([zero, rest], dim=-1), self._weights())
 
     def _leaves(self) -> tuple[Tensor, ...]:
         return *self.base._leaves(), self._given
 
-    def _flat(self, shape: torch.Size | None = None) -> Any:
-        return self._mixture()._flat(shape)
+    def _parts(self, shape: torch.Size) -> list[Part]:
+        weights = self._weights().detach().cpu().expand(*shape, 2).reshape(-1, 2)
+        # Any distribution that is restricted to 0 is a point there.
+        none = torch.zeros(len(weights), 1, dtype=torch.float64)
+        zero = Part(Poisson.family, (none + 1.0,), low=none, high=none)
+        parts = [(zero, weights[:, :1]), *((part, weights[:, 1:]) for part in self._part._parts(shape))]
+        return [part.regrouped(weight, 0)._replace(group=()) for part, weight in parts]
 
 
 class ZeroInflated(ZeroModified):

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from ddpn.heads import HEADS, Head, make_head
-from ddpn.heads.intercept import fit
+from ddpn.heads.start import fit
 from ddpn.members.member import Member, as_tensor, exposure_unit, json_to_bytes
 from ddpn.sample import Sample, row_count
 

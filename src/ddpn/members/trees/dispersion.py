@@ -11,9 +11,9 @@ from torch import Tensor
 from ddpn.deadlines import Clock
 from ddpn.heads import Head, make_head
 from ddpn.heads.clamps import LOG_GAMMA
-from ddpn.heads.scores import Counts
 from ddpn.members.trees.engine import UNLIMITED, Booster, Settings, has_lightgbm
 from ddpn.members.trees.table import MANY_ROWS, MAX_COLUMNS, TreeRows
+from ddpn.sample import Sample
 from ddpn.threads import single_thread
 
 #: The range in which log alpha of a Negative Binomial is searched.
@@ -56,19 +56,11 @@ def most_likely(losses: Callable[[float], np.ndarray], weight: np.ndarray, bound
     return float(minimize_scalar(lambda x: float(weight @ losses(x)), bounds=bounds, method="bounded").x)
 
 
-def rough_counts(y: np.ndarray) -> Counts:
-    """Counts for `row_losses`."""
-    return Counts.of(torch.from_numpy(y), exact=False)
-
-
-def row_losses(head: Head, log_mean: np.ndarray, dispersion: np.ndarray | float, y: np.ndarray | Counts) -> np.ndarray:
-    """-log p of every count, with an error below 2e-6."""
-    counts = y if isinstance(y, Counts) else rough_counts(y)
-    raw = torch.from_numpy(np.stack([log_mean, np.broadcast_to(dispersion, log_mean.shape)]))
+def row_losses(head: Head, log_mean: np.ndarray, dispersion: np.ndarray | float, y: np.ndarray) -> np.ndarray:
+    """-log p of every count."""
+    raw = torch.from_numpy(np.stack([log_mean, np.broadcast_to(dispersion, log_mean.shape)], 1))
     with torch.no_grad(), single_thread():
-        found = head.loss_and_gradient(raw, counts, None)
-    assert found is not None  # the heads of `FAMILIES` have it
-    return found[0].numpy()
+        return head.loss(raw, torch.from_numpy(y)).numpy()
 
 
 def fit_dispersion(
@@ -92,7 +84,7 @@ def fit_dispersion(
         Boosters grow no longer than this; the constant is found in any case.
     """
     some = np.random.default_rng(seed).permutation(len(y))[:_ROWS]
-    counts, means = rough_counts(y[some]), log_mean[some]
+    counts, means = y[some], log_mean[some]
     found = {}
     for name, bounds in FAMILIES.items():
         head = make_head(name)
@@ -128,7 +120,7 @@ def _boosted(
     data, settings = FoldData(inputs), _SETTINGS._replace(seed=seed, leaves=leaves)
     share = weight / weight.mean()
     growing = [Growing(data, inputs, k, settings, own=True) for k in range(len(rows.folds))]
-    counts = rough_counts(y)
+    counts = y
     before = row_losses(head, log_mean, plain.constant, counts)
     best, best_round, best_raw = float(share @ before), 0, plain.out_of_fold
     for done in range(1, settings.rounds + 1):
@@ -156,7 +148,7 @@ def _objective(
     def derivatives(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         raw = torch.from_numpy(np.stack([log_mean, constant + scores], 1))
         with single_thread():
-            gradient, curvature = head.derivatives(raw, counts)
+            gradient, curvature = head.derivatives(raw, Sample(None, counts))
         return _last(gradient) * share, _last(curvature) * share
 
     return derivatives
