@@ -16,7 +16,7 @@ RUN /opt/ddpn/bin/pip install --constraint constraints.txt --index-url https://d
         --extra-index-url https://pypi.org/simple torch
 COPY pyproject.toml README.md LICENSE ./
 COPY src ./src
-RUN /opt/ddpn/bin/pip install --constraint constraints.txt '.[serve,trees,files]' httptools uvloop
+RUN /opt/ddpn/bin/pip install --constraint constraints.txt '.[serve]' httptools uvloop
 
 FROM python:3.11.13-slim-bookworm
 # LightGBM and torch need the OpenMP runtime.

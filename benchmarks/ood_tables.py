@@ -172,7 +172,7 @@ def _importance(predictor: Any, X: Any, name: str) -> float:
 
 def cost(rows: int, columns: int, numeric: str) -> str:
     """A line of a table: CPU seconds of the summary, milliseconds per 1,000 rows of its score and of a prediction."""
-    from ddpn import CountRegressor
+    from ddpn import DDPNRegressor
     from ddpn.calibration.profile import FeatureProfile
     from ddpn.workflow.prediction import prediction_table
     from ddpn.workflow.requests import Request
@@ -182,7 +182,7 @@ def cost(rows: int, columns: int, numeric: str) -> str:
     score = min(_cpu(lambda: profile.measure(X[:1000]))[0] for _ in range(3))
     size = sum(map(len, profile.state().values()))
     some = X[:2000]
-    model = CountRegressor(numeric=numeric, epochs=1, validation=None, device="cpu", random_state=0)
+    model = DDPNRegressor(numeric=numeric, epochs=1, validation=None, device="cpu", random_state=0)
     predictor = model.fit(some, np.random.default_rng(1).poisson(np.exp(0.3 * some[:, 0]))).predictor_
     predictor.profile = None
     prediction = min(_cpu(lambda: prediction_table(predictor, X[:1000], None, Request()))[0] for _ in range(3))

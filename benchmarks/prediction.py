@@ -2,7 +2,7 @@
 
     python benchmarks/prediction.py --out benchmarks/results
 
-One process and one thread. The model is `CountRegressor` with default networks (five of them, each a mixture of two
+One process and one thread. The model is `DDPNRegressor` with default networks (five of them, each a mixture of two
 Double Poissons and a Negative Binomial) after one epoch: the time of a prediction does not depend on the training.
 "Bare" is the float32 forward pass of the five networks on encoded inputs; "full" is a table of mean, median, 90%
 interval and both parts of the variance from a data frame, in the precision of `predict`, and "recalibrated" the same
@@ -29,7 +29,7 @@ import numpy as np
 import polars as pl
 import torch
 
-from ddpn import CountRegressor
+from ddpn import DDPNRegressor
 from ddpn.distributions import DoublePoisson, Mixture, NegativeBinomial, Recalibrated
 from ddpn.distributions.recalibrated import MonotoneMap
 
@@ -69,7 +69,7 @@ def each_row(call: Callable[[pl.DataFrame], object], frame: pl.DataFrame, calls:
     return float(median), float(high)
 
 
-def predictions(model: CountRegressor, frame: pl.DataFrame, calls: int) -> Iterator[dict]:
+def predictions(model: DDPNRegressor, frame: pl.DataFrame, calls: int) -> Iterator[dict]:
     """The full table of many rows against the networks alone, and single rows."""
     member = model.predictor_.members["networks"]
     inputs = torch.from_numpy(member.encoder.transform(frame))
@@ -99,7 +99,7 @@ def predictions(model: CountRegressor, frame: pl.DataFrame, calls: int) -> Itera
         yield {"what": f"{name} of one row", "median ms": median, "99% ms": high}
 
 
-def files(model: CountRegressor, rows: int) -> dict:
+def files(model: DDPNRegressor, rows: int) -> dict:
     """`ddpn predict` from CSV to CSV, in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
@@ -152,7 +152,7 @@ def distributions(rows: int) -> Iterator[dict]:
 def measured(rows: int, calls: int, file_rows: int, mixtures: int) -> list[dict]:
     frame, y = table(rows)
     few = min(rows, 2000)
-    model = CountRegressor(epochs=1, random_state=0, device="cpu").fit(frame.head(few), y[:few])
+    model = DDPNRegressor(epochs=1, random_state=0, device="cpu").fit(frame.head(few), y[:few])
     found = [*predictions(model, frame, calls), *distributions(mixtures)]
     return [*found, files(model, file_rows)] if file_rows else found
 

@@ -28,13 +28,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 import numpy as np
 import polars as pl
 import torch
+from ddpn.members.trees.engine import Settings
+from ddpn.members.trees.lightgbm_engine import Growing
 
 import ddpn.workflow.large_tables as large_tables
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
 from ddpn.members.stream_schedule import CHUNK_ROWS, Chunks
-from ddpn.members.trees.engine import Settings
-from ddpn.members.trees.lightgbm_engine import Growing
 from ddpn.members.trees.streamed import _Chunks, _StreamedData
 from ddpn.members.trees.table import Fold, TreeRows, TreeTable, rates
 from ddpn.sample import Sample
@@ -187,13 +187,13 @@ def on_nodes(nodes: int, blocks: int, folder: Path, rows: int = 256) -> Row:
     """Predictions on a cluster of so many nodes: CPU seconds of this process, and seconds between blocks."""
     from ray.cluster_utils import Cluster
 
-    from ddpn import CountRegressor
+    from ddpn import DDPNRegressor
     from ddpn.cluster import predict_on_ray
     from ddpn.workflow import table_blocks
 
     folder.mkdir()
     frame = part(1, blocks * rows)
-    model = CountRegressor(members=2, hidden=(64, 64), epochs=1, device="cpu", random_state=0)
+    model = DDPNRegressor(members=2, hidden=(64, 64), epochs=1, device="cpu", random_state=0)
     model.fit(frame[:2000].drop("y").to_pandas(), frame["y"][:2000].to_numpy()).save(folder / "model")
     frame.drop("y").write_parquet(folder / "rows.parquet")
     node = {"num_cpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False}

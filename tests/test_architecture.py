@@ -22,7 +22,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"durations", "deadlines", "executors"}),
     frozenset({"tensor_files"}),
     frozenset({"registry"}),
-    frozenset({"sample", "model_files"}),
+    frozenset({"sample", "splits", "model_files"}),
     frozenset({"count_range"}),
     frozenset({"distributions", "streaming"}),
     frozenset({"heads", "metrics", "backbones", "features", "inputs"}),

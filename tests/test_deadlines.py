@@ -4,10 +4,11 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
-from ddpn.deadlines import Clock, TimeLimitError
+from ddpn.deadlines import FEWEST_ROWS, Clock, TimeLimitError, with_rows
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the start of a process is read from /proc")
@@ -67,3 +68,21 @@ def test_parts_end_with_the_whole():
     assert clock.part(5.0).left <= 5.0
     assert clock.part(50.0).left <= 10.0
     assert not Clock().part(5.0).has_limit
+
+
+@pytest.mark.parametrize("rows", [1, FEWEST_ROWS, FEWEST_ROWS + 1, 150, 2 * FEWEST_ROWS - 1, 2 * FEWEST_ROWS, 5000])
+def test_with_enough_time_every_row_is_used(rows):
+    assert with_rows(Clock(1000.0), rows, lambda number: number) == rows
+
+
+@pytest.mark.parametrize(("seconds", "rows", "used"), [(100.0, 100_000, 23_940), (110.0, 150, 150), (50.0, 150, 100)])
+def test_with_little_time_as_many_rows_are_used_as_there_is_time_for(monkeypatch, seconds, rows, used):
+    now = [0.0]
+    monkeypatch.setattr("ddpn.deadlines.time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def work(number: int) -> int:
+        now[0] += 0.0025 * number if rows > 1000 else 0.3 * number
+        return number
+
+    # Of the time left after the first hundred rows, 60% are planned with.
+    assert with_rows(Clock(seconds), rows, work) == pytest.approx(used, abs=1)

@@ -1,12 +1,10 @@
 """Hostile model folders: damaged by accident, or made by somebody who knows how hashes are computed."""
 
 import hashlib
-import io
 import json
 import os
 import shutil
 import struct
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -101,43 +99,19 @@ def folders(watch: Watch, model: str, cases: int, number: int) -> None:
 # Attacks that somebody would try -------------------------------------------------------------------------------------
 
 
-def zip_bomb() -> bytes:
-    """A skops file that unpacks to a thousand times its size."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
-        with file.open("schema.json", "w") as entry:
-            for _ in range(4):
-                entry.write(bytes(2**24))
-        file.writestr("x.npy", b"")
-    return out.getvalue()
-
-
-def zip_of(schema: Any) -> bytes:
-    """A skops file with this schema."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as file:
-        file.writestr("schema.json", json.dumps(schema))
-    return out.getvalue()
-
-
 def huge_tensor() -> bytes:
     """A safetensors file that declares a tensor of terabytes."""
     head = json.dumps({"x": {"dtype": "F32", "shape": [2**20, 2**20], "data_offsets": [0, 2**42]}}).encode()
     return struct.pack("<Q", len(head)) + head + b"\0" * 64
 
 
+#: The file of the boosted trees that a model is compared with.
+TREES = "trees/trees.safetensors"
 PICKLE = b"cposix\nsystem\n(S'touch /tmp/ddpn-prove-owned'\ntR."
 
 
-def call_of(module: str, name: str) -> Any:
-    """A skops schema that refers to any function or class."""
-    node = {"__class__": name, "__module__": module, "__loader__": "ObjectNode", "__id__": 1, "content": {}}
-    list_ = {"__class__": "list", "__module__": "builtins", "__loader__": "ListNode", "__id__": 2, "content": [node]}
-    return {**list_, "protocol": 2, "_skops_version": "0.16.0"}
-
-
 def attacks(watch: Watch, model: str) -> None:
-    """Known tricks: code in files, paths out of the folder, devices, bombs, circles in trees, huge declared sizes."""
+    """Known tricks: code in files, paths out of the folder, devices, circles in trees, huge declared sizes."""
     frame, target, source = table(3, seed=2), watch.folder / "hostile.model", Path(model)
     used(source, frame)
     watch.limit()
@@ -174,9 +148,6 @@ def known_attacks() -> dict[str, Callable[[Path], None]]:
 
         return change
 
-    def skops(content: bytes) -> Callable[[Path], None]:
-        return lambda folder: rewritten(folder, {"boosted_poisson/trees.skops": content})
-
     def pipe(folder: Path) -> None:
         (folder / "task.json").unlink()
         os.mkfifo(folder / "task.json")
@@ -187,12 +158,7 @@ def known_attacks() -> dict[str, Callable[[Path], None]]:
 
     return {
         "pickle as weights": lambda folder: rewritten(folder, {"networks/networks.safetensors": PICKLE}),
-        "pickle as trees": skops(PICKLE),
-        "skops file with os.system": skops(zip_of(call_of("os", "system"))),
-        "skops file with subprocess.Popen": skops(zip_of(call_of("subprocess", "Popen"))),
-        "skops file with another estimator": skops(zip_of(call_of("sklearn.pipeline", "Pipeline"))),
-        "skops file with builtins.eval": skops(zip_of(call_of("builtins", "eval"))),
-        "zip bomb": lambda folder: skops(zip_bomb())(folder),
+        "pickle as trees": lambda folder: rewritten(folder, {TREES: PICKLE}),
         "tensor of terabytes": lambda folder: rewritten(folder, {"networks/networks.safetensors": huge_tensor()}),
         "network of petabytes": networks(inputs=2**40, members=2**10),
         "trees in a circle": in_a_circle,
@@ -217,17 +183,11 @@ def _with_member(folder: Path, name: str) -> None:
 
 def in_a_circle(folder: Path) -> None:
     """Trees whose first node is its own child, which compiled code would follow for ever."""
-    from ddpn.members.trees.sklearn_engine import trees_to_bytes
+    from safetensors.numpy import load, save
 
-    name = "boosted_poisson/trees.skops"
-    import skops.io
-
-    from ddpn.members.trees.sklearn_engine import TRUSTED
-
-    trees = skops.io.loads((folder / name).read_bytes(), trusted=TRUSTED)
-    nodes = trees[0]._predictors[0][0].nodes
-    nodes["left"][0] = nodes["right"][0] = 0
-    rewritten(folder, {name: trees_to_bytes(trees)})
+    arrays = load((folder / TREES).read_bytes())
+    arrays["0.left_child"][0] = arrays["0.right_child"][0] = 0
+    rewritten(folder, {TREES: save(arrays)})
 
 
 # Proofs ------------------------------------------------------------------------------------------------------------

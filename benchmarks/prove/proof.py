@@ -16,7 +16,7 @@ import polars as pl
 ROOT = Path(__file__).resolve().parents[2]
 #: A small model of each kind that matters: networks, a GLM and boosted trees; a few seconds.
 FIT = ["--target", "visits", "--members", "2", "--epochs", "8", "--likelihood", "double_poisson", "--seed", "1"]
-FIT += ["--mix-with", "glm", "--compare-with", "constant,boosted_poisson"]
+FIT += ["--mix-with", "glm", "--compare-with", "constant,trees"]
 COLUMNS = ("age", "ward")
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         Poisson,
         discretized,
     )
-    from ddpn.estimators import BoostedCountRegressor, CountGLM, CountRegressor
+    from ddpn.estimators import BoostedCountRegressor, CountGLM, CountRegressor, DDPNRegressor
     from ddpn.explanations import explain
 
 _DISTRIBUTIONS = (
@@ -29,7 +29,7 @@ _DISTRIBUTIONS = (
 #: Imported on first use: `ddpn --help` should not wait for torch, nor distributions for scikit-learn.
 _LAZY = dict.fromkeys(_DISTRIBUTIONS, "ddpn.distributions")
 _LAZY |= {"CountGLM": "ddpn.estimators.glm", "CountRegressor": "ddpn.estimators.regressor"}
-_LAZY |= {"BoostedCountRegressor": "ddpn.estimators.boosted"}
+_LAZY |= {"BoostedCountRegressor": "ddpn.estimators.boosted", "DDPNRegressor": "ddpn.estimators.ddpn_regressor"}
 _LAZY |= {"diagnose": "ddpn.diagnosis", "explain": "ddpn.explanations"}
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "CountGLM",
     "CountRegressor",
     "DDPNError",
+    "DDPNRegressor",
     "Discretized",
     "DoubleBinomial",
     "DoublePoisson",

@@ -131,7 +131,8 @@ def with_rows(clock: Clock, rows: int, work: Callable[[int], Result]) -> Result:
         return found
     per_row = max(time.monotonic() - started, 1e-3) / few
     more = min(rows, int(_PLANNED * clock.left / per_row))
-    if more < 2 * FEWEST_ROWS:
+    # A few rows more are not worth the time, unless they are all that are left.
+    if more < min(rows, 2 * FEWEST_ROWS):
         return found
     try:
         with clock.limit():

@@ -105,9 +105,9 @@ class CountModel(nn.Module):
         ----------
         seeds : sequence of int
             One seed per member.
-        start : Tensor, shape (P,), optional
-            The head's intercept-only fit, which becomes the bias. The first predictions are then close to those of the
-            intercept: the projection's weights are a tenth as large.
+        start : Tensor, shape (P,) or (M, 1, P), optional
+            The head's intercept-only fit, or one per member, which becomes the bias. The first predictions are then
+            close to those of the intercept: the projection's weights are a tenth as large.
         """
         streams = generators(seeds)
         check_seeds(streams, self.members)

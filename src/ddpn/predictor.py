@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ddpn.calibration.flags import OODFlags
 from ddpn.calibration.groups import IntervalGroups, grouping
+from ddpn.calibration.held_out import HeldOut
 from ddpn.calibration.intervals import IntervalLevels, NeededLevels, interval_at
 from ddpn.calibration.ood import OODScores
 from ddpn.calibration.profile import FeatureProfile
@@ -24,8 +25,9 @@ from ddpn.distributions.recording import bounded, limited
 from ddpn.errors import ConfigError, InputError
 from ddpn.features.table import reading_once
 from ddpn.members import MEMBERS
-from ddpn.members.blending import mix
+from ddpn.members.blending import mix_members
 from ddpn.members.float32_rows import float32_allowed
+from ddpn.members.folds import copies_of, restored
 from ddpn.members.member import Member
 from ddpn.model_files import read_files, read_manifest, refuses_strange_files, write_model
 from ddpn.sample import BLOCK, Sample, check_vector, row_count, row_labels, rows_named, take_rows
@@ -54,8 +56,8 @@ class Predictor(OODFlags):
 
     Attributes
     ----------
-    intervals, groups, recalibration, ood
-        Calibrated levels of intervals, those within groups, the map of the mixture's cdf, and the out-of-distribution
+    intervals, groups, recalibrations, ood
+        Calibrated levels of intervals, those within groups, maps of the cdf by name, and the out-of-distribution
         scores; empty or None before calibration.
     profile : FeatureProfile or None
         A summary of the training rows, by which out-of-distribution scores take features into account.
@@ -83,7 +85,7 @@ class Predictor(OODFlags):
         self.seconds = dict(seconds or {})
         self.intervals: dict[str, IntervalLevels] = {}
         self.groups: IntervalGroups | None = None
-        self.recalibration: Recalibration | None = None
+        self.recalibrations: dict[str, Recalibration] = {}
         self.ood: OODScores | None = None
         self.profile: FeatureProfile | None = None
 
@@ -95,9 +97,18 @@ class Predictor(OODFlags):
     @property
     def sole_member(self) -> str | None:
         """The member that is the mixture: it has all the weight, and the mixture is not recalibrated."""
-        is_recalibrated = self.recalibration is not None and self.recalibration.is_used
         names = list(self.mixed)
-        return names[0] if len(names) == 1 and not is_recalibrated else None
+        return names[0] if len(names) == 1 and not self.is_recalibrated(MIXTURE) else None
+
+    def is_recalibrated(self, of: str = MIXTURE) -> bool:
+        """Whether the distributions of the mixture, or of a member, are recalibrated.
+
+        Parameters
+        ----------
+        of : str
+            "mixture", or the name of one member.
+        """
+        return of in self.recalibrations and self.recalibrations[of].is_used
 
     def add(self, name: str, member: Member, seconds: float | None = None) -> None:
         """Keep one more member, for comparison: it has no weight in the mixture.
@@ -144,18 +155,17 @@ class Predictor(OODFlags):
         """
         with float32_allowed(not exact):
             found = self._uncalibrated(X, exposure, of, upper)
-        is_changed = of == MIXTURE and self.recalibration is not None and self.recalibration.is_used
-        return Recalibrated(found, self.recalibration.map) if is_changed and self.recalibration else found
+        return Recalibrated(found, self.recalibrations[of].map) if self.is_recalibrated(of) else found
 
     def _uncalibrated(self, X: Any, exposure: Any, of: str, upper: Any) -> Mixture:
         bounds = self.counts.bounds(row_count(X), upper, row_labels(X))
         scale = bounds[1] if self.counts.upper_is_total else self._exposure(X, exposure)
         members = self.mixed if of == MIXTURE else {of: self.members[check_choice("of", of, (MIXTURE, *self.members))]}
         with reading_once():
-            parts = [member.distribution(X, scale) for member in members.values()]
+            parts = [member.parts(X, scale) for member in members.values()]
         with single_thread():
-            parts = [bounded(part, *bounds) for part in parts]
-            return mix(parts, [self.weights[name] for name in members] if of == MIXTURE else [1.0])
+            parts = [[bounded(part, *bounds) for part in own] for own in parts]
+            return mix_members(parts, [self.weights[name] for name in members] if of == MIXTURE else [1.0])
 
     def blocks(
         self, X: Any, exposure: Any = None, of: str = MIXTURE, upper: Any = None, exact: bool = True
@@ -187,6 +197,23 @@ class Predictor(OODFlags):
         for dist, part in zip(self.blocks(sample.X, sample.exposure, of, upper), sample.blocks(size), strict=True):
             yield limited(dist, part.limit), part
 
+    def plain_blocks(self, sample: Sample, of: str = MIXTURE) -> Iterator[tuple[Any, Sample]]:
+        """Blocks of a sample's rows with their distributions before recalibration."""
+        for block in sample.blocks(BLOCK):
+            upper = block.upper if self.counts.upper_per_row else None
+            yield self._uncalibrated(block.X, block.exposure, of, upper), block
+
+    def of_copies(self, number: int) -> "Predictor":
+        """The mixture of the copies that left out one fold of the training rows, before calibration.
+
+        Parameters
+        ----------
+        number : int
+            The number of the fold.
+        """
+        copies = {name: copies_of(member)[number] for name, member in self.members.items()}
+        return Predictor(copies, self.weights, self.needs_exposure, None, self.counts)
+
     def _exposure(self, X: Any, exposure: Any) -> np.ndarray | None:
         scale = check_vector("exposure", exposure, row_count(X), zero=False, labels=row_labels(X))
         if self.needs_exposure and scale is None:
@@ -195,29 +222,44 @@ class Predictor(OODFlags):
 
     # Calibration -------------------------------------------------------------------------------------------------
 
-    def recalibrate(self, sample: Sample, prior_rows: float = PRIOR_ROWS, always: bool = False) -> Recalibration:
-        """Learn from rows that were not trained on how to correct the mixture's cdf, and use it where that helps.
+    def recalibrate(
+        self,
+        rows: HeldOut,
+        prior_rows: float = PRIOR_ROWS,
+        always: bool = False,
+        of: Sequence[str] = (MIXTURE,),
+        seed: int = 0,
+    ) -> None:
+        """Learn from held-out rows how to correct cdfs, and use it where that helps.
 
-        Intervals of the mixture that were calibrated before are dropped: they belong to the distributions as they were.
+        Intervals that were calibrated before are dropped: they belong to the distributions as they were.
 
         Parameters
         ----------
-        sample : Sample
-            Rows that no member was trained on.
-        prior_rows, always
+        rows : HeldOut
+            Rows with predictions of members that were not fitted to them.
+        prior_rows, always, seed
             As for `Recalibration.fit`.
+        of : sequence of str
+            "mixture" and names of members.
         """
-        self.recalibration = None
-        blocks = (dist for dist, _ in self.recorded_blocks(sample))
-        self.recalibration = Recalibration.fit(blocks, sample.y, sample.weight, prior_rows, always)
-        if self.recalibration.is_used:
-            self.intervals.pop(MIXTURE, None)
-            self.groups = None
-        return self.recalibration
+        for name in of:
+            rows.maps.pop(name, None)
+            found, maps = Recalibration.fit(rows, name, prior_rows, always, seed)
+            self.recalibrations[name] = found
+            if found.is_used:
+                rows.maps[name] = maps
+                self.intervals.pop(name, None)
+                self.groups = None
+
+    @property
+    def recalibration(self) -> Recalibration | None:
+        """That of the mixture; None where it was not tried."""
+        return self.recalibrations.get(MIXTURE)
 
     def calibrate_intervals(
         self,
-        sample: Sample,
+        rows: HeldOut,
         prior_rows: float = 0.0,
         groups: Any = None,
         group_rows: float = 0.0,
@@ -227,8 +269,8 @@ class Predictor(OODFlags):
 
         Parameters
         ----------
-        sample : Sample
-            Rows that no member was trained on.
+        rows : HeldOut
+            Rows with predictions of members that were not fitted to them.
         prior_rows : float
             Rows that the levels which the predictions themselves expect count as.
         groups : str, array-like or int, optional
@@ -240,15 +282,15 @@ class Predictor(OODFlags):
             "mixture" and names of members. Default: all.
         """
         found = codes = None
+        sample = rows.sample
         if groups is not None:
-            means = (block.mean.detach().numpy() for block, _ in self.recorded_blocks(sample))
+            means = (block.mean.detach().numpy() for block in rows.distributions(MIXTURE))
             found, codes = grouping(groups, sample, means, group_rows)
         known: dict[str, NeededLevels] = {}
         for name in (MIXTURE, *self.members) if of is None else of:
             same = MIXTURE if name == self.sole_member else name
             if same not in known:
-                blocks = (dist for dist, _ in self.recorded_blocks(sample, of=name))
-                known[same] = NeededLevels.of(blocks, sample.y, prior_rows > 0)
+                known[same] = NeededLevels.of(rows.distributions(name), sample.y, prior_rows > 0, sample.limit)
             needed = known[same]
             self.intervals[name] = IntervalLevels.of_rows(needed, sample.weight, prior_rows)
             if found is not None and codes is not None:
@@ -311,7 +353,7 @@ class Predictor(OODFlags):
             own = member.state()
             files |= {f"{name}/{file}": content for file, content in own.items()}
             about[name] = {"weight": self.weights[name], "seconds": self.seconds.get(name), "facts": member.facts()}
-        known = SavedCalibration(self.intervals, self.groups, self.recalibration, self.ood, self.profile)
+        known = SavedCalibration(self.intervals, self.groups, self.recalibrations, self.ood, self.profile)
         more, calibration = known.state()
         counts = self.counts.as_dict()
         return files | more, {"members": about, "needs_exposure": self.needs_exposure, "counts": counts, **calibration}
@@ -321,7 +363,7 @@ class Predictor(OODFlags):
         """The inverse of `state`. Files are data: nothing in them is executed."""
         about = {name: each for name, each in manifest["members"].items() if each["weight"] or not mixed_only}
         try:
-            members = {name: MEMBERS.find(name).from_state(_files_of(name, files)) for name in about}
+            members = {name: restored(MEMBERS.find(name), _files_of(name, files)) for name in about}
             known = SavedCalibration.from_state(files, manifest)
             counts = CountRange(**manifest.get("counts", {}))
         except (KeyError, TypeError, json.JSONDecodeError, SafetensorError) as error:
@@ -331,7 +373,7 @@ class Predictor(OODFlags):
         seconds = {name: each["seconds"] for name, each in about.items() if each["seconds"] is not None}
         weights = {name: each["weight"] for name, each in about.items()}
         predictor = cls(members, weights, manifest["needs_exposure"], seconds, counts)
-        predictor.intervals, predictor.groups, predictor.recalibration, predictor.ood, predictor.profile = known
+        predictor.intervals, predictor.groups, predictor.recalibrations, predictor.ood, predictor.profile = known
         return predictor
 
     def save(self, path: str | PathLike[str], overwrite: bool = False) -> None:

@@ -35,8 +35,10 @@ def progress_bar(
 
     console = Console(stderr=True)
     amounts = [rich.DownloadColumn(), rich.TransferSpeedColumn()] if in_bytes else [rich.MofNCompleteColumn()]
-    columns = [rich.TextColumn("{task.description}"), rich.BarColumn(), *amounts, rich.TimeElapsedColumn()]
-    columns += [rich.TextColumn("left"), rich.TimeRemainingColumn(), rich.TextColumn("{task.fields[text]}")]
+    fields = ("description", "fields[text]")
+    title_column, text_column = (rich.TextColumn(f"{{task.{name}}}", markup=False) for name in fields)
+    columns = [title_column, rich.BarColumn(), *amounts, rich.TimeElapsedColumn()]
+    columns += [rich.TextColumn("left"), rich.TimeRemainingColumn(), text_column]
     disabled = not (console.is_terminal or console.is_jupyter)
     with rich.Progress(*columns, console=console, transient=not keep, disable=disabled) as bar:
         yield _Shown(bar, bar.add_task(title, total=total, completed=done, text=""))

@@ -16,6 +16,8 @@ from ddpn.validation import at_rows, check_choice
 _VECTORS = ("y", "weight", "exposure", "lower", "upper", "limit")
 #: The parts of a sample that hold a name per row.
 _NAMES = ("labels", "interval_groups", "group")
+#: The largest count: float64 has every integer up to here.
+LARGEST_COUNT = 2.0**53
 #: Rows worked on at a time where nothing else bounds memory.
 BLOCK = 65_536
 
@@ -207,6 +209,29 @@ def checked_sample(
     )
 
 
+def check_groups(groups: Any, n: int, name: str = "groups") -> np.ndarray | None:
+    """Return one label per row, or None where there are none.
+
+    Parameters
+    ----------
+    groups : array-like or None
+        What each row belongs to: text or numbers. A missing value is a group of its own row.
+    n : int
+        The number of rows.
+    name : str
+        The name of the argument in messages.
+    """
+    if groups is None:
+        return None
+    labels = plain_values(groups)
+    if labels.shape != (n,):
+        raise InputError(f"{name} must have one label per row of X, got shape {labels.shape} for {n} rows.")
+    is_missing = np.array([label is None or label != label for label in labels.tolist()])
+    found = np.array([f"{type(label).__name__} {label}" for label in labels.tolist()], dtype=object)
+    found[is_missing] = [f"row {row}" for row in np.flatnonzero(is_missing)]
+    return found.astype(str)
+
+
 def row_count(X: Any) -> int:
     """The number of rows of anything that can be read as a table."""
     if hasattr(X, "shape"):
@@ -274,6 +299,8 @@ def check_counts(
         where = labels_at(bad, labels)
         raise InputError(f"{name} must be finite, got {values[bad][0]} {where}. Input {name} contains {kind}.")
     _check_all(values >= 0, name, "hold non-negative integers", values, labels)
+    remedy = " Larger integers have no exact floating-point numbers: count in thousands or millions."
+    _check_all(values <= LARGEST_COUNT, name, "be at most 2^53", values, labels, remedy)
     is_whole = values == np.floor(values)
     if fractional == "error":
         remedy = ' Use fractional="round" to round them.'

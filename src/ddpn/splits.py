@@ -1,5 +1,7 @@
 """Which rows belong together in a fold or in a held-out part: at random, with rows of one group kept together."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 #: Folds of cross-fitting.
@@ -33,7 +35,7 @@ def fold_numbers(rows: int, folds: int, seed: int, group: np.ndarray | None = No
     >>> np.bincount(fold_numbers(7, 3, seed=0)).tolist()
     [3, 2, 2]
     >>> fold_numbers(4, 2, seed=0, group=np.array(["a", "b", "b", "a"])).tolist()
-    [1, 0, 0, 1]
+    [0, 1, 1, 0]
     """
     codes, sizes = group_codes(rows, group)
     order = np.random.default_rng(seed).permutation(len(sizes))
@@ -44,6 +46,66 @@ def fold_numbers(rows: int, folds: int, seed: int, group: np.ndarray | None = No
         fold_of[one] = filled.argmin()
         filled[fold_of[one]] += sizes[one]
     return fold_of[codes]
+
+
+def fold_pairs(
+    rows: int, folds: int, seed: int, group: np.ndarray | None = None
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The positions of the rows outside and inside each fold of `fold_numbers`: rows to fit, rows to predict.
+
+    Parameters
+    ----------
+    rows, folds, seed, group
+        As for `fold_numbers`.
+
+    Examples
+    --------
+    >>> [outer.tolist() for _, outer in fold_pairs(4, 2, seed=0, group=np.array(["a", "b", "b", "a"]))]
+    [[0, 3], [1, 2]]
+    """
+    numbers = fold_numbers(rows, folds, seed, group)
+    return [(np.flatnonzero(numbers != fold), np.flatnonzero(numbers == fold)) for fold in range(numbers.max() + 1)]
+
+
+def random_parts(rows: int, shares: Sequence[float], seed: int, group: np.ndarray | None = None) -> list[np.ndarray]:
+    """Divide rows at random into parts of given shares, each group in one part.
+
+    Parameters
+    ----------
+    rows : int
+        The number of rows.
+    shares : sequence of float
+        The share of each part; they sum to 1. A part with a share above 0 has at least one group, if there are enough.
+        A group with more than half of the rows is in the first part.
+    seed : int
+        Seed of the division.
+    group : array, shape (rows,), optional
+        A label per row; rows with equal labels stay together.
+
+    Returns
+    -------
+    list of arrays of int
+        Positions of the rows of each part.
+
+    Examples
+    --------
+    >>> [len(part) for part in random_parts(10, (0.7, 0.1, 0.2), seed=0)]
+    [7, 1, 2]
+    >>> [part.tolist() for part in random_parts(4, (0.5, 0.5), seed=0, group=np.array(["a", "b", "b", "a"]))]
+    [[0, 3], [1, 2]]
+    """
+    codes, sizes = group_codes(rows, group)
+    order = np.random.default_rng(seed).permutation(len(sizes))
+    order = order[np.argsort(sizes[order] <= rows / 2, kind="stable")]
+    ends = np.concatenate([[0], np.cumsum(sizes[order])])
+    cuts = [int(np.abs(ends - np.rint(rows * share)).argmin()) for share in np.cumsum(shares)[:-1]]
+    for part, cut in enumerate(cuts):
+        first = cuts[part - 1] if part else 0
+        later = sum(share > 0 for share in shares[part + 1 :])
+        cuts[part] = max(min(max(cut, first + (shares[part] > 0)), len(sizes) - later), first)
+    place = np.empty(len(sizes), dtype=np.int64)
+    place[order] = np.arange(len(sizes))
+    return np.split(np.argsort(place[codes], kind="stable"), ends[cuts])
 
 
 def held_out_rows(rows: int, share: float, seed: int, group: np.ndarray | None = None) -> np.ndarray:

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.distributions import Normal
 
-from ddpn import ConfigError, CountGLM, CountRegressor, InputError, Mixture
+from ddpn import ConfigError, CountGLM, DDPNRegressor, InputError, Mixture
 from ddpn.calibration.ood import OODScores
 from ddpn.datasets import simulate
 from ddpn.metrics import OOD_SCORES
@@ -107,11 +107,11 @@ def test_a_row_that_one_score_finds_gets_the_smallest_pvalue_by_its_features():
 
 
 @pytest.fixture(scope="module")
-def wave() -> tuple[CountRegressor, np.ndarray, np.ndarray, np.ndarray]:
+def wave() -> tuple[DDPNRegressor, np.ndarray, np.ndarray, np.ndarray]:
     """A model of the wave, rows to calibrate with, others like them, and rows on either side of the wave."""
     data = simulate("wave", n=1600, shares=(0.5, 0.25, 0.25))
     train, known, new = (data.X[rows] for rows in data.split)
-    model = CountRegressor(
+    model = DDPNRegressor(
         likelihood="double_poisson",
         members=3,
         hidden=(64, 64),
@@ -165,9 +165,9 @@ def test_a_linear_model_has_variance_and_entropy(counts):
     assert model.fit_ood(counts[0]).predictor_.ood.kind == "variance"
 
 
-@pytest.mark.parametrize("kind", [CountRegressor, CountGLM])
+@pytest.mark.parametrize("kind", [DDPNRegressor, CountGLM])
 def test_a_new_fit_forgets_the_calibration(quick, counts, kind):
-    model = quick(epochs=1) if kind is CountRegressor else CountGLM(likelihood="poisson")
+    model = quick(epochs=1) if kind is DDPNRegressor else CountGLM(likelihood="poisson")
     model.fit(*counts).fit_ood(counts[0], kind="variance").fit(*counts)
     with pytest.raises(InputError, match="not calibrated: call fit_ood"):
         model.ood_pvalue(counts[0])
@@ -177,7 +177,7 @@ def test_a_new_fit_forgets_the_calibration(quick, counts, kind):
 
 
 @pytest.fixture(scope="module")
-def calibrated(quick, counts) -> CountRegressor:
+def calibrated(quick, counts) -> DDPNRegressor:
     return quick().fit(*counts).fit_ood(np.random.default_rng(8).normal(size=(99, 3)), alpha=0.1)
 
 

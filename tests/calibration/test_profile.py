@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ddpn import CountGLM, CountRegressor
+from ddpn import CountGLM, DDPNRegressor
 from ddpn.calibration.profile import FeatureProfile
 from ddpn.calibration.reasons import COMBINATION, DISAGREEMENT, TableSummary, row_reasons
 from ddpn.predictor import Predictor
@@ -196,7 +196,7 @@ def test_only_the_first_sentences_are_shown():
 
 
 @pytest.fixture(scope="module")
-def model(quick) -> CountRegressor:
+def model(quick) -> DDPNRegressor:
     y = np.random.default_rng(9).poisson(np.exp(0.5 + 0.5 * TRAIN["size"].to_numpy()))
     return quick(likelihood="double_poisson", epochs=1).fit(TRAIN, y).fit_ood(KNOWN)
 

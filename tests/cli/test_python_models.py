@@ -8,7 +8,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from ddpn import CountGLM, CountRegressor
+from ddpn import CountGLM, DDPNRegressor
 from ddpn.cli.console import BAD_INPUT
 
 COLUMNS = ["severity", "code", "urgent"]
@@ -30,7 +30,7 @@ def model(request, patients):
     X, y = patients[COLUMNS], patients["visits"]
     if request.param == "glm":
         return CountGLM(likelihood="poisson").fit(X, y, exposure=patients["days"])
-    networks = CountRegressor(likelihood=request.param, **SMALL).fit(X[:80], y[:80], exposure=patients["days"][:80])
+    networks = DDPNRegressor(likelihood=request.param, **SMALL).fit(X[:80], y[:80], exposure=patients["days"][:80])
     rest = {"exposure": patients["days"][80:]}
     return networks.fit_intervals(X[80:], y[80:], **rest).fit_ood(X[80:], alpha=0.1, **rest)
 
@@ -64,7 +64,7 @@ def test_predictions_are_those_of_python(ddpn, saved, model, patients):
     np.testing.assert_allclose(table["aleatoric"], parts["aleatoric"], rtol=1e-9)
     np.testing.assert_allclose(table["epistemic"], parts["epistemic"], rtol=1e-9)
     np.testing.assert_allclose(table["stddev"], np.sqrt(parts["total"]), rtol=1e-9)
-    if isinstance(model, CountRegressor):
+    if isinstance(model, DDPNRegressor):
         assert table["ood_pvalue"].to_list() == model.ood_pvalue(X, exposure).tolist()
 
 
@@ -89,7 +89,7 @@ def test_show(ddpn, saved, model):
     assert found.exit_code == 0, found.output
     assert re.search(r"Columns needed +severity, code, urgent", found.stdout)
     assert re.search(r"Saved +in Python, by ddpn", found.stdout)
-    assert json.loads(ddpn("show", saved, "--json").stdout)["ood"] == isinstance(model, CountRegressor)
+    assert json.loads(ddpn("show", saved, "--json").stdout)["ood"] == isinstance(model, DDPNRegressor)
 
 
 def test_a_report(ddpn, saved, model):
@@ -107,7 +107,7 @@ def test_a_model_of_an_array_knows_no_columns(ddpn, files, patients):
 
 
 def test_a_model_of_ddpn_fit_is_not_overwritten_from_python(ddpn, files, fit, tmp_path):
-    model = CountRegressor.load(fit.model, mixed_only=True)
+    model = DDPNRegressor.load(fit.model, mixed_only=True)
     with pytest.raises(ValueError, match=r"task\.json would be lost"):
         model.save(fit.model, overwrite=True)
     model.save(tmp_path / "copy")

@@ -5,7 +5,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from ddpn import CountRegressor
+from ddpn import DDPNRegressor
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def test_a_category_of_floats_in_frames(zones):
     text = plain.with_columns(pl.col("zone").cast(pl.String))
     pandas = pd.DataFrame({"size": zones["size"].to_numpy(), "zone": zones["zone"].to_numpy()})
     as_category = pandas.assign(zone=pandas["zone"].astype("category"))
-    model = CountRegressor(members=2, hidden=(8,), numeric="standard", epochs=2, random_state=0, device="cpu")
+    model = DDPNRegressor(members=2, hidden=(8,), numeric="standard", epochs=2, random_state=0, device="cpu")
     model.fit(as_category, zones["visits"].to_numpy())
     wanted = model.predict(as_category)
     for X in (pandas, plain, text, text.with_columns(pl.col("zone").cast(pl.Categorical)), plain.to_arrow()):

@@ -1,19 +1,21 @@
 """Tables of columns, scores and facts."""
 
 import re
+from contextlib import redirect_stdout
+from io import StringIO
 
 import pytest
-from rich.console import Console
 
+from ddpn.cli.console import show
 from ddpn.cli.tables import column_table, fact_table, leaderboard_table, model_facts, number
 from ddpn.workflow.roles import Column, Roles
 
 
 def text(table) -> str:
-    console = Console(width=160)
-    with console.capture() as captured:
-        console.print(table)
-    return captured.get()
+    with redirect_stdout(StringIO()) as captured, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "160")
+        show(table)
+    return captured.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -88,4 +90,4 @@ def test_facts_about_a_model():
 
 
 def test_facts_are_shown_as_they_are():
-    assert "[bold]x[/bold]" in text(fact_table([("Command", "[bold]x[/bold]")]))
+    assert "[bold]x[/bold] :smile: [/red]" in text(fact_table([("Command", "[bold]x[/bold] :smile: [/red]")]))

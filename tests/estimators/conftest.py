@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ddpn import CountRegressor
+from ddpn import DDPNRegressor
 from ddpn.heads import HEADS
 
 #: Likelihoods whose heads share all code that estimators use with one that is there.
@@ -28,6 +28,6 @@ def likelihood(request) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def exposed(likelihood, quick, counts, exposures) -> CountRegressor:
+def exposed(likelihood, quick, counts, exposures) -> DDPNRegressor:
     """A model of each likelihood, fitted with exposures."""
     return quick(**likelihood).fit(*counts, exposure=exposures)

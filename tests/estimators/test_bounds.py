@@ -10,7 +10,7 @@ from statsmodels.discrete.count_model import ZeroInflatedPoisson
 from statsmodels.discrete.truncated_model import TruncatedLFPoisson
 from statsmodels.tools.numdiff import approx_hess
 
-from ddpn import CountRegressor
+from ddpn import DDPNRegressor
 from ddpn.distributions import Censored, DoubleBinomial, DoublePoisson, Hurdle, Poisson, Truncated, ZeroInflated
 from ddpn.errors import ConfigError, InputError
 from ddpn.estimators import CountGLM
@@ -170,7 +170,7 @@ def test_occupied_chairs_are_scored_as_by_the_truth():
 def test_two_kinds_of_rows_are_told_apart():
     rng = np.random.default_rng(2)
     y = np.where(rng.random(600) < 0.4, rng.poisson(2.0, 600), rng.poisson(15.0, 600))
-    model = CountRegressor(
+    model = DDPNRegressor(
         likelihood=("poisson", "poisson"), members=1, hidden=(4,), epochs=25, numeric="standard", random_state=0
     ).fit(X[:600], y)
     dist = model.predict_distribution(X[:100])
@@ -236,7 +236,7 @@ def test_bounds_that_are_missing_or_not_needed(per_row):
 
 
 def test_arguments_are_those_of_scikit_learn():
-    for model in (CountGLM(lower=1, upper=5, censored_above=4), CountRegressor(lower=1, upper=5, censored_above=4)):
+    for model in (CountGLM(lower=1, upper=5, censored_above=4), DDPNRegressor(lower=1, upper=5, censored_above=4)):
         assert clone(model).get_params() == model.get_params()
         assert clone(model).set_params(upper=7).upper == 7
 

@@ -12,7 +12,7 @@ from scipy import stats
 from torch.distributions import constraints
 from typer.testing import CliRunner
 
-from ddpn import ConfigError, CountGLM, CountRegressor
+from ddpn import ConfigError, CountGLM, DDPNRegressor
 from ddpn.cli import app
 from ddpn.distributions import CountDistribution
 from ddpn.heads import HEADS, Head
@@ -76,7 +76,7 @@ def test_networks_predict_it(quick, data, tmp_path):
     with pytest.raises(ConfigError, match="'beta' in the options of geometric"):
         quick(likelihood="geometric", head_options={"beta": 0.5}).fit(X, y)
     model.save(tmp_path / "model")
-    again = CountRegressor.load(tmp_path / "model")
+    again = DDPNRegressor.load(tmp_path / "model")
     assert (again.predict(X, exposure) == model.predict(X, exposure)).all()
 
 
@@ -108,7 +108,7 @@ def test_the_command_line_and_the_report_take_it(data, tmp_path, monkeypatch):
     fit = ["fit", "visits.csv", "--target", "visits", "--exposure", "days", "--config", "quick.toml", "-o", "model"]
     assert "Did you mean 'geometric'" in ddpn(*fit, "--likelihood", "geometrc", exit_code=2)
     ddpn(*fit, "--likelihood", "geometric", "--compare-with", "constant")
-    model = CountRegressor.load("model")
+    model = DDPNRegressor.load("model")
     assert model.head_.name == "geometric"
     assert set(model.predictor_.members) == {"networks", "glm", "constant"}
     assert "geometric" in ddpn("show", "model")

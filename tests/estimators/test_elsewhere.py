@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from ddpn import CountRegressor
+from ddpn import DDPNRegressor
 from ddpn.errors import ConfigError
 from ddpn.executors import InProcess, JobError
 from ddpn.members.networks import Networks
@@ -42,7 +42,7 @@ SMALL = {"members": "auto", "hidden": (8,), "epochs": 2, "random_state": 0, "dev
 
 def test_a_portfolio_with_folds(counts):
     executor = Recorded()
-    here, there = CountRegressor(**SMALL).fit(*counts), CountRegressor(**SMALL, executor=executor).fit(*counts)
+    here, there = DDPNRegressor(**SMALL).fit(*counts), DDPNRegressor(**SMALL, executor=executor).fit(*counts)
     assert state(there) == state(here)
     assert np.array_equal(there.predict_interval(counts[0]), here.predict_interval(counts[0]))
     folds = [name for name in executor.names if "fold" in name]
@@ -54,7 +54,7 @@ def test_a_portfolio_with_folds(counts):
 def test_an_ensemble_and_what_is_mixed_with_it(larger):
     options = SMALL | {"members": 2, "mix_with": ["glm", "constant"]}
     executor = Recorded()
-    here, there = CountRegressor(**options).fit(*larger), CountRegressor(**options, executor=executor).fit(*larger)
+    here, there = DDPNRegressor(**options).fit(*larger), DDPNRegressor(**options, executor=executor).fit(*larger)
     assert state(there) == state(here)
     assert len(executor.names) == 3
 
@@ -64,16 +64,16 @@ def test_a_fit_that_is_stopped_continues_with_what_is_done(larger, tmp_path):
     options, names = plain | {"checkpoint": tmp_path / "state"}, ["networks", "constant distribution", "Poisson GLM"]
     stopped, again = Recorded(fails_at="Poisson GLM"), Recorded()
     with pytest.raises(KeyboardInterrupt):
-        CountRegressor(**options, executor=stopped).fit(*larger)
+        DDPNRegressor(**options, executor=stopped).fit(*larger)
     assert stopped.names == names
-    found = CountRegressor(**options, executor=again).fit(*larger)
+    found = DDPNRegressor(**options, executor=again).fit(*larger)
     assert again.names == ["Poisson GLM"]
-    assert state(found) == state(CountRegressor(**plain).fit(*larger))
+    assert state(found) == state(DDPNRegressor(**plain).fit(*larger))
     other = Recorded()
-    CountRegressor(**options | {"random_state": 1}, executor=other).fit(*larger)
+    DDPNRegressor(**options | {"random_state": 1}, executor=other).fit(*larger)
     assert other.names == names, "another seed has other results"
     other.names.clear()
-    CountRegressor(**options, executor=other).fit(larger[0], larger[1] + 1.0)
+    DDPNRegressor(**options, executor=other).fit(larger[0], larger[1] + 1.0)
     assert other.names == names, "other rows have other results"
 
 
@@ -83,14 +83,14 @@ def test_a_job_that_fails_ends_the_fit_with_one_sentence(counts, monkeypatch):
 
     monkeypatch.setattr(Networks, "fit", fit)
     with pytest.raises(JobError, match=r"^networks failed: ZeroDivisionError: odd\.$"):
-        CountRegressor(**SMALL, executor=InProcess(retries=0)).fit(*counts)
+        DDPNRegressor(**SMALL, executor=InProcess(retries=0)).fit(*counts)
 
 
 def test_a_copy_of_an_estimator_has_the_same_executor():
     executor = InProcess()
-    assert clone(CountRegressor(executor=executor)).executor is executor
+    assert clone(DDPNRegressor(executor=executor)).executor is executor
 
 
 def test_other_objects_are_refused(counts):
     with pytest.raises(ConfigError, match="executor must be an Executor such as LocalProcesses"):
-        CountRegressor(**SMALL, executor="ray").fit(*counts)
+        DDPNRegressor(**SMALL, executor="ray").fit(*counts)

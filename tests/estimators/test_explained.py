@@ -6,7 +6,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 import ddpn
-from ddpn import CountGLM, CountRegressor
+from ddpn import CountGLM, DDPNRegressor
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +38,6 @@ def test_methods_are_the_functions(fitted):
 def test_an_unfitted_model_is_refused():
     for call in ("effects", "interactions", "contributions"):
         with pytest.raises(NotFittedError):
-            getattr(CountRegressor(), call)(np.zeros((3, 1)))
+            getattr(DDPNRegressor(), call)(np.zeros((3, 1)))
     with pytest.raises(NotFittedError):
-        CountRegressor().importance(np.zeros((3, 1)), np.zeros(3))
+        DDPNRegressor().importance(np.zeros((3, 1)), np.zeros(3))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ddpn import CountRegressor
+from ddpn import DDPNRegressor
 from ddpn.errors import InputError
 from ddpn.members.constant import Constant
 from ddpn.training.loop import Training
@@ -31,7 +31,7 @@ def interrupt(monkeypatch):
     return plan
 
 
-def fit(model: CountRegressor, larger) -> None:
+def fit(model: DDPNRegressor, larger) -> None:
     X, y = larger
     with pytest.raises(KeyboardInterrupt):
         model.fit(X[:200], y[:200], X_val=X[200:], y_val=y[200:])
@@ -48,7 +48,7 @@ def test_the_best_epochs_so_far_are_kept_and_can_be_saved(quick, larger, interru
     assert model.history_.best_epoch == [1 + int(np.argmin(scores))]
     assert model.nll(larger[0][200:], larger[1][200:]) == pytest.approx(min(scores), rel=1e-4)
     model.save(tmp_path / "model")
-    again = CountRegressor.load(tmp_path / "model")
+    again = DDPNRegressor.load(tmp_path / "model")
     assert (again.predict(larger[0]) == model.predict(larger[0])).all()
     assert again.interrupted_
 
@@ -68,7 +68,7 @@ def test_networks_are_kept_where_another_member_is_interrupted(quick, larger, mo
     assert sum(model.predictor_.weights.values()) == pytest.approx(1.0)
     assert model.interrupted_
     model.save(tmp_path / "model")
-    assert CountRegressor.load(tmp_path / "model").interrupted_
+    assert DDPNRegressor.load(tmp_path / "model").interrupted_
 
 
 @pytest.mark.parametrize("numeric", ["standard", "auto"])

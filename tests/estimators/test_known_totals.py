@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from ddpn import CountGLM, CountRegressor, DoubleBinomial, InputError
+from ddpn import CountGLM, DDPNRegressor, DoubleBinomial, InputError
 from ddpn.members.constant import Constant
 from ddpn.members.member import exposure_unit
 from ddpn.sample import Sample
@@ -63,7 +63,7 @@ def chairs(size: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def test_a_small_network_is_near_the_truth_and_never_above_twelve_chairs(tmp_path):
     X, y, _ = chairs(700, seed=0)
-    model = CountRegressor(
+    model = DDPNRegressor(
         likelihood="double_binomial", head_options={"total": 12}, members=1, hidden=(32, 32), epochs=20,
         numeric="piecewise", mix_with=["glm", "constant"], random_state=0,
     ).fit(X, y)  # fmt: skip
@@ -71,12 +71,12 @@ def test_a_small_network_is_near_the_truth_and_never_above_twelve_chairs(tmp_pat
     assert model.nll(later, seen) < -log_p.mean() + 0.1
     assert model.predict_interval(later, 0.99).max() <= 12
     model.save(tmp_path / "model")
-    np.testing.assert_array_equal(CountRegressor.load(tmp_path / "model").predict(later[:5]), model.predict(later[:5]))
+    np.testing.assert_array_equal(DDPNRegressor.load(tmp_path / "model").predict(later[:5]), model.predict(later[:5]))
 
 
 def test_bad_totals_are_reported(rows):
     X, y, totals = (part[:50] for part in rows)
-    for model in (CountGLM(likelihood="double_binomial"), CountRegressor(likelihood="double_binomial")):
+    for model in (CountGLM(likelihood="double_binomial"), DDPNRegressor(likelihood="double_binomial")):
         with pytest.raises(InputError, match="needs the total of every row"):
             model.fit(X, y)
         wrong = totals.copy()
@@ -88,7 +88,7 @@ def test_bad_totals_are_reported(rows):
 def test_totals_are_not_rescaled_and_the_constant_member_keeps_the_likelihood(rows):
     X, y, totals = (part[:200] for part in rows)
     sample = Sample(X, y, exposure=totals.astype(float))
-    head = CountRegressor(likelihood="double_binomial").checked_options()[0]
+    head = DDPNRegressor(likelihood="double_binomial").checked_options()[0]
     assert exposure_unit(sample, head) == 1.0
     constant = Constant.like(head).fit(sample, None, seed=0)
     assert constant.likelihood == "double_binomial"

@@ -5,13 +5,13 @@ import time
 import numpy as np
 import pytest
 import torch
+from ddpn.estimators.candidates import default_candidates
+from ddpn.estimators.portfolio import Candidate, Portfolio
 
-from ddpn import CountRegressor
+from ddpn import CountRegressor, DDPNRegressor
 from ddpn.count_range import CountRange
 from ddpn.deadlines import Clock, TimeLimitError
 from ddpn.errors import ConfigError
-from ddpn.estimators.candidates import default_candidates
-from ddpn.estimators.portfolio import Candidate, Portfolio
 from ddpn.heads import make_head
 from ddpn.members.blending import MixtureScores
 from ddpn.members.constant import Constant
@@ -32,9 +32,7 @@ def data():
 @pytest.fixture(scope="module")
 def fitted(data):
     X, y = data
-    return CountRegressor(members="auto", epochs=8, training_options={"batch_size": 100}, random_state=0).fit(
-        X[:500], y[:500]
-    )
+    return CountRegressor(epochs=8, training_options={"batch_size": 100}, random_state=0).fit(X[:500], y[:500])
 
 
 def test_the_mixture_is_no_worse_than_its_members(fitted, data):
@@ -72,9 +70,9 @@ def test_saved_and_loaded(fitted, data, tmp_path):
 def test_a_seed_determines_the_fit_and_steps_tell_what_is_fitted(data):
     X, y = data
     options = {"members": "auto", "likelihood": "poisson", "hidden": (8,), "epochs": 1, "random_state": 1}
-    first = CountRegressor(**options).fit(X[:100], y[:100])
+    first = DDPNRegressor(**options).fit(X[:100], y[:100])
     lines: list[str] = []
-    second = CountRegressor(time_budget="1000s", **options)
+    second = DDPNRegressor(time_budget="1000s", **options)
     second.on_step = lines.append
     second.fit(X[:100], y[:100])
     assert first.predictor_.weights == second.predictor_.weights
@@ -91,7 +89,7 @@ def test_a_seed_determines_the_fit_and_steps_tell_what_is_fitted(data):
 
 def test_a_budget_is_kept(data):
     X, y = data
-    model = CountRegressor(members="auto", epochs=100_000, random_state=0, time_budget=2.0)
+    model = CountRegressor(epochs=100_000, random_state=0, time_budget=2.0)
     started = time.monotonic()
     model.fit(X[:900], y[:900])
     assert time.monotonic() - started < 10.0  # the training alone would take hours; calibration is not limited
@@ -101,12 +99,12 @@ def test_a_budget_is_kept(data):
 @pytest.mark.parametrize("budget", ["soon", -1.0, 0])
 def test_a_budget_must_be_a_duration(data, budget):
     with pytest.raises(ConfigError, match="time_budget must be a duration"):
-        CountRegressor(members="auto", time_budget=budget).fit(data[0][:100], data[1][:100])
+        CountRegressor(time_budget=budget).fit(data[0][:100], data[1][:100])
 
 
 def test_members_must_be_a_number_or_auto(data):
     with pytest.raises(ConfigError, match='members must be "auto" or an integer'):
-        CountRegressor(members="many").fit(data[0][:100], data[1][:100])
+        DDPNRegressor(members="many").fit(data[0][:100], data[1][:100])
 
 
 @pytest.mark.parametrize(
@@ -126,7 +124,7 @@ def test_counts_of_all_kinds(options, given, members):
     y = rng.binomial(upper, 1 / (1 + np.exp(-X[:, 0])))
     known = {"upper": upper, "exposure": rng.uniform(0.5, 2.0, 100)}
     known = {name: known[name] for name in given}
-    model = CountRegressor(members="auto", hidden=(8,), epochs=1, random_state=0, **options).fit(X, y, **known)
+    model = CountRegressor(hidden=(8,), epochs=1, random_state=0, **options).fit(X, y, **known)
     assert set(model.predictor_.members) == {"constant"} | members
     low, high = model.predict_interval(X, **known).T
     assert (low <= high).all()

@@ -238,5 +238,5 @@ def test_bad_arguments_are_reported(fitted, counts, ask, given, error, words):
 
 @pytest.mark.parametrize("ask", ["predict", "predict_distribution", "predict_interval", "predict_uncertainty"])
 def test_an_unfitted_model_is_reported(quick, counts, ask):
-    with pytest.raises(ValueError, match="This CountRegressor instance is not fitted yet"):
+    with pytest.raises(ValueError, match="This DDPNRegressor instance is not fitted yet"):
         getattr(quick(), ask)(counts[0])

@@ -1,4 +1,4 @@
-"""Fitting `CountRegressor`: tables, weights, randomness, validation rows, checkpoints, and options that are refused."""
+"""Fitting `DDPNRegressor`: tables, weights, randomness, validation rows, checkpoints, and options that are refused."""
 
 import io
 import re
@@ -11,7 +11,7 @@ import torch
 from rich import console
 from scipy import sparse
 
-from ddpn import ConfigError, CountRegressor, InputError
+from ddpn import ConfigError, DDPNRegressor, InputError
 from ddpn.datasets.tabular import length_of_stay
 from ddpn.estimators.fitting import held_out, merge_equal_rows
 from ddpn.members import network_options
@@ -54,7 +54,7 @@ def test_every_table_fits_and_predicts_the_same(fast, larger, plain, kind):
 
 
 @pytest.fixture(scope="module")
-def of_wards(fast, wards) -> CountRegressor:
+def of_wards(fast, wards) -> DDPNRegressor:
     return fast(epochs=60, training_options={"lr": 1e-2}).fit(*wards)
 
 
@@ -441,7 +441,7 @@ def test_halves_the_crps_of_a_constant_distribution_on_days_in_hospital(data_fol
     data = length_of_stay(data_folder, may_download=False)
     X, y = data.X.to_pandas(), data.y
     options = {"epochs": 15, "training_options": {"batch_size": 100}, "random_state": 0, "device": "cpu"}
-    model = CountRegressor(members=1, hidden=(64, 64), numeric="steps", **options)
+    model = DDPNRegressor(members=1, hidden=(64, 64), numeric="steps", **options)
     model.fit(X[:2000], y[:2000])
     test = y[3000:4000]
     # CRPS of the distribution that puts equal mass on every training row: E|Z - y| - E|Z - Z'| / 2.

@@ -17,12 +17,12 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from ddpn import CountGLM, CountRegressor
+from ddpn import CountGLM, DDPNRegressor
 
 FOLDS = KFold(2, shuffle=True, random_state=0)
 # One encoding and large batches: with these checks, "auto" trains a hundred times as long and passes, too.
 SMALL = {"members": 1, "hidden": (16,), "epochs": 10, "numeric": "standard", "random_state": 0}
-CHECKED = CountRegressor(fractional="round", training_options={"batch_size": 1000, "lr": 0.03}, **SMALL)
+CHECKED = DDPNRegressor(fractional="round", training_options={"batch_size": 1000, "lr": 0.03}, **SMALL)
 #: Checks of what a likelihood has a part in: fits, their scores, weights. The default likelihood has two families.
 OF_THE_LIKELIHOOD = (
     estimator_checks.check_fit2d_1sample,
@@ -43,7 +43,7 @@ def test_the_regressor_passes_the_checks_of_scikit_learn(estimator, check):
     ids=lambda check: check.__name__,
 )
 def test_the_default_likelihood_passes_the_checks_that_depend_on_it(check):
-    check("CountRegressor", clone(CHECKED))
+    check("DDPNRegressor", clone(CHECKED))
 
 
 @pytest.mark.filterwarnings("ignore")  # what the checks fit, often a handful of rows, has no maximum
@@ -66,7 +66,7 @@ def routing():
 
 def test_arguments_are_kept_as_they_were_given():
     hidden, options = [4, 4], {"lr": 0.1}
-    model = CountRegressor(hidden=hidden, members=3, training_options=options)
+    model = DDPNRegressor(hidden=hidden, members=3, training_options=options)
     assert model.hidden is hidden
     assert model.training_options is options
     assert model.get_params()["members"] == 3
@@ -123,7 +123,7 @@ def test_score_is_the_share_of_deviance_explained(fitted, counts):
 
 
 def test_nested_options_are_listed_and_set_one_by_one():
-    model = CountRegressor(training_options={"lr": 0.1, "clip": None}, head_options={"beta": 0.5})
+    model = DDPNRegressor(training_options={"lr": 0.1, "clip": None}, head_options={"beta": 0.5})
     deep = model.get_params()
     assert (deep["training_options__lr"], deep["training_options__clip"], deep["head_options__beta"]) == (
         0.1,
@@ -139,11 +139,11 @@ def test_nested_options_are_listed_and_set_one_by_one():
     assert given == {"lr": 0.1, "clip": None}, "the dictionary of the user must not change"
     model.set_params(training_options={"bins": 3}, training_options__lr=0.3)
     assert model.training_options == {"bins": 3, "lr": 0.3}
-    assert CountRegressor().set_params(head_options__beta=1.0).head_options == {"beta": 1.0}
+    assert DDPNRegressor().set_params(head_options__beta=1.0).head_options == {"beta": 1.0}
 
 
 def test_clones_have_their_own_options():
-    model = CountRegressor(training_options={"lr": 0.1}, head_options={"beta": 0.5})
+    model = DDPNRegressor(training_options={"lr": 0.1}, head_options={"beta": 0.5})
     copy = clone(model)
     assert copy.get_params() == model.get_params()
     copy.set_params(training_options__lr=0.7)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ddpn import CountRegressor, InputError
+from ddpn import DDPNRegressor, InputError
 from ddpn.explanations import interactions
 
 RNG = np.random.default_rng(5)
@@ -58,7 +58,7 @@ def test_networks_that_learnt_an_interaction_show_it():
     x = rng.uniform(-1, 1, (1000, 3))
     y = rng.poisson(np.exp(1.5 + 0.5 * x[:, 0] + 1.2 * x[:, 1] * x[:, 2]))
     options = {"members": 3, "hidden": (32,), "numeric": "standard", "epochs": 15, "random_state": 0}
-    model = CountRegressor(likelihood="poisson", **options).fit(x, y)
+    model = DDPNRegressor(likelihood="poisson", **options).fit(x, y)
     assert [one.names for one in model.interactions(x)] == [("x1", "x2")]
 
 

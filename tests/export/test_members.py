@@ -4,19 +4,18 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from ddpn.members.trees.engine import has_lightgbm
 
-from ddpn import CountGLM, CountRegressor
+from ddpn import CountGLM, DDPNRegressor
 from ddpn.errors import ConfigError
 from ddpn.export import export_onnx
 from ddpn.features import FeatureEncoder
 from ddpn.heads import make_head
-from ddpn.members.boosted_poisson import BoostedNegativeBinomial, BoostedPoisson
 from ddpn.members.constant import Constant
 from ddpn.members.glm import GLM, PoissonGLM
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
 from ddpn.members.trees.choice import Known
-from ddpn.members.trees.engine import has_lightgbm
 from ddpn.members.trees.index import Index
 from ddpn.members.trees.joint_member import JointTrees
 from ddpn.members.trees.mean import FoldMean
@@ -122,8 +121,6 @@ def test_poisson_glm_beyond_any_grid(train, new, assert_parity):
     [
         pytest.param(lambda: Trees(rounds=12), marks=needs_lightgbm, id="trees"),
         pytest.param(lambda: JointTrees(rounds=8, seeds=2), marks=needs_lightgbm, id="joint trees"),
-        pytest.param(BoostedPoisson, id="boosted Poisson"),
-        pytest.param(BoostedNegativeBinomial, id="boosted Negative Binomial"),
     ],
 )
 def test_trees(train, new, assert_parity, make):
@@ -180,8 +177,8 @@ def test_trees_with_an_index_of_two_groups(train, new, assert_parity):
 
 def test_weighted_mixture_of_several_kinds(train, glm, new, assert_parity):
     members = {"constant": Constant().fit(train, None, seed=0), "glm": glm}
-    members |= {"boosted_poisson": BoostedPoisson().fit(train, None, seed=0), "networks": networks(train, "steps")}
-    weights = {"constant": 0.2, "glm": 0.5, "boosted_poisson": 0.3, "networks": 0.0}
+    members |= {"trees": Trees(rounds=12).fit(train, None, seed=0), "networks": networks(train, "steps")}
+    weights = {"constant": 0.2, "glm": 0.5, "trees": 0.3, "networks": 0.0}
     predictor = Predictor(members, weights, needs_exposure=True)
     assert_parity(predictor, new, EXPOSURE)
 
@@ -228,7 +225,7 @@ def test_outputs_give_way_to_columns_of_the_same_name(counts, run_file, feeds_of
     """A column whose name an output has keeps it, and the output gets a prefix."""
     X, y = counts
     frame = pl.DataFrame({"mean": X[:, 0], "q0.9": X[:, 1], "v1": X[:, 2]})
-    model = CountRegressor(members=2, hidden=(8,), epochs=2, mix_with=("glm",), random_state=0).fit(frame, y)
+    model = DDPNRegressor(members=2, hidden=(8,), epochs=2, mix_with=("glm",), random_state=0).fit(frame, y)
     about = export_onnx(model, file, quantiles=(0.9,))
     assert about["outputs"]["mean"] == "predicted_mean"
     assert about["outputs"]["q0.9"] == "predicted_q0.9"

@@ -23,7 +23,7 @@ def place(tmp_path_factory):
         found = Place(tmp_path_factory.mktemp("prove"), share=0.0)
         model = {"members": 2, "hidden": (8,), "epochs": 2, "device": "cpu", "likelihood": "double_poisson"}
         model |= {"mix_with": ("glm",)}
-        plan = Plan(target="visits", compare_with=("constant", "boosted_poisson"), model=model)
+        plan = Plan(target="visits", compare_with=("constant", "trees"), model=model)
         folder = fit(prepare(read(str(found.table)), plan), {"data": "visits.csv", "command": "ddpn fit"}).folder
         folder.save(found.folder / "visits.model")
         yield found

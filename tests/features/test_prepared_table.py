@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ddpn import CountRegressor
+from ddpn import DDPNRegressor
 from ddpn.features.table import PreparedTable, read_table
 
 
@@ -19,7 +19,7 @@ def frame() -> pl.DataFrame:
 def test_predictions_are_those_of_the_data_frame(frame):
     counts = np.random.default_rng(1).poisson(np.where(frame["ward"] == "A", 9.0, 2.0))
     options = {"members": 2, "hidden": (8,), "numeric": "standard", "epochs": 2, "device": "cpu"}
-    model = CountRegressor(**options, mix_with=("glm", "trees"), random_state=0).fit(frame, counts)
+    model = DDPNRegressor(**options, mix_with=("glm", "trees"), random_state=0).fit(frame, counts)
     prepared = PreparedTable(read_table(model, frame, reset=False))
     assert prepared.shape == (90, 3)
     found, expected = (model.predictor_.distribution(X).mean for X in (prepared, frame))

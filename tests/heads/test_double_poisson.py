@@ -173,11 +173,13 @@ def test_shared_gamma_is_a_bias():
 
 
 def test_the_narrowest_law_follows_the_exposed_mean():
-    """mu / gamma >= 0.01, softly, whatever part of mu is exposure."""
+    """mu / gamma >= 0.01, softly, whatever part of mu is exposure; without one, that is reached."""
     raw = torch.tensor([[2.0, 50.0]], dtype=torch.float64)
-    for exposure in (0.5, 1.0, 8.0):
-        dist = DoublePoissonHead()(raw, torch.tensor([exposure]))
-        assert 0.01 * math.exp(-math.pi / 2) < (dist.mu / dist.gamma).item() < 0.01
+    for exposure in (None, 0.5, 1.0, 8.0):
+        dist = DoublePoissonHead()(raw, None if exposure is None else torch.tensor([exposure]))
+        variance = (dist.mu / dist.gamma).item()
+        assert variance > 0.01 * math.exp(-math.pi / 2)
+        assert exposure is not None or variance < 0.01
 
 
 def test_large_counts_keep_their_loss_in_float32():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from ddpn import CountRegressor
+from ddpn import DDPNRegressor
 from ddpn.errors import ConfigError
 from ddpn.heads import HEADS, make_head
 from ddpn.heads.poisson import PoissonHead
@@ -78,7 +78,7 @@ def test_it_finds_two_humps(two_humps):
     options["training_options"] = {"batch_size": 100, "lr": 0.02}
     nll = {}
     for likelihood in ("double_poisson", "mixed"):
-        model = CountRegressor(likelihood=likelihood, **options).fit(X[:600], y[:600])
+        model = DDPNRegressor(likelihood=likelihood, **options).fit(X[:600], y[:600])
         nll[likelihood] = model.nll(X[600:], y[600:])
     truth = -np.log(0.4 * _poisson(2.0, y[600:]) + 0.6 * _poisson(20.0, y[600:])).mean()
     assert nll["mixed"] < truth + 0.1 < nll["double_poisson"] - 0.1
@@ -96,7 +96,7 @@ def _poisson(mean: float, y: np.ndarray) -> np.ndarray:
 
 def test_a_list_of_families_is_fitted_saved_and_loaded(two_humps, tmp_path):
     X, y = two_humps
-    model = CountRegressor(
+    model = DDPNRegressor(
         likelihood=["poisson", "negative_binomial"],
         members=1,
         hidden=(4,),
@@ -105,7 +105,7 @@ def test_a_list_of_families_is_fitted_saved_and_loaded(two_humps, tmp_path):
         random_state=0,
     ).fit(X, y)
     model.save(tmp_path / "model")
-    again = CountRegressor.load(tmp_path / "model")
+    again = DDPNRegressor.load(tmp_path / "model")
     assert again.likelihood == ("poisson", "negative_binomial")
     np.testing.assert_array_equal(again.predict(X[:5]), model.predict(X[:5]))
 

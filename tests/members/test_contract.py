@@ -9,7 +9,7 @@ import torch
 
 from ddpn.errors import InputError
 from ddpn.heads import make_head
-from ddpn.members import MEMBERS, Member, boosted_poisson
+from ddpn.members import MEMBERS, Member
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
 from ddpn.sample import Sample
@@ -27,9 +27,7 @@ def unfitted(name: str) -> Member:
 @pytest.fixture(scope="module")
 def all_fitted(mixed_sample) -> dict[str, Member]:
     """Every kind, fitted once."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(boosted_poisson, "_ROUNDS", 30)
-        return {name: unfitted(name).fit(mixed_sample, None, seed=1) for name in MEMBERS}
+    return {name: unfitted(name).fit(mixed_sample, None, seed=1) for name in MEMBERS}
 
 
 @pytest.fixture(params=list(MEMBERS))
@@ -96,9 +94,8 @@ def test_a_table_unlike_that_of_fit_is_refused(all_fitted, mixed_sample, name, c
         all_fitted[name].distribution(change(mixed_sample.X), None)
 
 
-@pytest.mark.parametrize("name", [name for name in MEMBERS if name != "boosted_negative_binomial"])
+@pytest.mark.parametrize("name", list(MEMBERS))
 def test_a_weight_of_zero_equals_dropping_the_row(mixed_sample, name):
-    """The Negative Binomial's boosting shares the code; its folds take a second."""
     some = mixed_sample.rows(slice(0, 120))
     weight = (np.arange(120) % 4 > 0).astype(float)
     dropped = Sample(some.X, some.y, None, some.exposure).rows(weight > 0)

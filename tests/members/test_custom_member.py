@@ -15,7 +15,7 @@ import torch
 from sklearn.neighbors import NearestNeighbors
 from typer.testing import CliRunner
 
-from ddpn import CountRegressor, InputError
+from ddpn import DDPNRegressor, InputError
 from ddpn.cli import app
 from ddpn.distributions import CountDistribution
 from ddpn.errors import ConfigError
@@ -96,7 +96,7 @@ def data() -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def model(quick, data) -> CountRegressor:
+def model(quick, data) -> DDPNRegressor:
     X, y = data
     return quick(mix_with=["knn"], epochs=2, training_options={"batch_size": 100}).fit(X[:300], y[:300])
 
@@ -135,7 +135,7 @@ def test_it_is_fitted_and_weighted(model, data):
     networks = model.predictor_.distribution(X[300:], of="networks").crps(torch.from_numpy(y[300:]))
     assert model.crps(X[300:], y[300:]) < networks.mean().item()
     with pytest.raises(ConfigError, match="Did you mean 'knn'"):
-        CountRegressor(mix_with=["kn"]).fit(X, y)
+        DDPNRegressor(mix_with=["kn"]).fit(X, y)
 
 
 def test_it_is_calibrated_saved_and_loaded(model, data, tmp_path):
@@ -146,18 +146,18 @@ def test_it_is_calibrated_saved_and_loaded(model, data, tmp_path):
     low, high = model.predictor_.distribution(X[300:], of="knn").interval(level)
     assert ((low.numpy() <= y[300:]) & (y[300:] <= high.numpy())).sum() >= np.ceil(0.9 * 101)
     model.save(tmp_path / "model")
-    again = CountRegressor.load(tmp_path / "model")
+    again = DDPNRegressor.load(tmp_path / "model")
     assert (again.predict(X) == model.predict(X)).all()
     assert (again.predict_interval(X, kind="calibrated") == model.predict_interval(X, kind="calibrated")).all()
     assert (again.ood_pvalue(X) == model.ood_pvalue(X)).all()
     with pytest.MonkeyPatch.context() as patch:
         patch.delitem(MEMBERS, "knn")
         with pytest.raises(ConfigError, match=r"member must be one of .*got 'knn'"):
-            CountRegressor.load(tmp_path / "model")
+            DDPNRegressor.load(tmp_path / "model")
     content = (tmp_path / "model" / "knn" / "rows.safetensors").read_bytes()
     (tmp_path / "model" / "knn" / "rows.safetensors").write_bytes(content[:-8])
     with pytest.raises(InputError, match=r"rows.safetensors was truncated or changed"):
-        CountRegressor.load(tmp_path / "model")
+        DDPNRegressor.load(tmp_path / "model")
 
 
 @pytest.mark.parametrize("role", ["--mix-with", "--compare-with"])

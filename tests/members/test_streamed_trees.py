@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from ddpn.estimators.candidates import default_candidates
 
 from ddpn.deadlines import Clock
-from ddpn.estimators.candidates import default_candidates
 from ddpn.heads import make_head
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.trees import streamed

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from ddpn.members.trees.lightgbm_engine import LightGBMBooster
 from safetensors.numpy import load, save
 
 from ddpn.distributions import DoublePoisson, NegativeBinomial, Poisson
@@ -14,7 +15,6 @@ from ddpn.heads import make_head
 from ddpn.members.member import NotApplicableError
 from ddpn.members.trees import engine
 from ddpn.members.trees.joint_member import JointTrees
-from ddpn.members.trees.lightgbm_engine import LightGBMBooster
 from ddpn.members.trees.member import Trees
 from ddpn.sample import Sample
 
@@ -178,7 +178,7 @@ def test_seeds_are_members(wide):
 
 def test_a_shared_gamma_stays_a_constant(wide):
     member = JointTrees(make_head("double_poisson", gamma="shared"), **QUICK).fit(wide, None, seed=0)
-    gamma = member.distribution(wide.X, wide.exposure).gamma
+    gamma = member.distribution(wide.X).gamma  # with exposures it is limited by the mean of each row
     assert gamma.max() == gamma.min()
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
-from ddpn import CountRegressor, Poisson
+from ddpn import DDPNRegressor, Poisson
 from ddpn.report import write_report
 from ddpn.report.evidence import Evidence, gather, scored
 
@@ -36,18 +36,18 @@ def frame_of(rows: int, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
 
 
 @pytest.fixture(scope="session")
-def quick() -> Callable[..., CountRegressor]:
+def quick() -> Callable[..., DDPNRegressor]:
     small = {"members": 2, "hidden": (16,), "numeric": "standard", "epochs": 4, "random_state": 0, "device": "cpu"}
-    return lambda **options: CountRegressor(**small | options)
+    return lambda **options: DDPNRegressor(**small | options)
 
 
 @pytest.fixture(scope="session")
-def fitted(quick) -> CountRegressor:
+def fitted(quick) -> DDPNRegressor:
     return quick(epochs=5).fit(*frame_of(250, 0))
 
 
 @pytest.fixture(scope="session")
-def with_exposure(quick) -> tuple[CountRegressor, dict[str, np.ndarray]]:
+def with_exposure(quick) -> tuple[DDPNRegressor, dict[str, np.ndarray]]:
     """A model of counts that grow with the exposure alone, and its data."""
     rng = np.random.default_rng(0)
     X, exposure = rng.normal(size=(160, 1)), rng.uniform(0.1, 20.0, 160)

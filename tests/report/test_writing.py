@@ -10,7 +10,7 @@ import pytest
 import torch
 from sklearn.exceptions import NotFittedError
 
-from ddpn import CountRegressor, DoublePoisson, InputError, Poisson
+from ddpn import DDPNRegressor, DoublePoisson, InputError, Poisson
 from ddpn.explanations import Effects, Explanation
 from ddpn.report import write_report, writing
 from ddpn.report.page import page
@@ -170,7 +170,7 @@ def test_a_path_that_cannot_be_written_leaves_everything_as_it_was(tmp_path, mon
         ({"y": np.arange(9)}, InputError, "one count per row"),
         ({"X": pd.DataFrame({"x": np.zeros(300)})}, InputError, "columns of fit"),
         ({"weight": np.zeros(300)}, InputError, "sample_weight must be positive"),
-        ({"model": CountRegressor()}, NotFittedError, "not fitted"),
+        ({"model": DDPNRegressor()}, NotFittedError, "not fitted"),
     ],
 )
 def test_bad_input_is_refused(tmp_path, fitted, data, changed, error, words):

@@ -137,3 +137,19 @@ def test_few_rows_are_fitted_in_memory_and_text_files_cannot_be_streamed(table, 
     assert "as they are few" in found.note
     with pytest.raises(ConfigError, match="Only Parquet files can be streamed"):
         open_table(["a.csv"], Plan(target="y"), stream=True)
+
+
+@pytest.mark.parametrize("group", ["person", "equal-inputs"])
+def test_rows_of_held_out_groups_are_never_streamed(table, tmp_path, write_parts, group, monkeypatch):
+    person = np.random.default_rng(0).permutation(9000) % 1500
+    inputs = table[person.tolist()].select("x", "z")
+    frame = inputs.with_columns(person=pl.Series(person), y=table["y"])
+    write_parts(frame, tmp_path)
+    monkeypatch.setattr("ddpn.streaming.first_pass.SAMPLE_ROWS", 6000)
+    plan = Plan(target="y", group=(group,), drop=("person",), model=MODEL)
+    prepared = prepare_stream(open_table([str(tmp_path)], plan, stream=True).parts, plan)
+    held_out = {*prepared.validation.X["x"], *prepared.test.X["x"]}
+    chunk = next(prepared.stream.chunks(len(prepared.stream), seed=0))
+    assert not held_out & set(chunk["x"])
+    assert len(held_out) + len(set(chunk["x"])) == 1500
+    assert len(prepared.stream) == pytest.approx(6 * (1500 - len(held_out)), rel=0.05)

@@ -8,7 +8,8 @@ from ddpn.deadlines import Clock, TimeLimitError
 from ddpn.errors import ConfigError
 from ddpn.heads import make_head
 from ddpn.model import CountModel
-from ddpn.training import Folded, Sample, TrainingConfig, fit, fold_numbers
+from ddpn.training import OwnRows, Sample, TrainingConfig, fit
+from ddpn.training.folds import OwnBatches
 
 ROWS, MEMBERS = 43, 4
 
@@ -19,54 +20,68 @@ def rows(seed: int = 0) -> Sample:
     return Sample(X, torch.poisson(X[:, 0].exp(), generator=generator))
 
 
-def trained(source, epochs: int = 1, **options):
+def trained(source, epochs: int = 1, lr: float = 1e-2, **options):
     model = CountModel(MLP(n_in=2, hidden=(8,), members=MEMBERS), make_head("poisson"), MEMBERS)
     model.reset(range(MEMBERS))
-    config = TrainingConfig(epochs=epochs, batch_size=8, seeds=tuple(range(MEMBERS)), lr=1e-2)
+    config = TrainingConfig(epochs=epochs, batch_size=8, seeds=tuple(range(MEMBERS)), lr=lr)
     return model, fit(model, source, None, config, **options)
 
 
-def test_folds_have_one_size_and_hold_every_row_once():
-    fold = fold_numbers(ROWS, 5, seed=1)
-    assert torch.bincount(fold).tolist() == [9, 9, 9, 8, 8]
-    assert not torch.equal(fold, fold_numbers(ROWS, 5, seed=2))
-    own, left_out = Folded(rows(), fold).positions(6)
-    assert own.shape == (6, 34)
-    assert left_out.shape == (6, 8)
-    for member in range(6):
-        assert set(fold[left_out[member]].tolist()) == {member % 5}
-        assert member % 5 not in fold[own[member]]
-        assert len(set(own[member].tolist())) == 34
+def folded(sample: Sample, fold: torch.Tensor) -> OwnRows:
+    """Member m leaves out fold m modulo the number of folds."""
+    left_out = [fold == member % int(fold.max() + 1) for member in range(MEMBERS)]
+    return OwnRows(
+        sample, [(~mask).nonzero().flatten() for mask in left_out], [m.nonzero().flatten() for m in left_out]
+    )
+
+
+#: Folds of 14 and 29 rows.
+FOLD = torch.arange(ROWS) % 3 // 2
+
+
+def test_every_member_sees_its_own_rows_only_and_all_of_them_in_time():
+    own = folded(rows(), FOLD)
+    batches = OwnBatches(own, own.train, 8)
+    assert batches.steps == 14 // 8
+    streams = [torch.Generator().manual_seed(m) for m in range(MEMBERS)]
+    seen = torch.cat([index for _ in range(60) for index in batches.indices(streams)], dim=1)
+    for member in range(MEMBERS):
+        assert set(seen[member].tolist()) == set(own.train[member].tolist())
+
+
+def test_members_with_fewer_rows_repeat_them_in_validation():
+    own = folded(rows(), FOLD)
+    (part,) = OwnBatches(own, own.validation, 8).in_order()
+    assert part.y.shape == (29, MEMBERS)
+    for member in range(MEMBERS):
+        assert set(part.y[:, member].tolist()) == set(own.sample.y[own.validation[member]].tolist())
 
 
 def test_a_member_never_sees_its_fold():
-    sample, fold = rows(), fold_numbers(ROWS, 2, seed=0)
-    changed = sample.replace(y=torch.where(fold == 0, sample.y + 50.0, sample.y))
-    raws = [trained(Folded(each, fold))[0].raw(sample.X) for each in (sample, changed)]
+    sample = rows()
+    changed = sample.replace(y=torch.where(FOLD == 0, sample.y + 50.0, sample.y))
+    raws = [trained(folded(each, FOLD))[0].raw(sample.X) for each in (sample, changed)]
     is_same = [torch.equal(raws[0][:, m], raws[1][:, m]) for m in range(MEMBERS)]
     assert is_same == [True, False, True, False]
 
 
-def test_a_fold_chooses_the_best_epoch_of_its_members():
-    sample, fold = rows(), fold_numbers(ROWS, 2, seed=0)
-    _, history = trained(Folded(sample, fold), epochs=4)
-    changed = sample.replace(y=torch.where(fold == 0, sample.y + 50.0, sample.y))
-    _, other = trained(Folded(changed, fold), epochs=1)
-    first = history.epochs[0]["score"]
-    assert first[0] != other.epochs[0]["score"][0]
-    assert len(set(first)) == MEMBERS
+def test_all_members_have_the_epoch_of_the_lowest_mean_score():
+    _, history = trained(folded(rows(), FOLD), epochs=30, lr=0.3)
+    scores = torch.tensor([record["score"] for record in history.epochs])
+    assert history.best_epoch == [int(scores.mean(1).argmin()) + 1] * MEMBERS
+    assert len(set((scores.argmin(0) + 1).tolist())) > 1
 
 
-def test_validation_rows_beside_folds_are_refused():
-    model = CountModel(MLP(n_in=2, hidden=(8,), members=2), make_head("poisson"), 2)
-    model.reset((0, 1))
-    with pytest.raises(ConfigError, match="validation must be None"):
-        fit(model, Folded(rows(), fold_numbers(ROWS, 2, 0)), rows(), TrainingConfig(seeds=(0, 1)))
+def test_validation_rows_beside_own_rows_are_refused():
+    model = CountModel(MLP(n_in=2, hidden=(8,), members=MEMBERS), make_head("poisson"), MEMBERS)
+    model.reset(range(MEMBERS))
+    with pytest.raises(ConfigError, match="validation"):
+        fit(model, folded(rows(), FOLD), rows(), TrainingConfig(seeds=tuple(range(MEMBERS))))
 
 
-def test_one_fold_is_refused():
-    with pytest.raises(ConfigError, match="two or more folds"):
-        Folded(rows(), torch.zeros(ROWS, dtype=torch.long)).positions(2)
+def test_a_member_without_rows_is_refused():
+    with pytest.raises(ConfigError, match="rows to validate"):
+        OwnRows(rows(), [torch.arange(3)], [torch.arange(0)])
 
 
 def test_a_training_ends_with_its_time():

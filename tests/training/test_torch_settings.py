@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from ddpn import CountGLM, CountRegressor
+from ddpn import CountGLM, DDPNRegressor
 from ddpn.backbones import MLP
 from ddpn.heads import HEADS, make_head
 from ddpn.metrics import crps
@@ -38,7 +38,7 @@ def rows(counts, exposures) -> dict[str, np.ndarray]:
     return {"X": counts[0], "y": counts[1], "exposure": exposures, "sample_weight": np.arange(90) % 3}
 
 
-def results(model: CountRegressor | CountGLM, rows: dict[str, np.ndarray]) -> list[np.ndarray]:
+def results(model: DDPNRegressor | CountGLM, rows: dict[str, np.ndarray]) -> list[np.ndarray]:
     """What a fit to `rows` predicts for them, and its score."""
     model.fit(**rows)
     inputs = {"X": rows["X"], "exposure": rows["exposure"]}
@@ -47,7 +47,7 @@ def results(model: CountRegressor | CountGLM, rows: dict[str, np.ndarray]) -> li
 
 
 @pytest.fixture(scope="module", params=["double_poisson", "gaussian", "glm"])
-def usual(request, quick, rows) -> tuple[CountRegressor | CountGLM, list[np.ndarray]]:
+def usual(request, quick, rows) -> tuple[DDPNRegressor | CountGLM, list[np.ndarray]]:
     """A model, and its results with torch's usual settings."""
     is_glm = request.param == "glm"
     model = CountGLM() if is_glm else quick(likelihood=request.param, epochs=2, validation=0.2)

@@ -76,3 +76,17 @@ def test_a_trial_has_few_networks_and_nothing_to_compare_with():
     assert (trial_plan(plan).model["members"], trial_plan(plan).compare_with) == (2, ())
     assert trial_plan(replace(plan, model={"members": 1})).model["members"] == 1
     assert trial_plan(Plan(target="y")).members == "auto", "a portfolio stays one"
+
+
+@pytest.mark.parametrize("how", ["at random", "by time", "many rows"])
+def test_groups_are_not_divided(larger, how, monkeypatch):
+    monkeypatch.setattr(module, "CROSSED_ROWS", 400 if how == "many rows" else 5000)
+    person = np.arange(600) // 4
+    plan = Plan(target="visits", group=("person",), time="hour" if how == "by time" else None)
+    prepared = prepare(larger.drop("part").with_columns(person=person), plan)
+    folds = folds_of(prepared)
+    check_parts(prepared, folds)
+    assert len(folds) == (3 if how == "at random" else 1)
+    for fold in folds:
+        parts = [set(person[part].tolist()) for part in fold.split.rows]
+        assert len(set().union(*parts)) == sum(map(len, parts))

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from ddpn import CountRegressor
+from ddpn import DDPNRegressor
 from ddpn.cli import app
 from ddpn.errors import InputError
 from ddpn.workflow import table_blocks
@@ -28,7 +28,7 @@ def model(tmp_path_factory) -> Path:
     rng = np.random.default_rng(0)
     X, days = pd.DataFrame({"x": rng.normal(size=90)}), rng.uniform(1, 2, 90)
     folder = tmp_path_factory.mktemp("model") / "model"
-    networks = CountRegressor(members=1, hidden=(4,), numeric="standard", epochs=1, random_state=0, device="cpu")
+    networks = DDPNRegressor(members=1, hidden=(4,), numeric="standard", epochs=1, random_state=0, device="cpu")
     networks.fit(X, rng.poisson(days), exposure=days).save(folder)
     return folder
 

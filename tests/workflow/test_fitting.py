@@ -2,6 +2,7 @@
 
 import errno
 import re
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,10 +11,10 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from ddpn.estimators.calibration_rows import PRIOR_ROWS
 
 from ddpn.calibration.intervals import IntervalLevels, level_expected, level_needed
 from ddpn.errors import InputError
-from ddpn.estimators.calibration_rows import PRIOR_ROWS
 from ddpn.files import folder_lock
 from ddpn.heads import PoissonHead
 from ddpn.members.glm import PoissonGLM
@@ -32,7 +33,11 @@ def test_the_task_has_all_about_the_fit(fitted, prepared):
     task = fitted.folder.task
     assert task["format"] == 2
     assert task["identity"] == identity(prepared)
-    assert task["split"] == {"how": "at random by seed 0", "rows": {"train": 210, "validation": 30, "test": 60}}
+    assert task["split"] == {
+        "how": "at random by seed 0",
+        "meaning": "",
+        "rows": {"train": 210, "validation": 30, "test": 60},
+    }
     assert (task["data"], task["command"], task["interrupted"]) == ("patients.csv", "ddpn fit", False)
     assert (task["leaks"], task["warnings"]) == ([], list(prepared.warnings))
     assert set(task["versions"]) == {"python", "ddpn", "torch", "scikit-learn", "numpy", "polars"}
@@ -223,6 +228,35 @@ def test_interrupted_while_comparisons_are_fitted_the_model_is_saved(table, plan
     again = load(tmp_path / "model")
     assert again.task["interrupted"]
     assert list(again.model.predictor_.members) == ["networks", "constant"]
+
+
+@pytest.mark.parametrize("step", ["calibration", "scores"])
+def test_interrupted_after_the_training_networks_are_not_trained_again(
+    unmixed, tmp_path, training_steps, monkeypatch, step
+):
+    whole = fit_into(tmp_path / "whole", unmixed, {})
+    with monkeypatch.context() as patch:
+        name = {"calibration": "CalibrationRows.calibrate", "scores": "leaderboard"}[step]
+        place = "ddpn.estimators.calibration_rows" if step == "calibration" else "ddpn.workflow.finishing"
+        patch.setattr(f"{place}.{name}", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+        with pytest.warns(UserWarning, match="as the fit was stopped"):
+            first = fit_into(tmp_path / "model", unmixed, {})
+    assert (first.interrupted, first.can_continue) == (True, True)
+    assert first.missing == (["calibration", "scores"] if step == "calibration" else ["scores"])
+    kept = load(tmp_path / "model").model.predictor_
+    assert (kept.intervals == {}, kept.ood is None) == (step == "calibration",) * 2
+    training_steps.taken = 0
+    second = fit_into(tmp_path / "model", unmixed, {}, overwrite=True)
+    assert training_steps.taken == 0
+    assert (second.interrupted, second.missing) == (False, [])
+    X, exposure = unmixed.test.X, unmixed.test.exposure
+    for model in (second.folder.model, load(tmp_path / "model").model):
+        low, high = model.predict_interval(X, 0.9, exposure, kind="calibrated").T
+        expected = whole.folder.model.predict_interval(X, 0.9, exposure, kind="calibrated").T
+        assert (low == expected[0]).all()
+        assert (high == expected[1]).all()
+    crps = [[entry["crps"] for entry in found.folder.task["test"]["entries"]] for found in (second, whole)]
+    assert crps[0] == crps[1]
 
 
 def test_another_fit_does_not_continue(unmixed, table, plan, tmp_path, training_steps):

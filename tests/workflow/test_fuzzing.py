@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from ddpn.errors import DDPNError
-from ddpn.estimators import CountRegressor
+from ddpn.estimators import DDPNRegressor
 from ddpn.features import FeatureEncoder
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.profiling import roles_of
@@ -284,7 +284,7 @@ CHANGES = {
 
 
 @pytest.fixture(scope="module")
-def predictor() -> CountRegressor:
+def predictor() -> DDPNRegressor:
     """An exact GLM on every kind of column, as the model that predicts."""
     rng = np.random.default_rng(0)
     X = pl.DataFrame(
@@ -295,7 +295,7 @@ def predictor() -> CountRegressor:
             "d day": rng.normal(size=80),
         }
     )
-    model = CountRegressor(
+    model = DDPNRegressor(
         hidden=(), members=1, epochs=1, numeric="standard", mix_with=(), validation=None, device="cpu"
     )
     with warnings.catch_warnings():
@@ -336,7 +336,7 @@ def test_changed_columns_never_end_in_a_traceback(data, tmp_path):
 @FUZZ
 @given(data=st.data())
 def test_frames_of_any_type_are_predicted_or_refused_in_one_sentence(data, predictor):
-    """CountRegressor itself, on pandas and polars frames whose types have changed."""
+    """DDPNRegressor itself, on pandas and polars frames whose types have changed."""
     rows = 6
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
     plain = pl.DataFrame(

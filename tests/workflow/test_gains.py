@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ddpn.workflow.gains import Gain, effective_rows, few_rows, gain_of, mean_and_error, wilson
+from ddpn.workflow.gains import Gain, effective_rows, few_rows, gain_of, independent_rows, mean_and_error, wilson
 
 RNG = np.random.default_rng(0)
 
@@ -92,3 +92,26 @@ def test_the_gain_of_the_other_candidate():
 def test_wilson_is_that_of_scipy(covered, rows):
     expected = stats.binomtest(covered, rows).proportion_ci(method="wilson")
     assert wilson(covered / rows, rows) == pytest.approx(tuple(expected), abs=1e-12)
+
+
+def test_intervals_of_groups_hold_where_rows_are_alike():
+    """Differences that are shared by the 10 rows of a group: 95% intervals hold for groups, and far less for rows."""
+    rng, group, weight = np.random.default_rng(0), np.repeat(np.arange(40), 10), np.ones(400)
+    held = {"rows": 0, "groups": 0}
+    for _ in range(400):
+        values = np.repeat(rng.normal(size=40), 10) + 0.3 * rng.normal(size=400)
+        for name, labels in (("rows", None), ("groups", group)):
+            found = gain_of(values, weight, group=labels)
+            held[name] += found.low <= 0 <= found.high
+    assert held["groups"] >= 0.92 * 400
+    assert held["rows"] <= 0.6 * 400
+
+
+def test_independent_rows():
+    rng = np.random.default_rng(0)
+    weight, group = np.ones(1000), np.repeat(np.arange(100), 10)
+    alike, apart = np.repeat(rng.random(100) < 0.9, 10), rng.random(1000) < 0.9
+    assert independent_rows(alike, weight, None) == 1000
+    assert 60 <= independent_rows(alike, weight, group) <= 140
+    assert independent_rows(apart, weight, group) >= 600
+    assert independent_rows(apart, weight, np.arange(1000) // 500) == 2

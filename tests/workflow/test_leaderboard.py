@@ -91,7 +91,7 @@ def test_the_shape_that_json_documents():
     gain = {"crps_gain", "crps_gain_error", "crps_gain_interval"}
     assert set(found) == {"rows", "coverage", "entries", "verdict"} | gain
     assert (found["rows"], found["coverage"]) == (300, 0.9)
-    assert set(found["verdict"]) == {"level", "sentences"}
+    assert set(found["verdict"]) == {"level", "sentences", "prefer"}
     for entry in found["entries"]:
         assert list(entry) == ["name", "label", "weight", "mae", "crps", "nll", "coverage", "width", "seconds"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ddpn import CountRegressor
+from ddpn import DDPNRegressor
 from ddpn.errors import InputError
 from ddpn.members.constant import Constant
 from ddpn.model_files import MANIFEST, check_destination, write_model
@@ -54,7 +54,7 @@ def test_for_predictions_the_mixed_members_are_enough(fitted, prepared, saved):
 
 
 def test_it_is_a_saved_regressor_without_pickles(prepared, saved):
-    model = CountRegressor.load(saved)
+    model = DDPNRegressor.load(saved)
     assert model.predict(prepared.test.X, prepared.test.exposure).shape == (len(prepared.test),)
     assert {Path(name).suffix for name in files(saved)} == {".json", ".safetensors"}
 

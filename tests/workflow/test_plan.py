@@ -23,7 +23,7 @@ hidden = [8, 4]
 seed = 7
 use = ["id"]
 shares = [0.8, 0.1, 0.1]
-mix_with = ["glm", "boosted_poisson"]
+mix_with = ["glm", "poisson_glm"]
 compare_with = "constant, poisson_glm"
 
 [head_options]
@@ -40,7 +40,7 @@ def test_a_file_and_what_takes_precedence_over_it(file):
     model = {
         "members": 3,
         "hidden": (8, 4),
-        "mix_with": ("glm", "boosted_poisson"),
+        "mix_with": ("glm", "poisson_glm"),
         "head_options": {"objective": "paper", "beta": 0.5},
         "training_options": {"lr": 0.01},
     }

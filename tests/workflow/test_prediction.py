@@ -139,7 +139,7 @@ def test_of_the_table_of_fit_only_test_rows_are_scored(folder, table):
 
 
 def test_of_another_table_all_rows_are_scored(folder, new):
-    sample, note = rows_to_score(folder, new)
+    sample, note, _ = rows_to_score(folder, new)
     assert (len(sample), note) == (50, "")
     assert sample.labels.tolist() == list(range(1, 51))
     assert rows_to_score(folder, new.drop("weight")).sample.weight is None
@@ -166,7 +166,7 @@ def test_rows_of_fit_are_recognised_in_any_order(folder, table, new, prepared, t
     folder.save(tmp_path / "model")
     again = load(tmp_path / "model")
     order = np.random.default_rng(0).permutation(300)
-    sample, note = rows_to_score(again, table[order])
+    sample, note, _ = rows_to_score(again, table[order])
     assert note == "240 of 300 rows were used to fit the model and are left out of the scores."
     assert set(order[sample.labels - 1].tolist()) == set(prepared.split.rows.test.tolist())
     scores, usual = evaluate(again, table[order]), folder.task["test"]

@@ -65,10 +65,10 @@ def test_fractions_are_rounded_on_request(table, plan):
 
 
 def test_members_to_mix_need_validation_rows(table, plan):
-    few = plan(model={"mix_with": ("glm", "boosted_poisson")})
+    few = plan(model={"mix_with": ("glm", "trees")})
     (warning,) = prepare(table.head(60).drop("admitted"), few).warnings
     assert "no validation rows" in warning
-    assert "glm, boosted_poisson" in warning
+    assert "glm, trees" in warning
 
 
 # Digests -------------------------------------------------------------------------------------------------------------

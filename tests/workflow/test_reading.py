@@ -9,7 +9,7 @@ from datetime import date
 import polars as pl
 import pytest
 
-from ddpn.errors import ConfigError, InputError
+from ddpn.errors import InputError
 from ddpn.workflow.reading import STDIN, read
 
 FRAME = pl.DataFrame(
@@ -220,12 +220,6 @@ def test_a_missing_file(tmp_path):
 def test_a_folder(tmp_path):
     (tmp_path / "t.csv").mkdir()
     with pytest.raises(InputError, match="is a folder, not a file"):
-        read(str(tmp_path / "t.csv"))
-
-
-def test_without_polars(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "polars", None)
-    with pytest.raises(ConfigError, match=r"ddpn\[files\] is not installed: pip install 'ddpn\[files\]'"):
         read(str(tmp_path / "t.csv"))
 
 

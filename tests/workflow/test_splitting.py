@@ -119,3 +119,65 @@ def test_rows_of_one_time_stay_together():
 def test_times_that_do_not_split(values, message):
     with pytest.raises(InputError, match=message):
         parts(frame(when=pl.Series(values, dtype=pl.String) if values[0] is None else values), time="when")
+
+
+# Groups --------------------------------------------------------------------------------------------------------------
+
+
+def labels(groups: int, rows: int, seed: int = 0) -> np.ndarray:
+    """A label per row of groups of different sizes, in random order."""
+    return np.random.default_rng(seed).integers(0, groups, rows).astype(np.uint64)
+
+
+def are_apart(rows, group: np.ndarray) -> bool:
+    """Whether no group is in two of the parts."""
+    seen = [set(group[part].tolist()) for part in rows]
+    return len(set().union(*seen)) == sum(map(len, seen))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_groups_are_in_one_part_each(seed):
+    group = labels(200, N, seed)
+    found = split_rows(frame(), Plan(target="y", group=("person",), seed=seed), group=group)
+    assert sorted(np.concatenate(list(found.rows)).tolist()) == list(range(N))
+    assert are_apart(found.rows, group)
+    for part, share in zip(found.rows, (0.7, 0.1, 0.2), strict=True):
+        assert abs(len(part) - share * N) <= 20  # the largest group at most
+    assert "person" in found.how
+    assert "person" in found.meaning
+
+
+def test_too_few_groups():
+    with pytest.raises(InputError, match=r"group 'person' must have at least 5 different values, got 4\."):
+        split_rows(frame(), Plan(target="y", group=("person",)), group=labels(4, N))
+
+
+def test_a_split_column_must_not_divide_groups():
+    plan = Plan(target="y", group=("person",), split_column="fold")
+    words, group = ["train"] * 800 + ["test"] * 200, np.arange(N) // 10
+    found = split_rows(frame(fold=words), plan, group=group)
+    assert are_apart(found.rows, group)
+    assert len(found.rows.validation) == 100
+    with pytest.raises(InputError, match=r"must not divide groups, got 1 groups in several parts.* at rows 791, 792"):
+        split_rows(frame(fold=words), plan, group=np.where(np.arange(N) >= 995, 79, group))
+
+
+def test_by_time_test_groups_begin_last_and_training_rows_are_earlier():
+    rng = np.random.default_rng(0)
+    group = np.repeat(np.arange(250), 4)
+    when = np.repeat(rng.uniform(0, 100, 250), 4) + np.tile([0.0, 1.0, 3.0, 9.0], 250)
+    found = split_rows(frame(when=when), Plan(target="y", group=("person",), time="when"), group=group)
+    train, validation, test = found.rows
+    assert are_apart(found.rows, group)
+    assert when[train].max() < when[validation].min() <= when[validation].max() < when[test].min()
+    assert len(test) == 200, "all rows of the test groups are tested"
+    left = N - len(train) - len(validation) - len(test)
+    assert left > 0
+    assert f"{left:,} later rows" in found.how
+    assert "begin later" in found.meaning
+
+
+def test_groups_that_last_the_whole_time_cannot_be_split_by_it():
+    group, when = np.repeat(np.arange(100), 10), np.tile(np.arange(10), 100)
+    with pytest.raises(InputError, match="groups that begin at different times, got 1 different first times of 100"):
+        split_rows(frame(when=when), Plan(target="y", group=("person",), time="when"), group=group)

@@ -20,16 +20,16 @@ class NotAvailableError(Exception):
 
 
 def networks(seed: int) -> Any:
-    from ddpn import CountRegressor
+    from ddpn import DDPNRegressor
 
-    return CountRegressor(mix_with=("glm",), random_state=seed, device="cpu")
+    return DDPNRegressor(mix_with=("glm",), random_state=seed, device="cpu")
 
 
 def portfolio(seed: int) -> Any:
     """The default of `ddpn fit` as a Python call."""
     from ddpn import CountRegressor
 
-    return CountRegressor(members="auto", random_state=seed, device="cpu")
+    return CountRegressor(random_state=seed, device="cpu")
 
 
 def boosted(seed: int) -> Any:

@@ -57,7 +57,8 @@ class OODFlags:
         if kind is None:
             first = take_rows(X, slice(0, 1))
             one = np.ones(1) if self.needs_exposure or self.counts.upper_is_total else None
-            size = sum(member.distribution(first, one).batch_shape[-1] for member in self.mixed.values())
+            parts = [part for member in self.mixed.values() for part in member.parts(first, one)]
+            size = sum(part.batch_shape[-1] for part in parts)
             kind = "mutual_information" if size > 1 else "variance"
         known = self.profile.measure(X).score if features and self.profile is not None else None
         self.ood = OODScores.fit(self.blocks(X, exposure, upper=upper), kind, alpha, known)

@@ -38,7 +38,7 @@ class GroupLevels(NamedTuple):
         each = []
         for code in range(number):
             part = used & (codes == code)
-            each.append(IntervalLevels.of(rows.needed[part], None if weight is None else weight[part]))
+            each.append(IntervalLevels.of_rows(rows.rows(part), None if weight is None else weight[part]))
         start = np.cumsum([0, *(len(one.needed) for one in each)])
         needed, weights, new = (np.concatenate([getattr(one, k) for one in each]) for k in ("needed", "weight", "new"))
         return cls(needed, weights, start, new)

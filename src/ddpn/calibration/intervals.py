@@ -101,26 +101,34 @@ def widened(low: Tensor, high: Tensor, level: float | np.ndarray) -> tuple[Tenso
 
 
 class NeededLevels(NamedTuple):
-    """The level that each row needs, (rows,), and those that its distribution expects, (rows, k) or None."""
+    """The level that each row needs, (rows,), and those that its distribution expects, (rows, k) or None.
+
+    `is_censored` marks rows whose count is known only to be the recorded one or more: they need at least this level.
+    """
 
     needed: np.ndarray
     expected: np.ndarray | None
+    is_censored: np.ndarray | None = None
 
     @classmethod
     @torch.no_grad()
-    def of(cls, blocks: Iterable[Distribution], y: np.ndarray, with_expected: bool) -> Self:
-        """From predictions in blocks, and the counts of their rows."""
+    def of(
+        cls, blocks: Iterable[Distribution], y: np.ndarray, with_expected: bool, limit: np.ndarray | None = None
+    ) -> Self:
+        """From predictions in blocks, and the counts of their rows with the largest that can be recorded."""
         needed, expected, rest = [], [], torch.from_numpy(y)
         for dist in blocks:
             part, rest = rest[: dist.batch_shape[0]], rest[dist.batch_shape[0] :]
             needed.append(level_needed(dist, part).double())
             if with_expected:
                 expected.append(level_expected(dist, len(y), len(y) - len(rest) - len(part)).double())
-        return cls(torch.cat(needed).numpy(), torch.cat(expected).numpy() if expected else None)
+        is_censored = None if limit is None else y >= limit
+        return cls(torch.cat(needed).numpy(), torch.cat(expected).numpy() if expected else None, is_censored)
 
     def rows(self, index: np.ndarray) -> "NeededLevels":
         """Some of the rows."""
-        return NeededLevels(self.needed[index], None if self.expected is None else self.expected[index])
+        expected = None if self.expected is None else self.expected[index]
+        return NeededLevels(self.needed[index], expected, None if self.is_censored is None else self.is_censored[index])
 
 
 class IntervalLevels(NamedTuple):
@@ -159,8 +167,13 @@ class IntervalLevels(NamedTuple):
         weight: np.ndarray | None = None,
         expected: np.ndarray | None = None,
         prior_rows: float = 0.0,
+        censored: bool = False,
     ) -> Self:
-        """From rows in any order; what the model expects of them (`expected`) counts as `prior_rows` more."""
+        """From rows in any order; what the model expects of them (`expected`) counts as `prior_rows` more.
+
+        If some rows are `censored`, whether intervals cover their counts is not known: no level is below the asked
+        coverage then.
+        """
         rows = len(needed)
         each = np.ones(rows) if weight is None else weight * (rows / weight.sum())
         new = np.ones(1) if weight is None else np.array([np.square(each).sum() / rows])
@@ -168,7 +181,10 @@ class IntervalLevels(NamedTuple):
             more = np.repeat(each * (prior_rows / rows / expected.shape[1]), expected.shape[1])
             needed, each = np.concatenate([needed, expected.ravel()]), np.concatenate([each, more])
         order = np.argsort(needed, kind="stable")
-        return cls(np.ascontiguousarray(needed[order]), np.ascontiguousarray(each[order]), np.array([rows]), new)
+        needed, each = needed[order], each[order]
+        if censored:
+            needed = np.maximum(needed, np.cumsum(each) / (each.sum() + new[0]))
+        return cls(np.ascontiguousarray(needed), np.ascontiguousarray(each), np.array([rows]), new)
 
     @classmethod
     def fit(
@@ -194,7 +210,8 @@ class IntervalLevels(NamedTuple):
         """From the levels of calibration rows; rows of weight 0 are left out."""
         used = np.ones(len(rows.needed), dtype=bool) if weight is None else weight > 0
         expected = None if rows.expected is None else rows.expected[used]
-        return cls.of(rows.needed[used], None if weight is None else weight[used], expected, prior_rows)
+        censored = rows.is_censored is not None and bool(rows.is_censored[used].any())
+        return cls.of(rows.needed[used], None if weight is None else weight[used], expected, prior_rows, censored)
 
     def shrunk_towards(self, other: Self, rows: float) -> Self:
         """These levels with those of `other` added, which count as so many rows more."""

@@ -1,6 +1,6 @@
 """Recalibration: a monotone map of the predicted cdf, learnt from the PIT of validation rows."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -8,6 +8,7 @@ import torch
 from scipy.optimize import minimize
 from scipy.special import ndtr, ndtri
 
+from ddpn.calibration.held_out import HeldOut
 from ddpn.distributions import MonotoneMap, Recalibrated, discretized
 from ddpn.metrics import crps, pit_bounds
 
@@ -15,8 +16,6 @@ from ddpn.metrics import crps, pit_bounds
 PRIOR_ROWS = 100.0
 #: Fewer rows cannot show that a map helps.
 MIN_ROWS = 50
-#: Folds by which every row is scored with a map that was fitted to other rows.
-FOLDS = 5
 #: Standard errors by which recalibration must improve the CRPS of such rows. On the development tables 1 and 2 decide
 #: alike with Double Poisson networks; with mixed ones 1 uses a map on crime1 that makes the test CRPS 0.3% worse.
 _CLEARLY = 2.0
@@ -104,40 +103,41 @@ class Recalibration(NamedTuple):
     @classmethod
     @torch.no_grad()
     def fit(
-        cls,
-        blocks: Iterable[Any],
-        y: np.ndarray,
-        weight: np.ndarray | None = None,
-        prior_rows: float = PRIOR_ROWS,
-        always: bool = False,
-    ) -> Self:
-        """Fit the map to uncalibrated predictions; every row is scored with a map that was fitted to the other folds.
+        cls, rows: HeldOut, of: str, prior_rows: float = PRIOR_ROWS, always: bool = False, seed: int = 0
+    ) -> tuple[Self, list[MonotoneMap]]:
+        """Fit the map to predictions before recalibration; every row is scored with a map from the other parts.
 
         Parameters
         ----------
-        blocks : iterable of Distribution
-            Predictions of rows that were not trained on, in blocks.
-        y : array
-            Their counts.
-        weight : array, optional
-            How many times each row counts.
+        rows : HeldOut
+            Rows with predictions of members that were not fitted to them.
+        of : str
+            "mixture", or the name of one member.
         prior_rows : float
             The map is shrunk towards the identity as if so many rows were calibrated already.
         always : bool
             Use the map also where it does not help.
+        seed : int
+            Seed of the choice of rows that are scored, where there are very many.
+
+        Returns
+        -------
+        tuple
+            The recalibration, and for each part of the rows a map that was fitted to the others.
         """
-        each = np.ones(len(y)) if weight is None else weight * (len(y) / weight.sum())
-        dists, bounds, rest = [], [], torch.from_numpy(y)
-        for dist in blocks:
-            counts = discretized(dist)
-            part, rest = rest[: counts.batch_shape[0]], rest[counts.batch_shape[0] :]
-            dists.append(counts)
-            bounds.append(torch.stack(pit_bounds(counts, part)).double().numpy())
+        weight = rows.sample.weight_or_ones
+        each = weight * (len(weight) / weight.sum())
+        dists, bounds = [], []
+        for _, dist, block in rows.blocks(of):
+            dists.append(discretized(dist))
+            bounds.append(torch.stack(pit_bounds(dists[-1], torch.from_numpy(block.y))).double().numpy())
         shares = overlaps(*np.concatenate(bounds, axis=1))
-        gain, error = _cross_fitted(dists, y, shares, each, prior_rows)
+        parts = range(len(rows.predictors))
+        maps = [fitted_map(shares[rows.part != k], each[rows.part != k], prior_rows) for k in parts]
+        gain, error = _gain(dists, rows, maps, each, seed)
         value = fitted_map(shares, each, prior_rows).value.numpy()
         found = cls(value, int((each > 0).sum()), gain, error, is_used=True)
-        return found if always else found._replace(is_used=found.helps)
+        return (found if always else found._replace(is_used=found.helps)), maps
 
     @property
     def helps(self) -> bool:
@@ -159,24 +159,21 @@ class Recalibration(NamedTuple):
         return cls(value, **facts)
 
 
-def _cross_fitted(
-    dists: list[Any], y: np.ndarray, shares: np.ndarray, weight: np.ndarray, prior_rows: float
+def _gain(
+    dists: list[Any], rows: HeldOut, maps: list[MonotoneMap], weight: np.ndarray, seed: int
 ) -> tuple[float, float]:
-    """Mean gain in CRPS by maps that were fitted to other rows, and its standard error."""
-    random = np.random.default_rng(0)
-    fold = random.permutation(len(y)) % FOLDS
-    scored = np.zeros(len(y), dtype=bool)
-    scored[random.permutation(len(y))[:_MOST_ROWS]] = True
-    gains, start = np.zeros(len(y)), 0
-    maps = [fitted_map(shares[fold != k], weight[fold != k], prior_rows) for k in range(FOLDS)]
+    """Mean gain in CRPS by maps that were fitted to other parts, and its standard error."""
+    scored = np.zeros(len(rows), dtype=bool)
+    scored[np.random.default_rng(seed).permutation(len(rows))[:_MOST_ROWS]] = True
+    gains, start, y = np.zeros(len(rows)), 0, rows.sample.y
     for dist in dists:
-        part = np.arange(start, start + dist.batch_shape[0])
+        place = np.arange(start, start + dist.batch_shape[0])
         start += dist.batch_shape[0]
-        for k, change in enumerate(maps):
-            rows = part[(fold[part] == k) & scored[part]]
-            if len(rows):
-                own, counts = dist.rows(torch.from_numpy(rows - part[0])), torch.from_numpy(y[rows])
-                gains[rows] = (crps(own, counts) - crps(Recalibrated(own, change), counts)).double().numpy()
+        for number, change in enumerate(maps):
+            own = place[(rows.part[place] == number) & scored[place]]
+            if len(own):
+                some, counts = dist.rows(torch.from_numpy(own - place[0])), torch.from_numpy(y[own])
+                gains[own] = (crps(some, counts) - crps(Recalibrated(some, change), counts)).double().numpy()
     share = weight[scored] / weight[scored].sum()
     mean = float(share @ gains[scored])
     return mean, float(np.sqrt(np.square(share) @ np.square(gains[scored] - mean)))

@@ -20,7 +20,7 @@ class SavedCalibration(NamedTuple):
 
     intervals: dict[str, IntervalLevels]
     groups: IntervalGroups | None
-    recalibration: Recalibration | None
+    recalibrations: dict[str, Recalibration]
     ood: OODScores | None
     profile: FeatureProfile | None
 
@@ -30,9 +30,8 @@ class SavedCalibration(NamedTuple):
             f"intervals.{n}.{part}": v for n, each in self.intervals.items() for part, v in each._asdict().items()
         }
         manifest: dict[str, Any] = {"intervals": list(self.intervals)}
-        if self.recalibration is not None:
-            arrays["recalibration"] = self.recalibration.value
-            manifest["recalibration"] = self.recalibration.facts()
+        arrays |= {f"recalibration.{name}": each.value for name, each in self.recalibrations.items()}
+        manifest["recalibration"] = {name: each.facts() for name, each in self.recalibrations.items()}
         if self.groups is not None:
             arrays |= self.groups.arrays()
             manifest["groups"] = self.groups.facts()
@@ -47,22 +46,19 @@ class SavedCalibration(NamedTuple):
         """The inverse of `state`."""
         arrays = arrays_from_bytes(files[_FILE])
         levels = {name: _levels_from(arrays, name) for name in manifest["intervals"]}
-        recalibration = _recalibration_from(arrays, manifest)
+        recalibrations = {
+            name: Recalibration.from_saved(arrays[f"recalibration.{name}"], facts)
+            for name, facts in manifest["recalibration"].items()
+        }
         groups = IntervalGroups.from_saved(arrays, manifest["groups"]) if "groups" in manifest else None
         ood = _ood_from(arrays, manifest["ood"]) if "ood" in manifest else None
-        return cls(levels, groups, recalibration, ood, FeatureProfile.from_state(files))
+        return cls(levels, groups, recalibrations, ood, FeatureProfile.from_state(files))
 
 
 def _levels_from(arrays: Mapping[str, np.ndarray], name: str) -> IntervalLevels:
     """Levels of a saved model; those saved before new rows had a weight of their own count a new row once."""
     needed, weight, rows = (arrays[f"intervals.{name}.{part}"] for part in ("needed", "weight", "rows"))
     return IntervalLevels(needed, weight, rows, arrays.get(f"intervals.{name}.new", np.ones(1)))
-
-
-def _recalibration_from(arrays: Mapping[str, np.ndarray], manifest: Mapping[str, Any]) -> Recalibration | None:
-    if "recalibration" not in manifest:
-        return None
-    return Recalibration.from_saved(arrays["recalibration"], manifest["recalibration"])
 
 
 def _ood_from(arrays: Mapping[str, np.ndarray], known: Mapping[str, Any]) -> OODScores:

@@ -118,10 +118,13 @@ def output_to_stderr() -> Iterator[None]:
 
 
 def show(table: Any, to_stderr: bool = False) -> None:
-    """Print a table, as wide as the terminal, or wide enough where there is none."""
+    """Print a table, as wide as the terminal, or wide enough where there is none.
+
+    Its texts are printed as they are: a column named [/red]x or :smile: is not markup.
+    """
     from rich.console import Console
 
-    console = Console(stderr=to_stderr)
+    console = Console(stderr=to_stderr, markup=False, emoji=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = _WIDE
     console.print(table)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ddpn.cli.console import EXIT_CODES, friendly_errors
+from ddpn.cli.console import EXIT_CODES, friendly_errors, show
 from ddpn.cli.flags import Command, Group
 
 data = typer.Typer(cls=Group, help="List and download data sets.", epilog=EXIT_CODES, no_args_is_help=True)
@@ -14,8 +14,6 @@ data = typer.Typer(cls=Group, help="List and download data sets.", epilog=EXIT_C
 def list_() -> None:
     """Show every data set: its rows, origin, license, and whether it is available, missing or damaged."""
     with friendly_errors("Nothing was changed."):
-        from rich.console import Console
-        from rich.markup import escape
         from rich.table import Table
 
         from ddpn.datasets import data_folder, dataset_status
@@ -23,8 +21,8 @@ def list_() -> None:
         table = Table("name", "rows", "origin", "license", "state", title=f"Data in {data_folder()}")
         for status in dataset_status():
             rows = "-" if status.rows is None else f"{status.rows:,}" + (" (sample)" if status.sample else "")
-            table.add_row(status.name, rows, status.address, status.license, escape(status.state))
-        Console().print(table)
+            table.add_row(status.name, rows, status.address, status.license, status.state)
+        show(table)
 
 
 @data.command(epilog=EXIT_CODES, cls=Command)

@@ -24,6 +24,14 @@ MaxRows = Annotated[int, typer.Option(metavar="NUMBER", help="Larger tables are 
 Seed = Annotated[
     int | None, typer.Option(metavar="NUMBER", help="Seed of the random sample, the folds and the trees. Default: 0.")
 ]
+GroupOfFolds = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMNS",
+        help="Columns that say which rows belong together, as in `ddpn fit`: means are predicted for new groups.",
+        rich_help_panel="Columns of the table",
+    ),
+]
 HtmlOrNone = Annotated[
     Path | None, typer.Option("-o", "--out", metavar="HTML", help="Write an HTML page with figures.")
 ]
@@ -45,6 +53,7 @@ def diagnose(
     category: o.Category = None,
     missing: o.Missing = None,
     fractional: o.Fractional = None,
+    group: GroupOfFolds = None,
     mean_model: MeanModel = "auto",
     max_rows: MaxRows = 20_000,
     seed: Seed = None,
@@ -62,7 +71,7 @@ def diagnose(
     given = {"target": target, "exposure": exposure, "weight": weight, "drop": drop, "use": use, "category": category,
              "missing": missing, "fractional": fractional, "lower": lower, "upper": upper,
              "upper_column": upper_column, "censored": censored, "censored_above": censored_above,
-             "seed": seed}  # fmt: skip
+             "group": group, "seed": seed}  # fmt: skip
     with friendly_errors("Nothing was written."):
         found = _diagnosed(data, given, out, overwrite, mean_model, max_rows)
         if as_json:

@@ -4,6 +4,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from ddpn.cli.console import EXIT_CODES, INTERRUPTED, friendly_errors, output_to
 from ddpn.cli.context import command_start
 from ddpn.cli.export import show_onnx
 from ddpn.cli.flags import Command
-from ddpn.cli.tables import column_table, fact_table, leaderboard_table, model_facts
+from ddpn.cli.tables import column_table, fact_table, leaderboard_table, missing_words, model_facts, only_command
 from ddpn.errors import ConfigError
 from ddpn.model_files import refuses_strange_files
 
@@ -45,11 +46,13 @@ def fit(
     members: o.Members = None,
     epochs: o.Epochs = None,
     mix_with: o.MixWith = None,
+    only: o.Only = None,
     budget: o.Budget = None,
     compare_with: o.CompareWith = None,
     recalibrate: o.Recalibrate = None,
     interval_groups: o.IntervalGroups = None,
     seed: o.Seed = None,
+    group: o.Group = None,
     split_column: o.SplitColumn = None,
     time: o.Time = None,
     config: o.Config = None,
@@ -63,12 +66,12 @@ def fit(
     """Fit a model to a table and compare it with simpler models.
 
     A GLM, boosted trees and networks are fitted one after the other and mixed, with weights by the CRPS of rows that
-    they were not fitted to, as long as the next one pays; --budget limits the time.
+    they were not fitted to, as long as the next one pays; --budget limits the time. --only fits one of them alone.
 
     Rows are split into 70% for training, 10% for validation (best epochs, mixture weights, calibration) and 20% for
     testing; up to 5,000 rows, training and validation rows serve both purposes in turn (cross-fitting). The split is
-    random unless --split-column or --time is given. Ctrl-C ends the fit and saves the best so far; the same command
-    with --overwrite then continues.
+    random unless --split-column or --time is given; --group keeps rows of one person or shop together. Ctrl-C ends the
+    step that runs and saves what was fitted so far; the same command with --overwrite then continues.
 
     Example: ddpn fit bikes.csv --target rentals --drop casual,registered -o bikes.model
     """
@@ -78,8 +81,8 @@ def fit(
         "censored_above": censored_above, "fractional": fractional,
         "missing": missing, "likelihood": likelihood, "components": components, "beta": beta, "members": members,
         "epochs": epochs, "mix_with": mix_with, "compare_with": compare_with, "seed": seed,
-        "time_budget": budget, "recalibrate": recalibrate, "interval_groups": interval_groups,
-        "split_column": split_column, "time": time,
+        "only": only, "time_budget": budget, "recalibrate": recalibrate, "interval_groups": interval_groups,
+        "group": group, "split_column": split_column, "time": time,
         "device": device,
     }  # fmt: skip
     with friendly_errors("Nothing was saved."):
@@ -126,10 +129,17 @@ def _fit(
         fitted = fit_into(out, prepared, about, overwrite, executor=executor, **options)
     show_fitted(out, fitted.folder.task, as_json)
     if fitted.interrupted:
-        rest = "continues" if fitted.can_continue else "starts again"
-        kept = f"The best epochs so far are saved in {out}; the same command with --overwrite {rest}."
-        typer.echo(f"Stopped. {kept}", err=True)
+        show_stopped(out, fitted)
         raise typer.Exit(INTERRUPTED)
+
+
+def show_stopped(out: Path, fitted: Any) -> None:
+    """What Ctrl-C left of a fit."""
+    kept = "The best epochs so far are" if "training" in fitted.missing else "The fitted model is"
+    lacks = missing_words(fitted.missing)
+    rest = "continues" if fitted.can_continue else "starts again"
+    saved = f"{kept} saved in {out}{f', {lacks}' if lacks else ''}"
+    typer.echo(f"Stopped. {saved}; the same command with --overwrite {rest}.", err=True)
 
 
 def _print_step(step: str) -> None:
@@ -143,6 +153,8 @@ def show_prepared(data: str, prepared: Any, as_json: bool) -> None:
     show(column_table(prepared.roles), to_stderr=as_json)
     counts = ", ".join(f"{count:,} {part}" for part, count in prepared.counts.items())
     typer.echo(f"Rows: {counts}; split {prepared.split.how}", err=as_json)
+    if prepared.split.meaning:
+        typer.echo(prepared.split.meaning, err=as_json)
     show_warnings([*prepared.leaks, *prepared.warnings])
 
 
@@ -157,13 +169,22 @@ def show_fitted(out: Path, task: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json({"model": str(out), **task})
         return
-    _show_scores(task["test"])
+    if "test" in task:
+        _show_scores(task["test"], out, task)
     typer.echo(f"Saved in {out}. Next: ddpn predict {out} NEW.csv -o predictions.csv")
 
 
-def _show_scores(found: dict[str, Any]) -> None:
+def _show_scores(found: dict[str, Any], model: Path, task: dict[str, Any]) -> None:
     show(leaderboard_table(found))
     typer.echo(" ".join(found["verdict"]["sentences"]))
+    name = found["verdict"].get("prefer")
+    if name is None:
+        return
+    predict = shlex.join(["ddpn", "predict", str(model), "NEW.csv", "--member", name, "-o", "predictions.csv"])
+    typer.echo(f"To predict with {name} alone: {predict}")
+    command = only_command(task.get("command", ""), name)
+    if command:
+        typer.echo(f"To fit {name} alone: {command}")
 
 
 def predict(
@@ -175,6 +196,7 @@ def predict(
     pmf: o.Pmf = None,
     keep: o.Keep = False,
     ood: o.Ood = None,
+    member: o.MemberOf = None,
     exposure: o.ExposureOf = None,
     upper_column: o.UpperOf = None,
     cluster: PredictionCluster = None,
@@ -184,8 +206,9 @@ def predict(
 
     Columns: mean, median, mode, lower and upper (an interval that holds the count with the --coverage), aleatoric
     (variance that more data would not remove), epistemic (variance that more data would remove), stddev, and ood_pvalue
-    (small where a row is unlike the training data). Notes about unusual values of the table, such as unseen levels, go
-    to standard error.
+    (small where a row is unlike the training data). With --member, these are the predictions of one member of the
+    mixture, with its own calibrated intervals; ood_pvalue remains that of the mixture. Notes about unusual values of
+    the table, such as unseen levels, go to standard error.
 
     Tables of any length need constant memory. The predictions of a long table are kept in the folder OUT.parts until
     all are done: if the program is stopped or killed, the same command continues where it was. On a cluster every core
@@ -195,15 +218,20 @@ def predict(
     """
     with friendly_errors(_KEPT):
         from ddpn.progress import progress_bar
+        from ddpn.workflow.member_names import member_named
         from ddpn.workflow.model_folder import describe, load, roles_of_model
         from ddpn.workflow.requests import Request, parse_levels
         from ddpn.workflow.tables import Tables
         from ddpn.workflow.writing import check_output
 
-        request = Request(coverage=coverage, quantiles=parse_levels(quantiles), pmf=pmf, keep=keep, ood=ood)
+        levels = parse_levels(quantiles)
+        request = Request(coverage=coverage, quantiles=levels, pmf=pmf, keep=keep, ood=ood)
         for source in data:
             check_output(out, overwrite, source)
-        request.check_model(describe(model)["ood"])
+        about = describe(model)
+        if member not in (None, "mixture"):
+            request = replace(request, member=member_named(str(member), about["members"]))
+        request.check_model(about["ood"])
         columns = {"exposure": exposure, "upper": upper_column}
         roles = roles_of_model(model, **columns)
         with prompt_ctrl_c(_KEPT):
@@ -213,9 +241,11 @@ def predict(
 
             findings: list[str] = []
             with blocks_on(cluster, model, columns, tables, request, out) as blocks:
-                folder = load(model, mixed_only=True, **columns)
+                folder = load(model, mixed_only=request.member is None, **columns)
                 with progress_bar("Predicting", tables.rows) as bar:
                     rows = predict_to(folder, model, tables, request, out, bar.advance, findings.append, blocks)
+        if "calibration" in about["task"].get("missing", ()):
+            findings.append("Intervals are not calibrated, as the fit was stopped by Ctrl-C.")
         for sentence in findings:
             typer.echo(sentence, err=True)
         typer.echo(f"{rows:,} predictions written to {'standard output' if out == '-' else out}", err=True)
@@ -250,7 +280,7 @@ def evaluate(
         if found["note"]:
             typer.echo(found["note"])
         show_warnings(found["warnings"])
-        _show_scores(found)
+        _show_scores(found, model, folder.task)
 
 
 def show_(model: o.Model, as_json: o.Json = False) -> None:
@@ -273,7 +303,7 @@ def _show_folder(model: Path, as_json: bool) -> None:
     show(fact_table(model_facts(about)))
     show_warnings([*about["task"]["leaks"], *about["task"]["warnings"]])
     if "test" in about["task"]:
-        _show_scores(about["task"]["test"])
+        _show_scores(about["task"]["test"], model, about["task"])
 
 
 def report(
@@ -322,14 +352,14 @@ def _model_and_table(model: Path, data: str, **columns: str | None) -> tuple[Any
 def steps() -> Iterator[Callable[[str], None]]:
     """Print one step after the other: on one line of a terminal that disappears in the end, else a line each."""
     from rich.console import Console
-    from rich.markup import escape
+    from rich.text import Text
 
     console = Console(stderr=True)
     if not console.is_terminal:
         yield _print_step
         return
     with console.status("Reading") as line:
-        yield lambda step: line.update(escape(f"{step} ..."))
+        yield lambda step: line.update(Text(f"{step} ..."))
 
 
 def add_to(app: typer.Typer) -> None:

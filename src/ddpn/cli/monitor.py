@@ -93,7 +93,6 @@ def _print(found: Any) -> None:
 
 
 def _table(found: Any) -> "Table":
-    from rich.markup import escape
     from rich.table import Table
 
     table = Table("check", "before", "now", "difference", "adjusted p", "")
@@ -102,7 +101,7 @@ def _table(found: Any) -> "Table":
     for check in found.shown[:_MOST]:
         p_value = "-" if check.is_ignored else f"{check.adjusted:.2g}" if check.adjusted >= 0.001 else "<0.001"
         decision = "ignored" if check.is_ignored else "drift" if check.drift else ""
-        words = (escape(text) for text in (check.title, check.before, check.now))
+        words = check.title, check.before, check.now
         table.add_row(*words, f"{check.effect:.3f}", p_value, decision, style="bold" if check.drift else None)
     if len(found.shown) > _MOST:
         table.caption = f"{len(found.shown) - _MOST:,} more checks; --json has all"

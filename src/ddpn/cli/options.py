@@ -78,7 +78,10 @@ CensoredAbove = Annotated[
 Drop = Annotated[str | None, _column("Columns to leave out, separated by commas.", metavar="COLUMNS")]
 Use = Annotated[
     str | None,
-    _column("Columns to keep although they look like ids or like leaks of the target.", metavar="COLUMNS"),
+    _column(
+        "Columns to keep although they look like ids or like leaks of the target, or are those of --group or --time.",
+        metavar="COLUMNS",
+    ),
 ]
 Fractional = Annotated[
     str | None,
@@ -119,6 +122,13 @@ Members = Annotated[
     _model(
         "Networks in an ensemble, mixed with a GLM. Default: a GLM, boosted trees and networks, as far as each pays.",
         metavar="NUMBER",
+    ),
+]
+Only = Annotated[
+    str | None,
+    _model(
+        "Fit this member alone, such as trees, instead of a mixture: a name of --mix-with, or of the leaderboard.",
+        metavar="NAME",
     ),
 ]
 Budget = Annotated[
@@ -162,6 +172,15 @@ IntervalGroups = Annotated[
     ),
 ]
 Seed = Annotated[int | None, _evaluation("Seed of the split and of all random numbers. Default: 0.", metavar="NUMBER")]
+Group = Annotated[
+    str | None,
+    _evaluation(
+        "Columns that say which rows belong together, such as person; several, separated by commas, are combined. "
+        "Training, validation and test rows then have different groups, so that scores are those of new groups. The "
+        "columns are no inputs, unless --use names them. equal-inputs keeps rows with equal inputs together.",
+        metavar="COLUMNS",
+    ),
+]
 SplitColumn = Annotated[
     str | None, _evaluation("Column that holds train, validation or test in every row.", metavar="COLUMN")
 ]
@@ -200,6 +219,15 @@ Ood = Annotated[
     _option(
         "Flag rows that are unlike the training data, those with an ood_pvalue of at most this, and say why: 0.01.",
         metavar="ALPHA",
+    ),
+]
+
+MemberOf = Annotated[
+    str | None,
+    _option(
+        "Predict with this member alone, such as trees: a name of the leaderboard. Default: the mixture of members.",
+        "--member",
+        metavar="NAME",
     ),
 ]
 

@@ -1,5 +1,6 @@
 """Tables that commands print: columns, the leaderboard, a saved model. Imports no torch."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -66,12 +67,13 @@ def number(value: float | None) -> str:
 
 def fact_table(facts: Sequence[tuple[str, str]]) -> "Table":
     """Names and values side by side."""
-    from rich.markup import escape
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold")
+    table.add_column()
     for name, value in facts:
-        table.add_row(f"[bold]{escape(name)}[/bold]", escape(value))
+        table.add_row(name, value)
     return table
 
 
@@ -92,8 +94,9 @@ def model_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
         *members,
         compared,
-        ("Interrupted", "yes, by Ctrl-C" if task["interrupted"] else "no"),
+        ("Interrupted", _interruption(task)),
         ("Rows", f"{rows}; split {task['split']['how']}"),
+        *([("Scores", task["split"]["meaning"])] if task["split"].get("meaning") else []),
         *_stream_facts(task.get("stream")),
         *((name.capitalize(), roles[name] or "none") for name in ("target", "exposure", "weight")),
         needed,
@@ -103,6 +106,44 @@ def model_facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Date", task["date"]),
         ("Versions", ", ".join(f"{name} {version}" for name, version in task["versions"].items())),
     ]
+
+
+def _interruption(task: Mapping[str, Any]) -> str:
+    """Whether Ctrl-C ended the fit, and what is missing since."""
+    lacks = missing_words(task.get("missing", ()))
+    return f"yes, by Ctrl-C{f': {lacks}' if lacks else ''}" if task["interrupted"] else "no"
+
+
+def missing_words(missing: Sequence[str]) -> str:
+    """What Ctrl-C left out of a fit, in words; nothing for a training that it ended, which has its best epochs.
+
+    >>> missing_words(["training", "calibration", "scores"])
+    'not calibrated, not scored'
+    """
+    words = {
+        "comparisons": "not compared with every model",
+        "calibration": "not calibrated",
+        "refit": "not fitted to validation rows",
+        "scores": "not scored",
+    }
+    return ", ".join(words[step] for step in missing if step in words)
+
+
+def only_command(command: str, name: str) -> str:
+    """The command that fits one member alone, in place of the model that `command` fitted; "" for other commands.
+
+    >>> only_command("ddpn fit visits.csv -o m --json --only glm", "trees")
+    'ddpn fit visits.csv -o m --overwrite --only trees'
+    """
+    words = shlex.split(command)
+    if words[:2] != ["ddpn", "fit"]:
+        return ""
+    kept = [
+        word
+        for before, word in zip(["", *words[:-1]], words, strict=True)
+        if before != "--only" and word not in ("--only", "--overwrite", "--json") and not word.startswith("--only=")
+    ]
+    return shlex.join([*kept, "--overwrite", "--only", name])
 
 
 def _stream_facts(stream: Mapping[str, Any] | None) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ from ddpn.cli import options as o
 from ddpn.cli.cluster import Cluster, GpusPerJob, executor_for
 from ddpn.cli.console import EXIT_CODES, INTERRUPTED, friendly_errors, output_to_stderr, prompt_ctrl_c, show
 from ddpn.cli.flags import Command
-from ddpn.cli.model import show_fitted, show_prepared, steps
+from ddpn.cli.model import show_fitted, show_prepared, show_stopped, steps
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -66,6 +66,7 @@ def tune(
     recalibrate: o.Recalibrate = None,
     interval_groups: o.IntervalGroups = None,
     seed: o.Seed = None,
+    group: o.Group = None,
     split_column: o.SplitColumn = None,
     time: o.Time = None,
     config: o.Config = None,
@@ -88,7 +89,8 @@ def tune(
         "lower": lower, "upper": upper, "upper_column": upper_column, "censored": censored,
         "censored_above": censored_above, "missing": missing, "likelihood": likelihood, "components": components,
         "members": members, "epochs": epochs, "mix_with": mix_with, "compare_with": compare_with, "seed": seed,
-        "recalibrate": recalibrate, "interval_groups": interval_groups, "split_column": split_column, "time": time,
+        "recalibrate": recalibrate, "interval_groups": interval_groups, "group": group, "split_column": split_column,
+        "time": time,
         "device": device,
     }  # fmt: skip
     limits = {"budget": budget, "trials": trials, "search": search}
@@ -131,14 +133,13 @@ def _tune(
     with executor_for(*where) as executor, output_to_stderr(), steps() as step:
         found = run(out, prepared, **limits, about=about, overwrite=overwrite, on_step=step, executor=executor)
     task = found.fitted.folder.task
-    write_tuning(page, found.result, plan.target, task["test"])
+    write_tuning(page, found.result, plan.target, task.get("test"))
     if not as_json:
         _show_result(found.result)
     show_fitted(out, task, as_json)
     typer.echo(f"Page on the search written to {page}", err=True)
     if found.fitted.interrupted:
-        typer.echo(f"Stopped. The best epochs so far are saved in {out}; the same command with --overwrite continues.",
-                   err=True)  # fmt: skip
+        show_stopped(out, found.fitted)
         raise typer.Exit(INTERRUPTED)
 
 

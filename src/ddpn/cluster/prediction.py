@@ -143,7 +143,8 @@ class _Actor:
                 path = Path(folder, name)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
-            self._blocks = BlocksHere(load(Path(folder), mixed_only=True, **columns), tables, request, target)
+            loaded = load(Path(folder), mixed_only=request.member is None, **columns)
+            self._blocks = BlocksHere(loaded, tables, request, target)
 
     def __call__(self, batch: Mapping[str, Any]) -> Iterator[dict[str, list[Any]]]:
         """A result at a time: a worker holds one block of predictions, however many it is sent at once."""
@@ -230,7 +231,7 @@ def predict_on_ray(
     tables.check(roles)
     blocks = RayBlocks(folder, columns, tables, request, target, address, actors)
     try:
-        loaded = load(folder, mixed_only=True, **columns)
+        loaded = load(folder, mixed_only=request.member is None, **columns)
         return predict_to(loaded, folder, tables, request, target, done, on_finding, blocks)
     finally:
         blocks.close()

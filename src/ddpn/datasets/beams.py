@@ -17,7 +17,6 @@ from ddpn.datasets.dataset import Dataset, as_counts
 from ddpn.datasets.sources import data_folder
 from ddpn.datasets.splits import LARGE_SHARES, SEED, split
 from ddpn.errors import InputError
-from ddpn.extras import import_extra
 from ddpn.files import atomic_folder, write_text
 from ddpn.inputs.point_clouds import MAX_POINTS, READERS, as_points, pack, read_points
 from ddpn.validation import is_count, listed
@@ -148,7 +147,9 @@ def write_beams(
         names = known or sorted({name for _, name, _ in rows})
         write_text(folder / _CLASSES, json.dumps(names))
         # The table last: without it a folder has no beams.
-        table = import_extra("polars", "data").DataFrame(rows, schema=["beam", "class", "count"], orient="row")
+        import polars  # slow to import
+
+        table = polars.DataFrame(rows, schema=["beam", "class", "count"], orient="row")
         write_text(folder / _TABLE, table.write_csv())
     except BaseException:
         if is_new:

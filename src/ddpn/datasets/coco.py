@@ -13,7 +13,6 @@ from ddpn.datasets.dataset import Dataset, as_counts
 from ddpn.datasets.sources import SOURCES, data_folder
 from ddpn.datasets.splits import LARGE_SHARES, SEED, split
 from ddpn.errors import InputError
-from ddpn.extras import import_extra
 
 SOURCE = SOURCES["coco_people"]
 ANNOTATIONS_URL = "http://images.cocodataset.org/annotations/annotations_trainval2017.zip"
@@ -66,7 +65,9 @@ def coco_people(
     if times > 1:
         raise InputError(f"Every image must be counted once, got {file} {times} times.")
     y = as_counts(np.array([count for _, count in rows], dtype=np.float64), "person_count")
-    frame = import_extra("polars", "data").DataFrame({"file": [file for file, _ in rows]})
+    import polars  # slow to import
+
+    frame = polars.DataFrame({"file": [file for file, _ in rows]})
     parts, is_sample = split(len(y), seed, LARGE_SHARES), annotations is None and len(y) < ALL
     note = f"{len(y):,} of the {ALL:,} images of the paper's data" if is_sample else ""
     terms = SOURCE.license, SOURCE.citation

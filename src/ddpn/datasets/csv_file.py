@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import IO, Any
 
 from ddpn.errors import InputError
-from ddpn.extras import import_extra
 from ddpn.validation import listed
 
 
@@ -40,7 +39,8 @@ def read_strings(path: Path) -> Any:
 
     A row with fewer fields than the header is filled with nulls.
     """
-    pl = import_extra("polars", "data")
+    import polars as pl  # slow to import
+
     try:
         return pl.read_csv(path, infer_schema=False)
     except pl.exceptions.NoDataError:
@@ -70,7 +70,8 @@ def _longer_row(path: Path) -> InputError:
 
 
 def _numbers(path: Path, column: Any) -> Any:
-    pl = import_extra("polars", "data")
+    import polars as pl  # slow to import
+
     values = column.str.strip_chars().cast(pl.Float64, strict=False).fill_null(float("nan"))
     if len(bad := (~values.is_finite()).arg_true()):
         value = column[bad[0]] or ""

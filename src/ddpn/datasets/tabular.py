@@ -54,7 +54,9 @@ def rand_health(*, seed: int = SEED) -> Dataset:
     >>> data.X.shape, round(float(data.y.mean()), 2)
     ((20190, 9), 2.86)
     """
-    polars, randhie = import_extra("polars", "data"), import_extra("statsmodels.datasets.randhie", "data")
+    import polars  # slow to import
+
+    randhie = import_extra("statsmodels.datasets.randhie", "data")
     frame = randhie.load_pandas().data
     table = polars.DataFrame({str(name): frame[name].to_numpy(dtype=float) for name in frame.columns})
     note = "rows are person-years: the years of one person may fall into different parts of the split"

@@ -14,7 +14,6 @@ from ddpn.datasets.dataset import Dataset
 from ddpn.datasets.sources import SOURCES, data_folder
 from ddpn.datasets.splits import LARGE_SHARES, SEED, split
 from ddpn.errors import InputError
-from ddpn.extras import import_extra
 from ddpn.validation import listed
 
 SOURCE = SOURCES["reviews"]
@@ -63,7 +62,9 @@ def reviews(
     if without_markup is None:
         without_markup = path is None and found.name.startswith(_PATIO)
     titles, texts, stars, note = _read(found, without_markup)
-    frame = import_extra("polars", "data").DataFrame({"title": titles, "text": texts})
+    import polars  # slow to import
+
+    frame = polars.DataFrame({"title": titles, "text": texts})
     parts = split(len(stars), seed, LARGE_SHARES)
     return Dataset("reviews", frame, np.array(stars, dtype=np.int64), parts, *_terms(found), note=note)
 

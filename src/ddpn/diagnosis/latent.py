@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
-from sklearn.model_selection import KFold
 
 from ddpn.diagnosis.means import ALPHA, FOLDS, MAX_COLUMNS, Codes, Means, Step, codes, emphasis
 from ddpn.diagnosis.recorded import Limits
 from ddpn.features import FeatureEncoder
 from ddpn.members.reader import TableReader
 from ddpn.sample import Sample
+from ddpn.splits import fold_pairs
 from ddpn.threads import tree_threads_for
 
 #: Steps of Fisher scoring, of which the first compute its matrix, and the change of eta at which they end.
@@ -40,7 +40,7 @@ class _Rows(NamedTuple):
     @classmethod
     def of(cls, sample: Sample, limits: Limits, seed: int) -> "_Rows":
         exposure = np.ones(len(sample)) if sample.exposure is None else sample.exposure / sample.exposure.mean()
-        folds = list(KFold(FOLDS, shuffle=True, random_state=seed).split(sample.y))
+        folds = fold_pairs(len(sample), FOLDS, seed, sample.group)
         weight = sample.weight_or_ones
         return cls(sample.y, weight / weight.mean(), exposure, limits, folds, seed)
 

@@ -7,12 +7,12 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import PoissonRegressor
-from sklearn.model_selection import KFold
 
 from ddpn.features import FeatureEncoder
 from ddpn.features.table import Column
 from ddpn.members.reader import TableReader
 from ddpn.sample import Sample
+from ddpn.splits import fold_pairs
 from ddpn.threads import tree_threads_for
 
 #: Mean models that can be chosen; "auto" takes the one with the smallest out-of-fold deviance.
@@ -83,7 +83,7 @@ class _Data(NamedTuple):
     @classmethod
     def of(cls, sample: Sample, seed: int) -> "_Data":
         exposure = np.ones(len(sample)) if sample.exposure is None else sample.exposure
-        folds = list(KFold(FOLDS, shuffle=True, random_state=seed).split(sample.y))
+        folds = fold_pairs(len(sample), FOLDS, seed, sample.group)
         weight = sample.weight_or_ones
         return cls(sample.y, weight / weight.mean(), exposure / exposure.mean(), folds, seed)
 

@@ -21,6 +21,7 @@ from ddpn.diagnosis.result import Diagnosis, Evidence, Finding, Recommendation, 
 from ddpn.diagnosis.tails import tail_finding
 from ddpn.diagnosis.zeros import zero_finding, zero_inflation
 from ddpn.errors import ConfigError
+from ddpn.features.canonical import group_labels
 from ddpn.sample import Sample, checked_sample
 from ddpn.validation import check_choice, check_integer, is_integer
 
@@ -38,6 +39,7 @@ def diagnose(
     upper: Any = None,
     censored_above: int | None = None,
     censored: Any = None,
+    groups: Any = None,
     target: str = "y",
     mean_model: str = "auto",
     max_rows: int = 20_000,
@@ -67,6 +69,9 @@ def diagnose(
         Counts of this size or more are recorded as this one.
     censored : array of bool, optional
         Rows whose count stands for that many or more.
+    groups : array, optional
+        What each row belongs to, such as a person: means are predicted for groups that the mean model was not fitted
+        to.
     target : str
         The name of the target in sentences.
     mean_model : {"auto", "constant", "glm", "boosting"}
@@ -98,6 +103,8 @@ def diagnose(
     per_row = upper is not None and not is_integer(upper)
     known = CountRange(lower, None if per_row else upper, censored_above, upper_per_row=per_row)
     sample = known.of(checked_sample(X, y, sample_weight, exposure), upper if per_row else None, censored)
+    if groups is not None:
+        sample = sample.replace(group=group_labels(groups, len(sample)))
     return diagnose_sample(sample, target, mean_model, max_rows, random_state, progress, known.options)
 
 

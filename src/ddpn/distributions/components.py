@@ -104,7 +104,10 @@ class Part(NamedTuple):
         columns = [x.reshape(-1) for x in (first, last, *self.parameters)]
         log_p = torch.from_numpy(row_wise("log_ranges", self.family, columns, 4)[0]).view(first.shape)  # type: ignore[arg-type]
         if self.low is not None or self.high is not None:
-            whole = [(first * 0.0 if self.low is None else self.low), (last * 0.0 + torch.inf if self.high is None else self.high)]
+            whole = (
+                torch.zeros_like(first) if self.low is None else self.low,
+                torch.full_like(last, torch.inf) if self.high is None else self.high,
+            )
             before = row_wise("log_ranges", self.family, [x.reshape(-1) for x in (*whole, *self.parameters)], 4)[0]  # type: ignore[arg-type]
             log_p = log_p - torch.from_numpy(before).view(first.shape)
         return self._replace(low=first, high=last), log_p
@@ -186,7 +189,7 @@ def table_of(dist: Any) -> tuple[Tensor, Tensor]:
     size = int((last - first).max().item()) + 1 if len(first) else 1
     y = first + torch.arange(float(size), dtype=torch.float64).unsqueeze(1)
     pmf = dist.log_prob(torch.minimum(y, last)).double().exp().T
-    pmf = torch.where(y.T <= last.unsqueeze(1), pmf, 0.0)
+    pmf = torch.where(last.unsqueeze(1) >= y.T, pmf, 0.0)
     return first, (pmf / pmf.sum(1, keepdim=True)).contiguous()
 
 
@@ -248,16 +251,12 @@ def _summarise(parts: Sequence[Part], index: Any, count: int, asked: Asked, foun
     capacity = 2 * (rows.LONGEST if is_exact or asked.change.shape[1] else rows.SHORT)
     if asked.coverage:  # which of two counts the shortest interval ends at is decided by their probabilities
         capacity = _COUNTED
-    kernel("summaries")(
-        *block, groups, capacity, asked.change, limits, levels, y, asked.coverage, asked.entropy, *own
-    )
+    kernel("summaries")(*block, groups, capacity, asked.change, limits, levels, y, asked.coverage, asked.entropy, *own)
     rest = np.flatnonzero(np.isnan(own.moments[:, 0]))
     if len(rest) and not is_exact:
         some = [np.ascontiguousarray(x[rest]) for x in (block.components, block.weights, levels, y)]
         more = Summaries(*(np.empty((len(rest), x.shape[1])) for x in own))
-        kernel("long_summaries")(
-            block.addresses, *some[:2], groups, *some[2:], asked.coverage, asked.entropy, *more
-        )
+        kernel("long_summaries")(block.addresses, *some[:2], groups, *some[2:], asked.coverage, asked.entropy, *more)
         for all_rows, those in zip(own, more, strict=True):
             all_rows[rest] = those
     elif len(rest):

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-
 #: Halvings of a bracket until float64 can resolve no more.
 _HALVINGS = 80
 #: Refinements of a minimum: its place is then right to 1e-9 of the range.

@@ -1,6 +1,6 @@
 """Normals as count distributions: rounded to the nearest integer, with what falls below 0 put on 0."""
 
-from math import cosh, exp, inf, log, sqrt
+from math import cosh, exp, inf, log
 from typing import Any
 
 import numpy as np

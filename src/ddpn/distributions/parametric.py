@@ -97,7 +97,8 @@ class ParametricDistribution(CountDistribution):
 
     def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
         shape = broadcast_shapes(low=tuple(low.shape), high=tuple(high.shape), batch=tuple(self.batch_shape))
-        return log_mass(type(self), low.expand(shape), high.expand(shape), *(x.expand(shape) for x in self._parameters()))
+        low, high, *parameters = (x.expand(shape) for x in (low, high, *self._parameters()))
+        return log_mass(type(self), low, high, *parameters)
 
     @cached_property
     def _like(self) -> Tensor:

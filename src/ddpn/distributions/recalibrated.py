@@ -104,7 +104,8 @@ class Recalibrated(CountDistribution):
     def _sides(self, value: Any) -> tuple[np.ndarray, torch.Size]:
         found, shape = self.base._sides(value)
         far = self._is_far().cpu().expand(shape).reshape(-1).numpy()
-        changed = [change(torch.from_numpy(side)).cpu().numpy() for change, side in zip((self.map, self.map.mirrored()), found, strict=True)]
+        maps = self.map, self.map.mirrored()
+        changed = [of(torch.from_numpy(side)).cpu().numpy() for of, side in zip(maps, found, strict=True)]
         return np.where(far, found, np.stack(changed)), shape
 
     def _quantiles(self, levels: np.ndarray) -> np.ndarray:

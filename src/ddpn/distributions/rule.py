@@ -1,8 +1,8 @@
 """Sums over counts in operations of torch, of fixed shape: for GPUs, `torch.func` and second derivatives.
 
-Every sum has 64 terms. Windows of up to 60 counts (gamma D <= 32) are summed count by count. Wider ones take 20 terms at
-0..19, joined to Gauss-Legendre nodes in sqrt(y), where the distribution has about constant width. The terms are placed
-without gradient, so derivatives of any order are those of the sum. Errors are below 1e-9.
+Every sum has 64 terms. Windows of up to 60 counts (gamma D <= 32) are summed count by count. Wider ones take 20 terms
+at 0..19, joined to Gauss-Legendre nodes in sqrt(y), where the distribution has about constant width. The terms are
+placed without gradient, so derivatives of any order are those of the sum. Errors are below 1e-9.
 """
 
 from functools import cache

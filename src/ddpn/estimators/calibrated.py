@@ -4,13 +4,14 @@ from typing import Any, Self
 
 import numpy as np
 
+from ddpn.calibration.held_out import HeldOut
 from ddpn.calibration.intervals import IntervalLevels
 from ddpn.calibration.recalibration import PRIOR_ROWS, Recalibration
 from ddpn.errors import ConfigError
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.sample import Sample
 from ddpn.threads import single_thread
-from ddpn.validation import is_number
+from ddpn.validation import is_integer, is_number
 
 
 class Calibrated:
@@ -62,11 +63,11 @@ class Calibrated:
 
         Examples
         --------
-        >>> from ddpn import CountRegressor
+        >>> from ddpn import DDPNRegressor
         >>> rng = np.random.default_rng(0)
         >>> X = rng.uniform(-2, 2, (2300, 1))
         >>> y = rng.poisson(np.exp(X[:, 0] - 1))
-        >>> model = CountRegressor(likelihood="double_poisson", members=2, hidden=(16,), epochs=30, random_state=0)
+        >>> model = DDPNRegressor(likelihood="double_poisson", members=2, hidden=(16,), epochs=30, random_state=0)
         >>> model = model.fit(X[:300], y[:300]).fit_intervals(X[300:1300], y[300:1300])
         >>> for kind in ("central", "calibrated"):
         ...     low, high = model.predict_interval(X[1300:], coverage=0.9, kind=kind).T
@@ -77,7 +78,10 @@ class Calibrated:
         _check_rows(prior_rows=prior_rows, group_rows=group_rows)
         with single_thread():
             sample = self._sample(X, y, sample_weight, exposure, upper, censored)
-            self._fitted.calibrate_intervals(sample, prior_rows, groups, group_rows)
+            rows = HeldOut.of(self._fitted, sample)
+            known = {name: each.map for name, each in self._fitted.recalibrations.items() if each.is_used}
+            rows.maps = {name: [each] * len(rows.predictors) for name, each in known.items()}
+            self._fitted.calibrate_intervals(rows, prior_rows, groups, group_rows)
         return self
 
     def fit_recalibration(
@@ -126,7 +130,9 @@ class Calibrated:
         _check_rows(prior_rows=prior_rows)
         with single_thread():
             sample = self._sample(X, y, sample_weight, exposure, upper, censored)
-            self._fitted.recalibrate(sample, prior_rows, always)
+            given = getattr(self, "random_state", None)
+            seed = given if is_integer(given) else 0
+            self._fitted.recalibrate(HeldOut.of(self._fitted, sample, seed), prior_rows, always, seed=seed)
         return self
 
     @property
@@ -190,11 +196,11 @@ class Calibrated:
 
         Examples
         --------
-        >>> from ddpn import CountRegressor
+        >>> from ddpn import DDPNRegressor
         >>> rng = np.random.default_rng(0)
         >>> X = rng.uniform(-2, 2, (400, 1))
         >>> y = rng.poisson(np.exp(1 + X[:, 0]))
-        >>> model = CountRegressor(likelihood="poisson", members=2, hidden=(16,), epochs=30, random_state=0)
+        >>> model = DDPNRegressor(likelihood="poisson", members=2, hidden=(16,), epochs=30, random_state=0)
         >>> model = model.fit(X[:300], y[:300])
         >>> model.fit_ood(X[300:]).is_ood([[0.0], [9.0], [None]]).tolist()
         [False, True, True]

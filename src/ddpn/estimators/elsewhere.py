@@ -1,6 +1,5 @@
 """Where an estimator fits its members, if not in this process."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +7,7 @@ from ddpn.errors import ConfigError
 from ddpn.estimators.saving import plain_options
 from ddpn.executors import Executor, ResultStore
 from ddpn.members.fit_jobs import MemberFits
-from ddpn.sample import Sample
-
-#: Makes the fits of members to some training and validation rows with a seed.
-Elsewhere = Callable[[Sample, Sample | None, int], MemberFits]
+from ddpn.members.portfolio import Elsewhere
 
 
 def elsewhere(model: Any, checkpoint: Path | None, not_saved: tuple[str, ...]) -> Elsewhere | None:
@@ -33,4 +29,4 @@ def elsewhere(model: Any, checkpoint: Path | None, not_saved: tuple[str, ...]) -
         raise ConfigError(f"executor must be an Executor such as LocalProcesses(), got {executor!r}.")
     store = None if checkpoint is None else ResultStore(checkpoint.with_name(f"{checkpoint.name}.jobs"))
     about = plain_options(model, (*not_saved, "device"))
-    return lambda train, validation, seed: MemberFits(executor, train, validation, seed, store, about, model.on_step)
+    return lambda folds, seed: MemberFits(executor, folds, seed, store, about, model.on_step)

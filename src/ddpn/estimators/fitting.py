@@ -8,15 +8,17 @@ from typing import Any
 import numpy as np
 
 from ddpn.count_range import CountRange
-from ddpn.estimators.elsewhere import Elsewhere
 from ddpn.heads import Head
 from ddpn.members import choose_weights
+from ddpn.members.candidates import NETWORKS
+from ddpn.members.folds import Folds
 from ddpn.members.member import Member, NotApplicableError
 from ddpn.members.networks import Networks
+from ddpn.members.portfolio import Elsewhere
 from ddpn.predictor import Predictor
 from ddpn.sample import Sample
+from ddpn.splits import held_out_rows
 
-NETWORKS = "networks"
 #: With fewer rows none are held out: they are needed for fitting, and would score too noisily.
 MIN_SPLIT_ROWS = 200
 
@@ -33,7 +35,7 @@ def fit_mixture(
 
     An interruption leaves what is there so far.
     """
-    fits = None if elsewhere is None else elsewhere(train, validation, seed)
+    fits = None if elsewhere is None else elsewhere(Folds(train, validation), seed)
     used = {name: member for name, member in members.items() if name == NETWORKS or validation is not None}
     fitted: dict[str, Member] = {}
     seconds: dict[str, float] = {}
@@ -70,16 +72,12 @@ def range_of(model: Any, head: Head, upper: Any, censored: Any) -> CountRange:
 
 def held_out(sample: Sample, share: float | str | None, seed: int) -> np.ndarray:
     """Mask of the rows that are kept for validation: by default a tenth, where there are enough rows."""
-    from sklearn.model_selection import train_test_split  # slow to import
-
-    mask = np.zeros(len(sample), dtype=bool)
-    usable = np.flatnonzero(sample.is_used)
     if share == "auto":
-        share = 0.1 if len(usable) >= MIN_SPLIT_ROWS else 0.0
-    if share and len(usable) >= 2:
-        size = min(len(usable) - 1, max(1, round(float(share) * len(usable))))
-        mask[train_test_split(usable, test_size=size, random_state=seed)[1]] = True
-    return mask
+        share = 0.1 if len(sample) >= MIN_SPLIT_ROWS else 0.0
+    groups = len(sample) if sample.group is None else len(np.unique(sample.group))
+    if not share or groups < 2:
+        return np.zeros(len(sample), dtype=bool)
+    return held_out_rows(len(sample), float(share), seed, sample.group)
 
 
 def merge_equal_rows(sample: Sample) -> Sample:

@@ -17,7 +17,7 @@ from ddpn.heads import HEADS, Head, make_head
 from ddpn.members.design import Design, check_complete, design_of
 from ddpn.members.glm import GLM
 from ddpn.members.linear import LinearFit, fit_linear
-from ddpn.members.member import arrays_from_bytes, arrays_to_bytes
+from ddpn.members.member import arrays_from_bytes, arrays_to_bytes, exposure_unit, in_units
 from ddpn.members.reader import TableReader
 from ddpn.predictor import Predictor
 from ddpn.sample import checked_sample
@@ -155,8 +155,11 @@ class CountGLM(CountPredictions, BaseEstimator):
         if not rows.y.any():
             raise InputError("y must hold a positive count, got zeros only: no finite coefficients fit them.")
         merged = merge_equal_rows(rows) if len(rows) <= _MERGED else rows
-        found = fit_linear(head, merged.X, merged, self.dispersion, self.alpha, self.tol, self.max_iter)
-        member = GLM.of_design(head, reader, design, found.linear)
+        unit = exposure_unit(merged, head) if head.is_count else 1.0
+        scaled = in_units(merged, unit)
+        found = fit_linear(head, scaled.X, scaled, self.dispersion, self.alpha, self.tol, self.max_iter)
+        found.intercept[0] -= np.log(unit)  # of a rate per exposure of 1
+        member = GLM.of_design(head, reader, design, found.linear, unit)
         self._set_fitted(reader, Predictor({"glm": member}, None, exposure is not None, counts=counts))
         self.predictor_.profile = FeatureProfile.fit(X, sample.weight)
         self.n_rows_ = len(rows)

@@ -1,46 +1,39 @@
-"""`CountRegressor`: an ensemble of networks, and further members if asked for, with scikit-learn's interface."""
+"""`CountRegressor`: the default model of `ddpn fit` with scikit-learn's interface."""
 
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from os import PathLike
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-import numpy as np
-from sklearn.utils import Tags, check_random_state
-
-from ddpn.calibration.profile import FeatureProfile
-from ddpn.count_range import CountRange
+from ddpn.calibration.calibrate import calibrate
 from ddpn.deadlines import Clock
 from ddpn.durations import parse_duration
-from ddpn.errors import ConfigError, InputError
-from ddpn.estimators.calibration_rows import CalibrationRows
-from ddpn.estimators.candidates import default_candidates
-from ddpn.estimators.elsewhere import Elsewhere, elsewhere
-from ddpn.estimators.fitting import NETWORKS, fit_mixture, held_out, merge_equal_rows, range_of
-from ddpn.estimators.nested import NestedOptions
-from ddpn.estimators.portfolio import Portfolio
-from ddpn.estimators.predictions import CountPredictions
-from ddpn.estimators.refitting import refit
+from ddpn.errors import ConfigError
+from ddpn.estimators.fitting import held_out
+from ddpn.estimators.network_regressor import Checked, NetworkRegressor
 from ddpn.executors import Executor
-from ddpn.features import FeatureEncoder
-from ddpn.heads import DEFAULT_LIKELIHOOD, Head, check_likelihood, make_head
+from ddpn.heads import DEFAULT_LIKELIHOOD
 from ddpn.members import MEMBERS
-from ddpn.members.cross_fitting import FOLDS
-from ddpn.members.member import Member, NotApplicableError
-from ddpn.members.network_options import FULL_BATCH_ROWS, SMALL_ROWS, NetworkOptions, check_training_options, plain
-from ddpn.members.networks import Networks
-from ddpn.members.reader import TableReader
-from ddpn.model import CountModel
-from ddpn.sample import Sample, checked_sample
-from ddpn.training import History, RowStream, Runtime
-from ddpn.validation import check_keys, is_integer, is_number
+from ddpn.members.candidates import chosen_candidates, default_candidates
+from ddpn.members.folds import Folds
+from ddpn.members.network_options import SMALL_ROWS
+from ddpn.members.portfolio import Portfolio
+from ddpn.predictor import Predictor
+from ddpn.validation import check_keys
 
 #: The share of a time budget that fits may take; the rest is for calibration.
 _FITS = 0.75
+#: Networks of each kind, where members are fitted once.
+_NETWORKS = 5
 
 
-class CountRegressor(CountPredictions, NestedOptions):
-    """Predict counts with honest uncertainty: an ensemble of networks, each predicting a whole distribution.
+class CountRegressor(NetworkRegressor):
+    """Predict counts with honest uncertainty: what `ddpn fit` does, with scikit-learn's interface.
+
+    Boosted trees, a GLM, networks and, where these still improve, networks that are trained longer predict a whole
+    distribution each; a weighted mixture of them is the model. Weights are chosen and intervals calibrated with rows
+    that members were not fitted to: by cross-fitting up to 5,000 rows, with a tenth of the rows beyond
+    (`ddpn.members.folds` says which rows choose what).
 
     Parameters
     ----------
@@ -51,11 +44,8 @@ class CountRegressor(CountPredictions, NestedOptions):
     head_options : dict, optional
         Options of the likelihood, such as `components=3` for a mixture of three of one family; those of
         "double_poisson" are `beta`, `objective`, `gamma` and `initial_gamma`.
-    members : int or "auto"
-        Networks in the ensemble, which are trained together and mixed. "auto" fits a portfolio: a GLM, boosted trees,
-        networks and, where these pay, networks that are trained longer. Their weights are chosen on validation rows
-        or, up to 5,000 rows, by cross-fitting, and intervals are calibrated at once. Without `time_budget`, boosted
-        trees are fitted to the validation rows, too, unless `fit` is given these.
+    members : "auto" or sequence of str
+        What is fitted: names in `ddpn.members.MEMBERS`, such as ["trees", "glm"]. "auto" is all of the above.
     hidden : sequence of int or "auto"
         Widths of the hidden layers; () for a linear model. "auto" is (64, 64) up to 5,000 rows and (128, 128, 128, 64)
         beyond.
@@ -63,14 +53,10 @@ class CountRegressor(CountPredictions, NestedOptions):
         Encoding of numbers, see `FeatureEncoder`; "auto" is "piecewise" up to 5,000 rows and "steps" beyond.
     epochs : int or "auto"
         Passes over the training rows; "auto" follows the number of rows.
-    validation : float, "auto" or None
-        Share of rows held out to choose each network's best epoch, unless `fit` is given validation rows; "auto" is a
-        tenth from 200 rows on.
     mix_with : sequence of str
-        Further kinds of members (names in `ddpn.members.MEMBERS`, such as "glm") whose weights in the mixture are
-        chosen on validation rows. Without validation rows they are left out. With `members="auto"`, further candidates.
+        Further kinds of members to fit, names in `ddpn.members.MEMBERS`.
     time_budget : float or str, optional
-        With `members="auto"`, the time that `fit` may take: seconds, or text such as "60s" or "10m". Default: no limit.
+        The time that `fit` may take: seconds, or text such as "60s" or "10m". Default: no limit.
     training_options : dict, optional
         How networks are built and trained: `lr`, `batch_size`, `weight_decay`, `warmup`, `schedule`, `clip`, `ema`,
         `score`, `patience`, `precision`, `activation`, `bins`, `categorical`, `start` (see `NetworkOptions`).
@@ -102,6 +88,8 @@ class CountRegressor(CountPredictions, NestedOptions):
         The kind of every column: "number", "flag" or "category".
     history_ : History
         How the training of the networks went.
+    left_out_ : dict
+        Members that are not part of the model, and why.
     interrupted_ : bool
         Whether Ctrl-C ended the training early; the best networks so far are kept.
 
@@ -110,30 +98,25 @@ class CountRegressor(CountPredictions, NestedOptions):
     >>> import numpy as np
     >>> X = np.linspace(-2, 2, 200).reshape(-1, 1)
     >>> y = np.random.default_rng(0).poisson(np.exp(1 + X[:, 0]))
-    >>> model = CountRegressor(members=2, hidden=(16,), epochs=10, random_state=0).fit(X, y)
-    >>> low, high = model.predict_interval([[0.0]], coverage=0.9).T
-    >>> bool(low[0] <= model.predict([[0.0]])[0] <= high[0])
-    True
+    >>> model = CountRegressor(members=["glm"], random_state=0).fit(X, y)
+    >>> model.predict_interval([[-1.0], [1.0]], coverage=0.9).tolist()
+    [[0, 3], [4, 12]]
     """
 
-    _not_saved = ("checkpoint", "verbose", "time_budget", "executor")
-    #: Whether the fit of a portfolio calibrates it, too.
+    #: Whether `fit` calibrates the model, too.
     calibrates: bool = True
-    #: Called with a line on each step of a portfolio.
-    on_step: Callable[[str], object] = staticmethod(lambda text: None)
-    #: Training rows of a table that is larger than memory, of which those of `fit` are a sample.
-    stream: RowStream | None = None
+    #: The rows of a model that is not calibrated yet.
+    folds: Folds | None = None
 
     def __init__(
         self,
         *,
         likelihood: str | Sequence[str] = DEFAULT_LIKELIHOOD,
         head_options: Mapping[str, Any] | None = None,
-        members: int | str = 5,
+        members: str | Sequence[str] = "auto",
         hidden: Sequence[int] | str = "auto",
         numeric: str = "auto",
         epochs: int | str = "auto",
-        validation: float | str | None = "auto",
         mix_with: Sequence[str] = (),
         time_budget: float | str | None = None,
         training_options: Mapping[str, Any] | None = None,
@@ -153,7 +136,6 @@ class CountRegressor(CountPredictions, NestedOptions):
         self.hidden = hidden
         self.numeric = numeric
         self.epochs = epochs
-        self.validation = validation
         self.mix_with = mix_with
         self.time_budget = time_budget
         self.training_options = training_options
@@ -167,227 +149,37 @@ class CountRegressor(CountPredictions, NestedOptions):
         self.verbose = verbose
         self.executor = executor
 
-    # Fitting -----------------------------------------------------------------------------------------------------
-
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        exposure: Any = None,
-        X_val: Any = None,
-        y_val: Any = None,
-        exposure_val: Any = None,
-        sample_weight_val: Any = None,
-        upper: Any = None,
-        censored: Any = None,
-        upper_val: Any = None,
-        censored_val: Any = None,
-    ) -> Self:
-        """Fit the model: the networks, and what is mixed with them.
-
-        Parameters
-        ----------
-        X : array-like or data frame
-            One row per count. Columns may hold numbers, text, booleans and missing values.
-        y : array-like
-            The counts.
-        sample_weight : array-like, optional
-            How many times each row counts.
-        exposure : array-like, optional
-            The known scale of each row (days observed, area, number of customers), which multiplies its predicted
-            location. Pass it to the predictions too.
-        X_val, y_val, exposure_val, sample_weight_val, upper_val, censored_val : optional
-            Validation rows, instead of a share of the training rows.
-        upper : array-like, optional
-            The largest possible count of each row (beds, seats). Pass it to the predictions too.
-        censored : array-like of bool, optional
-            Rows whose count stands for that many or more.
-
-        Returns
-        -------
-        self
-
-        Notes
-        -----
-        A fit that is interrupted (KeyboardInterrupt) after an epoch or more leaves the best ensemble so far; one that
-        is interrupted earlier, or fails, leaves the estimator as it was.
-        """
-        head, options, runtime, others = self.checked_options()
-        counts = range_of(self, head, upper, censored)
-        sample = counts.of(checked_sample(X, y, sample_weight, exposure, self.fractional), upper, censored)
-        counts.check_known(sample)
-        head.check_targets(sample.y, sample.exposure, sample.labels)
-        reader = TableReader()
-        reader.fit(X, type(self))
-        if sample.is_used.sum() <= FULL_BATCH_ROWS:
-            sample = merge_equal_rows(sample)
-        random = check_random_state(self.random_state)
-        given = None
-        if X_val is not None and y_val is not None:
-            known = checked_sample(X_val, y_val, sample_weight_val, exposure_val, self.fractional, "_val")
-            given = counts.of(known, upper_val, censored_val, "_val")
-        elif X_val is not None or y_val is not None:
-            raise InputError("X_val and y_val must be given together.")
-        train, validation = self._split(sample, random, given)
-        if validation is not None:
-            head.check_targets(validation.y, validation.exposure, validation.labels)
-        seeds = tuple(int(seed) for seed in random.randint(2**31 - 1, size=options.members))
-        run: dict[str, Any] = {"runtime": runtime, "checkpoint": self._checkpoint(), "verbose": bool(self.verbose)}
-        if self.executor is not None:
-            # Nodes have devices and folders of their own.
-            run = {"runtime": runtime if self.device == "cpu" else None, "checkpoint": None, "verbose": False}
-        run["stream"] = self.stream
-        if self.members == "auto":
-            self._fit_portfolio(reader, (head, options, others), train, validation, seeds[0], counts, run)
-            is_ours = self.calibrates and given is None and validation is not None
-            if is_ours and self.time_budget is None and not self.interrupted_:
-                self._interrupted = refit(self.predictor_, sample, seeds[0])
+    def _networks_per_kind(self) -> int:
+        if isinstance(self.members, str):
+            if self.members != "auto":
+                raise ConfigError(f'members must be "auto" or a list of names, got {self.members!r}.')
+        elif not isinstance(self.members, Sequence):
+            what = 'members must be "auto" or a list of names such as ["trees", "glm"]'
+            raise ConfigError(f"{what}, got {self.members!r}. For an ensemble of so many networks use DDPNRegressor.")
         else:
-            networks = Networks(head, options, seeds=seeds, **run)
-            members = {NETWORKS: networks, **others}
-            for member in others.values():
-                member.stream = self.stream
-            self._set_fitted(reader, fit_mixture(members, train, validation, seeds[0], counts, self._elsewhere()))
-            self._interrupted = self._networks.interrupted
-            self.predictor_.profile = FeatureProfile.fit(train.X, train.weight)
-        if self.interrupted_:
-            raise KeyboardInterrupt
-        return self
+            check_keys(self.members, MEMBERS, "members")
+        return _NETWORKS
 
-    def _fit_portfolio(
-        self,
-        reader: TableReader,
-        built: tuple[Head, NetworkOptions, dict[str, Member]],
-        train: Sample,
-        validation: Sample | None,
-        seed: int,
-        counts: CountRange,
-        run: dict[str, Any],
-    ) -> None:
+    def _fit(self, checked: Checked) -> None:
         seconds = None if self.time_budget is None else parse_duration(self.time_budget, "time_budget")
         whole = Clock(seconds)
         clock = whole.part(_FITS * whole.left) if self.calibrates else whole
-        candidates = default_candidates(*built, train, validation is None, run)
-        portfolio = Portfolio(candidates, counts, clock, self.on_step, elsewhere=self._elsewhere())
-        predictor = portfolio.fit(train, validation, seed)
-        self._set_fitted(reader, predictor)
-        self._interrupted = portfolio.interrupted
+        train, validation = checked.sample, checked.validation
+        if validation is None and len(train) > SMALL_ROWS:
+            kept = held_out(train, "auto", checked.random.randint(2**31 - 1))
+            train, validation = (train.rows(~kept), train.rows(kept)) if kept.any() else (train, None)
+        seed = int(checked.random.randint(2**31 - 1))
+        built = checked.head, checked.options, checked.others
+        candidates = default_candidates(*built, train, validation is None, checked.run)
+        if self.members != "auto":
+            candidates = chosen_candidates(candidates, self.members, checked.head, checked.run)
+        portfolio = Portfolio(candidates, clock, self.on_step, self._elsewhere()).fit(train, validation, seed)
+        parts = portfolio.members, portfolio.weights, checked.needs_exposure, portfolio.seconds, checked.counts
+        self._set_fitted(checked.reader, Predictor(*parts))
+        self._interrupted, self.folds, self.left_out_ = portfolio.interrupted, portfolio.folds, portfolio.left_out
+        for name, why in portfolio.left_out.items():
+            label = MEMBERS[name].label or name
+            warnings.warn(f"The mixture is fitted without {label}: {why}.", UserWarning, stacklevel=4)
         if self.calibrates:
-            CalibrationRows(predictor, train, validation).calibrate(clock=whole)
-
-    def checked_options(self) -> tuple[Head, NetworkOptions, Runtime, dict[str, Member]]:
-        """What `fit` builds from the arguments, or a `ConfigError` for the first that is invalid."""
-        head, options, runtime = self._head(), self._network_options(), self._runtime()
-        options.config(rows=1000, seeds=(0,))
-        self._checkpoint()
-        return head, options, runtime, self._other_members(head, options)
-
-    def _head(self) -> Head:
-        check_likelihood(self.likelihood)
-        if self.head_options is not None and not isinstance(self.head_options, Mapping):
-            raise ConfigError(f'head_options must be a dictionary such as {{"beta": 0.5}}, got {self.head_options!r}.')
-        return make_head(self.likelihood, **{name: plain(v) for name, v in dict(self.head_options or {}).items()})
-
-    def _network_options(self) -> NetworkOptions:
-        own = {name: getattr(self, name) for name in ("members", "hidden", "numeric", "epochs")}
-        if isinstance(self.members, str):
-            if self.members != "auto":
-                raise ConfigError(f'members must be "auto" or an integer of at least 1, got {self.members!r}.')
-            own["members"] = FOLDS
-        return NetworkOptions(**own, **check_training_options(self.training_options))
-
-    def _runtime(self) -> Runtime:
-        device = "auto" if self.executor is not None and self.device != "cpu" else self.device
-        return Runtime(device, (self.training_options or {}).get("precision", "float32"))
-
-    def _other_members(self, head: Head, options: NetworkOptions) -> dict[str, Member]:
-        """Unfitted members to mix the networks with."""
-        if isinstance(self.mix_with, str) or not isinstance(self.mix_with, Sequence):
-            raise ConfigError(f'mix_with must be a list of names such as ["glm"], got {self.mix_with!r}.')
-        check_keys(self.mix_with, [name for name in MEMBERS if name != NETWORKS], "mix_with")
-        if "glm" in self.mix_with and not options.hidden:
-            raise ConfigError('mix_with must not contain "glm" without hidden layers: the networks are a GLM already.')
-        try:
-            return {name: MEMBERS[name].like(head) for name in self.mix_with}
-        except NotApplicableError as error:
-            raise ConfigError(f"mix_with contains a member that cannot be used: {error}.") from None
-
-    def _split(
-        self, sample: Sample, random: np.random.RandomState, given: Sample | None
-    ) -> tuple[Sample, Sample | None]:
-        """Training and validation rows."""
-        if given is not None:
-            if (sample.exposure is None) != (given.exposure is None):
-                raise InputError("exposure and exposure_val must be given together.")
-            return sample, given
-        share = self._validation_share()
-        if self.members == "auto" and share == "auto":
-            share = None if sample.is_used.sum() <= SMALL_ROWS else share
-        kept = held_out(sample, share, random.randint(2**31 - 1))
-        return sample.rows(~kept), sample.rows(kept) if kept.any() else None
-
-    def _validation_share(self) -> float | str | None:
-        share = self.validation
-        if share is None or share == "auto":
-            return share
-        if not is_number(share) or not 0.0 <= share < 1.0:
-            raise ConfigError(f'validation must be "auto", None or a share in [0, 1), got {share!r}.')
-        return share
-
-    def _checkpoint(self) -> Path | None:
-        if self.checkpoint is not None and not is_integer(self.random_state):
-            raise ConfigError(f"random_state must be an integer to use a checkpoint, got {self.random_state!r}.")
-        return None if self.checkpoint is None else Path(self.checkpoint)
-
-    def _elsewhere(self) -> Elsewhere | None:
-        return elsewhere(self, self._checkpoint(), self._not_saved)
-
-    # What was fitted ---------------------------------------------------------------------------------------------
-
-    @property
-    def _networks(self) -> Networks:
-        member = self._fitted.members.get(NETWORKS)
-        if not isinstance(member, Networks):
-            raise AttributeError("there are no networks in this model")
-        return member
-
-    @property
-    def history_(self) -> History:
-        """How the training of the networks went."""
-        return self._networks.history
-
-    @property
-    def interrupted_(self) -> bool:
-        """Whether Ctrl-C ended the fit early."""
-        return bool(getattr(self, "_interrupted", False)) or any(m.interrupted for m in self._fitted.members.values())
-
-    @property
-    def encoder_(self) -> FeatureEncoder:
-        """The encoder of the networks' inputs."""
-        return self._networks.encoder
-
-    @property
-    def model_(self) -> CountModel:
-        """The networks themselves."""
-        return self._networks.model
-
-    @property
-    def head_(self) -> Head:
-        """The likelihood of the networks."""
-        return self._networks.head if NETWORKS in self._fitted.members else self._head()
-
-    @property
-    def numeric_(self) -> str:
-        """The encoding of numbers that is used."""
-        return self._networks.encoder.numeric
-
-    @property
-    def n_rows_(self) -> int:
-        """Training rows with a weight above 0."""
-        return self._networks.n_rows
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
+            calibrate(self.predictor_, portfolio.folds, seed, clock=whole)
+            self.folds = None

@@ -10,7 +10,7 @@ from torch.distributions import Distribution, Normal
 
 from ddpn.distributions import Mixture, discretized
 from ddpn.errors import ConfigError
-from ddpn.estimators.regressor import CountRegressor
+from ddpn.estimators import CountRegressor, DDPNRegressor
 
 try:
     from skpro.distributions.base import BaseDistribution
@@ -127,7 +127,7 @@ class CountRegressorSkpro(BaseProbaRegressor):
 
     Parameters
     ----------
-    estimator : CountRegressor, optional
+    estimator : CountRegressor or DDPNRegressor, optional
         Cloned before it is fitted. Default: `CountRegressor()`.
 
     Attributes
@@ -138,11 +138,11 @@ class CountRegressorSkpro(BaseProbaRegressor):
     Examples
     --------
     >>> import pandas as pd
-    >>> from ddpn import CountRegressor
+    >>> from ddpn import DDPNRegressor
     >>> from ddpn.estimators.skpro import CountRegressorSkpro
     >>> X = pd.DataFrame({"x": [0.0, 1.0, 2.0, 3.0] * 5})
     >>> y = pd.DataFrame({"visits": [1, 2, 4, 9] * 5})
-    >>> quick = CountRegressor(members=1, hidden=(), epochs=50, random_state=0)
+    >>> quick = DDPNRegressor(members=1, hidden=(), epochs=50, random_state=0)
     >>> dist = CountRegressorSkpro(quick).fit(X, y).predict_proba(X.tail(2))
     >>> dist.cdf(100).round(3)
         visits
@@ -157,7 +157,7 @@ class CountRegressorSkpro(BaseProbaRegressor):
         "y_inner_mtype": "pd_DataFrame_Table",
     }
 
-    def __init__(self, estimator: CountRegressor | None = None) -> None:
+    def __init__(self, estimator: CountRegressor | DDPNRegressor | None = None) -> None:
         self.estimator = estimator
         super().__init__()
 
@@ -174,7 +174,7 @@ class CountRegressorSkpro(BaseProbaRegressor):
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
         """Small ensembles of counts and of Normals."""
         small: dict[str, Any] = {"members": 2, "hidden": (8,), "epochs": 3, "random_state": 0}
-        return [{"estimator": CountRegressor(likelihood=name, **small)} for name in ("double_poisson", "gaussian")]
+        return [{"estimator": DDPNRegressor(likelihood=name, **small)} for name in ("double_poisson", "gaussian")]
 
 
 def _named(X: Any) -> Any:

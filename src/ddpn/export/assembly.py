@@ -14,6 +14,7 @@ from ddpn.export.schema import InputColumn
 from ddpn.export.source import Source, levels_of
 from ddpn.export.table import level_codes, read_columns
 from ddpn.features.canonical import number_of
+from ddpn.members.folds import copies_of
 from ddpn.predictor import MIXTURE, Predictor
 
 
@@ -39,10 +40,10 @@ def assemble(source: Source, quantiles: tuple[float, ...], coverage: float, pmf:
     nothing = onnx().helper.make_tensor("value", onnx().TensorProto.DOUBLE, [1], [0.0])
     zero = shape.op("ConstantOfShape", kind="f", value=nothing)
     known = Rows(table, inputs.log_exposure(), zero)
-    stacks = [member_stack(graph, name, member, known) for name, member in predictor.mixed.items()]
-    weights = [predictor.weights[name] for name in predictor.mixed]
-    used = predictor.recalibration is not None and predictor.recalibration.is_used
-    change = predictor.recalibration.map if used and predictor.recalibration is not None else None
+    copies = {name: copies_of(member) for name, member in predictor.mixed.items()}
+    stacks = [member_stack(graph, name, copy, known) for name, own in copies.items() for copy in own]
+    weights = [predictor.weights[name] / len(own) for name, own in copies.items() for _ in own]
+    change = predictor.recalibrations[MIXTURE].map if predictor.is_recalibrated() else None
     mixture = Mixture(stacks, weights, inputs.bounds(), change, wanted, inputs.group())
     found = mixture.columns(graph, rows, zero)
     outputs: list[tuple[str, Value, tuple[int, ...]]] = []

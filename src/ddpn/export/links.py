@@ -9,7 +9,8 @@ import torch
 from ddpn.errors import ConfigError
 from ddpn.export.graph import Graph, Operand, Value
 from ddpn.heads import HEADS, Head, mixed, zeros
-from ddpn.heads.clamps import LOG_ALPHA, LOG_GAMMA, LOG_MU, highest_log_gamma
+from ddpn.heads.clamps import LOG_ALPHA, LOG_GAMMA, LOG_LARGE, LOG_MU, highest_log_gamma
+from ddpn.heads.likelihoods import SHIPPED
 
 #: Half-angle steps before the series of the arctangent: what is left is below tan(pi / 16), and the first term that is
 #: left out below 1e-17.
@@ -72,7 +73,8 @@ def _parts(head: Head, raw: list[Value], log_scale: Value | None) -> Parts:
         return _mixed(head, raw, log_scale)
     if isinstance(head, zeros.ZeroHead):
         return _with_zeros(head, raw, log_scale)
-    if head.name not in _LINKS:
+    shipped = SHIPPED.get(head.name) == f"{type(head).__module__}:{type(head).__name__}"
+    if head.name not in _LINKS or not shipped:
         known = ", ".join([*_LINKS, "the zero-inflated and hurdle forms of these", "mixtures of all"])
         raise ConfigError(f"A model to export must have likelihoods among {known}; got {head.name}.")
     return Parts((_LINKS[head.name](raw, log_scale),))
@@ -87,7 +89,19 @@ def _double_poisson(raw: list[Value], log_scale: Value | None) -> Piece:
     # It is log mu plus a constant between two bounds.
     least, constant, most = highest_log_gamma(torch.tensor([-np.inf, 0.0, np.inf], dtype=torch.float64)).tolist()
     highest = (log_mu + constant).clip(least, most)
-    return Piece("double_poisson", log_mu, bend(raw[1], LOG_GAMMA[0], highest))
+    lowest = LOG_GAMMA[0] - (log_mu - LOG_LARGE).clip(0.0, np.inf)
+    log_gamma = bend(raw[1], lowest, highest)
+    return Piece("double_poisson", log_mu, log_gamma if log_scale is None else _mean_preserving(log_gamma, log_mu))
+
+
+def _mean_preserving(log_gamma: Value, log_mu: Value) -> Value:
+    """As `ddpn.heads.clamps.mean_preserving_log_gamma`."""
+    mu = log_mu.exp()
+    over = (-log_gamma).clip(0.0, np.inf).exp() - 1.0
+    under = log_gamma.clip(0.0, np.inf).exp() - 1.0
+    over = over / (over * 1.5 * (mu + 1.0) / (mu * mu) + 1.0)
+    under = under / (under * 2.0 / (mu * mu * (mu + 1.0)) + 1.0)
+    return (under + 1.0).log() - (over + 1.0).log()
 
 
 def _negative_binomial(raw: list[Value], log_scale: Value | None) -> Piece:

@@ -9,10 +9,9 @@ import torch
 from ddpn.errors import ConfigError
 from ddpn.export.encoding import design_matrix, encoded, tree_matrix
 from ddpn.export.graph import Graph, Value
-from ddpn.export.links import Parts, Piece, parts_of
+from ddpn.export.links import Parts, parts_of
 from ddpn.export.table import Table
 from ddpn.export.trees import Forest
-from ddpn.members.boosted_poisson import BoostedNegativeBinomial, BoostedPoisson
 from ddpn.members.constant import Constant
 from ddpn.members.glm import GLM
 from ddpn.members.member import Member
@@ -20,7 +19,6 @@ from ddpn.members.networks import Networks
 from ddpn.members.trees.index import Index
 from ddpn.members.trees.joint_member import JointTrees, Seed
 from ddpn.members.trees.member import Trees
-from ddpn.members.trees.sklearn_engine import TINY
 
 
 class Rows(NamedTuple):
@@ -32,7 +30,9 @@ class Rows(NamedTuple):
 
     def log_scale(self, unit: float) -> Value | None:
         """The logarithm of the exposure in units of a member. Shape: (rows, 1)."""
-        return None if self.log_exposure is None else self.log_exposure - float(np.log(unit))
+        if self.log_exposure is None:
+            return None if unit == 1.0 else self.zero - float(np.log(unit))
+        return self.log_exposure - float(np.log(unit))
 
 
 class Stack(NamedTuple):
@@ -174,26 +174,10 @@ def _seed(graph: Graph, seed: Seed, matrix: Value, rows: Rows, columns: int) -> 
     return start + forest.sums(graph, indexed.matrix).op("MatMul", graph.constant(np.array(shares)))
 
 
-def _boosted(graph: Graph, member: BoostedPoisson, rows: Rows) -> Stack:
-    matrix = tree_matrix(graph, rows.table, member.table)
-    forest = Forest(len(member.table.levels))
-    for trees, chosen in zip(member.trees, member.chosen, strict=True):
-        forest.add_histogram(trees, chosen)
-    mean = forest.sums(graph, matrix).exp().sum(1) / float(len(member.trees))
-    if rows.log_exposure is not None:
-        mean = mean * rows.log_exposure.exp()
-    log_mu = mean.clip(TINY, np.inf).log()
-    if not isinstance(member, BoostedNegativeBinomial):
-        return Stack(1, Parts((Piece("poisson", log_mu),)))
-    log_alpha = rows.zero + float(np.log(member.alpha))
-    return Stack(1, Parts((Piece("negative_binomial", log_mu, log_alpha),)))
-
-
 _KINDS: dict[type, Callable[[Graph, Any, Rows], Stack]] = {
     Networks: _networks,
     GLM: _glm,
     Constant: _constant,
     Trees: _trees,
     JointTrees: _joint_trees,
-    BoostedPoisson: _boosted,
 }

@@ -107,7 +107,7 @@ def _arguments(model: Any, example: Any, signature: Any, options: Mapping[str, A
             "data_path": str(folder),
             "signature": signature_of(folder) if signature is None else signature,
             "input_example": example,
-            "pip_requirements": [f"ddpn[files]=={version('ddpn')}"],
+            "pip_requirements": [f"ddpn=={version('ddpn')}"],
             **options,
         }
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ddpn.errors import ConfigError, InputError
 from ddpn.export.schema import InputColumn, columns_of_features, columns_of_roles
+from ddpn.members.folds import copies_of
 from ddpn.members.member import Member
 from ddpn.model_files import TASK, read_manifest
 from ddpn.predictor import Predictor
@@ -81,7 +82,7 @@ def _of_folder(path: Path) -> Source:
 
 def _of_predictor(predictor: Predictor, names: Any, kinds: Any) -> Source:
     """A model that was fitted in Python: the columns are those of X."""
-    known = next(filter(None, map(_reader, predictor.members.values())), None)
+    known = next(filter(None, (_reader(copies_of(member)[0]) for member in predictor.members.values())), None)
     if kinds is None:
         kinds = None if known is None else known.kinds_
     if kinds is None:
@@ -107,7 +108,7 @@ def _reader(member: Member) -> Any:
 def levels_of(predictor: Predictor, names: list[str]) -> dict[str, tuple[str, ...]]:
     """For each category all levels that a member of the mixture knows."""
     found: dict[str, dict[str, None]] = {}
-    for member in predictor.mixed.values():
+    for member in (copy for own in predictor.mixed.values() for copy in copies_of(own)):
         for name, levels in zip(names, _levels(member), strict=False):
             if levels is not None:
                 found.setdefault(name, {}).update(dict.fromkeys(levels))

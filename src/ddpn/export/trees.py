@@ -1,4 +1,4 @@
-"""Boosted trees of LightGBM and scikit-learn by plain operators: every tree is followed from its root, all at once.
+"""Boosted trees by plain operators: every tree is followed from its root, all at once.
 
 ONNX has operators for sums of trees. One rounds them to float32; the other is not part of ONNX Runtime 1.20, and 1.21
 and 1.22 return wrong sums for some trees.
@@ -6,16 +6,14 @@ and 1.22 return wrong sums for some trees.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ddpn.errors import ConfigError
 from ddpn.export.graph import Graph, Value
-from ddpn.members.trees.engine import Booster
-from ddpn.members.trees.lightgbm_engine import LightGBMBooster
+from ddpn.members.trees.boosting import Booster
 from ddpn.members.trees.model_text import tree_slices
-from ddpn.members.trees.sklearn_engine import HistogramBooster
 from ddpn.members.trees.table import LEVELS
 
 #: Bits of LightGBM's decisions: by category, default to the left, missing values are zeros, missing values are NaN.
@@ -69,24 +67,8 @@ class Forest:
     def add(self, booster: Booster, columns: Mapping[int, int] | None = None) -> None:
         """Another target: the sum of a booster's trees. `columns` says where a column of the booster's matrix is."""
         self.constants.append(0.0)
-        if isinstance(booster, LightGBMBooster):
-            for tree in tree_slices(booster.arrays):
-                self._add(*_of_lightgbm(tree), booster.chosen, columns or {})
-        elif isinstance(booster, HistogramBooster):
-            self._add_histogram(booster.trees, booster.chosen, columns or {})
-        else:
-            raise ConfigError(f"Trees to export must be of LightGBM or scikit-learn, got {type(booster).__name__}.")
-
-    def add_histogram(self, trees: Any, chosen: np.ndarray | None) -> None:
-        """Another target: the raw prediction of a `HistGradientBoostingRegressor`."""
-        self.constants.append(0.0)
-        self._add_histogram(trees, chosen, {})
-
-    def _add_histogram(self, trees: Any, chosen: np.ndarray | None, columns: Mapping[int, int]) -> None:
-        self.constants[-1] += float(np.ravel(trees._baseline_prediction)[0])
-        known = _Preprocessed.of(trees)
-        for (tree,) in trees._predictors:
-            self._add(*_of_histogram(tree, known), chosen, columns)
+        for tree in tree_slices(booster.arrays):
+            self._add(*_of_lightgbm(tree), booster.chosen, columns or {})
 
     def _add(
         self, splits: list[Split], leaves: list[float], chosen: np.ndarray | None, columns: Mapping[int, int]
@@ -191,42 +173,3 @@ def _codes(tree: Mapping[str, np.ndarray], number: int) -> tuple[int, ...]:
 
 def _has_bit(words: np.ndarray, place: int) -> bool:
     return place // 32 < len(words) and bool((int(words[place // 32]) >> (place % 32)) & 1)
-
-
-class _Preprocessed(NamedTuple):
-    """For each column of scikit-learn's own matrix that of ours, and by column its codes with ours."""
-
-    order: list[int]
-    codes: dict[int, dict[int, int]]
-
-    @classmethod
-    def of(cls, trees: Any) -> "_Preprocessed":
-        """Categories come first, and are numbered again."""
-        if trees.is_categorical_ is None:
-            return cls(list(range(trees.n_features_in_)), {})
-        is_category = np.asarray(trees.is_categorical_)
-        order = [*np.flatnonzero(is_category).tolist(), *np.flatnonzero(~is_category).tolist()]
-        encoder = trees._preprocessor.named_transformers_["encoder"]
-        codes = {
-            j: {place: int(code) for place, code in enumerate(known) if not np.isnan(code)}
-            for j, known in enumerate(encoder.categories_)
-        }
-        return cls(order, codes)
-
-
-def _of_histogram(tree: Any, known: _Preprocessed) -> tuple[list[Split], list[float]]:
-    nodes = tree.nodes
-    is_leaf = nodes["is_leaf"].astype(bool)
-    number = np.where(is_leaf, ~(np.cumsum(is_leaf) - 1), np.cumsum(~is_leaf) - 1)
-    splits = []
-    for node in nodes[~is_leaf]:
-        column, left, levels = int(node["feature_idx"]), bool(node["missing_go_to_left"]), None
-        if node["is_categorical"]:
-            bits, own = tree.raw_left_cat_bitsets[node["bitset_idx"]], known.codes[column]
-            inside = {code for place, code in own.items() if _has_bit(bits, place)}
-            # Levels that this booster has not seen go where missing values go.
-            inside |= set(range(LEVELS + 1)) - set(own.values()) if left else set()
-            levels = tuple(sorted(inside))
-        children = int(number[node["left"]]), int(number[node["right"]])
-        splits.append(Split(known.order[column], float(node["num_threshold"]), left, levels, children))
-    return splits, nodes["value"][is_leaf].tolist()

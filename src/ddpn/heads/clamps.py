@@ -13,7 +13,7 @@ from torch import Tensor
 
 #: log mu: 8e-7 to 9e6, the range the Double Poisson's golden tables cover.
 LOG_MU = (-14.0, 16.0)
-#: log gamma: 1e-4 to 1e4, likewise.
+#: log gamma: 1e-4 to 1e4, likewise; less for large mu, see `lowest_log_gamma`.
 LOG_GAMMA = (-9.2, 9.2)
 #: log alpha of a Negative Binomial: below, it is a Poisson even at a mean of e^16.
 LOG_ALPHA = (-23.0, 9.2)
@@ -25,21 +25,21 @@ _LOG_NARROWEST = math.log(100.0)
 _LOG_SMALL = math.log(0.1)
 #: The least that `highest_log_gamma` returns.
 LEAST_HIGH_LOG_GAMMA = _LOG_SMALL + _LOG_NARROWEST
+#: Above this mu, gamma mu >= 0.1 bounds gamma instead of 1e-4: a standard deviation of three times the mean.
+LOG_LARGE = math.log(1e3)
 #: How far beyond a bound `unbend` goes, where the exact inverse would be infinite.
 _REACH = 1.0
 
 
-def bend(x: Tensor, low: float, high: float | Tensor) -> Tensor:
+def bend(x: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
     """Bound x smoothly: it stays as it is within [low, high], and is bent outside to stay within pi/2 of that range.
 
     Parameters
     ----------
     x : Tensor
         Raw outputs.
-    low : float
-        The lower bound.
-    high : float or Tensor
-        The upper bound, or one per element.
+    low, high : float or Tensor
+        The lower and the upper bound, or one per element.
     """
     if x.device.type == "cpu" and not torch.compiler.is_compiling():
         # To see that there is nothing to bend costs a fifth of bending here; on a GPU the host would wait for it.
@@ -53,23 +53,25 @@ class _Bend(torch.autograd.Function):
     """inside + atan(x - inside), with its derivative written out: fewer kernels in every step on a GPU."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, low: float, high: float | Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
         inside = _cut(x, low, high)
         outside = x - inside
-        ctx.save_for_backward(x, high if isinstance(high, Tensor) else None, outside)
-        ctx.bounds = low, high if not isinstance(high, Tensor) else None
+        ctx.save_for_backward(x, *(end if isinstance(end, Tensor) else None for end in (low, high)), outside)
+        ctx.bounds = tuple(None if isinstance(end, Tensor) else end for end in (low, high))
         return inside + outside.atan()
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, Tensor | None]:
-        x, high, outside = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, *tensors, outside = ctx.saved_tensors
         if torch.is_grad_enabled():  # second derivatives are wanted
-            outside = x - _cut(x, ctx.bounds[0], ctx.bounds[1] if high is None else high)
+            ends = (known if end is None else end for known, end in zip(ctx.bounds, tensors, strict=True))
+            outside = x - _cut(x, *ends)
         by_x = grad / (1.0 + outside * outside)
-        return by_x, None, torch.where(outside > 0.0, grad - by_x, 0.0) if ctx.needs_input_grad[2] else None
+        beyond = zip((outside < 0.0, outside > 0.0), ctx.needs_input_grad[1:], strict=True)
+        return by_x, *(torch.where(there, grad - by_x, 0.0) if needed else None for there, needed in beyond)
 
 
-def unbend(value: Tensor, low: float, high: float | Tensor) -> Tensor:
+def unbend(value: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
     """The inverse of `bend`: the x with bend(x) = value.
 
     Parameters
@@ -77,10 +79,8 @@ def unbend(value: Tensor, low: float, high: float | Tensor) -> Tensor:
     value : Tensor
         What `bend` should return. For a value that it does not reach (even infinite), a finite x on its side is
         returned.
-    low : float
-        The lower bound.
-    high : float or Tensor
-        The upper bound, or one per element.
+    low, high : float or Tensor
+        The lower and the upper bound, or one per element.
     """
     inside = _cut(value, low, high)
     return inside + (value - inside).clamp(-_REACH, _REACH).tan()
@@ -111,5 +111,39 @@ def highest_log_gamma(log_mu: Tensor) -> Tensor:
     return log_mu.clamp(_LOG_SMALL, LOG_GAMMA[1] - _LOG_NARROWEST) + _LOG_NARROWEST
 
 
-def _cut(x: Tensor, low: float, high: float | Tensor) -> Tensor:
-    return x.minimum(high).clamp(min=low) if isinstance(high, Tensor) else x.clamp(low, high)
+def lowest_log_gamma(log_mu: Tensor) -> Tensor:
+    """The lower bound on log gamma that log mu implies: gamma >= 1e-4, or gamma mu >= 0.1 where mu is above 1,000.
+
+    Parameters
+    ----------
+    log_mu : Tensor
+        Logarithm of the location.
+    """
+    return LOG_GAMMA[0] - (log_mu - LOG_LARGE).clamp(min=0.0)
+
+
+def mean_preserving_log_gamma(log_gamma: Tensor, log_mu: Tensor) -> Tensor:
+    """The gamma of a row with an exposure: close enough to 1 that the mean of a Double Poisson is mu to 6%.
+
+    The mean is close to mu where gamma mu is large, or gamma is close to 1. For small mu it is about mu^gamma instead:
+    with gamma = 0.3, a thousandth of the exposure would have an eighth of the mean. So 1 / gamma - 1 stays below
+    mu^2 / (1 + mu) / 1.5, which is a variance up to that of a Negative Binomial with alpha = 2/3, and gamma - 1 below
+    mu^2 (1 + mu) / 2. Both are smooth: the inverse of each is added to the inverse of its bound.
+
+    Parameters
+    ----------
+    log_gamma : Tensor
+        What the network predicts.
+    log_mu : Tensor
+        Logarithm of the location, exposure included.
+    """
+    g, mu = log_gamma.double(), log_mu.double().exp()
+    over, under = torch.expm1(torch.where(g < 0.0, -g, 0.0)), torch.expm1(torch.where(g < 0.0, 0.0, g))
+    over = over / (1.0 + 1.5 * over * (1.0 + mu) / mu.square())
+    under = under / (1.0 + 2.0 * under / (mu.square() * (1.0 + mu)))
+    return (torch.log1p(under) - torch.log1p(over)).to(log_gamma.dtype)
+
+
+def _cut(x: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
+    x = x.minimum(high) if isinstance(high, Tensor) else x.clamp(max=high)
+    return x.maximum(low) if isinstance(low, Tensor) else x.clamp(min=low)

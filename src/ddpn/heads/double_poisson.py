@@ -9,16 +9,27 @@ from torch.distributions import constraints
 
 from ddpn.distributions import DoublePoisson
 from ddpn.errors import ConfigError
-from ddpn.heads.clamps import LOG_GAMMA, LOG_MU, bend, highest_log_gamma, log_mean, unbend
+from ddpn.heads.clamps import (
+    LOG_GAMMA,
+    LOG_MU,
+    bend,
+    highest_log_gamma,
+    log_mean,
+    lowest_log_gamma,
+    mean_preserving_log_gamma,
+    unbend,
+)
 from ddpn.heads.head import Head, check_beta, promoted
 from ddpn.heads.start import Rows
+from ddpn.sample import Sample
 from ddpn.validation import check_choice, check_number, is_number
 
 
 class DoublePoissonHead(Head):
     """Double Poisson: over-, equi- and under-dispersed counts, variance about mu / gamma.
 
-    raw = (log mu, log gamma).
+    raw = (log mu, log gamma). With an exposure, gamma is limited to where the mean is proportional to it, see
+    `ddpn.heads.clamps.mean_preserving_log_gamma`.
 
     Parameters
     ----------
@@ -75,7 +86,7 @@ class DoublePoissonHead(Head):
             raise ConfigError(f"Bounded and censored counts need the exact likelihood, got {got}. Leave it out.")
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> DoublePoisson:
-        """DoublePoisson(exposure * e^raw0, e^raw1)."""
+        """DoublePoisson(exposure * e^raw0, e^raw1), with a limited gamma where there is an exposure."""
         log_mu, log_gamma = _links(promoted(raw), exposure)
         return DoublePoisson(log_mu.exp(), log_gamma.exp(), validate_args=False)
 
@@ -83,7 +94,7 @@ class DoublePoissonHead(Head):
         """-log p(y), or Eq. 2; times gamma^-beta. In float64: for large counts the terms of Eq. 2 nearly cancel."""
         if self.objective == "exact" and not self.beta:
             return super().loss(raw, y, exposure)
-        log_mu, log_gamma = _links(raw.double(), exposure)
+        log_mu, log_gamma = _unlimited_links(raw.double(), exposure)
         if self.objective == "exact":
             value = super().loss(raw.double(), y, exposure)
         else:  # Eq. 2: -log(gamma) / 2 + gamma mu - gamma y (1 + log mu - log y)
@@ -100,11 +111,19 @@ class DoublePoissonHead(Head):
             log_gamma = -(2.0 * rows.mean(_deviance(log_mu + rows.scale.log(), rows.y)).clamp(min=0.0)).log()
         else:
             log_gamma = torch.full_like(log_mu, math.log(self.initial_gamma))
-        found = torch.stack([unbend(log_mu, *LOG_MU), unbend(log_gamma, LOG_GAMMA[0], highest_log_gamma(mean.log()))])
-        return found if self.objective == "paper" else self._exact_start(rows, found)
+        lowest, highest = lowest_log_gamma(mean.log()), highest_log_gamma(mean.log())
+        found = torch.stack([unbend(log_mu, *LOG_MU), unbend(log_gamma, lowest, highest)])
+        return found if self.objective == "paper" else self._exact_start(rows, found, lowest.item())
 
-    def _exact_start(self, rows: Rows, guess: Tensor) -> Tensor:
-        bounds = [(low - 1.0, high + 1.0) for low, high in (LOG_MU, LOG_GAMMA)]
+    def sample_start(self, sample: Sample) -> Tensor:
+        """As for other heads, with the gamma that was given, if any."""
+        found = super().sample_start(sample)
+        if self.initial_gamma is not None:
+            found[1] = self.start(sample.y, sample.weight, sample.exposure)[1]
+        return found
+
+    def _exact_start(self, rows: Rows, guess: Tensor, lowest: float) -> Tensor:
+        bounds = [(low - 1.0, high + 1.0) for low, high in (LOG_MU, (lowest, LOG_GAMMA[1]))]
         if self.initial_gamma is None:
             # Eq. 2 overrates gamma for small counts; from a wide distribution the search does not end on a plateau.
             guess[1].clamp_(max=0.0)
@@ -114,9 +133,15 @@ class DoublePoissonHead(Head):
 
 
 def _links(raw: Tensor, exposure: Tensor | None) -> tuple[Tensor, Tensor]:
-    """log mu and log gamma. The bound on mu / gamma is on the mu of the distribution, exposure included."""
+    """log mu and log gamma of the distribution."""
+    log_mu, log_gamma = _unlimited_links(raw, exposure)
+    return log_mu, log_gamma if exposure is None else mean_preserving_log_gamma(log_gamma, log_mu)
+
+
+def _unlimited_links(raw: Tensor, exposure: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The same as in Eq. 2, whose mean is mu for every gamma: bounds on gamma are those of mu, exposure included."""
     log_mu = log_mean(raw[..., 0], exposure)
-    return log_mu, bend(raw[..., 1], LOG_GAMMA[0], highest_log_gamma(log_mu))
+    return log_mu, bend(raw[..., 1], lowest_log_gamma(log_mu), highest_log_gamma(log_mu))
 
 
 def _deviance(log_mu: Tensor, y: Tensor) -> Tensor:

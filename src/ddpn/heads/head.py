@@ -15,13 +15,15 @@ from torch.distributions import Distribution
 from ddpn.distributions.parametric import ParametricDistribution
 from ddpn.distributions.recording import as_recorded
 from ddpn.errors import ConfigError
-from ddpn.heads.start import Rows, fit
+from ddpn.heads.start import Rows, fit, mean_loss
 from ddpn.sample import Sample
 from ddpn.validation import check_number, is_number
 
 _LOW_PRECISION = (torch.float16, torch.bfloat16)
 #: How far from its first guess, beyond the guess's own size, `Head.start` searches: e^20 on a log scale.
 _REACH = 20.0
+#: What a head may know about the distribution that its `forward` returns.
+_OF_FORWARD = {"loss", "derivatives", "start"}
 
 
 #: The smallest curvature, where a loss is flat or not convex: a step is then as long as the gradient allows.
@@ -70,6 +72,7 @@ class Head(ABC):
     exposure_is_total: ClassVar[bool] = False
     is_baseline: ClassVar[bool] = True
     validation_score: ClassVar[str] = "crps"
+
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         own = vars(cls)
@@ -77,6 +80,9 @@ class Head(ABC):
             cls.parameter_names = tuple(f"raw {i}" for i in range(cls.n_raw))
         if "support" in own and "is_count" not in own:
             cls.is_count = bool(cls.support.is_discrete)
+        if "forward" in own:  # what a base class knows about its distribution does not hold for another one
+            for name in _OF_FORWARD - own.keys():
+                setattr(cls, name, vars(Head)[name])
         if "description" not in own:
             cls.description = (cls.__doc__ or cls.__name__).strip().splitlines()[0]
 
@@ -166,11 +172,11 @@ class Head(ABC):
         rows = Rows(y, weight, exposure)
 
         with torch.no_grad():
-            losses = [(self.mean_loss(guess, rows).item(), guess) for guess in self._guesses(rows)]
+            losses = [(self.rows_loss(guess, rows).item(), guess) for guess in self._guesses(rows)]
         _, best = min((pair for pair in losses if pair[0] < float("inf")), key=lambda pair: pair[0], default=losses[0])
-        return self.most_likely(rows, best, [(x - _REACH - abs(x), x + _REACH + abs(x)) for x in best.tolist()])
+        return self.most_likely(rows, best, _around(best))
 
-    def mean_loss(self, raw: Tensor, rows: Rows) -> Tensor:
+    def rows_loss(self, raw: Tensor, rows: Rows) -> Tensor:
         """The weighted mean loss of rows that share their raw outputs.
 
         Parameters
@@ -194,7 +200,36 @@ class Head(ABC):
         bounds : sequence of pairs of float
             The range of each raw output.
         """
-        return fit(lambda raw: self.mean_loss(raw, rows), guess, bounds)
+        return fit(lambda raw: self.rows_loss(raw, rows), guess, bounds)
+
+    def sample_start(self, sample: Sample) -> Tensor:
+        """`start` of a sample's rows; where counts are bounded or censored, what makes the recorded ones most likely.
+
+        The likelihood of what was recorded is searched from `start`, from there with all raw outputs but the first at
+        0, and from the `start` of counts of which the censored ones are twice as large: censored counts vary so little
+        that a dispersion fitted to them as they are has no slope that leads back.
+
+        Parameters
+        ----------
+        sample : Sample
+            Counts as tensors (N,), with weights, exposures, bounds and limits, if any.
+
+        Returns
+        -------
+        Tensor, shape (n_raw,)
+            In float64.
+        """
+        guess = self.start(sample.y, sample.weight, sample.exposure)
+        if sample.is_plain:
+            return guess
+        guesses = [guess, torch.cat([guess[:1], torch.zeros_like(guess[1:])])]
+        if sample.limit is not None:
+            raised = torch.where(sample.y >= sample.limit, 2.0 * sample.y + 1.0, sample.y)
+            guesses.append(self.start(raised, sample.weight, sample.exposure))
+        loss = mean_loss(self, sample)
+        found = [fit(loss, each, _around(each)) for each in guesses]
+        with torch.no_grad():
+            return min(found, key=lambda raw: float(loss(raw).nan_to_num(float("inf"))))
 
     def _guesses(self, rows: Rows) -> list[Tensor]:
         rate = rows.y / rows.scale
@@ -272,6 +307,11 @@ def _expected_curvature(dist: ParametricDistribution, raw: Tensor) -> Tensor:
         if slope is not None:
             total += information.unsqueeze(1) * slope.square()
     return total
+
+
+def _around(guess: Tensor) -> list[tuple[float, float]]:
+    """Where a search from a guess ends, for a minimum at infinity."""
+    return [(x - _REACH - abs(x), x + _REACH + abs(x)) for x in guess.tolist()]
 
 
 def promoted(raw: Tensor) -> Tensor:

@@ -12,8 +12,9 @@ from torch.distributions import constraints
 from ddpn.distributions import Mixture
 from ddpn.errors import ConfigError
 from ddpn.heads.head import Head, promoted
-from ddpn.heads.start import Rows
 from ddpn.heads.likelihoods import HEADS
+from ddpn.heads.start import mean_loss
+from ddpn.sample import Sample
 from ddpn.validation import listed
 
 #: Two Double Poissons and a Negative Binomial: one for a heavy tail, two for shapes with several modes.
@@ -110,14 +111,18 @@ class MixedHead(Head):
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
         """Every family's fit without features, with their log means spread, and equal weights."""
+        return self.sample_start(Sample(None, y, weight, exposure))
+
+    def sample_start(self, sample: Sample) -> Tensor:
+        """The same where counts may be bounded or censored."""
         heads = {family: HEADS[family]() for family in dict.fromkeys(self.families)}
-        first = {family: head.start(y, weight, exposure) for family, head in heads.items()}
-        rows = Rows(y, weight, exposure)
+        first = {family: head.sample_start(sample) for family, head in heads.items()}
         with torch.no_grad():
-            losses = [head.mean_loss(first[name], rows) for name, head in heads.items()]
+            losses = [mean_loss(head, sample)(first[name]) for name, head in heads.items()]
+            own = mean_loss(self, sample)
             for spread in _SPREADS:
                 raw = self._spread(first, spread)
-                if self.mean_loss(raw, rows) <= min(losses) + _WORSE:
+                if own(raw) <= min(losses) + _WORSE:
                     break
         return raw
 

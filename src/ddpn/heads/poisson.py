@@ -1,6 +1,5 @@
 """The Poisson head: one raw output, the logarithm of the mean."""
 
-import torch
 from torch import Tensor
 from torch.distributions import constraints
 

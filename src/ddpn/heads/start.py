@@ -1,12 +1,14 @@
 """Fits without features: the raw outputs that fit all rows best."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
+from ddpn.sample import Sample
 from ddpn.threads import single_blas_thread
 
 #: Slopes of the mean loss below this end the search: no network starts that close.
@@ -37,6 +39,21 @@ class Rows:
     def scale(self) -> Tensor:
         """Every row's exposure."""
         return torch.ones_like(self.y) if self.exposure is None else self.exposure
+
+
+def mean_loss(head: Any, sample: Sample) -> Callable[[Tensor], Tensor]:
+    """The weighted mean of the losses of what was recorded, as a function of the raw outputs (P,) that all rows share.
+
+    Equal rows are evaluated as one.
+    """
+    names = [name for name in sample.parts if name not in ("X", "weight")]
+    columns = torch.stack([sample.parts[name].double() for name in names], dim=1)
+    weight = torch.ones_like(sample.y, dtype=torch.float64) if sample.weight is None else sample.weight.double()
+    with torch.inference_mode(False):
+        distinct, place = columns.clone().unique(dim=0, return_inverse=True)
+        total = torch.zeros_like(distinct[:, 0]).index_add_(0, place, weight.clone())
+    rows, share = Sample(None, **dict(zip(names, distinct.unbind(1), strict=True))), total / total.sum()
+    return lambda raw: share @ head.sample_loss(raw.expand(len(rows), -1), rows)
 
 
 def fit(loss: Callable[[Tensor], Tensor], guess: Tensor, bounds: Sequence[tuple[float, float]]) -> Tensor:

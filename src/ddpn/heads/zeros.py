@@ -11,8 +11,8 @@ from torch.distributions import constraints
 from ddpn.distributions import Hurdle, ZeroInflated
 from ddpn.heads.clamps import bend
 from ddpn.heads.head import Head, promoted
-from ddpn.heads.start import Rows
 from ddpn.heads.likelihoods import HEADS
+from ddpn.heads.start import Rows
 
 #: logit of pi: from 6e-6 to 1 - 6e-6, bounded smoothly, so that no zero is ever explained for good.
 LOGIT = (-12.0, 12.0)
@@ -56,7 +56,7 @@ class ZeroHead(Head):
             parts = (None if part is None else part.expand_as(y)[positive] for part in (weight, exposure))
             guesses.append(self._with_zeros(self.base.start(y[positive], *parts), rows))
         with torch.no_grad():
-            best = min(guesses, key=lambda raw: float(self.mean_loss(raw, rows).nan_to_num(float("inf"))))
+            best = min(guesses, key=lambda raw: float(self.rows_loss(raw, rows).nan_to_num(float("inf"))))
         bounds = [(x - 20.0 - abs(x), x + 20.0 + abs(x)) for x in best[:-1].tolist()]
         return self.most_likely(rows, best, [*bounds, (LOGIT[0] - 1.0, LOGIT[1] + 1.0)])
 

@@ -25,8 +25,6 @@ MEMBERS = Registry(
         "poisson_glm": "ddpn.members.glm:PoissonGLM",
         "trees": "ddpn.members.trees.member:Trees",
         "joint_trees": "ddpn.members.trees.joint_member:JointTrees",
-        "boosted_poisson": "ddpn.members.boosted_poisson:BoostedPoisson",
-        "boosted_negative_binomial": "ddpn.members.boosted_poisson:BoostedNegativeBinomial",
     },
 )
 _LAZY = {"Member": "ddpn.members.member", "choose_weights": "ddpn.members.blending"}

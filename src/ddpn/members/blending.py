@@ -1,4 +1,4 @@
-"""How much of the mixture each member gets, chosen by the CRPS of validation rows."""
+"""Mixtures of members, and the weights of members, chosen by the CRPS of held-out rows."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 import torch
 from scipy.optimize import minimize
-from torch import Tensor
 from torch.distributions import Distribution
 
 from ddpn.distributions import CountDistribution, Mixture, discretized
 from ddpn.distributions.recording import bounded, limited
-from ddpn.distributions.stacking import reshaped, rows_of
+from ddpn.distributions.stacking import concatenated, reshaped, rows_of
 from ddpn.members.member import Member
 from ddpn.metrics import crps
 from ddpn.sample import Sample
@@ -26,9 +25,9 @@ _NEGLIGIBLE = 0.005
 
 
 def mix(distributions: Sequence[Distribution], weights: Sequence[float]) -> Mixture:
-    """The weighted mixture of members' distributions. Shape: batch (rows, k_i) each -> (rows,).
+    """The weighted mixture of distributions. Shape: batch (rows, k_i) each -> (rows,).
 
-    Each member's k distributions share its weight equally. Beside count distributions, Normals are rounded to counts.
+    The k distributions of each share its weight equally. Beside count distributions, Normals are rounded to counts.
     """
     if len(distributions) == 1:
         return Mixture(distributions[0])
@@ -37,10 +36,29 @@ def mix(distributions: Sequence[Distribution], weights: Sequence[float]) -> Mixt
     return Mixture.concatenate(parts, torch.from_numpy(np.concatenate(shares)))
 
 
+def mix_members(parts: Sequence[Sequence[Distribution]], weights: Sequence[float]) -> Mixture:
+    """The weighted mixture of members, each given by its `Member.parts`, which share its weight equally."""
+    flat = [(part, weight / len(own)) for own, weight in zip(parts, weights, strict=True) for part in own]
+    return mix([part for part, _ in flat], [weight for _, weight in flat])
+
+
+def as_one(parts: Sequence[Distribution]) -> Any:
+    """Parts of equal weight as one distribution of batch shape (rows, k); k is 1 where their families differ."""
+    joined = concatenated(parts)
+    if len(joined) == 1 and len({part.batch_shape[-1] for part in parts}) == 1:
+        return joined[0]
+    found = mix_members([parts], [1.0])
+    return reshaped(found, (*found.batch_shape, 1))
+
+
 def _of_one_kind(distributions: Sequence[Distribution]) -> list[Any]:
     """All of counts or all on the real line; where there are both, all of counts."""
     counts = [isinstance(dist, CountDistribution) for dist in distributions]
     return list(distributions) if all(counts) or not any(counts) else list(map(discretized, distributions))
+
+
+#: The parts of a member for some blocks of rows.
+Blocks = Sequence[Sequence[Distribution]]
 
 
 class MixtureScores:
@@ -48,33 +66,42 @@ class MixtureScores:
 
     With c_i the CRPS of member i and G_ij = 2 (c_i + c_j) - 4 c_ij, where c_ij is that of the equal mixture of two, the
     mixture with weights w has the CRPS sum_i w_i c_i - sum_{i<j} w_i w_j G_ij: CRPS is quadratic in the distribution.
-    `limit` is the largest count that can be recorded per row, where counts are censored.
+
+    Parameters
+    ----------
+    blocks : sequence of Sample
+        The rows, a sample per fold that is predicted by copies of its own.
     """
 
-    def __init__(self, distributions: Sequence[Distribution], y: Tensor, limit: np.ndarray | None = None) -> None:
-        self.y, self.limit = y, limit
-        self.parts: list[Any] = []
-        self.alone, self.bonus = np.zeros((0, len(y))), np.zeros((0, len(y)))
-        self.gain = np.zeros((0, 0, len(y)))
-        for part in _of_one_kind(distributions):
-            self.add(part)
+    def __init__(self, blocks: Sequence[Sample]) -> None:
+        self.blocks = list(blocks)
+        rows = sum(map(len, self.blocks))
+        self.members: list[Blocks] = []
+        self.alone, self.bonus = np.zeros((0, rows)), np.zeros((0, rows))
+        self.gain = np.zeros((0, 0, rows))
 
-    def add(self, part: Any, size: int | None = None) -> None:
-        """Take one more member into account; all are of counts, or all on the real line.
+    def add(self, member: Blocks, size: int | None = None) -> None:
+        """Take one more member into account.
 
-        `size` is the number of distributions per row that the member has in the mixture, where fewer are given here. A
-        mixture of more has a smaller CRPS, by what these differ by among each other.
+        Parameters
+        ----------
+        member : sequence of sequences of Distribution
+            Its `Member.parts` for every block.
+        size : int, optional
+            The number of distributions per row that the member has in the mixture, where fewer are given here. A
+            mixture of more has a smaller CRPS, by what these differ by among each other.
         """
-        n, bonus = len(self.parts), np.zeros(len(self.y))
-        own = self._scored([part], [1.0])
-        if size is not None and size > part.batch_shape[-1] > 1:
-            bonus = self._bonus(part, own, size)
-        gain = np.zeros((n + 1, n + 1, len(self.y)))
+        n, bonus = len(self.members), np.zeros(self.alone.shape[1])
+        own = self._scored([member], [1.0])
+        given = sum(part.batch_shape[-1] for part in member[0])
+        if size is not None and size > given > 1:
+            bonus = self._bonus(member, own, given, size)
+        gain = np.zeros((n + 1, n + 1, len(own)))
         gain[:n, :n] = self.gain
-        for j, (other, known) in enumerate(zip(self.parts, self.alone, strict=True)):
-            pair = np.maximum(2.0 * (own + known) - 4.0 * self._scored([part, other], [0.5, 0.5]), 0.0)
+        for j, (other, known) in enumerate(zip(self.members, self.alone, strict=True)):
+            pair = np.maximum(2.0 * (own + known) - 4.0 * self._scored([member, other], [0.5, 0.5]), 0.0)
             gain[n, j] = pair - bonus - self.bonus[j]
-        self.parts.append(part)
+        self.members.append(member)
         self.alone, self.bonus = np.concatenate([self.alone, own[None]]), np.concatenate([self.bonus, bonus[None]])
         self.gain = gain
 
@@ -83,19 +110,22 @@ class MixtureScores:
         """CRPS of every member. Shape: (members, rows)."""
         return self.alone - self.bonus
 
-    def _bonus(self, part: Any, own: np.ndarray, size: int) -> np.ndarray:
-        """What a mixture of `size` distributions like these has less in CRPS than that of these.
+    def _bonus(self, member: Blocks, own: np.ndarray, given: int, size: int) -> np.ndarray:
+        """What a mixture of `size` distributions like these has less in CRPS than that of the given ones.
 
         With the mean distance D of two distributions, that of k of them has (k - 1) / 2k D less than they have alone.
         """
-        n, k = part.batch_shape
-        flat, rows = reshaped(part, (n * k,)), torch.arange(n) * k
-        singles = [self._scored([reshaped(rows_of(flat, rows + j), (n, 1))], [1.0]) for j in range(k)]
-        distance = (np.mean(singles, axis=0) - own) * 2.0 * k / (k - 1.0)
-        return np.maximum(distance, 0.0) * ((size - 1.0) / (2.0 * size) - (k - 1.0) / (2.0 * k))
+        singles = [self._scored([[_single(parts, j) for parts in member]], [1.0]) for j in range(given)]
+        distance = np.maximum((np.mean(singles, axis=0) - own) * 2.0 * given / (given - 1.0), 0.0)
+        return distance * ((size - 1.0) / (2.0 * size) - (given - 1.0) / (2.0 * given))
 
-    def _scored(self, parts: list[Any], weights: list[float]) -> np.ndarray:
-        return crps(limited(mix(parts, weights), self.limit), self.y).double().numpy()
+    def _scored(self, members: Sequence[Blocks], weights: Sequence[float]) -> np.ndarray:
+        """CRPS of a mixture of members, of all blocks one after the other."""
+        found = []
+        for sample, *parts in zip(self.blocks, *members, strict=True):
+            dist = mix_members(parts, weights)
+            found.append(crps(limited(dist, sample.limit), torch.from_numpy(sample.y)).double().numpy())
+        return np.concatenate(found)
 
     def at(self, weights: np.ndarray) -> np.ndarray:
         """CRPS per row of the mixture with these weights."""
@@ -116,6 +146,17 @@ class MixtureScores:
         )
         weights = np.clip(found.x, 0.0, None)
         return weights / weights.sum()
+
+
+def _single(parts: Sequence[Distribution], number: int) -> list[Distribution]:
+    """One of all distributions per row of some parts, of batch shape (rows, 1)."""
+    for part in parts:
+        rows, k = part.batch_shape
+        if number < k:
+            flat = reshaped(part, (rows * k,))
+            return [reshaped(rows_of(flat, torch.arange(rows) * k + number), (rows, 1))]
+        number -= k
+    raise IndexError(number)
 
 
 def shrunk_weights(scores: MixtureScores, weight: np.ndarray) -> np.ndarray:
@@ -157,9 +198,16 @@ def choose_weights(members: Mapping[str, Member], validation: Sample) -> dict[st
     dict of float
         Weights by name, with sum 1.
     """
-    parts = [member.distribution(validation.X, validation.exposure) for member in members.values()]
-    with single_thread():
-        parts = [bounded(part, validation.lower, validation.upper) for part in parts]
-        scores = MixtureScores(parts, torch.from_numpy(validation.y), validation.limit)
+    scores, parts = MixtureScores([validation]), [parts_for(member, validation) for member in members.values()]
+    are_counts = [isinstance(part, CountDistribution) for own in parts for part in own]
+    for own in parts:
+        scores.add([own if all(are_counts) or not any(are_counts) else list(map(discretized, own))])
     weights = shrunk_weights(scores, validation.weight_or_ones)
     return dict(zip(members, weights.tolist(), strict=True))
+
+
+def parts_for(member: Member, sample: Sample) -> list[Distribution]:
+    """What a member predicts for the rows of a sample, within their bounds."""
+    found = member.parts(sample.X, sample.exposure)
+    with single_thread():
+        return [bounded(part, sample.lower, sample.upper) for part in found]

@@ -10,12 +10,9 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from ddpn.heads import HEADS, Head, make_head
-from ddpn.heads.start import fit
-from ddpn.members.member import Member, as_tensor, exposure_unit, json_to_bytes
+from ddpn.heads.start import mean_loss
+from ddpn.members.member import Member, as_tensor, exposure_unit, in_units, json_to_bytes, row_scale
 from ddpn.sample import Sample, row_count
-
-#: A maximum at infinity is cut off so far from the fit of plain counts.
-_REACH = 20.0
 
 
 class Constant(Member):
@@ -55,26 +52,20 @@ class Constant(Member):
         return [make_head(cls.name) for cls in tried]
 
     def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:
-        y, weight = as_tensor(train.y), as_tensor(train.weight_or_ones)
-        assert y is not None
-        assert weight is not None
-        candidates = self._candidates()
+        candidates, best = self._candidates(), np.inf
         self.unit = exposure_unit(train, candidates[0])
-        exposure = as_tensor(train.exposure, self.unit)
-        best = -np.inf
+        rows = in_units(train.replace(X=None), self.unit).map(as_tensor)
         for head in candidates:
-            raw = head.start(y, weight, exposure)
-            if train.is_plain:
-                value = float(weight @ head(raw.expand(len(y), -1), exposure).log_prob(y))
-            else:
-                raw, value = _most_likely(head, raw, train, self.unit)
-            if value > best:
-                best, self.likelihood, self.raw = value, head.name, raw
+            raw = head.sample_start(rows)
+            with torch.no_grad():
+                loss = float(mean_loss(head, rows)(raw))
+            if loss < best:
+                best, self.likelihood, self.raw = loss, head.name, raw
         return self
 
     def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
-        scale = as_tensor(exposure, self.unit)
         raw = self.raw.expand(row_count(X), 1, -1)
+        scale = row_scale(exposure, self.unit, len(raw))
         head = make_head(self.likelihood) if self.head is None else self.head
         return head(raw, None if scale is None else scale.unsqueeze(1))
 
@@ -88,29 +79,8 @@ class Constant(Member):
         known = json.loads(files["constant.json"])
         member = cls(make_head(known["likelihood"], **known["options"]))
         member.likelihood, member.unit = known["likelihood"], known["unit"]
-        raw = as_tensor(np.array(known["raw outputs"]))
-        assert raw is not None
-        member.raw = raw
+        member.raw = as_tensor(np.array(known["raw outputs"]))
         return member
 
     def facts(self) -> dict[str, Any]:
         return {"likelihood": self.likelihood, "raw outputs": self.raw.tolist()}
-
-
-def _most_likely(head: Head, guess: Tensor, sample: Sample, unit: float) -> tuple[Tensor, float]:
-    """The raw outputs that fit bounded or censored counts best, and their log-likelihood."""
-    parts = {name: part for name, part in sample.parts.items() if name not in ("X", "weight")}
-    # Equal rows as one: there are few different counts.
-    unique, place = np.unique(np.column_stack(list(parts.values())), axis=0, return_inverse=True)
-    columns = dict(zip(parts, np.ascontiguousarray(unique.T), strict=True))
-    if "exposure" in columns:
-        columns["exposure"] = columns["exposure"] / unit
-    rows = Sample(None, **{name: torch.from_numpy(column) for name, column in columns.items()})
-    weight = torch.from_numpy(np.bincount(place.ravel(), weights=sample.weight_or_ones))
-
-    def loss(raw: Tensor) -> Tensor:
-        return weight @ head.sample_loss(raw.expand(len(rows), -1), rows) / weight.sum()
-
-    found = fit(loss, guess, [(x - _REACH - abs(x), x + _REACH + abs(x)) for x in guess.tolist()])
-    with torch.no_grad():
-        return found, -float(loss(found) * weight.sum())

@@ -3,7 +3,7 @@
 import json
 import time
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -11,13 +11,12 @@ from ddpn.deadlines import Clock, TimeLimitError
 from ddpn.errors import DDPNError
 from ddpn.executors import Executor, Job, Result, ResultStore
 from ddpn.executors.job import Progress
-from ddpn.members.cross_fitting import FOLDS, folds_of, joined
-from ddpn.members.member import Member, arrays_from_bytes, arrays_to_bytes, json_to_bytes
-from ddpn.sample import Sample
+from ddpn.members.folds import CrossFitted, Folds, restored
+from ddpn.members.member import Member, json_to_bytes
 from ddpn.training.monitoring import monitored
 
 #: Names of the files of a job beside those of the member, whose names are prefixed.
-_FACTS, _RAW, _PREFIX = "facts.json", "out_of_fold", "member/"
+_FACTS, _PREFIX = "facts.json", "member/"
 #: The share of its time after which a member ends by itself, before it is ended.
 _OWN_SHARE = 0.8
 
@@ -29,10 +28,8 @@ class MemberFits:
     ----------
     executor : Executor
         Where to fit.
-    train : Sample
-        Training rows.
-    validation : Sample or None
-        Validation rows. Without them, members are cross-fitted.
+    folds : Folds
+        Rows to fit to and rows to hold out.
     seed : int
         Seed of all fits.
     store : ResultStore, optional
@@ -46,24 +43,21 @@ class MemberFits:
     def __init__(
         self,
         executor: Executor,
-        train: Sample,
-        validation: Sample | None,
+        folds: Folds,
         seed: int,
         store: ResultStore | None = None,
         about: Any = None,
         on_step: Callable[[str], object] = lambda text: None,
     ) -> None:
-        self.executor, self.train, self.validation, self.seed = executor, train, validation, seed
+        self.executor, self.folds, self.seed = executor, folds, seed
         self.store, self.on_step = executor.store if store is None else store, on_step
         self.seconds: dict[str, float] = {}
         self._found: dict[str, Member | DDPNError] = {}
-        self._rows = executor.share((train, validation))
-        digests = [None if part is None else part.digest() for part in (train, validation)] if self.store else []
-        self._about = [about, seed, digests]
+        self._rows = executor.share(folds)
+        digests = [None if part is None else part.digest() for part in (folds.train, folds.validation)]
+        self._about = [about, seed, digests if self.store else []]
 
-    def fitted(
-        self, name: str, members: Mapping[str, Member], crossed: Collection[str] = (), clock: Clock | None = None
-    ) -> Member:
+    def fitted(self, name: str, members: Mapping[str, Member], clock: Clock | None = None) -> Member:
         """A fitted member, or its error is raised.
 
         Parameters
@@ -72,24 +66,21 @@ class MemberFits:
             Its name.
         members : mapping of str to Member
             Unfitted members to fit now, if it is not known yet: this one among them.
-        crossed : collection of str
-            Names of members that need predictions of training rows by copies that left them out.
         clock : Clock, optional
             Ends what takes longer.
         """
         if name not in self._found:
-            self._fit({key: member for key, member in members.items() if key not in self._found}, crossed, clock)
+            self._fit({key: member for key, member in members.items() if key not in self._found}, clock)
         found = self._found[name]
         if isinstance(found, DDPNError):
             raise found
         return found
 
-    def _fit(self, members: Mapping[str, Member], crossed: Collection[str], clock: Clock | None) -> None:
+    def _fit(self, members: Mapping[str, Member], clock: Clock | None) -> None:
         jobs: dict[Job, tuple[str, int | None]] = {}
-        folds = min(FOLDS, len(self.train))
         for name, member in members.items():
-            copies = range(folds) if name in crossed and not member.leaves_out else ()
-            for number in (None, *copies):
+            is_divided = self.folds.are_crossed and not member.fits_copies_together
+            for number in range(len(self.folds.held_out)) if is_divided else [None]:
                 jobs[self._job(name, member, number, clock)] = (name, number)
         results: dict[tuple[str, int | None], Result] = {}
         try:
@@ -119,29 +110,22 @@ class MemberFits:
             self.on_step(f"Fitted {job.name}")
 
     def _member(self, name: str, member: Member, results: list[Result]) -> Member | DDPNError:
-        """The fitted member, whose own fit is the first of these."""
+        """The fitted member, from the files of all of it or of one copy after the other."""
         for result in results:
             if result.error is not None:
                 return result.error
-        found, facts = _restored(type(member), results[0].get())
-        self.seconds[name] = sum(json.loads(result.get()[_FACTS])["seconds"] for result in results)
-        for text in facts["warnings"]:
+        facts = [json.loads(result.get()[_FACTS]) for result in results]
+        self.seconds[name] = sum(each["seconds"] for each in facts)
+        for text in dict.fromkeys(text for each in facts for text in each["warnings"]):
             warnings.warn(text, UserWarning, stacklevel=5)
-        if _RAW in results[0].get():
-            found.keep_out_of_fold(arrays_from_bytes(results[0].get()[_RAW])["raw"], self.train.exposure)
-        elif len(results) > 1:
-            copies = (_restored(type(member), result.get())[0] for result in results[1:])
-            found.out_of_fold = joined(copies, self.train, folds_of(self.train, self.seed))
-        return found
+        found = [restored(type(member), _own_files(result.get())) for result in results]
+        return CrossFitted(found) if self.folds.are_crossed and not member.fits_copies_together else found[0]
 
 
 def fit_member(
-    progress: Progress, member: Member, rows: tuple[Sample, Sample | None], seed: int, number: int | None, end: Any
+    progress: Progress, member: Member, folds: Folds, seed: int, number: int | None, end: Any
 ) -> dict[str, bytes]:
-    """Fit a member to all rows, or to those outside of a fold; its files. `end` is when its time is up."""
-    train, validation = rows
-    if number is not None:
-        train = train.rows(folds_of(train, seed) != number)
+    """Fit a member, or the copy of it that leaves out a fold; its files. `end` is when its time is up."""
     clock = Clock(None if end is None else max(0.0, end - time.time()))
     member = deepcopy(member)  # in this process, another attempt or fold has the same one
     member.clock = clock.part(_OWN_SHARE * clock.left) if clock.has_limit else None
@@ -149,15 +133,11 @@ def fit_member(
     with warnings.catch_warnings(record=True) as caught, clock.limit():
         warnings.simplefilter("always")
         with monitored(lambda report: progress(f"epoch {report.epoch} of {report.epochs}")):
-            member = member.fit(train, validation, seed)
-    told = [str(each.message) for each in caught if not issubclass(each.category, DeprecationWarning | FutureWarning)]
-    files = {f"{_PREFIX}{name}": content for name, content in member.state().items()}
-    files[_FACTS] = json_to_bytes({"seconds": time.perf_counter() - started, "warnings": told})
-    if member.out_of_fold_raw is not None and number is None:
-        files[_RAW] = arrays_to_bytes(raw=member.out_of_fold_raw)
-    return files
+            found = folds.fit(lambda: member, seed) if number is None else folds.fit_copy(member, number, seed)
+    texts = [str(each.message) for each in caught if not issubclass(each.category, DeprecationWarning | FutureWarning)]
+    files = {f"{_PREFIX}{name}": content for name, content in found.state().items()}
+    return files | {_FACTS: json_to_bytes({"seconds": time.perf_counter() - started, "warnings": texts})}
 
 
-def _restored(kind: type[Member], files: Mapping[str, bytes]) -> tuple[Member, dict[str, Any]]:
-    own = {name.removeprefix(_PREFIX): content for name, content in files.items() if name.startswith(_PREFIX)}
-    return kind.from_state(own), json.loads(files[_FACTS])
+def _own_files(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    return {name.removeprefix(_PREFIX): content for name, content in files.items() if name.startswith(_PREFIX)}

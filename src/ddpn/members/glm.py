@@ -19,9 +19,10 @@ from ddpn.members.member import (
     NotApplicableError,
     arrays_from_bytes,
     arrays_to_bytes,
-    as_tensor,
     exposure_unit,
+    in_units,
     json_to_bytes,
+    row_scale,
 )
 from ddpn.members.reader import TableReader
 from ddpn.sample import Sample, row_labels
@@ -56,6 +57,8 @@ class GLM(Member):
     high: np.ndarray
     unit: float
     _dispersion: str = "linear"
+    #: Heads of the other families of a mixture, which censored counts may be fitted better by.
+    _others: tuple[Head, ...] = ()
 
     def __init__(self, head: Head | None = None) -> None:
         self.head = make_head("double_poisson") if head is None else head
@@ -68,6 +71,8 @@ class GLM(Member):
         member = cls(head if head.exposure_is_total else make_head(head.glm_likelihood))
         # A parameter that all rows share in the networks, such as one gamma, is an intercept here.
         member._dispersion = "constant" if "nothing" in head.sees else "linear"
+        families = getattr(head, "families", ())
+        member._others = tuple(make_head(name) for name in dict.fromkeys(families) if name != member.head.name)
         return member
 
     def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:
@@ -80,27 +85,44 @@ class GLM(Member):
             raise NotApplicableError(f"{columns} inputs, more than the {self.max_columns:g} that a GLM is fitted to")
         assert self.encoder is not None
         if len(train) > self.max_rows:
-            chosen = np.random.default_rng(0).choice(len(train), int(self.max_rows), replace=False)
+            chosen = np.random.default_rng(seed).choice(len(train), int(self.max_rows), replace=False)
             train = train.rows(np.sort(chosen))
         if not train.y.any():
             raise NotApplicableError("it has no count above 0 to fit")
         self.unit = exposure_unit(train, self.head)
-        scaled = train if train.exposure is None else train.replace(exposure=train.exposure / self.unit)
+        scaled = in_units(train, self.unit)
         inputs = self.encoder.transform(train.X).astype(np.float64)
         with warnings.catch_warnings():
             # One that is not quite at its maximum is scored on validation rows like any other.
             warnings.simplefilter("ignore")
-            self.linear = fit_line(self.head, inputs, scaled, self._dispersion, self.alpha, self.is_rough)
+            self._fit_lines(inputs, scaled)
         raw = self.linear.raw(inputs)
         unbounded = np.full(raw.shape[1], np.inf)
         self.low, self.high = (raw.min(0), raw.max(0)) if self.is_clipped else (-unbounded, unbounded)
         return self
 
+    def _fit_lines(self, inputs: np.ndarray, sample: Sample) -> None:
+        """Fit the line; where counts are censored, of the family under which those recorded are most likely.
+
+        What lies beyond the limit is known by the shape of the family alone, and no score of recorded counts shows it.
+        """
+        is_censored = sample.limit is not None and bool((sample.y >= sample.limit).any())
+        heads = [self.head, *(head for head in self._others if is_censored and head.has_glm)]
+        lines = [fit_line(head, inputs, sample, self._dispersion, self.alpha, self.is_rough) for head in heads]
+        best = 0
+        if len(heads) > 1:
+            rows, weight = sample.replace(X=None).map(torch.from_numpy), sample.weight_or_ones
+            with torch.no_grad():
+                pairs = zip(heads, lines, strict=True)
+                losses = [head.sample_loss(torch.from_numpy(line.raw(inputs)), rows).numpy() for head, line in pairs]
+            best = int(np.argmin([weight @ loss for loss in losses]))
+        self.head, self.linear = heads[best], lines[best]
+
     @classmethod
-    def of_design(cls, head: Head, reader: TableReader, design: Design, linear: Linear) -> Self:
+    def of_design(cls, head: Head, reader: TableReader, design: Design, linear: Linear, unit: float) -> Self:
         """The member of a `CountGLM`, whose categories are differences from a reference level."""
         member = cls(head)
-        member.reader, member.design, member.linear, member.unit = reader, design, linear, 1.0
+        member.reader, member.design, member.linear, member.unit = reader, design, linear, unit
         unbounded = np.full(head.n_raw, np.inf)
         member.low, member.high = -unbounded, unbounded
         return member
@@ -118,8 +140,9 @@ class GLM(Member):
         return torch.from_numpy(raw).unsqueeze(1)
 
     def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
-        scale = as_tensor(exposure, self.unit)
-        return self.head(self.raw(X), None if scale is None else scale.unsqueeze(1))
+        raw = self.raw(X)
+        scale = row_scale(exposure, self.unit, len(raw))
+        return self.head(raw, None if scale is None else scale.unsqueeze(1))
 
     def state(self) -> dict[str, bytes]:
         facts: dict[str, Any] = {"head": self.head.name, "options": self.head.options, "unit": self.unit}

@@ -2,7 +2,8 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -20,6 +21,10 @@ from ddpn.sample import Sample
 if TYPE_CHECKING:
     from ddpn.training import RowStream
 
+#: Logarithms to base 2: the count from which on rates are rescaled, and the largest count per unit then. Heads clamp
+#: rates at 2^23.
+_LARGE_COUNT, _LARGE_RATE = 22.0, 20.0
+
 
 class NotApplicableError(DDPNError):
     """Raised by `like` or `fit` where a kind of member cannot be used; it is left out with a warning."""
@@ -34,13 +39,8 @@ class Member(ABC):
     label: ClassVar[str] = ""
     #: Whether the fit was stopped early, with the best result so far kept.
     interrupted: bool = False
-    #: After `fit`, what copies of the member that were not fitted to a training row predict for it, for every training
-    #: row, of batch shape (rows, 1); None where `fit` makes no such copies. Not saved.
-    out_of_fold: Distribution | None = None
-    #: The raw outputs that `out_of_fold` is made of by `keep_out_of_fold`, where `fit` makes it. Not saved.
-    out_of_fold_raw: np.ndarray | None = None
-    #: Whether `fit` makes `out_of_fold` where there are no validation rows.
-    leaves_out: bool = False
+    #: Whether `fit_copies` fits all copies together, so that they cannot be fitted in different processes.
+    fits_copies_together: ClassVar[bool] = False
     #: Whether the fit was still improving when it ended, so that a larger model may learn more.
     is_underfitted: bool = False
     #: Limits the time of `fit`: members that can end early, with what they have until then, watch it. Others are ended.
@@ -98,7 +98,7 @@ class Member(ABC):
 
     @abstractmethod
     def state(self) -> dict[str, bytes]:
-        """Everything `from_state` needs, as files by name. No pickle: JSON, safetensors and skops."""
+        """Everything `from_state` needs, as files by name. No pickle: JSON and safetensors."""
 
     @classmethod
     @abstractmethod
@@ -111,33 +111,53 @@ class Member(ABC):
             What `state` returned.
         """
 
-    def refitted(self, sample: Sample, seed: int) -> Self | None:
-        """A member with the settings that this one chose, fitted to more rows; None where that is not worth its time.
+    def fit_copies(self, train: Sample, fold: np.ndarray, seed: int) -> "Sequence[Member]":
+        """Fit a copy of this unfitted member per fold, each to the rows of the other folds.
 
         Parameters
         ----------
-        sample : Sample
-            The rows of `fit` and those that weights were chosen and intervals calibrated with.
+        train : Sample
+            Training rows.
+        fold : array of int, shape (rows,)
+            The fold of each row, from 0 on.
         seed : int
             Seed of everything random.
-        """
-        return None
 
-    def keep_out_of_fold(self, raw: np.ndarray, exposure: np.ndarray | None) -> None:
-        """Make `out_of_fold` of raw outputs for the training rows; for members that have `_distribution`.
+        Returns
+        -------
+        sequence of Member
+            The fitted copies, in the order of the folds that they left out.
+        """
+        number = int(fold.max()) + 1
+        return [self.copied(number - k).fit(train.rows(fold != k), None, seed) for k in range(number)]
+
+    def copied(self, left: int = 1) -> Self:
+        """An unfitted copy to fit to the rows outside of a fold.
 
         Parameters
         ----------
-        raw : array, shape (rows, ...)
-            Raw outputs of copies that were not fitted to the row.
-        exposure : array, shape (rows,), optional
-            Those of the training rows.
+        left : int
+            How many copies are still to be fitted, among which the time is divided where that is limited.
         """
-        self.out_of_fold_raw, self.out_of_fold = raw, self._distribution(raw, exposure)
+        copy = deepcopy(self)
+        if self.clock is not None and self.clock.has_limit:
+            copy.clock = self.clock.part(self.clock.left / left)
+        return copy
 
-    def _distribution(self, raw: np.ndarray, exposure: np.ndarray | None) -> Distribution:
-        """The distributions of raw outputs."""
-        raise NotImplementedError
+    def parts(self, X: Any, exposure: np.ndarray | None = None) -> list[Distribution]:
+        """The distributions of `distribution`, as one stack per part of a member that is a mixture of several.
+
+        Parameters
+        ----------
+        X, exposure
+            As for `distribution`.
+
+        Returns
+        -------
+        list of Distribution
+            Parts of equal weight, each of batch shape (rows, k): k distributions per row that are mixed equally.
+        """
+        return [self.distribution(X, exposure)]
 
     def contributions(self, X: Any, exposure: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray] | None:
         """What each column adds to the logarithm of the predicted mean, where a member can tell exactly; else None.
@@ -178,15 +198,34 @@ def json_to_bytes(value: Any) -> bytes:
 
 
 def exposure_unit(sample: Sample, head: Head) -> float:
-    """The power of two nearest to the mean exposure; 1 without exposures, and where they are totals.
+    """The power of two that members divide exposures by, which loses no digit: rates stay where heads do not clamp.
 
-    Members divide exposures by it, which loses no digit, so that rates stay where heads do not clamp them.
+    It is the one nearest to the mean exposure, or to 1 without exposures; for counts above 4 million it is smaller, so
+    that rates per unit stay below a million. It is 1 where exposures are totals.
     """
-    if sample.exposure is None or head.exposure_is_total:
+    if head.exposure_is_total:
         return 1.0
-    return float(2.0 ** np.round(np.log2(np.average(sample.exposure, weights=sample.weight))))
+    mean = 1.0 if sample.exposure is None else np.average(sample.exposure, weights=sample.weight)
+    largest = np.log2(max(float(sample.y.max(initial=1.0)), 1.0))
+    excess = 0.0 if largest <= _LARGE_COUNT else np.ceil(largest) - _LARGE_RATE
+    return float(2.0 ** (np.round(np.log2(mean)) - excess))
 
 
-def as_tensor(values: np.ndarray | None, unit: float = 1.0) -> Tensor | None:
-    """A float64 vector as a tensor, divided by `unit`; None stays None."""
-    return None if values is None else torch.from_numpy(np.asarray(values, dtype=np.float64) / unit)
+def in_units(sample: Sample, unit: float) -> Sample:
+    """The sample with its exposures, 1 where there are none, divided by `unit`; as it is where both are 1."""
+    if sample.exposure is None and unit == 1.0:
+        return sample
+    scale = np.ones(len(sample)) if sample.exposure is None else sample.exposure
+    return sample.replace(exposure=scale / unit)
+
+
+def row_scale(exposure: np.ndarray | None, unit: float, rows: int) -> Tensor | None:
+    """What a head takes as exposure: that of each row, 1 where there is none, divided by `unit`. Shape: (rows,)."""
+    if exposure is None:
+        return None if unit == 1.0 else torch.full((rows,), 1.0 / unit, dtype=torch.float64)
+    return as_tensor(exposure / unit)
+
+
+def as_tensor(values: np.ndarray) -> Tensor:
+    """A float64 vector as a tensor."""
+    return torch.from_numpy(np.asarray(values, dtype=np.float64))

@@ -1,7 +1,7 @@
 """Networks as a member: an encoder of the table, M networks that are trained together, and a head."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -21,13 +21,14 @@ from ddpn.features.screening import screened
 from ddpn.heads import DEFAULT_LIKELIHOOD, Head, make_head
 from ddpn.members.few_rows import MOST_ROWS, raw_of_few
 from ddpn.members.many_rows import MANY_ROWS, raw_of_many
-from ddpn.members.member import Member, as_tensor, exposure_unit, json_to_bytes
+from ddpn.members.member import Member, exposure_unit, json_to_bytes, row_scale
 from ddpn.members.network_options import WIDE, NetworkOptions, auto_numeric
 from ddpn.members.stream_schedule import Chunks, stream_schedule
 from ddpn.model import CountModel
 from ddpn.sample import BLOCK, Sample, row_count
+from ddpn.splits import FOLDS, fold_numbers
 from ddpn.threads import single_thread, threads_for
-from ddpn.training import Folded, History, RowStream, Runtime, Streamed, TrainingConfig, fit, fold_numbers
+from ddpn.training import History, OwnRows, RowStream, Runtime, Streamed, TrainingConfig, fit
 
 _FACTS, _WEIGHTS, _ENCODER = "networks.json", "networks.safetensors", "features.safetensors"
 #: On noisy tables networks are best in the first half of their training (0.15 to 0.5), on others later than this.
@@ -50,8 +51,13 @@ class Encoded(NamedTuple):
 
     encoder: FeatureEncoder
     chosen: np.ndarray | None
-    train: Sample | Folded | Streamed
+    train: Sample | Streamed
     validation: Sample | None
+
+    @property
+    def width(self) -> int:
+        """How many inputs there are."""
+        return len(self.encoder.get_feature_names_out()) if self.chosen is None else len(self.chosen)
 
 
 class Networks(Member):
@@ -73,16 +79,13 @@ class Networks(Member):
         A file from which an interrupted training continues.
     verbose : bool
         Show progress.
-    folds : int
-        From 2 on, and where `fit` has no validation rows, the training rows are divided into so many folds, and each
-        network leaves out one of them, which chooses its best epoch. `out_of_fold` then has predictions for all
-        training rows.
     stream : RowStream, optional
         Training rows of a table that is larger than memory. The rows of `fit` are a sample of it, which the encoder is
         fitted to; the networks are trained on the stream.
     """
 
     label = "networks"
+    fits_copies_together = True
     encoder: FeatureEncoder
     chosen: np.ndarray | None
     model: CountModel
@@ -97,12 +100,11 @@ class Networks(Member):
         runtime: Runtime | None = None,
         checkpoint: Path | None = None,
         verbose: bool = False,
-        folds: int = 0,
         stream: RowStream | None = None,
     ) -> None:
         self.head = make_head(DEFAULT_LIKELIHOOD) if head is None else head
         self.options, self.seeds = options, seeds
-        self.runtime, self.checkpoint, self.verbose, self.folds = runtime, checkpoint, verbose, folds
+        self.runtime, self.checkpoint, self.verbose = runtime, checkpoint, verbose
         self.stream = stream
 
     @classmethod
@@ -114,40 +116,57 @@ class Networks(Member):
     @torch.inference_mode(False)
     def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:
         """Train; an interrupted training leaves the best networks so far, and `interrupted` is true."""
-        self.unit, self.n_rows = exposure_unit(train, self.head), int(train.is_used.sum())
-        seeds = self.seeds or tuple(np.random.RandomState(seed).randint(2**31 - 1, size=self.options.members).tolist())
-        columns = np.shape(train.X)[1]
-        self.options = self.options.with_widths(self.n_rows)
-        config = self.options.config(self.n_rows, seeds, self.head.validation_score, columns)
-        folds = min(self.folds, len(seeds), self.n_rows) if validation is None else 0
-        fold = fold_numbers(self.n_rows, folds, seeds[0]) if folds >= 2 else None
-        numeric = auto_numeric(self.n_rows, columns) if self.options.numeric == "auto" else self.options.numeric
+        used = train.rows(train.is_used)
+        self._set_rows(used, len(used))
+        seeds = self.seeds or _drawn_seeds(seed, self.options.members)
+        numeric, config = self._numeric(used), self._config(used, seeds)
         if self.stream is None:
-            encoded = self._encode(numeric, train, validation, fold)
-            trained = self._train(encoded, train, config)
+            trained = self._train(self._encode(numeric, used, validation, seed), used, config)
         else:
             chunk, config = stream_schedule(config, len(self.stream), self.stream.most_passes)
             self.n_rows = len(self.stream)
-            trained = self._train(self._streamed(numeric, train, validation, chunk), train, config)
-        self._keep(trained)
-        if fold is not None and self.model.members >= folds:
-            raw = self.raw(train.X)
-            if has_effects(self.encoder) and isinstance(encoded.train, Folded):
-                raw[torch.from_numpy(train.is_used)] = self._raw_of(encoded.train.sample.X)
-            self.keep_out_of_fold(self._left_out(raw, train, fold.numpy(), folds), train.exposure)
-        return self
+            trained = self._train(self._streamed(numeric, used, validation, chunk), used, config)
+        return self._keep(trained)
 
-    @property
-    def leaves_out(self) -> bool:  # type: ignore[override]
-        return self.folds >= 2
+    @torch.inference_mode(False)
+    def fit_copies(self, train: Sample, fold: np.ndarray, seed: int) -> "list[Networks]":
+        """Train the networks of all copies side by side; each copy has an encoder of its own.
 
-    def _left_out(self, raw: Tensor, train: Sample, fold: np.ndarray, folds: int) -> np.ndarray:
-        """Raw outputs for each row of the networks that left it out; rows of weight 0 were left out by all."""
-        numbers = np.zeros(len(train), dtype=np.int64)
-        numbers[train.is_used] = fold
-        each = self.model.members // folds
-        index = torch.from_numpy(numbers).unsqueeze(1) + folds * torch.arange(each)
-        return raw.gather(1, index.unsqueeze(2).expand(-1, -1, raw.shape[2])).numpy()
+        One epoch is chosen for all of them, by their mean score on the rows that they left out.
+        """
+        number, each = int(fold.max()) + 1, self.options.members
+        smallest = len(train) - int(np.bincount(fold).max())
+        self._set_rows(train, smallest)
+        seeds = _drawn_seeds(seed, number * each)
+        numeric, config = self._numeric(train.rows(fold != 0)), self._config(train, seeds)
+        encoded = [self._encode(numeric, train.rows(fold != k), train.rows(fold == k), seed) for k in range(number)]
+        model = self._build(max(part.width for part in encoded), len(seeds))
+        starts = [start for k in range(number) if (start := self._start(train.rows(fold != k))) is not None]
+        model.reset(seeds, torch.stack(starts).repeat_interleave(each, 0).unsqueeze(1) if starts else None)
+        history = self._run(model, _side_by_side(encoded, each), None, config)
+        return [self._copy(model, history, part, slice(k * each, (k + 1) * each)) for k, part in enumerate(encoded)]
+
+    def _copy(self, model: CountModel, history: History, encoded: "Encoded", own: slice) -> "Networks":
+        """The networks of one copy, out of those that were trained together."""
+        copy = self.copied()
+        part = self._build(encoded.width, own.stop - own.start)
+        shapes = {name: tensor.shape for name, tensor in part.state_dict().items()}
+        # Inputs that only other copies have come last; they were 0 for these networks.
+        cut = {name: t[own][tuple(slice(n) for n in shapes[name])] for name, t in model.state_dict().items()}
+        part.load_state_dict(cut)
+        return copy._keep(Trained(encoded.encoder, encoded.chosen, part, history.of(own)))
+
+    def _set_rows(self, train: Sample, rows: int) -> None:
+        """Remember what the networks are fitted to: as many rows, exposures of this size."""
+        self.unit, self.n_rows = exposure_unit(train, self.head), rows
+        self.options = self.options.with_widths(rows)
+
+    def _numeric(self, train: Sample) -> str:
+        numeric = self.options.numeric
+        return auto_numeric(self.n_rows, np.shape(train.X)[1]) if numeric == "auto" else numeric
+
+    def _config(self, train: Sample, seeds: tuple[int, ...]) -> TrainingConfig:
+        return self.options.config(self.n_rows, seeds, self.head.validation_score, np.shape(train.X)[1])
 
     def _keep(self, trained: Trained) -> Self:
         if not trained.history.epochs:
@@ -160,38 +179,39 @@ class Networks(Member):
     @property
     def is_underfitted(self) -> bool:  # type: ignore[override]
         """Whether the networks were best late in their training."""
-        return float(np.mean(self.history.best_epoch)) > _LATE * len(self.history.epochs)
+        planned = self.options.epochs if isinstance(self.options.epochs, int) else len(self.history.epochs)
+        return float(np.mean(self.history.best_epoch)) > _LATE * planned
 
     @property
     def interrupted(self) -> bool:  # type: ignore[override]
         return self.history.interrupted
 
-    def _encode(self, numeric: str, train: Sample, validation: Sample | None, fold: Tensor | None) -> Encoded:
-        encoder, used = self._encoder(numeric), train.rows(train.is_used)
-        # Effects of a row's level are those of other folds than its own.
-        folds = None if fold is None else fold.numpy()
-        inputs = encoder.fit_transform(used.X, used.y, used.weight, used.exposure, folds)
-        scale = np.ones(len(used)) if used.exposure is None else used.exposure
-        is_wide = np.shape(used.X)[1] > WIDE
-        chosen = screened(inputs, used.y / scale, scale * used.weight_or_ones, WIDE) if is_wide else None
-        own = self._tensors(used, _columns(inputs, chosen))
-        if validation is None:
-            return Encoded(encoder, chosen, own if fold is None else Folded(own, fold), None)
-        return Encoded(
-            encoder, chosen, own, self._tensors(validation, _columns(encoder.transform(validation.X), chosen))
-        )
+    def _encode(self, numeric: str, train: Sample, validation: Sample | None, seed: int) -> Encoded:
+        """Fit an encoder to the training rows, and encode these and the validation rows."""
+        encoder = self._encoder(numeric)
+        # Effects of a row's level are those of other rows, and never of rows of its group.
+        folds = fold_numbers(len(train), FOLDS, seed, train.group)
+        inputs = encoder.fit_transform(train.X, train.y, train.weight, train.exposure, folds)
+        chosen = self._screened(train, inputs)
+        own, known = self._tensors(train, _columns(inputs, chosen)), None
+        if validation is not None:
+            known = self._tensors(validation, _columns(encoder.transform(validation.X), chosen))
+        return Encoded(encoder, chosen, own, known)
+
+    def _screened(self, train: Sample, inputs: np.ndarray) -> np.ndarray | None:
+        """The inputs to use of a very wide table; None for all."""
+        if np.shape(train.X)[1] <= WIDE:
+            return None
+        scale = np.ones(len(train)) if train.exposure is None else train.exposure
+        return screened(inputs, train.y / scale, scale * train.weight_or_ones, WIDE)
 
     def _streamed(self, numeric: str, train: Sample, validation: Sample | None, chunk: Chunks) -> Encoded:
         """The encoder of a sample of the rows, and the stream that it encodes."""
         assert self.stream is not None
-        encoder, crossed = self._stream_encoder(numeric, train.rows(train.is_used))
-        used, source = train.rows(train.is_used), self.stream
-        some = used.rows(slice(0, BLOCK))
-        scale = np.ones(len(some)) if some.exposure is None else some.exposure
-        chosen = None
-        if np.shape(used.X)[1] > WIDE:
-            chosen = screened(encoder.transform(some.X), some.y / scale, scale * some.weight_or_ones, WIDE)
-        mean = float(used.weight_or_ones.mean())
+        encoder, crossed = self._stream_encoder(numeric, train)
+        some, source = train.rows(slice(0, BLOCK)), self.stream
+        chosen = self._screened(some, encoder.transform(some.X)) if np.shape(some.X)[1] > WIDE else None
+        mean = float(train.weight_or_ones.mean())
 
         def encode(rows: Any) -> Sample:
             part = source.sample(rows)
@@ -226,7 +246,7 @@ class Networks(Member):
         weight = None
         if sample.weight is not None:
             weight = torch.from_numpy(sample.weight / (sample.weight.mean() if mean is None else mean)).float()
-        exposure = as_tensor(sample.exposure, self.unit)
+        exposure = row_scale(sample.exposure, self.unit, len(sample))
         counts = {name: part for name, part in sample.parts.items() if name in ("y", "lower", "upper", "limit")}
         return Sample(
             torch.from_numpy(inputs),
@@ -237,18 +257,23 @@ class Networks(Member):
 
     def _train(self, rows: Encoded, sample: Sample, config: TrainingConfig) -> Trained:
         """Networks from fresh weights; they start at the distribution of a sample of the rows."""
-        inputs = len(rows.encoder.get_feature_names_out()) if rows.chosen is None else len(rows.chosen)
-        model = self._build(inputs, config.members)
-        start = None
-        if self.options.start:
-            used = sample.rows(sample.is_used)
-            wide = self._tensors(used.replace(X=None), np.zeros((len(used), 0))).map(torch.Tensor.double)
-            start = self.head.start(wide.y, wide.weight, wide.exposure)
-        model.reset(config.seeds, start)
+        model = self._build(rows.width, config.members)
+        model.reset(config.seeds, self._start(sample))
+        return Trained(rows.encoder, rows.chosen, model, self._run(model, rows.train, rows.validation, config))
+
+    def _start(self, sample: Sample) -> Tensor | None:
+        """The head's fit without features."""
+        if not self.options.start:
+            return None
+        wide = self._tensors(sample.replace(X=None), np.zeros((len(sample), 0))).map(torch.Tensor.double)
+        return self.head.sample_start(wide)
+
+    def _run(
+        self, model: CountModel, rows: Sample | OwnRows | Streamed, validation: Sample | None, config: TrainingConfig
+    ) -> History:
         runtime = self.runtime or Runtime(precision=config.precision)
         options: dict[str, Any] = {"runtime": runtime, "verbose": self.verbose, "checkpoint": self.checkpoint}
-        options |= {"clock": self.clock, "title": f"Training {self.label}"}
-        return Trained(rows.encoder, rows.chosen, model, fit(model, rows.train, rows.validation, config, **options))
+        return fit(model, rows, validation, config, **options, clock=self.clock, title=f"Training {self.label}")
 
     def _build(self, n_in: int, members: int) -> CountModel:
         widths, activation = self.options.widths, self.options.activation
@@ -261,8 +286,10 @@ class Networks(Member):
     @torch.no_grad()
     def raw(self, X: Any, exposure: np.ndarray | None = None) -> Tensor:
         """Raw outputs of every network. Shape: (rows, M, P)."""
-        is_many = self.chosen is None and row_count(X) >= MANY_ROWS
-        if is_many and (many := raw_of_many(self.model, self.encoder, X, as_tensor(exposure, self.unit))) is not None:
+        rows = row_count(X)
+        scale = row_scale(exposure, self.unit, rows)
+        is_many = self.chosen is None and rows >= MANY_ROWS
+        if is_many and (many := raw_of_many(self.model, self.encoder, X, scale)) is not None:
             return many
         inputs = _columns(self.encoder.encode(X), self.chosen)
         if len(inputs) <= MOST_ROWS and (few := raw_of_few(self.model, inputs)) is not None:
@@ -277,12 +304,10 @@ class Networks(Member):
             return torch.cat([self.model.raw(part.double()) for part in parts])
 
     def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
-        return self._distribution(self.raw(X, exposure).numpy(), exposure)
-
-    def _distribution(self, raw: np.ndarray, exposure: np.ndarray | None) -> Distribution:
-        scale = as_tensor(exposure, self.unit)
+        raw = self.raw(X, exposure)
+        scale = row_scale(exposure, self.unit, len(raw))
         with single_thread():
-            return self.head(torch.from_numpy(raw), None if scale is None else scale.unsqueeze(1))
+            return self.head(raw, None if scale is None else scale.unsqueeze(1))
 
     # Saving ------------------------------------------------------------------------------------------------------
 
@@ -331,6 +356,28 @@ class Networks(Member):
             "epochs": len(self.history.epochs),
             "best_epochs": self.history.best_epoch,
         }
+
+
+def _drawn_seeds(seed: int, number: int) -> tuple[int, ...]:
+    return tuple(np.random.RandomState(seed).randint(2**31 - 1, size=number).tolist())
+
+
+def _side_by_side(encoded: Sequence[Encoded], each: int) -> OwnRows:
+    """The rows of copies with so many networks each; inputs that only other copies have are 0."""
+    width, samples, train, validation, end = max(part.width for part in encoded), [], [], [], 0
+    for part in encoded:
+        for sample, positions in ((part.train, train), (part.validation, validation)):
+            assert isinstance(sample, Sample)
+            more = torch.zeros(len(sample), width - sample.X.shape[1])
+            samples.append(sample.replace(X=torch.cat([sample.X, more], dim=1)))
+            positions += [torch.arange(end, end + len(sample))] * each
+            end += len(sample)
+    return OwnRows(_joined(samples), train, validation)
+
+
+def _joined(samples: Sequence[Sample]) -> Sample:
+    names = samples[0].parts
+    return Sample(**{name: torch.cat([sample.parts[name] for sample in samples]) for name in names})
 
 
 def _checked_choice(chosen: Any, encoder: FeatureEncoder) -> np.ndarray:

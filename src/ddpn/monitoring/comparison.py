@@ -145,7 +145,7 @@ def _known(folder: ModelFolder, frame: Any, notes: list[str]) -> Sample | None:
     if frame.height < LEAST_ROWS:
         notes.append(f"Coverage and PIT: {frame.height:,} rows have a count so far, {LEAST_ROWS} are needed.")
         return None
-    sample, note = rows_to_score(folder, frame)
+    sample, note, _ = rows_to_score(folder, frame)
     notes += [note] if note else []
     if len(sample) < LEAST_ROWS:
         notes.append(

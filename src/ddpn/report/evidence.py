@@ -160,7 +160,11 @@ def gather(
 def _group_labels(model: CountRegressor, used: Any, groups: Any) -> np.ndarray | None:
     """The groups of the evaluated rows, where intervals are calibrated by a column."""
     known_groups = model.predictor_.groups
-    return None if known_groups is None else known_groups.labels(used.X, used.interval_groups if groups is not None else None)
+    return (
+        None
+        if known_groups is None
+        else known_groups.labels(used.X, used.interval_groups if groups is not None else None)
+    )
 
 
 def _grouped(model: CountRegressor, labels: np.ndarray | None, mean: np.ndarray) -> tuple[str, np.ndarray] | None:

@@ -13,7 +13,8 @@ from ddpn.report.figures.chart import LINE, POINT, Chart, Figure
 from ddpn.report.figures.scales import Axis
 from ddpn.report.numbers import fmt, percent, plural
 from ddpn.training import History
-from ddpn.workflow.leaderboard import NETWORKS, label_of
+from ddpn.workflow.leaderboard import NETWORKS
+from ddpn.workflow.member_names import label_of
 
 _PACKAGES = ("ddpn", "torch", "numpy", "scipy", "scikit-learn")
 #: Entries of a task that are shown elsewhere.

@@ -83,7 +83,7 @@ def write_report(
     >>> import numpy as np
     >>> X = np.random.default_rng(0).normal(size=(90, 1))
     >>> y = np.random.default_rng(1).poisson(np.exp(1 + X[:, 0]))
-    >>> model = CountRegressor(members=2, hidden=(8,), epochs=2, random_state=0).fit(X[:60], y[:60])
+    >>> model = DDPNRegressor(members=2, hidden=(8,), epochs=2, random_state=0).fit(X[:60], y[:60])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = write_report(f"{folder}/report.html", model=model, X=X[60:], y=y[60:], task={"target": "visits"})
     ...     path.name, "visits" in path.read_text(encoding="utf-8")

@@ -57,7 +57,7 @@ def _calibration(served: ServedModel) -> list[str]:
     if predictor.groups is not None:
         by = predictor.groups.by or "ranges of the predicted mean"
         found.append(f"Intervals are calibrated within groups: {by}.")
-    if predictor.recalibration is not None and predictor.recalibration.is_used:
+    if predictor.is_recalibrated():
         found.append("The predicted distributions are recalibrated.")
     if predictor.ood is not None:
         share = f"{100 * predictor.ood.alpha:.3g}%"

@@ -16,7 +16,7 @@ from ddpn.serving.inputs import Inputs
 from ddpn.serving.options import Wanted
 from ddpn.serving.problems import Problem, RequestError
 from ddpn.threads import single_thread
-from ddpn.workflow.leaderboard import label_of
+from ddpn.workflow.member_names import label_of
 
 #: The mass of a distribution that is not shown, on either side, and the most counts that are.
 _UNSHOWN, _MOST_SHOWN = 5e-5, 400

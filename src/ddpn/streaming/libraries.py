@@ -1,5 +1,6 @@
-"""The optional libraries of this package: pyarrow, which reads Parquet in pieces, and polars, which holds them."""
+"""The libraries of this package, imported on first use: pyarrow reads Parquet in pieces, polars holds them."""
 
+from importlib import import_module
 from typing import Any
 
 from ddpn.extras import import_extra
@@ -16,5 +17,5 @@ def pyarrow() -> Any:
 
 
 def polars() -> Any:
-    """`polars`, of the extra `files`."""
-    return import_extra("polars", "files")
+    """`polars`."""
+    return import_module("polars")

@@ -4,7 +4,7 @@ from ddpn.sample import Sample
 from ddpn.training.batches import Augmented
 from ddpn.training.config import TrainingConfig
 from ddpn.training.ensemble import Ensemble, fit_ensemble
-from ddpn.training.folds import Folded, fold_numbers
+from ddpn.training.folds import OwnRows
 from ddpn.training.loop import fit
 from ddpn.training.runtime import Runtime
 from ddpn.training.state import History
@@ -13,8 +13,8 @@ from ddpn.training.streamed import RowStream, Streamed
 __all__ = [
     "Augmented",
     "Ensemble",
-    "Folded",
     "History",
+    "OwnRows",
     "RowStream",
     "Runtime",
     "Sample",
@@ -22,5 +22,4 @@ __all__ = [
     "TrainingConfig",
     "fit",
     "fit_ensemble",
-    "fold_numbers",
 ]

@@ -11,7 +11,7 @@ from ddpn.model import CountModel
 from ddpn.sample import Sample
 from ddpn.tensor_files import fingerprint, read, write
 from ddpn.training.batches import Augmented, Source, as_sample
-from ddpn.training.folds import Folded
+from ddpn.training.folds import OwnRows
 from ddpn.training.state import Snapshot
 from ddpn.training.streamed import Streamed
 from ddpn.training.trainable import frozen_fingerprint
@@ -61,7 +61,7 @@ def model_identity(model: CountModel) -> dict[str, Any]:
     }
 
 
-def data_identity(train: Source | Folded | Streamed, validation: Source | Folded | None) -> dict[str, Any]:
+def data_identity(train: Source | OwnRows | Streamed, validation: Source | OwnRows | None) -> dict[str, Any]:
     """What distinguishes these rows from others."""
     return {
         "training data": _rows_identity(train),
@@ -69,13 +69,13 @@ def data_identity(train: Source | Folded | Streamed, validation: Source | Folded
     }
 
 
-def _rows_identity(source: Source | Folded | Streamed) -> dict[str, Any]:
+def _rows_identity(source: Source | OwnRows | Streamed) -> dict[str, Any]:
     """Checksums of rows in memory; of a Dataset its attribute `identity`, or the counts of some items.
 
     Reading a whole Dataset would take as long as an epoch, and its items may change from one reading to the next.
     """
-    if isinstance(source, Folded):
-        return _rows_identity(source.sample) | {"folds": fingerprint(source.fold)}
+    if isinstance(source, OwnRows):
+        return _rows_identity(source.sample) | {"folds": fingerprint(torch.cat([*source.train, *source.validation]))}
     if isinstance(source, Augmented):
         return _rows_identity(source.sample) | {"augmented": True}
     found: dict[str, Any] = {"rows": len(source)}  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Cross-fitting: every member of an ensemble leaves out a fold of the rows, which validates it."""
+"""Networks that are trained side by side, each on rows of its own and validated with others."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,77 +8,76 @@ from torch import Tensor
 
 from ddpn.errors import ConfigError
 from ddpn.sample import Sample
-from ddpn.training.batches import ALL, MemoryBatches, Share, orders, pick
+from ddpn.training.batches import ALL, MemoryBatches, Share, pick
 
 
 @dataclass(frozen=True, eq=False)
-class Folded:
-    """Rows of which member m trains on all but those of fold m modulo the number of folds, which validate it.
+class OwnRows:
+    """Rows in memory of which each network trains on some and is validated with others.
+
+    One epoch is chosen for all networks, by the mean of their validation scores: a number that all rows choose together
+    hardly depends on a single one of them.
 
     Parameters
     ----------
     sample : Sample
-        The rows, as tensors.
-    fold : Tensor of int, shape (rows,)
-        The number of each row's fold, from 0 on. Folds differ by one row at most.
+        All rows, as tensors. A row that networks read in different encodings is there once per encoding.
+    train, validation : sequence of Tensor of int
+        For each network the positions of the rows it trains on, and of those that validate it.
     """
 
     sample: Sample
-    fold: Tensor
+    train: Sequence[Tensor]
+    validation: Sequence[Tensor]
+
+    def __post_init__(self) -> None:
+        sizes = [len(rows) for rows in (*self.train, *self.validation)]
+        if len(self.train) != len(self.validation) or not min(sizes, default=0):
+            got = [[len(rows) for rows in part] for part in (self.train, self.validation)]
+            raise ConfigError(f"Every network must have rows to train on and rows to validate with, got {got}.")
 
     def __len__(self) -> int:
         return len(self.sample)
 
-    @property
-    def folds(self) -> int:
-        """How many folds there are."""
-        return int(self.fold.max()) + 1
 
-    def positions(self, members: int) -> tuple[Tensor, Tensor]:
-        """The rows that each member trains on, and those that validate it. Shape: (M, n) and (M, n').
+class OwnBatches(MemoryBatches):
+    """Batches of rows in memory, of which each network has its own.
 
-        As all members must have as many, those of a smaller fold train on one row less, and a larger fold validates
-        with one row less.
-        """
-        sizes = torch.bincount(self.fold)
-        if int(sizes.max()) - int(sizes.min()) > 1 or len(sizes) < 2:
-            raise ConfigError(f"fold must divide the rows into two or more folds of one size, got {sizes.tolist()}.")
-        left_out = [self.fold == member % self.folds for member in range(members)]
-        kept, held = len(self.fold) - int(sizes.max()), int(sizes.min())
-        return (
-            torch.stack([(~mask).nonzero().flatten()[:kept] for mask in left_out]),
-            torch.stack([mask.nonzero().flatten()[:held] for mask in left_out]),
-        )
-
-
-class FoldBatches(MemoryBatches):
-    """Batches of rows in memory, of which each member has its own."""
+    All networks take as many steps per epoch as the one with the fewest rows; the rows that others leave over wait for
+    another epoch, as orders are drawn anew each time.
+    """
 
     own_rows = True
 
     def __init__(
-        self, source: Folded, positions: Tensor, batch_size: int, share: Share = ALL, accumulate: int = 1
+        self,
+        source: OwnRows,
+        positions: Sequence[Tensor],
+        batch_size: int,
+        share: Share = ALL,
+        accumulate: int = 1,
     ) -> None:
         super().__init__(source.sample, batch_size, share, accumulate)
         self.source = source  # type: ignore[assignment]
-        self._positions = positions.to(source.sample.y.device)
-        self.n = positions.shape[1]
+        self._positions = [rows.to(source.sample.y.device) for rows in positions]
+        self.n = min(map(len, positions))
         self.batch = min(batch_size, self.n)
         self.steps = self.n // self.batch
 
     def indices(self, streams: Sequence[torch.Generator]) -> Iterable[Tensor]:
         """The row positions of each batch of one epoch. Shape: (M, B)."""
-        chosen = orders(self.n, self.batch, streams).to(self._positions.device)
-        batches = self._positions.gather(1, chosen).split(self.batch, dim=1)
-        return [index[:, self.share.rank :: self.share.world] for index in batches]
+        used = self.steps * self.batch
+        both = zip(self._positions, streams, strict=True)
+        drawn = torch.stack([rows[_order(len(rows), used, stream).to(rows.device)] for rows, stream in both])
+        return [index[:, self.share.rank :: self.share.world] for index in drawn.split(self.batch, dim=1)]
 
     def in_order(self) -> Iterator[Sample]:
-        """Every row of each member once."""
-        size = self._rows_at_once(self.sample.X)
-        return (pick(self.sample, part) for part in self._positions.split(size, dim=1))
+        """Every row of each network; those of a network with fewer rows are repeated."""
+        longest = max(map(len, self._positions))
+        index = torch.stack([rows[torch.arange(longest, device=rows.device) % len(rows)] for rows in self._positions])
+        return (pick(self.sample, part) for part in index.split(self._rows_at_once(self.sample.X), dim=1))
 
 
-def fold_numbers(rows: int, folds: int, seed: int) -> Tensor:
-    """Divide rows at random into folds of one size, give or take a row. Shape: (rows,)."""
-    order = torch.randperm(rows, generator=torch.Generator().manual_seed(seed))
-    return (torch.arange(rows) % folds)[order]
+def _order(rows: int, used: int, stream: torch.Generator) -> Tensor:
+    """So many of the rows in random order; all of them as they are, where they are one batch."""
+    return torch.arange(rows) if used == rows else torch.randperm(rows, generator=stream)[:used]

@@ -4,6 +4,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from ddpn.training.capture import CapturedSteps, can_capture
 from ddpn.training.checkpointing import Checkpoint, data_identity, model_identity
 from ddpn.training.config import TrainingConfig
 from ddpn.training.evaluation import mean_scores
-from ddpn.training.folds import FoldBatches, Folded
+from ddpn.training.folds import OwnBatches, OwnRows
 from ddpn.training.monitoring import EpochReport, report_epoch
 from ddpn.training.runtime import Runtime
 from ddpn.training.state import History, State
@@ -34,7 +35,7 @@ from ddpn.training.validation import check_exposure_in_both, check_sample, check
 @torch.inference_mode(False)  # whatever the caller's mode: gradients are needed
 def fit(
     model: CountModel,
-    train: Source | Folded | Streamed,
+    train: Source | OwnRows | Streamed,
     validation: Sample | Dataset | None = None,
     config: TrainingConfig = TrainingConfig(),  # noqa: B008
     *,
@@ -55,8 +56,8 @@ def fit(
         With weights drawn by `reset`.
     train, validation : Sample of tensors, Augmented or torch Dataset
         Training rows, and rows that choose each member's best epoch. `validation` may be None, and is not augmented.
-        Training rows that are `Folded` validate the members that leave them out, and those that are `Streamed` are
-        read while they are trained on.
+        `OwnRows` have training and validation rows per member, and choose one epoch for all. Rows that are `Streamed`
+        are read while they are trained on.
     config : TrainingConfig
         The settings.
     runtime : Runtime, optional
@@ -133,7 +134,7 @@ class Training:
     def __init__(
         self,
         model: CountModel,
-        train: Source | Folded | Streamed,
+        train: Source | OwnRows | Streamed,
         validation: Sample | Dataset | None,
         config: TrainingConfig,
         runtime: Runtime,
@@ -143,18 +144,19 @@ class Training:
     ) -> None:
         self.model, self.config, self.runtime, self._workers = model, config, runtime, workers
         self._clock = clock if clock is not None and clock.has_limit else None
-        if isinstance(train, Folded) and validation is not None:
-            raise ConfigError("validation must be None where training rows are Folded, which validate each other.")
+        if isinstance(train, OwnRows) and validation is not None:
+            raise ConfigError("validation must be None where training rows are OwnRows, which contain it.")
         check_exposure_in_both(train, validation)
         weight = model.projection.weight
         if weight.numel() and not weight.flatten(1).any(1).all():
             # Layers are made of zeros, from which only biases would learn.
             raise ConfigError("weights must be drawn before a training, got zeros. Call model.reset(config.seeds).")
-        self.state = State(model, config, validates=isinstance(train, Folded) or validation is not None)
+        is_own = isinstance(train, OwnRows)
+        self.state = State(model, config, validates=is_own or validation is not None, one_epoch=is_own)
         self.batches: MemoryBatches | DatasetBatches | StreamBatches
         self.validation: MemoryBatches | DatasetBatches | None
-        if isinstance(train, Folded):
-            self.batches, self.validation = self._fold_batches(train)
+        if isinstance(train, OwnRows):
+            self.batches, self.validation = self._own_batches(train)
         else:
             self.batches = self._stream(train) if isinstance(train, Streamed) else self._batches("train", train)
             self.validation = None if validation is None else self._batches("validation", validation)
@@ -187,13 +189,12 @@ class Training:
         shared = self.runtime.share, self.config.accumulate, lambda sample: check_values(sample, self.model.head)
         return StreamBatches(train, self.config.batch_size, self.runtime.device, self.config.seeds[0], *shared)
 
-    def _fold_batches(self, train: Folded) -> tuple[MemoryBatches, MemoryBatches]:
+    def _own_batches(self, rows: OwnRows) -> tuple[MemoryBatches, MemoryBatches]:
         """Batches to train on, and those that validate."""
-        check_sample(train.sample, self.model.head)
-        here = Folded(train.sample.map(lambda t: t.to(self.runtime.device)), train.fold)
+        check_sample(rows.sample, self.model.head)
+        here = replace(rows, sample=rows.sample.map(lambda t: t.to(self.runtime.device)))
         size, share, accumulate = self.config.batch_size, self.runtime.share, self.config.accumulate
-        own, left_out = here.positions(self.config.members)
-        return FoldBatches(here, own, size, share, accumulate), FoldBatches(here, left_out, size)
+        return OwnBatches(here, rows.train, size, share, accumulate), OwnBatches(here, rows.validation, size)
 
     def identity(self) -> dict[str, Any]:
         """What distinguishes this training from others; to be called before its first step."""

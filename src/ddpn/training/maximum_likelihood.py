@@ -28,6 +28,9 @@ _ROUNDING = 1e-11
 #: Above the first, it is worth taking however small the gradient is (as of a Gaussian's mean, for large counts);
 #: below the second, the coefficients of n rows are within sqrt(n) 1e-9 standard errors of the maximum.
 _WORTH, _NOTHING = 1e-6, 1e-18
+#: Below this decrement, sqrt(n) 1e-6 standard errors, a search is at the maximum whatever the gradient is: rounding
+#: leaves gradients of large counts above any fixed number.
+_CLOSE = 1e-12
 #: L-BFGS: steps with the information at the start and with that where these ended, and the share of itself by which
 #: the objective must fall in a step.
 _ROUGH_STEPS, _ROUGH = (10, 60), 1e-5
@@ -95,8 +98,8 @@ class LinearObjective:
 
     def start(self) -> np.ndarray:
         """The head's intercept-only fit, all slopes 0."""
-        theta, sample = np.zeros(self.blocks[-1].stop), self.sample
-        raw = self.head.start(sample.y, sample.weight, sample.exposure)
+        theta = np.zeros(self.blocks[-1].stop)
+        raw = self.head.sample_start(self.sample)
         theta[[block.start for block in self.blocks]] = raw.numpy()
         return theta
 
@@ -192,7 +195,8 @@ def maximize(objective: LinearObjective, theta: np.ndarray, tol: float = 1e-6, m
     """Minimise the objective by Newton's method with backtracking, and by a trust region if that stalls.
 
     `converged` means that the gradient norm of the objective is at most `tol` and that a Newton step is not worth
-    taking; the search continues beyond that, as far as rounding allows. It ends after `max_iter` steps at the latest.
+    taking, or that the step would change nothing. The search continues beyond that, as far as rounding allows. It ends
+    after `max_iter` steps at the latest.
     """
     with threads_for(objective.design.numel() * objective.design.shape[1]), single_blas_thread():
         theta, n_iter = _approach(objective, theta, max_iter)
@@ -210,9 +214,8 @@ def _point(objective: LinearObjective, theta: np.ndarray) -> _Point:
 
 
 def _is_maximum(objective: LinearObjective, point: _Point, tol: float) -> bool:
-    if point.norm > tol:
-        return False
-    return float(point.gradient @ _inverse(objective.hessian(point.theta)) @ point.gradient) <= _WORTH
+    decrement = float(point.gradient @ _inverse(objective.hessian(point.theta)) @ point.gradient)
+    return decrement <= (_WORTH if point.norm <= tol else _CLOSE)
 
 
 def _newton(objective: LinearObjective, point: _Point, tol: float, max_iter: int) -> tuple[_Point, int]:

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -62,6 +62,34 @@ class History:
         """Time in training and validation, over all sessions of a resumed training."""
         return sum(record["seconds"] for record in self.epochs)
 
+    def of(self, members: slice) -> "History":
+        """How the training of some of the members went.
+
+        Parameters
+        ----------
+        members : slice
+            Their positions.
+        """
+        epochs = [{k: v[members] if isinstance(v, list) else v for k, v in record.items()} for record in self.epochs]
+        best = {"best_epoch": self.best_epoch[members], "best_score": self.best_score[members]}
+        return replace(self, epochs=epochs, rollbacks=list(self.rollbacks), **best)
+
+    @classmethod
+    def joined(cls, parts: Sequence["History"]) -> "History":
+        """The inverse of `of`, for all members of one training.
+
+        Parameters
+        ----------
+        parts : sequence of History
+            One per part of the members, in order.
+        """
+        epochs = []
+        for each in zip(*(part.epochs for part in parts), strict=True):
+            lists = {k: [v for own in each for v in own[k]] for k, v in each[0].items() if isinstance(v, list)}
+            epochs.append(each[0] | lists)
+        best = {k: [v for part in parts for v in getattr(part, k)] for k in ("best_epoch", "best_score")}
+        return replace(parts[0], epochs=epochs, **best)
+
     def as_dict(self) -> dict[str, Any]:
         """A copy of plain values, for a manifest."""
         plain = {name: list(value) if isinstance(value, list) else value for name, value in vars(self).items()}
@@ -85,10 +113,11 @@ class State:
 
     `before` is the state at the beginning of the current epoch: what a checkpoint holds, and what a failed member or an
     interrupted training goes back to. With `validates`, epochs are selected by their scores, else the last one is kept.
+    With `one_epoch`, all members have the same one, that of the lowest mean score.
     """
 
-    def __init__(self, model: CountModel, config: TrainingConfig, validates: bool) -> None:
-        self.model, self.config, self.validates = model, config, validates
+    def __init__(self, model: CountModel, config: TrainingConfig, validates: bool, one_epoch: bool = False) -> None:
+        self.model, self.config, self.validates, self.one_epoch = model, config, validates, one_epoch
         self.flat = FlatWeights(model, config.members)
         self.buffers = Buffers(model, config.members)
         self.optimizer = Optimizer(self.flat, config)
@@ -143,6 +172,8 @@ class State:
         self.before = self._snapshot()
 
     def _select(self, scores: list[float]) -> None:
+        if self.one_epoch:
+            scores = [sum(scores) / len(scores)] * len(scores)
         for member, score in enumerate(scores):
             if score < self.history.best_score[member] and not self.has_stopped(member):
                 self.history.best_score[member], self.history.best_epoch[member] = score, self.epoch + 1

@@ -65,7 +65,7 @@ def run_fold(fold: Prepared, settings: Settings, on_epoch: Callable[[EpochReport
     """
     started = time.monotonic()
     plan = trial_plan(with_settings(fold.plan, settings))
-    model = plan.regressor(validation=None)
+    model = plan.regressor()
     with warnings.catch_warnings(), monitored(on_epoch):
         # A setting that is tried may converge badly: its score will tell.
         warnings.simplefilter("ignore")

@@ -4,8 +4,6 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-from ddpn.errors import ConfigError
-
 #: What stands for "no value" in any column; `--missing` adds to it. An empty cell is always missing.
 MISSING = ("", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", "None", "?")
 #: Further words, in lower case, that say so in a column of numbers or dates. In a text column they may be levels.
@@ -19,11 +17,8 @@ _SHOWN = 3
 
 
 def polars() -> Any:
-    """The polars library, which an extra installs."""
-    try:
-        return import_module("polars")
-    except ImportError:
-        raise ConfigError("ddpn[files] is not installed: pip install 'ddpn[files]'") from None
+    """The polars library, imported on first use: help texts and wrong options need no table."""
+    return import_module("polars")
 
 
 def is_text(series: Any) -> bool:

@@ -9,6 +9,7 @@ from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import suspected_leaks
 from ddpn.workflow.profiling import roles_of
 from ddpn.workflow.roles import Roles, report_all
+from ddpn.workflow.row_groups import missing_sentences
 
 
 class Target(NamedTuple):
@@ -33,7 +34,8 @@ def read_target(frame: Any, plan: Plan) -> Target:
     leaks = suspected_leaks(sample, [column for column in roles.used if column.name not in plan.use])
     columns = {"--upper-column": plan.upper_column, "--censored": plan.censored}
     named = tuple(f"{name} {column}" for name, column in columns.items() if column is not None)
-    return Target(sample, roles, (*leaks, *notes), (*known.options, *named))
+    notes += missing_sentences(frame, plan.group, roles.missing)
+    return Target(sample, roles, (*leaks.certain, *leaks.questions, *notes), (*known.options, *named))
 
 
 def diagnose_target(

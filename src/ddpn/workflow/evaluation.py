@@ -1,14 +1,14 @@
 """`Evaluation`: the numbers that a verdict on a model is made of."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
 
 from ddpn.validation import at_rows
-from ddpn.workflow.gains import Gain, effective_rows, few_rows, gain_of, wilson
+from ddpn.workflow.gains import Gain, few_rows, gain_of, independent_rows, wilson
 
 #: Fewer test rows than this support no verdict.
 MIN_ROWS = 50
@@ -29,10 +29,11 @@ class Evaluation:
     `crps` has the mean CRPS of every candidate by name, the model's own under `model`; `gains` are those of the model
     on the other candidates in CRPS, `error_gains` in absolute error, `errors` the mean absolute errors. `coverage` is
     the share of rows inside the model's interval, of which `target_coverage` is expected, and `interior` the share
-    inside and not at an end. With unequal weights `effective_rows` is below `rows`; the default is `rows`. `labels` are
-    names as they stand within a sentence. `mean_count` is the scale of a difference that matters, `only_count` the
-    count that all rows have. `leak` is a sentence about a suspected target leak, `warnings` are further sentences to
-    repeat, `row_labels` what rows are called.
+    inside and not at an end. With unequal weights, or rows in groups that are alike, `effective_rows` is below `rows`,
+    its default. `labels` are names as they stand within a sentence. `mean_count` is the scale of a difference that
+    matters, `only_count` the count that all rows have. `simpler` are the candidates that are simpler than the model;
+    the default is all. `leak` is a sentence about a target leak, `warnings` are further sentences to repeat,
+    `row_labels` what rows are called.
     """
 
     model: str
@@ -48,6 +49,7 @@ class Evaluation:
     labels: Mapping[str, str] = field(default_factory=dict)
     mean_count: float = 1.0
     only_count: float | None = None
+    simpler: Collection[str] | None = None
     leak: str = ""
     warnings: tuple[str, ...] = ()
     row_labels: Sequence[Any] | None = None
@@ -63,13 +65,14 @@ class Evaluation:
         y: np.ndarray | None = None,
         error: Mapping[str, np.ndarray] | None = None,
         interior: np.ndarray | None = None,
+        group: np.ndarray | None = None,
         warnings: Sequence[str] = (),
         **options: Any,
     ) -> Self:
         """The evaluation of per-row values: each candidate's CRPS, and whether the model's interval has the count.
 
         `y` are the counts, `error` each candidate's absolute errors, `interior` whether a count lies between the ends
-        of the interval; `options` are the remaining fields.
+        of the interval, `group` labels of rows that belong together; `options` are the remaining fields.
 
         >>> import numpy as np
         >>> crps = {"mixture": np.array([1.0, 2.0, 3.0]), "constant": np.array([2.0, 2.0, 5.0])}
@@ -87,11 +90,11 @@ class Evaluation:
         return cls(
             model=model,
             crps=mean,
-            gains=_gains(crps, model, others, weight),
+            gains=_gains(crps, model, others, weight, group),
             errors={name: float(np.average(values, weights=weight)) for name, values in error.items()},
-            error_gains=_gains(error, model, [name for name in others if name in error], weight),
+            error_gains=_gains(error, model, [name for name in others if name in error], weight, group),
             rows=int(used.sum()),
-            effective_rows=effective_rows(weight),
+            effective_rows=independent_rows(inside, weight, group),
             coverage=float(np.average(inside, weights=weight)),
             interior=0.0 if interior is None else float(np.average(interior, weights=weight)),
             mean_count=1.0 if y is None else float(np.average(y, weights=weight)),
@@ -127,6 +130,16 @@ class Evaluation:
     def gain(self) -> Gain:
         """The gain on the rival; 0 without one."""
         return Gain(0.0, 0.0, 0.0) if self.rival is None else self.gains[self.rival]
+
+    @property
+    def rival_is_simpler(self) -> bool:
+        """Whether the rival is simpler than the model."""
+        return self.simpler is None or self.rival in self.simpler
+
+    @property
+    def is_decidable(self) -> bool:
+        """Whether the rows can show how well counts are predicted: there are enough, with different counts."""
+        return self.size >= MIN_ROWS and self.only_count is None
 
     @property
     def size(self) -> float:
@@ -168,8 +181,14 @@ def is_score(crps: float) -> bool:
     return math.isfinite(crps) and crps >= 0
 
 
-def _gains(scores: Mapping[str, np.ndarray], model: str, others: Sequence[str], weight: np.ndarray) -> dict[str, Gain]:
-    return {name: gain_of(scores[name] - scores[model], weight, len(others)) for name in others}
+def _gains(
+    scores: Mapping[str, np.ndarray],
+    model: str,
+    others: Sequence[str],
+    weight: np.ndarray,
+    group: np.ndarray | None,
+) -> dict[str, Gain]:
+    return {name: gain_of(scores[name] - scores[model], weight, len(others), group) for name in others}
 
 
 def _dominant(crps: np.ndarray, weight: np.ndarray, labels: Any) -> tuple[str, ...]:

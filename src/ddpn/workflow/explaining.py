@@ -42,7 +42,7 @@ def explain_table(
     if roles.target is None or roles.target not in frame.columns:
         inputs = Inputs(folder.model, roles.features(frame), roles.exposures(frame), roles.uppers(frame), names)
         return Explained(explained(inputs, None, seed, progress), "Without the target, importance is not measured.")
-    sample, note = rows_to_score(folder, frame)
+    sample, note, _ = rows_to_score(folder, frame)
     known = predictor.counts.arguments(sample)
     inputs = Inputs(folder.model, sample.X, known["exposure"], known["upper"], names)
     observed = Observed(sample.y, sample.weight_or_ones, sample.limit)

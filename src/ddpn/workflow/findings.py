@@ -16,6 +16,7 @@ class Findings:
     def __init__(self, predictor: Predictor, request: Request) -> None:
         self._predictor = predictor
         self.summary = None if predictor.profile is None else TableSummary(predictor.profile)
+        self._uncalibrated = request.member if request.member not in predictor.intervals else None
         self._alpha = None if predictor.ood is None else predictor.ood.alpha if request.ood is None else request.ood
         self._rows = self._flagged = 0
         self._groups: Counter[str] = Counter()
@@ -55,6 +56,8 @@ class Findings:
     def sentences(self) -> list[str]:
         """Sentences about what is unusual in the table, and the share of rows that is flagged."""
         found = list(self._notes.values())
+        if self._uncalibrated is not None:
+            found.append(f"The intervals of the member {self._uncalibrated} are not calibrated.")
         if self._predictor.groups is not None and self._groups:
             labels = np.array(list(self._groups.elements()), dtype=object)
             found.append(self._predictor.groups.unseen(labels))

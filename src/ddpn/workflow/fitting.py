@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -16,33 +16,27 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ddpn.deadlines import Clock, TimeLimitError, with_rows
+from ddpn.deadlines import Clock, TimeLimitError
 from ddpn.errors import InputError
 from ddpn.estimators import CountRegressor
-from ddpn.estimators.calibration_rows import CalibrationRows, Wanted
-from ddpn.estimators.refitting import refit
+from ddpn.estimators.network_regressor import NetworkRegressor
 from ddpn.executors import Executor
 from ddpn.files import check_space, folder_lock
-from ddpn.heads import Head
 from ddpn.members import MEMBERS
-from ddpn.members.cross_fitting import cross_fit
-from ddpn.members.member import Member, NotApplicableError
+from ddpn.members.folds import Folds
+from ddpn.members.member import NotApplicableError
 from ddpn.members.network_options import SMALL_ROWS, NetworkOptions
 from ddpn.model_files import check_destination
-from ddpn.predictor import Predictor
-from ddpn.sample import Sample
 from ddpn.threads import single_thread
 from ddpn.workflow.budget import Budget
+from ddpn.workflow.finishing import Finish
+from ddpn.workflow.interrupts import Interrupts
 from ddpn.workflow.kept_warnings import kept_warnings
-from ddpn.workflow.leaderboard import label_of, leaderboard
-from ddpn.workflow.model_folder import CHECKPOINT, FORMAT, ModelFolder
+from ddpn.workflow.member_names import label_of
+from ddpn.workflow.model_folder import CHECKPOINT, FORMAT, ModelFolder, load, read_task
 from ddpn.workflow.preparing import Prepared, checkpoint_of, fingerprint, identity
 from ddpn.workflow.seen_rows import SeenRows
 
-#: Rows that the level of all rows counts as in each group.
-GROUP_ROWS = 50.0
 #: Bytes that trees, encoders and text take in a model folder: some MB for the default baselines.
 _FIXED_BYTES = 10_000_000
 
@@ -55,6 +49,12 @@ class Fitted:
     interrupted: bool
     can_continue: bool = False
 
+    @property
+    def missing(self) -> list[str]:
+        """What Ctrl-C ended or prevented: "training", "comparisons", "calibration", "refit", "scores"."""
+        found: list[str] = self.folder.task.get("missing", [])
+        return found
+
 
 def fit(
     prepared: Prepared,
@@ -64,48 +64,50 @@ def fit(
     on_step: Callable[[str], None] = lambda text: None,
     started: float | None = None,
     executor: Executor | None = None,
+    interrupts: Interrupts | None = None,
 ) -> Fitted:
     """Fit the model and what it is compared with, calibrate on validation rows and score on test rows.
 
     `about` goes into the task as it is; `on_step` is called with a description of each step. Ctrl-C ends the training
-    of the networks or of members to compare with; the other steps continue with what was fitted so far. The plan's time
-    budget, if there is one, counts from `started` (as `time.monotonic` counts) until the model is saved.
+    of the networks or of members to compare with; the other steps continue with what was fitted so far. Ctrl-C in one
+    of these other steps ends all of them. The task names what is `missing` then. The plan's time budget, if there is
+    one, counts from `started` (as `time.monotonic` counts) until the model is saved. With `interrupts`, nothing but a
+    step is ended by Ctrl-C after the training.
     """
     budget = Budget(prepared.plan.seconds, started)
     # Before the time that is left is divided: these take seconds for many rows.
     known = {"identity": identity(prepared), "fingerprint": fingerprint(prepared.sample)}
     seen = SeenRows.of(prepared.sample, prepared.split.rows.test)
-    model = prepared.plan.regressor(checkpoint=checkpoint, verbose=verbose, validation=None)
-    model.set_params(time_budget=budget.for_fits, executor=executor)
+    model = prepared.plan.regressor(checkpoint=checkpoint, verbose=verbose, executor=executor)
+    if budget.for_fits is not None:
+        model.set_params(time_budget=budget.for_fits)
     with kept_warnings() as kept:
-        interrupted = train_model(model, prepared, checkpoint, on_step)
-        rows = calibration_rows(model, prepared)
-        interrupted |= _add_comparisons(model, prepared, rows, budget, on_step)
-    on_step("Calibrating on rows that were not trained on")
-    rows.calibrate(_wanted(prepared), budget.for_calibration)
-    if not interrupted and _is_refitted(prepared):
-        on_step("Fitting to validation rows, too")
-        interrupted = refit(model.predictor_, prepared.known, prepared.plan.seed)
-    on_step("Scoring the test rows")
-    scores, limits = _scored(model.predictor_, prepared, budget.for_scores), []
-    if scores["rows"] < len(prepared.test):
-        limits = [f"Scores are those of {scores['rows']:,} of {len(prepared.test):,} test rows, for want of time."]
+        missing = ["training"] if train_model(model, prepared, checkpoint, on_step) else []
+        folds = held_out_folds(model, prepared)
+        missing += ["comparisons"] if _add_comparisons(model, prepared, folds, budget, on_step) else []
+        interrupts = interrupts or Interrupts()
+        interrupts.hold()
+        finish = Finish(model.predictor_, prepared, interrupts, on_step)
+        finish.calibrate(folds, budget.for_calibration)
+        scores = finish.scores(budget.for_scores)
+    missing += finish.missing
     task = {
         "format": FORMAT,
         "plan": prepared.plan.as_dict(),
         **known,
         "roles": prepared.roles.as_dict(),
-        "split": {"how": prepared.split.how, "rows": prepared.counts},
-        "interrupted": interrupted,
+        "split": {"how": prepared.split.how, "meaning": prepared.split.meaning, "rows": prepared.counts},
+        "interrupted": bool(missing),
+        "missing": missing,
         "leaks": list(prepared.leaks),
-        "warnings": [*prepared.warnings, *kept, *limits],
-        "test": scores,
+        "warnings": [*prepared.warnings, *kept],
+        **({} if scores is None else {"test": scores}),
         "versions": _versions(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         **about,
     }
     # As it will be read again: lists instead of tuples.
-    return Fitted(ModelFolder(model, json.loads(json.dumps(task)), seen), interrupted)
+    return Fitted(ModelFolder(model, json.loads(json.dumps(task)), seen), bool(missing))
 
 
 def fit_into(
@@ -144,17 +146,67 @@ def fit_into(
             on_step("Continuing the fit that was interrupted")
         elif (path / CHECKPOINT).is_file():
             on_step("Starting again: the interrupted fit had other rows or options")
-        fitted = fit(prepared, about, checkpoint, **options)
-        can_continue = fitted.interrupted and checkpoint.exists()
-        try:
-            _save(fitted, path, overwrite, checkpoint)
-        finally:
-            pattern = f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.checkpoint"
-            for old in path.parent.glob(pattern):
-                old.unlink()
-            for folder in path.parent.glob(f"{pattern}.jobs"):
-                shutil.rmtree(folder)
+        with Interrupts() as interrupts:
+            unfinished = _unfinished(path, prepared)
+            if unfinished is None:
+                fitted = fit(prepared, about, checkpoint, interrupts=interrupts, **options)
+            else:
+                fitted = _finish(unfinished, prepared, about, interrupts, on_step)
+            can_continue = fitted.interrupted and (checkpoint.exists() or _can_finish(fitted.missing, prepared))
+            interrupts.hold()
+            try:
+                _save(fitted, path, overwrite, checkpoint)
+            finally:
+                _remove_checkpoints(path)
     return replace(fitted, can_continue=can_continue)
+
+
+def _remove_checkpoints(path: Path) -> None:
+    """Remove what interrupted fits of this folder have left beside it."""
+    pattern = f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.checkpoint"
+    for old in path.parent.glob(pattern):
+        old.unlink()
+    for folder in path.parent.glob(f"{pattern}.jobs"):
+        shutil.rmtree(folder)
+
+
+def _can_finish(missing: Sequence[str], prepared: Prepared) -> bool:
+    """Whether the saved model is all that the missing steps need.
+
+    Scores always are. Calibration is not, if it needs to know which rows each copy of a member left out.
+    """
+    return missing == ["scores"] or (missing == ["calibration", "scores"] and not is_cross_fitted(prepared))
+
+
+def _unfinished(path: Path, prepared: Prepared) -> ModelFolder | None:
+    """The model in the folder, if it is of the same fit, and if only what follows the fits is missing."""
+    try:
+        task = read_task(path)
+    except InputError:
+        return None
+    is_same = task.get("identity") == identity(prepared)
+    return load(path) if is_same and _can_finish(task.get("missing", []), prepared) else None
+
+
+def _finish(
+    folder: ModelFolder,
+    prepared: Prepared,
+    about: Mapping[str, Any],
+    interrupts: Interrupts,
+    on_step: Callable[[str], None],
+) -> Fitted:
+    """Do what is missing of a fit whose members are fitted."""
+    on_step("Continuing with the members that were fitted")
+    interrupts.hold()
+    predictor = folder.model.predictor_
+    with kept_warnings() as kept:
+        finish = Finish(predictor, prepared, interrupts, on_step)
+        if "calibration" in folder.task["missing"]:
+            finish.calibrate(Folds(prepared.train, prepared.validation), Clock())
+        scores = finish.scores(Clock())
+    known = {"interrupted": bool(finish.missing), "missing": finish.missing, **about}
+    known |= {"warnings": [*prepared.warnings, *kept]} | ({} if scores is None else {"test": scores})
+    return Fitted(replace(folder, task=json.loads(json.dumps({**folder.task, **known}))), bool(finish.missing))
 
 
 def _estimated_bytes(prepared: Prepared) -> int:
@@ -188,7 +240,7 @@ def _save(fitted: Fitted, path: Path, overwrite: bool, checkpoint: Path) -> None
 
 
 def train_model(
-    model: CountRegressor, prepared: Prepared, checkpoint: Path | None, on_step: Callable[[str], None]
+    model: NetworkRegressor, prepared: Prepared, checkpoint: Path | None, on_step: Callable[[str], None]
 ) -> bool:
     """Fit the model; returns whether it was interrupted, with something to keep."""
     train, validation = prepared.train, prepared.validation
@@ -198,9 +250,13 @@ def train_model(
     if is_cross_fitted(prepared):
         train, held_out = prepared.known, {}
     on_step("Training")
-    model.on_step, model.calibrates, model.stream = on_step, False, prepared.stream
+    model.on_step, model.stream = on_step, prepared.stream
+    if isinstance(model, CountRegressor):
+        model.calibrates = False
     try:
         given = counts.arguments(train) | (held_out if len(validation) else {})
+        if train.group is not None:
+            given["groups"] = train.group
         model.fit(train.X, train.y, train.weight, **given)
     except KeyboardInterrupt:
         if not hasattr(model, "predictor_"):
@@ -210,7 +266,9 @@ def train_model(
         on_step("Stopping: the best so far is kept")
     # A saved model has no use for these.
     model.stream = None
-    model.set_params(checkpoint=None, verbose=False, time_budget=None, executor=None)
+    model.set_params(checkpoint=None, verbose=False, executor=None)
+    if isinstance(model, CountRegressor):
+        model.set_params(time_budget=None)
     return model.interrupted_
 
 
@@ -222,39 +280,29 @@ def is_cross_fitted(prepared: Prepared) -> bool:
     return plan.members == "auto" and (is_small or not len(prepared.validation))
 
 
-def _is_refitted(prepared: Prepared) -> bool:
-    """Whether members are fitted to validation rows in the end: a random part of the rows, and no limit of time."""
-    plan = prepared.plan
-    at_random = plan.split_column is None and plan.time is None and prepared.stream is None
-    has_time = plan.seconds is None and bool(len(prepared.validation))
-    return plan.members == "auto" and at_random and has_time and not is_cross_fitted(prepared)
-
-
-def calibration_rows(model: CountRegressor, prepared: Prepared) -> CalibrationRows:
-    """The rows that calibrate the model: those it was validated with, or all that it was cross-fitted to."""
-    rows = CalibrationRows(
-        model.predictor_,
-        prepared.known if is_cross_fitted(prepared) else prepared.train,
-        None if is_cross_fitted(prepared) else prepared.validation,
-    )
-    return rows
+def held_out_folds(model: NetworkRegressor, prepared: Prepared) -> Folds:
+    """The rows that members were fitted to, and those that choose weights and calibrate."""
+    if isinstance(model, CountRegressor) and model.folds is not None:
+        folds, model.folds = model.folds, None
+        return folds
+    return Folds(prepared.train, prepared.validation if len(prepared.validation) else None)
 
 
 def _add_comparisons(
-    model: CountRegressor,
+    model: NetworkRegressor,
     prepared: Prepared,
-    rows: CalibrationRows,
+    folds: Folds,
     budget: Budget,
     on_step: Callable[[str], None],
 ) -> bool:
     """Fit the members of `compare_with` that are not part of the mixture; returns whether that was interrupted."""
-    validation = prepared.validation if len(prepared.validation) else None
     wanted = [name for name in prepared.plan.compare_with if name not in model.predictor_.members]
     for name in wanted:
         kind = MEMBERS.find(name)
         label = label_of(name, kind)
         if not budget.has_time:
-            warnings.warn(f"Not compared with {label}, for want of time.", UserWarning, stacklevel=2)
+            sentence = f"Not compared with {label}, as the time budget has no room for it."
+            warnings.warn(sentence, UserWarning, stacklevel=2)
             continue
         on_step(f"Fitting for comparison: {label}")
         started = time.perf_counter()
@@ -263,7 +311,7 @@ def _add_comparisons(
                 # A fit that is not quite at its maximum is good enough for a comparison.
                 warnings.simplefilter("ignore")
                 with budget.for_comparison.limit():
-                    member = _compared(kind, model.head_, rows, validation, prepared.plan.seed)
+                    member = folds.fit(lambda kind=kind: kind.like(model.head_), prepared.plan.seed)  # type: ignore[misc]
         except (NotApplicableError, TimeLimitError) as error:
             warnings.warn(f"Not compared with {label}: {error}.", UserWarning, stacklevel=2)
             continue
@@ -272,31 +320,6 @@ def _add_comparisons(
             return True
         model.predictor_.add(name, member, time.perf_counter() - started)
     return False
-
-
-def _compared(kind: type[Member], head: Head, rows: CalibrationRows, validation: Sample | None, seed: int) -> Member:
-    """Fit a member to the rows that the mixture was fitted to."""
-    if rows.is_cross_fitted:
-        return cross_fit(lambda: kind.like(head), rows.train, seed)
-    return kind.like(head).fit(rows.train, validation, seed)
-
-
-def _wanted(prepared: Prepared) -> Wanted:
-    """What the plan asks to calibrate."""
-    plan = prepared.plan
-    return Wanted(plan.recalibrate != "off", plan.interval_groups, GROUP_ROWS, prepared.time_columns)
-
-
-def _scored(predictor: Predictor, prepared: Prepared, clock: Clock) -> dict[str, Any]:
-    """The leaderboard of as many test rows as there is time for."""
-    test = prepared.test
-    order = np.random.default_rng(0).permutation(len(test))
-
-    def work(number: int) -> dict[str, Any]:
-        some = test if number == len(test) else test.rows(np.sort(order[:number]))
-        return leaderboard(predictor, some, prepared.leaks)
-
-    return with_rows(clock, len(test), work)
 
 
 def _versions() -> dict[str, str]:

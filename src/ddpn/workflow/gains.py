@@ -6,12 +6,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ddpn.splits import group_codes
+
 #: Standard errors of a two-sided 95% interval of a normal distribution.
 Z = 1.959963984540054
 #: The tail on either side of a 95% interval.
 _TAIL = 0.025
 #: A handful of rows: a hundredth of all, but at least and at most so many.
 _FEWEST, _MOST = 3, 20
+#: Fewer groups do not show how much values differ between groups.
+_MIN_GROUPS = 5
 
 
 class Gain(NamedTuple):
@@ -47,14 +51,16 @@ class Gain(NamedTuple):
         return bool(self.without_few * np.sign(self.mean) < 0.5 * abs(self.mean))
 
 
-def gain_of(difference: np.ndarray, weight: np.ndarray, candidates: int = 1) -> Gain:
+def gain_of(difference: np.ndarray, weight: np.ndarray, candidates: int = 1, group: np.ndarray | None = None) -> Gain:
     """The gain of per-row differences. Shape: (rows,) each.
+
+    Rows of one `group` (a label per row) are not independent: with groups, the interval is that of the groups' means.
 
     With several `candidates` the best of them was chosen on the same rows, which makes it look too good: the upper end
     is that of Bonferroni's interval. The lower end needs none: the model is better than all where it is better than
     each.
     """
-    mean, low, high, error = _interval(difference, weight, candidates)
+    mean, low, high, error = _interval(*_by_group(difference, weight, group), candidates)
     few = few_rows(difference, weight)
 
     def without(rows: np.ndarray) -> tuple[float, float, float]:
@@ -63,7 +69,8 @@ def gain_of(difference: np.ndarray, weight: np.ndarray, candidates: int = 1) -> 
         share = float(weight[kept].sum() / weight.sum())
         if not share:
             return 0.0, 0.0, 0.0
-        inner, inner_low, inner_high, _ = _interval(difference[kept], weight[kept], candidates)
+        labels = None if group is None else group[kept]
+        inner, inner_low, inner_high, _ = _interval(*_by_group(difference[kept], weight[kept], labels), candidates)
         return share * inner, share * inner_low, share * inner_high
 
     # Large differences make the mean uncertain, but those in its favour do not make its sign uncertain.
@@ -72,6 +79,16 @@ def gain_of(difference: np.ndarray, weight: np.ndarray, candidates: int = 1) -> 
     rest, rest_low, rest_high = without(few)
     is_clear = rest_low > 0 if mean > 0 else rest_high < 0
     return Gain(mean, low, high, error, rest, tuple(few.tolist()), is_clear)
+
+
+def _by_group(values: np.ndarray, weight: np.ndarray, group: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """The mean of each group and its weight, in place of those of its rows; groups of weight 0 are left out."""
+    if group is None:
+        return values, weight
+    codes, _ = group_codes(len(values), group)
+    total = np.bincount(codes, weight)
+    used = total > 0
+    return np.bincount(codes, weight * values)[used] / total[used], total[used]
 
 
 def few_rows(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -108,6 +125,22 @@ def _interval(values: np.ndarray, weight: np.ndarray, candidates: int) -> tuple[
 def effective_rows(weight: np.ndarray) -> float:
     """(sum w)^2 / sum w^2, Kish's size of a weighted sample."""
     return float(weight.sum() ** 2 / np.square(weight).sum())
+
+
+def independent_rows(values: np.ndarray, weight: np.ndarray, group: np.ndarray | None) -> float:
+    """How many independent rows would make the mean of per-row values as uncertain as these are, at most their number.
+
+    Fewer than there are rows where weights differ, or where values within groups are alike; as many as there are groups
+    if these are too few to see how alike.
+    """
+    size = effective_rows(weight)
+    if group is None:
+        return size
+    means, totals = _by_group(values, weight, group)
+    if len(means) < _MIN_GROUPS:
+        return float(len(means))
+    alone, together = mean_and_error(values, weight)[1], mean_and_error(means, totals)[1]
+    return size if together <= alone else size * (alone / together) ** 2
 
 
 def _mean(values: np.ndarray, weight: np.ndarray) -> float:

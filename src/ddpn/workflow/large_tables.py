@@ -17,10 +17,12 @@ from ddpn.streaming.first_pass import Survey, survey, whole_table
 from ddpn.streaming.memory import fits_memory
 from ddpn.streaming.parts import PARQUET, Parts, find_parts, is_pattern
 from ddpn.streaming.shuffling import shuffled_chunks
+from ddpn.validation import check_column
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import Prepared, prepare
 from ddpn.workflow.reading import STDIN, read
 from ddpn.workflow.roles import Roles
+from ddpn.workflow.row_groups import group_labels_of, is_by_inputs
 from ddpn.workflow.splitting import PARTS
 
 #: Up to so many rows are trained on in all, one pass at least: on more rows networks are not passed over five times.
@@ -53,6 +55,8 @@ class TrainingRows:
         About how many training rows there are.
     before : optional
         The first time that is not trained on, where rows are split by time.
+    held_out_groups : array of uint64, optional
+        Labels of the groups that validate and test: none of their rows is trained on, sampled or not.
     """
 
     parts: Parts
@@ -61,6 +65,7 @@ class TrainingRows:
     held_out: np.ndarray
     rows: int
     before: Any = None
+    held_out_groups: np.ndarray | None = None
 
     def __len__(self) -> int:
         return self.rows
@@ -82,7 +87,8 @@ class TrainingRows:
         plan = self.plan
         special = (plan.target, plan.exposure, plan.weight, plan.upper_column, plan.censored, plan.split_column)
         names = [*(column.name for column in self.roles.used), *(name for name in (*special, plan.time) if name)]
-        return list(dict.fromkeys(names))
+        groups = [name for name in plan.group if name in self.parts.columns]
+        return list(dict.fromkeys([*names, *groups]))
 
     def chunks(self, rows: int, seed: int) -> Iterator[Any]:
         """Tables of so many rows, in random order, without an end."""
@@ -91,7 +97,7 @@ class TrainingRows:
     def sample(self, chunk: Any) -> Sample:
         """A table as inputs and counts."""
         fractional = str(self.plan.model.get("fractional", "error"))
-        roles = replace(self.roles, groups=None)
+        roles = replace(self.roles, groups=None, group=())
         return roles.sample(chunk, fractional, report=lambda sentence: None, counts=self.plan.count_range)
 
     def _keep(self, frame: Any, numbers: np.ndarray) -> np.ndarray:
@@ -107,6 +113,12 @@ class TrainingRows:
             kept &= words.is_in(list(PARTS["train"])).to_numpy()
         if self.before is not None:
             kept &= (self.roles.times(frame, plan.time)[plan.time] < self.before).to_numpy()
+        if self.held_out_groups is not None:
+            by_inputs = is_by_inputs(self.roles.group, frame.columns)
+            X = self.roles.features(frame, report=lambda sentence: None) if by_inputs else None
+            labels = group_labels_of(frame, self.roles.group, self.roles.missing, X)
+            assert labels is not None  # `columns` has the group columns
+            kept &= ~np.isin(labels, self.held_out_groups)
         return kept
 
 
@@ -191,6 +203,8 @@ def prepare_stream(parts: Parts, plan: Plan, verbose: bool = False) -> Prepared:
     Prepared
         With a `stream` of the training rows.
     """
+    for name in () if is_by_inputs(plan.group, parts.columns) else plan.group:
+        check_column(name, parts.columns, "group", InputError)
     found = survey(parts, role_columns(plan), plan.seed, verbose=verbose, label="Checking and sampling rows")
     prepared = prepare(found.frame, plan)
     kept = np.flatnonzero(found.frame[plan.weight].to_numpy() > 0) if plan.weight else np.arange(found.frame.height)
@@ -214,10 +228,12 @@ def _training_rows(found: Survey, prepared: Prepared, numbers: np.ndarray) -> Tr
         kept = found.frame[plan.weight].to_numpy() > 0 if plan.weight else np.ones(len(times), dtype=bool)
         before = times.filter(kept).gather(rows.validation).min()
     held_out = np.sort(numbers[np.concatenate([rows.validation, rows.test])])
-    at_random = plan.time is None and plan.split_column is None
+    at_random = plan.time is None and plan.split_column is None and not plan.group
     share = len(rows.train) / len(numbers)
     training = found.used - len(held_out) if at_random else round(share * found.used)
-    return TrainingRows(found.parts, prepared.roles, plan, held_out, max(1, training), before)
+    group = prepared.sample.group
+    groups = None if group is None else np.unique(group[np.concatenate([rows.validation, rows.test])])
+    return TrainingRows(found.parts, prepared.roles, plan, held_out, max(1, training), before, groups)
 
 
 def stream_facts(prepared: Prepared) -> dict[str, Any]:

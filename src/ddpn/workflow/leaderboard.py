@@ -6,12 +6,12 @@ import numpy as np
 import torch
 
 from ddpn.distributions import discretized
-from ddpn.members import Member
 from ddpn.metrics import absolute_error, crps, nll
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.sample import Sample, rows_named
 from ddpn.threads import single_thread
 from ddpn.workflow.evaluation import Evaluation
+from ddpn.workflow.member_names import label_of
 from ddpn.workflow.verdict import verdict
 
 #: The coverage of the intervals that are scored.
@@ -21,6 +21,8 @@ SCORES = ("mae", "crps", "nll", "coverage", "width")
 NETWORKS = "networks"
 #: What a verdict calls a part of the model that got no weight in its mixture: as an alternative, it is used alone.
 _ALONE = {NETWORKS: "the ensemble of networks alone"}
+#: Kinds of members by how many numbers are fitted. A user's own kinds count as simpler than mixtures only.
+_SIMPLEST_FIRST = ("constant", "poisson_glm", "glm", "trees", "joint_trees", NETWORKS, "large_networks")
 
 
 class RowScores(NamedTuple):
@@ -64,9 +66,12 @@ def _is_mixture(predictor: Predictor, name: str) -> bool:
     return predictor.interval_level(COVERAGE, name) == predictor.interval_level(COVERAGE)
 
 
-def label_of(name: str, member: Member | type[Member]) -> str:
-    """What tables and reports call a member."""
-    return member.label or name.replace("_", " ")
+def _simpler(predictor: Predictor) -> list[str]:
+    """The members that are simpler than the mixture: all if it has several members, else those of a simpler kind."""
+    if len(predictor.mixed) > 1:
+        return list(predictor.members)
+    name = next(iter(predictor.mixed))
+    return list(_SIMPLEST_FIRST[: _SIMPLEST_FIRST.index(name)]) if name in _SIMPLEST_FIRST else []
 
 
 class Board(NamedTuple):
@@ -76,7 +81,7 @@ class Board(NamedTuple):
     evaluation: Evaluation
 
 
-def leaderboard(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = ()) -> dict[str, Any]:
+def leaderboard(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = (), meaning: str = "") -> dict[str, Any]:
     """Mean scores of the mixture and every member, best first, and the verdict on the mixture; ready for JSON.
 
     Parameters
@@ -87,8 +92,10 @@ def leaderboard(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = (
         Rows to score it on, such as test rows.
     leaks : tuple of str
         Sentences about suspected target leaks, which forbid a positive verdict.
+    meaning : str
+        A sentence about what the scores mean, such as that they are for new groups of rows.
     """
-    entries, found = board(predictor, sample, leaks)
+    entries, found = board(predictor, sample, leaks, meaning)
     decision = verdict(found)
     return {
         "rows": len(sample),
@@ -97,11 +104,11 @@ def leaderboard(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = (
         "crps_gain": found.gain.mean,
         "crps_gain_error": found.gain.error,
         "crps_gain_interval": [found.gain.low, found.gain.high],
-        "verdict": {"level": decision.level, "sentences": list(decision.sentences)},
+        "verdict": {"level": decision.level, "sentences": list(decision.sentences), "prefer": decision.prefer},
     }
 
 
-def board(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = ()) -> Board:
+def board(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = (), meaning: str = "") -> Board:
     """Score the mixture and every member on the same rows.
 
     The mixture is compared with every simpler model used alone: all members but the networks, which count only where
@@ -115,6 +122,8 @@ def board(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = ()) -> 
         Rows to score it on, such as test rows.
     leaks : tuple of str
         Sentences about suspected target leaks, which forbid a positive verdict.
+    meaning : str
+        A sentence about what the scores mean, such as that they are for new groups of rows.
     """
     rows = {MIXTURE: score_rows(predictor, sample)}
     for name in predictor.members:
@@ -143,7 +152,10 @@ def board(predictor: Predictor, sample: Sample, leaks: tuple[str, ...] = ()) -> 
         interior=rows[MIXTURE].interior > 0,
         row_labels=sample.labels,
         labels=labels | _ALONE,
+        simpler=_simpler(predictor),
         leak=" ".join(leaks),
+        warnings=tuple(filter(None, [meaning])),
+        group=sample.group,
         target_coverage=COVERAGE,
     )
     return Board(sorted(entries, key=lambda entry: np.inf if entry["crps"] is None else entry["crps"]), found)

@@ -1,15 +1,21 @@
-"""Find target leaks: columns that determine the count, and are unknown when a prediction is needed."""
+"""Find target leaks: columns that are made of the count, and columns that predict it so well that they may be.
 
-from collections.abc import Mapping
+The former are leaks. The latter may be honest: whether they are known before the count is a question to the user.
+"""
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ddpn.validation import listed
+from ddpn.workflow.made_of_target import gaps_made_of_target, made_of_target
 
-#: A column above this correlation is suspected; several together above that R^2.
-LEAK, _TOGETHER = 0.95, 0.999
+#: A column above this correlation is asked about; several together above that R^2. They are leaks if they leave less
+#: than this share of the range of the target.
+LEAK, _TOGETHER, _EXACT = 0.95, 0.999, 1e-6
 #: Columns that are tried together, at most and per row.
 _MAX_COLUMNS, _COLUMNS_PER_ROW = 200, 0.1
 #: So is a column of which any function has an R^2 above this.
@@ -17,9 +23,7 @@ _SHARE = 0.9
 #: But a predictor may be that strong where counts are large. It then leaves the noise of Poisson counts or more, a leak
 #: less than this share of it.
 _NOISE = 0.5
-#: The share of rows in which a part of the target, such as visits of one kind, is all of it.
-_ALL_OF_IT = 0.01
-#: Levels of at least so many rows, most of the table, that explain so much, are suspected if they are ranges of the
+#: Levels of at least so many rows, most of the table, that explain so much, are asked about if they are ranges of the
 #: count: they do not overlap, the gaps between them are small, and near their ends there are not many fewer counts than
 #: elsewhere, unlike in the tails of a distribution.
 _GROUP_ROWS, _GROUP_TABLE, _GROUP_SHARE = 5, 0.9, 0.5
@@ -31,37 +35,54 @@ _COPIED = 0.1
 _SEED = 0
 
 
-def leak_warnings(
-    X: Any, y: np.ndarray, dates: Mapping[str, str] | None = None, exposure: np.ndarray | None = None
-) -> list[str]:
-    """Warnings about columns that determine the target, or the target per exposure; `X` is a polars frame.
+class Leaks(NamedTuple):
+    """Sentences about columns: `certain` leaks, and `questions` about what may be a leak or a strong predictor."""
 
-    `dates` has, for columns that are parts of a date, the name of the date. Alone these are not suspected, as a date is
-    usually known, but two dates may be as far apart as the target says.
+    certain: tuple[str, ...] = ()
+    questions: tuple[str, ...] = ()
+
+
+def find_leaks(
+    X: Any, y: np.ndarray, dates: Mapping[str, str] | None = None, exposure: np.ndarray | None = None
+) -> Leaks:
+    """Columns that are made of the target, or of the target per exposure, or predict it nearly without error.
+
+    Parameters
+    ----------
+    X : polars DataFrame
+        The columns.
+    y : array
+        The counts.
+    dates : mapping, optional
+        For columns that are parts of a date, the name of the date. Alone these are not suspected, as a date is usually
+        known, but two dates may be as far apart as the target says.
+    exposure : array, optional
+        The known scale of each row.
     """
     dates = dates or {}
     rows = _distinct_rows(X, y)
     X, y = X[rows], y[rows]
     if len(y) < _MIN_ROWS or not np.ptp(y):
-        return []
-    columns = {name: _numbers(X[name]) for name in X.columns if X[name].dtype.is_numeric()}
-    centred = {name: _unit(values) for name, values in columns.items()}
+        return Leaks()
     targets = [_Target("the target", y, np.ones(len(y)))]
     if exposure is not None and np.ptp(exposure[rows]):
         targets.append(_Target("the target per exposure", y / exposure[rows], 1.0 / exposure[rows]))
-    alone = [name for name in X.columns if name not in dates]
-    sentences = ([_alone(name, X[name], name in columns, target) for target in targets] for name in alone)
-    found = [next(filter(None, each)) for each in sentences if any(each)]
+    certain, questions = _gaps_of_dates(X, y, dates), list[str]()
+    for name in (name for name in X.columns if name not in dates):
+        if sentence := _first(_made_of(name, X[name], target) for target in targets):
+            certain.append(sentence)
+        elif sentence := _first(_nearly(name, X[name], target) for target in targets):
+            questions.append(sentence)
+    columns = {name: _numbers(X[name]) for name in X.columns if X[name].dtype.is_numeric()}
     for target in targets:
-        together = _together(centred, _unit(target.values))
-        if len(together) > 1:
-            names = list(dict.fromkeys(dates.get(name, name) for name in together))
-            found.append(
-                f"Columns {listed(together)} together determine {target.name}: a weighted sum of them equals it. "
-                f"If they are known only after the count, leave them out with --drop {','.join(names)}."
-            )
+        if found := _together(columns, target.values):
+            (certain if found.is_exact else questions).append(_together_sentence(found, target, dates))
             break
-    return found
+    return Leaks(tuple(certain), tuple(questions))
+
+
+def _first(sentences: Iterable[str]) -> str:
+    return next(filter(None, sentences), "")
 
 
 class _Target(NamedTuple):
@@ -72,25 +93,45 @@ class _Target(NamedTuple):
     unit: np.ndarray
 
 
-def _alone(name: str, series: Any, is_number: bool, target: _Target) -> str:
-    """The warning about one column; "" if there is none."""
-    remedy = f"If it is known only after the count, leave it out with --drop {name}, else keep it with --use {name}."
+def _gaps_of_dates(X: Any, y: np.ndarray, dates: Mapping[str, str]) -> list[str]:
+    """Sentences about dates that are missing where the count is 0, such as that of the last visit."""
+    found = {dates[name]: gaps_made_of_target(X[name], y) for name in X.columns if name in dates}
+    return [_leak(name, way.format(target="the target")) for name, way in found.items() if way]
+
+
+def _made_of(name: str, series: Any, target: _Target) -> str:
+    """The sentence about a column that is made of the target; "" if it is not."""
+    way = made_of_target(series, target.values, bool((target.unit == 1.0).all()))
+    return _leak(name, way.format(target=target.name)) if way else ""
+
+
+def _leak(name: str, way: str) -> str:
+    column = shlex.quote(name)
+    remedy = f"Leave it out with --drop {column}; if it is known before the count, keep it with --use {column}."
+    return f"Column {name} {way}. {remedy}"
+
+
+def _nearly(name: str, series: Any, target: _Target) -> str:
+    """The question about a column that predicts the target nearly without error; "" if it does not."""
+    is_number = series.dtype.is_numeric()
     codes, y = _numbers(series) if is_number else _level_codes(series), target.values
     found = _left_over(codes, target, is_number)
     r = float(_unit(codes) @ _unit(y)) if is_number else 0.0
-    if abs(r) > LEAK and (found.noise < _NOISE or _is_part(codes, y)):
-        return f"Column {name} nearly determines {target.name} (correlation {r:.2f}). {remedy}"
+    how = f"predicts {target.name} nearly without error"
+    if abs(r) > LEAK and found.noise < _NOISE:
+        return f"Column {name} {how} (correlation {r:.2f}). {_question([name])}"
     if found.share > _SHARE and found.noise < _NOISE:
-        return f"Column {name} nearly determines {target.name} (R² {found.share:.2f} by its values alone). {remedy}"
+        return f"Column {name} {how} (R² {found.share:.2f} by its values alone). {_question([name])}"
     # Ranges of integers: the ends of ranges of rates say nothing.
     if (target.unit == 1.0).all() and found.share > _GROUP_SHARE and _are_ranges(codes, y):
-        return f"Column {name} seems to be made of the target: each value stands for a range of counts. {remedy}"
+        return f"Each value of column {name} stands for a range of counts. {_question([name])}"
     return ""
 
 
-def _is_part(values: np.ndarray, y: np.ndarray) -> bool:
-    """Whether the values may be a part of the target, such as visits of one kind: never more, and often all of it."""
-    return bool(((values >= 0) & (values <= y)).all() and (values == y).mean() > _ALL_OF_IT)
+def _question(names: Sequence[str]) -> str:
+    columns = shlex.quote(",".join(names))
+    which = "Is it" if len(names) == 1 else "Are they"
+    return f"{which} known before the count? If not, use --drop {columns}; if so, --use {columns} ends this question."
 
 
 def _distinct_rows(X: Any, y: np.ndarray) -> np.ndarray:
@@ -190,12 +231,20 @@ def _are_ranges(codes: np.ndarray, y: np.ndarray) -> bool:
     return bool(expected >= _GROUP_ROWS and found > _EDGE_SHARE * expected)
 
 
-def _together(centred: dict[str, np.ndarray], goal: np.ndarray) -> list[str]:
-    """Columns whose weighted sum is the target, and of which none can be left out; empty if there are none."""
+class _Together(NamedTuple):
+    """Columns whose weighted sum is the target, and whether it is so exactly."""
+
+    names: list[str]
+    is_exact: bool
+
+
+def _together(columns: Mapping[str, np.ndarray], y: np.ndarray) -> _Together | None:
+    """Several columns whose weighted sum is the target, and of which none can be left out; None if there are none."""
+    goal, centred = _unit(y), {name: _unit(values) for name, values in columns.items()}
     most = min(_MAX_COLUMNS, int(_COLUMNS_PER_ROW * len(goal)))
     names = sorted(centred, key=lambda name: -abs(centred[name] @ goal))[:most]
     if not names:
-        return []
+        return None
     basis = np.column_stack([centred[name] for name in names])
     products, effects = basis.T @ basis, basis.T @ goal
 
@@ -205,11 +254,26 @@ def _together(centred: dict[str, np.ndarray], goal: np.ndarray) -> list[str]:
 
     chosen = list(range(len(names)))
     if not explains(chosen):
-        return []
+        return None
     for column in reversed(range(len(names))):  # the least correlated first
         fewer = [each for each in chosen if each != column]
         chosen = fewer if fewer and explains(fewer) else chosen
-    return [names[column] for column in chosen]
+    if len(chosen) < 2:
+        return None
+    left = goal - basis[:, chosen] @ np.linalg.lstsq(basis[:, chosen], goal)[0]
+    return _Together([names[column] for column in chosen], bool(np.abs(left).max() <= _EXACT * np.ptp(goal)))
+
+
+def _together_sentence(found: _Together, target: _Target, dates: Mapping[str, str]) -> str:
+    names = list(dict.fromkeys(dates.get(name, name) for name in found.names))
+    who = f"Columns {listed(found.names)} together"
+    if found.is_exact:
+        columns = shlex.quote(",".join(names))
+        remedy = (
+            f"Leave them out with --drop {columns}; if they are known before the count, keep them with --use {columns}."
+        )
+        return f"{who} determine {target.name}: a weighted sum of them equals it. {remedy}"
+    return f"{who} predict {target.name} nearly without error, by a weighted sum. {_question(names)}"
 
 
 def _unit(values: np.ndarray) -> np.ndarray:

@@ -140,5 +140,6 @@ def describe(path: Path) -> dict[str, Any]:
     """
     manifest = read_manifest(path)
     about = {name: manifest[name] for name in ("ddpn", "members")}
-    calibration = {name: manifest.get(name) for name in ("recalibration", "groups", "counts")}
+    calibration = {name: manifest.get(name) for name in ("groups", "counts")}
+    calibration["recalibration"] = manifest["recalibration"].get("mixture")
     return {**about, "ood": "ood" in manifest, **calibration, "task": _task(path, manifest)}

@@ -14,6 +14,7 @@ from ddpn.heads.likelihoods import TOTALS
 from ddpn.members import MEMBERS
 from ddpn.members.network_options import TRAINING_OPTIONS, NetworkOptions, check_training_options
 from ddpn.validation import check_choice, check_keys, is_integer, is_number
+from ddpn.workflow.member_names import member_named
 
 #: Shares of training, validation and test rows.
 SHARES = (0.7, 0.1, 0.2)
@@ -21,6 +22,9 @@ SHARES = (0.7, 0.1, 0.2)
 MIXED = ("glm",)
 #: What a model is compared with by default, beside each of its own members.
 BASELINES = ("constant", "poisson_glm", "trees")
+#: What a portfolio fits without being asked to.
+NETWORKS = "networks"
+CANDIDATES = ("constant", "trees", "glm", NETWORKS, "large_networks")
 #: The shortest time budget.
 MIN_SECONDS = 10
 #: Arguments of `CountRegressor` that a plan may set; the others are decided by its seed and its split.
@@ -31,7 +35,7 @@ MODEL_OPTIONS = (
 #: Whether distributions are recalibrated on validation rows.
 RECALIBRATE = ("auto", "off")
 _NAMES = ("target", "exposure", "weight", "upper_column", "censored", "split_column", "time")
-_LISTS = ("drop", "use", "category", "missing", "compare_with", "mix_with")
+_LISTS = ("drop", "use", "category", "missing", "group", "compare_with", "mix_with")
 _TABLES = ("head_options", "training_options")
 #: Options of a likelihood that have an option of the command line.
 _HEAD_OPTIONS = ("beta", "components")
@@ -57,6 +61,10 @@ class Plan:
         Columns of numbers to take as categories.
     missing : tuple of str
         Further words and numbers that stand for a missing value.
+    group : tuple of str
+        Columns whose values say which rows belong together, such as a person: training, validation and test rows, and
+        folds, have different groups. They are no inputs, unless named in `use`. "equal-inputs" keeps rows with equal
+        inputs together.
     split_column, time : str, optional
         Split rows by a column (train, validation, test), or by time: the last rows are the test rows. Default: at
         random.
@@ -70,6 +78,9 @@ class Plan:
         "auto" uses a recalibration of the distributions where that improves the CRPS of validation rows, "off" never.
     interval_groups : str or int, optional
         A column within whose values intervals are calibrated, or a number of ranges of the predicted mean.
+    only : str, optional
+        The one member to fit, a name in `ddpn.members.MEMBERS`, instead of a mixture. Others are left out, also those
+        of `mix_with`; `members` is then the number of networks if these are the one member, else it has no effect.
     model : mapping
         Arguments of `CountRegressor`.
 
@@ -88,6 +99,7 @@ class Plan:
     use: tuple[str, ...] = ()
     category: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    group: tuple[str, ...] = ()
     split_column: str | None = None
     time: str | None = None
     shares: tuple[float, ...] = SHARES
@@ -95,6 +107,7 @@ class Plan:
     compare_with: tuple[str, ...] = BASELINES
     recalibrate: str = "auto"
     interval_groups: str | int | None = None
+    only: str | None = None
     model: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -112,6 +125,8 @@ class Plan:
         for name, given in (("compare_with", self.compare_with), ("mix_with", self.model.get("mix_with", ()))):
             for kind in given:
                 check_choice(name, kind, [known for known in MEMBERS if known != "networks"])
+        if self.only is not None:
+            member_named(self.only)
         self._check_model()
 
     def _check_roles(self) -> None:
@@ -122,14 +137,17 @@ class Plan:
         for name in taken:
             if taken.count(name) > 1:
                 raise ConfigError(f"Column {name!r} has more than one role.")
+        for name in self.group:
+            if name in taken:
+                raise ConfigError(f"Column {name!r} has more than one role.")
         for name in roles:
             if name in (*self.drop, *self.use):
                 raise ConfigError(f"Column {name!r} has a role, so it cannot be in `drop` or `use`.")
 
     @property
     def members(self) -> int | str:
-        """The number of networks, or "auto" for a portfolio."""
-        return self.model.get("members", "auto")
+        """The number of networks, or "auto" for a portfolio, which may have one candidate only."""
+        return self.model.get("members", "auto") if self.only in (None, NETWORKS) else "auto"
 
     @property
     def seconds(self) -> float | None:
@@ -187,16 +205,24 @@ class Plan:
                 head.check_bounds()
 
     def regressor(self, **more: Any) -> Any:
-        """The unfitted `CountRegressor`; a given number of networks is mixed with `MIXED` by default."""
-        from ddpn.estimators import CountRegressor
+        """The unfitted estimator: a `CountRegressor`, or a `DDPNRegressor` where a number of networks is given.
+
+        Such networks are mixed with `MIXED` by default.
+        """
+        from ddpn.estimators import CountRegressor, DDPNRegressor
 
         if self.members == "auto":
-            return CountRegressor(**{**self.model, "members": "auto", "random_state": self.seed}, **more)
+            options = {**self.model, "members": "auto", "random_state": self.seed}
+            if self.only is not None:
+                options |= {"members": (self.only,), "mix_with": ()}
+            return CountRegressor(**options, **more)
         head = make_head(self.model.get("likelihood", DEFAULT_LIKELIHOOD))
         has_line = head.glm_likelihood and self.model.get("hidden", "auto") not in ((), [])
         mixed = tuple(name for name in MIXED if name != "glm" or has_line) if head.is_count else ()
         options = {"mix_with": mixed, **self.model, "random_state": self.seed}
-        return CountRegressor(**options, **more)
+        if self.only is not None:
+            options["mix_with"] = ()
+        return DDPNRegressor(**options, validation=None, **more)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -250,6 +276,10 @@ def _read(file: Path) -> dict[str, Any]:
 def _checked(name: str, value: Any) -> Any:
     if name in _NAMES and not isinstance(value, str):
         raise ConfigError(f"{name} must be the name of a column, got {value!r}.")
+    if name == "only":
+        if not isinstance(value, str):
+            raise ConfigError(f"only must be the name of a member, got {value!r}.")
+        return member_named(value)
     if name in _TABLES and not isinstance(value, Mapping):
         raise ConfigError(f"{name} must be a table of options, got {value!r}.")
     if name in _LISTS or (name == "likelihood" and isinstance(value, str) and "," in value):

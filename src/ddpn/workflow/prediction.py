@@ -10,14 +10,15 @@ from torch import Tensor
 from ddpn.calibration.intervals import interval_at, interval_quantiles, widened
 from ddpn.calibration.reasons import TableSummary
 from ddpn.distributions import discretized
-from ddpn.errors import InputError
+from ddpn.errors import ConfigError, InputError
 from ddpn.features.table import reading_once
 from ddpn.metrics import point
-from ddpn.predictor import Predictor
+from ddpn.predictor import MIXTURE, Predictor
 from ddpn.sample import Sample, rows_named, take_rows
 from ddpn.threads import single_thread
 from ddpn.workflow.findings import Findings
-from ddpn.workflow.leaderboard import COVERAGE, board, label_of, leaderboard
+from ddpn.workflow.leaderboard import COVERAGE, board, leaderboard
+from ddpn.workflow.member_names import label_of, member_named
 from ddpn.workflow.model_folder import ModelFolder
 from ddpn.workflow.plan import plan_from
 from ddpn.workflow.preparing import fingerprint
@@ -68,7 +69,10 @@ def predict(
 
 
 def check_request(predictor: Predictor, request: Request) -> None:
-    """Raise an `InputError` for a level that is too small for the number of calibration rows, before the work."""
+    """Raise an error for an unknown member, or a level that is too small for the calibration rows, before the work."""
+    if request.member is not None and request.member not in predictor.members:
+        member_named(request.member, predictor.members)
+        raise ConfigError(f"`member` must be a name such as {next(iter(predictor.members))}, got {request.member!r}.")
     if request.ood is not None:
         request.check_model(predictor.ood is not None)
         predictor.calibrated_ood.is_ood(np.ones(1), request.ood)
@@ -122,13 +126,14 @@ def prediction_table(
     with reading_once():
         measured = None if predictor.profile is None else predictor.profile.measure(X)
         with single_thread(), torch.no_grad():
-            dist = predictor.distribution(X, exposure, upper=upper, exact=False)
+            of = request.member or MIXTURE
+            dist = predictor.distribution(X, exposure, of, upper, exact=False)
     if summary is not None and measured is not None:
         summary.add(measured.states)
     with single_thread(), torch.no_grad():
         aleatoric, epistemic = dist.aleatoric, dist.epistemic
         counts: Any = discretized(dist)
-        level = predictor.row_levels(counts, request.coverage, labels=groups)
+        level = predictor.row_levels(counts, request.coverage, of, groups)
         median, mode, (low, high), quantiles = _quantiles(counts, level, request.quantiles)
         columns: dict[str, Tensor] = {"mean": dist.mean, "median": median, "mode": mode, "lower": low, "upper": high}
         columns |= {"aleatoric": aleatoric, "epistemic": epistemic, "stddev": (aleatoric + epistemic).sqrt()}
@@ -138,7 +143,9 @@ def prediction_table(
         found: dict[str, Any] = {name: _plain(name, values) for name, values in columns.items()}
         if predictor.ood is not None:
             features = measured.score if measured is not None and len(predictor.ood.features) else None
-            found["ood_pvalue"] = predictor.ood.pvalue([dist], features)
+            # Of the mixture, by whose predictions it is calibrated.
+            mixture = dist if of == MIXTURE else predictor.distribution(X, exposure, upper=upper, exact=False)
+            found["ood_pvalue"] = predictor.ood.pvalue([mixture], features)
     if request.ood is not None:
         found["ood"] = predictor.calibrated_ood.is_ood(found["ood_pvalue"], request.ood)
         found["ood_reason"] = _reasons(predictor, X, found["ood"])
@@ -187,10 +194,11 @@ def _beside(frame: Any, predictions: Any) -> Any:
 
 
 class Scored(NamedTuple):
-    """Rows to score a model on; `note` says which where these are not all rows of the table."""
+    """Rows to score a model on; `note` says which where these are not all rows, `meaning` what their scores mean."""
 
     sample: Sample
     note: str
+    meaning: str = ""
 
 
 def rows_to_score(folder: ModelFolder, frame: Any) -> Scored:
@@ -209,8 +217,10 @@ def rows_to_score(folder: ModelFolder, frame: Any) -> Scored:
                 f"No column named {name!r}, which says which rows are test rows: the model was fitted to this table. "
                 "Add the column, or use other rows."
             )
-    test = sample.rows(split_rows(folder.roles.times(frame, plan.time), plan, sample.labels).rows.test)
-    return Scored(test, f"The model was fitted to this table: only its {len(test):,} test rows are scored.")
+    split = split_rows(folder.roles.times(frame, plan.time), plan, sample.labels, sample.group)
+    test = sample.rows(split.rows.test)
+    note = f"The model was fitted to this table: only its {len(test):,} test rows are scored."
+    return Scored(test, note, split.meaning)
 
 
 def evaluate(folder: ModelFolder, frame: Any) -> dict[str, Any]:
@@ -223,14 +233,14 @@ def evaluate(folder: ModelFolder, frame: Any) -> dict[str, Any]:
     frame : polars DataFrame
         The table. Rows that the model was fitted to are left out.
     """
-    sample, note = rows_to_score(folder, frame)
-    found = leaderboard(folder.model.predictor_, sample, tuple(folder.task["leaks"]))
+    sample, note, meaning = rows_to_score(folder, frame)
+    found = leaderboard(folder.model.predictor_, sample, tuple(folder.task["leaks"]), meaning)
     return {"note": note, **found, "warnings": folder.task["leaks"] + folder.task["warnings"]}
 
 
 def report_parts(folder: ModelFolder, frame: Any) -> dict[str, Any]:
     """What a report is written from, as keyword arguments of `write_report`."""
-    (sample, note), task, predictor = rows_to_score(folder, frame), folder.task, folder.model.predictor_
+    (sample, note, meaning), task, predictor = rows_to_score(folder, frame), folder.task, folder.model.predictor_
     shown = {"target": folder.roles.target, "command": task.get("command"), "data": task.get("data")}
     shown |= {"split": task.get("split"), "seed": task.get("plan", {}).get("seed"), "fitted": task.get("date")}
     shown |= {"exposure": folder.roles.exposure, "note": note, "numbering": _NUMBERING}
@@ -239,7 +249,8 @@ def report_parts(folder: ModelFolder, frame: Any) -> dict[str, Any]:
     distributions = {
         label: predictor.distribution(sample.X, sample.exposure, name, known["upper"]) for name, label in others.items()
     }
-    (entries, evaluation), name = board(predictor, sample, tuple(task["leaks"])), folder.roles.identifier
+    entries, evaluation = board(predictor, sample, tuple(task["leaks"]), meaning)
+    name = folder.roles.identifier
     return {
         "model": folder.model,
         "X": sample.X,

@@ -11,13 +11,17 @@ import numpy as np
 from ddpn.errors import InputError
 from ddpn.sample import Sample
 from ddpn.validation import listed
-from ddpn.workflow.leaks import leak_warnings
+from ddpn.workflow.dates import DAY
+from ddpn.workflow.leaks import Leaks, find_leaks
 from ddpn.workflow.model_folder import CHECKPOINT, read_task
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.profiling import roles_of
+from ddpn.workflow.repeated_rows import repeated_rows
 from ddpn.workflow.roles import Column, Roles, report_all
+from ddpn.workflow.row_groups import missing_sentences
 from ddpn.workflow.splitting import Split, split_rows
 from ddpn.workflow.time_columns import time_columns
+from ddpn.workflow.trends import find_trend
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,8 @@ def prepare(frame: Any, plan: Plan) -> Prepared:
         warnings.append(f"{int((~kept).sum()):,} rows of weight 0 are left out.")
         frame, sample = frame.filter(kept), sample.rows(kept)
     timed = roles.times(frame, plan.time)
-    split = split_rows(timed, plan, sample.labels)
+    split = split_rows(timed, plan, sample.labels, sample.group)
+    warnings += missing_sentences(frame, plan.group, roles.missing)
     if plan.model.get("mix_with") and not len(split.rows.validation):
         names = listed(plan.model["mix_with"])
         warnings.append(f"Left out of the mixture, as there are no validation rows to choose its weights: {names}.")
@@ -97,24 +102,34 @@ def prepare(frame: Any, plan: Plan) -> Prepared:
     leaks = suspected_leaks(sample, [column for column in roles.used if column.name not in plan.use])
     train = split.rows.train
     following = () if plan.time is None else time_columns(sample.X[train], timed[plan.time][train])
-    sentences = (*warnings, *_date_warnings(roles, plan))
-    return Prepared(plan, roles, sample, split, tuple(leaks), sentences, tuple(following))
+    warnings += _split_warnings(sample, split, roles, plan, timed)
+    sentences = (*leaks.questions, *warnings)
+    return Prepared(plan, roles, sample, split, leaks.certain, sentences, tuple(following))
 
 
-def suspected_leaks(sample: Sample, columns: list[Column]) -> list[str]:
-    """Warnings about suspected target leaks in some of the columns."""
+def suspected_leaks(sample: Sample, columns: list[Column]) -> Leaks:
+    """Target leaks, and questions about possible ones, in some of the columns."""
     dates = {name: column.name for column in columns if column.kind == "date" for name in column.inputs}
     inputs = sample.X.select([name for column in columns for name in column.inputs])
-    return leak_warnings(inputs, sample.y, dates, sample.exposure)
+    return find_leaks(inputs, sample.y, dates, sample.exposure)
 
 
-def _date_warnings(roles: Roles, plan: Plan) -> list[str]:
-    dates = [column.name for column in roles.used if column.kind == "date"]
-    if not dates or plan.time is not None or plan.split_column is not None:
+def _split_warnings(sample: Sample, split: Split, roles: Roles, plan: Plan, timed: Any) -> list[str]:
+    """Sentences about rows for which the scores may be too good: those of known groups, and later ones."""
+    if plan.time is not None:
+        known = np.concatenate([split.rows.train, split.rows.validation])
+        column = next(each for each in roles.columns if each.name == plan.time)
+        is_input = not column.left_out and (column.kind != "date" or DAY in column.parts)
+        trend = find_trend(sample.rows(known), timed[plan.time][known], plan.time, is_input)
+        return [] if trend is None else [trend.sentence]
+    if plan.split_column is not None:
         return []
-    return [
-        f"Column {dates[0]} is a date, and rows are split at random: if the model is to predict later dates, the "
-        f"scores are too good. Then split by time, with --time {dates[0]}."
+    found = [] if plan.group else [repeated_rows(sample, roles.used, plan.seed)]
+    dates = [column.name for column in roles.used if column.kind == "date"]
+    return [each.sentence for each in found if each is not None] + [
+        f"Column {date} is a date, and rows are split at random: if the model is to predict later dates, the "
+        f"scores are too good. Then split by time, with --time {date}."
+        for date in dates[:1]
     ]
 
 
@@ -122,6 +137,8 @@ def fingerprint(sample: Sample) -> str:
     """A digest of names and values: the same table has the same again."""
     digest = hashlib.sha256(sample.X.write_csv().encode())
     further = [values for values in (sample.upper, sample.limit) if values is not None]
+    if sample.group is not None:
+        digest.update(sample.group.astype("<u8").tobytes())
     for values in (sample.y, sample.exposure, sample.weight, *further):
         digest.update(b"none" if values is None else values.astype("<f8").tobytes())
     return digest.hexdigest()

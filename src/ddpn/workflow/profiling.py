@@ -13,6 +13,7 @@ from ddpn.workflow.detection import detect
 from ddpn.workflow.numbers import PLAIN, find_number_format
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.roles import Column, Roles
+from ddpn.workflow.row_groups import is_by_inputs
 
 #: A categorical column with so large a share of distinct values identifies rows; in fewer rows that may be chance.
 _ID_SHARE, _ID_ROWS = 0.9, 20
@@ -27,6 +28,8 @@ def roles_of(frame: Any, plan: Plan) -> Roles:
         name = getattr(plan, role)
         if isinstance(name, str):
             check_column(name, frame.columns, role, InputError)
+    for name in () if is_by_inputs(plan.group, frame.columns) else plan.group:
+        check_column(name, frame.columns, "group", InputError)
     missing = (*MISSING, *(word for word in plan.missing if word not in MISSING))
     special = {plan.target, plan.exposure, plan.weight, plan.censored, plan.split_column}
     columns = tuple(_column(frame[name], plan, missing) for name in frame.columns if name not in special)
@@ -36,7 +39,7 @@ def roles_of(frame: Any, plan: Plan) -> Roles:
         if name is not None and is_text(frame[name])
     }
     groups = plan.interval_groups if isinstance(plan.interval_groups, str) else None
-    known = groups, plan.upper_column, plan.censored
+    known = groups, plan.upper_column, plan.censored, plan.group
     roles = Roles(plan.target, plan.exposure, plan.weight, columns, missing, formats, *known)
     if not roles.used:
         why = "; ".join(f"{c.name}: {c.left_out}" for c in columns[:5]) or "there are no others"
@@ -70,7 +73,7 @@ def _column(series: Any, plan: Plan, missing: tuple[str, ...]) -> Column:
         missing=len(values) - len(known),
         distinct=distinct,
         left_out=why,
-        parts=_parts(known, series.name == plan.time) if column.kind == "date" else (),
+        parts=_parts(known, series.name == plan.time and series.name not in plan.use) if column.kind == "date" else (),
     )
 
 
@@ -91,6 +94,8 @@ def _why_useless(values: Any, column: Column, distinct: int, plan: Plan) -> str:
         return "no values"
     if distinct == 1 and present == len(values):
         return "the same value in every row"
+    if column.name in plan.group:
+        return f"it keeps rows together, and a model would memorise it; --use {column.name} keeps it as an input"
     if column.name == plan.time and column.kind != "date":
         return "used for the split by time"
     if column.kind == "category" and present >= _ID_ROWS and distinct > _ID_SHARE * present:

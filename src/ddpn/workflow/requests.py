@@ -11,7 +11,7 @@ class Request:
 
     `coverage` of the interval, calibrated on the validation rows if there were any; `quantiles` at these levels; `pmf`,
     the probabilities of 0 to this count; `keep` the columns of the table; `ood`, a flag for rows whose
-    out-of-distribution p-value is at most this.
+    out-of-distribution p-value is at most this; `member`, the one that predicts instead of the mixture.
     """
 
     coverage: float = 0.9
@@ -19,6 +19,7 @@ class Request:
     pmf: int | None = None
     keep: bool = False
     ood: float | None = None
+    member: str | None = None
 
     def __post_init__(self) -> None:
         if not 0.0 < self.coverage < 1.0:
@@ -32,7 +33,7 @@ class Request:
     def check_model(self, has_ood: bool) -> None:
         """Raise an `InputError` if a model has no out-of-distribution scores to flag rows by, but should."""
         if self.ood is not None and not has_ood:
-            reason = "this one had too few rows, or was saved in Python before fit_ood"
+            reason = "this one had too few rows, was not calibrated, or was saved in Python before fit_ood"
             raise InputError(f"--ood needs a model that was fitted with validation rows; {reason}.")
 
 

@@ -15,6 +15,7 @@ from ddpn.workflow.cells import MISSING, cleaned, examples, is_text, looks_missi
 from ddpn.workflow.conversion import Converted, to_booleans, to_levels, to_numbers, to_times
 from ddpn.workflow.dates import DateFormat, date_parts
 from ddpn.workflow.numbers import NumberFormat
+from ddpn.workflow.row_groups import group_labels_of
 
 #: What the cells of each kind are called.
 WORDS = {"number": "numbers", "boolean": "booleans", "date": "dates", "category": "text"}
@@ -73,6 +74,7 @@ class Roles:
 
     `groups` is the column whose values are the groups within which intervals are calibrated, `upper` that of the
     largest possible counts; they may be features, too. `censored` says which counts stand for that many or more.
+    `group` are the columns whose values say which rows belong together; predictions do not need them.
 
     A model that was saved in Python does not know its target.
     """
@@ -86,6 +88,7 @@ class Roles:
     groups: str | None = None
     upper: str | None = None
     censored: str | None = None
+    group: tuple[str, ...] = ()
 
     @property
     def used(self) -> list[Column]:
@@ -113,7 +116,8 @@ class Roles:
         missing = tuple(plain.get("missing", MISSING))
         target, exposure, weight = (plain[role] for role in ("target", "exposure", "weight"))
         groups, upper, censored = (plain.get(role) for role in ("groups", "upper", "censored"))
-        return cls(target, exposure, weight, columns, missing, formats, groups, upper, censored)
+        group = tuple(plain.get("group", ()))
+        return cls(target, exposure, weight, columns, missing, formats, groups, upper, censored, group)
 
     # Reading a table by them -------------------------------------------------------------------------------------
 
@@ -151,7 +155,8 @@ class Roles:
     ) -> Sample:
         """Features, counts, weights and exposures of a table that has the target; labels are the file's rows from 1.
 
-        A table without the weight column counts every row once, one without the column of censored counts has none.
+        A table without the weight column counts every row once, one without the column of censored counts has none,
+        and one without the columns of groups has no groups.
         `counts` is the range of possible counts.
         """
         if self.target is None:
@@ -164,13 +169,15 @@ class Roles:
             raise InputError(
                 f"target {self.target!r} is missing {labels_at(missing, labels)}. Fill or drop these rows."
             )
+        X = self.features(frame, report)
         sample = Sample(
-            self.features(frame, report),
+            X,
             check_counts(y, frame.height, fractional, f"target {self.target!r}", labels),
             self._vector(frame, "weight", labels) if self.weight in frame.columns else None,
             self.exposures(frame),
             labels,
             self.group_labels(frame),
+            group=group_labels_of(frame, self.group, self.missing, X),
         )
         counts = counts or CountRange(upper_per_row=self.upper is not None)
         return counts.of(sample, self.uppers(frame), self.censored_rows(frame), name=f"target {self.target!r}")

@@ -1,8 +1,7 @@
 """Recognise rows that a model was fitted to, in a table of any order and any file format, by a hash of their values."""
 
-import hashlib
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,47 +9,16 @@ from ddpn.errors import InputError
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes
 from ddpn.sample import Sample
 from ddpn.workflow.gains import Z
-
-#: The constants of splitmix64, whose last steps spread every bit over all others.
-_GOLDEN, _MIX_1, _MIX_2 = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+from ddpn.workflow.hashing import column_codes, hashed, number_codes
 
 
 def row_hashes(sample: Sample) -> np.ndarray:
     """A hash per row of its inputs, exposure and count. Shape: (rows,), uint64.
 
-    Numbers count as float32, so that files with nine digits or more agree; the order of columns, which a model decides,
-    is part of the hash. Independent of the machine and of the versions of libraries.
+    The order of columns, which a model decides, is part of the hash.
     """
-    columns = [_codes(series) for series in sample.X.iter_columns()]
-    columns += [_number_codes(np.asarray(v, dtype=np.float64)) for v in (sample.exposure, sample.y) if v is not None]
-    found = np.zeros(len(sample), dtype=np.uint64)
-    for codes in columns:
-        found = _mixed((found + _GOLDEN) ^ codes)
-    return found
-
-
-def _codes(series: Any) -> np.ndarray:
-    """The values of a column of inputs: text, numbers or booleans."""
-    if series.dtype.is_numeric() or str(series.dtype) == "Boolean":
-        return _number_codes(series.cast(float).to_numpy().astype(np.float64))
-    text = series.fill_null("\0")  # no text of a file
-    levels = text.unique().to_list()
-    digests = b"".join(hashlib.blake2b(level.encode(), digest_size=8).digest() for level in levels)
-    places = text.replace_strict(levels, list(range(len(levels))), return_dtype=int).to_numpy()
-    return np.frombuffer(digests, dtype="<u8").astype(np.uint64)[places]
-
-
-def _number_codes(values: np.ndarray) -> np.ndarray:
-    with np.errstate(over="ignore"):
-        short = values.astype("<f4") + np.float32(0.0)  # no -0.0
-    short[np.isnan(short)] = np.nan  # one of the many NaNs
-    return _mixed(short.view("<u4").astype(np.uint64) + _GOLDEN)
-
-
-def _mixed(codes: np.ndarray) -> np.ndarray:
-    codes = (codes ^ (codes >> np.uint64(30))) * _MIX_1
-    codes = (codes ^ (codes >> np.uint64(27))) * _MIX_2
-    return codes ^ (codes >> np.uint64(31))
+    numbers = [number_codes(np.asarray(v, dtype=np.float64)) for v in (sample.exposure, sample.y) if v is not None]
+    return hashed([*(column_codes(series) for series in sample.X.iter_columns()), *numbers], len(sample))
 
 
 class SeenRows(NamedTuple):

@@ -1,4 +1,4 @@
-"""Training, validation and test rows: at random by a seed, by a column, or by time."""
+"""Training, validation and test rows: at random by a seed, by a column, or by time; groups of rows stay together."""
 
 from typing import Any, NamedTuple
 
@@ -6,14 +6,18 @@ import numpy as np
 
 from ddpn.errors import InputError
 from ddpn.sample import labels_at
+from ddpn.splits import group_codes, random_parts
 from ddpn.validation import check_column, listed
 from ddpn.workflow.cells import polars
 from ddpn.workflow.plan import Plan
+from ddpn.workflow.row_groups import group_words, meaning_of
 
 #: With fewer rows a test says nothing.
 MIN_ROWS = 20
 #: As in CountRegressor: with fewer rows none are kept for validation.
 MIN_VALIDATED = 200
+#: With fewer groups, each part would have one or two of them.
+MIN_GROUPS = 5
 #: Words of a split column, by part.
 PARTS = {
     "train": ("train", "training", "fit"),
@@ -31,31 +35,41 @@ class Parts(NamedTuple):
 
 
 class Split(NamedTuple):
-    """The rows of each part, and in words how they were chosen."""
+    """The rows of each part, how they were chosen, and what the scores of the test rows mean where rows have groups."""
 
     rows: Parts
     how: str
+    meaning: str = ""
 
 
-def split_rows(frame: Any, plan: Plan, labels: np.ndarray | None = None) -> Split:
+def split_rows(frame: Any, plan: Plan, labels: np.ndarray | None = None, group: np.ndarray | None = None) -> Split:
     """The parts that the plan asks for. With few rows none are kept for validation.
 
-    `labels` are what messages call the rows, by default their numbers from 1.
+    `labels` are what messages call the rows, by default their numbers from 1. `group` has a label per row: rows with
+    equal labels are in one part.
     """
     labels = np.arange(1, frame.height + 1) if labels is None else labels
     if frame.height < MIN_ROWS:
         raise InputError(f"The table must have at least {MIN_ROWS} rows, got {frame.height}.")
+    if group is not None:
+        _check_groups(plan, group)
     if plan.split_column is not None:
-        return _by_column(frame, plan, labels)
+        return _by_column(frame, plan, labels, group)
     if plan.time is not None:
-        return _by_time(frame, plan, labels)
-    parts = _without_few(_shuffled(frame.height, plan.seed, plan.shares))
-    return Split(parts, f"at random by seed {plan.seed}")
+        return _by_time(frame, plan, labels) if group is None else _by_group_starts(frame, plan, labels, group)
+    parts = _without_few(Parts(*random_parts(frame.height, plan.shares, plan.seed, group)))
+    if group is None:
+        return Split(parts, f"at random by seed {plan.seed}")
+    how = f"at random by seed {plan.seed}; rows with {group_words(plan.group)} stay together"
+    return Split(parts, how, meaning_of(plan.group))
 
 
-def _shuffled(rows: int, seed: int, shares: tuple[float, ...]) -> Parts:
-    cuts = np.rint(rows * np.cumsum(shares)[:2]).astype(int)
-    return Parts(*np.split(np.random.default_rng(seed).permutation(rows), cuts))
+def _check_groups(plan: Plan, group: np.ndarray) -> None:
+    number = len(np.unique(group))
+    if number < MIN_GROUPS:
+        names = listed([repr(name) for name in plan.group])
+        remedy = "Choose a column with more values, or leave out --group."
+        raise InputError(f"group {names} must have at least {MIN_GROUPS} different values, got {number}. {remedy}")
 
 
 def _without_few(parts: Parts) -> Parts:
@@ -65,7 +79,7 @@ def _without_few(parts: Parts) -> Parts:
     return Parts(rows, rows[:0], parts.test)
 
 
-def _by_column(frame: Any, plan: Plan, labels: np.ndarray) -> Split:
+def _by_column(frame: Any, plan: Plan, labels: np.ndarray, group: np.ndarray | None) -> Split:
     name = check_column(str(plan.split_column), frame.columns, "split_column", InputError)
     words = [str(word).strip().lower() for word in frame[name].to_list()]
     part_of = {word: part for part, spellings in PARTS.items() for word in spellings}
@@ -80,11 +94,61 @@ def _by_column(frame: Any, plan: Plan, labels: np.ndarray) -> Split:
     if not (len(parts.train) and len(parts.test)):
         got = listed(sorted(set(found.tolist())))
         raise InputError(f"split_column {name!r} must mark both train and test rows, got {got} only.")
+    if group is not None:
+        _check_undivided(plan, parts, group, labels)
     if not len(parts.validation) and len(parts.train) >= MIN_VALIDATED:
-        shares = np.array([*plan.shares[:2], 0.0]) / sum(plan.shares[:2])
-        rows = _shuffled(len(parts.train), plan.seed, tuple(shares))
-        parts = Parts(parts.train[rows.train], parts.train[rows.validation], parts.test)
-    return Split(parts, f"by column {name}")
+        shares = np.array(plan.shares[:2]) / sum(plan.shares[:2])
+        of_train = None if group is None else group[parts.train]
+        train, validation = random_parts(len(parts.train), shares.tolist(), plan.seed, of_train)
+        parts = Parts(parts.train[train], parts.train[validation], parts.test)
+    return Split(parts, f"by column {name}", "" if group is None else meaning_of(plan.group))
+
+
+def _check_undivided(plan: Plan, parts: Parts, group: np.ndarray, labels: np.ndarray) -> None:
+    """Raise an `InputError` if a group has rows in more than one part."""
+    part_of = np.empty(len(group), dtype=np.int64)
+    for number, rows in enumerate(parts):
+        part_of[rows] = number
+    codes, _ = group_codes(len(group), group)
+    lowest, highest = np.full(codes.max() + 1, len(parts)), np.zeros(codes.max() + 1, dtype=np.int64)
+    np.minimum.at(lowest, codes, part_of)
+    np.maximum.at(highest, codes, part_of)
+    divided = np.flatnonzero(lowest < highest)
+    if len(divided):
+        where = labels_at(codes == divided[0], labels)
+        got = f"got {len(divided):,} groups in several parts, such as the rows with {group_words(plan.group)} {where}"
+        must = f"split_column {plan.split_column!r} must not divide groups"
+        raise InputError(f"{must}, {got}. Correct that column, or leave out --group.")
+
+
+def _by_group_starts(frame: Any, plan: Plan, labels: np.ndarray, group: np.ndarray) -> Split:
+    """Groups whose first row is among the last are the test groups; a training row is earlier than all of their rows.
+
+    Rows of training groups that are as late as rows of validation or test groups are left out, as those of validation
+    groups that are as late as rows of test groups.
+    """
+    series = _times(frame, str(plan.time), labels)
+    time = series.rank("dense").to_numpy().astype(np.int64)
+    codes, sizes = group_codes(len(group), group)
+    start = np.full(len(sizes), time.max())
+    np.minimum.at(start, codes, time)
+    begins = start[codes]
+    order = np.argsort(begins, kind="stable")
+    firsts = np.flatnonzero(np.r_[True, np.diff(begins[order]) > 0])
+    cuts = [_cut(firsts, frame.height * share) for share in np.cumsum(plan.shares)[:2]]
+    if cuts[0] == 0 or cuts[1] in (cuts[0], frame.height):
+        got = f"got {len(firsts)} different first times of {len(sizes):,} groups"
+        remedy = "Use --time alone to test on later rows of known groups, or --group alone to test on new groups."
+        raise InputError(f"time {plan.time!r} must have groups that begin at different times, {got}. {remedy}")
+    parts = _without_few(Parts(*np.split(order, cuts)))
+    ends = begins[order][[len(parts.train), len(parts.train) + len(parts.validation)]]
+    kept = Parts(
+        parts.train[time[parts.train] < ends[0]], parts.validation[time[parts.validation] < ends[1]], parts.test
+    )
+    left = frame.height - sum(map(len, kept))
+    how = f"by time: the test rows are those with {group_words(plan.group)} that begin from {plan.time} = "
+    how += f"{series[int(order[cuts[1]])]} on; {left:,} later rows of groups that began earlier are left out"
+    return Split(kept, how, meaning_of(plan.group, in_time=True))
 
 
 def _by_time(frame: Any, plan: Plan, labels: np.ndarray) -> Split:

@@ -9,10 +9,14 @@ from ddpn.workflow.gains import Gain
 
 
 class Verdict(NamedTuple):
-    """`level` is "better", "unclear", "worse" or "unusable"; the first of the `sentences` is the headline."""
+    """`level` is "better", "unclear", "worse" or "unusable"; the first of the `sentences` is the headline.
+
+    `prefer` is the candidate to use instead of the model, if there is one.
+    """
 
     level: str
     sentences: tuple[str, ...]
+    prefer: str | None = None
 
     def __str__(self) -> str:
         return " ".join(self.sentences)
@@ -40,7 +44,15 @@ def verdict(found: Evaluation) -> Verdict:
     """
     level, headline = _headline(found)
     further = (found.leak, _coverage(found) if math.isfinite(found.coverage) else "", *found.warnings)
-    return Verdict(level, (headline, *filter(None, further)))
+    return Verdict(level, (headline, *filter(None, further)), _preferred(found, level))
+
+
+def _preferred(found: Evaluation, level: str) -> str | None:
+    """The candidate that is clearly better, or as good and simpler."""
+    if level == "worse":
+        return found.rival
+    is_tied = level == "unclear" and found.is_decidable and found.rival is not None
+    return found.rival if is_tied and found.against(str(found.rival)) == "unclear" and found.rival_is_simpler else None
 
 
 def _headline(found: Evaluation) -> tuple[str, str]:
@@ -48,10 +60,10 @@ def _headline(found: Evaluation) -> tuple[str, str]:
     if not is_score(found.crps[found.model]):
         return "unusable", "The model could not be scored: its CRPS is not a finite number of at least 0."
     if found.leak:
-        return "unusable", "These scores cannot be trusted: a column seems to contain the target (target leak)."
+        return "unusable", "These scores cannot be trusted: a column contains the target (target leak)."
     if found.size < MIN_ROWS:
         return "unclear", _too_few(found)
-    if found.only_count is not None:
+    if not found.is_decidable:
         same = f"All {found.rows:,} test rows have the count {found.only_count:g}"
         return "unclear", f"{same}: they cannot show how well counts are predicted."
     if found.rival is None:
@@ -83,22 +95,23 @@ def _better(found: Evaluation, name: str) -> tuple[str, str]:
 def _too_few(found: Evaluation) -> str:
     rows = "1 test row" if found.rows == 1 else f"{found.rows:,} test rows"
     if found.rows >= MIN_ROWS:
-        rows += f", which by their weights count as {found.size:.0f},"
+        rows += f", which by their weights and groups count as {found.size:.0f},"
     return f"Too few rows for a verdict: with {rows} every difference may be chance."
 
 
 def _no_difference(found: Evaluation, name: str) -> str:
     """The sentence for a difference that is too small, or too uncertain, to decide."""
     gain, rival = found.gain, str(found.rival)
+    advice = f"prefer the simpler, {name}" if found.rival_is_simpler else "keep the model, which is the simpler"
     if gain.mean == 0:
-        return f"There is no difference from the best alternative, {name} (the same CRPS): prefer the simpler model."
+        return f"There is no difference from the best alternative, {name} (the same CRPS): {advice}."
     words = f"(the model's CRPS is {change(gain, found.crps[rival])})"
     least = found.least(rival)
     if abs(gain.mean) < least and (gain.is_clear or max(abs(gain.low), abs(gain.high)) < least):
-        return f"The difference from the best alternative, {name}, is too small to matter {words}: prefer the simpler."
+        return f"The difference from the best alternative, {name}, is too small to matter {words}: {advice}."
     return (
         f"There is no clear difference from the best alternative, {name} {words}: "
-        f"{found.rows:,} test rows cannot distinguish it from chance. Prefer the simpler one, or test on more rows."
+        f"{found.rows:,} test rows cannot distinguish it from chance. {_capital(advice)}, or test on more rows."
     )
 
 

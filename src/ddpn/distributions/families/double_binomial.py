@@ -161,15 +161,15 @@ def _window(mu: Tensor, gamma: Tensor, n: Tensor) -> tuple[Tensor, Tensor]:
     high = n * torch.sin((phi + reach).clamp(max=0.5 * math.pi)).square()
     for _ in range(3):
         low, high = (
-            k - side * (binomial_deviance(k, mu, n) - target).clamp(min=0.0) / (side * _slope(k, mu, n)).clamp(min=1e-300)
+            k - side * (binomial_deviance(k, mu, n) - target).clamp(min=0.0) / _slope(k, mu, n, side)
             for k, side in ((low, -1.0), (high, 1.0))
         )
     return low.clamp(min=0.0), torch.minimum(high, n)
 
 
-def _slope(k: Tensor, mu: Tensor, n: Tensor) -> Tensor:
-    """dD / dk, infinite at 0 and n."""
-    return torch.log(k / mu) - torch.log((n - k) / (n - mu))
+def _slope(k: Tensor, mu: Tensor, n: Tensor, side: float) -> Tensor:
+    """The size of dD / dk on a side of mu, infinite at 0 and n."""
+    return (side * (torch.log(k / mu) - torch.log((n - k) / (n - mu)))).clamp(min=1e-300)
 
 
 def _sums(mu: Tensor, gamma: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,8 +11,8 @@ from ddpn.distributions import rule
 from ddpn.distributions.arguments import as_parameters, broadcast_shapes, check_positive, is_checked
 from ddpn.distributions.families.poisson import Poisson
 from ddpn.distributions.family import Family
-from ddpn.distributions.kernels.scalar import log_h, log_of
 from ddpn.distributions.kernels.scalar import deviance as exact_deviance
+from ddpn.distributions.kernels.scalar import log_h, log_of
 from ddpn.distributions.parametric import ParametricDistribution
 from ddpn.errors import InputError
 

@@ -46,7 +46,7 @@ def log_weight(address, record, y, buffer):
 
 def add_terms(address, record, reference, centre, n, weights, with_score, buffer, sums):
     """Add n terms to sums of 1, z - centre, (z - centre)^2, the scores and their squares; returns the last term."""
-    call(address, SCORED_TERMS if with_score else TERMS, record.ctypes.data, buffer.ctypes.data, n)
+    call(address, SCORED_TERMS if with_score > 0.0 else TERMS, record.ctypes.data, buffer.ctypes.data, n)
     w = 0.0
     for i in range(n):
         w = weights[i] * exp(buffer[n + i] - reference)
@@ -54,7 +54,7 @@ def add_terms(address, record, reference, centre, n, weights, with_score, buffer
         sums[0] += w
         sums[1] += w * gap
         sums[2] += w * gap * gap
-        if with_score:
+        if with_score > 0.0:
             for j in range(3):
                 by = buffer[(2 + j) * n + i]
                 sums[3 + j] += w * by
@@ -158,7 +158,7 @@ def long_log_prob(address, given, found):
     """(y, a, b, c) -> log p(y) and its derivatives, as `loops.log_prob`, for sums of any length."""
     record, sums, buffer = np.zeros(16), np.zeros(9), np.zeros(5 * BLOCK)
     call(address, PREPARED, given.ctypes.data + 8, record.ctypes.data, 1)
-    reference, _ = range_sums(address, record, 0.0, inf, True, sums, buffer)
+    reference, _ = range_sums(address, record, 0.0, inf, 1.0, sums, buffer)
     buffer[0] = given[0]
     call(address, SCORED_TERMS, record.ctypes.data, buffer.ctypes.data, 1)
     found[0] = min(buffer[1] - reference - log(sums[0]), 0.0)
@@ -170,7 +170,7 @@ def information(address, given, found):
     """(a, b, c) -> the variances of the scores, which are the expected curvatures of -log p in a, b, c."""
     record, sums, buffer = np.zeros(16), np.zeros(9), np.zeros(5 * BLOCK)
     call(address, PREPARED, given.ctypes.data, record.ctypes.data, 1)
-    range_sums(address, record, 0.0, inf, True, sums, buffer)
+    range_sums(address, record, 0.0, inf, 1.0, sums, buffer)
     for j in range(3):
         found[j] = max(sums[6 + j] / sums[0] - (sums[3 + j] / sums[0]) ** 2, 0.0)
 
@@ -179,7 +179,7 @@ def log_total(address, record, low, high, sums, buffer):
     """log of the sum of all weights of a range."""
     if record[CENTRE + 3] > 0.0 and low <= 0.0 and high >= record[CENTRE + 2]:
         return 0.0
-    reference, _ = range_sums(address, record, low, high, False, sums, buffer)
+    reference, _ = range_sums(address, record, low, high, 0.0, sums, buffer)
     return reference + log(sums[0])
 
 
@@ -194,7 +194,7 @@ def log_range(address, given, found):
         found[0], found[1], found[2], found[3] = -inf, 0.0, 0.0, 0.0
         return
     if record[CENTRE + 3] == 0.0:
-        reference, _ = range_sums(address, record, 0.0, inf, True, sums, buffer)
+        reference, _ = range_sums(address, record, 0.0, inf, 1.0, sums, buffer)
         expected[0] = reference + log(sums[0])
         for j in range(3):
             expected[1 + j] = sums[3 + j] / sums[0]
@@ -203,7 +203,7 @@ def log_range(address, given, found):
         for side in range(2):
             first, last = (0.0, low - 1.0) if side == 0 else (high + 1.0, end)
             if first <= last:
-                reference, _ = range_sums(address, record, first, last, True, sums, buffer)
+                reference, _ = range_sums(address, record, first, last, 1.0, sums, buffer)
                 unit = exp(reference - expected[0])
                 rest[0] += unit * sums[0]
                 for j in range(3):
@@ -213,7 +213,7 @@ def log_range(address, given, found):
             for j in range(3):
                 found[1 + j] = -(rest[1 + j] - rest[0] * expected[1 + j]) / (1.0 - rest[0])
             return
-    reference, _ = range_sums(address, record, low, high, True, sums, buffer)
+    reference, _ = range_sums(address, record, low, high, 1.0, sums, buffer)
     found[0] = min(reference + log(sums[0]) - expected[0], 0.0)
     for j in range(3):
         found[1 + j] = sums[3 + j] / sums[0] - expected[1 + j]
@@ -232,7 +232,7 @@ def sides(address, record, y, low, high, whole, found, sums, buffer):
     upper = y >= record[CENTRE]
     for _ in range(2):
         first, last = (y + 1.0, high) if upper else (low, y)
-        reference, centre = range_sums(address, record, first, last, False, sums, buffer)
+        reference, centre = range_sums(address, record, first, last, 0.0, sums, buffer)
         unit = exp(reference - whole)
         found[1], found[2] = unit * sums[0], abs(unit * (sums[1] + (centre - y) * sums[0]))
         found[3] = 1.0 if upper else 0.0
@@ -252,7 +252,7 @@ def facts(address, given, found):
 
 def facts_of(address, record, low, high, found, sums, buffer):
     """`facts` of a record."""
-    reference, start = range_sums(address, record, low, high, False, sums, buffer)
+    reference, start = range_sums(address, record, low, high, 0.0, sums, buffer)
     shift = sums[1] / sums[0]
     is_whole = record[CENTRE + 3] > 0.0 and low <= 0.0 and high >= record[CENTRE + 2]
     found[0] = 0.0 if is_whole else reference + log(sums[0])
@@ -265,13 +265,14 @@ def facts_of(address, record, low, high, found, sums, buffer):
 def reach(address, record, start, last, step, peak, buffer):
     """A count from which on, away from the centre, weights are below e^-DEPTH of the peak; or the last one."""
     near, gap = start, np.floor(8.0 * record[CENTRE + 1]) + 4.0
-    while gap < 1e300 and (last - near) * step > gap and log_weight(address, record, near + step * gap, buffer) > peak - DEPTH:
+    floor = peak - DEPTH
+    while gap < 1e300 and (last - near) * step > gap and log_weight(address, record, near + step * gap, buffer) > floor:
         near += step * gap
         gap *= 2.0
     far = near + step * gap if (last - near) * step > gap else last
     for _ in range(6):
         middle = np.floor(0.5 * (near + far))
-        if log_weight(address, record, middle, buffer) > peak - DEPTH:
+        if log_weight(address, record, middle, buffer) > floor:
             near = middle
         else:
             far = middle

@@ -131,8 +131,26 @@ def deep_quantiles(addresses, components, weights, levels, results):
         results[i] = high
 
 
-def summaries(addresses, components, weights, tables, firsts, counts, groups, capacity, change, limits, levels, y,
-              coverage, entropy, moments, quantiles, scores, intervals):
+def summaries(
+    addresses,
+    components,
+    weights,
+    tables,
+    firsts,
+    counts,
+    groups,
+    capacity,
+    change,
+    limits,
+    levels,
+    y,
+    coverage,
+    entropy,
+    moments,
+    quantiles,
+    scores,
+    intervals,
+):
     """Moments (n, 6), quantiles (n, L), CRPS (n, Q) and shortest intervals (n, 4, of which two are used).
 
     Moments are mean, variance, mode, entropy, and the variance within and between `groups` of components, if there are
@@ -250,13 +268,26 @@ def longer(array, used, size):
     return made
 
 
-def long_summaries(addresses, components, weights, groups, levels, y, coverage, entropy,
-                   moments, quantiles, scores, intervals):
+def long_summaries(
+    addresses, components, weights, groups, levels, y, coverage, entropy, moments, quantiles, scores, intervals
+):
     """As `summaries`, for rows of any number of counts, without tables and changes."""
     known, grouped = np.zeros((len(addresses), 8)), np.zeros((len(groups), 3))
     for i in range(len(weights)):
-        by_panels(addresses, components[i], weights[i], known, levels[i], y[i], coverage, entropy,
-                  moments[i], quantiles[i], scores[i], intervals[i])
+        by_panels(
+            addresses,
+            components[i],
+            weights[i],
+            known,
+            levels[i],
+            y[i],
+            coverage,
+            entropy,
+            moments[i],
+            quantiles[i],
+            scores[i],
+            intervals[i],
+        )
         if len(groups) > 0:
             for g in range(len(groups)):
                 grouped[g, 0] = grouped[g, 1] = grouped[g, 2] = 0.0
@@ -285,10 +316,7 @@ def changed(mass, n, change):
 
 def cut_off(mass, n, first, limit):
     """All mass from the limit on is at the limit; the number of counts that are left."""
-    if limit <= first:
-        at = 0
-    else:
-        at = int(limit - first)
+    at = 0 if limit <= first else int(limit - first)
     total = 0.0
     for j in range(n - 1, at - 1, -1):
         total += mass[j]

@@ -6,13 +6,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ddpn.deadlines import Clock
+from ddpn.members.trees.boosting import UNLIMITED, MeanFit, Settings
 from ddpn.members.trees.crosses import Cross, find_crosses, with_crosses
-from ddpn.members.trees.engine import UNLIMITED, Engine, MeanFit, Settings
 from ddpn.members.trees.index import Index
 from ddpn.members.trees.table import MAX_COLUMNS, TreeRows
 
-#: Folds that the choice is made by; the others are boosted with the best choice only.
-_TRIAL_FOLDS = 2
+#: The share of the folds that the choice is made by; the others are boosted with the best choice only.
+_TRIAL_SHARE = 0.5
 #: Learning rate of the stumps, which take many rounds and little time.
 _INDEX_RATE = 0.1
 #: Shares of the time left, where it is limited: for each trial, and for the stumps.
@@ -58,7 +58,6 @@ class _Trial(NamedTuple):
 
 
 def choose(
-    engine: Engine,
     rows: TreeRows,
     settings: Settings,
     leaves: Sequence[int],
@@ -80,26 +79,26 @@ def choose(
     has_time = True
     for size in sizes:
         time = _part(clock, _TRIAL_TIME)
-        trials.append(_tried(engine, rows, settings._replace(leaves=size), time))
+        trials.append(_tried(rows, settings._replace(leaves=size), time))
         if not time.left:
             has_time = False
             break
     best = min(trials, key=lambda trial: trial.losses.sum())
     if not (has_time and (index or crosses) and 1 < columns <= MAX_COLUMNS):
         return Choice(best.leaves, best.fit, None)
-    stumps = boosted_stumps(engine, rows, settings, clock)
+    stumps = boosted_stumps(rows, settings, clock)
     found = _crosses(rows, stumps) if crosses else ()
     if found:
         more = crossed(rows, found)
-        trial = _tried(engine, more, settings._replace(leaves=best.leaves), _part(clock, _TRIAL_TIME))
+        trial = _tried(more, settings._replace(leaves=best.leaves), _part(clock, _TRIAL_TIME))
         if trial.is_clearly_better(best):
             rows, best = more, trial
             if index:
-                stumps = boosted_stumps(engine, rows, settings, clock)
+                stumps = boosted_stumps(rows, settings, clock)
         else:
             found = ()
     chosen = Choice(best.leaves, best.fit, None, found)
-    return _with_index(engine, stumps, settings, best, sizes, chosen, clock) if index else chosen
+    return _with_index(stumps, settings, best, sizes, chosen, clock) if index else chosen
 
 
 class Stumps(NamedTuple):
@@ -114,9 +113,9 @@ class Stumps(NamedTuple):
         return self.rows.matrix[:, -1]
 
 
-def boosted_stumps(engine: Engine, rows: TreeRows, settings: Settings, clock: Clock = UNLIMITED) -> Stumps:
+def boosted_stumps(rows: TreeRows, settings: Settings, clock: Clock = UNLIMITED) -> Stumps:
     """Stumps in all folds, within a share of the time."""
-    stumps = engine.mean_fit(rows, settings._replace(leaves=2, rate=max(settings.rate, _INDEX_RATE), share=1.0))
+    stumps = MeanFit(rows, settings._replace(leaves=2, rate=max(settings.rate, _INDEX_RATE), share=1.0))
     stumps.run(len(rows.folds), _part(clock, _STUMPS_TIME))
     indices = [Index(tuple(booster.split(rows.kinds))) for booster in stumps.boosters()]
     sums = np.empty((len(rows.rate), Index.width(len(indices[0].groups))))
@@ -131,7 +130,6 @@ def crossed(rows: TreeRows, crosses: Sequence[Cross]) -> TreeRows:
 
 
 def _with_index(
-    engine: Engine,
     stumps: Stumps,
     settings: Settings,
     plain: _Trial,
@@ -146,15 +144,15 @@ def _with_index(
     for leaves in [plain.leaves, *smaller]:
         # Every tree sees the index, which may be what matters most.
         own = settings._replace(leaves=leaves, share=1.0)
-        trials.append(_tried(engine, stumps.rows, own, _part(clock, _TRIAL_TIME)))
+        trials.append(_tried(stumps.rows, own, _part(clock, _TRIAL_TIME)))
     best = min(trials, key=lambda trial: trial.losses.sum())
     if not best.is_clearly_better(plain):
         return chosen
     return Choice(best.leaves, best.fit, stumps.indices, chosen.crosses)
 
 
-def _tried(engine: Engine, rows: TreeRows, settings: Settings, clock: Clock) -> _Trial:
-    fit, folds = engine.mean_fit(rows, settings), min(_TRIAL_FOLDS, len(rows.folds))
+def _tried(rows: TreeRows, settings: Settings, clock: Clock) -> _Trial:
+    fit, folds = MeanFit(rows, settings), max(1, int(_TRIAL_SHARE * len(rows.folds)))
     fit.run(folds, clock)
     return _Trial(settings.leaves, fit, fit.losses(folds))
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from ddpn.deadlines import Clock
 from ddpn.heads import Head, make_head
 from ddpn.heads.clamps import LOG_GAMMA
-from ddpn.members.trees.engine import UNLIMITED, Booster, Settings, has_lightgbm
+from ddpn.members.trees.boosting import UNLIMITED, Booster, FoldData, Growing, Settings
 from ddpn.members.trees.table import MANY_ROWS, MAX_COLUMNS, TreeRows
 from ddpn.sample import Sample
 from ddpn.threads import single_thread
@@ -56,100 +56,104 @@ def most_likely(losses: Callable[[float], np.ndarray], weight: np.ndarray, bound
     return float(minimize_scalar(lambda x: float(weight @ losses(x)), bounds=bounds, method="bounded").x)
 
 
-def row_losses(head: Head, log_mean: np.ndarray, dispersion: np.ndarray | float, y: np.ndarray) -> np.ndarray:
+def row_losses(
+    head: Head,
+    log_rate: np.ndarray,
+    dispersion: np.ndarray | float,
+    y: np.ndarray,
+    exposure: np.ndarray | None = None,
+) -> np.ndarray:
     """-log p of every count."""
-    raw = torch.from_numpy(np.stack([log_mean, np.broadcast_to(dispersion, log_mean.shape)], 1))
+    raw = torch.from_numpy(np.stack([log_rate, np.broadcast_to(dispersion, log_rate.shape)], 1))
     with torch.no_grad(), single_thread():
-        return head.loss(raw, torch.from_numpy(y)).numpy()
+        return head.loss(raw, torch.from_numpy(y), None if exposure is None else torch.from_numpy(exposure)).numpy()
 
 
 def fit_dispersion(
-    rows: TreeRows, log_mean: np.ndarray, y: np.ndarray, weight: np.ndarray, seed: int, clock: Clock = UNLIMITED
+    rows: TreeRows, log_rate: np.ndarray, sample: Sample, seed: int, clock: Clock = UNLIMITED
 ) -> Dispersion:
     """Learn the dispersion of counts whose means are known without them.
 
-    The likelihood is that with the larger out-of-fold likelihood at its best constant.
+    The likelihood is that with the larger out-of-fold likelihood at its best constant. With exposures it is the
+    Negative Binomial, whose mean is the boosted one at every exposure.
 
     Parameters
     ----------
     rows : TreeRows
         Inputs and folds.
-    log_mean : array
-        Logarithms of out-of-fold means, exposures included.
-    y, weight : array
-        Counts and how many times each row counts.
+    log_rate : array
+        Logarithms of out-of-fold means per exposure.
+    sample : Sample
+        Counts, with how many times each row counts and its exposure.
     seed : int
         Seed of the boosters.
     clock : Clock
         Boosters grow no longer than this; the constant is found in any case.
     """
+    y, weight, exposure = sample.y, sample.weight_or_ones, sample.exposure
     some = np.random.default_rng(seed).permutation(len(y))[:_ROWS]
-    counts, means = y[some], log_mean[some]
+    counts, means, scale = y[some], log_rate[some], None if exposure is None else exposure[some]
     found = {}
     for name, bounds in FAMILIES.items():
+        if exposure is not None and name != "negative_binomial":
+            continue
         head = make_head(name)
 
         def losses(x: float, head: Head = head) -> np.ndarray:
-            return row_losses(head, means, x, counts)
+            return row_losses(head, means, x, counts, scale)
 
         constant = most_likely(losses, weight[some], bounds)
         found[name] = (float(weight[some] @ losses(constant)), constant)
     name = min(found, key=lambda name: found[name][0])
     constant = found[name][1]
     plain = Dispersion(name, constant, [], np.full(len(y), constant))
-    if len(y) < _LEAST_ROWS or not has_lightgbm() or rows.matrix.shape[1] > MAX_COLUMNS or not clock.left:
+    if len(y) < _LEAST_ROWS or rows.matrix.shape[1] > MAX_COLUMNS or not clock.left:
         return plain
-    return _boosted(plain, rows, log_mean, y, weight, seed, clock) or plain
+    return _boosted(plain, rows, log_rate, sample, seed, clock) or plain
 
 
 def _boosted(
-    plain: Dispersion,
-    rows: TreeRows,
-    log_mean: np.ndarray,
-    y: np.ndarray,
-    weight: np.ndarray,
-    seed: int,
-    clock: Clock,
+    plain: Dispersion, rows: TreeRows, log_rate: np.ndarray, sample: Sample, seed: int, clock: Clock
 ) -> Dispersion | None:
     """A booster per fold, cross-fitted like the means; None unless it is clearly better than the constant."""
-    from ddpn.members.trees.lightgbm_engine import FoldData, Growing
-
-    head = make_head(plain.likelihood)
+    head, y, weight, exposure = make_head(plain.likelihood), sample.y, sample.weight_or_ones, sample.exposure
+    log_mean = log_rate if exposure is None else log_rate + np.log(exposure)
     inputs = rows.with_columns(log_mean)._replace(directions=None)
     leaves = _MORE_LEAVES if len(y) >= MANY_ROWS else _SETTINGS.leaves
     data, settings = FoldData(inputs), _SETTINGS._replace(seed=seed, leaves=leaves)
     share = weight / weight.mean()
     growing = [Growing(data, inputs, k, settings, own=True) for k in range(len(rows.folds))]
-    counts = y
-    before = row_losses(head, log_mean, plain.constant, counts)
+    before = row_losses(head, log_rate, plain.constant, y, exposure)
+    objectives = [_objective(head, log_rate, plain.constant, sample, share, each.inner) for each in growing]
     best, best_round, best_raw = float(share @ before), 0, plain.out_of_fold
     for done in range(1, settings.rounds + 1):
         raw = plain.out_of_fold.copy()
-        for each in growing:
-            each.grow(_objective(head, log_mean[each.inner], plain.constant, y[each.inner], share[each.inner]))
+        for each, objective in zip(growing, objectives, strict=True):
+            each.grow(objective)
             raw[each.outer] += each.held_out
-        total = float(share @ row_losses(head, log_mean, raw, counts))
+        total = float(share @ row_losses(head, log_rate, raw, y, exposure))
         if total < best:
             best, best_round, best_raw = total, done, raw
         is_finished = all(each.is_finished for each in growing)
         if done - best_round >= settings.patience or is_finished or not clock.left:
             break
-    gain = share * (before - row_losses(head, log_mean, best_raw, counts))
+    gain = share * (before - row_losses(head, log_rate, best_raw, y, exposure))
     if not best_round or gain.sum() <= _CLEAR * np.sqrt(len(gain)) * gain.std():
         return None
     return Dispersion(plain.likelihood, plain.constant, [each.booster(best_round) for each in growing], best_raw)
 
 
 def _objective(
-    head: Head, log_mean: np.ndarray, constant: float, y: np.ndarray, share: np.ndarray
+    head: Head, log_rate: np.ndarray, constant: float, sample: Sample, share: np.ndarray, rows: np.ndarray
 ) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    counts = torch.from_numpy(y)
+    own, scale = share[rows], None if sample.exposure is None else torch.from_numpy(sample.exposure[rows])
+    known = Sample(None, torch.from_numpy(sample.y[rows]), exposure=scale)
 
     def derivatives(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        raw = torch.from_numpy(np.stack([log_mean, constant + scores], 1))
+        raw = torch.from_numpy(np.stack([log_rate[rows], constant + scores], 1))
         with single_thread():
-            gradient, curvature = head.derivatives(raw, Sample(None, counts))
-        return _last(gradient) * share, _last(curvature) * share
+            gradient, curvature = head.derivatives(raw, known)
+        return _last(gradient) * own, _last(curvature) * own
 
     return derivatives
 

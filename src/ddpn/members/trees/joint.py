@@ -11,8 +11,7 @@ from torch import Tensor
 from ddpn.heads import Head
 from ddpn.heads.head import DISPERSION_FLOOR
 from ddpn.heads.start import fit as fit_constants
-from ddpn.members.trees.engine import Booster, Settings
-from ddpn.members.trees.lightgbm_engine import FoldData, Growing
+from ddpn.members.trees.boosting import Booster, FoldData, Growing, Settings
 from ddpn.members.trees.table import TreeRows
 from ddpn.sample import Sample
 from ddpn.threads import single_thread
@@ -62,7 +61,7 @@ class JointFit:
         self.locations = set(head.locations)
         self.others = [p for p in range(head.n_raw) if p not in self.locations]
         with single_thread():
-            found = head.start(self.sample.y, torch.from_numpy(self.share), self.sample.exposure)
+            found = head.sample_start(self.sample.replace(weight=torch.from_numpy(self.share)))
         self.start = found.numpy().copy()
         #: Out-of-fold raw outputs.
         self.raw = np.tile(self.start, (len(sample), 1))

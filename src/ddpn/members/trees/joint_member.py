@@ -9,11 +9,10 @@ import torch
 from torch.distributions import Distribution
 
 from ddpn.errors import InputError
-from ddpn.extras import import_extra
 from ddpn.heads import Head, make_head
-from ddpn.members.member import Member, as_tensor, exposure_unit, json_to_bytes
+from ddpn.members.member import Member, exposure_unit, in_units, json_to_bytes, row_scale
+from ddpn.members.trees.boosting import Booster, Settings, boosters_to_files
 from ddpn.members.trees.choice import choose, crossed
-from ddpn.members.trees.engine import Booster, Settings, engine
 from ddpn.members.trees.index import Index, index_of, with_index
 from ddpn.members.trees.mean import leaves_for, rate_for
 from ddpn.members.trees.member import restored
@@ -49,8 +48,7 @@ class JointTrees(Member):
     """Boosted trees for all raw outputs of a likelihood, such as log mu and log gamma of a Double Poisson.
 
     Five folds are boosted in step: locations first, then all outputs, with the dispersion learned around out-of-fold
-    locations. Rounds are chosen by the out-of-fold likelihood. Bounded and censored counts enter the likelihood. Needs
-    the extra `trees`.
+    locations. Rounds are chosen by the out-of-fold likelihood. Bounded and censored counts enter the likelihood.
 
     Parameters
     ----------
@@ -71,7 +69,6 @@ class JointTrees(Member):
     """
 
     label = "jointly boosted trees"
-    leaves_out = True
     table: TreeTable
     seeds_: list[Seed]
     unit: float
@@ -97,42 +94,29 @@ class JointTrees(Member):
         return cls(head) if head.exposure_is_total else cls()
 
     def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:
-        import_extra("lightgbm", "trees")
         from ddpn.members.trees.joint import JointFit
 
         used = used_rows(train, least=2)
         self.unit = exposure_unit(used, self.head)
-        if used.exposure is not None:
-            used = used.replace(exposure=used.exposure / self.unit)
-        self.table, library = TreeTable(), engine("lightgbm")
+        used = in_units(used, self.unit)
+        self.table = TreeTable()
         matrix, (rate, weight) = self.table.fit(used.X), rates(used)
         directions = self.table.directions(self.monotone)
         rows = TreeRows(matrix, self.table.is_category, directions, rate, weight / weight.mean(), [])
         leaves = leaves_for(len(used), self.leaves)
-        self.seeds_, self.used_leaves, found = [], [], []
+        self.seeds_, self.used_leaves = [], []
         with tree_threads_for(matrix.size):
             for number in range(self.seeds):
-                folds = with_columns(folds_of(used.y, seed + number), rows.matrix, rate, weight)
+                folds = with_columns(folds_of(used.y, seed + number, used.group), rows.matrix, rate, weight)
                 settings = Settings(rate=rate_for(len(used), self.rate), rounds=self.rounds, seed=seed + number * 1000)
                 rows, tries_crosses = rows._replace(folds=folds), self.crosses and not number
-                chosen = choose(library, rows, settings, leaves, self.index, crosses=tries_crosses)
+                chosen = choose(rows, settings, leaves, self.index, crosses=tries_crosses)
                 if chosen.crosses:
                     self.table.crosses, rows = chosen.crosses, crossed(rows, chosen.crosses)
                 joint = JointFit(self.head, chosen.fit.rows, used, settings._replace(leaves=chosen.leaves)).run()
                 self.seeds_.append(Seed(joint.start, joint.boosters, chosen.fold_indices()))
                 self.used_leaves.append(chosen.leaves)
-                found.append(joint.out_of_fold)
-        self._keep_out_of_fold(train, np.mean(found, axis=0))
         return self
-
-    def _keep_out_of_fold(self, train: Sample, raw: np.ndarray) -> None:
-        """The mean raw outputs of all seeds. Rows of weight 0 were fitted to by no booster."""
-        known = train.is_used
-        if not known.all():
-            whole = np.empty((len(train), self.head.n_raw))
-            whole[known], whole[~known] = raw, self.raw(train.rows(~known).X).mean(axis=1)
-            raw = whole
-        self.keep_out_of_fold(raw[:, None], train.exposure)
 
     def raw(self, X: Any) -> np.ndarray:
         """Raw outputs of every seed. Shape: (rows, seeds, P)."""
@@ -141,12 +125,10 @@ class JointTrees(Member):
             return np.stack([each.raw(matrix) for each in self.seeds_], axis=1)
 
     def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
-        return self._distribution(self.raw(X), exposure)
-
-    def _distribution(self, raw: np.ndarray, exposure: np.ndarray | None) -> Distribution:
-        scale = as_tensor(exposure, self.unit)
+        raw = torch.from_numpy(self.raw(X))
+        scale = row_scale(exposure, self.unit, len(raw))
         with single_thread():
-            return self.head(torch.from_numpy(raw), None if scale is None else scale.unsqueeze(1))
+            return self.head(raw, None if scale is None else scale.unsqueeze(1))
 
     # Saving ------------------------------------------------------------------------------------------------------
 
@@ -162,7 +144,7 @@ class JointTrees(Member):
             "index": [[0 if index is None else len(index.groups) for index in each.indices] for each in self.seeds_],
             "chosen": [None if each.chosen is None else each.chosen.tolist() for each in flat],
         }
-        return {**engine("lightgbm").to_files(flat), _FACTS: json_to_bytes(facts)}
+        return {**boosters_to_files(flat), _FACTS: json_to_bytes(facts)}
 
     @classmethod
     def from_state(cls, files: Mapping[str, bytes]) -> Self:
@@ -176,7 +158,7 @@ class JointTrees(Member):
         extra = []
         for groups in folds:
             extra += [Index.width(groups)] * sum(boosted) + [0] * groups
-        flat = iter(restored(files, known, member.table.width, extra, "lightgbm"))
+        flat = iter(restored(files, known, member.table.width, extra))
         member.seeds_ = []
         for start, folds in zip(known["starts"], known["index"], strict=True):
             boosters: list[list[Booster | None]] = []

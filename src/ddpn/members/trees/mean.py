@@ -6,11 +6,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ddpn.deadlines import Clock
+from ddpn.members.trees.boosting import UNLIMITED, Booster, MeanFit, Settings
 from ddpn.members.trees.choice import Choice, Known, boosted_stumps, choose
 from ddpn.members.trees.crosses import Cross
-from ddpn.members.trees.engine import UNLIMITED, Booster, Engine, MeanFit, Settings
 from ddpn.members.trees.index import Index, with_index
-from ddpn.members.trees.table import MANY_ROWS, TreeRows
+from ddpn.members.trees.table import MANY_ROWS, Fold, TreeRows
 
 #: Leaf counts that are tried by default: of (8, 31), (4, 12, 31) and one alone, the best on the development tables.
 _LEAVES = (4, 12, 31)
@@ -78,7 +78,6 @@ def seeds_for(rows: int, seeds: int | None = None) -> int:
 
 
 def fit_mean(
-    engine: Engine,
     rows: TreeRows,
     settings: Settings,
     leaves: Sequence[int],
@@ -86,25 +85,32 @@ def fit_mean(
     clock: Clock = UNLIMITED,
     known: Known | None = None,
     crosses: bool = True,
+    whole: Fold | None = None,
 ) -> Mean:
-    """Boost a mean in folds, with what `choose` finds best, or with what is known to be best."""
+    """Boost a mean in folds, with what `choose` finds best, or with what is known to be best.
+
+    With `whole`, all rows as one fold, the mean is that of one booster of all rows, unless the index is used: the folds
+    choose, and predict the rows that they leave out.
+    """
     if known is None:
-        chosen = choose(engine, rows, settings, leaves, index, clock, crosses)
+        chosen = choose(rows, settings, leaves, index, clock, crosses)
     else:
-        chosen = _known(engine, rows, settings, known, clock)
+        chosen = _known(rows, settings, known, clock)
     chosen.fit.run(len(rows.folds), clock.part(_FOLDS_TIME * clock.left))
     out_of_fold = _in_order(chosen.fit)
+    if whole is not None and chosen.indices is None:
+        return Mean([FoldMean(chosen.fit.whole(whole))], out_of_fold, chosen.leaves, chosen.crosses)
     pairs = zip(chosen.fit.boosters(), chosen.fold_indices(), strict=True)
     return Mean([FoldMean(*pair) for pair in pairs], out_of_fold, chosen.leaves, chosen.crosses)
 
 
-def _known(engine: Engine, rows: TreeRows, settings: Settings, known: Known, clock: Clock) -> Choice:
+def _known(rows: TreeRows, settings: Settings, known: Known, clock: Clock) -> Choice:
     """As `choose`, without trials."""
     indices = None
     if known.has_index:
-        indices, rows = boosted_stumps(engine, rows, settings, clock)
+        indices, rows = boosted_stumps(rows, settings, clock)
         settings = settings._replace(share=1.0)
-    return Choice(known.leaves, engine.mean_fit(rows, settings._replace(leaves=known.leaves)), indices)
+    return Choice(known.leaves, MeanFit(rows, settings._replace(leaves=known.leaves)), indices)
 
 
 def _in_order(fit: MeanFit) -> np.ndarray:

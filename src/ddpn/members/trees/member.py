@@ -11,19 +11,30 @@ from torch.distributions import Distribution
 from ddpn.deadlines import Clock
 from ddpn.errors import ConfigError, InputError
 from ddpn.heads import Head, make_head
-from ddpn.members.member import Member, NotApplicableError, as_tensor, exposure_unit, json_to_bytes
+from ddpn.members.member import Member, NotApplicableError, exposure_unit, in_units, json_to_bytes, row_scale
+from ddpn.members.trees.boosting import UNLIMITED, Booster, Settings, boosters_from_files, boosters_to_files
 from ddpn.members.trees.choice import Known, crossed
-from ddpn.members.trees.crosses import Cross
 from ddpn.members.trees.dispersion import FAMILIES, dispersion_of, fit_dispersion
-from ddpn.members.trees.engine import UNLIMITED, Booster, Settings, engine
 from ddpn.members.trees.index import Index, index_of
 from ddpn.members.trees.mean import FoldMean, Mean, average, fit_mean, leaves_for, rate_for, seeds_for
-from ddpn.members.trees.table import TreeRows, TreeTable, folds_of, rates, used_rows, with_columns
+from ddpn.members.trees.table import (
+    FOLDS,
+    MANY_ROWS,
+    Fold,
+    TreeRows,
+    TreeTable,
+    folds_of,
+    rates,
+    used_rows,
+    with_columns,
+)
 from ddpn.sample import Sample
 from ddpn.threads import single_thread, tree_threads_for
 from ddpn.training import RowStream
 
 _FACTS = "trees.json"
+#: Folds inside each copy, by which its settings are chosen.
+_COPY_FOLDS = 3
 
 
 class Trees(Member):
@@ -32,8 +43,8 @@ class Trees(Member):
     Poisson boosting in five folds, whose boosters are averaged. The out-of-fold means choose the number of leaves,
     whether crosses of columns and an additive index of them are inputs, the likelihood, and its dispersion: a constant,
     or boosted where that is clearly better. Of a `stream` these are found in a sample, and the mean is boosted over all
-    rows, as far as memory allows. Without the extra `trees` scikit-learn boosts instead of LightGBM, and the dispersion
-    is constant. Categories and missing values are split as such; exposures and weights enter the likelihood.
+    rows, as far as memory allows. Categories and missing values are split as such; exposures and weights enter the
+    likelihood.
 
     Parameters
     ----------
@@ -48,10 +59,11 @@ class Trees(Member):
     seeds : int, optional
         Repetitions with other folds, which are averaged; the first one chooses for all. Default: 3 up to 2,000 rows,
         where it matters much which ones are left out, else 1.
-    index : bool
-        Whether to try the additive index.
-    crosses : bool
+    index : bool, optional
+        Whether to try the additive index. Default: from 5,000 rows on; with fewer, what it gains is not worth its time.
+    crosses : bool, optional
         Whether to try pairs of columns with few values, such as an hour and whether it is a working day, as one.
+        Default: from 5,000 rows on.
 
     Examples
     --------
@@ -69,14 +81,11 @@ class Trees(Member):
     likelihood: str
     constant: float
     unit: float
-    _engine: str
 
-    leaves_out = True
+    #: Whether this is one of several copies, each of which leaves out a fold.
+    _is_copy: bool = False
     #: Rows of a stream that the mean was fitted to; None without a stream.
     n_rows: int | None = None
-    #: What a fit to fewer rows chose, by seed.
-    _known: Sequence[Known] | None = None
-    _pairs: Sequence[tuple[int, int]] = ()
 
     def __init__(
         self,
@@ -86,8 +95,8 @@ class Trees(Member):
         rounds: int = 1500,
         monotone: Mapping[str, int] | None = None,
         seeds: int | None = None,
-        index: bool = True,
-        crosses: bool = True,
+        index: bool | None = None,
+        crosses: bool | None = None,
     ) -> None:
         self.leaves, self.rate, self.rounds = leaves, rate, rounds
         self.monotone, self.seeds, self.index, self.crosses = dict(monotone or {}), seeds, index, crosses
@@ -96,14 +105,9 @@ class Trees(Member):
         check_recorded(train)
         used = used_rows(train, least=2)
         self.unit = exposure_unit(used, make_head("poisson"))
-        if used.exposure is not None:
-            used = used.replace(exposure=used.exposure / self.unit)
-        self.table, library = TreeTable(), engine()
-        self._engine = library.name
+        used = in_units(used, self.unit)
+        self.table = TreeTable()
         matrix, (rate, weight) = self.table.fit(used.X), rates(used)
-        if self._pairs:
-            self.table.crosses = tuple(Cross.of(matrix, *pair) for pair in self._pairs)
-            matrix = self.table.with_crosses(matrix)
         rows = TreeRows(
             matrix, self.table.is_category, self.table.directions(self.monotone), rate, weight / weight.mean(), []
         )
@@ -113,44 +117,33 @@ class Trees(Member):
         with tree_threads_for(matrix.size):
             seeds = seeds_for(len(used), self.seeds)
             for number in range(seeds):
-                folds = with_columns(folds_of(used.y, seed + number), rows.matrix, rate, weight)
+                inner = folds_of(used.y, seed + number, used.group, _COPY_FOLDS if self._is_copy else FOLDS)
+                folds = with_columns(inner, rows.matrix, rate, weight)
                 settings = Settings(rate=self.used_rate, rounds=self.rounds, seed=seed + number * 1000)
                 rows = rows._replace(folds=folds)
                 time = clock.part(clock.left / (seeds - number))
                 leaves = leaves_for(len(used), self.leaves)
-                known = None if self._known is None else self._known[number]
-                if number and known is None:
-                    known = Known(means[0].leaves, means[0].has_index)
-                means.append(fit_mean(library, rows, settings, leaves, self.index, time, known, self.crosses))
+                known = Known(means[0].leaves, means[0].has_index) if number else None
+                tried = (len(used) >= MANY_ROWS if each is None else each for each in (self.index, self.crosses))
+                whole = _whole(used.y, rows.matrix, rate, weight) if self._is_copy else None
+                means.append(fit_mean(rows, settings, leaves, next(tried), time, known, next(tried), whole))
                 if means[-1].crosses:
                     self.table.crosses, rows = means[-1].crosses, crossed(rows, means[-1].crosses)
             log_rate = np.log(np.mean([np.exp(mean.out_of_fold) for mean in means], axis=0))
-            log_scale = 0.0 if used.exposure is None else np.log(used.exposure)
-            found = fit_dispersion(rows, log_rate + log_scale, used.y, used.weight_or_ones, seed, clock)
+            found = fit_dispersion(rows, log_rate, used, seed, clock)
         self.folds = [fold for mean in means for fold in mean.folds]
         self.used_leaves, self.has_index = [mean.leaves for mean in means], [mean.has_index for mean in means]
         self.likelihood, self.constant, self.dispersion = found.likelihood, found.constant, found.boosters
-        self._keep_out_of_fold(train, np.stack([log_rate, found.out_of_fold], 1))
-        if self.stream is not None and validation is not None and self._engine == "lightgbm":
+        if self.stream is not None and validation is not None:
             settings = Settings(min(self.used_leaves), rate_for(len(self.stream), self.rate), self.rounds, seed=seed)
             self._fit_stream(self.stream, rows, validation, settings, clock)
         return self
 
-    def refitted(self, sample: Sample, seed: int) -> Self | None:
-        if self.stream is not None:
-            return None
-        new = type(self)(
-            leaves=self.leaves,
-            rate=self.used_rate,
-            rounds=self.rounds,
-            monotone=self.monotone,
-            seeds=len(self.used_leaves),
-            index=self.index,
-            crosses=self.crosses,
-        )
-        new._pairs = [(cross.outer, cross.inner) for cross in self.table.crosses]
-        new._known = [Known(*each) for each in zip(self.used_leaves, self.has_index, strict=True)]
-        return new.fit(sample, None, seed)
+    def copied(self, left: int = 1) -> Self:
+        """A copy whose mean is one booster, unless repetitions are asked for: all copies together are many already."""
+        copy = super().copied(left)
+        copy._is_copy, copy.seeds = True, 1 if self.seeds is None else self.seeds
+        return copy
 
     def _fit_stream(
         self, stream: RowStream, sample: TreeRows, validation: Sample, settings: Settings, clock: Clock
@@ -164,22 +157,13 @@ class Trees(Member):
             self.folds, self.constant, self.n_rows = [FoldMean(found.booster)], found.constant, found.rows
             self.used_leaves, self.has_index = [found.leaves], [False]
 
-    def _keep_out_of_fold(self, train: Sample, raw: np.ndarray) -> None:
-        """Rows of weight 0 were fitted to by no booster."""
-        known = train.is_used
-        if not known.all():
-            others = train.rows(~known)
-            whole = np.empty((len(train), 2))
-            whole[known], whole[~known] = raw, self.raw(others.X, others.exposure)
-            raw = whole
-        self.keep_out_of_fold(raw, train.exposure)
-
     def raw(self, X: Any, exposure: np.ndarray | None = None) -> np.ndarray:
         """Log rate per unit of exposure, and the logarithm of alpha or gamma. Shape: (rows, 2)."""
         matrix = self.table.read(X)
         with tree_threads_for(matrix.size):
             log_rate = average(self.folds, matrix)
-            log_mean = log_rate if exposure is None else log_rate + np.log(exposure / self.unit)
+            scale = row_scale(exposure, self.unit, len(log_rate))
+            log_mean = log_rate if scale is None else log_rate + scale.log().numpy()
             return np.stack([log_rate, dispersion_of(self.constant, self.dispersion, matrix, log_mean)], 1)
 
     @property
@@ -188,12 +172,10 @@ class Trees(Member):
         return make_head(self.likelihood)
 
     def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
-        return self._distribution(self.raw(X, exposure), exposure)
-
-    def _distribution(self, raw: np.ndarray, exposure: np.ndarray | None) -> Distribution:
-        scale = as_tensor(exposure, self.unit)
+        raw = torch.from_numpy(self.raw(X, exposure))
+        scale = row_scale(exposure, self.unit, len(raw))
         with single_thread():
-            return self.head(torch.from_numpy(raw).unsqueeze(1), None if scale is None else scale.unsqueeze(1))
+            return self.head(raw.unsqueeze(1), None if scale is None else scale.unsqueeze(1))
 
     def contributions(self, X: Any, exposure: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray] | None:
         """SHAP values of the log rate, averaged over the boosters; None with an index, which belongs to all columns.
@@ -226,7 +208,7 @@ class Trees(Member):
             "chosen": chosen,
             "index": [len(fold.boosters) - 1 for fold in self.folds],
         }
-        return {**engine(self._engine).to_files(self._boosters), _FACTS: json_to_bytes(facts)}
+        return {**boosters_to_files(self._boosters), _FACTS: json_to_bytes(facts)}
 
     @classmethod
     def from_state(cls, files: Mapping[str, bytes]) -> Self:
@@ -236,10 +218,10 @@ class Trees(Member):
         if member.likelihood not in FAMILIES:
             raise InputError(f"{_FACTS} must name one of {', '.join(FAMILIES)}, got {member.likelihood!r}.")
         member.used_leaves, member.has_index = known["leaves"], known["additive index"]
-        member._engine, member.n_rows = known["engine"], known.get("streamed rows")
+        member.n_rows = known.get("streamed rows")
         extra = [more for groups in known["index"] for more in (Index.width(groups), *[0] * groups)]
         extra += [1] * (len(known["chosen"]) - len(extra))  # the log mean
-        boosters = iter(restored(files, known, member.table.width, extra, member._engine))
+        boosters = iter(restored(files, known, member.table.width, extra))
         member.folds = [FoldMean(next(boosters), index_of(boosters, groups)) for groups in known["index"]]
         member.dispersion = list(boosters)
         return member
@@ -247,7 +229,6 @@ class Trees(Member):
     def facts(self) -> dict[str, Any]:
         return {
             "likelihood": self.likelihood,
-            "engine": self._engine,
             "leaves": self.used_leaves,
             "trees": sum(booster.rounds for booster in self._boosters),
             "additive index": self.has_index,
@@ -255,6 +236,11 @@ class Trees(Member):
             "dispersion": "boosted" if self.dispersion else "constant",
             **({} if self.n_rows is None else {"streamed rows": self.n_rows}),
         }
+
+
+def _whole(y: np.ndarray, matrix: np.ndarray, rate: np.ndarray, weight: np.ndarray) -> Fold:
+    """All rows as one fold, which leaves out none."""
+    return with_columns([Fold(np.arange(len(y)), np.arange(0))], matrix, rate, weight)[0]
 
 
 def check_recorded(sample: Sample) -> None:
@@ -273,10 +259,8 @@ def check_monotone(monotone: Mapping[str, int] | None) -> None:
         raise ConfigError(f'monotone must map columns to 1 or -1, such as {{"age": 1}}, got {monotone!r}.')
 
 
-def restored(
-    files: Mapping[str, bytes], known: Mapping[str, Any], columns: int, extra: Sequence[int], name: str
-) -> list[Booster]:
-    """The boosters of an engine's file; each reads so many `extra` columns besides those of the table."""
+def restored(files: Mapping[str, bytes], known: Mapping[str, Any], columns: int, extra: Sequence[int]) -> list[Booster]:
+    """The boosters of a file; each reads so many `extra` columns besides those of the table."""
     chosen = [None if part is None else np.array(part, dtype=np.int64) for part in known["chosen"]]
     if len(chosen) != len(extra):
         raise InputError(f"{_FACTS} must name the columns of {len(extra)} boosters, got {len(chosen)}.")
@@ -284,4 +268,4 @@ def restored(
         if part is not None and (part.ndim != 1 or (part < 0).any() or (part >= columns + more).any()):
             raise InputError(f"{_FACTS} must choose columns of the table, got others.")
     sizes = [columns + more if part is None else len(part) for part, more in zip(chosen, extra, strict=True)]
-    return engine(name).from_files(files, chosen, sizes)
+    return boosters_from_files(files, chosen, sizes)

@@ -6,11 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ddpn.deadlines import Clock
-from ddpn.extras import import_extra
 from ddpn.heads import make_head
+from ddpn.members.member import in_units
+from ddpn.members.trees.boosting import Booster, FoldData, Growing, Settings
 from ddpn.members.trees.dispersion import FAMILIES, dispersion_of, most_likely, row_losses
-from ddpn.members.trees.engine import Booster, Settings
-from ddpn.members.trees.lightgbm_engine import FoldData, Growing
 from ddpn.members.trees.mean import FoldMean, average
 from ddpn.members.trees.table import Fold, TreeRows, TreeTable, rates
 from ddpn.sample import Sample
@@ -88,8 +87,7 @@ def fit_streamed(
     rows = affordable_rows(stream, columns, clock)
     if rows <= len(sample.rate) or not used.y.any():
         return None
-    if used.exposure is not None:
-        used = used.replace(exposure=used.exposure / known.unit)
+    used = in_units(used, known.unit)
     inputs, (rate, weight) = known.table.read(used.X), rates(used)
     places = np.arange(len(rate))
     held_out = sample._replace(matrix=inputs, rate=rate, weight=weight / weight.mean(), folds=[Fold(places, places)])
@@ -103,8 +101,7 @@ def fit_streamed(
     log_rate, before = growing.predicted(inputs, best), average(known.folds, inputs)
     if weight @ (np.exp(log_rate) - rate * log_rate) >= weight @ (np.exp(before) - rate * before):
         return None
-    log_mean = log_rate if used.exposure is None else log_rate + np.log(used.exposure)
-    constant = _constant(known, inputs, log_mean, used)
+    constant = _constant(known, inputs, log_rate, used)
     return StreamedMean(growing.booster(best), constant, settings.leaves, rows)
 
 
@@ -120,13 +117,14 @@ def _grow(growing: Growing, settings: Settings, clock: Clock) -> int:
     return best_round
 
 
-def _constant(known: Known, inputs: np.ndarray, log_mean: np.ndarray, used: Sample) -> float:
+def _constant(known: Known, inputs: np.ndarray, log_rate: np.ndarray, used: Sample) -> float:
     """The constant of the dispersion, fitted again: counts spread less around a better mean."""
     head = make_head(known.likelihood)
+    log_mean = log_rate if used.exposure is None else log_rate + np.log(used.exposure)
     varying = dispersion_of(0.0, known.dispersion, inputs, log_mean)
 
     def losses(constant: float) -> np.ndarray:
-        return row_losses(head, log_mean, constant + varying, used.y)
+        return row_losses(head, log_rate, constant + varying, used.y, used.exposure)
 
     return most_likely(losses, used.weight_or_ones, FAMILIES[known.likelihood])
 
@@ -146,8 +144,7 @@ class _Chunks:
         share, rng, start = len(self) / len(self._stream), np.random.default_rng(self._seed), 0
         for chunk in self._stream.chunks(CHUNK_ROWS, self._seed):
             some = self._stream.sample(chunk[np.flatnonzero(rng.random(len(chunk)) < share)])
-            if some.exposure is not None:
-                some = some.replace(exposure=some.exposure / self._unit)
+            some = in_units(some, self._unit)
             stop = min(start + len(some), len(self))
             rate, weight = rates(some)
             self.rate[start:stop], self.weight[start:stop] = rate[: stop - start], weight[: stop - start]
@@ -164,9 +161,11 @@ class _StreamedData(FoldData):
         super().__init__(sample._replace(folds=[Fold(np.arange(0), np.arange(0))]))
         self._validation, self._chunks = validation, chunks
 
-    def of(self, fold: int) -> tuple[Any, Any]:
+    def of(self, part: Fold) -> tuple[Any, Any]:
         """The stream, and the validation rows."""
-        lightgbm, chunks, rows = import_extra("lightgbm", "trees"), self._chunks, self._validation
+        import lightgbm
+
+        chunks, rows = self._chunks, self._validation
         like = {"reference": self._whole, "params": self._whole.params}
         train = lightgbm.Dataset(_sequence(lightgbm, chunks), chunks.rate, weight=chunks.weight, **like)
         valid = lightgbm.Dataset(rows.matrix, rows.rate, weight=rows.weight, **like)

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from sklearn.model_selection import KFold
 
 from ddpn.errors import ConfigError, InputError
 from ddpn.features.screening import screened
@@ -13,6 +12,7 @@ from ddpn.members.member import NotApplicableError
 from ddpn.members.reader import TableReader
 from ddpn.members.trees.crosses import Cross, with_crosses
 from ddpn.sample import Sample
+from ddpn.splits import FOLDS, fold_numbers
 
 #: Levels of a category that get a code of their own: scikit-learn's trees have 255 bins.
 LEVELS = 254
@@ -21,8 +21,6 @@ LEVELS = 254
 MAX_COLUMNS = 500
 #: Rows from which trees are larger, in larger steps.
 MANY_ROWS = 5000
-#: Folds of the out-of-fold predictions.
-FOLDS = 5
 
 
 class TreeTable:
@@ -164,15 +162,15 @@ def rates(sample: Sample) -> tuple[np.ndarray, np.ndarray]:
     return sample.y / scale, scale * sample.weight_or_ones
 
 
-def folds_of(y: np.ndarray, seed: int) -> list[Fold]:
-    """Rows to fit and rows to predict, of which the former must have a count above 0."""
-    if len(y) < 2:
-        raise NotApplicableError("it needs 2 rows or more")
-    parts = KFold(min(FOLDS, len(y)), shuffle=True, random_state=seed).split(y)
-    folds = [Fold(inner, outer) for inner, outer in parts]
-    if not all(y[fold.inner].any() for fold in folds):
+def folds_of(y: np.ndarray, seed: int, group: np.ndarray | None = None, folds: int = FOLDS) -> list[Fold]:
+    """Rows to fit and rows to predict, groups kept whole; the former must have a count above 0."""
+    number = fold_numbers(len(y), folds, seed, group)
+    if number.max(initial=0) < 1:
+        raise NotApplicableError("it needs two rows, or two groups of rows, or more")
+    found = [Fold(np.flatnonzero(number != k), np.flatnonzero(number == k)) for k in range(number.max() + 1)]
+    if not all(y[fold.inner].any() for fold in found):
         raise NotApplicableError("it has too few counts above 0 to leave some of them out")
-    return folds
+    return found
 
 
 def with_columns(

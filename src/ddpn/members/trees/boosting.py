@@ -1,29 +1,54 @@
-"""LightGBM: boosters that are grown round by round, all folds in step. The only file that imports it."""
+"""Boosting with LightGBM: boosters that are grown round by round, all folds in step."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from ddpn.deadlines import Clock
-from ddpn.extras import import_extra
-from ddpn.members.trees.engine import UNLIMITED, Booster, Engine, MeanFit, Settings
 from ddpn.members.trees.model_text import arrays_of, some_trees, text_of
 from ddpn.members.trees.saved import arrays_to_file, file_to_arrays
-from ddpn.members.trees.table import MANY_ROWS, MAX_COLUMNS, TreeRows, columns_of, least_in_leaf
+from ddpn.members.trees.table import MANY_ROWS, MAX_COLUMNS, Fold, TreeRows, columns_of, least_in_leaf
 
 #: Scores of the rows that are fitted -> first and second derivatives of their losses.
 Objective = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+#: A clock without an end.
+UNLIMITED = Clock()
+_FILE = "trees.safetensors"
 _QUIET = {"verbosity": -1}
 #: Up to so many columns, trees choose from all of them.
 _FEW_COLUMNS = 7
 
 
-class LightGBMBooster(Booster):
-    """Trees of LightGBM without the rows they were fitted to."""
+class Settings(NamedTuple):
+    """How trees are boosted.
+
+    Leaves per tree, learning rate, rounds at most, rounds without gain before the end, seed, and the share of the
+    columns that trees of the mean choose from, where the library can draw them.
+    """
+
+    leaves: int = 31
+    rate: float = 0.05
+    rounds: int = 1500
+    patience: int = 20
+    seed: int = 0
+    share: float = 0.7
+
+
+class Booster:
+    """A fitted sum of trees, without the rows they were fitted to.
+
+    Parameters
+    ----------
+    text : str
+        The trees as LightGBM writes them; "" for none.
+    chosen : array of int or None
+        The columns of the matrix that it takes; None for all.
+    """
 
     def __init__(self, text: str, chosen: np.ndarray | None) -> None:
-        lightgbm = import_extra("lightgbm", "trees")
+        import lightgbm
+
         self._text, self.chosen = text, chosen
         self._booster = lightgbm.Booster(model_str=text) if text else None
         self.rounds = 0 if self._booster is None else self._booster.num_trees()
@@ -39,19 +64,22 @@ class LightGBMBooster(Booster):
         return arrays_of(self._text)
 
     def raw(self, matrix: np.ndarray) -> np.ndarray:
+        """The sum of the trees for every row of the whole matrix; for a mean, the logarithm of the rate."""
         if self._booster is None or not len(matrix):
             return np.zeros(len(matrix))
         return self._booster.predict(columns_of(matrix, self.chosen), raw_score=True)
 
-    def split(self, groups: np.ndarray) -> list[Booster]:
+    def split(self, groups: np.ndarray) -> "list[Booster]":
+        """The stumps by the group, 0, 1, ..., of the column that they split; the sum of all is the whole."""
         arrays = self.arrays
         own = groups if self.chosen is None else groups[self.chosen]
         group = np.zeros(len(arrays["leaves"]), dtype=np.int64)
         group[arrays["leaves"] == 2] = own[arrays["split_feature"]]  # a tree without a split is a constant
         parts = [some_trees(arrays, group == number) for number in range(int(groups.max()) + 1)]
-        return [LightGBMBooster.of_arrays(part, self.chosen, len(own)) for part in parts]
+        return [Booster.of_arrays(part, self.chosen, len(own)) for part in parts]
 
-    def contributions(self, matrix: np.ndarray) -> np.ndarray | None:
+    def contributions(self, matrix: np.ndarray) -> np.ndarray:
+        """SHAP values of the sum, one column per column of the matrix."""
         values = np.zeros(matrix.shape)
         if self._booster is not None and len(matrix):
             # The last column is the expected value.
@@ -64,7 +92,9 @@ class FoldData:
     """The rows of each fold, binned once where all folds take the same columns."""
 
     def __init__(self, rows: TreeRows) -> None:
-        self._rows, self._lightgbm = rows, import_extra("lightgbm", "trees")
+        import lightgbm
+
+        self._rows, self._lightgbm = rows, lightgbm
         self._whole: Any = self._dataset(None) if rows.folds[0].chosen is None else None
 
     def _dataset(self, chosen: np.ndarray | None) -> Any:
@@ -80,11 +110,11 @@ class FoldData:
             params=params,
         ).construct()
 
-    def of(self, fold: int) -> tuple[Any, Any]:
-        """Data sets of the rows to fit and of those to predict."""
-        part = self._rows.folds[fold]
+    def of(self, part: Fold) -> tuple[Any, Any]:
+        """Data sets of the rows to fit and of those to predict; None where there are no rows to predict."""
         whole = self._dataset(part.chosen) if self._whole is None else self._whole
-        return whole.subset(np.sort(part.inner)), whole.subset(np.sort(part.outer))
+        outer = whole.subset(np.sort(part.outer)) if len(part.outer) else None
+        return whole.subset(np.sort(part.inner)), outer
 
 
 def _columns_for(rows: int, columns: int, share: float) -> dict[str, float]:
@@ -104,11 +134,20 @@ class Growing:
     """
 
     def __init__(
-        self, data: FoldData, rows: TreeRows, fold: int, settings: Settings, own: bool = False, longest: float = 0.0
+        self,
+        data: FoldData,
+        rows: TreeRows,
+        fold: int,
+        settings: Settings,
+        own: bool = False,
+        longest: float = 0.0,
+        part: Fold | None = None,
     ) -> None:
-        part = rows.folds[fold]
+        import lightgbm
+
+        part = rows.folds[fold] if part is None else part
         self.inner, self.outer, self.chosen = np.sort(part.inner), np.sort(part.outer), part.chosen
-        train, valid = data.of(fold)
+        train, valid = data.of(part)
         directions = None if rows.directions is None else columns_of(rows.directions[None], self.chosen)[0].tolist()
         self.columns = rows.matrix.shape[1] if self.chosen is None else len(self.chosen)
         params = {
@@ -127,8 +166,9 @@ class Growing:
         }
         if directions is not None:
             params |= {"monotone_constraints": directions, "monotone_constraints_method": "intermediate"}
-        self._booster = import_extra("lightgbm", "trees").Booster(params, train)
-        self._booster.add_valid(valid, "held out")
+        self._booster = lightgbm.Booster(params, train)
+        if valid is not None:
+            self._booster.add_valid(valid, "held out")
         #: Losses of the held-out rows after each round, for the objective of LightGBM itself.
         self.curve: list[float] = []
         #: Whether no tree could be split any more.
@@ -176,29 +216,31 @@ class Growing:
         evaluate(watch)
         return found[0]
 
-    def booster(self, rounds: int) -> LightGBMBooster:
+    def booster(self, rounds: int) -> Booster:
         """The first so many rounds, without the rows."""
         text = self._booster.model_to_string(num_iteration=rounds) if rounds else ""
-        return LightGBMBooster(text, self.chosen)
+        return Booster(text, self.chosen)
 
     def predicted(self, matrix: np.ndarray, rounds: int) -> np.ndarray:
         """The sum of the first so many rounds for other rows."""
         return self._booster.predict(columns_of(matrix, self.chosen), num_iteration=rounds, raw_score=True)
 
 
-class LockStep(MeanFit):
-    """All folds grow together and end where the sum of their held-out losses is smallest.
+class MeanFit:
+    """Poisson boosting of a rate, one booster per fold, each of which predicts the rows it was not fitted to.
 
-    One number of rounds that all rows choose is less noisy than one per fold, and no fold sees its own rows alone.
+    All folds grow together and end where the sum of their held-out losses is smallest: one number of rounds that all
+    rows choose is less noisy than one per fold, and no fold sees its own rows alone.
     """
 
     def __init__(self, rows: TreeRows, settings: Settings, data: FoldData | None = None) -> None:
-        super().__init__(rows, settings)
+        self.rows, self.settings = rows, settings
         self._data = FoldData(rows) if data is None else data
         self._growing: list[Growing] = []
         self._best = 0
 
     def run(self, folds: int, clock: Clock = UNLIMITED) -> None:
+        """Boost the first so many folds until the clock ends; what is there already is continued."""
         self._growing += [Growing(self._data, self.rows, k, self.settings) for k in range(len(self._growing), folds)]
         shares = [self.rows.weight[growing.outer].sum() for growing in self._growing]
         best, self._best = np.inf, 0
@@ -215,28 +257,35 @@ class LockStep(MeanFit):
                 break
 
     def boosters(self) -> list[Booster]:
+        """The boosters of the folds that were run, at their best rounds."""
         return [growing.booster(self._best) for growing in self._growing]
 
+    def whole(self, part: Fold) -> Booster:
+        """A booster of all rows, with as many rounds as were best for the held-out rows of the folds."""
+        growing = Growing(self._data, self.rows, len(self.rows.folds), self.settings, part=part)
+        while growing.rounds < self._best and not growing.is_finished:
+            growing.grow()
+        return growing.booster(self._best)
+
     def held_out(self, folds: int) -> tuple[np.ndarray, np.ndarray]:
+        """Rows of the first so many folds, and the log rates that their boosters predict for them."""
         some = self._growing[:folds]
         raw = [growing.predicted(self.rows.matrix[growing.outer], self._best) for growing in some]
         return np.concatenate([growing.outer for growing in some]), np.concatenate(raw)
 
+    def losses(self, folds: int) -> np.ndarray:
+        """Weighted Poisson losses of the held-out rows of the first so many folds, in the order of the folds."""
+        rows, raw = self.held_out(folds)
+        return self.rows.weight[rows] * (np.exp(raw) - self.rows.rate[rows] * raw)
 
-class LightGBM(Engine):
-    """The extra `trees`."""
 
-    name = "lightgbm"
-    _file = "trees.safetensors"
+def boosters_to_files(boosters: Sequence[Booster]) -> dict[str, bytes]:
+    """Boosters as files; no pickle."""
+    return {_FILE: arrays_to_file([booster.arrays for booster in boosters])}
 
-    def mean_fit(self, rows: TreeRows, settings: Settings) -> MeanFit:
-        return LockStep(rows, settings)
 
-    def to_files(self, boosters: Sequence[Booster]) -> dict[str, bytes]:
-        each = [booster.arrays for booster in boosters if isinstance(booster, LightGBMBooster)]
-        return {self._file: arrays_to_file(each)}
-
-    def from_files(self, files: Mapping[str, bytes], chosen: Sequence[Any], columns: Sequence[int]) -> list[Booster]:
-        found = file_to_arrays(files[self._file], self._file, columns)
-        both = zip(found, chosen, columns, strict=True)
-        return [LightGBMBooster.of_arrays(arrays, known, number) for arrays, known, number in both]
+def boosters_from_files(files: Mapping[str, bytes], chosen: Sequence[Any], columns: Sequence[int]) -> list[Booster]:
+    """The inverse, with the columns that each booster chose and how many it reads; raises an `InputError`."""
+    found = file_to_arrays(files[_FILE], _FILE, columns)
+    both = zip(found, chosen, columns, strict=True)
+    return [Booster.of_arrays(arrays, known, number) for arrays, known, number in both]

@@ -1,25 +1,25 @@
-"""The portfolio of `members="auto"`: what is fitted, in the order of what it is worth per second."""
+"""What `ddpn fit` and `CountRegressor` fit by default, in this order."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ddpn.estimators.fitting import NETWORKS
-from ddpn.estimators.portfolio import Candidate
+from ddpn.errors import ConfigError
 from ddpn.heads import Head
 from ddpn.members import MEMBERS
 from ddpn.members.constant import Constant
-from ddpn.members.cross_fitting import FOLDS
 from ddpn.members.large_networks import LargeNetworks
 from ddpn.members.member import Member, NotApplicableError
 from ddpn.members.network_options import SMALL_ROWS, NetworkOptions, auto_batch_size
 from ddpn.members.networks import Networks
+from ddpn.members.portfolio import Candidate
 from ddpn.sample import Sample
+from ddpn.splits import FOLDS
 from ddpn.training import RowStream
 
-LARGE_NETWORKS = "large_networks"
+NETWORKS, LARGE_NETWORKS = "networks", "large_networks"
 #: Members of the portfolio that take seconds.
 _CHEAP = ("trees", "glm")
 #: Steps of the networks: for few rows, and for more.
@@ -40,10 +40,10 @@ def default_candidates(
     options: NetworkOptions,
     others: Mapping[str, Member],
     train: Sample,
-    cross_fits: bool,
+    is_crossed: bool,
     run: Mapping[str, Any],
 ) -> list[Candidate]:
-    """What `CountRegressor(members="auto")` fits.
+    """What `CountRegressor` fits by default.
 
     Parameters
     ----------
@@ -55,51 +55,75 @@ def default_candidates(
         Further members to try, by name.
     train : Sample
         Training rows.
-    cross_fits : bool
-        Whether networks leave out folds of the rows.
+    is_crossed : bool
+        Whether members are cross-fitted.
     run : mapping
         Arguments of `Networks`: `runtime`, `checkpoint`, `verbose` and `stream`.
     """
-    rows, folds = int(train.is_used.sum()), FOLDS if cross_fits else 0
-    few, default = rows <= SMALL_ROWS, NetworkOptions()
-    if cross_fits:
+    rows, default = len(train), NetworkOptions()
+    few = rows <= SMALL_ROWS
+    if is_crossed:
         # Two networks leave out each row, so that what all of them gain by being mixed is known.
-        options = replace(options, members=2 * FOLDS)
+        options, rows = replace(options, members=2), max(1, rows * (FOLDS - 1) // FOLDS)
     own = {name for name in ("hidden", "numeric", "epochs") if getattr(options, name) != getattr(default, name)}
-    small = _with_steps(options, rows, folds, _STEPS[not few])
+    small = _with_steps(options, rows, _STEPS[not few])
     if not few and options.weight_decay == default.weight_decay:
         small = replace(small, weight_decay=_WEAK_DECAY)
-    large, *further = (_large(options, rows, folds, few, *each) for each in (_LARGE_FEW if few else _LARGE_MANY))
+    large, *further = (_large(options, rows, few, *each) for each in (_LARGE_FEW if few else _LARGE_MANY))
     has_large = not own and head.is_count
     states: list[dict[str, Any]] = [dict(run), dict(run)]
-    # The dearest training continues where it was interrupted; the others take seconds.
+    # The longest training continues where it was interrupted; the others take seconds.
     states[0 if has_large else 1]["checkpoint"] = None
     candidates = [Candidate("constant", lambda: Constant.like(head), baseline=True)]
     names = [*(_CHEAP if head.is_count else ()), *(name for name in others if name not in _CHEAP)]
     candidates += [Candidate(name, _maker(name, head, run.get("stream"))) for name in names if _applies(name, head)]
-    candidates.append(Candidate(NETWORKS, lambda: Networks(head, small, folds=folds, **states[0])))
+    candidates.append(Candidate(NETWORKS, lambda: Networks(head, small, **states[0])))
     if has_large:
-        make_large = lambda: LargeNetworks(head, large, others=further, folds=folds, **states[1])  # noqa: E731
-        candidates.append(Candidate(LARGE_NETWORKS, make_large, dear=True))
+        make_large = lambda: LargeNetworks(head, large, others=further, **states[1])  # noqa: E731
+        candidates.append(Candidate(LARGE_NETWORKS, make_large, expensive=True))
     return candidates
 
 
-def _large(
-    options: NetworkOptions, rows: int, folds: int, few: bool, widths: tuple[int, ...], steps: int
-) -> NetworkOptions:
-    found = replace(_with_steps(options, rows, folds, steps), numeric="steps", hidden=widths)
+def chosen_candidates(
+    candidates: Sequence[Candidate], names: Sequence[str], head: Head, run: Mapping[str, Any]
+) -> list[Candidate]:
+    """The candidates of these names, in the given order; those that are not among the default ones are made.
+
+    Parameters
+    ----------
+    candidates : sequence of Candidate
+        What is fitted by default.
+    names : sequence of str
+        Names in `ddpn.members.MEMBERS`.
+    head : Head
+        The likelihood of the networks.
+    run : mapping
+        Arguments of `Networks`.
+    """
+    known, found = {candidate.name: candidate for candidate in candidates}, []
+    for name in names:
+        if name not in known and (name in (NETWORKS, LARGE_NETWORKS) or not _applies(name, head)):
+            raise ConfigError(
+                f"The member {name!r} cannot be fitted with this likelihood and these options of networks."
+            )
+        made = known.get(name) or Candidate(name, _maker(name, head, run.get("stream")))
+        found.append(replace(made, baseline=False, expensive=False))
+    return found
+
+
+def _large(options: NetworkOptions, rows: int, few: bool, widths: tuple[int, ...], steps: int) -> NetworkOptions:
+    found = replace(_with_steps(options, rows, steps), numeric="steps", hidden=widths)
     if few and options.weight_decay == NetworkOptions().weight_decay:
         found = replace(found, weight_decay=_WEAK_DECAY)
     return found
 
 
-def _with_steps(options: NetworkOptions, rows: int, folds: int, steps: int) -> NetworkOptions:
+def _with_steps(options: NetworkOptions, rows: int, steps: int) -> NetworkOptions:
     """The options with about so many steps, unless the number of epochs is given."""
     if options.epochs != "auto":
         return options
-    own = rows if folds < 2 else max(1, rows * (folds - 1) // folds)
-    size = auto_batch_size(own) if options.batch_size == "auto" else int(options.batch_size)
-    epochs = int(np.clip(steps * size // own, 5, 300))
+    size = auto_batch_size(rows) if options.batch_size == "auto" else int(options.batch_size)
+    epochs = int(np.clip(steps * size // rows, 5, 300))
     patience = max(3, round(_PATIENCE * epochs)) if options.patience is None else options.patience
     return replace(options, batch_size=size, epochs=epochs, patience=patience)
 

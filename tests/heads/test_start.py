@@ -5,7 +5,7 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from ddpn.heads.intercept import Rows, fit
+from ddpn.heads.start import Rows, fit
 
 
 def test_rows_average_as_numpy_does():

@@ -1,0 +1,143 @@
+"""Calibrate a fitted mixture with the rows that its members, or copies of them, were not fitted to."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ddpn.calibration.held_out import HeldOut
+from ddpn.calibration.ood import OODScores
+from ddpn.calibration.profile import FeatureProfile
+from ddpn.calibration.recalibration import MIN_ROWS
+from ddpn.deadlines import FEWEST_ROWS, Clock, TimeLimitError, with_rows
+from ddpn.members.folds import Folds
+from ddpn.sample import Sample
+from ddpn.threads import single_thread
+
+#: What the predictions expect of intervals counts as so many rows: a few hundred rows tell it to some points only.
+PRIOR_ROWS = 100.0
+#: The share of ordinary rows that is flagged as out-of-distribution by default.
+OOD_ALPHA = 0.05
+#: Training rows per second left that are summarised for out-of-distribution scores, where time is limited.
+_PROFILE_ROWS = 20_000.0
+#: What calibration sets on a predictor.
+_CALIBRATED = ("intervals", "groups", "recalibrations", "ood")
+_MIXTURE = "mixture"
+
+
+class Wanted(NamedTuple):
+    """What is calibrated besides intervals of all rows: the distributions, and intervals by group.
+
+    `time_columns` are columns of X that hold times, in which new rows are expected to differ.
+    """
+
+    recalibrate: bool = True
+    groups: Any = None
+    group_rows: float = 0.0
+    time_columns: Sequence[str] = ()
+
+
+def held_out(predictor: Any, folds: Folds, seed: int) -> HeldOut:
+    """The held-out rows of a fit with the predictors that were not fitted to them.
+
+    Parameters
+    ----------
+    predictor : Predictor
+        The mixture.
+    folds : Folds
+        The rows that its members were fitted to, and those that were held out.
+    seed : int
+        Seed of the division of validation rows into parts.
+    """
+    if folds.number is None:
+        assert folds.validation is not None
+        return HeldOut.of(predictor, folds.validation, seed)
+    copies = [predictor.of_copies(number) for number in range(int(folds.number.max()) + 1)]
+    return HeldOut.of_folds(copies, folds.train, folds.number)
+
+
+def calibrate(predictor: Any, folds: Folds, seed: int, wanted: Wanted | None = None, clock: Clock | None = None) -> int:
+    """Calibrate distributions, intervals and out-of-distribution flags with as many rows as there is time for.
+
+    Parameters
+    ----------
+    predictor : Predictor
+        The mixture. Copies of its members were fitted to fewer rows than all of them together, so that cross-fitted
+        calibration makes intervals rather too wide than too narrow.
+    folds : Folds
+        The rows that its members were fitted to, and those that were held out.
+    seed : int
+        Seed of the choice of rows.
+    wanted : Wanted, optional
+        What is calibrated.
+    clock : Clock, optional
+        The time there is.
+
+    Returns
+    -------
+    int
+        The number of rows that were used.
+    """
+    wanted, clock = wanted or Wanted(), clock or Clock()
+    rows = held_out(predictor, folds, seed)
+    features = _profile(predictor, folds, wanted.time_columns, clock)
+
+    def work(number: int) -> int:
+        before = {name: getattr(predictor, name) for name in _CALIBRATED}
+        predictor.intervals, predictor.recalibrations = {}, {}
+        # Where time is short, the mixture comes first.
+        is_rough = clock.has_limit and number < min(len(rows), 2 * FEWEST_ROWS)
+        try:
+            _calibrate(predictor, rows.some(number, seed), wanted, is_rough, seed)
+            _calibrate_ood(predictor, folds, features, number, seed)
+        except TimeLimitError:
+            for name, value in before.items():
+                setattr(predictor, name, value)
+            raise
+        return number
+
+    with single_thread():
+        return with_rows(clock, len(rows), work)
+
+
+def _calibrate(predictor: Any, rows: HeldOut, wanted: Wanted, is_rough: bool, seed: int) -> None:
+    """Calibrate distributions and intervals by these rows; if that is to be rough, intervals of the mixture."""
+    if wanted.recalibrate and not is_rough and len(rows) >= MIN_ROWS:
+        predictor.recalibrate(rows, seed=seed)
+        if predictor.is_recalibrated():
+            # Members are compared with the mixture after the same treatment.
+            predictor.recalibrate(rows, of=list(predictor.members), seed=seed)
+    # What the predictions themselves expect takes longer than what the rows need.
+    of, prior = ([_MIXTURE], 0.0) if is_rough else (None, PRIOR_ROWS)
+    predictor.calibrate_intervals(rows, prior, wanted.groups, wanted.group_rows, of)
+
+
+def _profile(predictor: Any, folds: Folds, time_columns: Sequence[str], clock: Clock) -> np.ndarray | None:
+    """Summarise the training rows; without validation rows, returns the scores of a fold that is left out."""
+    train = folds.train
+    is_kept = np.zeros(len(train), dtype=bool) if folds.number is None else folds.number == 0
+    others, kept = _some(train.rows(~is_kept), clock), train.rows(is_kept)
+    predictor.profile = FeatureProfile.fit(others.X, others.weight, tuple(time_columns))
+    return predictor.profile.measure(kept.X).score if len(kept) else None
+
+
+def _some(train: Sample, clock: Clock) -> Sample:
+    if clock.has_limit and len(train) > _PROFILE_ROWS * clock.left:
+        return train.rows(slice(0, max(1, int(_PROFILE_ROWS * clock.left))))
+    return train
+
+
+def _calibrate_ood(predictor: Any, folds: Folds, features: np.ndarray | None, number: int, seed: int) -> None:
+    """Calibrate out-of-distribution flags, with validation rows or, by features alone, with a fold of the others.
+
+    The members agree more on rows that most of them were fitted to than on new ones.
+    """
+    if folds.validation is None:
+        if features is not None:
+            predictor.ood = OODScores.of_features(features, max(OOD_ALPHA, 1.0 / (len(features) + 1)))
+        return
+    order = np.random.default_rng(seed).permutation(len(folds.validation))[:number]
+    rows = folds.validation.rows(np.sort(order))
+    upper = predictor.counts.arguments(rows)["upper"]
+    level = max(OOD_ALPHA, 1.0 / (len(rows) + 1))
+    predictor.calibrate_ood(rows.X, rows.exposure, alpha=level, upper=upper)

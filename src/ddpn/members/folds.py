@@ -1,0 +1,187 @@
+"""Predictions for rows that a member was not fitted to: one way for every kind of member.
+
+Which rows choose what, in the fit of a mixture:
+
+- **Without validation rows** (up to 5,000 training rows) the training rows are divided into five folds, groups kept
+  whole. For each fold a copy of the whole member, with its encoder, screening and settings, is fitted to the rows of
+  the other folds. The member is the mixture of its copies, and each copy predicts the fold that it left out.
+- **With validation rows**, a member is fitted once, to the training rows, and predicts the validation rows.
+
+These held-out predictions choose the weights of the mixture, decide whether its distributions are recalibrated, and
+calibrate its intervals. What else held-out rows choose is one number per training of networks, the epoch that is kept,
+by the mean score of all rows together. Everything that has many parameters, such as the encoding of columns, splits and
+weights of networks, is learned from the other rows alone. After calibration no member is fitted again. Test rows choose
+nothing.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from torch.distributions import Distribution
+
+from ddpn.members.blending import as_one
+from ddpn.members.member import Member, NotApplicableError
+from ddpn.sample import Sample
+from ddpn.splits import FOLDS, fold_numbers
+
+_PREFIX = "copy-"
+
+
+@dataclass(frozen=True, eq=False)
+class Folds:
+    """Rows to fit members to, and rows to hold out: validation rows, or each fold of the training rows in turn.
+
+    Parameters
+    ----------
+    train : Sample
+        Training rows.
+    validation : Sample or None
+        Validation rows; None where folds of the training rows are held out.
+    number : array of int or None
+        The fold of each training row, where there are no validation rows.
+    """
+
+    train: Sample
+    validation: Sample | None = None
+    number: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, train: Sample, validation: Sample | None, seed: int) -> Self:
+        """Validation rows where there are some, else folds at random that keep groups whole.
+
+        Parameters
+        ----------
+        train : Sample
+            Training rows.
+        validation : Sample or None
+            Validation rows.
+        seed : int
+            Seed of the folds.
+        """
+        if validation is not None and len(validation):
+            return cls(train, validation)
+        return cls(train, None, fold_numbers(len(train), FOLDS, seed, train.group))
+
+    @property
+    def are_crossed(self) -> bool:
+        """Whether folds of the training rows are held out."""
+        return self.number is not None
+
+    @property
+    def held_out(self) -> list[Sample]:
+        """The rows that are held out, a sample per copy of a member."""
+        if self.number is None:
+            assert self.validation is not None
+            return [self.validation]
+        return [self.train.rows(self.number == k) for k in range(int(self.number.max()) + 1)]
+
+    def fit(self, make: Callable[[], Member], seed: int) -> Member:
+        """Fit a member to the training rows, or a copy of it per fold.
+
+        Parameters
+        ----------
+        make : callable
+            Returns an unfitted member.
+        seed : int
+            Seed of all fits.
+        """
+        if self.number is None:
+            return make().fit(self.train, self.validation, seed)
+        if self.number.max() < 1:
+            raise NotApplicableError("it needs two rows, or two groups of rows, to leave one out")
+        return CrossFitted(make().fit_copies(self.train, self.number, seed))
+
+    def fit_copy(self, member: Member, number: int, seed: int) -> Member:
+        """Fit the copy of an unfitted member that leaves out one fold, as `fit` does.
+
+        Parameters
+        ----------
+        member : Member
+            The unfitted member.
+        number : int
+            The number of the fold.
+        seed : int
+            Seed of everything random.
+        """
+        assert self.number is not None
+        return member.copied().fit(self.train.rows(self.number != number), None, seed)
+
+
+def copies_of(member: Member) -> Sequence[Member]:
+    """The copies of a cross-fitted member, in the order of the folds that they left out; else the member alone."""
+    return member.copies if isinstance(member, CrossFitted) else [member]
+
+
+class CrossFitted(Member):
+    """Copies of a member that each left out one fold of the rows; the member is their mixture.
+
+    Parameters
+    ----------
+    copies : sequence of Member
+        The fitted copies, in the order of the folds.
+    """
+
+    def __init__(self, copies: Sequence[Member]) -> None:
+        self.copies = list(copies)
+        self.label = copies[0].label  # type: ignore[misc]
+
+    def fit(self, train: Sample, validation: Sample | None, seed: int) -> Self:
+        raise NotApplicableError("it is a mixture of copies that are fitted already")
+
+    @property
+    def interrupted(self) -> bool:  # type: ignore[override]
+        return any(copy.interrupted for copy in self.copies)
+
+    @property
+    def is_underfitted(self) -> bool:  # type: ignore[override]
+        return sum(copy.is_underfitted for copy in self.copies) > len(self.copies) / 2
+
+    def parts(self, X: Any, exposure: np.ndarray | None = None) -> list[Distribution]:
+        return [part for copy in self.copies for part in copy.parts(X, exposure)]
+
+    def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
+        return as_one(self.parts(X, exposure))
+
+    def contributions(self, X: Any, exposure: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray] | None:
+        each = [copy.contributions(X, exposure) for copy in self.copies]
+        known = [found for found in each if found is not None]
+        if len(known) < len(each):
+            return None
+        values, bases = zip(*known, strict=True)
+        return np.mean(values, axis=0), np.mean(bases, axis=0)
+
+    def facts(self) -> dict[str, Any]:
+        """Those of the copies: once where they are the same, else as a list."""
+        each = [copy.facts() for copy in self.copies]
+        found = {name: [own.get(name) for own in each] for name in each[0]}
+        return {"copies": len(each)} | {k: v[0] if all(own == v[0] for own in v) else v for k, v in found.items()}
+
+    def state(self) -> dict[str, bytes]:
+        each = [copy.state() for copy in self.copies]
+        return {f"{_PREFIX}{k}/{name}": content for k, own in enumerate(each) for name, content in own.items()}
+
+    @classmethod
+    def from_state(cls, files: Mapping[str, bytes]) -> Self:
+        raise NotApplicableError("the kind of its copies is not known: use `restored`")
+
+
+def restored(kind: type[Member], files: Mapping[str, bytes]) -> Member:
+    """Rebuild a saved member of this kind, cross-fitted or not.
+
+    Parameters
+    ----------
+    kind : type
+        The class of the member, or of its copies.
+    files : mapping of str to bytes
+        What its `state` returned.
+    """
+    own: dict[int, dict[str, bytes]] = {}
+    for name, content in files.items():
+        folder, _, file = name.partition("/")
+        number = folder.removeprefix(_PREFIX)
+        if not file or number == folder or not number.isdecimal():
+            return kind.from_state(files)
+        own.setdefault(int(number), {})[file] = content
+    return CrossFitted([kind.from_state(own[number]) for number in sorted(own)])

@@ -1,0 +1,135 @@
+"""Names and values that look like markup, options or formats are printed as they are, by every command."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ddpn.workflow.reading import read
+
+#: Tags of rich that would be an error, a style and an emoji; braces, percent signs, quotes, HTML.
+NAMES = ("[/red]x1", "[bold]x2", ":smile:", "{x4}", "%s 5", "x'6\"", "<b>x7</b>", "--drop")
+TARGET = "[/]visits[red]"
+QUICK = 'members = 2\nhidden = [8]\nnumeric = "standard"\nepochs = 3\ndevice = "cpu"\n'
+ROWS = 260
+
+
+@pytest.fixture(scope="module")
+def table() -> pl.DataFrame:
+    """Numbers, words and gaps under hostile names; the first columns move the counts."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(ROWS, len(NAMES)))
+    columns = {name: x[:, j] for j, name in enumerate(NAMES)}
+    levels = rng.choice(["[/green]a", "[link=x]b", ":+1:"], ROWS)
+    columns |= {"[/blue]level": levels, TARGET: rng.poisson(np.exp(0.8 + 0.7 * x[:, 0] + (levels == ":+1:")))}
+    # Read as numbers, with notes on what was read.
+    return pl.DataFrame(columns).with_columns(pl.Series("[/i]gaps", rng.choice(["1", "2", "n/a", "missing"], ROWS)))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, table):
+    place = tmp_path_factory.mktemp("hostile")
+    (place / "[").mkdir()  # in which the file red]t.csv is [/red]t.csv
+    table.write_csv(place / "[/red]t.csv")
+    (place / "quick.toml").write_text(QUICK)
+    return place
+
+
+@pytest.fixture
+def run(ddpn, folder, monkeypatch):
+    """Runs a command in the folder of the table; it must succeed."""
+    monkeypatch.chdir(folder)
+
+    def command(*words: str):
+        found = ddpn(*words)
+        assert found.exit_code == 0, found.output
+        assert "Traceback" not in found.output
+        return found
+
+    return command
+
+
+@pytest.fixture
+def model(run, folder) -> str:
+    """A model fitted by the program, once."""
+    if not (folder / "[/red]m").exists():
+        found = run("fit", "[/red]t.csv", "--target", TARGET, "--config", "quick.toml", "-o", "[/red]m")
+        assert all(name in found.stdout for name in (*NAMES, TARGET, "[/blue]level"))
+        assert "Saved in [/red]m." in found.stdout
+    return "[/red]m"
+
+
+def test_fit_show_and_evaluate(run, model):
+    shown = run("show", model).stdout.replace("\n", "")
+    assert "[/red]x1, [bold]x2, :smile:, {x4}, %s 5" in " ".join(shown.split())
+    assert TARGET in shown
+    run("evaluate", model, "[/red]t.csv")
+
+
+def test_predict(run, model, table, folder):
+    table.with_columns(pl.lit("[/red]new").alias("[/blue]level")).write_csv(folder / "new.csv")
+    found = run("predict", model, "new.csv", "-o", "[/red]p.csv", "--keep", "--overwrite")
+    assert "[/blue]level" in found.stderr
+    assert "predictions written to [/red]p.csv" in found.stderr
+    assert set(NAMES) < set(read("[/red]p.csv").columns)
+
+
+def test_explain(run, model):
+    whole = run("explain", model, "[/red]t.csv", "--most", "20").stdout
+    assert all(name in whole for name in NAMES)
+    one = run("explain", model, "[/red]t.csv", "--rows", "1", "--most", "20").stdout
+    assert all(name in one for name in (*NAMES, "[/blue]level"))
+
+
+def test_report(run, model, folder):
+    run("report", model, "[/red]t.csv", "-o", "[/red]r.html", "--overwrite")
+    text = (folder / "[/red]r.html").read_text()
+    assert "[/red]x1" in text
+    assert "<b>x7</b>" not in text
+
+
+def test_diagnose(run, folder):
+    words = ("--target", TARGET, "--mean-model", "glm")
+    found = run("diagnose", "[/red]t.csv", *words, "-o", "[/red]d.html", "--overwrite")
+    assert "Diagnosis written to [/red]d.html" in found.stderr
+    assert TARGET in (folder / "[/red]d.html").read_text()
+
+
+def test_monitor(ddpn, model, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    found = ddpn("monitor", model, "[/red]t.csv")
+    assert found.exit_code in (0, 3), found.output
+    assert "[/red]x1" in found.output
+
+
+def test_tune(run, folder):
+    words = ("--target", TARGET, "--config", "quick.toml", "--trials", "1", "--search", "lr", "--overwrite")
+    found = run("tune", "[/red]t.csv", *words, "-o", "[/red]tuned")
+    assert "Saved in [/red]tuned." in found.stdout
+
+
+def test_a_leak_is_named_as_it_is(ddpn, folder, table, monkeypatch):
+    monkeypatch.chdir(folder)
+    table.with_columns((2 * pl.col(TARGET)).alias("[/red]copy of it")).write_csv(folder / "leaky.csv")
+    found = ddpn("fit", "leaky.csv", "--target", TARGET, "--config", "quick.toml", "-o", "leaky", "--overwrite")
+    assert found.exit_code == 0, found.output
+    assert "Column [/red]copy of it is the target times a factor" in found.stderr
+    assert "--drop '[/red]copy of it'" in found.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("fit", "[/red]none.csv", "--target", "y", "-o", "new"),
+        ("fit", "[/red]t.csv", "--target", "[/red]y", "-o", "new"),
+        ("fit", "[/red]t.csv", "--target", TARGET, "--drop", "[/red]z", "-o", "new"),
+        ("fit", "[/red]t.csv", "--target", TARGET, "--members", "[/red]", "-o", "new"),
+        ("fit", "[/red]t.csv", "--target", TARGET, "--[/red]", "-o", "new"),
+        ("show", "[/red]none"),
+    ],
+)
+def test_errors(ddpn, folder, monkeypatch, words):
+    monkeypatch.chdir(folder)
+    found = ddpn(*words)
+    assert found.exit_code in (1, 2)
+    assert "[/red]" in found.stderr
+    assert "Traceback" not in found.output

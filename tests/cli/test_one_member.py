@@ -1,0 +1,108 @@
+"""fit --only and predict --member: the advice of a verdict can be followed."""
+
+import re
+import shlex
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ddpn.cli.tables import only_command
+from ddpn.members import MEMBERS
+from ddpn.predictor import MIXTURE
+from ddpn.workflow.model_folder import describe, load
+from ddpn.workflow.requests import Request
+
+
+def test_every_member_of_the_leaderboard_predicts_alone(ddpn, fit, table, files):
+    predictor = load(fit.model).model.predictor_
+    entries = describe(fit.model)["task"]["test"]["entries"]
+    assert len(entries) >= 5
+    for entry in entries:
+        for name in {entry["name"], entry["label"]}:
+            words = ("--member", name, "--coverage", "0.8", "--overwrite")
+            found = ddpn("predict", str(fit.model), "visits.csv", "-o", "p.csv", *words)
+            assert found.exit_code == 0, found.output
+            predicted = pl.read_csv(files / "p.csv")
+            dist = predictor.distribution(table.select("severity", "ward"), of=entry["name"])
+            assert predicted["mean"].to_numpy() == pytest.approx(dist.mean.numpy(), rel=1e-5)
+            low, high = predictor.interval(dist, 0.8, entry["name"])
+            assert (predicted["lower"].to_numpy() == low.numpy()).all()
+            assert (predicted["upper"].to_numpy() == high.numpy()).all()
+
+
+def test_the_p_values_are_those_of_the_mixture(ddpn, fit, files):
+    for name in (MIXTURE, "constant"):
+        done = ddpn("predict", str(fit.model), "visits.csv", "-o", f"{name}.csv", "--member", name)
+        assert done.exit_code == 0, done.output
+    one, other = (pl.read_csv(files / f"{name}.csv") for name in (MIXTURE, "constant"))
+    assert (one["ood_pvalue"] == other["ood_pvalue"]).all()
+    assert other["mean"].n_unique() == 1
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"), [("tree", "Did you mean 'trees'?"), ("poison glm", "'poisson_glm'"), ("zzz", "The members are: ")]
+)
+def test_unknown_members_are_reported_with_a_suggestion(ddpn, fit, files, word, hint):
+    found = ddpn("predict", str(fit.model), "visits.csv", "-o", "p.csv", "--member", word)
+    assert found.exit_code == 2
+    assert f"Error: No member named '{word}'. " in found.stderr
+    assert hint in found.stderr
+    found = ddpn("fit", "visits.csv", "--config", "quick.toml", "-o", "m", "--only", word)
+    assert found.exit_code == 2
+    assert f"No member named '{word}'. " in found.stderr
+    assert hint in found.stderr
+
+
+@pytest.mark.parametrize("name", [*(name for name in MEMBERS if name != "large_networks"), "Boosted trees"])
+def test_one_member_is_fitted_alone_and_calibrated(ddpn, files, name):
+    words = ("--compare-with", "constant,poisson_glm")
+    found = ddpn("fit", "visits.csv", "--config", "quick.toml", "-o", "m", "--only", name, *words)
+    assert found.exit_code == 0, found.output
+    predictor, name = load(files / "m").model.predictor_, "trees" if name == "Boosted trees" else name
+    assert {key: weight for key, weight in predictor.weights.items() if weight} == {name: 1.0}
+    assert set(predictor.members) == {name, "constant", "poisson_glm"}
+    assert {MIXTURE, name} <= set(predictor.intervals)
+    entries = {entry["name"]: entry for entry in describe(files / "m")["task"]["test"]["entries"]}
+    assert entries[MIXTURE]["coverage"] >= 0.75  # 52 test rows
+
+
+def test_a_member_that_needs_another_likelihood_is_refused(ddpn, files):
+    words = ("--likelihood", "gaussian", "--only", "glm")
+    found = ddpn("fit", "visits.csv", "--target", "visits", "-o", "m", *words)
+    assert found.exit_code == 2
+    assert "The member 'glm' cannot be fitted with this likelihood" in found.stderr
+
+
+def test_the_advice_of_a_verdict_is_followed(ddpn, files, monkeypatch):
+    """Poisson counts, log-linear in one column: the constant is worse, all others are as good as each other."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=900)
+    pl.DataFrame({"x": x, "visits": rng.poisson(np.exp(1.0 + 0.5 * x))}).write_csv(files / "line data.csv")
+    words = ["fit", "line data.csv", "--config", "quick.toml", "--compare-with", "glm,constant", "-o", "m"]
+    monkeypatch.setattr(sys, "argv", ["ddpn", *words])
+    found = ddpn(*words)
+    name = describe(files / "m")["task"]["test"]["verdict"]["prefer"]
+    assert name == "glm", found.stdout
+    again = re.search(r"To fit glm alone: ddpn (.*)", found.stdout)[1]
+    assert again == only_command(shlex.join(["ddpn", *words]), "glm").removeprefix("ddpn ")
+    predicted = re.search(r"To predict with glm alone: ddpn (.*)", found.stdout)[1]
+    assert predicted == "predict m NEW.csv --member glm -o predictions.csv"
+    assert ddpn(*shlex.split(predicted.replace("NEW.csv", "'line data.csv'"))).exit_code == 0
+    followed = ddpn(*shlex.split(again))
+    assert followed.exit_code == 0, followed.output
+    assert load(files / "m").model.predictor_.weights["glm"] == 1.0
+    assert describe(files / "m")["task"]["test"]["verdict"]["prefer"] is None
+    assert "To fit" not in ddpn("show", "m").stdout
+
+
+def test_python_requests_name_members_as_they_are(fit, table):
+    from ddpn.errors import ConfigError
+    from ddpn.workflow.prediction import predict
+
+    folder = load(fit.model)
+    found = predict(folder, table, Request(member="glm"))
+    assert found.height == table.height
+    with pytest.raises(ConfigError, match=r"No member named 'gml'\. Did you mean 'glm'"):
+        predict(folder, table, Request(member="gml"))

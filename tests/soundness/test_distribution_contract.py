@@ -1,0 +1,206 @@
+"""What users of heads and distributions may rely on, whichever way a result is computed."""
+
+import numpy as np
+import pytest
+import torch
+
+from ddpn.distributions import (
+    Censored,
+    CountDistribution,
+    DoublePoisson,
+    Mixture,
+    NegativeBinomial,
+    Poisson,
+    Truncated,
+)
+from ddpn.errors import ConfigError
+from ddpn.export.links import parts_of
+from ddpn.heads import HEADS, DoublePoissonHead, Head, MixedHead, NegativeBinomialHead, PoissonHead
+
+
+def tensor(*values: float) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+# A subclass that overrides `forward` is never bypassed ---------------------------------------------------------------
+
+
+class NarrowNegativeBinomialHead(NegativeBinomialHead):
+    """A Negative Binomial with a third of the dispersion."""
+
+    def forward(self, raw, exposure=None):
+        return super().forward(raw - torch.tensor([0.0, np.log(3.0)], dtype=raw.dtype), exposure)
+
+
+class NarrowDoublePoissonHead(DoublePoissonHead):
+    """A Double Poisson with twice the gamma."""
+
+    def forward(self, raw, exposure=None):
+        return super().forward(raw + torch.tensor([0.0, np.log(2.0)], dtype=raw.dtype), exposure)
+
+
+class HalvedPoissonHead(PoissonHead):
+    """A Poisson with half the mean."""
+
+    def forward(self, raw, exposure=None):
+        return super().forward(raw - np.log(2.0), exposure)
+
+
+CHANGED = [NarrowNegativeBinomialHead, NarrowDoublePoissonHead, HalvedPoissonHead]
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    for kind in CHANGED:
+        monkeypatch.setitem(HEADS, kind.__name__, kind)
+
+
+@pytest.mark.parametrize("kind", CHANGED)
+def test_losses_starts_and_derivatives_are_those_of_the_overridden_forward(kind):
+    head, y = kind(), tensor(0, 2, 5, 1)
+    raw = torch.tensor([[0.4, -0.8][: head.n_raw]], dtype=torch.float64).repeat(4, 1).requires_grad_()
+    expected = -head.forward(raw, None).log_prob(y)
+    torch.testing.assert_close(head.loss(raw, y), expected)
+    with torch.no_grad():
+        torch.testing.assert_close(head.loss(raw, y), expected.detach())
+    gradient, _ = head.derivatives(raw.detach(), y)
+    torch.testing.assert_close(gradient, torch.autograd.grad(expected.sum(), raw)[0])
+    start = head.start(y)
+    assert head(start).mean.item() == pytest.approx(2.0, rel=1e-3)
+
+
+@pytest.mark.parametrize("kind", CHANGED)
+def test_a_mixture_uses_the_overridden_forward_with_and_without_gradients(kind, registered):
+    head = MixedHead(families=(kind.__name__,) * 2)
+    raw = torch.linspace(-1.0, 1.5, 3 * head.n_raw, dtype=torch.float64).reshape(3, -1)
+    with torch.no_grad():
+        without = head(raw).variance
+    with_gradients = head(raw.clone().requires_grad_()).variance
+    torch.testing.assert_close(without, with_gradients.detach(), rtol=1e-8, atol=0)
+    own = kind()(raw[:, : 2 * kind.n_raw].unflatten(1, (2, -1)))
+    torch.testing.assert_close(without, Mixture(own, head(raw).weights).variance, rtol=1e-8, atol=0)
+
+
+def test_a_head_that_is_renamed_only_keeps_its_closed_forms():
+    class Renamed(NegativeBinomialHead):
+        name = "renamed"
+
+    raw, y = torch.zeros(3, 2, dtype=torch.float64), tensor(0, 1, 4)
+    for own, known in zip(Renamed().derivatives(raw, y), NegativeBinomialHead().derivatives(raw, y), strict=True):
+        torch.testing.assert_close(own, known)
+    assert Renamed.loss_and_gradient is NegativeBinomialHead.loss_and_gradient
+    assert Renamed.derivatives is not Head.derivatives
+
+
+def test_a_head_with_a_forward_of_its_own_is_not_exported_as_its_base():
+    from ddpn.export.graph import Graph
+
+    raw = Graph().constant(np.zeros((1, 1, 2)))
+    with pytest.raises(ConfigError, match="negative_binomial"):
+        parts_of(NarrowNegativeBinomialHead(), raw, None)
+
+
+# Results do not depend on what was asked before ----------------------------------------------------------------------
+
+
+def mixed() -> Mixture:
+    raw = torch.linspace(-2.0, 2.5, 200 * 9, dtype=torch.float64)[torch.randperm(1800, generator=torch.manual_seed(0))]
+    return MixedHead()(raw.reshape(200, 9))
+
+
+def test_component_means_do_not_depend_on_the_order_of_calls():
+    first, second = mixed(), mixed()
+    alone = [stack.mean for stack in first.components]
+    second.variance, second.mean, second.epistemic, second.interval(0.9)
+    for before, after in zip(alone, (stack.mean for stack in second.components), strict=True):
+        assert torch.equal(before, after)
+    assert torch.equal(first.mean, second.mean)
+    assert torch.equal(first.variance, second.variance)
+
+
+def test_means_of_nested_mixtures_do_not_depend_on_the_order_of_calls():
+    first, second = (Mixture([mixed(), mixed()], weights=[0.3, 0.7]) for _ in range(2))
+    [stack.mean for stack in first._simple().components]
+    first.interval(0.9)
+    torch.testing.assert_close(first.variance, second.variance, rtol=0, atol=0)
+    torch.testing.assert_close(first.mean, mixed().mean, rtol=1e-9, atol=0)
+    torch.testing.assert_close(first.variance, mixed().variance, rtol=1e-9, atol=0)
+
+
+MADE = {
+    "double_poisson": lambda x: DoublePoisson(x, 2.0),
+    "negative_binomial": lambda x: NegativeBinomial(x, 0.5),
+    "mixture": lambda x: Mixture([DoublePoisson(x, 2.0), NegativeBinomial(x, 0.5)]),
+    "stack": lambda x: Mixture(DoublePoisson(torch.stack([x, x], dim=-1), tensor(0.5, 2.0))),
+    "censored": lambda x: Censored(DoublePoisson(x, 2.0), 9),
+    "truncated": lambda x: Truncated(NegativeBinomial(x, 0.5), 1, 30),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_parameter_that_changes_in_place_changes_every_result(name):
+    def results(dist):
+        y = torch.tensor([3.0, 8.0], dtype=torch.float64)
+        parts = (dist.mean, dist.variance, dist.cdf(y), dist.crps(y), dist.entropy(), *dist.interval(0.9), dist.mode)
+        return [part.clone() for part in parts]
+
+    dist = MADE[name](tensor(4.0, 6.0))
+    results(dist)
+    for location in _locations(dist):
+        location.mul_(2.0)
+    for own, fresh in zip(results(dist), results(MADE[name](tensor(8.0, 12.0))), strict=True):
+        torch.testing.assert_close(own, fresh)
+
+
+def _locations(dist) -> list[torch.Tensor]:
+    """The memory of all means."""
+    if hasattr(dist, "mu"):
+        return [dist.mu]
+    parts = getattr(dist, "components", getattr(dist, "base", None))
+    each = [mu for part in (parts if isinstance(parts, tuple) else (parts,)) for mu in _locations(part)]
+    return list({mu.data_ptr(): mu for mu in each}.values())
+
+
+# The signatures and dtypes of torch.distributions --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["log_prob", "cdf", "survival", "crps"])
+@pytest.mark.parametrize("name", MADE)
+def test_values_may_be_passed_by_name(name, method):
+    dist, y = MADE[name](tensor(4.0, 6.0)), torch.tensor([3, 8])
+    assert torch.equal(getattr(dist, method)(value=y), getattr(dist, method)(y))
+    assert torch.equal(dist.icdf(value=torch.tensor(0.5)), dist.icdf(torch.tensor(0.5)))
+
+
+class Geometric(CountDistribution):
+    """A distribution as a user writes it: no dtype is named anywhere."""
+
+    def __init__(self, p):
+        self.p = p
+        super().__init__(p.shape)
+
+    def log_prob(self, y):
+        return self.p.log() + y * torch.log1p(-self.p)
+
+    def bracket(self, depth):
+        return torch.zeros_like(self.p), (-depth / torch.log1p(-self.p)).ceil()
+
+    def rows(self, index):
+        return Geometric(self.p[index])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_results_have_the_dtype_of_the_parameters(dtype):
+    for dist in (Geometric(torch.tensor([0.3, 0.6], dtype=dtype)), Poisson(torch.tensor([0.3, 0.6], dtype=dtype))):
+        y = torch.tensor([1, 2])
+        for value in (
+            dist.mean,
+            dist.variance,
+            dist.cdf(y),
+            dist.crps(y),
+            dist.log_prob(y),
+            dist.entropy(),
+            dist.sample(),
+        ):
+            assert value.dtype == dtype
+    torch.testing.assert_close(Geometric(torch.tensor([0.3])).mean, torch.tensor([0.7 / 0.3]))

@@ -1,0 +1,75 @@
+"""Rows that belong together: what is reported with `--group` holds for new persons, and a warning where it is missing.
+
+Counts have a random intercept per person, so that nothing that is known about one person helps with another one.
+"""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ddpn.workflow.fitting import fit
+from ddpn.workflow.leaderboard import leaderboard
+from ddpn.workflow.plan import Plan
+from ddpn.workflow.preparing import prepare
+from ddpn.workflow.roles import Roles
+
+
+def persons(number: int, rows: int, seed: int, spread: float = 0.7) -> pl.DataFrame:
+    """Persons with an own level; two inputs of the person, one of the row."""
+    rng = np.random.default_rng(seed)
+    one = np.repeat(np.arange(number), rows)
+    age, size = (rng.normal(size=number)[one] for _ in range(2))
+    x, level = rng.normal(size=len(one)), rng.normal(0.0, spread, number)[one]
+    y = rng.poisson(np.exp(1.0 + 0.3 * age + 0.3 * x + level))
+    return pl.DataFrame({"person": one, "age": age, "size": size, "x": x, "visits": y})
+
+
+def mixture_scores(entries: list[dict]) -> dict:
+    return next(entry for entry in entries if entry["weight"] is None)
+
+
+@pytest.fixture(scope="module")
+def grouped():
+    """The scores that a fit with groups reports, and those of the same model on 600 new persons."""
+    plan = Plan(
+        target="visits", group=("person",), compare_with=("constant",),
+        model={"likelihood": "negative_binomial", "members": "auto", "device": "cpu"},
+    )  # fmt: skip
+    found = fit(prepare(persons(400, 5, seed=0), plan), {})
+    new = found.folder.roles.sample(persons(600, 5, seed=1))
+    return found.folder.task["test"], leaderboard(found.folder.model.predictor_, new)
+
+
+def test_reported_scores_are_those_of_new_persons(grouped):
+    reported, new = (mixture_scores(found["entries"]) for found in grouped)
+    assert reported["crps"] == pytest.approx(new["crps"], rel=0.05)
+
+
+def test_intervals_cover_new_persons(grouped):
+    _, new = (mixture_scores(found["entries"]) for found in grouped)
+    assert 0.87 <= new["coverage"] <= 0.94
+
+
+def test_the_verdict_says_what_scores_mean(grouped):
+    reported, _ = grouped
+    assert any("no value of person" in sentence for sentence in reported["verdict"]["sentences"])
+
+
+def test_predictions_do_not_need_the_group():
+    plan = Plan(target="visits", group=("person",))
+    roles = Roles.from_dict(prepare(persons(60, 5, seed=0), plan).roles.as_dict())
+    new = persons(20, 5, seed=1).drop("person")
+    assert roles.features(new).columns == ["age", "size", "x"]
+    assert roles.sample(new).group is None
+
+
+@pytest.mark.parametrize(("number", "rows"), [(80, 10), (400, 5)])
+def test_persons_are_found_without_the_option(number, rows):
+    """Inputs that identify the persons: their numbers as text, or inputs that do not differ within a person."""
+    frame = persons(number, rows, seed=2)
+    text = frame.with_columns(person=pl.format("p{}", "person"))
+    for each, option in ((text, "--group person"), (frame.drop("person", "x"), "--group equal-inputs")):
+        warnings = prepare(each, Plan(target="visits")).warnings
+        assert any(option in sentence for sentence in warnings), warnings
+        named = prepare(each, Plan(target="visits", group=(option.split()[1],))).warnings
+        assert not any("--group" in sentence for sentence in named)

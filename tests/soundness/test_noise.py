@@ -1,0 +1,69 @@
+"""On pure noise a model must not believe that it has learned anything."""
+
+import os
+
+import numpy as np
+import pytest
+
+from ddpn import CountRegressor
+from ddpn.calibration.calibrate import calibrate, held_out
+from ddpn.members.constant import Constant
+from ddpn.metrics import crps
+from ddpn.predictor import MIXTURE, Predictor
+from ddpn.sample import Sample
+
+#: Tables per shape; `make prove` tries more.
+SEEDS = int(os.environ.get("DDPN_SEEDS", "1"))
+#: Fresh rows of every table.
+FRESH = 2000
+#: Mean and inverse dispersion of the Negative Binomial counts: their variance is 4 + 16 / 2.
+MEAN, SIZE = 4.0, 2.0
+
+
+def noise_table(rows: int, columns: int, levels: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Columns and counts that have nothing to do with each other; with `levels`, columns of text."""
+    rng = np.random.default_rng(seed)
+    y = rng.negative_binomial(SIZE, SIZE / (SIZE + MEAN), rows).astype(float)
+    if levels:
+        return np.array([f"level {k}" for k in range(levels)], dtype=object)[
+            rng.integers(0, levels, (rows, columns))
+        ], y
+    return rng.normal(size=(rows, columns)), y
+
+
+def scores(blocks) -> np.ndarray:
+    return np.concatenate([np.asarray(crps(dist, block.y)) for *_, dist, block in blocks])
+
+
+def measured(rows: int, columns: int, levels: int, seed: int) -> dict[str, float]:
+    """CRPS of the default model on the rows that its copies left out and on fresh rows, and its coverage there."""
+    X, y = noise_table(rows + FRESH, columns, levels, seed)
+    model = CountRegressor(random_state=seed)
+    model.calibrates = False
+    model.fit(X[:rows], y[:rows])
+    predictor, folds, new = model.predictor_, model.folds, Sample(X[rows:], y[rows:])
+    calibrate(predictor, folds, seed)
+    out_of_fold, fresh = (
+        scores(held_out(predictor, folds, seed).blocks(MIXTURE)),
+        scores(predictor.recorded_blocks(new)),
+    )
+    constant = Predictor({"constant": Constant().fit(Sample(X[:rows], y[:rows]), None, seed)})
+    low, high = np.asarray(model.predict_interval(new.X, coverage=0.9)).T
+    error = np.sqrt(out_of_fold.var() / rows + fresh.var() / FRESH)
+    return {
+        "difference": (out_of_fold.mean() - fresh.mean()) / error,
+        "loss": fresh.mean() / scores(constant.recorded_blocks(new)).mean() - 1.0,
+        "coverage": ((low <= new.y) & (new.y <= high)).mean(),
+    }
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "levels"), [(80, 5, 0), (150, 2000, 0), (300, 20, 0), (300, 2, 150), (1000, 200, 0)]
+)
+def test_noise_looks_like_noise(rows, columns, levels):
+    found = [measured(rows, columns, levels, seed) for seed in range(SEEDS)]
+    mean = {name: np.mean([each[name] for each in found]) for name in found[0]}
+    # The difference is in standard errors: three of a mean of so many.
+    assert abs(mean["difference"]) < 3.0 / np.sqrt(SEEDS), found
+    assert mean["loss"] < 0.02, found
+    assert 0.87 <= mean["coverage"] <= 0.95, found
