@@ -250,6 +250,11 @@ class _CountMixture(Mixture, CountDistribution):
         broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         return super().log_prob(y)
 
+    def float32_log_prob(self, value: Tensor) -> Tensor:
+        y = torch.as_tensor(value).unsqueeze(-1)
+        each = self._each(lambda stack: stack.float32_log_prob(y))
+        return weighted_logsumexp(each, self.weights.to(each.dtype) if self._weights is None else self._weights)
+
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
         """First and last integer of a window outside of which about e^-depth of the mass lies."""
         ends = [stack.bracket(depth) for stack in self._stacks]

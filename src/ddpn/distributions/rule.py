@@ -147,8 +147,8 @@ class _DoublePoisson(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Any:
         y, mu, gamma, by_mu, by_gamma = ctx.saved_tensors
         if torch.is_grad_enabled():  # second derivatives are wanted
-            total = (_log_prob(y, mu, gamma) * grad).sum()
-            return None, *torch.autograd.grad(total, (mu, gamma), create_graph=True)
+            slopes = torch.autograd.grad(_log_prob(y, mu, gamma).sum(), (mu, gamma), create_graph=True)
+            return None, *(grad * slope for slope in slopes)
         return None, grad * by_mu, grad * by_gamma
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
-from ddpn.distributions import arguments
+from ddpn.distributions import arguments, rule
 from ddpn.distributions.arguments import broadcast_shapes, is_checked
 from ddpn.distributions.components import Part
 from ddpn.distributions.count import CountDistribution
@@ -242,9 +242,16 @@ class Hurdle(ZeroModified):
         broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         positive = y > 0
         # Any positive count serves where y is 0: its gradient is cut.
-        beyond = self._log_rest(positive) + self._part.log_prob(y.clamp(min=1)).double()
+        beyond = self._log_rest(positive) + self._log_positive(y.clamp(min=1))
         if self._logits is None:
             zero = torch.where(positive, 1.0, self._given.double()).log()
         else:
             zero = logsigmoid(self._logits.double())
         return torch.where(positive, beyond, zero).to(self._dtype)
+
+    def _log_positive(self, y: Tensor) -> Tensor:
+        """log p(y) given that y > 0, in float64."""
+        if rule.needs_torch(y, *self._leaves()):
+            at_zero = self.base.log_prob(torch.zeros_like(y)).double()
+            return self.base.log_prob(y).double() - torch.log(-torch.expm1(at_zero.clamp(max=-1e-300)))
+        return self._part.log_prob(y).double()

@@ -108,7 +108,10 @@ class Head(ABC):
         y : Tensor
             Observed counts.
         """
-        return -self.forward(raw.double(), exposure).log_prob(y).to(promoted(raw).dtype)
+        dist: Any = self.forward(raw.double(), exposure)
+        if raw.dtype != torch.float64 and hasattr(dist, "float32_log_prob"):
+            return -dist.float32_log_prob(y).to(promoted(raw).dtype)
+        return -dist.log_prob(y).to(promoted(raw).dtype)
 
     def sample_loss(self, raw: Tensor, sample: Sample) -> Tensor:
         """`loss` of a sample's rows; where counts are bounded or censored, -log p of what was recorded, in float64."""

@@ -109,6 +109,14 @@ class MixedHead(Head):
         stacks = [head.forward(part, wide) for part, (head, _) in zip(parts, self._stacks, strict=True)]
         return Mixture.concatenate(stacks, log_weights.exp(), validate_args=False)
 
+    def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
+        """-log p(y), from the losses of the components: a likelihood with a loss of its own keeps it."""
+        parts, log_weights = self._parts(raw)
+        wide = None if exposure is None else exposure.unsqueeze(-1)
+        pairs = zip(parts, self._stacks, strict=True)
+        losses = torch.cat([head.loss(part, y.unsqueeze(-1), wide) for part, (head, _) in pairs], dim=-1)
+        return -torch.logsumexp(log_weights.to(losses.dtype) - losses, dim=-1)
+
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
         """Every family's fit without features, with their log means spread, and equal weights."""
         return self.sample_start(Sample(None, y, weight, exposure))

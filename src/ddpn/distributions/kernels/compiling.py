@@ -25,8 +25,10 @@ def _sources() -> bytes:
     return b"".join(path.read_bytes() for path in sorted(_HERE.glob("*.py")))
 
 
-def _digest(bindings: Bindings) -> str:
+def _digest(function: FunctionType, bindings: Bindings) -> str:
     found = hashlib.sha256(_sources())
+    if not function.__module__.startswith(__package__):  # whose text is not among the sources
+        found.update(repr(_code(function)).encode())
     for name, value in sorted(bindings.items()):
         is_ours = isinstance(value, FunctionType) and not value.__module__.startswith("numba")
         found.update(repr((name, _code(value) if is_ours else str(type(value)))).encode())
@@ -63,7 +65,7 @@ def _translated(function: FunctionType, bindings: Bindings, digest: str) -> Func
 
 
 def _prepared(function: FunctionType, bindings: Bindings, label: str) -> FunctionType:
-    digest = _digest(bindings)
+    digest = _digest(function, bindings)
     made = _translated(function, bindings, digest)
     made.__module__ = function.__module__
     made.__qualname__ = f"{function.__name__}_{label}_{digest}"
