@@ -50,6 +50,12 @@ def kernel(name: str) -> Callable[..., None]:
     return compiling.compiled(getattr(rows, name), _SIGNATURES[name])
 
 
+def compile_all() -> None:
+    """Compile, or read from disk, every loop over rows."""
+    for name in _SIGNATURES:
+        kernel(name)
+
+
 class Part(NamedTuple):
     """Components of one family side by side, or of tables. Shape: (rows, k) each.
 

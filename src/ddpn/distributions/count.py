@@ -287,7 +287,10 @@ class CountDistribution(Distribution, ABC):
     def _quantiles(self, levels: np.ndarray) -> np.ndarray:
         """Quantiles of the flattened rows at levels (rows, n)."""
         with torch.no_grad():
-            return components.quantiles(self._parts(self.batch_shape), len(levels), np.ascontiguousarray(levels))
+            parts = self._parts(self.batch_shape)
+            if any(part.family is None for part in parts):  # of exp(log p) in the distribution's own dtype
+                levels = levels - 16.0 * torch.finfo(self._dtype).eps * np.minimum(levels, 1.0 - levels)
+            return components.quantiles(parts, len(levels), np.ascontiguousarray(levels))
 
     @property
     def mode(self) -> Tensor:

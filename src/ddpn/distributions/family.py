@@ -23,8 +23,9 @@ class Family:
         Rough centre and standard deviation, and the end of the support.
     prepared : function (a, b, c) -> tuple, optional
         Numbers that the others need, from up to three parameters. Default: the parameters themselves.
-    ratio : function (y, p) -> float, optional
-        Weight at y + 1 over that at y, where that is cheaper than an exponential.
+    ratio : function (y, p) -> (float, float), optional
+        Two numbers, the first over the second being the weight at y + 1 over that at y, where these are cheaper than
+        an exponential.
     normalised : bool
         Whether `log_mass` is the logarithm of a probability. Default: its sum is found by adding up.
     """
@@ -66,5 +67,5 @@ def _as_they_are(a: float, b: float, c: float) -> tuple[float, float, float]:
     return a, b, c
 
 
-def _no_ratio(y: float, p: tuple[float, ...]) -> float:
-    return 0.0
+def _no_ratio(y: float, p: tuple[float, ...]) -> tuple[float, float]:
+    return 0.0, 1.0

@@ -167,7 +167,7 @@ def _evaluated(kind: Any, name: str, given: Sequence[Tensor], parameters: Sequen
     """A kernel's value and its derivatives, one or more. Shape: (1 + derivatives, ...)."""
     columns = [x.detach().reshape(-1).cpu() for x in (*given, *parameters)]
     found = torch.from_numpy(kind.evaluated(name, columns))
-    return found.reshape(-1, *parameters[0].shape).to(parameters[0].device)
+    return found.reshape(len(found), *parameters[0].shape).to(parameters[0].device)
 
 
 def _differentiable(kind: Any, y: Tensor, grad: Tensor, parameters: Sequence[Tensor]) -> list[Tensor | None]:

@@ -111,7 +111,7 @@ class MixedHead(Head):
 
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
         """-log p(y), from the losses of the components: a likelihood with a loss of its own keeps it."""
-        parts, log_weights = self._parts(raw)
+        parts, log_weights = self._parts(promoted(raw))
         wide = None if exposure is None else exposure.unsqueeze(-1)
         pairs = zip(parts, self._stacks, strict=True)
         losses = torch.cat([head.loss(part, y.unsqueeze(-1), wide) for part, (head, _) in pairs], dim=-1)

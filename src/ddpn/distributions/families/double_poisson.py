@@ -15,17 +15,19 @@ from ddpn.distributions.arguments import as_parameters, broadcast_shapes, check_
 from ddpn.distributions.families.poisson import Poisson
 from ddpn.distributions.family import Family
 from ddpn.distributions.kernels.scalar import deviance as exact_deviance
-from ddpn.distributions.kernels.scalar import log_h, log_of
+from ddpn.distributions.kernels.scalar import log_h, log_h_and_log, log_of
 from ddpn.distributions.parametric import ParametricDistribution
 from ddpn.errors import InputError
 
 _REMEDY = "Emit its logarithm and exponentiate, or clamp it."
+#: How far from the mode rounding may lead a comparison of probabilities.
+_BESIDE = 3
 _STEPS = 100
 _TOLERANCE = 1e-9
 #: Parameters are sought within these bounds: beyond, float64 cannot hold the distribution.
 _LOG_MU, _LOG_GAMMA = (-600.0, 36.0), (-18.0, 23.0)
-#: gamma mu |log mu| above which D is a series: the table of y log y would round by 1e-13 of the log weight.
-_ROUNDED = 1000.0
+#: gamma mu |log mu| above which D is a series: the table of y log y would change log weights by 2e-12.
+_ROUNDED = 2e4
 
 
 def prepared(mu, gamma, c):
@@ -43,7 +45,10 @@ def deviance(y, p):
 
 def log_mass(y, p):
     """log h(y) - gamma D(y; mu)."""
-    return log_h(y) - p[1] * deviance(y, p)
+    if p[3] > 0.0:
+        return log_h(y) - p[1] * exact_deviance(y, p[0])
+    own, log_y = log_h_and_log(y)
+    return own - p[1] * (p[0] - y + y * (log_y - p[2]))
 
 
 def score(y, p):
@@ -158,6 +163,16 @@ class DoublePoisson(ParametricDistribution):
         return self._shaped(self._facts()[2])
 
     @property
+    def mode(self) -> Tensor:
+        """The most probable count, the smaller of two: by ratios of neighbours, which have no rounding to speak of."""
+        with torch.no_grad():
+            found, mu, gamma = (x.double() for x in (super().mode, self.mu, self.gamma))
+            for _ in range(_BESIDE):
+                rises, falls = _log_ratio(found, mu, gamma) > 0, _log_ratio(found - 1.0, mu, gamma) <= 0
+                found = torch.where(rises, found + 1.0, torch.where(falls & (found > 0), found - 1.0, found))
+        return found.to(self._dtype)
+
+    @property
     def efron_mean(self) -> Tensor:
         """Efron's approximation of the mean, which is mu."""
         return self.mu
@@ -177,6 +192,13 @@ def _table() -> np.ndarray:
         return components.row_wise("log_probs", DoublePoisson.family, columns, 4)
 
     return normalizer_table.table_of(at_zero)
+
+
+def _log_ratio(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
+    """log p(y + 1) / p(y) without cancellation."""
+    count = y.clamp(min=0.0)
+    inner = count * torch.log1p(1.0 / count.clamp(min=0.5)) - 1.0
+    return (1.0 - gamma) * inner - gamma * torch.log((count + 1.0) / mu)
 
 
 def _flat(dist: Any) -> tuple[Tensor, Tensor]:

@@ -14,9 +14,8 @@ from ddpn.distributions.parametric import ParametricDistribution
 
 
 def prepared(mu, alpha, c):
-    """mu, r = 1 / alpha, and what does not depend on y."""
-    r = 1.0 / alpha
-    return mu, r, stirling_error(r), log(r)
+    """mu and r = 1 / alpha."""
+    return mu, 1.0 / alpha, 0.0
 
 
 def unit_deviance(y, mu, r):
@@ -33,7 +32,7 @@ def log_mass(y, p):
     if y <= 0.0:
         return -r * log1p(mu / r)
     n = y + r
-    return log_h(y) - 0.5 * (log(n) - p[3]) + stirling_error(n) - p[2] - unit_deviance(y, mu, r)
+    return log_h(y) - 0.5 * log(n / r) + stirling_error(n) - stirling_error(r) - unit_deviance(y, mu, r)
 
 
 def score(y, p):
@@ -52,8 +51,8 @@ def shape(p):
 
 
 def ratio(y, p):
-    """p(y + 1) / p(y)."""
-    return p[0] * (y + p[1]) / ((p[0] + p[1]) * (y + 1.0))
+    """p(y + 1) over p(y)."""
+    return p[0] * (y + p[1]), (p[0] + p[1]) * (y + 1.0)
 
 
 class NegativeBinomial(ParametricDistribution):

@@ -28,8 +28,8 @@ def shape(p):
 
 
 def ratio(y, p):
-    """p(y + 1) / p(y)."""
-    return p[0] / (y + 1.0)
+    """p(y + 1) over p(y)."""
+    return p[0], y + 1.0
 
 
 class Poisson(ParametricDistribution):

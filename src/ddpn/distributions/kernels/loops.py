@@ -17,6 +17,8 @@ LONGEST_WALK = 256
 #: Distance of the centre from both ends in standard deviations from which on a sum may take strides, their length in
 #: standard deviations (error 1e-13), and the deviation from which on they are worth while.
 CLEAR, STRIDE, WIDE = 9.5, 1.5, 4.0
+#: The usual length of the results of a walk, and the longest for families without a ratio.
+USUAL, LONGEST_EXP = 1 << 15, 1 << 11
 #: What a family can be asked for.
 LOG_PROB, WALK, PREPARED, TERMS, SCORED_TERMS = range(5)
 #: Numbers that `prepared` may return; centre, width and end of the support follow them in a record.
@@ -44,7 +46,7 @@ def shape(p):
 
 
 def ratio(y, p):
-    """Weight at y + 1 over that at y."""
+    """Two numbers, the first over the second being the weight at y + 1 over that at y."""
     raise NotImplementedError
 
 
@@ -109,7 +111,12 @@ def walk(inputs, results, length):
     p, low, high = prepared(inputs[0], inputs[1], inputs[2]), inputs[3], inputs[4]
     centre, _, end = shape(p)
     high = min(high, end)
-    start, reference = start_of(low, high, centre, p)
+    if HAS_RATIO:
+        start, reference = min(max(np.floor(centre), low), high), 0.0
+    else:
+        start, reference = start_of(low, high, centre, p)
+    if not HAS_RATIO and length <= USUAL:
+        length = min(length, LONGEST_EXP)  # an exponential per count takes longer than panels
     middle = 3 + (length - 3) // 2
     if start - low < middle - 3:
         middle = 3 + int(start - low)
@@ -124,7 +131,8 @@ def walk(inputs, results, length):
         if i >= length:
             return -1
         if HAS_RATIO:
-            w *= ratio(y, p)
+            above, under = ratio(y, p)
+            w *= above / under
         else:
             w = exp(log_mass(y + 1.0, p) - reference)
         y += 1.0
@@ -136,7 +144,8 @@ def walk(inputs, results, length):
             return -1
         y -= 1.0
         if HAS_RATIO:
-            w /= ratio(y, p)
+            above, under = ratio(y, p)
+            w *= under / above
         else:
             w = exp(log_mass(y, p) - reference)
         results[i] = w

@@ -14,9 +14,11 @@ from ddpn.distributions.kernels.ranges import BLOCK, facts, information, log_ran
 
 LOG_PROB, WALK, PREPARED = loops.LOG_PROB, loops.WALK, loops.PREPARED
 #: Rows of more counts than this take panels, unless their cdf is changed or they are cut off: these take all counts.
-SHORT, LONGEST = 1 << 12, 1 << 16
+SHORT, LONGEST = loops.USUAL // 2, 1 << 16
 #: Two probabilities within this share of each other are equal: the smaller count is the mode.
 TIE = 1e-13
+#: Components with a larger standard deviation are not summed count by count for a cdf.
+WALKED, WIDTH = 16.0, loops.FACTS + 1
 #: Tails of less mass than this are summed on their own: a walk leaves out 1e-18.
 FAR = 1e-5
 #: Relative rounding of sums of probabilities, which must not move a quantile.
@@ -91,7 +93,10 @@ def cdfs(addresses, components, weights, y, results):
 
 def component_sides(address, component, y, scratch, record, found, sums, buffer):
     """P(Z <= y) and P(Z > y) of one component: from all its weights where these are few and y is not far out."""
-    n = call(address, WALK, component.ctypes.data, scratch.ctypes.data, len(scratch))
+    call(address, PREPARED, component.ctypes.data, record.ctypes.data, 1)
+    n = -1
+    if record[WIDTH] < WALKED:
+        n = call(address, WALK, component.ctypes.data, scratch.ctypes.data, len(scratch))
     at = y - scratch[0]
     if n > 0 and 0.0 <= at < n:
         start, split = int(scratch[1]), int(scratch[1]) + int(at) + 1
@@ -104,7 +109,6 @@ def component_sides(address, component, y, scratch, record, found, sums, buffer)
         if (lower > FAR or y >= component[4]) and (upper > FAR or y >= component[4]):
             found[0], found[1] = (lower, 1.0 - lower) if lower < upper else (1.0 - upper, upper)
             return
-    call(address, PREPARED, component.ctypes.data, record.ctypes.data, 1)
     whole = log_total(address, record, component[3], component[4], sums, buffer)
     sides(address, record, y, component[3], component[4], whole, found, sums, buffer)
 
@@ -159,9 +163,8 @@ def summaries(
     """
     rows, size = weights.shape
     is_exact = change.shape[1] > 0 or len(limits) > 0
-    scratch = np.empty(capacity)
     place, grouped = np.zeros((size, 4)), np.zeros((len(groups), 3))
-    arena, mass, below, above = np.empty(1 << 14), np.empty(1 << 10), np.empty(1 << 10), np.empty(1 << 10)
+    arena, mass, below, above = np.empty(2 * capacity), np.empty(1 << 10), np.empty(1 << 10), np.empty(1 << 10)
     for i in range(rows):
         limit = limits[i] if len(limits) > 0 else inf
         used, first, last, has_table = 0, inf, -1.0, False
@@ -170,26 +173,24 @@ def summaries(
             place[k, 1] = 0.0
             if w <= 0.0:
                 continue
+            if used + capacity > len(arena):
+                arena = longer(arena, used, used + capacity)
             if addresses[k] < 0:
                 has_table, table = True, -addresses[k] - 1
-                n, start, total, at = counts[table, i], firsts[table, i], 1.0, 0
-            else:
-                given = components.ctypes.data + 40 * (i * size + k)
-                n = call(addresses[k], WALK, given, scratch.ctypes.data, capacity)
-                if n < 0:
-                    last = inf
-                    break
-                start, at, total = scratch[0], int(scratch[1]), scratch[2]
-            if used + n > len(arena):
-                arena = longer(arena, used, used + n)
-            if addresses[k] < 0:
+                n, start, total, at = counts[table, i], firsts[table, i], 1.0, used
+                if used + n > len(arena):
+                    arena = longer(arena, used, used + n)
                 for j in range(n):
                     arena[used + j] = tables[table, i, j]
             else:
-                for j in range(n):
-                    arena[used + j] = scratch[at + j]
-            place[k, 0], place[k, 1], place[k, 2], place[k, 3] = start, n, used, w / total
-            used += n
+                given = components.ctypes.data + 40 * (i * size + k)
+                n = call(addresses[k], WALK, given, arena.ctypes.data + 8 * used, capacity)
+                if n < 0:
+                    last = inf
+                    break
+                start, at, total = arena[used], used + int(arena[used + 1]), arena[used + 2]
+            place[k, 0], place[k, 1], place[k, 2], place[k, 3] = start, n, at, w / total
+            used = at + n
             first, last = min(first, start), max(last, start + n - 1.0)
         if last == inf or (last - first > max(capacity, LONGEST) and not is_exact and not has_table):
             moments[i, 0] = np.nan
@@ -199,12 +200,28 @@ def summaries(
             mass, below, above = np.empty(2 * n), np.empty(2 * n), np.empty(2 * n)
         for j in range(n):
             mass[j] = 0.0
-        for k in range(size):
-            shift, at, share = int(place[k, 0] - first), int(place[k, 2]), place[k, 3]
-            for j in range(int(place[k, 1])):
-                mass[shift + j] += share * arena[at + j]
         if len(groups) > 0:
-            variance_parts(groups, weights, place, arena, first, grouped, moments, i)
+            for g in range(len(groups)):
+                grouped[g, 0] = grouped[g, 1] = grouped[g, 2] = 0.0
+        mean = 0.0
+        for k in range(size):
+            shift, at, share, count = int(place[k, 0] - first), int(place[k, 2]), place[k, 3], int(place[k, 1])
+            if count == 0:
+                continue
+            s0, s1, s2, gap = 0.0, 0.0, 0.0, -float(count // 2)
+            for j in range(count):
+                w = share * arena[at + j]
+                mass[shift + j] += w
+                s0 += w
+                s1 += w * gap
+                s2 += w * gap * gap
+                gap += 1.0
+            if len(groups) > 0:
+                own = shift + count // 2 + s1 / s0
+                add_group(grouped, groups[k], s0, own, s2 / s0 - (s1 / s0) ** 2)
+                mean += s0 * own
+        if len(groups) > 0:
+            finish_groups(grouped, mean, moments, i)
         if change.shape[1] > 0 and n <= LONGEST:
             changed(mass, n, change)
         if limit < last:
@@ -217,28 +234,6 @@ def summaries(
             scores[i, j] = crps(below, above, n, first, y[i, j], limit)
         if coverage > 0.0:
             shortest(below, mass, n, first, coverage, intervals, i)
-
-
-def variance_parts(groups, weights, place, arena, first, grouped, moments, i):
-    """Mean of the variances and variance of the means of groups of components; a group may be a mixture itself."""
-    for g in range(len(groups)):
-        grouped[g, 0] = grouped[g, 1] = grouped[g, 2] = 0.0
-    mean = 0.0
-    for k in range(len(groups)):
-        g, at, n = groups[k], int(place[k, 2]), int(place[k, 1])
-        if n > 0:
-            s0, s1, s2 = 0.0, 0.0, 0.0
-            middle = n // 2
-            for j in range(n):
-                gap = float(j - middle)
-                s0 += arena[at + j]
-                s1 += arena[at + j] * gap
-                s2 += arena[at + j] * gap * gap
-            shift = s1 / s0
-            own = place[k, 0] - first + middle + shift
-            add_group(grouped, g, weights[i, k], own, s2 / s0 - shift * shift)
-            mean += weights[i, k] * own
-    finish_groups(grouped, mean, moments, i)
 
 
 def add_group(grouped, g, weight, mean, variance):

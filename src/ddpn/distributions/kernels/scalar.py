@@ -58,6 +58,15 @@ def log_h(y: float) -> float:
     return -0.5 * log(y) - HALF_LOG_TWO_PI - r * (1 / 12 - s * (1 / 360 - s * (1 / 1260 - s * (1 / 1680 - s / 1188))))
 
 
+def log_h_and_log(y: float) -> tuple[float, float]:
+    """`log_h` and log y, by one look at the tables."""
+    if y < TABLE:
+        i = int(y)
+        if i == y:
+            return LOG_H[i], LOG[i]
+    return log_h(y), log(y)
+
+
 def log_of(y: float) -> float:
     """log y, by table for small counts."""
     if y < TABLE:
