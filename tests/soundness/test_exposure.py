@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from ddpn.estimators import CountGLM, DDPNRegressor
+from ddpn.estimators import CountGLM, CountRegressor
 from ddpn.heads import HEADS, make_head
 from ddpn.heads.clamps import mean_preserving_log_gamma
 from ddpn.members.constant import Constant
@@ -47,8 +47,7 @@ def test_means_of_members_are_proportional_to_exposures(member):
 def test_means_of_the_portfolio_are_proportional_to_exposures():
     X, y, exposure, _ = simulated(600, 0)
     new, _, scale, mean = simulated(1000, 1)
-    options = {"members": "auto", "hidden": (8,), "epochs": 10, "random_state": 0}
-    model = DDPNRegressor(**options).fit(X, y, exposure=exposure)
+    model = CountRegressor(hidden=(8,), epochs=10, random_state=0).fit(X, y, exposure=exposure)
     np.testing.assert_allclose(by_decade(model.predict(new, exposure=scale), scale, mean), 1.0, atol=0.15)
 
 

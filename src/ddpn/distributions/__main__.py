@@ -17,7 +17,15 @@ def main() -> None:
     """Compile what is not on disk yet."""
     components.compile_all()
     normalizer_table.kernel()
-    kinds = Poisson, DoublePoisson, NegativeBinomial, GeneralizedPoisson, ConwayMaxwellPoisson, DoubleBinomial, Discretized
+    kinds = (
+        Poisson,
+        DoublePoisson,
+        NegativeBinomial,
+        GeneralizedPoisson,
+        ConwayMaxwellPoisson,
+        DoubleBinomial,
+        Discretized,
+    )
     for kind in kinds:
         kind.family.address  # noqa: B018
 

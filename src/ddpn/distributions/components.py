@@ -40,8 +40,8 @@ _BLOCK = 1 << 14
 _TABLE_BLOCK = 1 << 20
 #: Counts of a row that are added one by one for its shortest interval.
 _COUNTED = 1 << 20
-#: Levels that sums over a window reach, which leave out 1e-18.
-_DEEP = 1e-14
+#: Levels this close to 0 or 1 are searched for: sums over a window leave out 1e-18 of the mass for each of many counts.
+_DEEP = 1e-6
 
 
 @cache
@@ -281,7 +281,7 @@ def _summarise(parts: Sequence[Part], index: Any, count: int, asked: Asked, foun
 def quantiles(parts: Sequence[Part], count: int, levels: np.ndarray) -> np.ndarray:
     """The smallest counts with P(Z <= y) >= q at levels (rows, L); 0 at q = 0, infinite at q = 1."""
     found = summaries(parts, count, Asked(levels, np.empty((count, 0)))).quantiles
-    deep = (levels > 0.0) & (levels < _DEEP)
+    deep = (levels > 0.0) & (levels < 1.0) & (np.minimum(levels, 1.0 - levels) < _DEEP)
     if deep.any() and all(part.family is not None for part in parts):
         row, column = deep.nonzero()
         block, results = _block(parts, row, len(row)), np.empty(len(row))
@@ -308,7 +308,9 @@ def sides(parts: Sequence[Part], y: np.ndarray) -> np.ndarray:
     for part in parts:
         if part.family is None:
             found += _table_sides(part, y)
-    return np.clip(found, 0.0, 1.0)
+    found = np.clip(found, 0.0, 1.0)
+    # Rounded down, so that a quantile at this level is the count again.
+    return np.stack([np.where(1.0 - found[0] < found[1], np.nextafter(found[0], 0.0), found[0]), found[1]])
 
 
 def _table_sides(part: Part, y: np.ndarray) -> np.ndarray:
@@ -330,7 +332,7 @@ def row_wise(name: str, family: Family, columns: Sequence[Tensor], results: int)
     count = len(columns[0])
     given = np.zeros((max(len(columns), 5 if name != "log_probs" else 4), count))
     for j, column in enumerate(columns):
-        given[j] = column.detach().numpy()
+        given[j] = column.detach().double().numpy()
     found = np.empty((results, count))
     function, address = kernel(name), family.address
     if count <= _BLOCK:

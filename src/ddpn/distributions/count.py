@@ -148,19 +148,10 @@ class CountDistribution(Distribution, ABC):
         return wide._reshape((shape.numel(),))
 
     def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
-        """log P(low <= Z <= high) in float64. Shape: bounds broadcast with `batch_shape`."""
-        if torch.is_grad_enabled() and any(leaf.requires_grad for leaf in self._leaves()):
-            return self._summed_log_mass(low, high)
-        below = self.cdf(low - 1.0).double()
-        inner = torch.where(low <= 0, self.cdf(high).double(), self.survival(low - 1.0).double())
-        both = (low > 0) & torch.isfinite(high)
-        found = torch.where(both, (self.cdf(high).double() - below).clamp(min=0.0), inner)
-        return torch.where(low <= high, found, 0.0).log()
-
-    def _summed_log_mass(self, low: Tensor, high: Tensor) -> Tensor:
-        """By `log_prob` at every count of the range, differentiable."""
+        """log P(low <= Z <= high) in float64, by `log_prob` at every count. Shape: bounds broadcast with `batch_shape`."""
         first, last = (x.double() for x in self.bracket(_DEPTH))
-        start, end = torch.maximum(low, first), torch.minimum(high, last)
+        # Where a range starts beyond the bracket, as many counts from there on.
+        start, end = torch.maximum(low, first), torch.minimum(high, torch.maximum(low + last - first, last))
         size = int((end - start).max().clamp(min=0.0).item()) + 1
         start, end = torch.broadcast_tensors(start, end)
         y = start + torch.arange(float(size), dtype=torch.float64).view(-1, *[1] * start.dim())

@@ -91,6 +91,13 @@ class Recalibrated(CountDistribution):
     def _reshape(self, shape: Sequence[int]) -> "Recalibrated":
         return Recalibrated(self.base._reshape(shape), self.map)
 
+    def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
+        is_finite = torch.isfinite(high)
+        upto = torch.where(is_finite, self.cdf(torch.where(is_finite, high, 0.0)).double(), 1.0)
+        between = (upto - self.cdf(low - 1.0).double()).clamp(min=0.0)
+        found = torch.where(is_finite | (low <= 0), between, self.survival(low - 1.0).double())
+        return torch.where(low <= high, found, 0.0).log()
+
     def _leaves(self) -> tuple[Tensor, ...]:
         return self.base._leaves()
 

@@ -23,6 +23,11 @@ RUN = 64
 #: Two probabilities within this share of each other are equal: the smaller count is the mode.
 TIE = 1e-15
 
+#: Relative rounding of the masses of segments, which must not move a quantile.
+SLACK = 1e-11
+#: Rounding of a cdf.
+CLOSE = 1e-14
+
 SIZE = 16
 _X, _W = legendre.leggauss(SIZE)
 _FIT = np.linalg.inv(legendre.legvander(_X, SIZE - 1))
@@ -34,10 +39,9 @@ def _matrix(change):
     return np.ascontiguousarray(np.stack(columns, axis=1))
 
 
-#: Values at nodes -> second and fourth derivative, integral from the left end, Legendre coefficients; in [-1, 1].
+#: Values at nodes -> second and fourth derivative there, and Legendre coefficients; in [-1, 1].
 SECOND = _matrix(lambda c: legendre.legder(c, 2))
 FOURTH = _matrix(lambda c: legendre.legder(c, 4))
-INTEGRAL = _matrix(lambda c: legendre.legint(c, lbnd=-1.0))
 FIT = np.ascontiguousarray(_FIT)
 NODES, WEIGHTS = (_X + 1.0) / 2.0, _W / 2.0
 
@@ -66,7 +70,7 @@ def of_row(addresses, components, weights, known, levels, y, coverage, entropy, 
     for s in range(len(segments)):
         evaluated(addresses, records, weights, known, segments[s], nodes[s], values[s], buffer)
     mass, below, above = np.zeros(len(segments)), np.zeros(len(segments)), np.zeros(len(segments))
-    difference, spread = integrated(segments, values, cells, mass, entropy)
+    spread = integrated(segments, values, cells, mass, entropy)
     mixed_moments(known, weights, moments)
     moments[2] = mode(addresses, records, weights, known, segments, nodes, values, buffer)
     moments[3] = spread
@@ -76,15 +80,10 @@ def of_row(addresses, components, weights, known, levels, y, coverage, entropy, 
         above[last - 1] = above[last] + mass[last]
     for j in range(len(levels)):
         quantiles[j] = quantile(segments, cells, mass, below, above, levels[j])
+        if 0.0 < levels[j] < 1.0:
+            settle(addresses, records, components, weights, known, levels[j], quantiles, j, sums, buffer)
     for j in range(len(y)):
-        far = 0.0
-        for k in range(len(weights)):
-            if weights[k] > 0.0:
-                low, high = components[k, 3], components[k, 4]
-                sides(addresses[k], records[k], y[j], low, high, known[k, 0], interval, sums, buffer)
-                gap = y[j] - known[k, 1] if interval[3] > 0.0 else known[k, 1] - y[j]
-                far += weights[k] * (gap + 2.0 * interval[2])
-        scores[j] = max(far - difference, 0.0)
+        scores[j] = crps(segments, cells, mass, below, above, y[j])
     if coverage > 0.0:
         shortest(segments, cells, mass, below, above, coverage, interval)
 
@@ -176,53 +175,67 @@ def to_cells(values, length, cells):
 
 
 def integrated(segments, values, cells, mass, entropy):
-    """The mass of each segment; returns the sum of F (1 - F), which is E|Z - Z'| / 2, and the entropy."""
-    own = np.empty(SIZE)
-    total, difference, spread = 0.0, 0.0, 0.0
+    """The masses of cells, and of each segment; returns the entropy."""
+    own, spread = np.zeros(RUN), 0.0
     for s in range(len(segments)):
-        n, length = int(segments[s, 3]), segments[s, 1]
-        if segments[s, 2] == 0.0:
-            for i in range(n):
-                cells[s, i] = values[s, i]
-                mass[s] += values[s, i]
-        else:
+        n, length, is_panel = int(segments[s, 3]), segments[s, 1], segments[s, 2] > 0.0
+        if is_panel:
             to_cells(values[s], length, cells[s])
-            for i in range(n):
-                mass[s] += length * WEIGHTS[i] * cells[s, i]
-        total += mass[s]
-    upto = 0.0
-    for s in range(len(segments)):
-        n, length = int(segments[s, 3]), segments[s, 1]
-        if s > 0:
-            # Counts between segments, where no mass is.
-            gap = segments[s, 0] - segments[s - 1, 0] - segments[s - 1, 1]
-            difference += gap * upto * (total - upto)
-        if segments[s, 2] == 0.0:
-            for i in range(n):
-                upto += values[s, i]
-                difference += upto * max(total - upto, 0.0)
-                if entropy and values[s, i] > 0.0:
-                    spread -= values[s, i] * log(values[s, i])
-            continue
         for i in range(n):
-            inside = upto
-            for j in range(SIZE):
-                inside += 0.5 * length * INTEGRAL[i, j] * cells[s, j]
-            difference += length * WEIGHTS[i] * inside * (total - inside)
-        left, right = at(cells[s], -1.0), at(cells[s], 1.0)
-        after = upto + mass[s]
-        difference += 0.5 * (after * (total - after) - upto * (total - upto))
-        difference += ((total - 2.0 * after) * right - (total - 2.0 * upto) * left) / 12.0
-        upto = after
+            if not is_panel:
+                cells[s, i] = values[s, i]
+            mass[s] += cells[s, i] * (length * WEIGHTS[i] if is_panel else 1.0)
+            own[i] = -values[s, i] * log(values[s, i]) if entropy and values[s, i] > 0.0 else 0.0
         if entropy:
             for i in range(n):
-                own[i] = -values[s, i] * log(values[s, i]) if values[s, i] > 0.0 else 0.0
+                inner = own[i]
+                if is_panel:
+                    for j in range(SIZE):
+                        inner -= 4.0 / (24.0 * length**2) * SECOND[i, j] * own[j]
+                spread += inner * (length * WEIGHTS[i] if is_panel else 1.0)
+    return spread
+
+
+def crps(segments, cells, mass, below, above, y):
+    """Sum of F(z)^2 over the counts below y and of (1 - F(z))^2 over the others."""
+    coefficients, total = np.zeros(SIZE), 0.0
+    end = segments[0, 0]
+    for s in range(len(segments)):
+        left, length, n = segments[s, 0], segments[s, 1], int(segments[s, 3])
+        # Counts between segments, where no mass is.
+        gap, under = left - end, min(max(y - 0.5 - end, 0.0), left - end)
+        total += under * below[s] ** 2 + (gap - under) * (above[s] + mass[s]) ** 2
+        end = left + length
+        if segments[s, 2] == 0.0:
+            inner = 0.0
             for i in range(n):
-                correction = own[i]
-                for j in range(SIZE):
-                    correction -= 4.0 / (24.0 * length**2) * SECOND[i, j] * own[j]
-                spread += length * WEIGHTS[i] * correction
-    return difference, spread
+                inner += cells[s, i]
+                rest = above[s] + max(mass[s] - inner, 0.0)
+                total += (below[s] + inner) ** 2 if left + 0.5 + i < y else rest**2
+            continue
+        fitted(cells[s], coefficients)
+        cut = min(max(y - 0.5 - left, 0.0), length)
+        total += squares(coefficients, cells[s], below[s], length, 0.0, cut)
+        total += squares(coefficients, cells[s], -above[s] - mass[s], length, cut, length)
+    return total + max(y - 0.5 - end, 0.0) + max(segments[0, 0] + 0.5 - y, 0.0)
+
+
+def squares(coefficients, cells, offset, length, first, last):
+    """Sum over the cells between two places of a panel of the square of `offset` and the mass up to their right ends.
+
+    The integral, and what Euler and Maclaurin add to it at both ends.
+    """
+    if last <= first:
+        return 0.0
+    total = 0.0
+    for i in range(SIZE):
+        t = 2.0 * (first + (last - first) * NODES[i]) / length - 1.0
+        total += (last - first) * WEIGHTS[i] * (offset + 0.5 * length * share_upto(coefficients, t)) ** 2
+    for side in range(2):
+        t = 2.0 * (last if side == 1 else first) / length - 1.0
+        inner = offset + 0.5 * length * share_upto(coefficients, t)
+        total += (2.0 * side - 1.0) * (0.5 * inner * inner + inner * at(cells, t) / 6.0)
+    return total
 
 
 def at(cells, t):
@@ -257,8 +270,9 @@ def share_upto(coefficients, t):
 
 
 def quantile(segments, cells, mass, below, above, q):
-    """The smallest count with P(Z <= z) >= q."""
+    """The smallest count with P(Z <= z) >= q, up to the rounding of sums."""
     lower = q <= 0.5
+    q = q * (1.0 - SLACK) if lower else 1.0 - (1.0 - q) * (1.0 + SLACK)
     s, last = 0, len(segments) - 1
     if lower:
         while s < last and below[s] + mass[s] < q:
@@ -289,6 +303,28 @@ def quantile(segments, cells, mass, below, above, q):
         else:
             low = middle
     return left - 0.5 + high
+
+
+def settle(addresses, records, components, weights, known, q, quantiles, j, sums, buffer):
+    """Move a quantile by single counts, as the sums of `ranges.sides` decide, which `cdf` returns."""
+    for step in range(2):
+        while True:
+            z = quantiles[j] - step
+            found = upto(addresses, records, components, weights, known, q <= 0.5, z, sums, buffer)
+            enough = found >= q * (1.0 - CLOSE) if q <= 0.5 else found <= (1.0 - q) * (1.0 + CLOSE)
+            if z < 0.0 or z + 1.0 == z or enough == (step == 0):
+                break
+            quantiles[j] += 1.0 - 2.0 * step
+
+
+def upto(addresses, records, components, weights, known, lower, z, sums, buffer):
+    """P(Z <= z) of a mixture, or P(Z > z)."""
+    total, found = 0.0, np.zeros(4)
+    for k in range(len(weights)):
+        if weights[k] > 0.0:
+            sides(addresses[k], records[k], z, components[k, 3], components[k, 4], known[k, 0], found, sums, buffer)
+            total += weights[k] * (found[0] if lower else found[1])
+    return total
 
 
 def rises(addresses, records, weights, known, z, nodes, values, buffer):

@@ -23,7 +23,7 @@ EDGE = 64.0
 #: A panel spans at most so many standard deviations, and its weights at most a factor of e^16: error 1e-13 each.
 PANEL, DROP = 4.5, 16.0
 #: Log weights below the peak at which a distribution ends.
-DEPTH = 44.0
+DEPTH = 60.0
 
 NODES, WEIGHTS = (x / 2.0 for x in np.polynomial.legendre.leggauss(BLOCK))
 NODES = NODES + 0.5
@@ -202,7 +202,7 @@ def log_range(address, given, found):
         # What is left out is the smaller part, most of the time: log1p keeps its digits.
         for side in range(2):
             first, last = (0.0, low - 1.0) if side == 0 else (high + 1.0, end)
-            if first <= last:
+            if first <= last and first < inf:
                 reference, _ = range_sums(address, record, first, last, 1.0, sums, buffer)
                 unit = exp(reference - expected[0])
                 rest[0] += unit * sums[0]
@@ -220,27 +220,21 @@ def log_range(address, given, found):
 
 
 def sides(address, record, y, low, high, whole, found, sums, buffer):
-    """P(Z <= y) and P(Z > y) given that low <= Z <= high, whose log mass is `whole`; the smaller is summed.
-
-    Then the sum of |z - y| p(z) over that side, and whether it is the upper one.
-    """
+    """P(Z <= y) and P(Z > y) given that low <= Z <= high, whose log mass is `whole`; the smaller is summed."""
     high = min(high, record[CENTRE + 2])
-    found[2], found[3] = 0.0, 0.0
     if y < low or y >= high:
-        found[0], found[1], found[3] = (0.0, 1.0, 0.0) if y < low else (1.0, 0.0, 1.0)
+        found[0], found[1] = (0.0, 1.0) if y < low else (1.0, 0.0)
         return
     upper = y >= record[CENTRE]
-    for _ in range(2):
+    small = 1.0
+    for side in range(2):
         first, last = (y + 1.0, high) if upper else (low, y)
-        reference, centre = range_sums(address, record, first, last, 0.0, sums, buffer)
-        unit = exp(reference - whole)
-        found[1], found[2] = unit * sums[0], abs(unit * (sums[1] + (centre - y) * sums[0]))
-        found[3] = 1.0 if upper else 0.0
-        if found[1] <= 0.75:
+        reference, _ = range_sums(address, record, first, last, 0.0, sums, buffer)
+        small = min(exp(reference - whole) * sums[0], 1.0)
+        if small <= 0.75 or side == 1:
             break
         upper = not upper
-    small = min(found[1], 1.0)
-    found[0], found[1] = (1.0 - small, small) if found[3] > 0.0 else (small, 1.0 - small)
+    found[0], found[1] = (1.0 - small, small) if upper else (small, 1.0 - small)
 
 
 def facts(address, given, found):
