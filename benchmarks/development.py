@@ -10,6 +10,7 @@ split as `ddpn fit` splits it, by seeds 0, 1 and 2.
 import argparse
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from itertools import product
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -78,16 +79,13 @@ def measured(name: str, seed: int) -> dict[str, float]:
 
 def weight_rules(predictor: Any, known: Any, test: Any) -> dict[str, float]:
     """Test CRPS of networks, GLM and boosted trees mixed by different rules, all chosen on the validation rows."""
-    import torch
-
     from ddpn.members import blending
 
     def scores(names: tuple[str, ...]) -> list[Any]:
-        members = [predictor.members[name] for name in names]
-        return [
-            blending.MixtureScores([m.distribution(part.X, part.exposure) for m in members], torch.from_numpy(part.y))
-            for part in (known, test)
-        ]
+        found = [blending.MixtureScores([part]) for part in (known, test)]
+        for each, name in product(found, names):
+            each.add([blending.parts_for(predictor.members[name], each.blocks[0])])
+        return found
 
     ones, found = np.ones(len(known.y)), {}
     on_known, on_test = scores(("networks", "glm"))

@@ -21,7 +21,7 @@ def saved(tmp_path) -> Path:
 
 def test_it_is_read_as_it_was_written(saved):
     manifest = read_manifest(saved)
-    assert (manifest["format"], manifest["rows"]) == (2, 3)
+    assert (manifest["format"], manifest["rows"]) == (3, 3)
     assert set(manifest["files"]) == set(FILES)
     assert manifest["ddpn"]
     assert read_files(saved, manifest) == FILES
@@ -74,7 +74,7 @@ def test_a_changed_manifest_is_refused(saved):
 
 def test_another_format_is_reported_with_its_version(saved, rewrite):
     rewrite(saved, format=1, ddpn="0.1")
-    with pytest.raises(InputError, match=r"saved in format 1 by ddpn 0.1; this version reads format 2. Fit"):
+    with pytest.raises(InputError, match=r"saved in format 1 by ddpn 0.1; this version reads format 3. Fit"):
         read_manifest(saved)
 
 

@@ -10,6 +10,7 @@ import torch
 
 from ddpn import predictor as module
 from ddpn.calibration import intervals
+from ddpn.calibration.held_out import HeldOut
 from ddpn.calibration.intervals import IntervalLevels, level_needed
 from ddpn.count_range import CountRange
 from ddpn.errors import ConfigError, InputError
@@ -95,16 +96,24 @@ def test_blocks_are_the_same_rows(predictor, monkeypatch):
     assert one.size == 1
 
 
-@pytest.fixture(scope="module")
-def with_networks() -> tuple[dict[str, Member], np.ndarray, np.ndarray]:
-    """Members with networks, and more rows than networks need for float32, with some far from all others."""
-    rng = np.random.default_rng(5)
-    rows = rng.normal(size=(FLOAT32_ROWS + 200, 2))
-    rows[[7, 800], [0, 1]] = 1e12, -300.0
-    exposure = rng.uniform(0.5, 2.0, len(rows))
+def fitted_networks(sample: Sample) -> dict[str, Member]:
     options = NetworkOptions(members=3, hidden=(16, 16), epochs=3, numeric="piecewise")
     kinds = {"networks": Networks(make_head("mixed"), options), "glm": GLM(make_head("double_poisson"))}
-    return {name: member.fit(SAMPLE, None, seed=0) for name, member in kinds.items()}, rows, exposure
+    return {name: member.fit(sample, None, seed=0) for name, member in kinds.items()}
+
+
+@pytest.fixture(scope="module")
+def many() -> np.ndarray:
+    """More rows than networks need for float32, with some far from all others."""
+    rows = np.random.default_rng(5).normal(size=(FLOAT32_ROWS + 200, 2))
+    rows[[7, 800], [0, 1]] = 1e12, -300.0
+    return rows
+
+
+@pytest.fixture(scope="module")
+def with_networks() -> dict[str, Member]:
+    """Networks and a GLM, fitted without exposures."""
+    return fitted_networks(SAMPLE.replace(exposure=None))
 
 
 def in_both(predictor: Predictor, rows: np.ndarray, **known) -> tuple:
@@ -132,38 +141,36 @@ def assert_close(rough, exact) -> None:
 
 
 @pytest.mark.parametrize("weights", [{"networks": 1.0, "glm": 0.0}, {"networks": 0.6, "glm": 0.4}])
-def test_predictions_that_need_not_be_exact_are_close(with_networks, weights):
-    members, rows, exposure = with_networks
-    rough, exact = in_both(Predictor(members, weights, needs_exposure=True), rows, exposure=exposure)
+def test_predictions_that_need_not_be_exact_are_close(many, weights):
+    exposure = np.random.default_rng(6).uniform(0.5, 2.0, len(many))
+    predictor = Predictor(fitted_networks(SAMPLE), weights, needs_exposure=True)
+    rough, exact = in_both(predictor, many, exposure=exposure)
     assert_close(rough, exact)
 
 
-def test_predictions_without_exposure_are_made_in_float32(with_networks):
-    members, rows, _ = with_networks
-    predictor = Predictor(members, {"networks": 1.0, "glm": 0.0})
-    rough, exact = in_both(predictor, rows)
+def test_predictions_without_exposure_are_made_in_float32(with_networks, many):
+    predictor = Predictor(with_networks, {"networks": 1.0, "glm": 0.0})
+    rough, exact = in_both(predictor, many)
     assert (rough.mean.dtype, exact.mean.dtype) == (torch.float32, torch.float64)
     assert_close(rough, exact)
-    (few,) = predictor.blocks(rows[: FLOAT32_ROWS - 1], exact=False)
+    (few,) = predictor.blocks(many[: FLOAT32_ROWS - 1], exact=False)
     torch.testing.assert_close(few.mean, exact.mean[: FLOAT32_ROWS - 1], rtol=1e-12, atol=0.0)
 
 
-def test_recalibrated_and_bounded_predictions_need_not_be_exact_either(with_networks):
-    members, rows, _ = with_networks
-    predictor = Predictor(members, {"networks": 1.0, "glm": 0.0}, counts=CountRange(upper=9))
-    predictor.recalibrate(Sample(X, np.minimum(SAMPLE.y, 9.0)), always=True)
-    rough, exact = in_both(predictor, rows)
+def test_recalibrated_and_bounded_predictions_need_not_be_exact_either(with_networks, many):
+    predictor = Predictor(with_networks, {"networks": 1.0, "glm": 0.0}, counts=CountRange(upper=9))
+    predictor.recalibrate(HeldOut.of(predictor, Sample(X, np.minimum(SAMPLE.y, 9.0))), always=True)
+    rough, exact = in_both(predictor, many)
     for name in ("mean", "variance"):
         torch.testing.assert_close(getattr(rough, name).double(), getattr(exact, name), rtol=2e-6, atol=0.0)
     level = torch.tensor([0.05, 0.5, 0.95], dtype=torch.float64)
     assert (rough.summary(level).quantiles == exact.summary(level).quantiles).double().mean() > 0.999
 
 
-def test_blocks_to_be_scored_are_exact(with_networks):
-    members, rows, _ = with_networks
-    predictor = Predictor(members, {"networks": 1.0, "glm": 0.0})
-    ((dist, _),) = predictor.recorded_blocks(Sample(rows, np.ones(len(rows))))
-    assert torch.equal(dist.mean, predictor.distribution(rows).mean)
+def test_blocks_to_be_scored_are_exact(with_networks, many):
+    predictor = Predictor(with_networks, {"networks": 1.0, "glm": 0.0})
+    ((dist, _),) = predictor.recorded_blocks(Sample(many, np.ones(len(many))))
+    assert torch.equal(dist.mean, predictor.distribution(many).mean)
     assert dist.mean.dtype == torch.float64
 
 
@@ -203,7 +210,9 @@ def test_intervals_are_calibrated_for_the_mixture_and_every_member(predictor, mo
     monkeypatch.setattr(intervals, "_EXPECTED", 120)  # two quantiles per row
     some = SAMPLE.rows(slice(0, 60)).replace(weight=np.where(np.arange(60) < 50, 1.0, 0.0))
     assert predictor.interval_level(0.8, of="glm") == 0.8
-    predictor.calibrate_intervals(some, prior_rows)
+    rows = HeldOut.of(predictor, some)
+    some = rows.sample
+    predictor.calibrate_intervals(rows, prior_rows)
     assert set(predictor.intervals) == {MIXTURE, *WEIGHTS}
     y = torch.from_numpy(some.y)
     for name in predictor.intervals:
@@ -212,7 +221,7 @@ def test_intervals_are_calibrated_for_the_mixture_and_every_member(predictor, mo
         assert predictor.interval_level(0.8, of=name) == alone.at(0.8)
         assert predictor.intervals[name].rows.tolist() == [50]
         if not prior_rows:
-            needed = level_needed(dist, y)[:50].numpy()
+            needed = level_needed(dist, y).numpy()[some.weight > 0]
             assert (needed < predictor.interval_level(0.8, of=name)).sum() >= np.ceil(0.8 * 51)
     levels = {predictor.interval_level(0.8, of=name) for name in predictor.intervals}
     assert len(levels) == 4
@@ -220,14 +229,15 @@ def test_intervals_are_calibrated_for_the_mixture_and_every_member(predictor, mo
 
 def test_a_member_that_is_the_mixture_has_its_levels(members):
     found = Predictor(members, {"constant": 0.0, "poisson_glm": 0.0, "glm": 1.0}, needs_exposure=True)
-    found.calibrate_intervals(SAMPLE, 20.0)
+    rows = HeldOut.of(found, SAMPLE)
+    found.calibrate_intervals(rows, 20.0)
     assert found.sole_member == "glm"
     together = found.intervals
     for name in (MIXTURE, *members):
-        found.calibrate_intervals(SAMPLE, 20.0, of=[name])
+        found.calibrate_intervals(rows, 20.0, of=[name])
         assert all(np.array_equal(*both) for both in zip(together[name], found.intervals[name], strict=True)), name
     assert not np.array_equal(together["glm"].needed, together["constant"].needed)
-    found.recalibrate(SAMPLE, always=True)
+    found.recalibrate(rows, always=True)
     assert found.sole_member is None
     assert Predictor(members, WEIGHTS).sole_member is None
 
@@ -235,7 +245,7 @@ def test_a_member_that_is_the_mixture_has_its_levels(members):
 def test_levels_include_what_predictions_expect_of_as_many_rows(predictor):
     """Mass of the intervals, for `prior_rows` rows, and rows inside together are what was asked."""
     some = SAMPLE.rows(slice(0, 60))
-    predictor.calibrate_intervals(some, 100.0)
+    predictor.calibrate_intervals(HeldOut.of(predictor, some), 100.0)
     y = torch.from_numpy(some.y)
     for name in predictor.members:
         dist, level = predictor.distribution(some.X, some.exposure, of=name), predictor.interval_level(0.9, of=name)
@@ -276,7 +286,7 @@ def test_ood_needs_calibration(predictor):
 @pytest.fixture(scope="module")
 def calibrated(members) -> Predictor:
     predictor = Predictor(members, WEIGHTS, needs_exposure=True, seconds={"glm": 1.5})
-    predictor.calibrate_intervals(SAMPLE)
+    predictor.calibrate_intervals(HeldOut.of(predictor, SAMPLE))
     predictor.calibrate_ood(X, EXPOSURE, alpha=0.1)
     return predictor
 

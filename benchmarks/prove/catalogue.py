@@ -1,11 +1,12 @@
 """All proofs, in the order in which they run."""
 
-from benchmarks.prove import disks, fuzz_api, fuzz_models, fuzz_readers, kills, load, security, servers
+from benchmarks.prove import disks, fuzz_api, fuzz_models, fuzz_readers, kills, load, security, servers, soundness
 from benchmarks.prove.proof import Proof
 
 _AGAIN = "the same command finishes with the same result; nothing partial, nothing left behind"
 _ONE = "read, or refused in one sentence: no crash, no hang, no write outside, memory bounded"
 PROOFS = (
+    Proof("truths", "Truth", "what was simulated is found again, and noise looks like noise", soundness.prove_truths),
     Proof(
         "attacks",
         "Security",

@@ -8,19 +8,18 @@ from typing import Any, Self
 
 import numpy as np
 from safetensors import SafetensorError
-from torch import Tensor
 
 from ddpn.calibration.flags import OODFlags
 from ddpn.calibration.groups import IntervalGroups, grouping
 from ddpn.calibration.held_out import HeldOut
-from ddpn.calibration.intervals import IntervalLevels, NeededLevels, interval_at
+from ddpn.calibration.intervals import IntervalLevels, NeededLevels
+from ddpn.calibration.levels import CalibratedLevels
 from ddpn.calibration.ood import OODScores
 from ddpn.calibration.profile import FeatureProfile
 from ddpn.calibration.recalibration import PRIOR_ROWS, Recalibration
 from ddpn.calibration.saving import SavedCalibration
 from ddpn.count_range import CountRange
 from ddpn.distributions import Mixture, Recalibrated
-from ddpn.distributions.arguments import check_coverage
 from ddpn.distributions.recording import bounded, limited
 from ddpn.errors import ConfigError, InputError
 from ddpn.features.table import reading_once
@@ -38,7 +37,7 @@ from ddpn.validation import check_choice
 MIXTURE = "mixture"
 
 
-class Predictor(OODFlags):
+class Predictor(CalibratedLevels, OODFlags):
     """A weighted mixture of fitted members, with its calibration.
 
     Parameters
@@ -261,7 +260,7 @@ class Predictor(OODFlags):
         self,
         rows: HeldOut,
         prior_rows: float = 0.0,
-        groups: Any = None,
+        groups: str | int | None = None,
         group_rows: float = 0.0,
         of: Sequence[str] | None = None,
     ) -> None:
@@ -273,9 +272,8 @@ class Predictor(OODFlags):
             Rows with predictions of members that were not fitted to them.
         prior_rows : float
             Rows that the levels which the predictions themselves expect count as.
-        groups : str, array-like or int, optional
-            Calibrates within groups as well: a column of X, a label per row, or a number of ranges of the predicted
-            mean.
+        groups : str or int, optional
+            Calibrates within groups as well: a column of X, or a number of ranges of the predicted mean.
         group_rows : float
             Rows that the level of all rows counts as in each group.
         of : sequence of str, optional
@@ -296,52 +294,6 @@ class Predictor(OODFlags):
             if found is not None and codes is not None:
                 found.add(name, needed, codes, sample.weight)
         self.groups = found
-
-    def interval_level(self, coverage: float, of: str = MIXTURE) -> float:
-        """The level of the predicted intervals that cover `coverage`; the coverage itself before calibration.
-
-        It is that of all rows together, also where intervals are calibrated by group.
-
-        Parameters
-        ----------
-        coverage : float
-            The share of counts that intervals should contain.
-        of : str
-            "mixture", or the name of one member.
-        """
-        return self.intervals[of].at(coverage) if of in self.intervals else check_coverage(coverage)
-
-    def interval(
-        self, dist: Any, coverage: float, of: str = MIXTURE, labels: np.ndarray | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Calibrated intervals of predicted distributions, both ends included.
-
-        Parameters
-        ----------
-        dist : Distribution
-            What `distribution` returned, of batch shape (rows,).
-        coverage, of
-            As for `interval_level`; `of` is whose distributions these are.
-        labels : array, optional
-            The groups of the rows. Without them, rows have the level of all rows, unless groups are ranges of the
-            predicted mean.
-        """
-        return interval_at(dist, self.row_levels(dist, coverage, of, labels))
-
-    def row_levels(
-        self, dist: Any, coverage: float, of: str = MIXTURE, labels: np.ndarray | None = None
-    ) -> float | np.ndarray:
-        """The level of the intervals of predicted distributions: one for all rows, or one per row by groups.
-
-        Parameters
-        ----------
-        dist, coverage, of, labels
-            As for `interval`.
-        """
-        if self.groups is None or of not in self.groups.levels or (self.groups.by and labels is None):
-            return self.interval_level(coverage, of)
-        codes = self.groups.codes(labels, None if self.groups.by else dist.mean.detach().numpy())
-        return self.groups.at(check_coverage(coverage), of, self.intervals[of], codes)
 
     # Saving ------------------------------------------------------------------------------------------------------
 

@@ -53,7 +53,7 @@ def test_each_group_is_covered_as_asked(model):
 def test_the_level_of_a_group_is_that_of_its_own_rows():
     needed = level_needed(poisson(MU[HALF]), torch.from_numpy(Y[HALF])).numpy()
     whole = IntervalLevels.of(needed)
-    groups, codes = grouping(SHOP[HALF], Sample(None, Y[HALF]), (), 0.0)
+    groups, codes = grouping("shop", Sample(None, Y[HALF], interval_groups=SHOP[HALF]), (), 0.0)
     groups.add("mixture", NeededLevels(needed, None), codes, None)
     for code, name in enumerate(groups.names):
         alone = IntervalLevels.of(needed[SHOP[HALF] == name]).at(0.9)

@@ -8,9 +8,11 @@ from scipy.optimize import approx_fprime
 
 from ddpn import CountGLM, Poisson
 from ddpn.calibration import recalibration as module
+from ddpn.calibration.held_out import HeldOut
 from ddpn.calibration.recalibration import KNOTS, Recalibration, fitted_map, overlaps
 from ddpn.distributions import Recalibrated
 from ddpn.metrics import pit_distance
+from ddpn.sample import Sample
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +22,18 @@ def wide():
     mu = rng.gamma(4.0, 2.0, 3000)
     y = rng.negative_binomial(4.0, 4.0 / (4.0 + mu)).astype(float)
     return mu, y
+
+
+class Poissons:
+    """Predicts Poissons whose means are the inputs."""
+
+    def plain_blocks(self, sample, of):
+        for block in sample.blocks(100):
+            yield Poisson(torch.from_numpy(block.X[:, 0])), block
+
+
+def recalibration(mu, y, weight=None, **options) -> Recalibration:
+    return Recalibration.fit(HeldOut.of(Poissons(), Sample(mu[:, None], y, weight)), "mixture", **options)[0]
 
 
 def test_overlaps_are_shares_of_each_pit_interval():
@@ -64,7 +78,7 @@ def test_distributions_that_are_too_narrow_are_corrected(wide):
     mu, y = wide
     dist = Poisson(torch.from_numpy(mu))
     half = slice(0, 1500)
-    found = Recalibration.fit([Poisson(torch.from_numpy(mu[half]))], y[half])
+    found = recalibration(mu[half], y[half])
     assert found.is_used
     assert found.gain > 5 * found.error
     later, counts = dist.rows(torch.arange(1500, 3000)), torch.from_numpy(y[1500:])
@@ -83,19 +97,31 @@ def test_true_distributions_are_mostly_left_alone():
     for _ in range(20):
         mu = rng.gamma(2.0, 2.0, 150)
         y = rng.poisson(mu).astype(float)
-        used.append(Recalibration.fit([Poisson(torch.from_numpy(mu))], y).is_used)
+        used.append(recalibration(mu, y).is_used)
     assert sum(used) <= 2
 
 
-def test_blocks_weights_and_always(wide):
+def test_weights_and_always(wide):
     mu, y = (part[:300] for part in wide)
-    whole = Recalibration.fit([Poisson(torch.from_numpy(mu))], y, np.full(300, 2.0))
-    parts = Recalibration.fit([Poisson(torch.from_numpy(mu[:90])), Poisson(torch.from_numpy(mu[90:]))], y)
-    assert whole.value == pytest.approx(parts.value, abs=1e-9)
-    assert (whole.gain, whole.error) == pytest.approx((parts.gain, parts.error))
-    few = [Poisson(torch.from_numpy(mu[:30]))], y[:30]
-    assert not Recalibration.fit(*few).is_used
-    assert Recalibration.fit(*few, always=True).is_used
+    plain, doubled = recalibration(mu, y), recalibration(mu, y, np.full(300, 2.0))
+    assert doubled.value == pytest.approx(plain.value, abs=1e-9)
+    assert (doubled.gain, doubled.error) == pytest.approx((plain.gain, plain.error))
+    odd = np.r_[y, np.full(100, 1000.0)]
+    without = recalibration(np.r_[mu, mu[:100]], odd, np.r_[np.ones(300), np.zeros(100)])
+    assert without.value == pytest.approx(plain.value, abs=1e-6)
+    assert without.rows == 300
+    assert not recalibration(mu[:30], y[:30]).is_used
+    assert recalibration(mu[:30], y[:30], always=True).is_used
+
+
+def test_the_map_of_a_part_is_that_of_the_other_parts(wide):
+    mu, y = (part[:300] for part in wide)
+    rows = HeldOut.of(Poissons(), Sample(mu[:, None], y))
+    _, maps = Recalibration.fit(rows, "mixture")
+    assert len(maps) == 5
+    for number, found in enumerate(maps):
+        others = rows.sample.rows(rows.part != number)
+        assert found.value.numpy() == pytest.approx(recalibration(others.X[:, 0], others.y).value, abs=1e-9)
 
 
 def test_an_estimator_uses_saves_and_reports_it(wide, tmp_path):

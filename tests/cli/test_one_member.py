@@ -10,6 +10,7 @@ import pytest
 
 from ddpn.cli.tables import only_command
 from ddpn.members import MEMBERS
+from ddpn.members.glm import GLM
 from ddpn.predictor import MIXTURE
 from ddpn.workflow.model_folder import describe, load
 from ddpn.workflow.requests import Request
@@ -69,7 +70,7 @@ def test_one_member_is_fitted_alone_and_calibrated(ddpn, files, name):
 
 
 def test_a_member_that_needs_another_likelihood_is_refused(ddpn, files):
-    words = ("--likelihood", "gaussian", "--only", "glm")
+    words = ("--likelihood", "faithful_gaussian", "--only", "glm")  # no GLM is fitted like these networks
     found = ddpn("fit", "visits.csv", "--target", "visits", "-o", "m", *words)
     assert found.exit_code == 2
     assert "The member 'glm' cannot be fitted with this likelihood" in found.stderr
@@ -106,3 +107,15 @@ def test_python_requests_name_members_as_they_are(fit, table):
     assert found.height == table.height
     with pytest.raises(ConfigError, match=r"No member named 'gml'\. Did you mean 'glm'"):
         predict(folder, table, Request(member="gml"))
+
+
+def test_what_the_mixture_is_fitted_without_is_printed_and_kept_with_the_model(ddpn, files, monkeypatch):
+    monkeypatch.setattr(GLM, "max_columns", 2)
+    words = ("--target", "visits", "--epochs", "2", "--compare-with", "constant")
+    found = ddpn("fit", "visits.csv", "-o", "m", *words)
+    assert found.exit_code == 0, found.output
+    sentence = "The mixture is fitted without GLM: 4 inputs, more than the 2 that a GLM is fitted to."
+    assert found.stderr.count(sentence) == 1
+    assert set(load(files / "m").model.predictor_.members) == {"constant", "trees", "networks"}
+    assert sentence in describe(files / "m")["task"]["warnings"]
+    assert sentence in ddpn("show", "m").stderr

@@ -26,7 +26,7 @@ for arguments in json.loads(sys.argv[1]):
 
 from ddpn.threads import limit_threads
 limit_threads(1)
-from ddpn import 
+from ddpn import CountRegressor
 import torch
 print(json.dumps([found, "lightgbm" in sys.modules, torch.get_num_threads()]))
 """

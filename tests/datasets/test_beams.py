@@ -107,7 +107,7 @@ FAULTS = {
         "beam,class,count\n000001,can,many\n": "Column count of .* must hold finite numbers, got 'many' at row 1",
         "beam,class,count\n000001,,1\n": "Column class of .* must hold text, got none at row 1",
         "beam,class,count\n000001,can,1\nlost,can,1\n": "File not found: .*lost.npy",
-        "beam,class,count\n000001,can,1e300\n": r"count of .* must hold counts up to 2\^53, got 1e\+300 at row 1",
+        "beam,class,count\n000001,can,1e300\n": r"count of .* must be at most 2\^53, got 1e\+300 at row 1",
         "beam,class,count\n000001,can,1\n000002,can,1\n000001,can,1\n": "counted once, got 000001.npy 2 times",
         "beam,class,count\n000001,can,1\n000001.npy,can,2\n": "Every beam of .*beams.csv must be counted once, got",
     },

@@ -140,7 +140,7 @@ def test_columns_of_a_csv(tmp_path):
     with pytest.raises(InputError, match=r"mine\.csv must be a CSV file in UTF-8, got"):
         coco_people(annotations=path, images=tmp_path / "all")
     path.write_text("image_id,person_count\na,1e30\n")
-    with pytest.raises(InputError, match=r"person_count must hold counts up to 2\^53, got 1e\+30 at row 1"):
+    with pytest.raises(InputError, match=r"person_count must be at most 2\^53, got 1e\+30 at row 1"):
         coco_people(annotations=path, images=tmp_path / "all")
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from ddpn import DDPNRegressor
+from ddpn import CountRegressor, DDPNRegressor
 from ddpn.errors import ConfigError
 from ddpn.executors import InProcess, JobError
 from ddpn.members.networks import Networks
@@ -37,17 +37,16 @@ def state(model):
     return found, model.predictor_.weights
 
 
-SMALL = {"members": "auto", "hidden": (8,), "epochs": 2, "random_state": 0, "device": "cpu"}
+SMALL = {"hidden": (8,), "epochs": 2, "random_state": 0, "device": "cpu"}
 
 
 def test_a_portfolio_with_folds(counts):
     executor = Recorded()
-    here, there = DDPNRegressor(**SMALL).fit(*counts), DDPNRegressor(**SMALL, executor=executor).fit(*counts)
+    here, there = CountRegressor(**SMALL).fit(*counts), CountRegressor(**SMALL, executor=executor).fit(*counts)
     assert state(there) == state(here)
     assert np.array_equal(there.predict_interval(counts[0]), here.predict_interval(counts[0]))
-    folds = [name for name in executor.names if "fold" in name]
-    assert len(folds) == 5, "copies of the GLM; trees and networks leave out folds by themselves"
-    assert {"networks", "boosted trees"} <= set(executor.names)
+    copies = [f"{label}, fold {number}" for label in ("boosted trees", "GLM") for number in range(1, 6)]
+    assert sorted(executor.names) == sorted([*copies, "networks"]), "networks train the copies of all folds together"
     assert there.predictor_.seconds["networks"] > 0
 
 
@@ -92,5 +91,6 @@ def test_a_copy_of_an_estimator_has_the_same_executor():
 
 
 def test_other_objects_are_refused(counts):
-    with pytest.raises(ConfigError, match="executor must be an Executor such as LocalProcesses"):
-        DDPNRegressor(**SMALL, executor="ray").fit(*counts)
+    for kind in (CountRegressor, DDPNRegressor):
+        with pytest.raises(ConfigError, match="executor must be an Executor such as LocalProcesses"):
+            kind(**SMALL, executor="ray").fit(*counts)

@@ -5,7 +5,8 @@ import warnings
 import numpy as np
 import pytest
 
-from ddpn import DDPNRegressor
+from ddpn import CountRegressor, DDPNRegressor
+from ddpn.errors import InputError
 from ddpn.members import MEMBERS
 from ddpn.members.glm import GLM
 from ddpn.members.member import NotApplicableError
@@ -65,15 +66,16 @@ def test_where_a_line_does_not_fit_the_networks_dominate(quick):
 
 
 def test_exposures_weights_and_missing_values(quick, line):
-    X, y = line
+    X, _ = line
     rng = np.random.default_rng(7)
     exposure, weight = rng.uniform(10.0, 900.0, 300), rng.integers(0, 3, 300).astype(float)
     holes = np.where(rng.random(X.shape) < 0.05, np.nan, X)
     others = ["glm", "poisson_glm", "constant"]
     model = quick(mix_with=others, likelihood="poisson", **QUICK)
-    model.fit(holes, rng.poisson(y * exposure), weight, exposure)
+    model.fit(holes, rng.poisson(exposure * np.exp(0.5 + 0.6 * X[:, 0])), weight, exposure)
     assert list(model.predictor_.members) == ["networks", *others]
-    assert model.predictor_.weights["glm"] > 0
+    weights = model.predictor_.weights
+    assert weights["glm"] + weights["poisson_glm"] > 0.9, "of a Poisson likelihood, both are the same line"
     doubled = model.predict(holes, 2.0 * exposure) / model.predict(holes, exposure)
     assert doubled == pytest.approx(np.full(300, 2.0), rel=1e-6)
     for name in model.predictor_.members:
@@ -141,9 +143,38 @@ def test_a_member_that_cannot_be_fitted_is_left_out_with_a_warning(quick, line, 
     assert sum(model.predictor_.weights.values()) == pytest.approx(1.0)
 
 
+def test_the_default_model_says_what_it_is_fitted_without(line, monkeypatch):
+    monkeypatch.setattr(GLM, "max_columns", 2)
+    words = "^The mixture is fitted without GLM: 3 inputs, more than the 2"
+    with pytest.warns(UserWarning, match=words) as caught:
+        model = CountRegressor(members=["glm", "constant"], random_state=0).fit(*line)
+    assert caught[0].filename == __file__, "the warning should point to the user's call of fit"
+    assert model.predictor_.weights == {"constant": 1.0}
+    assert list(model.left_out_) == ["glm"]
+    assert not hasattr(model, "history_"), "it has no networks"
+
+
 def test_a_new_fit_forgets_the_members_of_the_old(mixed, quick, line):
     copy = quick(mix_with=["constant"], **QUICK).fit(*line)
     assert copy.set_params(mix_with=()).fit(*line).predictor_.weights == {"networks": 1.0}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert mixed.predict(line[0]).shape == (300,)
+
+
+@pytest.mark.parametrize(
+    ("rows", "groups", "words"),
+    [(1, None, "two different rows"), (20, None, "two different rows"), (20, "a", "groups must have at least two")],
+    ids=["one row", "equal rows", "one group"],
+)
+def test_rows_that_cannot_be_divided_are_refused(rows, groups, words):
+    X = np.zeros((rows, 1)) if groups is None else np.arange(rows).reshape(-1, 1)
+    given = {} if groups is None else {"groups": [groups] * rows}
+    with pytest.raises(InputError, match=words):
+        CountRegressor(random_state=0).fit(X, np.full(rows, 3), **given)
+
+
+@pytest.mark.filterwarnings("ignore:The mixture is fitted without")
+def test_two_rows_are_enough_to_predict():
+    model = CountRegressor(random_state=0).fit([[0.0], [1.0]], [3, 5])
+    assert 1.0 < model.predict([[0.0]])[0] < 10.0

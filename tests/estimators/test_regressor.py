@@ -218,14 +218,18 @@ def test_a_share_isheld_out(rows, share, size):
     assert mask.sum() == size
 
 
-def test_which_rows_are_held_out_follows_weights_and_the_seed():
-    weight = np.tile([0.0, 1.0], 150)
-    mask = held_out(Sample(None, np.zeros(300), weight), 0.5, seed=0)
-    assert mask.sum() == 75
-    assert not mask[::2].any()
+def test_which_rows_are_held_out_follows_the_seed():
     one, two, other = (held_out(Sample(None, np.zeros(300)), 0.5, seed) for seed in (1, 1, 2))
     assert (one == two).all()
     assert (one != other).any()
+
+
+def test_rows_of_weight_zero_are_neither_trained_on_nor_held_out(fast, larger):
+    X, y = larger
+    weight = np.tile([0.0, 1.0], len(y) // 2)
+    model = fast(validation=0.5).fit(X, y, weight)
+    assert model.n_rows_ == len(y) // 4
+    assert (model.predict(X) == fast(validation=0.5).fit(X[1::2], y[1::2]).predict(X)).all()
 
 
 def test_the_encoder_never_sees_held_out_rows(fast):

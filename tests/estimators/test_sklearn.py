@@ -1,5 +1,6 @@
 """The estimators among scikit-learn's tools: its own checks, pipelines, searches, metadata routing, copies."""
 
+import os
 import pickle
 from io import BytesIO
 
@@ -17,7 +18,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from ddpn import CountGLM, DDPNRegressor
+from ddpn import CountGLM, CountRegressor, DDPNRegressor
 
 FOLDS = KFold(2, shuffle=True, random_state=0)
 # One encoding and large batches: with these checks, "auto" trains a hundred times as long and passes, too.
@@ -29,6 +30,18 @@ OF_THE_LIKELIHOOD = (
     estimator_checks.check_sample_weight_equivalence_on_dense_data,
     estimator_checks.check_regressors_train,
 )
+#: Checks of what is particular to a mixture of many kinds of members.
+OF_THE_FIT = {
+    "check_dont_overwrite_parameters",
+    "check_dict_unchanged",
+    "check_fit1d",
+    "check_fit2d_1feature",
+    "check_fit2d_1sample",
+    "check_n_features_in_after_fitting",
+    "check_no_attributes_set_in_init",
+    "check_parameters_default_constructible",
+    "check_sample_weight_equivalence_on_dense_data",
+}
 
 
 @parametrize_with_checks([clone(CHECKED).set_params(likelihood="poisson")])
@@ -44,6 +57,15 @@ def test_the_regressor_passes_the_checks_of_scikit_learn(estimator, check):
 )
 def test_the_default_likelihood_passes_the_checks_that_depend_on_it(check):
     check("DDPNRegressor", clone(CHECKED))
+
+
+@pytest.mark.filterwarnings("ignore")  # of what is left out of a mixture that is fitted to a handful of rows
+@parametrize_with_checks([CountRegressor(fractional="round", random_state=0)])
+def test_the_default_model_passes_the_checks_of_scikit_learn(estimator, check):
+    """All of them where the environment variable DDPN_SLOW is 1, which takes minutes; else those of `OF_THE_FIT`."""
+    if os.environ.get("DDPN_SLOW") != "1" and check.func.__name__ not in OF_THE_FIT:
+        pytest.skip("needs DDPN_SLOW=1")
+    check(estimator)
 
 
 @pytest.mark.filterwarnings("ignore")  # what the checks fit, often a handful of rows, has no maximum
@@ -169,7 +191,7 @@ def test_a_grid_is_searched_with_nested_keys_and_numbers_of_numpy(quick, counts)
 
 def test_a_pipeline_reaches_nested_options(quick, counts):
     pipe = make_pipeline(StandardScaler(), quick(likelihood="double_poisson"))
-    pipe.set_params(countregressor__training_options__lr=0.5, countregressor__head_options__gamma="shared")
+    pipe.set_params(ddpnregressor__training_options__lr=0.5, ddpnregressor__head_options__gamma="shared")
     assert pipe[-1].training_options == {"lr": 0.5}
     assert pipe.fit(*counts)[-1].head_.options["gamma"] == "shared"
 
@@ -196,7 +218,7 @@ def test_exposures_reach_every_step_of_a_search(quick, counts, exposures):
     X, y = counts
     model = quick(likelihood="poisson").set_fit_request(exposure=True).set_score_request(exposure=True)
     model = model.set_predict_request(exposure=True)
-    search = GridSearchCV(make_pipeline(StandardScaler(), model), {"countregressor__epochs": [1, 20]}, cv=FOLDS)
+    search = GridSearchCV(make_pipeline(StandardScaler(), model), {"ddpnregressor__epochs": [1, 20]}, cv=FOLDS)
     search.fit(X, y, exposure=exposures)
     one, two = (search.best_estimator_.predict(X, exposure=scale * exposures) for scale in (1.0, 2.0))
     inner = search.best_estimator_[-1]

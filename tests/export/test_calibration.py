@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from ddpn.calibration.held_out import HeldOut
 from ddpn.calibration.intervals import IntervalLevels
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.sample import Sample
@@ -24,8 +25,12 @@ def sample(predictor, rows_of) -> Sample:
     return Sample(X, np.floor(drawn * np.random.default_rng(0).gamma(1.0, 1.0, 80)))
 
 
+def held_out(predictor: Predictor, sample: Sample, groups=None) -> HeldOut:
+    return HeldOut.of(predictor, sample.replace(interval_groups=groups))
+
+
 def test_calibrated_intervals(predictor, sample, rows_of, assert_parity):
-    predictor.calibrate_intervals(sample)
+    predictor.calibrate_intervals(held_out(predictor, sample))
     assert predictor.interval_level(0.8) != 0.8
     assert_parity(predictor, rows_of(20), coverage=0.8)
 
@@ -37,22 +42,24 @@ def test_intervals_wider_than_any_quantile(predictor, rows_of, assert_parity):
 
 
 def test_recalibrated_distributions(predictor, sample, rows_of, assert_parity):
-    recalibration = predictor.recalibrate(sample, always=True)
-    predictor.calibrate_intervals(sample)
-    assert recalibration.is_used
-    assert np.abs(np.diff(recalibration.value)).max() > 0.05
+    rows = held_out(predictor, sample)
+    predictor.recalibrate(rows, always=True)
+    predictor.calibrate_intervals(rows)
+    assert predictor.is_recalibrated()
+    assert np.abs(np.diff(predictor.recalibration.value)).max() > 0.05
     assert_parity(predictor, rows_of(20))
 
 
 def test_groups_by_ranges_of_the_mean(predictor, sample, rows_of, assert_parity):
-    predictor.calibrate_intervals(sample, groups=3)
+    predictor.calibrate_intervals(held_out(predictor, sample), groups=3)
     assert len(set(predictor.groups.at(0.9, MIXTURE, predictor.intervals[MIXTURE], np.arange(3)))) > 1
     assert_parity(predictor, rows_of(20))
 
 
 def test_groups_by_labels(predictor, sample, rows_of, assert_parity):
     """Labels that are the same number, blanks around them, unknown and missing ones."""
-    predictor.calibrate_intervals(sample, groups=np.random.default_rng(1).choice(["1", "2", "B 7"], 80))
+    known = np.random.default_rng(1).choice(["1", "2", "B 7"], 80)
+    predictor.calibrate_intervals(held_out(predictor, sample, known), groups="group")
     labels = np.array(["1", "2.0", "B 7", " 1 ", "unknown"] * 4, dtype=object)
     assert_parity(predictor, rows_of(20), groups={"group": labels})
 
@@ -61,6 +68,6 @@ def test_groups_by_a_column_of_numbers(predictor, rows_of, assert_parity):
     rng = np.random.default_rng(0)
     X = rows_of(80).with_columns(b=rng.integers(0, 3, 80).astype(float))
     y = rng.poisson(1.0 + 6.0 * (X["b"].to_numpy() == 1.0)).astype(float)
-    predictor.calibrate_intervals(Sample(X, y), groups="b")
+    predictor.calibrate_intervals(held_out(predictor, Sample(X, y)), groups="b")
     new = rows_of(20).with_columns(b=rng.integers(0, 4, 20).astype(float))
     assert_parity(predictor, new, groups={"b": new["b"].to_numpy()})

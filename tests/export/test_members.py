@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from ddpn.members.trees.engine import has_lightgbm
 
 from ddpn import CountGLM, DDPNRegressor
 from ddpn.errors import ConfigError
@@ -15,15 +14,14 @@ from ddpn.members.constant import Constant
 from ddpn.members.glm import GLM, PoissonGLM
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
-from ddpn.members.trees.choice import Known
+from ddpn.members.trees import choice
+from ddpn.members.trees.crosses import Cross
 from ddpn.members.trees.index import Index
 from ddpn.members.trees.joint_member import JointTrees
 from ddpn.members.trees.mean import FoldMean
 from ddpn.members.trees.member import Trees
 from ddpn.predictor import Predictor
 from ddpn.sample import Sample
-
-needs_lightgbm = pytest.mark.skipif(not has_lightgbm(), reason="the extra trees is not installed")
 
 
 def rows(n: int, seed: int, levels: int = 40) -> pl.DataFrame:
@@ -119,8 +117,8 @@ def test_poisson_glm_beyond_any_grid(train, new, assert_parity):
 @pytest.mark.parametrize(
     "make",
     [
-        pytest.param(lambda: Trees(rounds=12), marks=needs_lightgbm, id="trees"),
-        pytest.param(lambda: JointTrees(rounds=8, seeds=2), marks=needs_lightgbm, id="joint trees"),
+        pytest.param(lambda: Trees(rounds=12), id="trees"),
+        pytest.param(lambda: JointTrees(rounds=8, seeds=2), id="joint trees"),
     ],
 )
 def test_trees(train, new, assert_parity, make):
@@ -128,15 +126,6 @@ def test_trees(train, new, assert_parity, make):
     assert_parity(Predictor({"trees": member}, needs_exposure=True), new, EXPOSURE)
 
 
-def test_trees_of_scikit_learn(train, new, assert_parity, monkeypatch):
-    for module in ("engine", "dispersion"):
-        monkeypatch.setattr(f"ddpn.members.trees.{module}.has_lightgbm", lambda: False)
-    member = Trees(rounds=8).fit(train, None, seed=0)
-    assert member.facts()["engine"] == "scikit-learn"
-    assert_parity(Predictor({"trees": member}, needs_exposure=True), new, EXPOSURE)
-
-
-@needs_lightgbm
 def test_trees_with_a_boosted_dispersion(new, assert_parity):
     """Counts whose spread follows a column."""
     rng = np.random.default_rng(0)
@@ -149,21 +138,21 @@ def test_trees_with_a_boosted_dispersion(new, assert_parity):
     assert_parity(Predictor({"trees": member}), new)
 
 
-@needs_lightgbm
-def test_trees_with_crosses(new, assert_parity):
+def test_trees_with_crosses(new, assert_parity, monkeypatch):
     """Of numbers, and of a category with a number; values may be missing and new."""
     rng = np.random.default_rng(0)
     X = rows(900, seed=0).with_columns(hour=pl.Series(rng.integers(0, 12, 900).astype(float)))
-    member = Trees(rounds=10, leaves=(4,), index=False, crosses=False)
-    wanted = [("flag", "hour"), ("ward", "hour")]
-    member._known, member._pairs = [Known(4, False)] * 3, [tuple(map(X.columns.index, pair)) for pair in wanted]
+    member, wanted = Trees(rounds=10, leaves=(4,), index=False, crosses=True), [("flag", "hour"), ("ward", "hour")]
+    places = [tuple(map(X.columns.index, pair)) for pair in wanted]
+    found = lambda rows, stumps: tuple(Cross.of(rows.matrix, *pair) for pair in places)
+    monkeypatch.setattr(choice, "_crosses", found)
+    monkeypatch.setattr(choice._Trial, "is_clearly_better", lambda *both: True)
     hour, flag = X["hour"].to_numpy(), X["flag"].to_numpy().astype(float)
     member.fit(Sample(X, rng.poisson(2.0 + 8.0 * ((hour > 6) == (flag > 0)))), None, seed=0)
     assert member.facts()["crossed columns"] == [list(pair) for pair in wanted]
     assert_parity(Predictor({"trees": member}), new)
 
 
-@needs_lightgbm
 def test_trees_with_an_index_of_two_groups(train, new, assert_parity):
     """The boosters of one fit are the groups of the index that those of another, with three more columns, read."""
     plain, options = train.replace(exposure=None), {"rounds": 4, "leaves": (4,), "index": False}

@@ -11,7 +11,7 @@ from torch.distributions import Distribution, Normal
 
 from ddpn.distributions import CountDistribution, DoublePoisson, Mixture, NegativeBinomial, Poisson
 from ddpn.members import choose_weights
-from ddpn.members.blending import MixtureScores, mix, shrunk_weights
+from ddpn.members.blending import MixtureScores, as_one, mix, shrunk_weights
 from ddpn.sample import Sample
 
 RNG = np.random.default_rng(1)
@@ -42,6 +42,14 @@ def direct(parts: list[Distribution], weights, y: np.ndarray) -> np.ndarray:
     """CRPS of the mixture itself. Components of a member share its weight."""
     each = [np.full(part.batch_shape[-1], w / part.batch_shape[-1]) for part, w in zip(parts, weights, strict=True)]
     return Mixture.concatenate(parts, tensor(np.concatenate(each))).crps(tensor(y)).numpy()
+
+
+def scores_of(parts: list[Distribution], y: np.ndarray) -> MixtureScores:
+    """Scores of members with one distribution each, on rows that are one block."""
+    scores = MixtureScores([Sample(None, y)])
+    for part in parts:
+        scores.add([[part]])
+    return scores
 
 
 # Mixing ----------------------------------------------------------------------------------------------------------
@@ -76,7 +84,7 @@ def test_scores_are_those_of_the_mixtures(with_normals):
     parts = three(mean)
     if with_normals:
         parts[1] = Normal(tensor(mean)[:, None], torch.ones(30, 1, dtype=torch.float64))
-    scores = MixtureScores(parts, tensor(y))
+    scores = scores_of(parts, y)
     for weights in (*np.eye(3), *RNG.dirichlet(np.ones(3), 4)):
         found = mix(parts, weights).crps(tensor(y)).numpy()
         assert scores.at(weights) == pytest.approx(found, rel=1e-7, abs=1e-9)
@@ -84,16 +92,16 @@ def test_scores_are_those_of_the_mixtures(with_normals):
 
 def test_normals_alone_are_scored_as_normals():
     parts = [Normal(tensor([[1.0], [4.0]]), tensor([[s], [s]])) for s in (1.0, 2.0)]
-    y = tensor([2.0, 3.0])
-    scores = MixtureScores(parts, y)
-    assert scores.at(np.array([0.3, 0.7])) == pytest.approx(mix(parts, [0.3, 0.7]).crps(y).numpy(), rel=1e-9)
+    y = np.array([2.0, 3.0])
+    scores = scores_of(parts, y)
+    assert scores.at(np.array([0.3, 0.7])) == pytest.approx(mix(parts, [0.3, 0.7]).crps(tensor(y)).numpy(), rel=1e-9)
 
 
 def test_the_best_weights_by_brute_force():
     mean, y = rows(12)
     parts, share = three(mean), np.random.default_rng(1).uniform(0.0, 1.0, 12)
     share /= share.sum()
-    found = MixtureScores(parts, tensor(y)).best(share)
+    found = scores_of(parts, y).best(share)
     assert found.sum() == pytest.approx(1.0)
     assert (found >= 0).all()
     grid = [(a / 6, b / 6, 1 - (a + b) / 6) for a, b in product(range(7), range(7)) if a + b <= 6]
@@ -114,7 +122,7 @@ def weights_for(n: int, *wrong: float, seed: int = 1) -> np.ndarray:
     mean = np.random.default_rng(seed).uniform(1.0, 9.0, n)
     y = np.random.default_rng(seed + 100).poisson(mean).astype(float)
     parts = [Poisson(factor * tensor(mean)[:, None]) for factor in wrong]
-    return shrunk_weights(MixtureScores(parts, tensor(y)), np.ones(n))
+    return shrunk_weights(scores_of(parts, y), np.ones(n))
 
 
 @pytest.mark.parametrize("n", [20, 2000])
@@ -128,7 +136,7 @@ def test_few_rows_keep_nearly_equal_weights_unless_one_member_is_clearly_worse(s
     mean = rng.uniform(1.0, 9.0, 25)
     y = rng.poisson(mean).astype(float)
     parts = [Poisson(tensor(mean * np.exp(0.3 * rng.normal(size=25)))[:, None]) for _ in range(2)]
-    scores = MixtureScores(parts, tensor(y))
+    scores = scores_of(parts, y)
     best, found = scores.best(np.full(25, 0.04)), shrunk_weights(scores, np.ones(25))
     assert found == pytest.approx([0.5, 0.5], abs=0.2)
     assert abs(found[0] - 0.5) < abs(best[0] - 0.5), "chance alone moves the best weights further"
@@ -147,7 +155,7 @@ def test_they_are_the_nearest_to_equal_within_half_a_standard_error(n, worse):
     parts = three(mean, worse)
     weight = np.random.default_rng(4).uniform(0.5, 2.0, n)
     share = weight / weight.sum()
-    scores = MixtureScores(parts, tensor(y))
+    scores = scores_of(parts, y)
     best, found = scores.best(share), shrunk_weights(scores, weight)
     lowest, equal = direct(parts, best, y), np.full(3, 1 / 3)
 
@@ -169,7 +177,7 @@ def test_weights_of_rows_decide():
     mean, y = rows(400)
     is_first = np.arange(400) < 200
     parts = [Poisson(tensor(np.where(mask, mean, 6.0 * mean))[:, None]) for mask in (is_first, ~is_first)]
-    scores = MixtureScores(parts, tensor(y))
+    scores = scores_of(parts, y)
     assert shrunk_weights(scores, np.where(is_first, 1.0, 1e-6))[0] > 0.9
     assert shrunk_weights(scores, np.where(is_first, 1e-6, 1.0))[0] < 0.1
 
@@ -180,11 +188,11 @@ def test_weights_of_members_by_name():
     seen = []
 
     def member(factor: float) -> SimpleNamespace:
-        def distribution(X, scale):
+        def parts(X, scale):
             seen.append(scale is exposure)
-            return Poisson(tensor(factor * X * scale)[:, None])
+            return [Poisson(tensor(factor * X * scale)[:, None])]
 
-        return SimpleNamespace(distribution=distribution)
+        return SimpleNamespace(parts=parts)
 
     members = {"good": member(1.0), "bad": member(5.0)}
     found = choose_weights(members, Sample(mean / exposure, y, None, exposure))
@@ -199,12 +207,39 @@ def test_more_distributions_than_were_scored():
     # What is known of two of ten networks tells what the mixture of all ten scores.
     rows, rng = 40_000, np.random.default_rng(0)
     means = torch.from_numpy(rng.gamma(4.0, 1.0, (rows, 10)))
-    y, other = torch.from_numpy(rng.poisson(4.0, rows).astype(float)), Poisson(torch.full((rows, 1), 3.0).double())
-    known, whole = MixtureScores([], y), MixtureScores([], y)
+    y, other = rng.poisson(4.0, rows).astype(float), Poisson(torch.full((rows, 1), 3.0).double())
+    known, whole = scores_of([other], y), scores_of([other], y)
     for scores, part in ((known, Poisson(means[:, :2])), (whole, Poisson(means))):
-        scores.add(other)
-        scores.add(part, 10)
+        scores.add([[part]], 10)
     weights = np.array([0.4, 0.6])
     assert known.at(weights).mean() == pytest.approx(whole.at(weights).mean(), abs=0.004)
     assert known.each[1].mean() == pytest.approx(whole.each[1].mean(), abs=0.006)
     assert known.alone[1].mean() > whole.each[1].mean() + 0.05
+
+
+def test_blocks_are_scored_by_their_own_distributions():
+    """Every fold has copies of its own; parts of a copy that are of several families share its weight equally."""
+    mean, y = rows(30)
+    halves = [slice(0, 10), slice(10, 30)]
+    members = [
+        [[part] for half in halves for part in three(mean[half])[:1]],
+        [three(mean[half], worse=2.0)[1:] for half in halves],
+    ]
+    scores = MixtureScores([Sample(None, y[half]) for half in halves])
+    for member in members:
+        scores.add(member)
+    weights = np.array([0.3, 0.7])
+    for number, half in enumerate(halves):
+        parts = [part for member in members for part in member[number]]
+        assert scores.at(weights)[half] == pytest.approx(direct(parts, [0.3, 0.35, 0.35], y[half]), rel=1e-7)
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["one family", "two families"])
+def test_parts_as_one_distribution(same):
+    mean, y = rows(12)
+    parts = [three(mean)[0], three(2.0 * mean)[0]] if same else three(mean)
+    found = as_one(parts)
+    assert found.batch_shape == (12, 4 if same else 1)
+    assert mix([found], [1.0]).crps(tensor(y)).numpy() == pytest.approx(
+        direct(parts, np.full(len(parts), 1 / len(parts)), y), rel=1e-7
+    )

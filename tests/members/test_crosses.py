@@ -72,12 +72,10 @@ def test_none_where_effects_are_additive():
     assert not Trees(**QUICK).fit(rush_hours(1500, joint=False), None, seed=0).table.crosses
 
 
-def test_they_are_saved_refitted_and_shared_by_repetitions(sample, fitted):
+def test_they_are_saved_and_shared_by_repetitions(sample, fitted):
     again = Trees.from_state(fitted.state())
     assert (again.raw(sample.X) == fitted.raw(sample.X)).all()
     assert again.facts() == fitted.facts()
-    refitted = fitted.refitted(rush_hours(1600), seed=0)
-    assert refitted.facts()["crossed columns"] == [["x2", "x1"]]
     twice = Trees(**QUICK | {"seeds": 2, "rounds": 20}).fit(sample, None, seed=0)
     assert len(twice.folds) == 10
     assert twice.distribution(sample.X).batch_shape == (1500, 1)

@@ -15,12 +15,13 @@ import torch
 from sklearn.neighbors import NearestNeighbors
 from typer.testing import CliRunner
 
-from ddpn import DDPNRegressor, InputError
+from ddpn import CountRegressor, DDPNRegressor, InputError
 from ddpn.cli import app
 from ddpn.distributions import CountDistribution
 from ddpn.errors import ConfigError
 from ddpn.features import FeatureEncoder, encoder_bytes, encoder_from_bytes
 from ddpn.members import MEMBERS, Member
+from ddpn.members.folds import CrossFitted
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes
 from ddpn.predictor import MIXTURE
 from ddpn.sample import Sample
@@ -158,6 +159,74 @@ def test_it_is_calibrated_saved_and_loaded(model, data, tmp_path):
     (tmp_path / "model" / "knn" / "rows.safetensors").write_bytes(content[:-8])
     with pytest.raises(InputError, match=r"rows.safetensors was truncated or changed"):
         DDPNRegressor.load(tmp_path / "model")
+
+
+@pytest.fixture(scope="module")
+def portfolio(data) -> CountRegressor:
+    """The default model with it: cross-fitted, weighted and calibrated."""
+    X, y = data
+    options = {"epochs": 2, "hidden": (8,), "training_options": {"batch_size": 100}, "random_state": 0}
+    return CountRegressor(mix_with=["knn"], **options).fit(X[:300], y[:300])
+
+
+def test_it_is_a_part_of_the_default_model(portfolio, data):
+    """Its distributions have no parameters of their own, so that copies are mixed, and not stacked."""
+    X, y = data
+    predictor = portfolio.predictor_
+    assert set(predictor.members) == {"constant", "glm", "trees", "networks", "knn"}
+    assert sum(predictor.weights.values()) == pytest.approx(1.0)
+    assert predictor.weights["knn"] > 0.1
+    member = predictor.members["knn"]
+    assert isinstance(member, CrossFitted)
+    assert [len(copy.rates) for copy in member.copies] == [240] * 5
+    means = np.mean([copy.distribution(X).mean[:, 0].numpy() for copy in member.copies], axis=0)
+    assert predictor.distribution(X, of="knn").mean.numpy() == pytest.approx(means)
+    assert member.distribution(X).mean.numpy()[:, 0] == pytest.approx(means)
+    assert set(predictor.intervals) == {MIXTURE, *predictor.members}
+    constant = predictor.distribution(X[300:], of="constant").crps(torch.from_numpy(y[300:])).mean()
+    assert portfolio.crps(X[300:], y[300:]) < 0.9 * constant.item()
+
+
+def test_its_intervals_are_those_of_rows_that_copies_left_out(portfolio):
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-3.0, 3.0, size=(2000, 1))
+    y = rng.poisson(np.exp(1.5 + np.cos(2.0 * X[:, 0])))
+    for name in (MIXTURE, "knn"):
+        dist = portfolio.predictor_.distribution(X, of=name)
+        low, high = portfolio.predictor_.interval(dist, 0.9, of=name)
+        # Three standard errors of 300 rows for calibration; counts make intervals cover rather more.
+        assert 0.85 < ((low.numpy() <= y) & (y <= high.numpy())).mean() < 0.98, name
+
+
+def test_its_copies_are_saved_and_loaded(portfolio, data, tmp_path):
+    X, _ = data
+    portfolio.save(tmp_path / "model")
+    assert len(list((tmp_path / "model" / "knn").glob("copy-*"))) == 5
+    again = CountRegressor.load(tmp_path / "model")
+    assert isinstance(again.predictor_.members["knn"], CrossFitted)
+    assert (again.predict(X) == portfolio.predict(X)).all()
+    assert (again.predict_interval(X) == portfolio.predict_interval(X)).all()
+    assert (again.ood_pvalue(X) == portfolio.ood_pvalue(X)).all()
+
+
+def test_ddpn_fit_mixes_it_with_the_default_members(data, tmp_path, monkeypatch):
+    X, y = data
+    pl.DataFrame({"x": X[:, 0], "visits": y.astype(int)}).write_csv(tmp_path / "visits.csv")
+    settings = 'target = "visits"\nhidden = [8]\nepochs = 2\ndevice = "cpu"\n[training_options]\nbatch_size = 100\n'
+    (tmp_path / "quick.toml").write_text(settings)
+    monkeypatch.chdir(tmp_path)
+    for arguments in (
+        ["fit", "visits.csv", "--config", "quick.toml", "--mix-with", "knn", "-o", "model"],
+        ["predict", "model", "visits.csv", "-o", "predictions.csv"],
+    ):
+        found = CliRunner().invoke(app, arguments)
+        assert found.exit_code == 0, found.output
+    predictor = load(Path("model")).model.predictor_
+    assert {"constant", "glm", "trees", "networks", "knn"} <= set(predictor.members)
+    assert isinstance(predictor.members["knn"], CrossFitted)
+    assert predictor.weights["knn"] > 0.1
+    predicted = pl.read_csv("predictions.csv")["mean"].to_numpy()
+    assert predicted == pytest.approx(predictor.distribution(pl.DataFrame({"x": X[:, 0]})).mean.numpy(), rel=1e-6)
 
 
 @pytest.mark.parametrize("role", ["--mix-with", "--compare-with"])

@@ -44,15 +44,19 @@ def test_auto_follows_the_number_of_rows_and_columns(steps):
     assert auto_numeric(100, 501) == "standard"
 
 
-def test_predictions_of_rows_that_were_left_out(steps):
-    train, _ = steps
-    member = networks(numeric="steps", epochs=20, lr=1e-2, members=4)
-    member.folds, y = 2, torch.from_numpy(train.y).unsqueeze(1)
-    member.fit(train.replace(weight=np.r_[0.0, np.ones(299)]), None, seed=0)
-    assert member.out_of_fold.batch_shape == (300, 2)  # two networks left out each row
-    constant = Poisson(torch.full((300, 1), float(train.y.mean())))
-    assert -member.out_of_fold.log_prob(y).mean() < -constant.log_prob(y).mean() - 0.3
-    assert networks(members=4).fit(train, None, seed=0).out_of_fold is None
+def test_copies_predict_the_rows_that_they_left_out(steps):
+    train, fold = steps[0], np.arange(300) % 2
+    copies = networks(numeric="steps", epochs=20, lr=1e-2).fit_copies(
+        train.replace(weight=np.r_[0.0, np.ones(299)]), fold, 0
+    )
+    assert len(copies) == 2
+    assert copies[0].history.best_epoch == copies[1].history.best_epoch
+    for number, copy in enumerate(copies):
+        own = train.rows(fold == number)
+        y, dist = torch.from_numpy(own.y).unsqueeze(1), copy.distribution(own.X)
+        assert dist.batch_shape == (150, 2)
+        constant = Poisson(torch.full((150, 1), float(train.y.mean())))
+        assert -dist.log_prob(y).mean() < -constant.log_prob(y).mean() - 0.3
 
 
 def test_late_best_epochs_mean_that_more_could_be_learned(steps):

@@ -3,17 +3,16 @@
 import numpy as np
 import pytest
 import torch
-from ddpn.estimators.candidates import default_candidates
 
 from ddpn.deadlines import Clock
 from ddpn.heads import make_head
+from ddpn.members.candidates import default_candidates
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.trees import streamed
 from ddpn.members.trees.member import Trees
 from ddpn.metrics import crps
 from ddpn.sample import Sample
 
-pytest.importorskip("lightgbm")
 ROWS, SAMPLED, OPTIONS = 10_000, 2000, {"leaves": (15,), "rounds": 40, "index": False}
 
 

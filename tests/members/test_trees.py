@@ -1,4 +1,4 @@
-"""Boosted trees: what is chosen out of fold, constraints, determinism, the fallback, and files that are checked."""
+"""Boosted trees: what is chosen out of fold, constraints, determinism, copies, and files that are checked."""
 
 import json
 
@@ -6,14 +6,13 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from ddpn.members.trees.lightgbm_engine import LightGBMBooster
 from safetensors.numpy import load, save
 
 from ddpn.distributions import DoublePoisson, NegativeBinomial, Poisson
 from ddpn.errors import InputError
 from ddpn.heads import make_head
 from ddpn.members.member import NotApplicableError
-from ddpn.members.trees import engine
+from ddpn.members.trees import boosting
 from ddpn.members.trees.joint_member import JointTrees
 from ddpn.members.trees.member import Trees
 from ddpn.sample import Sample
@@ -59,25 +58,28 @@ def test_the_family_follows_the_dispersion(alpha, kind):
     assert ratio > 2.0 if alpha else ratio < 0.5
 
 
-def test_out_of_fold_predictions_do_not_know_their_rows(fitted, wide):
-    y = torch.from_numpy(wide.y)[:, None]
-    inside, outside = fitted.distribution(wide.X, wide.exposure), fitted.out_of_fold
-    assert outside.batch_shape == (500, 1)
+def test_copies_predict_the_folds_that_they_left_out_like_new_rows(fitted, wide):
+    fold, y = np.arange(500) % 5, torch.from_numpy(wide.y)[:, None]
+    copies = Trees(**QUICK).fit_copies(wide, fold, seed=3)
+    assert [len(copy.folds) for copy in copies] == [1] * 5  # one booster each: together they are many
+    outside = torch.zeros(500, dtype=torch.float64)
+    for number, copy in enumerate(copies):
+        own = wide.rows(fold == number)
+        dist = copy.distribution(own.X, own.exposure)
+        outside[fold == number] = dist.log_prob(y[fold == number])[:, 0]
+        assert dist.log_prob(y[fold == number]).mean() > Poisson(dist.mean).log_prob(y[fold == number]).mean() + 0.1
     fresh = sample_of(500, seed=1)
     new = fitted.distribution(fresh.X, fresh.exposure).log_prob(torch.from_numpy(fresh.y)[:, None]).mean()
-    assert inside.log_prob(y).mean() > outside.log_prob(y).mean()
-    assert outside.log_prob(y).mean() == pytest.approx(float(new), abs=0.1)
-    assert outside.log_prob(y).mean() > Poisson(outside.mean).log_prob(y).mean() + 0.2
+    assert fitted.distribution(wide.X, wide.exposure).log_prob(y).mean() > outside.mean()
+    assert outside.mean() == pytest.approx(float(new), abs=0.1)
 
 
-def test_rows_of_weight_zero_have_out_of_fold_predictions_too(wide):
+def test_rows_of_weight_zero_have_no_part_in_the_trees(wide):
     some = wide.rows(slice(0, 80))
     weight = (np.arange(80) % 2).astype(float)
-    member = Trees(**QUICK).fit(some.replace(weight=weight), None, seed=0)
-    assert member.out_of_fold.batch_shape == (80, 1)
-    plain = member.distribution(some.X, some.exposure)
-    assert (member.out_of_fold.mean == plain.mean)[weight == 0].all()
-    assert (member.out_of_fold.mean != plain.mean)[weight == 1].any()
+    odd = some.replace(weight=weight, y=np.where(weight > 0, some.y, 1000.0))
+    found, expected = (Trees(**QUICK).fit(each, None, seed=0) for each in (odd, some.replace(weight=weight)))
+    assert (found.distribution(some.X).mean == expected.distribution(some.X).mean).all()
 
 
 def test_a_dispersion_that_varies_is_boosted():
@@ -98,8 +100,9 @@ def test_an_additive_index_finds_a_threshold_in_a_sum():
     y = rng.poisson(np.where(X.sum(1) > 6, 8.0, 1.0)).astype(float)
     with_index, without = (Trees(**QUICK, index=on).fit(Sample(X, y), None, seed=0) for on in (True, False))
     assert with_index.has_index == [True]
-    counts = torch.from_numpy(y)[:, None]
-    gain = (with_index.out_of_fold.log_prob(counts) - without.out_of_fold.log_prob(counts)).mean()
+    new = rng.integers(0, 2, (3000, 12)).astype(float)
+    counts = torch.from_numpy(rng.poisson(np.where(new.sum(1) > 6, 8.0, 1.0)).astype(float))[:, None]
+    gain = (with_index.distribution(new).log_prob(counts) - without.distribution(new).log_prob(counts)).mean()
     assert gain > 0.01
 
 
@@ -148,27 +151,17 @@ def test_with_more_columns_than_rows_those_that_matter_are_kept():
     assert (again.distribution(X).mean == member.distribution(X).mean).all()
 
 
-def test_without_lightgbm_scikit_learn_boosts(wide, monkeypatch):
-    monkeypatch.setattr(engine, "has_lightgbm", lambda: False)
-    some = wide.rows(slice(0, 150))
-    member = Trees(**FEWER, monotone={"x": 1}).fit(some, None, seed=0)
-    assert member.facts()["engine"] == "scikit-learn"
-    files = member.state()
-    assert set(files) == {"trees.skops", "trees.json"}
-    again = Trees.from_state(files)
-    assert (again.distribution(some.X, some.exposure).mean == member.distribution(some.X, some.exposure).mean).all()
-
-
 # Joint boosting ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["double_poisson", "negative_binomial", "gaussian", "zero_inflated_poisson"])
 def test_all_outputs_of_a_head_are_boosted(name, wide):
     member = JointTrees(make_head(name), **QUICK).fit(wide, None, seed=0)
-    y = torch.from_numpy(wide.y)[:, None]
-    head, scale = make_head(name), torch.from_numpy(wide.exposure)
-    constant = head(head.start(y[:, 0], exposure=scale).expand(500, 1, -1), scale[:, None])
-    assert member.out_of_fold.log_prob(y).mean() > constant.log_prob(y).mean() + 0.05
+    head, new = make_head(name), sample_of(500, seed=1)
+    start = head.start(torch.from_numpy(wide.y), exposure=torch.from_numpy(wide.exposure))
+    y, scale = torch.from_numpy(new.y)[:, None], torch.from_numpy(new.exposure)[:, None]
+    constant = head(start.expand(500, 1, -1), scale)
+    assert member.distribution(new.X, new.exposure).log_prob(y).mean() > constant.log_prob(y).mean() + 0.05
 
 
 def test_seeds_are_members(wide):
@@ -231,7 +224,7 @@ def test_facts_that_do_not_fit_the_trees_are_refused(fitted):
 def test_arrays_and_text_are_the_same_trees(fitted, wide):
     matrix = fitted.table.read(wide.X)
     booster = fitted.folds[0].main
-    again = LightGBMBooster.of_arrays(booster.arrays, None, matrix.shape[1])
+    again = boosting.Booster.of_arrays(booster.arrays, None, matrix.shape[1])
     assert (again.raw(matrix) == booster.raw(matrix)).all()
     assert all(
         (ours == theirs).all() for ours, theirs in zip(again.arrays.values(), booster.arrays.values(), strict=True)
@@ -251,41 +244,19 @@ def test_contributions_add_up_to_the_log_mean(fitted, wide):
     assert (values[:, 2] == 0).all()
 
 
-def test_refitted_trees_keep_what_was_chosen_and_learn_from_more_rows(monkeypatch):
-    rng = np.random.default_rng(0)
-    X = rng.integers(0, 2, (1500, 12)).astype(float)
-    sample = Sample(X, rng.poisson(np.where(X.sum(1) > 6, 8.0, 1.0)).astype(float))
-    first = Trees(**QUICK).fit(sample.rows(slice(0, 1200)), None, seed=0)
-    assert first.has_index == [True]  # a threshold of a sum
-    monkeypatch.setattr("ddpn.members.trees.mean.choose", None)
-    again = first.refitted(sample, seed=0)
-    assert (again.used_leaves, again.has_index) == (first.used_leaves, first.has_index)
-    assert len(again.out_of_fold_raw) == 1500
-    assert again.rate == first.used_rate
-    assert len(again.folds) == len(first.folds)
-
-
-def test_trees_of_a_stream_are_not_refitted(fitted, wide, monkeypatch):
-    monkeypatch.setattr(fitted, "stream", object())
-    assert fitted.refitted(wide, seed=0) is None
-
-
 def test_trees_with_the_index_see_all_columns(monkeypatch):
     """Otherwise trees without it would hide how much it helps."""
-    pytest.importorskip("lightgbm")
-    from ddpn.members.trees import lightgbm_engine
-
     drawn = []
 
-    class Watched(lightgbm_engine.Growing):
+    class Watched(boosting.Growing):
         def __init__(self, data, rows, fold, settings, **options):
             if not options:
                 drawn.append((rows.matrix.shape[1], settings.share))
             super().__init__(data, rows, fold, settings, **options)
 
-    monkeypatch.setattr(lightgbm_engine, "Growing", Watched)
+    monkeypatch.setattr(boosting, "Growing", Watched)
     generator = np.random.default_rng(0)
     X = generator.normal(size=(300, 4))
-    Trees(rounds=5).fit(Sample(X, generator.poisson(np.exp(X[:, 0])).astype(float)), None, seed=0)
+    Trees(rounds=5, index=True).fit(Sample(X, generator.poisson(np.exp(X[:, 0])).astype(float)), None, seed=0)
     assert {share for columns, share in drawn if columns > 4} == {1.0}
     assert {share for columns, share in drawn if columns == 4} == {0.7, 1.0}

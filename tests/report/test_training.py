@@ -30,7 +30,7 @@ def test_everything_of_the_task_is_shown_and_none_is_required(fitted, evidence):
 
 
 def test_members_are_listed_with_their_weights():
-    networks = SimpleNamespace(label="networks", options=SimpleNamespace(members=5))
+    networks = SimpleNamespace(label="networks", model=SimpleNamespace(members=5))
     members = {"networks": networks, "glm": SimpleNamespace(label="GLM")}
     predictor = SimpleNamespace(mixed=members, weights={"networks": 0.75, "glm": 0.25})
     model = SimpleNamespace(predictor_=predictor, likelihood=("poisson", "negative_binomial"))

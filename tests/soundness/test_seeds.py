@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-import torch
 
+from ddpn.calibration.held_out import HeldOut
 from ddpn.calibration.recalibration import Recalibration
-from ddpn.distributions import Poisson
-from ddpn.members.glm import GLM
+from ddpn.members.glm import GLM, PoissonGLM
+from ddpn.predictor import Predictor
 from ddpn.sample import Sample
 
 
@@ -20,11 +20,12 @@ def test_the_rows_of_a_glm_follow_the_seed(monkeypatch):
     assert not np.array_equal(first, other)
 
 
-def test_the_folds_of_a_recalibration_follow_the_seed():
+def test_the_parts_of_a_recalibration_follow_the_seed():
     y = np.random.default_rng(0).negative_binomial(2, 0.4, 300).astype(float)
-    dist = Poisson(torch.full((300,), 3.0, dtype=torch.float64))
-    first, again, other = (Recalibration.fit([dist], y, seed=seed) for seed in (1, 1, 2))
-    assert first.gain == again.gain
-    assert first.gain != other.gain
-    assert other.gain == pytest.approx(first.gain, rel=0.2)  # chance, not another result
-    np.testing.assert_array_equal(first.value, other.value)  # the map itself is fitted to all rows
+    sample = Sample(np.zeros((300, 1)), y)
+    predictor = Predictor({"glm": PoissonGLM().fit(sample, None, seed=0)})  # too narrow
+    found = [Recalibration.fit(HeldOut.of(predictor, sample, seed), "mixture")[0] for seed in (1, 1, 2)]
+    assert found[0].gain == found[1].gain
+    assert found[0].gain != found[2].gain
+    assert found[2].gain == pytest.approx(found[0].gain, rel=0.2)  # chance, not another result
+    np.testing.assert_allclose(found[0].value, found[2].value, rtol=1e-6)  # the map itself is fitted to all rows

@@ -30,9 +30,8 @@ def trained(source, epochs: int = 1, lr: float = 1e-2, **options):
 def folded(sample: Sample, fold: torch.Tensor) -> OwnRows:
     """Member m leaves out fold m modulo the number of folds."""
     left_out = [fold == member % int(fold.max() + 1) for member in range(MEMBERS)]
-    return OwnRows(
-        sample, [(~mask).nonzero().flatten() for mask in left_out], [m.nonzero().flatten() for m in left_out]
-    )
+    train, validation = ([rows.nonzero().flatten() for rows in part] for part in ([~m for m in left_out], left_out))
+    return OwnRows(sample, train, validation)
 
 
 #: Folds of 14 and 29 rows.

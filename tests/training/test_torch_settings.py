@@ -50,7 +50,7 @@ def results(model: DDPNRegressor | CountGLM, rows: dict[str, np.ndarray]) -> lis
 def usual(request, quick, rows) -> tuple[DDPNRegressor | CountGLM, list[np.ndarray]]:
     """A model, and its results with torch's usual settings."""
     is_glm = request.param == "glm"
-    model = CountGLM() if is_glm else quick(likelihood=request.param, epochs=2, validation=0.2)
+    model = CountGLM(alpha=1e-3) if is_glm else quick(likelihood=request.param, epochs=2, validation=0.2)
     return model, results(model, rows)
 
 

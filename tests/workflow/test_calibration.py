@@ -1,5 +1,7 @@
 """Recalibration and groups of intervals from a table to predictions, a saved folder and a report."""
 
+from copy import copy
+
 import numpy as np
 import polars as pl
 import pytest
@@ -8,31 +10,33 @@ from ddpn.distributions import Recalibrated
 from ddpn.errors import ConfigError, InputError
 from ddpn.report import write_report
 from ddpn.workflow.fitting import fit
+from ddpn.workflow.leaderboard import score_rows
 from ddpn.workflow.model_folder import describe, load
 from ddpn.workflow.plan import Plan, plan_of
 from ddpn.workflow.prediction import predict, report_parts
 from ddpn.workflow.preparing import prepare
 from ddpn.workflow.requests import Request
 
-RNG = np.random.default_rng(5)
-X = RNG.normal(size=1200)
-SHOP = RNG.choice(["a", "b"], 1200)
-#: Half of the counts are 0, which a Poisson cannot express.
-TABLE = pl.DataFrame({"x": X, "shop": SHOP, "y": (RNG.random(1200) < 0.5) * RNG.poisson(np.exp(1.5 + 0.3 * X))})
+
+def drawn(rows: int, seed: int) -> pl.DataFrame:
+    """Half of the counts are 0, which a Poisson cannot express."""
+    rng = np.random.default_rng(seed)
+    x, shop = rng.normal(size=rows), rng.choice(["a", "b"], rows)
+    return pl.DataFrame({"x": x, "shop": shop, "y": (rng.random(rows) < 0.5) * rng.poisson(np.exp(1.5 + 0.3 * x))})
+
+
+TABLE = drawn(1200, seed=5)
+
+
+OPTIONS = {
+    "likelihood": "poisson", "members": 1, "hidden": (4,), "numeric": "standard", "epochs": 5, "device": "cpu",
+}  # fmt: skip
+PLAN = Plan(target="y", drop=("shop",), interval_groups="shop", compare_with=("constant",), model=OPTIONS)
 
 
 @pytest.fixture(scope="module")
 def folder():
-    options = {
-        "likelihood": "poisson",
-        "members": 1,
-        "hidden": (4,),
-        "numeric": "standard",
-        "epochs": 5,
-        "device": "cpu",
-    }
-    plan = Plan(target="y", drop=("shop",), interval_groups="shop", compare_with=("constant",), model=options)
-    return fit(prepare(TABLE, plan), {}).folder
+    return fit(prepare(TABLE, PLAN), {}).folder
 
 
 def test_a_poisson_of_many_zeros_is_recalibrated_before_its_intervals(folder):
@@ -42,8 +46,17 @@ def test_a_poisson_of_many_zeros_is_recalibrated_before_its_intervals(folder):
     rows = predictor.distribution(TABLE.select("x"))
     assert isinstance(rows, Recalibrated)
     entries = {entry["name"]: entry for entry in folder.task["test"]["entries"]}
-    assert entries["mixture"]["crps"] < 0.97 * entries["networks"]["crps"]
     assert entries["mixture"]["coverage"] == pytest.approx(0.9, abs=0.06)
+    assert predictor.is_recalibrated("networks"), "members are compared with the mixture after the same treatment"
+
+
+def test_recalibrated_distributions_of_fresh_rows_are_better(folder):
+    fresh = prepare(drawn(4000, seed=6), PLAN).test
+    plain = copy(folder.model.predictor_)
+    plain.recalibrations = {}
+    for name in ("mixture", "networks"):
+        before, after = (score_rows(each, fresh, name).crps.mean() for each in (plain, folder.model.predictor_))
+        assert after < 0.97 * before, name
 
 
 def test_a_saved_folder_predicts_the_same_and_reports_groups_that_are_unknown(folder, tmp_path):

@@ -11,12 +11,14 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from ddpn.estimators.calibration_rows import PRIOR_ROWS
 
+from ddpn.calibration.calibrate import PRIOR_ROWS
+from ddpn.calibration.held_out import HeldOut
 from ddpn.calibration.intervals import IntervalLevels, level_expected, level_needed
 from ddpn.errors import InputError
 from ddpn.files import folder_lock
 from ddpn.heads import PoissonHead
+from ddpn.members.folds import copies_of
 from ddpn.members.glm import PoissonGLM
 from ddpn.predictor import MIXTURE
 from ddpn.workflow import fitting
@@ -69,7 +71,9 @@ def test_scores_are_weighted_means_on_the_test_rows(fitted, prepared):
 
 @pytest.mark.parametrize("name", [MIXTURE, "networks", "glm", "constant", "poisson_glm"])
 def test_intervals_of_every_member_are_calibrated_on_validation_rows(fitted, prepared, name):
-    rows, predictor = prepared.validation, fitted.folder.model.predictor_
+    predictor = fitted.folder.model.predictor_
+    # In the order of the parts that they are divided into: each row has quantiles of its own.
+    rows = HeldOut.of(predictor, prepared.validation, prepared.plan.seed).sample
     levels = predictor.intervals[name]
     assert levels.rows.tolist() == [30]
     dist = predictor.distribution(rows.X, rows.exposure, of=name)
@@ -91,20 +95,29 @@ def test_intervals_of_every_member_are_calibrated_on_validation_rows(fitted, pre
     assert covered(level - 0.03) <= wanted + 2.0
 
 
-def test_test_rows_touch_neither_calibration_nor_weights(fitted, prepared, table):
+def with_extreme_test_rows(table, prepared):
+    """The table with other values in its test rows."""
     rows = np.zeros(table.height, dtype=bool)
     rows[prepared.split.rows.test] = True
-    extreme = table.with_columns(
+    return table.with_columns(
         severity=pl.when(pl.Series(rows)).then(40.0).otherwise(pl.col("severity")),
         visits=pl.when(pl.Series(rows)).then(500).otherwise(pl.col("visits")),
     )
-    changed = fit(prepare(extreme, prepared.plan), {}).folder.model.predictor_
+
+
+def has_same_calibration(one, other):
+    assert one.weights == other.weights
+    assert one.ood.scores.tolist() == other.ood.scores.tolist()
+    for name, levels in one.intervals.items():
+        assert all((new == old).all() for new, old in zip(other.intervals[name], levels, strict=True)), name
+    return True
+
+
+def test_test_rows_touch_neither_calibration_nor_weights(fitted, prepared, table):
+    changed = fit(prepare(with_extreme_test_rows(table, prepared), prepared.plan), {}).folder.model.predictor_
     usual = fitted.folder.model.predictor_
-    assert changed.weights == usual.weights
-    assert changed.ood.scores.tolist() == usual.ood.scores.tolist()
+    assert has_same_calibration(usual, changed)
     assert len(usual.ood.scores) == 30
-    for name, levels in usual.intervals.items():
-        assert all((new == old).all() for new, old in zip(changed.intervals[name], levels, strict=True)), name
 
 
 def test_few_rows_have_no_validation_and_no_calibration(table, plan):
@@ -236,9 +249,8 @@ def test_interrupted_after_the_training_networks_are_not_trained_again(
 ):
     whole = fit_into(tmp_path / "whole", unmixed, {})
     with monkeypatch.context() as patch:
-        name = {"calibration": "CalibrationRows.calibrate", "scores": "leaderboard"}[step]
-        place = "ddpn.estimators.calibration_rows" if step == "calibration" else "ddpn.workflow.finishing"
-        patch.setattr(f"{place}.{name}", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+        name = {"calibration": "calibrate", "scores": "leaderboard"}[step]
+        patch.setattr(f"ddpn.workflow.finishing.{name}", lambda *_, **__: signal.raise_signal(signal.SIGINT))
         with pytest.warns(UserWarning, match="as the fit was stopped"):
             first = fit_into(tmp_path / "model", unmixed, {})
     assert (first.interrupted, first.can_continue) == (True, True)
@@ -331,30 +343,33 @@ def test_checkpoints_of_other_folders_are_left_alone(at_once, prepared, tmp_path
     assert other.exists()
 
 
+# Cross-fitting -------------------------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize(
-    ("options", "expected"),
+    ("options", "most", "expected"),
     [
-        ({}, True),
-        ({"time": "admitted"}, False),
-        ({"model": {"members": "auto", "time_budget": "60s"}}, False),
-        ({"model": {"members": 2}}, False),
+        ({}, 240, True),
+        ({}, 239, False),
+        ({"time": "admitted"}, 240, False),
+        ({"model": {"members": 2}}, 240, False),
+        ({"shares": (0.8, 0.0, 0.2)}, 100, True),
     ],
+    ids=["few rows", "more rows", "by time", "a number of networks", "no validation rows"],
 )
-def test_members_see_validation_rows_where_these_are_like_the_others(table, plan, monkeypatch, options, expected):
-    monkeypatch.setattr(fitting, "SMALL_ROWS", 100)
+def test_members_are_cross_fitted_where_validation_rows_are_few_and_like_the_others(
+    table, plan, monkeypatch, options, most, expected
+):
+    monkeypatch.setattr(fitting, "SMALL_ROWS", most)
     made = plan(**({"model": {"members": "auto"}} | options))
-    assert fitting._is_refitted(prepare(table, made)) is expected
+    assert fitting.is_cross_fitted(prepare(table, made)) is expected
 
 
-def test_few_rows_are_cross_fitted_and_not_refitted(table, plan):
-    assert not fitting._is_refitted(prepare(table, plan(model={"members": "auto"})))
-
-
-def test_the_command_refits_to_training_and_validation_rows(table, plan, monkeypatch):
-    seen, steps = [], []
-    monkeypatch.setattr(fitting, "SMALL_ROWS", 100)
-    monkeypatch.setattr(fitting, "refit", lambda predictor, sample, seed: seen.append(len(sample)) or False)
-    prepared = prepare(table, plan(model={"members": "auto", "likelihood": "poisson"}, compare_with=()))
-    fit(prepared, {}, on_step=steps.append)
-    assert seen == [len(prepared.train) + len(prepared.validation)]
-    assert "Fitting to validation rows, too" in steps
+def test_cross_fitted_members_use_all_rows_but_those_of_the_test(table, plan):
+    made = prepare(table, plan(only="glm", compare_with=("constant",), model={"members": "auto"}))
+    predictor = fit(made, {}).folder.model.predictor_
+    assert {name: len(copies_of(member)) for name, member in predictor.members.items()} == {"glm": 5, "constant": 5}
+    for name in (MIXTURE, "glm", "constant"):
+        assert predictor.intervals[name].rows.tolist() == [240], name
+    changed = fit(prepare(with_extreme_test_rows(table, made), made.plan), {}).folder.model.predictor_
+    assert has_same_calibration(predictor, changed)

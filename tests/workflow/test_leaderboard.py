@@ -8,6 +8,7 @@ import torch
 from scipy import stats
 from torch.distributions import Normal
 
+from ddpn.calibration.held_out import HeldOut
 from ddpn.distributions import Poisson
 from ddpn.members import Member
 from ddpn.predictor import MIXTURE, Predictor
@@ -160,6 +161,6 @@ def test_a_member_that_is_the_mixture_has_its_scores_unless_its_intervals_differ
         return {each["name"]: [each[name] for name in SCORES] for each in leaderboard(found, sample)["entries"]}
 
     assert entries()["one"] == entries()[MIXTURE] != entries()["other"]
-    found.calibrate_intervals(sample, 20.0, of=["one"])
+    found.calibrate_intervals(HeldOut.of(found, sample), 20.0, of=["one"])
     changed = entries()
     assert changed["one"][SCORES.index("width")] != changed[MIXTURE][SCORES.index("width")]

@@ -154,7 +154,7 @@ BROKEN = {
         [TASK, "truncated or changed"],
     ),
     "no task file": (lambda folder: (folder / TASK).unlink(), ["File not found", TASK]),
-    "an earlier format": (of_format_1, ["format 1 by ddpn 0.1.0", "reads format 2", "Fit the model again"]),
+    "an earlier format": (of_format_1, ["format 1 by ddpn 0.1.0", "reads format 3", "Fit the model again"]),
 }
 
 

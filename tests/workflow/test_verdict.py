@@ -67,7 +67,7 @@ TABLE = [
     (evaluation(coverage=0.99, interior=0.985), "unclear", ["predicts better", "wider than necessary", "too wide"]),
     (evaluation(coverage=0.99, interior=0.8), "better", ["cover 99.0% of the test rows."]),
     (evaluation(rows=49), "unclear", ["Too few rows", "49 test rows"]),
-    (evaluation(effective_rows=12.3), "unclear", ["Too few rows", "500 test rows, count as 12"]),
+    (evaluation(effective_rows=12.3), "unclear", ["Too few rows", "500 test rows", "count as 12"]),
     (evaluation(gain=-0.3, rows=1), "unclear", ["Too few rows", "1 test row "]),
     (evaluation(crps={"mixture": 1.0}, gains={}), "unclear", ["not compared"]),
     (evaluation(gains={}), "unclear", ["No other model could be scored"]),

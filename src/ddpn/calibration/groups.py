@@ -191,25 +191,34 @@ class IntervalGroups:
         return cls(facts["by"], tuple(facts["names"]), arrays["groups.edges"], facts["prior_rows"], levels)
 
 
-def grouping(groups: Any, sample: Sample, means: Iterable[Any], prior_rows: float) -> tuple[IntervalGroups, np.ndarray]:
-    """The groups of calibration rows, and the position of each row's: by a column, labels, or a number of ranges.
+def with_labels(sample: Sample, groups: Any) -> tuple[Sample, str | int | None]:
+    """A sample that has the labels of its rows apart, where `groups` are labels, and the name of the groups.
+
+    Rows and labels then stay together wherever rows are drawn or divided.
+    """
+    if groups is None or is_integer(groups) or isinstance(groups, str):
+        return sample, groups
+    name = str(getattr(groups, "name", None) or "group")
+    return sample.replace(interval_groups=group_labels(groups, len(sample))), name
+
+
+def grouping(
+    groups: str | int, sample: Sample, means: Iterable[Any], prior_rows: float
+) -> tuple[IntervalGroups, np.ndarray]:
+    """The groups of calibration rows, and the position of each row's: by a column, or a number of ranges.
 
     A column is that of the table, unless the sample has the values apart. `means` are the predicted means in blocks,
     which only ranges of them need.
     """
-    if is_integer(groups):
+    if not isinstance(groups, str):
         if groups < 2:
             raise InputError(f"groups must be at least 2 ranges of the predicted mean, got {groups}.")
         mean = np.concatenate([np.asarray(block, dtype=np.float64) for block in means])
         found = IntervalGroups.by_mean(mean, int(groups), prior_rows)
         return found, found.codes(None, mean)
-    is_name = isinstance(groups, str)
-    name = groups if is_name else str(getattr(groups, "name", None) or "group")
-    values = groups
-    if is_name:
-        values = column_of(sample.X, groups) if sample.interval_groups is None else sample.interval_groups
+    values = column_of(sample.X, groups) if sample.interval_groups is None else sample.interval_groups
     if values is None:
         raise InputError(f"groups must be labels or a number where X is no data frame, got {groups!r}.")
     labels = group_labels(values, len(sample))
-    found = IntervalGroups.by_labels(name, labels, prior_rows)
+    found = IntervalGroups.by_labels(groups, labels, prior_rows)
     return found, found.codes(labels, None)

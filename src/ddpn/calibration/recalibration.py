@@ -126,7 +126,7 @@ class Recalibration(NamedTuple):
             The recalibration, and for each part of the rows a map that was fitted to the others.
         """
         weight = rows.sample.weight_or_ones
-        each = weight * (len(weight) / weight.sum())
+        each = weight * ((weight > 0).sum() / weight.sum())
         dists, bounds = [], []
         for _, dist, block in rows.blocks(of):
             dists.append(discretized(dist))

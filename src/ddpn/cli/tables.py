@@ -123,7 +123,6 @@ def missing_words(missing: Sequence[str]) -> str:
     words = {
         "comparisons": "not compared with every model",
         "calibration": "not calibrated",
-        "refit": "not fitted to validation rows",
         "scores": "not scored",
     }
     return ", ".join(words[step] for step in missing if step in words)

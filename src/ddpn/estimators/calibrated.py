@@ -4,6 +4,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from ddpn.calibration.groups import with_labels
 from ddpn.calibration.held_out import HeldOut
 from ddpn.calibration.intervals import IntervalLevels
 from ddpn.calibration.recalibration import PRIOR_ROWS, Recalibration
@@ -73,15 +74,15 @@ class Calibrated:
         ...     low, high = model.predict_interval(X[1300:], coverage=0.9, kind=kind).T
         ...     print(kind, round(float(((low <= y[1300:]) & (y[1300:] <= high)).mean()), 2))
         central 0.99
-        calibrated 0.89
+        calibrated 0.9
         """
         _check_rows(prior_rows=prior_rows, group_rows=group_rows)
         with single_thread():
-            sample = self._sample(X, y, sample_weight, exposure, upper, censored)
+            sample, by = with_labels(self._sample(X, y, sample_weight, exposure, upper, censored), groups)
             rows = HeldOut.of(self._fitted, sample)
             known = {name: each.map for name, each in self._fitted.recalibrations.items() if each.is_used}
             rows.maps = {name: [each] * len(rows.predictors) for name, each in known.items()}
-            self._fitted.calibrate_intervals(rows, prior_rows, groups, group_rows)
+            self._fitted.calibrate_intervals(rows, prior_rows, by, group_rows)
         return self
 
     def fit_recalibration(

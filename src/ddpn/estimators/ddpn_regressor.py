@@ -9,9 +9,11 @@ from ddpn.errors import ConfigError
 from ddpn.estimators.fitting import fit_mixture, held_out
 from ddpn.estimators.network_regressor import Checked, NetworkRegressor
 from ddpn.executors import Executor
+from ddpn.features import FeatureEncoder
 from ddpn.heads import DEFAULT_LIKELIHOOD
 from ddpn.members.candidates import NETWORKS
 from ddpn.members.networks import Networks
+from ddpn.model import CountModel
 from ddpn.validation import check_integer, is_number
 
 
@@ -138,6 +140,7 @@ class DDPNRegressor(NetworkRegressor):
         if validation is None:
             kept = held_out(train, self._validation_share(), checked.random.randint(2**31 - 1))
             train, validation = (train.rows(~kept), train.rows(kept)) if kept.any() else (train, None)
+        self.n_rows_ = len(train)
         seeds = tuple(checked.random.randint(2**31 - 1, size=checked.options.members).tolist())
         members = {NETWORKS: Networks(checked.head, checked.options, seeds=seeds, **checked.run), **checked.others}
         for member in checked.others.values():
@@ -154,3 +157,13 @@ class DDPNRegressor(NetworkRegressor):
         if not is_number(share) or not 0.0 <= share < 1.0:
             raise ConfigError(f'validation must be "auto", None or a share in [0, 1), got {share!r}.')
         return share
+
+    @property
+    def encoder_(self) -> FeatureEncoder:
+        """The encoder of the networks' inputs."""
+        return self._networks.encoder
+
+    @property
+    def model_(self) -> CountModel:
+        """The networks themselves."""
+        return self._networks.model

@@ -46,7 +46,7 @@ def fit_mixture(
         try:
             fitted[name] = member.fit(train, validation, seed) if fits is None else fits.fitted(name, used)
         except NotApplicableError as error:
-            warnings.warn(f"{member.label or name} is left out of the mixture: {error}.", UserWarning, stacklevel=3)
+            warnings.warn(f"{member.label or name} is left out of the mixture: {error}.", UserWarning, stacklevel=4)
         except KeyboardInterrupt:
             networks = fitted.get(NETWORKS)
             if not isinstance(networks, Networks):

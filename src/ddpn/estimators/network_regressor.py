@@ -15,7 +15,6 @@ from ddpn.estimators.elsewhere import elsewhere
 from ddpn.estimators.fitting import merge_equal_rows, range_of
 from ddpn.estimators.nested import NestedOptions
 from ddpn.estimators.predictions import CountPredictions
-from ddpn.features import FeatureEncoder
 from ddpn.heads import Head, check_likelihood, make_head
 from ddpn.members import MEMBERS
 from ddpn.members.candidates import NETWORKS
@@ -25,7 +24,6 @@ from ddpn.members.network_options import FULL_BATCH_ROWS, NetworkOptions, check_
 from ddpn.members.networks import Networks
 from ddpn.members.portfolio import Elsewhere
 from ddpn.members.reader import TableReader
-from ddpn.model import CountModel
 from ddpn.sample import Sample, check_groups, checked_sample
 from ddpn.training import History, RowStream, Runtime
 from ddpn.validation import check_keys, is_integer
@@ -70,6 +68,7 @@ class NetworkRegressor(CountPredictions, NestedOptions):
     device: Any
     verbose: Any
     executor: Any
+    n_rows_: int
     _not_saved = ("checkpoint", "verbose", "time_budget", "executor")
     #: Called with a line on each step.
     on_step: Callable[[str], object] = staticmethod(lambda text: None)
@@ -159,6 +158,7 @@ class NetworkRegressor(CountPredictions, NestedOptions):
         reader = TableReader()
         reader.fit(X, type(self))
         sample = sample.rows(sample.is_used)
+        self.n_rows_ = len(sample)
         if len(sample) <= FULL_BATCH_ROWS and sample.group is None:
             sample = merge_equal_rows(sample)
         run: dict[str, Any] = {"runtime": runtime, "checkpoint": self._checkpoint(), "verbose": bool(self.verbose)}
@@ -217,33 +217,27 @@ class NetworkRegressor(CountPredictions, NestedOptions):
     # What was fitted ---------------------------------------------------------------------------------------------
 
     @property
-    def _networks(self) -> Networks:
+    def _copies(self) -> list[Networks]:
+        """The networks: of each fold, or those of all rows alone."""
         member = self._fitted.members.get(NETWORKS)
-        first = None if member is None else copies_of(member)[0]
-        if not isinstance(first, Networks):
+        found = [] if member is None else [copy for copy in copies_of(member) if isinstance(copy, Networks)]
+        if not found:
             raise AttributeError("there are no networks in this model")
-        return first
+        return found
+
+    @property
+    def _networks(self) -> Networks:
+        return self._copies[0]
 
     @property
     def history_(self) -> History:
         """How the training of the networks went."""
-        parts = [copy.history for copy in copies_of(self._fitted.members[NETWORKS]) if isinstance(copy, Networks)]
-        return History.joined(parts) if parts else self._networks.history
+        return History.joined([copy.history for copy in self._copies])
 
     @property
     def interrupted_(self) -> bool:
         """Whether Ctrl-C ended the fit early."""
         return bool(getattr(self, "_interrupted", False)) or any(m.interrupted for m in self._fitted.members.values())
-
-    @property
-    def encoder_(self) -> FeatureEncoder:
-        """The encoder of the networks' inputs."""
-        return self._networks.encoder
-
-    @property
-    def model_(self) -> CountModel:
-        """The networks themselves."""
-        return self._networks.model
 
     @property
     def head_(self) -> Head:
@@ -255,10 +249,11 @@ class NetworkRegressor(CountPredictions, NestedOptions):
         """The encoding of numbers that is used."""
         return self._networks.encoder.numeric
 
-    @property
-    def n_rows_(self) -> int:
-        """Training rows with a weight above 0."""
-        return self._networks.n_rows
+    def _extra_state(self) -> tuple[dict[str, bytes], dict[str, Any]]:
+        return {}, {"rows": self.n_rows_}
+
+    def _restore_extra(self, files: dict[str, bytes], extra: dict[str, Any]) -> None:
+        self.n_rows_ = extra["rows"]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -5,10 +5,12 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
 
+import numpy as np
+
 from ddpn.calibration.calibrate import calibrate
 from ddpn.deadlines import Clock
 from ddpn.durations import parse_duration
-from ddpn.errors import ConfigError
+from ddpn.errors import ConfigError, InputError
 from ddpn.estimators.fitting import held_out
 from ddpn.estimators.network_regressor import Checked, NetworkRegressor
 from ddpn.executors import Executor
@@ -19,6 +21,7 @@ from ddpn.members.folds import Folds
 from ddpn.members.network_options import SMALL_ROWS
 from ddpn.members.portfolio import Portfolio
 from ddpn.predictor import Predictor
+from ddpn.sample import Sample
 from ddpn.validation import check_keys
 
 #: The share of a time budget that fits may take; the rest is for calibration.
@@ -105,8 +108,8 @@ class CountRegressor(NetworkRegressor):
 
     #: Whether `fit` calibrates the model, too.
     calibrates: bool = True
-    #: The rows of a model that is not calibrated yet.
-    folds: Folds | None = None
+    #: The rows that members of a model were fitted to, while it is not calibrated yet.
+    folds_: Folds | None = None
 
     def __init__(
         self,
@@ -168,6 +171,8 @@ class CountRegressor(NetworkRegressor):
         if validation is None and len(train) > SMALL_ROWS:
             kept = held_out(train, "auto", checked.random.randint(2**31 - 1))
             train, validation = (train.rows(~kept), train.rows(kept)) if kept.any() else (train, None)
+        if validation is None:
+            _check_divisible(train)
         seed = int(checked.random.randint(2**31 - 1))
         built = checked.head, checked.options, checked.others
         candidates = default_candidates(*built, train, validation is None, checked.run)
@@ -176,10 +181,18 @@ class CountRegressor(NetworkRegressor):
         portfolio = Portfolio(candidates, clock, self.on_step, self._elsewhere()).fit(train, validation, seed)
         parts = portfolio.members, portfolio.weights, checked.needs_exposure, portfolio.seconds, checked.counts
         self._set_fitted(checked.reader, Predictor(*parts))
-        self._interrupted, self.folds, self.left_out_ = portfolio.interrupted, portfolio.folds, portfolio.left_out
+        self._interrupted, self.folds_, self.left_out_ = portfolio.interrupted, portfolio.folds, portfolio.left_out
         for name, why in portfolio.left_out.items():
             label = MEMBERS[name].label or name
-            warnings.warn(f"The mixture is fitted without {label}: {why}.", UserWarning, stacklevel=4)
+            warnings.warn(f"The mixture is fitted without {label}: {why}.", UserWarning, stacklevel=3)
         if self.calibrates:
             calibrate(self.predictor_, portfolio.folds, seed, clock=whole)
-            self.folds = None
+            self.folds_ = None
+
+
+def _check_divisible(train: Sample) -> None:
+    """Raise an `InputError` where no row can be left out: equal rows count as one, as do rows of one group."""
+    if train.group is None and len(train) < 2:
+        raise InputError("X and y must have at least two different rows, to leave one out, got one sample.")
+    if train.group is not None and len(np.unique(train.group)) < 2:
+        raise InputError("groups must have at least two different values, to leave one out, got one.")

@@ -143,7 +143,7 @@ def _log_mean(raw: Value, log_scale: Value | None) -> Value:
     return log_mu if log_scale is None else log_mu + log_scale
 
 
-def bend(x: Value, low: float, high: Operand) -> Value:
+def bend(x: Value, low: Value | float, high: Operand) -> Value:
     """As `ddpn.heads.clamps.bend`."""
     inside = x.clip(low, high)
     return inside + arctangent(x.graph, x - inside)

@@ -1,7 +1,7 @@
 """Networks as a member: an encoder of the table, M networks that are trained together, and a head."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -23,6 +23,7 @@ from ddpn.members.few_rows import MOST_ROWS, raw_of_few
 from ddpn.members.many_rows import MANY_ROWS, raw_of_many
 from ddpn.members.member import Member, exposure_unit, json_to_bytes, row_scale
 from ddpn.members.network_options import WIDE, NetworkOptions, auto_numeric
+from ddpn.members.side_by_side import put_networks, side_by_side, take_networks
 from ddpn.members.stream_schedule import Chunks, stream_schedule
 from ddpn.model import CountModel
 from ddpn.sample import BLOCK, Sample, row_count
@@ -141,20 +142,21 @@ class Networks(Member):
         numeric, config = self._numeric(train.rows(fold != 0)), self._config(train, seeds)
         encoded = [self._encode(numeric, train.rows(fold != k), train.rows(fold == k), seed) for k in range(number)]
         model = self._build(max(part.width for part in encoded), len(seeds))
-        starts = [start for k in range(number) if (start := self._start(train.rows(fold != k))) is not None]
-        model.reset(seeds, torch.stack(starts).repeat_interleave(each, 0).unsqueeze(1) if starts else None)
-        history = self._run(model, _side_by_side(encoded, each), None, config)
-        return [self._copy(model, history, part, slice(k * each, (k + 1) * each)) for k, part in enumerate(encoded)]
+        own = [slice(k * each, (k + 1) * each) for k in range(number)]
+        for k, rows in enumerate(encoded):
+            alone = self._build(rows.width, each)
+            alone.reset(seeds[own[k]], self._start(train.rows(fold != k)))
+            put_networks(model, own[k], alone)
+        history = self._run(
+            model, side_by_side([(rows.train, rows.validation) for rows in encoded], each), None, config
+        )
+        return [self._copy(model, history, rows, own[k]) for k, rows in enumerate(encoded)]
 
     def _copy(self, model: CountModel, history: History, encoded: "Encoded", own: slice) -> "Networks":
         """The networks of one copy, out of those that were trained together."""
-        copy = self.copied()
         part = self._build(encoded.width, own.stop - own.start)
-        shapes = {name: tensor.shape for name, tensor in part.state_dict().items()}
-        # Inputs that only other copies have come last; they were 0 for these networks.
-        cut = {name: t[own][tuple(slice(n) for n in shapes[name])] for name, t in model.state_dict().items()}
-        part.load_state_dict(cut)
-        return copy._keep(Trained(encoded.encoder, encoded.chosen, part, history.of(own)))
+        take_networks(model, own, part)
+        return self.copied()._keep(Trained(encoded.encoder, encoded.chosen, part, history.of(own)))
 
     def _set_rows(self, train: Sample, rows: int) -> None:
         """Remember what the networks are fitted to: as many rows, exposures of this size."""
@@ -360,24 +362,6 @@ class Networks(Member):
 
 def _drawn_seeds(seed: int, number: int) -> tuple[int, ...]:
     return tuple(np.random.RandomState(seed).randint(2**31 - 1, size=number).tolist())
-
-
-def _side_by_side(encoded: Sequence[Encoded], each: int) -> OwnRows:
-    """The rows of copies with so many networks each; inputs that only other copies have are 0."""
-    width, samples, train, validation, end = max(part.width for part in encoded), [], [], [], 0
-    for part in encoded:
-        for sample, positions in ((part.train, train), (part.validation, validation)):
-            assert isinstance(sample, Sample)
-            more = torch.zeros(len(sample), width - sample.X.shape[1])
-            samples.append(sample.replace(X=torch.cat([sample.X, more], dim=1)))
-            positions += [torch.arange(end, end + len(sample))] * each
-            end += len(sample)
-    return OwnRows(_joined(samples), train, validation)
-
-
-def _joined(samples: Sequence[Sample]) -> Sample:
-    names = samples[0].parts
-    return Sample(**{name: torch.cat([sample.parts[name] for sample in samples]) for name in names})
 
 
 def _checked_choice(chosen: Any, encoder: FeatureEncoder) -> np.ndarray:

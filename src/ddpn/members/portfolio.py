@@ -191,9 +191,11 @@ class Portfolio:
                 known = [parts_for(copy, block) for copy, block in zip(copies, scores.blocks, strict=True)]
                 size = sum(part.batch_shape[-1] for part in parts_for(member, scores.blocks[0].rows(slice(0, 1))))
                 scores.add(known, size)
-        except TimeLimitError as error:
+        except (TimeLimitError, KeyboardInterrupt) as error:
+            self.interrupted |= isinstance(error, KeyboardInterrupt)
             if self.weights:
-                self.left_out[candidate.name] = f"{error} before its weight was known"
+                why = "the fit was stopped" if self.interrupted else str(error)
+                self.left_out[candidate.name] = f"{why} before its weight was known"
                 self.members.pop(candidate.name)
                 self.seconds.pop(candidate.name)
             else:
@@ -213,7 +215,7 @@ class Portfolio:
         if len(train) <= most:
             return train
         text = f"Fitted to about {most:,} of {len(train):,} training rows, because the time budget is short."
-        warnings.warn(text, UserWarning, stacklevel=4)
+        warnings.warn(text, UserWarning, stacklevel=5)  # where a user calls `fit` of an estimator
         return train.rows(held_out_rows(len(train), most / len(train), seed, train.group))
 
     def _scored_rows(self, seed: int) -> list[Any]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from ddpn.estimators.fitting import NETWORKS
 from ddpn.explanations import Explanation, Importances
+from ddpn.members.folds import copies_of
 from ddpn.report import findings, grids, page
 from ddpn.report.evidence import LEVEL, MAX_ROWS, Evidence
 from ddpn.report.explaining import effects_section
@@ -160,9 +161,14 @@ def _rows(evidence: Evidence, importances: Importances, numbering: str) -> str:
     return page.paragraphs(words) + html if html else ""
 
 
+def _networks(model: Any) -> Any:
+    """The networks of a model, or one copy of them."""
+    return copies_of(model.predictor_.members[NETWORKS])[0]
+
+
 def _training(model: Any) -> str:
     history = getattr(model, "history_", None)
     if history is None or not history.epochs:
         return ""
-    figures = page.pair(*training_figures(history, model.predictor_.members[NETWORKS].options.score))
+    figures = page.pair(*training_figures(history, _networks(model).options.score))
     return page.paragraphs(training_sentences(model, history)) + figures

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ddpn.members.folds import copies_of
 from ddpn.report.evidence import SEED, Evidence
 from ddpn.report.figures.chart import LINE, POINT, Chart, Figure
 from ddpn.report.figures.scales import Axis
@@ -28,8 +29,10 @@ def members_text(model: Any) -> str:
     """The members of the mixture with their weights, such as "5 networks (80%) + GLM (20%)"."""
     predictor, parts = model.predictor_, []
     for name, member in predictor.mixed.items():
-        number = getattr(getattr(member, "options", None), "members", None)
-        label = plural(number, "network") if name == NETWORKS and number else label_of(name, member)
+        label = label_of(name, member)
+        if name == NETWORKS:
+            copies: Any = copies_of(member)
+            label = plural(sum(copy.model.members for copy in copies), "network")
         parts.append(label if len(predictor.mixed) == 1 else f"{label} ({percent(predictor.weights[name], 0)})")
     return " + ".join(parts)
 
@@ -42,7 +45,8 @@ def likelihood_text(model: Any) -> str:
 
 def training_sentences(model: Any, history: History) -> str:
     """Rows, epochs, time, and what went wrong during training."""
-    rows = f"on {plural(model.n_rows_, 'row')} " if getattr(model, "n_rows_", None) else ""
+    copies = len(copies_of(model.predictor_.members[NETWORKS]))
+    rows = f"on {plural(model.n_rows_, 'row')}{f', {copies}-fold cross-fitted,' if copies > 1 else ''} "
     epochs = f"for {plural(len(history.epochs), 'epoch')} in {fmt(history.seconds)} seconds"
     words = f'Trained {rows}{epochs}, with the numeric encoding "{model.numeric_}".'
     if history.stopped:

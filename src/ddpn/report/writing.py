@@ -81,6 +81,7 @@ def write_report(
     --------
     >>> import tempfile
     >>> import numpy as np
+    >>> from ddpn import DDPNRegressor
     >>> X = np.random.default_rng(0).normal(size=(90, 1))
     >>> y = np.random.default_rng(1).poisson(np.exp(1 + X[:, 0]))
     >>> model = DDPNRegressor(members=2, hidden=(8,), epochs=2, random_state=0).fit(X[:60], y[:60])

@@ -71,8 +71,8 @@ class History:
             Their positions.
         """
         epochs = [{k: v[members] if isinstance(v, list) else v for k, v in record.items()} for record in self.epochs]
-        best = {"best_epoch": self.best_epoch[members], "best_score": self.best_score[members]}
-        return replace(self, epochs=epochs, rollbacks=list(self.rollbacks), **best)
+        best, scores = self.best_epoch[members], self.best_score[members]
+        return replace(self, epochs=epochs, rollbacks=list(self.rollbacks), best_epoch=best, best_score=scores)
 
     @classmethod
     def joined(cls, parts: Sequence["History"]) -> "History":
@@ -87,8 +87,8 @@ class History:
         for each in zip(*(part.epochs for part in parts), strict=True):
             lists = {k: [v for own in each for v in own[k]] for k, v in each[0].items() if isinstance(v, list)}
             epochs.append(each[0] | lists)
-        best = {k: [v for part in parts for v in getattr(part, k)] for k in ("best_epoch", "best_score")}
-        return replace(parts[0], epochs=epochs, **best)
+        best, scores = ([v for part in parts for v in getattr(part, name)] for name in ("best_epoch", "best_score"))
+        return replace(parts[0], epochs=epochs, best_epoch=best, best_score=scores)
 
     def as_dict(self) -> dict[str, Any]:
         """A copy of plain values, for a manifest."""

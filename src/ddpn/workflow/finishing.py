@@ -79,7 +79,7 @@ class Finish:
             The time there is.
         """
         test, found = self.prepared.test, list[dict[str, Any]]()
-        order = np.random.default_rng(0).permutation(len(test))
+        order = np.random.default_rng(self.prepared.plan.seed).permutation(len(test))
 
         def work(number: int) -> dict[str, Any]:
             some = test if number == len(test) else test.rows(np.sort(order[:number]))

@@ -51,7 +51,7 @@ class Fitted:
 
     @property
     def missing(self) -> list[str]:
-        """What Ctrl-C ended or prevented: "training", "comparisons", "calibration", "refit", "scores"."""
+        """What Ctrl-C ended or prevented: "training", "comparisons", "calibration", "scores"."""
         found: list[str] = self.folder.task.get("missing", [])
         return found
 
@@ -282,8 +282,8 @@ def is_cross_fitted(prepared: Prepared) -> bool:
 
 def held_out_folds(model: NetworkRegressor, prepared: Prepared) -> Folds:
     """The rows that members were fitted to, and those that choose weights and calibrate."""
-    if isinstance(model, CountRegressor) and model.folds is not None:
-        folds, model.folds = model.folds, None
+    if isinstance(model, CountRegressor) and model.folds_ is not None:
+        folds, model.folds_ = model.folds_, None
         return folds
     return Folds(prepared.train, prepared.validation if len(prepared.validation) else None)
 

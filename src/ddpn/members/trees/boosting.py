@@ -67,7 +67,7 @@ class Booster:
         """The sum of the trees for every row of the whole matrix; for a mean, the logarithm of the rate."""
         if self._booster is None or not len(matrix):
             return np.zeros(len(matrix))
-        return self._booster.predict(columns_of(matrix, self.chosen), raw_score=True)
+        return np.asarray(self._booster.predict(columns_of(matrix, self.chosen), raw_score=True))
 
     def split(self, groups: np.ndarray) -> "list[Booster]":
         """The stumps by the group, 0, 1, ..., of the column that they split; the sum of all is the whole."""
@@ -83,8 +83,8 @@ class Booster:
         values = np.zeros(matrix.shape)
         if self._booster is not None and len(matrix):
             # The last column is the expected value.
-            found = self._booster.predict(columns_of(matrix, self.chosen), pred_contrib=True)[:, :-1]
-            values[:, slice(None) if self.chosen is None else self.chosen] = found
+            found = np.asarray(self._booster.predict(columns_of(matrix, self.chosen), pred_contrib=True))
+            values[:, slice(None) if self.chosen is None else self.chosen] = found[:, :-1]
         return values
 
 
@@ -223,7 +223,8 @@ class Growing:
 
     def predicted(self, matrix: np.ndarray, rounds: int) -> np.ndarray:
         """The sum of the first so many rounds for other rows."""
-        return self._booster.predict(columns_of(matrix, self.chosen), num_iteration=rounds, raw_score=True)
+        inputs = columns_of(matrix, self.chosen)
+        return np.asarray(self._booster.predict(inputs, num_iteration=rounds, raw_score=True))
 
 
 class MeanFit:

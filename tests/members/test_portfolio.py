@@ -5,19 +5,19 @@ import time
 import numpy as np
 import pytest
 import torch
-from ddpn.estimators.candidates import default_candidates
-from ddpn.estimators.portfolio import Candidate, Portfolio
 
-from ddpn import CountRegressor, DDPNRegressor
-from ddpn.count_range import CountRange
+from ddpn import CountRegressor
 from ddpn.deadlines import Clock, TimeLimitError
 from ddpn.errors import ConfigError
 from ddpn.heads import make_head
-from ddpn.members.blending import MixtureScores
+from ddpn.members.blending import MixtureScores, mix_members
+from ddpn.members.candidates import chosen_candidates, default_candidates
 from ddpn.members.constant import Constant
+from ddpn.members.folds import CrossFitted, copies_of
 from ddpn.members.glm import PoissonGLM
 from ddpn.members.member import NotApplicableError
 from ddpn.members.network_options import NetworkOptions
+from ddpn.members.portfolio import Candidate, Portfolio
 from ddpn.metrics import crps
 from ddpn.sample import Sample
 
@@ -69,10 +69,10 @@ def test_saved_and_loaded(fitted, data, tmp_path):
 
 def test_a_seed_determines_the_fit_and_steps_tell_what_is_fitted(data):
     X, y = data
-    options = {"members": "auto", "likelihood": "poisson", "hidden": (8,), "epochs": 1, "random_state": 1}
-    first = DDPNRegressor(**options).fit(X[:100], y[:100])
+    options = {"likelihood": "poisson", "hidden": (8,), "epochs": 1, "random_state": 1}
+    first = CountRegressor(**options).fit(X[:100], y[:100])
     lines: list[str] = []
-    second = DDPNRegressor(time_budget="1000s", **options)
+    second = CountRegressor(time_budget="1000s", **options)
     second.on_step = lines.append
     second.fit(X[:100], y[:100])
     assert first.predictor_.weights == second.predictor_.weights
@@ -87,6 +87,7 @@ def test_a_seed_determines_the_fit_and_steps_tell_what_is_fitted(data):
     assert "s left" in lines[-1]
 
 
+@pytest.mark.filterwarnings("ignore:The mixture is fitted without")  # on a slow machine
 def test_a_budget_is_kept(data):
     X, y = data
     model = CountRegressor(epochs=100_000, random_state=0, time_budget=2.0)
@@ -102,9 +103,24 @@ def test_a_budget_must_be_a_duration(data, budget):
         CountRegressor(time_budget=budget).fit(data[0][:100], data[1][:100])
 
 
-def test_members_must_be_a_number_or_auto(data):
-    with pytest.raises(ConfigError, match='members must be "auto" or an integer'):
-        DDPNRegressor(members="many").fit(data[0][:100], data[1][:100])
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [
+        ("many", r'members must be "auto" or a list of names'),
+        (5, "For an ensemble of so many networks use DDPNRegressor"),
+        (["tree"], "Did you mean 'trees'"),
+    ],
+)
+def test_members_must_be_names_or_auto(data, members, words):
+    with pytest.raises(ConfigError, match=words):
+        CountRegressor(members=members).fit(data[0][:100], data[1][:100])
+
+
+def test_members_by_name_are_all_that_is_fitted(data):
+    X, y = data
+    model = CountRegressor(members=["glm", "trees"], random_state=0).fit(X[:200], y[:200])
+    assert list(model.predictor_.members) == ["glm", "trees"]
+    assert sum(model.predictor_.weights.values()) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(
@@ -114,8 +130,6 @@ def test_members_must_be_a_number_or_auto(data):
         ({"likelihood": "double_binomial"}, ("upper",), {"glm", "trees", "networks"}),
         ({"likelihood": "poisson"}, ("exposure",), {"glm", "trees", "networks"}),
         ({}, ("upper",), {"glm", "trees", "networks"}),
-        # A boosted mean cannot have censored counts.
-        ({"likelihood": "poisson", "censored_above": 5}, (), {"glm", "networks"}),
     ],
 )
 def test_counts_of_all_kinds(options, given, members):
@@ -129,6 +143,19 @@ def test_counts_of_all_kinds(options, given, members):
     low, high = model.predict_interval(X, **known).T
     assert (low <= high).all()
     assert "upper" not in given or (high <= upper).all()
+
+
+def test_what_is_left_out_is_named_in_a_warning_and_kept():
+    """A boosted mean cannot have censored counts."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 2))
+    y = np.minimum(rng.poisson(np.exp(1.0 + X[:, 0])), 5)
+    options = {"likelihood": "poisson", "censored_above": 5, "hidden": (8,), "epochs": 1, "random_state": 0}
+    with pytest.warns(UserWarning, match=r"The mixture is fitted without boosted trees: .*censored"):
+        model = CountRegressor(**options).fit(X, y)
+    assert set(model.predictor_.members) == {"constant", "glm", "networks"}
+    assert list(model.left_out_) == ["trees"]
+    assert "censored" in model.left_out_["trees"]
 
 
 # The portfolio itself ------------------------------------------------------------------------------------------------
@@ -158,14 +185,14 @@ def sample(data) -> Sample:
 
 
 def portfolio(*candidates: Candidate, seconds: float | None = None) -> Portfolio:
-    return Portfolio([Candidate("constant", Constant, baseline=True), *candidates], CountRange(), Clock(seconds))
+    return Portfolio([Candidate("constant", Constant, baseline=True), *candidates], Clock(seconds))
 
 
 def test_what_does_not_apply_or_takes_too_long_is_left_out(sample):
     found = portfolio(Candidate("slow", Slow), Candidate("refused", Refused), Candidate("glm", PoissonGLM), seconds=3.0)
-    predictor = found.fit(sample, None, seed=0)
-    assert list(predictor.members) == ["constant", "glm"]
-    assert predictor.weights == {"constant": 0.0, "glm": 1.0}
+    found.fit(sample, None, seed=0)
+    assert list(found.members) == ["constant", "glm"]
+    assert found.weights == {"constant": 0.0, "glm": 1.0}
     assert found.left_out == {"slow": "the time is up", "refused": "it is refused"}
 
 
@@ -182,11 +209,11 @@ def test_without_any_time_there_is_a_constant_distribution(sample):
 def test_without_time_to_score_it_a_member_is_kept_only_if_it_is_the_first(sample, monkeypatch, first):
     add, scored = MixtureScores.add, []
 
-    def slow(self, part, size=None):
-        scored.append(part)
+    def slow(self, member, size=None):
+        scored.append(member)
         if first or len(scored) > 1:
             raise TimeLimitError("the time is up")
-        return add(self, part, size)
+        return add(self, member, size)
 
     monkeypatch.setattr(MixtureScores, "add", slow)
     found = portfolio(Candidate("one", PoissonGLM), Candidate("two", PoissonGLM), seconds=100.0)
@@ -195,9 +222,9 @@ def test_without_time_to_score_it_a_member_is_kept_only_if_it_is_the_first(sampl
 
 
 @pytest.mark.parametrize(("first", "expected"), [(PoissonGLM, False), (Underfitted, True)])
-def test_a_dear_member_follows_one_that_could_learn_more(sample, first, expected):
-    found = portfolio(Candidate("first", first), Candidate("dear", PoissonGLM, dear=True))
-    assert ("dear" in found.fit(sample, None, seed=0).members) == expected
+def test_an_expensive_member_follows_one_that_could_learn_more(sample, first, expected):
+    found = portfolio(Candidate("first", first), Candidate("expensive", PoissonGLM, expensive=True))
+    assert ("expensive" in found.fit(sample, None, seed=0).members) == expected
 
 
 def test_an_interruption_keeps_what_was_fitted(sample):
@@ -209,16 +236,43 @@ def test_an_interruption_keeps_what_was_fitted(sample):
     assert list(found.fit(sample, None, seed=0).members) == ["constant", "glm"]
     assert found.interrupted
     with pytest.raises(KeyboardInterrupt):
-        Portfolio([Candidate("stop", Interrupted)], CountRange()).fit(sample, None, seed=0)
+        Portfolio([Candidate("stop", Interrupted)]).fit(sample, None, seed=0)
+
+
+def score(members: list, weights: list[float], sample: Sample) -> np.ndarray:
+    parts = [member.parts(sample.X) for member in members]
+    return mix_members(parts, weights).crps(torch.from_numpy(sample.y)).numpy()
 
 
 def test_validation_rows_choose_the_weights(sample):
     train, validation = sample.rows(slice(0, 150)), sample.rows(slice(150, 200))
-    found = portfolio(Candidate("glm", PoissonGLM))
-    predictor = found.fit(train, validation, seed=0)
-    assert predictor.members["glm"].out_of_fold is None
-    expected = predictor.distribution(validation.X).crps(torch.from_numpy(validation.y)).mean()
-    assert found.crps == pytest.approx(float(expected))
+    found = portfolio(Candidate("glm", PoissonGLM)).fit(train, validation, seed=0)
+    assert not isinstance(found.members["glm"], CrossFitted)
+    assert found.crps == pytest.approx(score([found.members["glm"]], [1.0], validation).mean())
+
+
+def test_without_validation_rows_copies_choose_by_the_folds_that_they_left_out(sample):
+    kinds = {"glm": PoissonGLM, "flat": Constant}
+    sample = sample.replace(y=np.random.default_rng(1).poisson(np.exp(1.0 + sample.X[:, 0])).astype(float))
+    found = portfolio(*(Candidate(name, kind) for name, kind in kinds.items())).fit(sample, None, seed=0)
+    copies, weights = [copies_of(found.members[name]) for name in kinds], [found.weights[name] for name in kinds]
+    assert weights[0] > 0.7
+    rows = [score(own, weights, block) for *own, block in zip(*copies, found.folds.held_out, strict=True)]
+    assert found.crps == pytest.approx(np.concatenate(rows).mean())
+
+
+def test_normals_beside_counts_are_weighted_as_what_is_mixed(sample):
+    """Scores along the way are those of the mixture, in which Normals are rounded."""
+    head, name = make_head("gaussian"), "networks"
+    options = NetworkOptions(hidden=(8,), epochs=2, batch_size=50)
+    known = default_candidates(head, options, {}, sample, True, {})
+    (member,) = chosen_candidates(known, [name], head, {})
+    found = Portfolio([member, Candidate("glm", PoissonGLM)]).fit(sample, None, seed=0)
+    copies = [copies_of(found.members[each]) for each in (name, "glm")]
+    weights = [found.weights[each] for each in (name, "glm")]
+    assert min(weights) > 0.0
+    rows = [score(own, weights, block) for *own, block in zip(*copies, found.folds.held_out, strict=True)]
+    assert found.crps == pytest.approx(np.concatenate(rows).mean(), rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +286,7 @@ def test_large_networks_are_trained_longer(rows, cross_fits, widths, steps):
     train = Sample(np.zeros((rows, 2)), np.ones(rows))
     candidates = default_candidates(make_head("mixed"), NetworkOptions(), {}, train, cross_fits, {"stream": None})
     made = {each.name: each.make() for each in candidates}
-    assert next(c for c in candidates if c.name == "large_networks").dear
+    assert next(c for c in candidates if c.name == "large_networks").expensive
     choices = [made["large_networks"].options, *made["large_networks"].others]
     assert [tuple(options.hidden) for options in choices] == widths
     per_epoch = -(-rows * (4 if cross_fits else 5) // 5 // choices[0].batch_size)

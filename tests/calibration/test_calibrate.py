@@ -1,0 +1,144 @@
+"""Calibration of a fitted mixture: rows that calibrate a prediction are not what it was learnt from."""
+
+import numpy as np
+import pytest
+import torch
+
+from ddpn import deadlines
+from ddpn.calibration import calibrate as module
+from ddpn.calibration.calibrate import Wanted, calibrate, held_out
+from ddpn.calibration.intervals import level_needed
+from ddpn.calibration.recalibration import Recalibration
+from ddpn.deadlines import Clock, TimeLimitError
+from ddpn.distributions import Recalibrated
+from ddpn.members.blending import mix_members
+from ddpn.members.constant import Constant
+from ddpn.members.folds import Folds, copies_of
+from ddpn.members.glm import PoissonGLM
+from ddpn.predictor import MIXTURE, Predictor
+from ddpn.sample import Sample
+
+WEIGHTS = {"poisson_glm": 0.8, "constant": 0.2}
+
+
+def counts(rows: int, seed: int) -> Sample:
+    """Counts that spread more than a Poisson."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, 2))
+    return Sample(X, rng.negative_binomial(2, 2 / (2 + np.exp(1.5 + 0.5 * X[:, 0]))).astype(float))
+
+
+def fitted(folds: Folds) -> Predictor:
+    kinds = {"poisson_glm": PoissonGLM, "constant": Constant}
+    return Predictor({name: folds.fit(kind, seed=0) for name, kind in kinds.items()}, WEIGHTS)
+
+
+@pytest.fixture(scope="module")
+def crossed() -> Folds:
+    return Folds.of(counts(600, seed=0), None, seed=0)
+
+
+@pytest.fixture(scope="module")
+def calibrated(crossed) -> Predictor:
+    predictor = fitted(crossed)
+    assert calibrate(predictor, crossed, seed=0) == 600
+    return predictor
+
+
+def test_rows_are_predicted_by_the_copies_that_left_them_out(crossed):
+    predictor = fitted(crossed)
+    rows = held_out(predictor, crossed, seed=0)
+    for number, dist, block in rows.blocks(MIXTURE):
+        copies = [copies_of(member)[number].parts(block.X) for member in predictor.members.values()]
+        own = mix_members(copies, list(WEIGHTS.values()))
+        assert torch.equal(dist.mean, own.mean)
+        assert (block.X == crossed.held_out[number].X).all()
+
+
+def test_a_row_has_no_part_in_the_map_of_its_own_prediction(crossed):
+    """With other counts in one part, its map stays the same to the last bit, and those of other parts change."""
+    predictor = fitted(crossed)
+    rows = held_out(predictor, crossed, seed=0)
+    changed = held_out(predictor, crossed, seed=0)
+    own = changed.part == 3
+    changed.sample = changed.sample.replace(y=np.where(own, changed.sample.y + 7.0, changed.sample.y))
+    maps, other = (Recalibration.fit(each, MIXTURE)[1] for each in (rows, changed))
+    same = [torch.equal(one.value, two.value) for one, two in zip(maps, other, strict=True)]
+    assert same == [False, False, False, True, False]
+
+
+def test_intervals_are_calibrated_with_those_maps(crossed, calibrated):
+    assert calibrated.is_recalibrated()
+    rows = held_out(fitted(crossed), crossed, seed=0)
+    _, maps = Recalibration.fit(rows, MIXTURE)
+    needed = []
+    for number, dist, block in rows.blocks(MIXTURE):
+        needed.append(level_needed(Recalibrated(dist, maps[number]), torch.from_numpy(block.y)).numpy())
+    predictor = fitted(crossed)
+    predictor.recalibrate(rows)
+    predictor.calibrate_intervals(rows)
+    assert predictor.intervals[MIXTURE].needed == pytest.approx(np.sort(np.concatenate(needed)))
+
+
+def test_members_are_recalibrated_where_the_mixture_is(calibrated):
+    assert set(calibrated.recalibrations) == set(calibrated.intervals) == {MIXTURE, *WEIGHTS}
+    plain = Predictor(calibrated.members, WEIGHTS)
+    calibrate(plain, Folds.of(counts(600, seed=0), None, seed=0), seed=0, wanted=Wanted(recalibrate=False))
+    assert plain.recalibrations == {}
+    assert set(plain.intervals) == {MIXTURE, *WEIGHTS}
+
+
+@pytest.mark.parametrize("has_validation", [False, True], ids=["folds", "validation rows"])
+def test_new_rows_are_covered_as_asked(crossed, calibrated, has_validation):
+    predictor = calibrated
+    if has_validation:
+        folds = Folds.of(counts(600, seed=0), counts(600, seed=1), seed=0)
+        predictor = fitted(folds)
+        assert calibrate(predictor, folds, seed=0) == 600
+    new = counts(6000, seed=2)
+    for name in (MIXTURE, *WEIGHTS):
+        dist = predictor.distribution(new.X, of=name)
+        low, high = predictor.interval(dist, 0.9, of=name)
+        inside = ((low.numpy() <= new.y) & (new.y <= high.numpy())).mean()
+        # Three standard errors of a share of 600 calibration rows; intervals of counts cover rather more.
+        assert 0.9 - 3 * np.sqrt(0.09 / 600) < inside < 0.96, name
+    flagged = (predictor.ood_pvalue(new.X) <= 0.05).mean()
+    assert flagged == pytest.approx(0.05, abs=0.04)
+    assert (predictor.ood_pvalue(np.full((1, 2), 40.0)) <= 0.05).all()
+
+
+def test_groups_of_intervals_follow_their_rows():
+    """One of two groups spreads far more; folds and parts reorder rows, and labels must go with them."""
+    rng = np.random.default_rng(3)
+    wild = rng.uniform(size=3000) < 0.3
+    y = np.where(wild, rng.negative_binomial(1, 1 / 9, 3000), rng.poisson(8.0, 3000)).astype(float)
+    labels = np.where(wild, "wild", "calm").astype(object)
+    sample = Sample(rng.normal(size=(3000, 1)), y, interval_groups=labels)
+    train, new = sample.rows(slice(0, 1500)), sample.rows(slice(1500, None))
+    for folds in (Folds.of(train, None, seed=0), Folds.of(train.rows(slice(0, 500)), train.rows(slice(500, None)), 0)):
+        predictor = fitted(folds)
+        calibrate(predictor, folds, seed=0, wanted=Wanted(groups="shop"))
+        low, high = predictor.interval(predictor.distribution(new.X), 0.9, labels=new.interval_groups)
+        inside = (low.numpy() <= new.y) & (new.y <= high.numpy())
+        assert inside[new.interval_groups == "calm"].mean() == pytest.approx(0.9, abs=0.06)
+        assert inside[new.interval_groups == "wild"].mean() == pytest.approx(0.9, abs=0.06)
+
+
+def test_calibration_that_ends_early_leaves_what_there_was(crossed, monkeypatch):
+    """Some rows are calibrated with first; where all of them take too long, what some found stays."""
+    predictor, original, found = fitted(crossed), module._calibrate, []
+
+    def slow(*arguments):
+        original(*arguments)
+        found.append(predictor.intervals[MIXTURE])
+        if len(found) > 1:
+            raise TimeLimitError("the time is up")
+
+    monkeypatch.setattr(module, "FEWEST_ROWS", 100)
+    monkeypatch.setattr(deadlines, "FEWEST_ROWS", 100)
+    monkeypatch.setattr(module, "_calibrate", slow)
+    assert calibrate(predictor, crossed, seed=0, clock=Clock(1e6)) == 100
+    assert len(found) == 2
+    assert predictor.intervals == {MIXTURE: found[0]}
+    assert found[0].rows.tolist() == [100]
+    assert predictor.ood is not None

@@ -1,0 +1,200 @@
+"""Copies of a member per fold: no copy sees the fold that it left out, and the member is the mixture of its copies."""
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+from ddpn.distributions import Poisson
+from ddpn.heads import make_head
+from ddpn.members.blending import mix_members
+from ddpn.members.constant import Constant
+from ddpn.members.folds import CrossFitted, Folds, copies_of, restored
+from ddpn.members.glm import GLM, PoissonGLM
+from ddpn.members.member import Member, NotApplicableError
+from ddpn.members.network_options import NetworkOptions
+from ddpn.members.networks import Networks
+from ddpn.members.trees.joint_member import JointTrees
+from ddpn.members.trees.member import Trees
+from ddpn.sample import Sample
+
+ROWS = 240
+
+
+def table(rows: int = ROWS, seed: int = 0) -> Sample:
+    """Numbers, a column of many levels, exposures and counts that depend on all of them."""
+    rng = np.random.default_rng(seed)
+    level = rng.integers(0, 60, rows)
+    X = pl.DataFrame({"a": rng.normal(size=rows), "b": rng.uniform(size=rows), "zip": [f"z{k}" for k in level]})
+    exposure = rng.uniform(0.5, 2.0, rows)
+    sample = Sample(X, np.zeros(rows), None, exposure)
+    return sample.replace(y=rng.poisson(truth(sample).mean.numpy()).astype(float))
+
+
+def truth(sample: Sample) -> Poisson:
+    """The distributions that the counts of `table` were drawn from."""
+    level = np.array([int(name[1:]) for name in sample.X["zip"]])
+    mean = sample.exposure * np.exp(1.0 + 0.5 * sample.X["a"].to_numpy() + 0.4 * np.sin(level))
+    return Poisson(torch.from_numpy(mean))
+
+
+def wide(rows: int = ROWS) -> Sample:
+    """More columns than networks use."""
+    X = np.random.default_rng(1).normal(size=(rows, 700))
+    return Sample(X, np.random.default_rng(2).poisson(np.exp(1.0 + 0.5 * X[:, 5])).astype(float))
+
+
+def networks(**options) -> Networks:
+    known = {"members": 2, "hidden": (8,), "epochs": 1, "batch_size": 32, "numeric": "steps"}
+    return Networks(make_head("mixed"), NetworkOptions(**known | options))
+
+
+KINDS = {
+    "networks": (table, networks),
+    "networks of level effects": (table, lambda: networks(categorical="effects")),
+    "networks of many columns": (wide, lambda: networks(numeric="standard")),
+    "trees": (table, lambda: Trees(rounds=10, leaves=(4,))),
+    "trees with an index and crosses": (table, lambda: Trees(rounds=10, leaves=(4,), index=True, crosses=True)),
+    "joint trees": (table, lambda: JointTrees(make_head("negative_binomial"), rounds=5, leaves=(4,))),
+    "glm": (table, lambda: GLM(make_head("negative_binomial"))),
+    "constant": (table, Constant),
+}
+
+
+def raw(member: Member, sample: Sample) -> torch.Tensor:
+    """Probabilities that say everything about the predictions, in the order of the rows."""
+    (dist,) = member.parts(sample.X, sample.exposure)
+    return dist.log_prob(torch.arange(0.0, 25.0, 3.0, dtype=torch.float64)[:, None, None])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_copy_never_sees_its_fold(kind):
+    """With other counts in one fold, the copy that left it out is the same to the last bit, and others differ.
+
+    All networks of a training have one epoch, which held-out rows choose: here there is one epoch only.
+    """
+    make_sample, make = KINDS[kind]
+    sample = make_sample()
+    folds = Folds.of(sample, None, seed=3)
+    inside = folds.number == 2
+    other = np.random.default_rng(4).permutation(sample.y[inside]) + 3.0
+    y = sample.y.copy()
+    y[inside] = other
+    changed = Folds(sample.replace(y=y), None, folds.number)
+    before, after = (copies_of(each.fit(make, seed=0)) for each in (folds, changed))
+    same = [torch.equal(raw(one, sample), raw(two, sample)) for one, two in zip(before, after, strict=True)]
+    assert same == [False, False, True, False, False]
+
+
+@pytest.mark.parametrize("kind", ["networks", "trees", "glm"])
+def test_copies_predict_their_folds_as_well_as_new_rows(kind):
+    make, train, new = KINDS[kind][1], table(), table(600, seed=9)
+    make = (lambda: networks(epochs=30)) if kind == "networks" else make
+    folds = Folds.of(train, None, seed=0)
+    copies = copies_of(folds.fit(make, seed=0))
+
+    def loss(copy: Member, sample: Sample) -> np.ndarray:
+        """How much worse than the truth a copy is for each row."""
+        dist, y = mix_members([copy.parts(sample.X, sample.exposure)], [1.0]), torch.from_numpy(sample.y)
+        return (dist.crps(y) - truth(sample).crps(y)).numpy()
+
+    held_out = np.concatenate([loss(copy, own) for copy, own in zip(copies, folds.held_out, strict=True)])
+    fresh = np.mean([loss(copy, new) for copy in copies], axis=0)
+    error = np.hypot(held_out.std() / len(held_out) ** 0.5, fresh.std() / len(fresh) ** 0.5)
+    assert held_out.mean() == pytest.approx(fresh.mean(), abs=3.0 * error)
+    seen = np.mean([loss(copy, train.rows(folds.number != k)).mean() for k, copy in enumerate(copies)])
+    assert seen < held_out.mean(), "rows of the fit look better than they are"
+
+
+def test_folds_keep_groups_whole():
+    group = np.repeat([f"person {k}" for k in range(12)], 20)
+    folds = Folds.of(table().replace(group=group), None, seed=0)
+    assert folds.are_crossed
+    assert all(len(set(folds.number[group == name])) == 1 for name in set(group))
+    parts = [set(own.group) for own in folds.held_out]
+    assert set.union(*parts) == set(group)
+    assert sum(map(len, parts)) == 12
+
+
+def test_effects_inside_a_copy_keep_groups_whole(monkeypatch):
+    """A copy divides its rows again, for level effects and numbers of rounds: rows of a group stay together there."""
+    seen = []
+    original = Networks._encode
+
+    def watched(self, numeric, train, validation, seed):
+        seen.append((train.group, validation.group))
+        return original(self, numeric, train, validation, seed)
+
+    monkeypatch.setattr(Networks, "_encode", watched)
+    group = np.repeat(np.arange(60), 4)
+    Folds.of(table().replace(group=group), None, seed=0).fit(networks, seed=0)
+    assert len(seen) == 5
+    assert all(not set(own) & set(left_out) for own, left_out in seen)
+
+
+def test_one_group_alone_cannot_be_left_out():
+    sample = table(20).replace(group=np.zeros(20))
+    with pytest.raises(NotApplicableError, match="two groups of rows"):
+        Folds.of(sample, None, seed=0).fit(Constant, seed=0)
+
+
+def test_validation_rows_are_held_out_where_there_are_some():
+    train, validation = table(), table(50, seed=1)
+    folds = Folds.of(train, validation, seed=0)
+    assert not folds.are_crossed
+    assert folds.held_out == [validation]
+    member = folds.fit(PoissonGLM, seed=0)
+    assert copies_of(member) == [member]
+    alone = PoissonGLM().fit(train, validation, seed=0)
+    assert torch.equal(raw(member, validation), raw(alone, validation))
+
+
+@pytest.mark.parametrize("kind", ["networks", "trees", "glm", "constant"])
+def test_a_cross_fitted_member_is_the_mixture_of_its_copies(kind):
+    sample, make = table(), KINDS[kind][1]
+    folds = Folds.of(sample, None, seed=0)
+    member = folds.fit(make, seed=0)
+    assert isinstance(member, CrossFitted)
+    assert (len(member.copies), member.label) == (5, make().label)
+    y = torch.from_numpy(sample.y)
+    each = [mix_members([copy.parts(sample.X, sample.exposure)], [1.0]) for copy in member.copies]
+    wanted = torch.stack([dist.log_prob(y).exp() for dist in each]).mean(0)
+    found = mix_members([member.parts(sample.X, sample.exposure)], [1.0])
+    torch.testing.assert_close(found.log_prob(y).exp(), wanted, rtol=1e-9, atol=1e-12)
+    whole = mix_members([[member.distribution(sample.X, sample.exposure)]], [1.0])
+    torch.testing.assert_close(whole.log_prob(y).exp(), wanted, rtol=1e-9, atol=1e-12)
+    facts = member.facts()
+    assert facts["copies"] == 5
+    assert set(member.copies[0].facts()) <= set(facts)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_is_saved_and_loaded(kind):
+    make_sample, make = KINDS[kind]
+    sample = make_sample()
+    member = Folds.of(sample, None, seed=0).fit(make, seed=0)
+    again = restored(type(make()), member.state())
+    assert isinstance(again, CrossFitted)
+    assert again.facts() == member.facts()
+    for one, two in zip(member.copies, again.copies, strict=True):
+        assert torch.equal(raw(one, sample), raw(two, sample))
+    alone = make().fit(sample, None, seed=0)
+    assert torch.equal(raw(restored(type(alone), alone.state()), sample), raw(alone, sample))
+
+
+def test_contributions_are_the_means_of_those_of_the_copies():
+    sample = table()
+    member = Folds.of(sample, None, seed=0).fit(KINDS["trees"][1], seed=0)
+    values, base = member.contributions(sample.X, sample.exposure)
+    each = [copy.distribution(sample.X, sample.exposure).mean[:, 0].log().numpy() for copy in member.copies]
+    assert values.shape == (ROWS, 3)
+    assert values.sum(1) + base == pytest.approx(np.mean(each, axis=0))
+    assert Folds.of(sample, None, seed=0).fit(networks, seed=0).contributions(sample.X) is None
+
+
+def test_a_copy_in_another_process_is_the_same():
+    folds = Folds.of(table(), None, seed=0)
+    make = KINDS["trees"][1]
+    together = folds.fit(make, seed=0)
+    alone = folds.fit_copy(make(), 3, seed=0)
+    assert torch.equal(raw(alone, folds.train), raw(together.copies[3], folds.train))
