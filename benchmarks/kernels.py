@@ -120,7 +120,9 @@ def compared(size: float, repeat: int) -> dict:
     other = Mixture.concatenate([DoublePoisson(*tensors[:2]), GeneralizedPoisson(*tensors[2:4])], tensors[4])
     third = seconds(lambda: other.summary(levels, tensors[5]), 1)
     return {
-        "typical count": size, "yardstick us per row": 1e6 * loops / rows, "summary + crps us per row": 1e6 * ours / rows,
+        "typical count": size,
+        "yardstick us per row": 1e6 * loops / rows,
+        "summary + crps us per row": 1e6 * ours / rows,
         "ratio": ours / loops, "largest relative difference": apart, "equal quantiles": same,
         "with a Generalised Poisson us per row": 1e6 * third / rows,
     }  # fmt: skip

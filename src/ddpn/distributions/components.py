@@ -131,6 +131,33 @@ class Summaries(NamedTuple):
     intervals: np.ndarray
 
 
+class Summary(NamedTuple):
+    """What `CountDistribution.summary` returns, one value per row.
+
+    Parameters
+    ----------
+    mean, variance : Tensor
+        Exact moments.
+    aleatoric, epistemic : Tensor
+        The parts of the variance, as `Mixture` defines them.
+    quantiles : Tensor
+        Counts at the levels, (rows, n).
+    mode : Tensor
+        The most probable count.
+    crps, entropy : Tensor or None
+        The score of the counts that were given, and the entropy where it was asked for.
+    """
+
+    mean: Tensor
+    variance: Tensor
+    aleatoric: Tensor
+    epistemic: Tensor
+    quantiles: Tensor
+    mode: Tensor
+    crps: Tensor | None
+    entropy: Tensor | None
+
+
 class Asked(NamedTuple):
     """What to compute per row: levels (rows, L) of quantiles, counts y (rows, Q) to score, and so on."""
 
@@ -189,8 +216,6 @@ def _tables(part: Part, index: slice | np.ndarray) -> list[tuple[np.ndarray, np.
 
 def table_of(dist: Any) -> tuple[Tensor, Tensor]:
     """First counts (rows,) and the probabilities (rows, n) from there on, with sum 1, by `log_prob`."""
-    if hasattr(dist, "_table"):
-        return dist._table()
     first, last = (x.double() for x in dist.bracket(_DEPTH))
     size = int((last - first).max().item()) + 1 if len(first) else 1
     y = first + torch.arange(float(size), dtype=torch.float64).unsqueeze(1)
@@ -206,7 +231,7 @@ _DEPTH = 37.0
 def _blocks(parts: Sequence[Part], count: int) -> list[slice]:
     size = max(_BLOCK // max(sum(part.size for part in parts), 1), 1)
     for part in parts:
-        if part.family is None and not hasattr(part.table, "_table") and count:
+        if part.family is None and count:
             first, last = part.table.bracket(_DEPTH)
             size = min(size, max(int(_TABLE_BLOCK / (part.size * (float((last - first).max()) + 1.0))), 1))
     return [slice(start, min(start + size, count)) for start in range(0, count, size)]

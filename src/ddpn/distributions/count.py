@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -12,39 +12,12 @@ from torch.distributions import Distribution, constraints
 
 from ddpn.distributions import arguments, components
 from ddpn.distributions.arguments import broadcast_shapes, is_checked
-from ddpn.distributions.components import Asked, Part, Summaries
+from ddpn.distributions.components import Asked, Part, Summaries, Summary
 from ddpn.distributions.gradients import without_gradient
 from ddpn.errors import InputError
 
 #: The depth of a bracket from which dtype and device of a distribution's results are learnt.
 _DEPTH = 37.0
-
-
-class Summary(NamedTuple):
-    """What `CountDistribution.summary` returns, one value per row.
-
-    Parameters
-    ----------
-    mean, variance : Tensor
-        Exact moments.
-    aleatoric, epistemic : Tensor
-        The parts of the variance, as `Mixture` defines them.
-    quantiles : Tensor
-        Counts at the levels, (rows, n).
-    mode : Tensor
-        The most probable count.
-    crps, entropy : Tensor or None
-        The score of the counts that were given, and the entropy where it was asked for.
-    """
-
-    mean: Tensor
-    variance: Tensor
-    aleatoric: Tensor
-    epistemic: Tensor
-    quantiles: Tensor
-    mode: Tensor
-    crps: Tensor | None
-    entropy: Tensor | None
 
 
 class CountDistribution(Distribution, ABC):
@@ -144,11 +117,10 @@ class CountDistribution(Distribution, ABC):
         return []
 
     def _reshaped_to(self, shape: torch.Size) -> Any:
-        wide = self if shape == self.batch_shape else self.expand(shape)
-        return wide._reshape((shape.numel(),))
+        return (self if shape == self.batch_shape else self.expand(shape))._reshape((shape.numel(),))
 
     def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
-        """log P(low <= Z <= high) in float64, by `log_prob` at every count. Shape: bounds broadcast with `batch_shape`."""
+        """log P(low <= Z <= high) in float64, by `log_prob` at every count; bounds broadcast with `batch_shape`."""
         first, last = (x.double() for x in self.bracket(_DEPTH))
         # Where a range starts beyond the bracket, as many counts from there on.
         start, end = torch.maximum(low, first), torch.minimum(high, torch.maximum(low + last - first, last))

@@ -1,8 +1,8 @@
 """log p of Double Poissons to the digits of float32, for training steps: log c from a table instead of a sum.
 
-Bicubic splines over log mu and log gamma, for gamma up to 4 or a variance, mu / gamma, above 1.3. Elsewhere mass sits on
-single integers, log c oscillates with mu, and the kernel sums. The error is below 2e-6 for log c, and below 1e-5 for its
-slopes; a step takes a quarter of the time (benchmarks/training.py).
+Bicubic splines over log mu and log gamma, for gamma up to 4 or a variance, mu / gamma, above 1.3. Elsewhere mass sits
+on single integers, log c oscillates with mu, and the kernel sums. The error is below 2e-6 for log c, and below 1e-5 for
+its slopes.
 """
 
 import math

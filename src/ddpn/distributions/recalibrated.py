@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.distributions.components import Summaries
-from ddpn.distributions.count import CountDistribution, Summary
+from ddpn.distributions.components import Summaries, Summary
+from ddpn.distributions.count import CountDistribution
 from ddpn.distributions.discretized import discretized
 from ddpn.distributions.gradients import without_gradient
 from ddpn.distributions.kernels.rows import LONGEST

@@ -19,6 +19,8 @@ LONGEST_WALK = 256
 CLEAR, STRIDE, WIDE = 9.5, 1.5, 4.0
 #: The usual length of the results of a walk, and the longest for families without a ratio.
 USUAL, LONGEST_EXP = 1 << 15, 1 << 11
+#: Numbers before the weights of a walk.
+HEADER = 5
 #: What a family can be asked for.
 LOG_PROB, WALK, PREPARED, TERMS, SCORED_TERMS = range(5)
 #: Numbers that `prepared` may return; centre, width and end of the support follow them in a record.
@@ -108,7 +110,8 @@ def log_prob(inputs, results):
 def walk(inputs, results, length):
     """(a, b, c, low, high) -> weights of consecutive counts; the number of them, or -1 if they are too many.
 
-    Results: the first count, the place of its weight in the results, the sum of the weights; then the weights.
+    Results: the first count, the place of its weight in the results, the sum of the weights, mean and variance; then
+    the weights.
     """
     p, low, high = prepared(inputs[0], inputs[1], inputs[2]), inputs[3], inputs[4]
     centre, _, end = shape(p)
@@ -117,15 +120,17 @@ def walk(inputs, results, length):
         start, reference = min(max(np.floor(centre), low), high), 0.0
     else:
         start, reference = start_of(low, high, centre, p)
-    if not HAS_RATIO and length <= USUAL:
-        length = min(length, LONGEST_EXP)  # an exponential per count takes longer than panels
-    middle = 3 + (length - 3) // 2
-    if start - low < middle - 3:
-        middle = 3 + int(start - low)
-    i, y, w, total, before = middle, start, 1.0, 0.0, inf
+        if length <= USUAL:
+            length = min(length, LONGEST_EXP)  # an exponential per count takes longer than panels
+    middle = HEADER + (length - HEADER) // 2
+    if start - low < middle - HEADER:
+        middle = HEADER + int(start - low)
+    i, y, w, gap, total, s1, s2, before = middle, start, 1.0, 0.0, 0.0, 0.0, 0.0, inf
     while True:
         results[i] = w
         total += w
+        s1 += w * gap
+        s2 += w * gap * gap
         if (w < before and w <= NEGLIGIBLE * total) or y >= high:
             break
         before = w
@@ -138,13 +143,15 @@ def walk(inputs, results, length):
         else:
             w = exp(log_mass(y + 1.0, p) - reference)
         y += 1.0
-    last, i, y, w, before = i, middle, start, 1.0, inf
+        gap += 1.0
+    last, i, y, w, gap, before = i, middle, start, 1.0, 0.0, inf
     while y > low and (w >= before or w > NEGLIGIBLE * total):
         before = w
         i -= 1
-        if i < 3:
+        if i < HEADER:
             return -1
         y -= 1.0
+        gap -= 1.0
         if HAS_RATIO:
             above, under = ratio(y, p)
             w *= under / above
@@ -152,7 +159,10 @@ def walk(inputs, results, length):
             w = exp(log_mass(y, p) - reference)
         results[i] = w
         total += w
-    results[0], results[1], results[2] = y, i, total
+        s1 += w * gap
+        s2 += w * gap * gap
+    shift = s1 / total
+    results[0], results[1], results[2], results[3], results[4] = y, i, total, start + shift, s2 / total - shift * shift
     return last - i + 1
 
 

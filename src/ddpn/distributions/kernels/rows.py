@@ -4,27 +4,24 @@ A row is a mixture of K components, given by (a, b, c, low, high) each, and weig
 address 0; their probabilities are in `tables`.
 """
 
-from math import inf, log, log1p
+from math import inf
 
 import numpy as np
 
 from ddpn.distributions.kernels import loops
+from ddpn.distributions.kernels.arrays import changed, crps, cut_off, described, place_of, shortest, totals
 from ddpn.distributions.kernels.panels import of_row as by_panels
 from ddpn.distributions.kernels.ranges import BLOCK, facts, information, log_range, log_total, long_log_prob, sides
 
-LOG_PROB, WALK, PREPARED = loops.LOG_PROB, loops.WALK, loops.PREPARED
+LOG_PROB, WALK, PREPARED, HEADER = loops.LOG_PROB, loops.WALK, loops.PREPARED, loops.HEADER
 #: Rows of more counts than this take panels, unless their cdf is changed or they are cut off: these take all counts.
 SHORT, LONGEST = loops.USUAL // 2, 1 << 16
-#: Two probabilities within this share of each other are equal: the smaller count is the mode.
-TIE = 1e-13
 #: Components with a larger standard deviation are not summed count by count for a cdf.
 WALKED, WIDTH = 16.0, loops.FACTS + 1
 #: Rounding of a cdf.
 ROUNDING = 1e-15
 #: Tails of less mass than this are summed on their own: a walk leaves out 1e-18.
 FAR = 1e-5
-#: Relative error of sums of probabilities, which must not move a quantile.
-SLACK = 1e-10
 
 
 def call(address, operation, inputs, results, length):
@@ -170,35 +167,13 @@ def summaries(
     """
     rows, size = weights.shape
     is_exact = change.shape[1] > 0 or len(limits) > 0
-    place, grouped = np.zeros((size, 4)), np.zeros((len(groups), 3))
+    place, grouped = np.zeros((size, 6)), np.zeros((len(groups), 3))
     arena, mass, below, above = np.empty(2 * capacity), np.empty(1 << 10), np.empty(1 << 10), np.empty(1 << 10)
     for i in range(rows):
         limit = limits[i] if len(limits) > 0 else inf
-        used, first, last, has_table = 0, inf, -1.0, False
-        for k in range(size):
-            w = weights[i, k]
-            place[k, 1] = 0.0
-            if w <= 0.0:
-                continue
-            if used + capacity > len(arena):
-                arena = longer(arena, used, used + capacity)
-            if addresses[k] < 0:
-                has_table, table = True, -addresses[k] - 1
-                n, start, total, at = counts[table, i], firsts[table, i], 1.0, used
-                if used + n > len(arena):
-                    arena = longer(arena, used, used + n)
-                for j in range(n):
-                    arena[used + j] = tables[table, i, j]
-            else:
-                given = components.ctypes.data + 40 * (i * size + k)
-                n = call(addresses[k], WALK, given, arena.ctypes.data + 8 * used, capacity)
-                if n < 0:
-                    last = inf
-                    break
-                start, at, total = arena[used], used + int(arena[used + 1]), arena[used + 2]
-            place[k, 0], place[k, 1], place[k, 2], place[k, 3] = start, n, at, w / total
-            used = at + n
-            first, last = min(first, start), max(last, start + n - 1.0)
+        arena, first, last, has_table = gathered(
+            addresses, components, weights, tables, firsts, counts, i, capacity, arena, place
+        )
         if last == inf or (last - first > max(capacity, LONGEST) and not is_exact and not has_table):
             moments[i, 0] = np.nan
             continue
@@ -207,28 +182,12 @@ def summaries(
             mass, below, above = np.empty(2 * n), np.empty(2 * n), np.empty(2 * n)
         for j in range(n):
             mass[j] = 0.0
-        if len(groups) > 0:
-            for g in range(len(groups)):
-                grouped[g, 0] = grouped[g, 1] = grouped[g, 2] = 0.0
-        mean = 0.0
         for k in range(size):
-            shift, at, share, count = int(place[k, 0] - first), int(place[k, 2]), place[k, 3], int(place[k, 1])
-            if count == 0:
-                continue
-            s0, s1, s2, gap = 0.0, 0.0, 0.0, -float(count // 2)
-            for j in range(count):
-                w = share * arena[at + j]
-                mass[shift + j] += w
-                s0 += w
-                s1 += w * gap
-                s2 += w * gap * gap
-                gap += 1.0
-            if len(groups) > 0:
-                own = shift + count // 2 + s1 / s0
-                add_group(grouped, groups[k], s0, own, s2 / s0 - (s1 / s0) ** 2)
-                mean += s0 * own
+            shift, at, share = int(place[k, 0] - first), int(place[k, 2]), place[k, 3]
+            for j in range(int(place[k, 1])):
+                mass[shift + j] += share * arena[at + j]
         if len(groups) > 0:
-            finish_groups(grouped, mean, moments, i)
+            variance_parts(groups, weights, place, first, grouped, moments, i)
         if change.shape[1] > 0 and n <= LONGEST:
             changed(mass, n, change)
         if limit < last:
@@ -241,6 +200,61 @@ def summaries(
             scores[i, j] = crps(below, above, n, first, y[i, j], limit)
         if coverage > 0.0:
             shortest(below, mass, n, first, coverage, intervals, i)
+
+
+def gathered(addresses, components, weights, tables, firsts, counts, i, capacity, arena, place):
+    """Weights of all components of a row: the arena they are in, first and last count, and whether there are tables.
+
+    `place` gets the first count of each, the number of them, where they are, their factor, mean and variance. The last
+    count is infinite where a component has too many.
+    """
+    used, first, last, has_table = 0, inf, -1.0, False
+    for k in range(len(addresses)):
+        place[k, 1] = 0.0
+        w = weights[i, k]
+        if w <= 0.0:
+            continue
+        table = -addresses[k] - 1
+        needed = capacity if table < 0 else counts[table, i] + HEADER
+        if used + needed > len(arena):
+            arena = longer(arena, used, used + needed)
+        if table < 0:
+            given = components.ctypes.data + 40 * (i * len(addresses) + k)
+            n = call(addresses[k], WALK, given, arena.ctypes.data + 8 * used, capacity)
+            if n < 0:
+                return arena, first, inf, has_table
+        else:
+            has_table, n = True, counts[table, i]
+            copied(tables, firsts, table, i, n, arena, used)
+        place[k, 0], place[k, 1], place[k, 2] = arena[used], n, used + arena[used + 1]
+        place[k, 3], place[k, 4], place[k, 5] = w / arena[used + 2], arena[used + 3], arena[used + 4]
+        first, last = min(first, arena[used]), max(last, arena[used] + n - 1.0)
+        used += int(arena[used + 1]) + n
+    return arena, first, last, has_table
+
+
+def copied(tables, firsts, table, i, n, arena, used):
+    """A table as `loops.walk` would return it."""
+    mean, square = 0.0, 0.0
+    for j in range(n):
+        arena[used + HEADER + j] = tables[table, i, j]
+        mean += tables[table, i, j] * j
+    for j in range(n):
+        square += tables[table, i, j] * (j - mean) ** 2
+    arena[used], arena[used + 1], arena[used + 2] = firsts[table, i], HEADER, 1.0
+    arena[used + 3], arena[used + 4] = firsts[table, i] + mean, square
+
+
+def variance_parts(groups, weights, place, first, grouped, moments, i):
+    """Mean of the variances and variance of the means of groups of components; a group may be a mixture itself."""
+    mean = 0.0
+    for g in range(len(groups)):
+        grouped[g, 0], grouped[g, 1], grouped[g, 2] = 0.0, 0.0, 0.0
+    for k in range(len(groups)):
+        if weights[i, k] > 0.0:
+            add_group(grouped, groups[k], weights[i, k], place[k, 4] - first, place[k, 5])
+            mean += weights[i, k] * (place[k, 4] - first)
+    finish_groups(grouped, mean, moments, i)
 
 
 def add_group(grouped, g, weight, mean, variance):
@@ -297,114 +311,3 @@ def long_summaries(
                 if weights[i, k] > 0.0:
                     add_group(grouped, groups[k], weights[i, k], known[k, 1], known[k, 2])
             finish_groups(grouped, moments[i, 0], moments, i)
-
-
-def changed(mass, n, change):
-    """Probabilities of a cdf G(F), with a piecewise-linear map G: the slopes of G times the parts of each mass."""
-    piece, upto, knots = 0, 0.0, change.shape[1]
-    slope = (change[1, 1] - change[1, 0]) / (change[0, 1] - change[0, 0])
-    for j in range(n):
-        rest, found = mass[j], 0.0
-        while piece < knots - 2 and upto + rest > change[0, piece + 1]:
-            part = max(change[0, piece + 1] - upto, 0.0)
-            found += slope * part
-            rest -= part
-            upto = change[0, piece + 1]
-            piece += 1
-            slope = (change[1, piece + 1] - change[1, piece]) / (change[0, piece + 1] - change[0, piece])
-        upto += rest
-        mass[j] = found + slope * rest
-
-
-def cut_off(mass, n, first, limit):
-    """All mass from the limit on is at the limit; the number of counts that are left."""
-    at = 0 if limit <= first else int(limit - first)
-    total = 0.0
-    for j in range(n - 1, at - 1, -1):
-        total += mass[j]
-    mass[at] = total
-    return at + 1
-
-
-def totals(mass, below, above, n):
-    """P(Z <= z) and P(Z > z)."""
-    total = 0.0
-    for j in range(n):
-        total += mass[j]
-        below[j] = total
-    total = 0.0
-    for j in range(n - 1, -1, -1):
-        above[j] = total
-        total += mass[j]
-
-
-def described(mass, n, first, entropy, results, i):
-    """Mean, variance, mode and entropy."""
-    best, at = -1.0, 0
-    for j in range(n):
-        if mass[j] > best * (1.0 + TIE):
-            best, at = mass[j], j
-    total, shift, square, spread = 0.0, 0.0, 0.0, 0.0
-    for j in range(n):
-        gap = float(j - at)
-        total += mass[j]
-        shift += mass[j] * gap
-        square += mass[j] * gap * gap
-    shift /= total
-    results[i, 0], results[i, 1] = first + at + shift, max(square / total - shift * shift, 0.0)
-    results[i, 2] = first + at
-    if entropy:
-        others = 0.0
-        for j in range(n):
-            if j != at and mass[j] > 0.0:
-                others += mass[j]
-                spread -= mass[j] * log(mass[j])
-        results[i, 3] = spread - (1.0 - others) * log1p(-others) if others < 0.5 else spread - best * log(best)
-
-
-def place_of(below, above, n, q):
-    """The first place whose cdf is at least q."""
-    low, high = 0, n - 1
-    if q <= 0.5:
-        level = q * (1.0 - SLACK)
-        while low < high:
-            middle = (low + high) // 2
-            if below[middle] >= level:
-                high = middle
-            else:
-                low = middle + 1
-        return low
-    level = (1.0 - q) * (1.0 + SLACK)
-    while low < high:
-        middle = (low + high) // 2
-        if above[middle] <= level:
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
-def crps(below, above, n, first, y, limit):
-    """Sum of (F(z) - 1[z >= y])^2 over the counts below the limit."""
-    at = min(max(int(min(max(y - first, -1.0), 4e18)), 0), n)
-    total = 0.0
-    for j in range(at):
-        total += below[j] * below[j]
-    for j in range(at, n):
-        total += above[j] * above[j]
-    return total + max(min(y, limit) - first - n, 0.0) + max(first - y, 0.0)
-
-
-def shortest(below, mass, n, first, coverage, results, i):
-    """First and last count of the shortest range that holds `coverage`; of several the first."""
-    best, last = n, 0
-    wanted = coverage * (1.0 - SLACK)
-    results[i, 0], results[i, 1] = first, first + n - 1.0
-    for j in range(n):
-        last = max(last, j)
-        while last < n - 1 and below[last] - below[j] + mass[j] < wanted:
-            last += 1
-        if below[last] - below[j] + mass[j] < wanted:
-            break
-        if last - j < best:
-            best, results[i, 0], results[i, 1] = last - j, first + j, first + last
