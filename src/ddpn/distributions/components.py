@@ -183,7 +183,8 @@ def _block(parts: Sequence[Part], index: slice | np.ndarray, count: int) -> _Blo
     size = sum(part.size for part in parts)
     components = np.zeros((count, size, 5))
     components[:, :, 4] = np.inf
-    weights, addresses, tables = np.ones((count, size)), np.zeros(size, dtype=np.int64), []
+    weights, addresses = np.ones((count, size)), np.zeros(size, dtype=np.int64)
+    tables: list[tuple[np.ndarray, np.ndarray]] = []
     start = 0
     for part in parts:
         own = slice(start, start + part.size)

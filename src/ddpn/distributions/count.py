@@ -300,8 +300,8 @@ class CountDistribution(Distribution, ABC):
             Whether to compute the entropy, which takes a logarithm per count.
         """
         rows = self.batch_shape.numel()
-        q = torch.as_tensor(levels, dtype=torch.float64).cpu()
-        q = np.ascontiguousarray(q.expand(rows, q.shape[-1]).numpy())
+        given = torch.as_tensor(levels, dtype=torch.float64).cpu()
+        q = np.ascontiguousarray(given.expand(rows, given.shape[-1]).numpy())
         counts = np.empty((rows, 0)) if y is None else self._paired(y)[0][:, None]
         groups = np.array(self._groups(), dtype=np.int64)
         found = self._summarised(levels=q, y=counts, groups=groups, entropy=entropy)

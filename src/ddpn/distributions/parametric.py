@@ -197,7 +197,7 @@ class _Slopes(torch.autograd.Function):
             moved = [[x.double() + sign * step if j == i else x for j, x in enumerate(parameters)] for sign in (1, -1)]
             up, down = (_evaluated(ctx.kind, ctx.name, ctx.given, each)[1:] for each in moved)
             slopes = (up - down) / (2.0 * step)
-            found.append(sum(g * slopes[j] for j, g in enumerate(grads)).to(parameter.dtype))  # type: ignore[union-attr]
+            found.append(sum(g * slopes[j] for j, g in enumerate(grads)).to(parameter.dtype))
         return None, None, None, *found
 
 

@@ -342,7 +342,8 @@ def _newton(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def _newton_step(at: Tensor, mean: Tensor, excess: Tensor, below: Tensor) -> tuple[Tensor, Tensor]:
     """What is missing in the logarithms of mean and excess variance, and the step in (log mu, log gamma)."""
-    exact = DoublePoisson(*at.exp(), validate_args=False)._facts()
+    mu, gamma = at.exp()
+    exact = DoublePoisson(mu, gamma, validate_args=False)._facts()
     found_mean, found_variance = torch.from_numpy(exact[1]), torch.from_numpy(exact[2])
     found_excess, slope = _excess(found_mean, found_variance, below)
     off = torch.stack([(found_mean / mean).log(), (found_excess / excess).log()])

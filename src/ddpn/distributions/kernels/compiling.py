@@ -109,7 +109,7 @@ def compiled_entry(function: Any, label: str, **bindings: Any) -> int:
     made = _prepared(function, bindings, label)
     found = cfunc(types.int64(types.int64, real, real, types.int64), cache=True, error_model="numpy")(made)
     _KEPT.append(found)
-    return found.address
+    return int(found.address)
 
 
 @cache
