@@ -107,9 +107,9 @@ def compiled_entry(function: Any, label: str, **bindings: Any) -> int:
 
     real = types.CPointer(types.float64)
     made = _prepared(function, bindings, label)
-    found = cfunc(types.int64(types.int64, real, real, types.int64), cache=True, error_model="numpy")(made)
+    found: Any = cfunc(types.int64(types.int64, real, real, types.int64), cache=True, error_model="numpy")(made)
     _KEPT.append(found)
-    return int(found.address)
+    return found.address
 
 
 @cache
