@@ -6,7 +6,7 @@ import pytest
 
 from ddpn.errors import ConfigError, InputError
 from ddpn.features import FeatureEncoder, encoder_bytes, encoder_from_bytes
-from ddpn.features.cross_fitted import CrossFitted, content_folds, has_effects
+from ddpn.features.cross_fitted import OutOfFoldEffects, content_folds, has_effects
 from ddpn.features.level_effects import Targets, credible_effects, targets_of
 
 LEVELS, ROWS = 300, 1800
@@ -74,7 +74,7 @@ def test_a_row_does_not_see_its_own_count():
     noise = rng.poisson(rng.gamma(1.0, 5.0, ROWS))
     encoder = FeatureEncoder(categorical="effects")
     encoder.fit(X, y)
-    crossed = CrossFitted(encoder, X, noise.astype(float), None, None, fold).inputs(X, fold)
+    crossed = OutOfFoldEffects(encoder, X, noise.astype(float), None, None, fold).inputs(X, fold)
     assert abs(np.corrcoef(effect_of(encoder, crossed), noise)[0, 1]) < 0.08
 
 
@@ -134,12 +134,14 @@ def test_folds_by_content_know_a_row_again():
     assert np.bincount(fold).min() > ROWS / 5 - 4 * np.sqrt(ROWS / 5)
     some = np.random.default_rng(0).permutation(ROWS)[:40]
     assert content_folds(encoder, X[some]).tolist() == fold[some].tolist()
-    crossed = CrossFitted(encoder, X, y.astype(float), None, None, fold)
+    crossed = OutOfFoldEffects(encoder, X, y.astype(float), None, None, fold)
     assert not crossed.useless
     assert crossed.inputs_by_content(X[some]).tobytes() == crossed.inputs(X, fold)[some].tobytes()
     # A table of nothing but levels: all rows of a level are in one fold, whose effects do not know it.
     alone = FeatureEncoder(categorical="auto").fit(X.select("zip"), y)
-    crossed = CrossFitted(alone, X.select("zip"), y.astype(float), None, None, content_folds(alone, X.select("zip")))
+    crossed = OutOfFoldEffects(
+        alone, X.select("zip"), y.astype(float), None, None, content_folds(alone, X.select("zip"))
+    )
     assert crossed.useless == {0}
 
 
@@ -173,7 +175,7 @@ def test_all_folds_have_differences_if_one_target_is_negative():
 def test_rows_of_a_fold_without_rows_have_the_effects_of_all():
     X, y, _ = simulated(12)
     encoder = FeatureEncoder(categorical="auto").fit(X, y)
-    crossed = CrossFitted(encoder, X, y.astype(float), None, None, np.arange(ROWS) % 3)
+    crossed = OutOfFoldEffects(encoder, X, y.astype(float), None, None, np.arange(ROWS) % 3)
     found = effect_of(encoder, crossed.inputs(X, np.full(ROWS, 4)))
     np.testing.assert_allclose(found, effect_of(encoder, encoder.transform(X)), rtol=1e-6)
 

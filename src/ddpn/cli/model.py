@@ -66,7 +66,7 @@ def fit(
     """Fit a model to a table and compare it with simpler models.
 
     A GLM, boosted trees and networks are fitted one after the other and mixed, with weights by the CRPS of rows that
-    they were not fitted to, as long as the next one pays; --budget limits the time. --only fits one of them alone.
+    they were not fitted to, each only if it improves the mixture. --budget limits the time, --only fits one alone.
 
     Rows are split into 70% for training, 10% for validation (best epochs, mixture weights, calibration) and 20% for
     testing; up to 5,000 rows, training and validation rows serve both purposes in turn (cross-fitting). The split is

@@ -177,7 +177,7 @@ Group = Annotated[
     _evaluation(
         "Columns that say which rows belong together, such as person; several, separated by commas, are combined. "
         "Training, validation and test rows then have different groups, so that scores are those of new groups. The "
-        "columns are no inputs, unless --use names them. equal-inputs keeps rows with equal inputs together.",
+        "columns are not inputs, unless --use names them. equal-inputs keeps rows with equal inputs together.",
         metavar="COLUMNS",
     ),
 ]

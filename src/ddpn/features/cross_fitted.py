@@ -43,7 +43,7 @@ def has_effects(encoder: FittedEncoder) -> bool:
     return any(_has_effects(column) for column in encoder.columns_)
 
 
-class CrossFitted:
+class OutOfFoldEffects:
     """Level effects per fold, each fitted to the rows of the other folds.
 
     Parameters

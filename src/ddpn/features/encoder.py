@@ -10,7 +10,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from ddpn.errors import InputError
 from ddpn.features.categorical import CategoricalColumn
 from ddpn.features.column_plan import ColumnPlan
-from ddpn.features.cross_fitted import CrossFitted, has_effects, random_folds
+from ddpn.features.cross_fitted import OutOfFoldEffects, has_effects, random_folds
 from ddpn.features.fitting import Encoded, add_bins, add_steps, fit_columns, level_effects
 from ddpn.features.kinds import kind_of, read_as_fitted
 from ddpn.features.level_effects import targets_of
@@ -158,7 +158,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
         weight = check_vector("sample_weight", sample_weight, rows, zero=True)
         scale = check_vector("exposure", exposure, rows, zero=False)
         folds = random_folds(rows) if fold is None else _checked_fold(fold, rows)
-        return CrossFitted(self, X, target, weight, scale, folds).inputs(X, folds)
+        return OutOfFoldEffects(self, X, target, weight, scale, folds).inputs(X, folds)
 
     def set_columns(self, columns: list[Encoded]) -> None:
         """Keep the encoding of every column, as `fit` or a file has it."""

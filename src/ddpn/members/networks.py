@@ -16,7 +16,7 @@ from torch.distributions import Distribution
 from ddpn.backbones import MLP, Identity
 from ddpn.errors import InputError
 from ddpn.features import FeatureEncoder, encoder_bytes, encoder_from_bytes
-from ddpn.features.cross_fitted import CrossFitted, content_folds, has_effects, without_effects
+from ddpn.features.cross_fitted import OutOfFoldEffects, content_folds, has_effects, without_effects
 from ddpn.features.screening import screened
 from ddpn.heads import DEFAULT_LIKELIHOOD, Head, make_head
 from ddpn.members.few_rows import MOST_ROWS, raw_of_few
@@ -228,12 +228,12 @@ class Networks(Member):
     def _encoder(self, numeric: str) -> FeatureEncoder:
         return FeatureEncoder(numeric=numeric, bins=self.options.bins, categorical=self.options.categorical)
 
-    def _stream_encoder(self, numeric: str, used: Sample) -> tuple[FeatureEncoder, CrossFitted | None]:
+    def _stream_encoder(self, numeric: str, used: Sample) -> tuple[FeatureEncoder, OutOfFoldEffects | None]:
         """The encoder of a sample of the rows, and level effects for rows of the stream that may be in the sample."""
         encoder = self._encoder(numeric).fit(used.X, used.y, used.weight, used.exposure)
         while has_effects(encoder):
             folds = content_folds(encoder, used.X)
-            crossed = CrossFitted(encoder, used.X, used.y, used.weight, used.exposure, folds)
+            crossed = OutOfFoldEffects(encoder, used.X, used.y, used.weight, used.exposure, folds)
             if not crossed.useless:
                 return encoder, crossed
             encoder.set_columns(without_effects(encoder.columns_, crossed.useless))

@@ -63,7 +63,7 @@ class Plan:
         Further words and numbers that stand for a missing value.
     group : tuple of str
         Columns whose values say which rows belong together, such as a person: training, validation and test rows, and
-        folds, have different groups. They are no inputs, unless named in `use`. "equal-inputs" keeps rows with equal
+        folds, have different groups. They are not inputs, unless named in `use`. "equal-inputs" keeps rows with equal
         inputs together.
     split_column, time : str, optional
         Split rows by a column (train, validation, test), or by time: the last rows are the test rows. Default: at
