@@ -63,6 +63,7 @@ $(PY):
 # The stamp is written last, so an installation that was cut short is done again.
 $(STAMP): pyproject.toml constraints.txt | $(PY)
 	$(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(PY) -m ddpn.distributions
 	@touch $@
 
 $(FORECASTING)/.installed: pyproject.toml tests/forecasting/constraints.txt

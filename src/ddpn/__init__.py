@@ -8,7 +8,6 @@ from ddpn.errors import ConfigError, DDPNError, InputError, TrainingError
 if TYPE_CHECKING:
     from ddpn.diagnosis import diagnose
     from ddpn.distributions import (
-        Conflation,
         ConwayMaxwellPoisson,
         Discretized,
         DoubleBinomial,
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from ddpn.explanations import explain
 
 _DISTRIBUTIONS = (
-    "Conflation", "ConwayMaxwellPoisson", "Discretized", "DoubleBinomial", "DoublePoisson", "GeneralizedPoisson",
+    "ConwayMaxwellPoisson", "Discretized", "DoubleBinomial", "DoublePoisson", "GeneralizedPoisson",
     "Mixture", "NegativeBinomial", "Poisson", "discretized",
 )  # fmt: skip
 #: Imported on first use: `ddpn --help` should not wait for torch, nor distributions for scikit-learn.
@@ -35,7 +34,6 @@ _LAZY |= {"diagnose": "ddpn.diagnosis", "explain": "ddpn.explanations"}
 __all__ = [
     "BoostedCountRegressor",
     "ConfigError",
-    "Conflation",
     "ConwayMaxwellPoisson",
     "CountGLM",
     "CountRegressor",

@@ -7,7 +7,7 @@ from scipy import stats
 from scipy.special import log_softmax, softmax
 
 from ddpn.datasets.simulations import Reflected
-from ddpn.distributions import Conflation, NegativeBinomial, Poisson
+from ddpn.distributions import NegativeBinomial, Poisson
 from ddpn.errors import InputError
 from ddpn.metrics import crps, nll
 
@@ -77,14 +77,16 @@ def test_quantiles_and_intervals(both):
     assert (dist.cdf(short[1]) - dist.cdf((short[0] - 1).clamp(min=0)) * (short[0] > 0) >= 0.9).all()
 
 
-def test_folds_are_a_conflation():
+def test_folds_are_powers_of_the_pmf():
     rates = torch.from_numpy(RATES[1::2])
-    z = Conflation([Poisson(rates)] * 2)
     dist = Reflected(Poisson(rates), TOP, folds=2)
-    np.testing.assert_allclose(dist.mean, TOP - z.mean, rtol=1e-6, atol=0)
-    np.testing.assert_allclose(dist.variance, z.variance, rtol=1e-4, atol=0)
-    y = torch.tensor(25.0)
-    np.testing.assert_allclose(dist.log_prob(y), z.log_prob(TOP - y), rtol=1e-6, atol=1e-6)
+    counts = np.arange(TOP + 1)
+    product = stats.poisson.pmf(counts[:, None], rates.numpy()) ** 2
+    product /= product.sum(0)
+    mean = (counts[:, None] * product).sum(0)
+    np.testing.assert_allclose(dist.mean, TOP - mean, rtol=1e-6, atol=0)
+    np.testing.assert_allclose(dist.variance, ((counts[:, None] - mean) ** 2 * product).sum(0), rtol=1e-4, atol=0)
+    np.testing.assert_allclose(dist.log_prob(torch.tensor(25.0)).exp(), product[TOP - 25], rtol=1e-6, atol=0)
 
 
 def test_above_the_top():

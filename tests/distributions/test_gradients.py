@@ -52,7 +52,9 @@ def assert_right_or_refused(f, log_mu, log_gamma, by: int) -> None:
         if not re.search("differentiate|derivative|gradient", str(refusal)):
             raise
     else:
-        torch.testing.assert_close(got, numeric, rtol=1e-4, atol=1e-4)
+        # Differences of slopes of a large mean round by that much.
+        scale = f(log_mu, log_gamma).abs().max().item()
+        torch.testing.assert_close(got, numeric, rtol=1e-4, atol=max(1e-4, 1e-7 * scale))
 
 
 class TestNumerically:
@@ -141,7 +143,7 @@ class TestClosedForms:
                 o.gamma * (count - mean) / o.mu, abs=1e-8 * o.gamma * max(count, mean) / o.mu
             ), at
             assert by_gamma == pytest.approx(
-                mean_deviance - deviance, rel=1e-8, abs=1e-7 * max(mean_deviance, deviance)
+                mean_deviance - deviance, rel=1e-8, abs=max(1e-7 * max(mean_deviance, deviance), 1e-18)
             )
 
     @pytest.mark.parametrize(

@@ -698,11 +698,14 @@ def test_a_summary_is_what_the_methods_return():
     mixture = Mixture.concatenate([DoublePoisson(mu, gamma), NegativeBinomial(mu.flip(1), alpha)], weights)
     levels = torch.tensor([0.05, 0.5, 0.9, 1 - 1e-9], dtype=torch.float64)
     entropy, mode = mixture.entropy(), mixture.mode
-    found = mixture.summary(levels)
+    y = torch.from_numpy(rng.poisson(mu[:, 0].numpy()).astype(float))
+    found = mixture.summary(levels, y, entropy=True)
     assert torch.equal(found.quantiles, mixture.icdf(levels.unsqueeze(1)).T)
     assert torch.equal(found.mode, mode)
-    torch.testing.assert_close(found.entropy, entropy, rtol=1e-7, atol=0.0)
-    assert mixture.entropy() is found.entropy
+    for name, expected in (("entropy", entropy), ("crps", mixture.crps(y))):
+        torch.testing.assert_close(getattr(found, name), expected, rtol=1e-12, atol=0.0)
+    for name in ("mean", "variance", "aleatoric", "epistemic"):
+        torch.testing.assert_close(getattr(found, name), getattr(mixture, name), rtol=1e-9, atol=0.0)
 
 
 def test_grids_give_what_searches_give():

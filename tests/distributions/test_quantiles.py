@@ -5,22 +5,10 @@ import pytest
 import torch
 
 from ddpn import DoublePoisson, NegativeBinomial, Poisson
-from ddpn.distributions import quantiles, tables
 
 
 def f64(x) -> torch.Tensor:
     return torch.as_tensor(x, dtype=torch.float64)
-
-
-def test_most_probable_count(golden):
-    """The search that serves any law finds the mode that the Double Poisson has from ratios."""
-    law = DoublePoisson(golden["mu"], golden["gamma"])
-    # Ties within rounding are no matter of the search.
-    clear = (golden["gamma"] != 1.0) | (golden["mu"] != golden["mu"].floor())
-    found = tables.by_window(law._flat(), tables.mode, lambda rows: (rows.far_mode(),))[0]
-    height, best = law.log_prob(found), law.log_prob(golden["mode"])
-    assert (height >= best - 1e-9).all()
-    assert torch.equal(found[clear], golden["mode"][clear])
 
 
 @pytest.mark.parametrize("q", [1e-300, 1e-100, 1e-30, 1e-15, 1 - 1e-12, 1 - 2**-53])
@@ -44,15 +32,6 @@ def test_monotone_in_q(make):
     y = law.icdf(q)
     assert (y[1:] >= y[:-1]).all()
     assert torch.equal(y[:-1], y[:-1].floor())
-
-
-def test_any_first_guess_will_do():
-    """From far below, far above and on the spot."""
-    mu = f64([0.5, 30.0, 1e4, 1e4])
-    law, q = DoublePoisson(mu, f64([0.3, 2.0, 0.5, 60.0]))._flat(), f64([0.9, 0.2, 0.999, 0.4])
-    expected = quantiles.smallest_count(law, q)
-    for guess in (torch.zeros(4).double(), expected, expected + 1, (expected - 3).clamp(min=0), f64([1e6] * 4)):
-        assert torch.equal(quantiles._settled(law, q, guess), expected)
 
 
 def test_one_row_does_not_disturb_another(random_laws):

@@ -17,10 +17,7 @@ from ddpn.distributions import (
     Poisson,
     Truncated,
     ZeroInflated,
-    dispatch,
     log_mass,
-    mass,
-    sums,
 )
 from ddpn.errors import InputError
 
@@ -131,27 +128,6 @@ def test_gradients_are_never_nan():
             if value.requires_grad:
                 value.masked_fill(torch.isinf(value), 0.0).sum().backward()
                 assert all(torch.isfinite(x.grad).all() for x in parameters)
-
-
-def test_every_method_on_every_row_as_on_a_gpu(monkeypatch):
-    """A GPU's rows are not sorted by method: values and gradients are the same, and no dropped one makes them NaN."""
-    mu, other = torch.logspace(-2, 4, 7, dtype=torch.float64), torch.tensor([[0.05], [0.9]], dtype=torch.float64)
-    bounds = ((1, None), (30, None), (0, 3), (2000, 9000), (mu.floor(), mu.ceil() + 300))
-
-    def found() -> list[torch.Tensor]:
-        values = []
-        for family in FAMILIES.values():
-            for low, high in bounds:
-                parameters = [x.expand(2, 7).clone().requires_grad_() for x in (mu, other)]
-                value = log_mass(family(*parameters), low, high)
-                values += [value.detach(), *torch.autograd.grad(value.sum(), parameters)]
-        return values
-
-    expected = found()
-    for module in (dispatch, mass, sums):
-        monkeypatch.setattr(module, "is_host", lambda x: False)
-    for got, value in zip(found(), expected, strict=True):
-        torch.testing.assert_close(got, value, rtol=1e-8, atol=1e-11)
 
 
 def test_bounds_broadcast_and_nothing_is_summed_for_all_counts():

@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 from torch.distributions import Exponential, Laplace, MixtureSameFamily, Normal
 
-from ddpn.distributions import Conflation, Discretized, DoublePoisson, Mixture, NegativeBinomial, Poisson
+from ddpn.distributions import Discretized, DoublePoisson, Mixture, NegativeBinomial, Poisson
 from ddpn.errors import DDPNError, InputError
 from ddpn.metrics import crps, dawid_sebastiani, nll, ranked_probability, register_crps, squared_error
 
@@ -24,9 +24,8 @@ DISTS = {
     "mixture of DoublePoissons": Mixture(DoublePoisson(MU.unsqueeze(-1) * SHIFTS, 1.5)),
     "mixture of Poissons": Mixture(Poisson(MU.unsqueeze(-1) * SHIFTS)),
     "mixture of Normals": Mixture(Normal(MU.unsqueeze(-1) * SHIFTS, 2.0)),
-    "Conflation": Conflation([Poisson(MU), NegativeBinomial(MU, torch.full_like(MU, 0.6))]),
 }
-distributions = pytest.mark.parametrize("name", [name for name in DISTS if name != "Conflation"])
+distributions = pytest.mark.parametrize("name", DISTS)
 Y = torch.tensor([1.0, 4.0, 41.0], dtype=torch.float64)
 
 
@@ -41,9 +40,6 @@ def pmf_of(name: str, row: int) -> np.ndarray:
     nb = stats.nbinom.pmf(z, r, r / (r + mu))
     if name == "NegativeBinomial":
         return nb
-    if name == "Conflation":
-        product = nb * stats.poisson.pmf(z, mu)
-        return product / product.sum()
     with np.errstate(divide="ignore", invalid="ignore"):
         log_h = np.where(z > 0, z * np.log(z), 0.0) - z - np.cumsum(np.log(np.maximum(z, 1)))
 
@@ -97,9 +93,7 @@ def test_one_value_per_row(name, score):
 @distributions
 @pytest.mark.parametrize("score", [crps, nll])
 def test_scalar_distributions_give_scalars(name, score):
-    if name == "Conflation":
-        dist = Conflation([Poisson(torch.tensor(3.0))])
-    elif "mixture" in name:
+    if "mixture" in name:
         members = DISTS[name].components
         dist = Mixture(type(members)(*(getattr(members, p)[0] for p in members.arg_constraints)))
     else:

@@ -15,9 +15,9 @@ from ddpn.distributions import (
     NegativeBinomial,
     Poisson,
     Truncated,
-    binomial_sums,
 )
-from ddpn.distributions.double_poisson.weights import deviance, log_h_of_count
+from ddpn.distributions.families.double_binomial import log_weight
+from ddpn.distributions.rule import deviance, log_h_of_count
 
 #: Range of the logarithm of gamma and alpha.
 _LOG_GAMMA, _LOG_ALPHA = (-5.0, 4.0), (-9.0, 4.0)
@@ -60,9 +60,8 @@ class Family(NamedTuple):
         if upper is None:
             return np.asarray(torch.log_softmax(log_h_of_count(y) - parameter * deviance(y, mu), dim=1).numpy())
         total = torch.from_numpy(upper)[:, None]
-        k = torch.minimum(y, total)
-        log_weight = binomial_sums.log_base(k, total) - parameter * binomial_sums.deviance(k, mu, total)
-        return np.asarray(torch.log_softmax(torch.where(y <= total, log_weight, -torch.inf), dim=1).numpy())
+        each = log_weight(torch.minimum(y, total), mu, torch.full_like(mu, parameter), total)
+        return np.asarray(torch.log_softmax(torch.where(y <= total, each, -torch.inf), dim=1).numpy())
 
 
 def _double_binomial(mu: torch.Tensor, gamma: torch.Tensor, upper: Any) -> Any:

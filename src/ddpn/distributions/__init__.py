@@ -1,16 +1,20 @@
 """Count distributions as torch distributions: exact for any mean and any dispersion."""
 
 from ddpn.distributions.censored import Censored
-from ddpn.distributions.conflation import Conflation
-from ddpn.distributions.conway_maxwell_poisson import ConwayMaxwellPoisson
 from ddpn.distributions.count import CountDistribution
 from ddpn.distributions.discretized import Discretized, discretized
-from ddpn.distributions.double_binomial import DoubleBinomial
-from ddpn.distributions.double_poisson import DoublePoisson, mean_deviation, variance_deviation, variance_limits
-from ddpn.distributions.generalized_poisson import GeneralizedPoisson
+from ddpn.distributions.families.conway_maxwell_poisson import ConwayMaxwellPoisson
+from ddpn.distributions.families.double_binomial import DoubleBinomial
+from ddpn.distributions.families.double_poisson import (
+    DoublePoisson,
+    mean_deviation,
+    variance_deviation,
+    variance_limits,
+)
+from ddpn.distributions.families.generalized_poisson import GeneralizedPoisson
+from ddpn.distributions.families.negative_binomial import NegativeBinomial
+from ddpn.distributions.families.poisson import Poisson
 from ddpn.distributions.mixture import Mixture
-from ddpn.distributions.negative_binomial import NegativeBinomial
-from ddpn.distributions.poisson import Poisson
 from ddpn.distributions.range_mass import log_mass
 from ddpn.distributions.recalibrated import MonotoneMap, Recalibrated
 from ddpn.distributions.truncated import Truncated
@@ -18,7 +22,6 @@ from ddpn.distributions.zeros import Hurdle, ZeroInflated
 
 __all__ = [
     "Censored",
-    "Conflation",
     "ConwayMaxwellPoisson",
     "CountDistribution",
     "Discretized",

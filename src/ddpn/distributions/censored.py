@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ddpn.distributions.arguments import broadcast_shapes
+from ddpn.distributions.components import Summaries
 from ddpn.distributions.count import CountDistribution
 from ddpn.distributions.gradients import without_gradient
 from ddpn.distributions.range_mass import log_mass
@@ -111,33 +113,14 @@ class Censored(CountDistribution):
         found = self.base.survival(y)
         return torch.where(y >= self.limit, torch.zeros_like(found), found)
 
-    def icdf(self, value: Tensor) -> Tensor:
-        """Quantile: the smallest count y with P(min(Z, limit) <= y) >= q.
+    def _groups(self) -> list[int]:
+        return self.base._groups()
 
-        Parameters
-        ----------
-        value : Tensor
-            Levels q from 0 to 1; their shape broadcasts with `batch_shape`.
-        """
-        found = self.base.icdf(value)
-        return torch.minimum(found, self.limit.to(found))
+    def _summarised(self, shape: torch.Size | None = None, **asked: Any) -> Summaries:
+        shape = self.batch_shape if shape is None else shape
+        limits = self.limit.cpu().expand(shape).reshape(-1).contiguous().numpy()
+        return self.base._summarised(shape, limits=limits, **asked)
 
-    @without_gradient
-    def crps(self, value: Tensor) -> Tensor:
-        """Threshold-weighted CRPS, the sum over z below the limit of (F(z) - 1[z >= y])^2; smaller is better.
-
-        Parameters
-        ----------
-        value : Tensor
-            Recorded counts y; their shape broadcasts with `batch_shape`.
-        """
-        y = self._counts(value)
-        shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
-        is_limited = torch.isfinite(self.limit).expand(shape).reshape(-1)
-        flat, y = self.expand(shape)._reshape((-1,)), y.expand(shape).reshape(-1)
-        found = torch.empty(y.shape, dtype=self._dtype, device=y.device)
-        for rows, limited in ((is_limited.nonzero().flatten(), True), ((~is_limited).nonzero().flatten(), False)):
-            if len(rows):
-                part = flat.rows(rows)
-                found[rows] = CountDistribution.crps(part, y[rows]) if limited else part.base.crps(y[rows])
-        return found.reshape(shape)
+    def _quantiles(self, levels: np.ndarray) -> np.ndarray:
+        limit = self.limit.cpu().reshape(-1, 1).numpy()
+        return np.minimum(self.base._quantiles(levels), limit)

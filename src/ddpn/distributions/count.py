@@ -5,17 +5,19 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from ddpn.distributions import arguments, mass, quantiles, tables
+from ddpn.distributions import arguments, components
 from ddpn.distributions.arguments import broadcast_shapes, is_checked
+from ddpn.distributions.components import Asked, Part, Summaries, Summary
 from ddpn.distributions.gradients import without_gradient
-from ddpn.distributions.mixture_rows import MixtureRows
-from ddpn.distributions.rows import DEPTH, Rows
-from ddpn.distributions.tables import TabulatedRows, by_window
 from ddpn.errors import InputError
+
+#: The depth of a bracket from which dtype and device of a distribution's results are learnt.
+_DEPTH = 37.0
 
 
 class CountDistribution(Distribution, ABC):
@@ -65,6 +67,16 @@ class CountDistribution(Distribution, ABC):
             Counts y; their shape broadcasts with `batch_shape`.
         """
 
+    def float32_log_prob(self, value: Tensor) -> Tensor:
+        """`log_prob`, or the same to the digits of float32 where that takes less time: for training.
+
+        Parameters
+        ----------
+        value : Tensor
+            Counts y; their shape broadcasts with `batch_shape`.
+        """
+        return self.log_prob(value)
+
     @abstractmethod
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
         """First and last integer of a window outside of which about e^-depth of the mass lies. Shape: `batch_shape`."""
@@ -79,13 +91,13 @@ class CountDistribution(Distribution, ABC):
     @without_gradient
     def mean(self) -> Tensor:
         """Mean E[Z]."""
-        return self._shaped(self._flat().mean_variance()[0])
+        return self._shaped(self._summarised().moments[:, 0])
 
     @property
     @without_gradient
     def variance(self) -> Tensor:
         """Variance Var[Z]."""
-        return self._shaped(self._flat().mean_variance()[1])
+        return self._shaped(self._summarised().moments[:, 1])
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         """The same distributions, repeated along new or singleton batch axes."""
@@ -95,42 +107,37 @@ class CountDistribution(Distribution, ABC):
         """The same distributions in another batch shape."""
         return Selected(self, self._positions().reshape(tuple(shape)))
 
-    def _mixture(self) -> Any:
-        """The same distribution as a `Mixture` of simpler ones; None for a distribution that is none."""
-        return None
+    def _parts(self, shape: torch.Size) -> list[Part]:
+        """The components of each row after `expand(shape)`; tables of probabilities unless a subclass knows better."""
+        is_flat = len(self.batch_shape) == 1 and shape == self.batch_shape
+        return [Part(None, table=self if is_flat else self._reshaped_to(shape))]
 
-    def _with_gradients(self, shape: torch.Size) -> Any:
-        """Rows like those of `_flat(shape)`, prepared, whose log pmf carries gradients; None where there are none."""
-        return None
+    def _groups(self) -> list[int]:
+        """The component of the mixture that each component of `_parts` belongs to; empty for what is no mixture."""
+        return []
 
-    def _summable(self, shape: torch.Size) -> Any:
-        """Rows whose pmf can be summed over a range of counts, with gradients if any are needed."""
-        if torch.is_grad_enabled() and any(leaf.requires_grad for leaf in self._leaves()):
-            rows = self._with_gradients(shape)
-            return CountDistribution._flat(self, shape) if rows is None else rows
-        return self._flat(shape).prepared()
+    def _reshaped_to(self, shape: torch.Size) -> Any:
+        return (self if shape == self.batch_shape else self.expand(shape))._reshape((shape.numel(),))
 
-    def _log_mass(self, low: Tensor, high: Tensor, is_absolute: bool = False) -> Tensor:
-        """log P(low <= Z <= high) in float64, differentiable. Shape: bounds broadcast with `batch_shape`."""
-        shape = broadcast_shapes(low=tuple(low.shape), high=tuple(high.shape), batch_shape=tuple(self.batch_shape))
-        first, last = (x.expand(shape).reshape(-1) for x in (low, high))
-        return mass.of_rows(self._summable(shape), first, last, is_absolute).reshape(shape)
+    def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
+        """log P(low <= Z <= high) in float64, by `log_prob` at every count; bounds broadcast with `batch_shape`."""
+        first, last = (x.double() for x in self.bracket(_DEPTH))
+        # Where a range starts beyond the bracket, as many counts from there on.
+        start, end = torch.maximum(low, first), torch.minimum(high, torch.maximum(low + last - first, last))
+        size = int((end - start).max().clamp(min=0.0).item()) + 1
+        start, end = torch.broadcast_tensors(start, end)
+        y = start + torch.arange(float(size), dtype=torch.float64).view(-1, *[1] * start.dim())
+        each = self.log_prob(torch.minimum(y, end.clamp(min=0.0)).clamp(min=0.0)).double()
+        return torch.where(y <= end, each, -torch.inf).logsumexp(0)
 
     def _leaves(self) -> tuple[Tensor, ...]:
         """Tensors that a gradient could be asked for."""
         return ()
 
-    def _flat(self, shape: torch.Size | None = None) -> Rows:
-        """One distribution per row, after `expand(shape)`."""
-        if len(self.batch_shape) == 1 and shape in (None, self.batch_shape):
-            return DerivedRows(self)
-        shape = self.batch_shape if shape is None else shape
-        return DerivedRows(Selected(self, self._positions().expand(shape).reshape(-1)))
-
     @cached_property
     def _like(self) -> Tensor:
-        """A tensor of the dtype and on the device of all results: what `log_prob` makes of counts in its own dtype."""
-        return self.log_prob(self.bracket(DEPTH)[0]).detach()
+        """A tensor of the dtype and on the device of all results."""
+        return self.log_prob(self.bracket(_DEPTH)[0]).detach()
 
     @property
     def _dtype(self) -> torch.dtype:
@@ -146,8 +153,10 @@ class CountDistribution(Distribution, ABC):
         """The position of each element in the flattened batch."""
         return torch.arange(self.batch_shape.numel(), device=self._device).view(self.batch_shape)
 
-    def _shaped(self, flat: Tensor, shape: torch.Size | None = None) -> Tensor:
-        return flat.reshape(self.batch_shape if shape is None else shape).to(self._dtype)
+    def _shaped(self, flat: Any, shape: Sequence[int] | None = None) -> Tensor:
+        """Results of kernels, float64 per row, in a shape, dtype and on the device of the distribution."""
+        values = torch.as_tensor(flat)
+        return values.reshape(self.batch_shape if shape is None else tuple(shape)).to(self._like)
 
     def _counts(self, value: Any, negative: bool = False) -> Tensor:
         y = torch.as_tensor(value, device=self._device)
@@ -158,11 +167,23 @@ class CountDistribution(Distribution, ABC):
             arguments.check_counts("y", y, negative)
         return y
 
-    def _paired(self, value: Any, negative: bool = False) -> tuple[Tensor, Any, torch.Size]:
-        """Counts as flat float64 values, the distribution of each, and the shape they came in."""
+    def _paired(self, value: Any, negative: bool = False) -> tuple[np.ndarray, torch.Size]:
+        """Counts as flat float64 values, one per row, and the shape they came in."""
         y = self._counts(value, negative)
         shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
-        return y.expand(shape).reshape(-1).double(), self._flat(shape), shape
+        return np.ascontiguousarray(y.detach().expand(shape).reshape(-1).double().cpu().numpy()), shape
+
+    def _summarised(self, shape: torch.Size | None = None, **asked: Any) -> Summaries:
+        """`components.summaries` of every row after `expand(shape)`."""
+        shape = self.batch_shape if shape is None else shape
+        count = shape.numel()
+        known = Asked(**({"levels": np.empty((count, 0)), "y": np.empty((count, 0))} | asked))
+        return components.summaries(self._parts(shape), count, known)
+
+    def _sides(self, value: Any) -> tuple[np.ndarray, torch.Size]:
+        """P(Z <= y) and P(Z > y), (2, rows)."""
+        y, shape = self._paired(value, negative=True)
+        return components.sides(self._parts(shape), y), shape
 
     # What users call -------------------------------------------------------------------------------------------------
 
@@ -175,8 +196,8 @@ class CountDistribution(Distribution, ABC):
         value : Tensor
             Counts y; their shape broadcasts with `batch_shape`.
         """
-        y, dist, shape = self._paired(value, negative=True)
-        return _rounded_down(quantiles.cdf(dist, y), self._dtype).reshape(shape)
+        found, shape = self._sides(value)
+        return _rounded_down(torch.from_numpy(found[0]), self._dtype).reshape(shape).to(self._device)
 
     @without_gradient
     def survival(self, value: Tensor) -> Tensor:
@@ -187,8 +208,8 @@ class CountDistribution(Distribution, ABC):
         value : Tensor
             Counts y; their shape broadcasts with `batch_shape`.
         """
-        y, dist, shape = self._paired(value, negative=True)
-        return self._shaped(torch.where(y < 0, 1.0, dist.sides(y.clamp(min=0.0))[1]), shape)
+        found, shape = self._sides(value)
+        return self._shaped(found[1], shape)
 
     @without_gradient
     def crps(self, value: Tensor) -> Tensor:
@@ -199,14 +220,13 @@ class CountDistribution(Distribution, ABC):
         value : Tensor
             Observed counts y; their shape broadcasts with `batch_shape`.
         """
-        y, dist, shape = self._paired(value)
-        return self._shaped(crps_of(dist, y)[0], shape)
+        y, shape = self._paired(value)
+        return self._shaped(self._summarised(shape, y=y[:, None]).scores, shape)
 
     @without_gradient
     def entropy(self) -> Tensor:
         """Entropy -E[log p(Z)] in nats."""
-        dist = self._flat()
-        return self._shaped(dist.entropy() if isinstance(dist, MixtureRows) else tables.entropy_of(dist))
+        return self._shaped(self._summarised(entropy=True).moments[:, 3])
 
     def icdf(self, value: Tensor) -> Tensor:
         """Quantile: the smallest count y with P(Z <= y) >= q.
@@ -220,18 +240,26 @@ class CountDistribution(Distribution, ABC):
         if is_checked(self._check, q):
             arguments.check_probabilities("q", q)
         shape = broadcast_shapes(q=tuple(q.shape), batch_shape=tuple(self.batch_shape))
+        # Rows that levels are repeated for are computed once: levels go along the last axis.
+        lead = shape[: len(shape) - len(self.batch_shape)]
+        if shape[len(lead) :] != self.batch_shape:
+            return self.expand(shape[len(lead) :]).icdf(q)
+        levels = q.detach().double().cpu().expand(shape).reshape(lead.numel(), -1).T
+        return self._shaped(self._quantiles(levels.numpy()).T, shape)
+
+    def _quantiles(self, levels: np.ndarray) -> np.ndarray:
+        """Quantiles of the flattened rows at levels (rows, n)."""
         with torch.no_grad():
-            y = quantiles.smallest_count(self._flat(shape), q.double().expand(shape).reshape(-1))
-        return self._shaped(y, shape)
+            parts = self._parts(self.batch_shape)
+            if any(part.family is None for part in parts):  # of exp(log p) in the distribution's own dtype
+                levels = levels - 16.0 * torch.finfo(self._dtype).eps * np.minimum(levels, 1.0 - levels)
+            return components.quantiles(parts, len(levels), np.ascontiguousarray(levels))
 
     @property
     def mode(self) -> Tensor:
         """The most probable count, the smallest of several."""
         with torch.no_grad():
-            dist = self._flat()
-            if isinstance(dist, MixtureRows):
-                return self._shaped(dist.mode())
-            return self._shaped(by_window(dist, tables.mode, lambda rows: (rows.far_mode(),))[0])
+            return self._shaped(self._summarised().moments[:, 2])
 
     def interval(self, coverage: float, kind: str = "central") -> tuple[Tensor, Tensor]:
         """Prediction interval: counts low and high, both included, that hold at least `coverage` of the mass.
@@ -251,8 +279,38 @@ class CountDistribution(Distribution, ABC):
         coverage = arguments.check_coverage(coverage)
         arguments.check_interval_kind(kind)
         with torch.no_grad():
-            low, high = (quantiles.highest if kind == "highest" else quantiles.central)(self._flat(), coverage)
-        return self._shaped(low), self._shaped(high)
+            if kind == "highest":
+                found = self._summarised(coverage=coverage).intervals
+            else:
+                rest = 0.5 * (1.0 - coverage)
+                found = self._quantiles(np.tile([rest, 1.0 - rest], (self.batch_shape.numel(), 1)))
+        return self._shaped(found[:, 0]), self._shaped(found[:, 1])
+
+    @torch.no_grad()
+    def summary(self, levels: Tensor, y: Tensor | None = None, entropy: bool = False) -> Summary:
+        """Moments, quantiles, mode and score at once, which takes as long as one of them.
+
+        Parameters
+        ----------
+        levels : Tensor
+            Levels in (0, 1) per row, of shape (rows, n), or (n,) for all rows of a batch shape (rows,).
+        y : Tensor, optional
+            Observed counts to score, of shape (rows,).
+        entropy : bool
+            Whether to compute the entropy, which takes a logarithm per count.
+        """
+        rows = self.batch_shape.numel()
+        given = torch.as_tensor(levels, dtype=torch.float64).cpu()
+        q = np.ascontiguousarray(given.expand(rows, given.shape[-1]).numpy())
+        counts = np.empty((rows, 0)) if y is None else self._paired(y)[0][:, None]
+        groups = np.array(self._groups(), dtype=np.int64)
+        found = self._summarised(levels=q, y=counts, groups=groups, entropy=entropy)
+        mean, variance, mode, spread, within, between = (self._shaped(x) for x in found.moments.T)
+        if not len(groups):
+            within, between = variance, torch.zeros_like(variance)
+        scores = None if y is None else self._shaped(found.scores)
+        quantiles = self._shaped(found.quantiles, q.shape)
+        return Summary(mean, variance, within, between, quantiles, mode, scores, spread if entropy else None)
 
     def sample(self, sample_shape: Any = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
         """Draw counts by inversion of the cdf, from uniforms in float64.
@@ -273,7 +331,7 @@ class CountDistribution(Distribution, ABC):
         with torch.no_grad():
             size = shape.numel(), self.batch_shape.numel()
             u = torch.rand(size, dtype=torch.float64, device=self._device, generator=generator)
-            return self._shaped(quantiles.many_counts(self._flat(), u.T).T, self._extended_shape(shape))
+            return self._shaped(self._quantiles(u.T.cpu().numpy()).T, self._extended_shape(shape))
 
 
 class Selected(CountDistribution):
@@ -311,70 +369,7 @@ class Selected(CountDistribution):
         return found.gather(-1, (flat % inner).unsqueeze(-1).expand(*found.shape[:-1], 1)).squeeze(-1)
 
 
-class DerivedRows(TabulatedRows):
-    """Rows of a distribution with one batch axis, by its public methods."""
-
-    def __init__(self, dist: Any, ends: tuple[Tensor, Tensor] | None = None) -> None:
-        self._dist = dist
-        # Of exp(log p) in the distribution's own dtype.
-        self.rounding = 16.0 * torch.finfo(dist._dtype).eps
-        if ends is None:
-            first, last = dist.bracket(DEPTH)
-            ends = first.double(), last.double()
-        self._ends = ends
-
-    def __len__(self) -> int:
-        return self._dist.batch_shape[0]
-
-    @property
-    def device(self) -> torch.device:
-        return self._ends[0].device
-
-    def rows(self, index: Tensor | slice) -> "DerivedRows":
-        if isinstance(index, slice):
-            index = torch.arange(len(self), device=self.device)[index]
-        first, last = self._ends
-        return DerivedRows(self._dist.rows(index), (first[index], last[index]))
-
-    def distinct(self) -> tuple["TabulatedRows", Tensor]:
-        if not isinstance(self._dist, Selected):
-            return super().distinct()
-        index, place = self._dist._index.unique(return_inverse=True)
-        return DerivedRows(Selected(self._dist._base, index)), place
-
-    def log_pmf(self, y: Tensor) -> Tensor:
-        return self._dist.log_prob(y.T).T.double()
-
-    def window(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
-        if isinstance(depth, float) and depth != DEPTH:
-            first, last = self._dist.bracket(depth)
-            return first.double(), last.double()
-        return self._ends
-
-
 def _rounded_down(x: Tensor, dtype: torch.dtype) -> Tensor:
     """x in `dtype`, never above x: so icdf(cdf(y)) = y in every dtype."""
     rounded = x.to(dtype)
     return torch.where(rounded.double() > x, torch.nextafter(rounded, torch.zeros_like(rounded)), rounded)
-
-
-def crps_of(dist: Rows, y: Tensor) -> tuple[Tensor, ...]:
-    """CRPS per row."""
-    if isinstance(dist, MixtureRows):
-        return (dist.crps(y),)
-    if (fused := dist.fused_crps(y)) is not None:
-        return (fused,)
-    return by_window(dist, tables.crps, crps_by_parts, y)
-
-
-def crps_by_parts(dist: Any, y: Tensor) -> tuple[Tensor]:
-    """E|Z - y| - E|Z - Z'| / 2; at least 0, whatever rounding leaves of the difference."""
-    dist = dist.prepared(far=True)
-    return ((dist.far_distance(y) - dist.far_half_mean_difference()).clamp(min=0.0),)
-
-
-def bracket_of(dist: CountDistribution, depth: float) -> tuple[Tensor, Tensor]:
-    """The window of a distribution's rows, widened to integers, in its batch shape."""
-    with torch.no_grad():
-        first, last = dist._flat().window(depth)
-    return dist._shaped((first.floor() - 1.0).clamp(min=0.0)), dist._shaped(last.ceil() + 1.0)

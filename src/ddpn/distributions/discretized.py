@@ -1,96 +1,54 @@
 """Normals as count distributions: rounded to the nearest integer, with what falls below 0 put on 0."""
 
-import math
+from math import cosh, exp, inf, log
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, Normal
 
 from ddpn.distributions.arguments import as_parameters, check_positive, is_checked
 from ddpn.distributions.count import CountDistribution
+from ddpn.distributions.family import Family
 from ddpn.distributions.gradients import without_gradient
+from ddpn.distributions.kernels.scalar import HALF_LOG_TWO_PI, log_normal_cdf
 from ddpn.distributions.mixture import Mixture
 from ddpn.distributions.parametric import ParametricDistribution
-from ddpn.distributions.quadrature import JOIN, gauss_legendre
-from ddpn.distributions.rows import DEPTH
-from ddpn.distributions.special import HALF_LOG_TWO_PI, beside
-from ddpn.distributions.tails import ParameterRows
 from ddpn.errors import InputError
 
-#: Nodes across one cell [k - 1/2, k + 1/2) that is narrow beside the Normal: exact to 1e-16 (GL error bound).
-_CELL_NODES = 8
+#: Nodes across half of a cell [k - 1/2, k + 1/2) that is narrow beside the Normal, and their weights: exact to 1e-16.
+NODES, WEIGHTS = (x[4:] for x in np.polynomial.legendre.leggauss(8))
 
 
-def log_cell_mass(centre: Tensor, width: Tensor) -> Tensor:
-    """log P(|X - centre| < width / 2) for a standard Normal X, relatively accurate in both tails.
+def log_mass(y, p):
+    """log P(|X - y| < 1/2), or of X < 1/2 at y = 0, relatively accurate in both tails.
 
     Narrow cells, where the difference of two cdfs would cancel, by quadrature of the density over that at the centre,
     cosh(centre t) exp(-t^2 / 2); others by log cdfs on the lower side.
     """
-    m = centre.abs()
-    narrow = width * m.clamp(min=1.0) < 1.0
-    half = 0.5 * torch.where(narrow, width, 0.0)
-    inner = torch.where(narrow, m, 0.0)
-    nodes, weights = (x[_CELL_NODES // 2 :].tolist() for x in gauss_legendre(_CELL_NODES, torch.device("cpu")))
-    ratio = torch.zeros_like(m)
-    for node, weight in zip(nodes, weights, strict=True):
-        t = (2.0 * node - 1.0) * half
-        ratio = ratio + 2.0 * weight * torch.cosh(inner * t) * torch.exp(-0.5 * t * t)
-    by_density = width.log() - 0.5 * m * m - HALF_LOG_TWO_PI + ratio.log()
-    upper, lower = (torch.special.log_ndtr(side * 0.5 * width - m) for side in (1.0, -1.0))
-    by_cdf = upper + torch.log(-torch.expm1(lower - upper))
-    return torch.where(narrow, by_density, by_cdf)
+    loc, scale = p[0], p[1]
+    if y < 0.5:
+        return log_normal_cdf((0.5 - loc) / scale)
+    centre, width = abs(y - loc) / scale, 1.0 / scale
+    if width * max(centre, 1.0) < 1.0:
+        ratio = 0.0
+        for i in range(len(NODES)):
+            t = 0.5 * width * NODES[i]
+            ratio += WEIGHTS[i] * cosh(centre * t) * exp(-0.5 * t * t)
+        return log(width) - 0.5 * centre * centre - HALF_LOG_TWO_PI + log(ratio)
+    upper, lower = log_normal_cdf(0.5 * width - centre), log_normal_cdf(-0.5 * width - centre)
+    return upper + log(1.0 - exp(lower - upper))
 
 
-class DiscretizedRows(ParameterRows):
-    """Rows of the Normal's loc and scale."""
+def score(y, p):
+    """None: there are no gradients."""
+    return 0.0, 0.0, 0.0
 
-    def __init__(self, loc: Tensor, scale: Tensor, known: tuple[Tensor, ...] = ()) -> None:
-        super().__init__(loc, scale)
-        self.loc, self.scale = loc, scale
 
-    def log_pmf(self, y: Tensor) -> Tensor:
-        loc, scale = beside(self.loc, y), beside(self.scale, y)
-        inner = log_cell_mass((y - loc) / scale, (1.0 / scale).expand_as(y))
-        return torch.where(y < 0.5, torch.special.log_ndtr((0.5 - loc) / scale), inner)
-
-    def pmf_near(self, y: Tensor) -> Tensor:
-        """As a difference of cdfs on the lower side: a short window's cells are wide enough for it, and it is cheap."""
-        loc = self.loc.unsqueeze(1)
-        unit = 1.0 / (self.scale.unsqueeze(1) * math.sqrt(2.0))
-        gap = (y - loc).abs()
-        inner = 0.5 * (torch.erfc((gap - 0.5) * unit) - torch.erfc((gap + 0.5) * unit))
-        return torch.where(y < 0.5, 0.5 * torch.erfc((loc - 0.5) * unit), inner)
-
-    def pmf_table(self, n: int) -> Tensor:
-        return self.pmf_near(torch.arange(float(n), dtype=torch.float64, device=self.device).expand(len(self), n))
-
-    def sides(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        z = (y + 0.5 - self.loc) / (self.scale * math.sqrt(2.0))
-        # torch's ndtr is (1 + erf) / 2, which has no digits left in its lower tail.
-        return 0.5 * torch.erfc(-z), 0.5 * torch.erfc(z)
-
-    def _reach(self, y: Tensor, side: Tensor | float, depth: float | Tensor) -> Tensor:
-        """Where the density has fallen by `depth` from what it is at y, or from its peak if that lies beyond y."""
-        gap = (side * (y - self.loc) / self.scale).clamp(min=0.0)
-        return self.loc + side * self.scale * torch.sqrt(gap * gap + 2.0 * depth)
-
-    def window(self, depth: float | Tensor = DEPTH) -> tuple[Tensor, Tensor]:
-        # Of a Normal below 0 what matters is the part above, however small.
-        zero = torch.zeros_like(self.loc)
-        first, last = self._reach(self.loc, -1.0, depth) - 0.5, self._reach(zero, 1.0, depth) + 0.5
-        return first.clamp(min=0.0), last.clamp(min=0.0)
-
-    def tail_end(self, y: Tensor, lower: Tensor) -> Tensor:
-        side = torch.where(lower, -1.0, 1.0).to(y.dtype)
-        return (self._reach(y, side, DEPTH) + 0.5 * side).clamp(min=0.0)
-
-    def far_moments(self) -> tuple[Tensor, Tensor]:
-        """Clear of 0 rounding adds 1/12 to the variance (Sheppard), up to exp(-2 pi^2 scale^2); others by panels."""
-        mean, variance = super().far_moments()
-        clear = self.window()[0] >= JOIN
-        return torch.where(clear, self.loc, mean), torch.where(clear, self.scale * self.scale + 1 / 12, variance)
+def shape(p):
+    """Mean, at least 0, and standard deviation."""
+    return max(p[0] + 0.5, 0.0), p[1] + 0.3, inf
 
 
 class Discretized(ParametricDistribution):
@@ -115,8 +73,8 @@ class Discretized(ParametricDistribution):
     [0.0668, 0.2417, 0.3829, 0.2417]
     """
 
+    family = Family("discretized_normal", log_mass, score, shape, normalised=True)
     _names = ("_loc", "_scale")
-    _rows = DiscretizedRows
 
     def __init__(self, base: Normal, validate_args: bool | None = None) -> None:
         if not isinstance(base, Normal):
@@ -136,17 +94,7 @@ class Discretized(ParametricDistribution):
     @without_gradient
     def log_prob(self, value: Tensor) -> Tensor:
         """log p(y), finite and relatively accurate however far y is."""
-        y, dist, shape = self._paired(value)
-        return self._shaped(dist.log_pmf(y), shape)
-
-    @property
-    def mode(self) -> Tensor:
-        """The count nearest to the Normal's mean, the smaller of two; or 0, where more of it lies below 1/2."""
-        with torch.no_grad():
-            dist = self._flat()
-            inner = (dist.loc - 0.5).ceil().clamp(min=1.0)
-            zero = torch.zeros_like(inner)
-            return self._shaped(torch.where(dist.log_pmf(zero) >= dist.log_pmf(inner), zero, inner))
+        return super().log_prob(value)
 
 
 def discretized(dist: Distribution) -> Any:

@@ -11,10 +11,8 @@ from torch.distributions import Distribution, Normal, constraints
 
 from ddpn.distributions import arguments, continuous
 from ddpn.distributions.arguments import broadcast_shapes, is_checked
-from ddpn.distributions.count import CountDistribution, bracket_of
-from ddpn.distributions.mixture_arguments import check_stack, normalised_weights
-from ddpn.distributions.mixture_leaves import LeafMixture
-from ddpn.distributions.mixture_rows import MixtureRows
+from ddpn.distributions.components import Part
+from ddpn.distributions.count import CountDistribution
 from ddpn.distributions.normal import normal_mixture_crps
 from ddpn.distributions.stacking import concatenated, reshaped, rows_of
 from ddpn.distributions.weighted_sums import weighted_log_masses, weighted_logsumexp
@@ -60,8 +58,6 @@ class Mixture(Distribution):
     _weights: Tensor | None
     _check: bool | None
     _like: Any
-    #: Whether moments of its Double Poissons are taken from tables that all components of a mixture share.
-    moments_by_table: bool = False
 
     def __new__(cls, components: Any, weights: Any = None, validate_args: bool | None = None) -> "Mixture":
         return super().__new__(_class_for(components) if cls is Mixture else cls)
@@ -104,32 +100,14 @@ class Mixture(Distribution):
         new._set(list(stacks), weights, validate_args)
         return new
 
-    @classmethod
-    def trusted(cls, stacks: Sequence[Any], weights: Tensor) -> "Mixture":
-        """As `concatenate`, of stacks of different families and one dtype, with weights that are valid.
-
-        Parameters
-        ----------
-        stacks : sequence of Distribution
-            Count distributions of batch shape (..., k_i).
-        weights : Tensor
-            Of shape (..., K) in float64, with sum 1.
-        """
-        new: Any = object.__new__(_CountMixture)
-        new._stacks, new._like = tuple(stacks), stacks[0]._like[:0]
-        new.components = new._stacks[0] if len(new._stacks) == 1 else new._stacks
-        Distribution.__init__(new, weights.shape[:-1], validate_args=False)
-        new._weights, new._check, new.moments_by_table = weights, False, True
-        return new
-
     def _set(self, stacks: list[Any], weights: Any, validate_args: bool | None) -> None:
         for stack in stacks:
-            check_stack(stack)
+            _check_stack(stack)
         likes = [stack._like if isinstance(stack, CountDistribution | Mixture) else stack.mean for stack in stacks]
         dtype = reduce(torch.promote_types, (like.dtype for like in likes))
         self._like = torch.empty(0, dtype=dtype, device=likes[0].device)
         size = sum(stack.batch_shape[-1] for stack in stacks)
-        weights = None if weights is None else normalised_weights(weights, size, self._like.device, validate_args)
+        weights = None if weights is None else _normalised_weights(weights, size, self._like.device, validate_args)
         shapes = {f"stack {i}": tuple(stack.batch_shape[:-1]) for i, stack in enumerate(stacks)}
         shape = broadcast_shapes(**shapes, weights=shapes["stack 0"] if weights is None else tuple(weights.shape[:-1]))
         stacks = [s if s.batch_shape[:-1] == shape else s.expand((*shape, s.batch_shape[-1])) for s in stacks]
@@ -229,13 +207,13 @@ class Mixture(Distribution):
 
     def _simple(self) -> Any:
         """The same mixture with the components of mixtures in their place."""
-        if all(mixture_of(stack) is None for stack in self._stacks):
+        if not any(isinstance(stack, Mixture) for stack in self._stacks):
             return self
         stacks, weights = [], []
         parts = self.weights.split([stack.batch_shape[-1] for stack in self._stacks], -1)
         for stack, own in zip(self._stacks, parts, strict=True):
-            nested = mixture_of(stack)
-            inner: Any = Mixture(reshaped(stack, (*stack.batch_shape, 1))) if nested is None else nested._simple()
+            is_nested = isinstance(stack, Mixture)
+            inner: Any = stack._simple() if is_nested else Mixture(reshaped(stack, (*stack.batch_shape, 1)))
             sizes = [part.batch_shape[-1] for part in inner._stacks]
             joint = (own.unsqueeze(-1) * inner.weights).expand(*inner.batch_shape, -1).split(sizes, -1)
             stacks += [
@@ -248,13 +226,8 @@ class Mixture(Distribution):
     def _with(self, stacks: Sequence[Any], weights: Tensor | None) -> Any:
         new = object.__new__(type(self))
         new._set(list(stacks), weights, False)
-        new._check, new.moments_by_table = self._check, self.moments_by_table
+        new._check = self._check
         return new
-
-
-def mixture_of(dist: Any) -> Any:
-    """A distribution that is a mixture of simpler ones, as such; None for others."""
-    return dist._mixture() if isinstance(dist, CountDistribution) else dist if isinstance(dist, Mixture) else None
 
 
 def _class_for(components: Any) -> type:
@@ -269,7 +242,7 @@ def _class_for(components: Any) -> type:
     return _CountMixture if all(counts) else _MixedMixture if mixed or any(counts) else _ContinuousMixture
 
 
-class _CountMixture(LeafMixture, Mixture, CountDistribution):
+class _CountMixture(Mixture, CountDistribution):
     """A mixture of count distributions."""
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -277,15 +250,20 @@ class _CountMixture(LeafMixture, Mixture, CountDistribution):
         broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         return super().log_prob(y)
 
+    def float32_log_prob(self, value: Tensor) -> Tensor:
+        y = torch.as_tensor(value).unsqueeze(-1)
+        each = self._each(lambda stack: stack.float32_log_prob(y))
+        return weighted_logsumexp(each, self.weights.to(each.dtype) if self._weights is None else self._weights)
+
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
         """First and last integer of a window outside of which about e^-depth of the mass lies."""
-        return bracket_of(self, depth)
+        ends = [stack.bracket(depth) for stack in self._stacks]
+        first, last = (torch.cat([pair[i].to(self._like) for pair in ends], dim=-1) for i in (0, 1))
+        used = self.weights > 0
+        return torch.where(used, first, torch.inf).amin(-1), torch.where(used, last, -torch.inf).amax(-1)
 
-    def _mixture(self) -> Any:
-        return self
-
-    def _log_mass(self, low: Tensor, high: Tensor, is_absolute: bool = False) -> Tensor:
-        each = self._each(lambda stack: stack._log_mass(low.unsqueeze(-1), high.unsqueeze(-1), is_absolute))
+    def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
+        each = self._each(lambda stack: stack._log_mass(low.unsqueeze(-1), high.unsqueeze(-1)))
         weights = self.weights.double() if self._weights is None else self._weights
         return weighted_log_masses(each, weights)
 
@@ -293,21 +271,19 @@ class _CountMixture(LeafMixture, Mixture, CountDistribution):
         own = () if self._weights is None else (self._weights,)
         return tuple(t for stack in self._stacks for t in stack._leaves()) + own
 
-    def _family_rows(self, shape: torch.Size) -> Any:
-        simple = self._simple()  # one table of all components is faster than a table per mixture
-        if simple is not self:
-            return simple._flat(shape)
-        sizes = tuple(stack.batch_shape[-1] for stack in self._stacks)
-        stacks = tuple(stack._flat(torch.Size((*shape, k))) for stack, k in zip(self._stacks, sizes, strict=True))
+    def _parts(self, shape: torch.Size) -> list[Part]:
         weights = self.weights.double() if self._weights is None else self._weights.detach()
-        return MixtureRows(stacks, sizes, weights.expand(*shape, -1).reshape(-1, self.size), self._weights is None)
+        own = weights.cpu().expand(*shape, self.size).reshape(-1, self.size)
+        found, start = [], 0
+        for stack in self._stacks:
+            k = stack.batch_shape[-1]
+            parts = stack._parts(torch.Size((*shape, k)))
+            found += [part.regrouped(own[:, start : start + k], start) for part in parts]
+            start += k
+        return found
 
-    def sample(self, sample_shape: Any = torch.Size(), generator: torch.Generator | None = None) -> Tensor:
-        """Draws of a component at random, then of a count from it."""
-        shape = self._extended_shape(torch.Size(sample_shape))
-        with torch.no_grad():
-            u = torch.rand(2, shape.numel(), dtype=torch.float64, device=self._device, generator=generator)
-            return self._shaped(self._flat(shape).draw(*u), shape)
+    def _groups(self) -> list[int]:
+        return [group for part in self._parts(self.batch_shape) for group in part.group]
 
 
 class _ContinuousMixture(Mixture):
@@ -380,3 +356,21 @@ class _MixedMixture(Mixture):
 
     log_prob = cdf = survival = icdf = crps = interval = entropy = sample = _needs_rounding
     mode = property(_needs_rounding)
+
+
+def _check_stack(stack: Distribution) -> None:
+    """Raise an `InputError` for components without an axis that enumerates them, or with several variables."""
+    if not stack.batch_shape:
+        raise InputError("components must have a last axis, one entry per component, got batch_shape ().")
+    if stack.event_shape:
+        raise InputError(f"components must be univariate, got event_shape {tuple(stack.event_shape)}. Mix each margin.")
+
+
+def _normalised_weights(weights: Any, size: int, device: torch.device, validate_args: bool | None) -> Tensor:
+    """Weights in float64 with sum 1 along their last axis, which has one for each of `size` components."""
+    weights = torch.as_tensor(weights, dtype=None if isinstance(weights, Tensor) else torch.float64, device=device)
+    if weights.dim() == 0 or weights.shape[-1] != size:
+        raise InputError(f"weights must have a last axis of {size}, got shape {tuple(weights.shape)}.")
+    if is_checked(validate_args, weights):
+        arguments.check_weights(weights)
+    return weights.double() / weights.double().sum(-1, keepdim=True)

@@ -6,31 +6,29 @@ from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from ddpn.distributions.count import CountDistribution, bracket_of
-from ddpn.distributions.rows import Rows
+from ddpn.distributions import components, rule
+from ddpn.distributions.arguments import broadcast_shapes
+from ddpn.distributions.components import Part
+from ddpn.distributions.count import CountDistribution
+from ddpn.distributions.family import Family
 
 
 class ParametricDistribution(CountDistribution):
-    """A family: parameters named in `_names`, and `_rows`, which makes rows of them."""
+    """Distributions of a family: parameters named in `_names`, kernels in `family`, and a formula in torch.
 
+    `torch_log_prob(y, *parameters)` is log p in operations of torch, float64, for GPUs, `torch.func` and second
+    derivatives; elsewhere `log_prob` comes from the kernels, with its gradient.
+    """
+
+    family: ClassVar[Family]
     _names: ClassVar[tuple[str, ...]]
-    _rows: ClassVar[Callable[..., Rows]]
 
-    @classmethod
-    def trusted(cls, *parameters: Tensor) -> Self:
-        """The distributions with these parameters, which are valid, of one shape and of one floating dtype.
-
-        Parameters
-        ----------
-        *parameters : Tensor
-            In the order of the constructor.
-        """
-        new = object.__new__(cls)
-        for name, parameter in zip(cls._names, parameters, strict=True):
-            setattr(new, name, parameter)
-        CountDistribution.__init__(new, parameters[0].shape, False)
-        return new
+    @staticmethod
+    def torch_log_prob(y: Tensor, *parameters: Tensor) -> Tensor:
+        """log p(y) of float64 tensors of one shape, differentiable twice."""
+        raise NotImplementedError
 
     def _parameters(self) -> tuple[Tensor, ...]:
         return tuple(getattr(self, name) for name in self._names)
@@ -41,6 +39,44 @@ class ParametricDistribution(CountDistribution):
             setattr(new, name, change(parameter))
         CountDistribution.__init__(new, new._parameters()[0].shape, self._check)
         return new
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Logarithm of the probability of counts, differentiable twice in the parameters.
+
+        Parameters
+        ----------
+        value : Tensor
+            Counts y; their shape broadcasts with `batch_shape`.
+        """
+        y = self._counts(value)
+        shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
+        found = log_prob(type(self), y.expand(shape), *(x.expand(shape) for x in self._parameters()))
+        return found.to(self._dtype)
+
+    def float32_log_prob(self, value: Tensor) -> Tensor:
+        """`log_prob` to the digits of float32, which takes less time for some families; not validated.
+
+        Parameters
+        ----------
+        value : Tensor
+            Counts y; their shape broadcasts with `batch_shape`.
+        """
+        y = torch.as_tensor(value)
+        shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
+        return log_prob(type(self), y.expand(shape), *(x.expand(shape) for x in self._parameters()), name="float32")
+
+    @classmethod
+    def evaluated(cls, name: str, columns: Sequence[Tensor]) -> Any:
+        """A kernel's value and derivatives (4, rows) of counts or ranges and parameters (rows,).
+
+        Parameters
+        ----------
+        name : {"log_probs", "log_ranges", "float32"}
+            Which kernel; "float32" is "log_probs" to the digits of float32, if the family has such a kernel.
+        columns : sequence of Tensor
+            Its inputs.
+        """
+        return components.row_wise("log_probs" if name == "float32" else name, cls.family, columns, 4)
 
     def rows(self, index: Any) -> Self:
         """The distributions of some rows along the first batch axis."""
@@ -54,16 +90,116 @@ class ParametricDistribution(CountDistribution):
         return self._mapped(lambda x: x.reshape(tuple(shape)))
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
-        """First and last integer of a window outside of which about e^-depth of the mass lies."""
-        return bracket_of(self, depth)
+        """First and last integer of a window outside of which at most about e^-depth of the mass lies."""
+        found = self._facts()
+        return self._shaped(found[3]), self._shaped(found[4])
+
+    def _facts(self) -> Any:
+        """Log total, mean, variance, first and last count of every row. Shape: (5, rows)."""
+        columns = [x.detach().reshape(-1).cpu() for x in self._parameters()]
+        zero = torch.zeros_like(columns[0])
+        padded = [*columns, *[zero] * (3 - len(columns)), zero, zero + torch.inf]
+        return components.row_wise("all_facts", self.family, padded, 5)
+
+    def information(self) -> dict[str, Tensor]:
+        """Expected second derivatives of -log p in each parameter, by its name: the diagonal of Fisher's information.
+
+        Examples
+        --------
+        >>> from ddpn.distributions import Poisson
+        >>> Poisson(4.0).information()
+        {'mu': tensor(0.2500)}
+        """
+        columns = [x.detach().reshape(-1).cpu() for x in self._parameters()]
+        found = components.row_wise("all_information", self.family, columns, 3)
+        return {name: self._shaped(found[i]) for i, name in enumerate(self._names)}
 
     def _leaves(self) -> tuple[Tensor, ...]:
         return self._parameters()
 
-    def _flat(self, shape: torch.Size | None = None) -> Any:
-        shape = self.batch_shape if shape is None else shape
-        return type(self)._rows(*(x.detach().expand(shape).reshape(-1).double() for x in self._parameters()))
+    def _parts(self, shape: torch.Size) -> list[Part]:
+        return [Part(self.family, tuple(x.detach().expand(shape).reshape(-1, 1).cpu() for x in self._parameters()))]
+
+    def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
+        shape = broadcast_shapes(low=tuple(low.shape), high=tuple(high.shape), batch=tuple(self.batch_shape))
+        low, high, *parameters = (x.expand(shape) for x in (low, high, *self._parameters()))
+        return log_mass(type(self), low, high, *parameters)
 
     @cached_property
     def _like(self) -> Tensor:
-        return self._parameters()[0]
+        return self._parameters()[0].detach()[..., :0] if self.batch_shape else self._parameters()[0].detach()
+
+
+def log_prob(kind: Any, y: Tensor, *parameters: Tensor, name: str = "log_probs") -> Tensor:
+    """log p(y) of a class of distributions in float64, with gradients. Shape: all of one."""
+    if rule.needs_torch(y, *parameters):
+        return kind.torch_log_prob(y.double(), *(x.double() for x in parameters))
+    return _Kernel.apply(kind, name, (y,), *parameters)
+
+
+def log_mass(kind: Any, low: Tensor, high: Tensor, *parameters: Tensor) -> Tensor:
+    """log P(low <= Z <= high) of a class of distributions in float64, with gradients. Shape: all of one."""
+    return _Kernel.apply(kind, "log_ranges", (low, high), *parameters)
+
+
+class _Kernel(torch.autograd.Function):
+    """A logarithm by a kernel, which finds the derivatives in the parameters at the same time."""
+
+    @staticmethod
+    def forward(ctx: Any, kind: Any, name: str, given: tuple[Tensor, ...], *parameters: Tensor) -> Tensor:
+        found = _evaluated(kind, name, given, parameters)
+        ctx.kind, ctx.name, ctx.given = kind, name, given
+        ctx.save_for_backward(*parameters, *found[1 : 1 + len(parameters)])
+        return found[0]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        size = len(ctx.saved_tensors) // 2
+        parameters, slopes = ctx.saved_tensors[:size], ctx.saved_tensors[size:]
+        if torch.is_grad_enabled():  # second derivatives are wanted
+            if ctx.name != "log_ranges":
+                return None, None, None, *_differentiable(ctx.kind, ctx.given[0], grad, parameters)
+            slopes = _Slopes.apply(ctx.kind, ctx.name, ctx.given, *parameters)
+        return None, None, None, *((grad * slope).to(x.dtype) for x, slope in zip(parameters, slopes, strict=True))
+
+
+def _evaluated(kind: Any, name: str, given: Sequence[Tensor], parameters: Sequence[Tensor]) -> Tensor:
+    """A kernel's value and its derivatives, one or more. Shape: (1 + derivatives, ...)."""
+    columns = [x.detach().reshape(-1).cpu() for x in (*given, *parameters)]
+    found = torch.from_numpy(kind.evaluated(name, columns))
+    return found.reshape(len(found), *parameters[0].shape).to(parameters[0].device)
+
+
+def _differentiable(kind: Any, y: Tensor, grad: Tensor, parameters: Sequence[Tensor]) -> list[Tensor | None]:
+    """Derivatives of log p times `grad` by the formula in torch, which can be differentiated again."""
+    total = kind.torch_log_prob(y.double(), *(x.double() for x in parameters)).sum()
+    wanted = [x for x in parameters if x.requires_grad]
+    # Not of `grad` times the logarithms: it may depend on them, as in a mixture, and lead back here.
+    found = iter(torch.autograd.grad(total, wanted, create_graph=True))
+    return [(grad * next(found)).to(x.dtype) if x.requires_grad else None for x in parameters]
+
+
+class _Slopes(torch.autograd.Function):
+    """Derivatives by a kernel, whose own derivatives are central differences: seven digits of second derivatives."""
+
+    @staticmethod
+    def forward(ctx: Any, kind: Any, name: str, given: tuple[Tensor, ...], *parameters: Tensor) -> tuple[Tensor, ...]:
+        ctx.kind, ctx.name, ctx.given = kind, name, given
+        ctx.save_for_backward(*parameters)
+        return tuple(_evaluated(kind, name, given, parameters)[1 : 1 + len(parameters)])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        parameters, found = ctx.saved_tensors, []
+        for i, parameter in enumerate(parameters):
+            step = _STEP * parameter.double().abs()
+            moved = [[x.double() + sign * step if j == i else x for j, x in enumerate(parameters)] for sign in (1, -1)]
+            up, down = (_evaluated(ctx.kind, ctx.name, ctx.given, each)[1:] for each in moved)
+            slopes = (up - down) / (2.0 * step)
+            found.append(sum(g * slopes[j] for j, g in enumerate(grads)).to(parameter.dtype))
+        return None, None, None, *found
+
+
+#: Relative step of central differences of kernels, which are exact to 1e-12 or so.
+_STEP = 1e-4

@@ -32,8 +32,8 @@ def log_mass(dist: CountDistribution, low: Bound = 0, high: Bound = None) -> Ten
 
     Notes
     -----
-    The cost is bounded for the families of this package: at most 128 counts are summed one by one, longer ranges by
-    quadrature. For other distributions the sum runs over all counts of the range within their `bracket`.
+    The cost is bounded for the families of this package. For other distributions the sum runs over all counts of the
+    range within their `bracket`.
 
     Examples
     --------

@@ -8,11 +8,10 @@ from torch import Tensor
 
 from ddpn.distributions import arguments
 from ddpn.distributions.arguments import broadcast_shapes, is_checked
-from ddpn.distributions.count import CountDistribution, bracket_of
-from ddpn.distributions.mixture import Mixture, mixture_of
+from ddpn.distributions.components import Part
+from ddpn.distributions.count import CountDistribution
 from ddpn.distributions.range_mass import Bound, as_bounds, is_everything
 from ddpn.distributions.stacking import concatenated
-from ddpn.distributions.truncated_rows import TruncatedRows, range_moments
 from ddpn.errors import InputError
 
 
@@ -85,35 +84,15 @@ class Truncated(CountDistribution):
         return torch.where(inside, log_p, -torch.inf).to(self._dtype)
 
     def _log_total(self) -> Tensor:
-        return self.low.new_zeros(()) if self._whole else self.base._log_mass(self.low, self.high, is_absolute=True)
+        return self.low.new_zeros(()) if self._whole else self.base._log_mass(self.low, self.high)
 
-    def _log_mass(self, low: Tensor, high: Tensor, is_absolute: bool = False) -> Tensor:
+    def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
         first, last = torch.maximum(low, self.low), torch.minimum(high, self.high)
-        return (self.base._log_mass(first, last, is_absolute) - self._log_total()).clamp(max=0.0)
-
-    @property
-    def mean(self) -> Tensor:
-        """Mean E[Z], differentiable for the families that have gradients."""
-        return self._moments()[0]
-
-    @property
-    def variance(self) -> Tensor:
-        """Variance Var[Z], differentiable for the families that have gradients."""
-        return self._moments()[1]
-
-    def _moments(self) -> tuple[Tensor, Tensor]:
-        if self._whole:
-            return self.base.mean, self.base.variance
-        mixture = self._mixture()
-        if mixture is not None:
-            return mixture.mean, mixture.variance
-        flat = (x.expand(self.batch_shape).reshape(-1) for x in (self.low, self.high))
-        mean, variance = range_moments(self.base._summable(self.batch_shape), *flat)
-        return self._shaped(mean), self._shaped(variance)
+        return (self.base._log_mass(first, last) - self._log_total()).clamp(max=0.0)
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
         """First and last integer of a window outside of which about e^-depth of the mass lies."""
-        first, last = bracket_of(self, depth)
+        first, last = self.base.bracket(depth)
         low, high = self.low.to(first), self.high.to(first)
         return torch.minimum(torch.maximum(first, low), high), torch.minimum(torch.maximum(last, low), high)
 
@@ -143,27 +122,23 @@ class Truncated(CountDistribution):
         )
         return _made(bases[0], low, high, bases[0].batch_shape, self._check, self._whole and other._whole)
 
-    def _mixture(self) -> Any:
-        """Of a mixture: the mixture of its truncated components, each weighted by its mass in the range."""
-        mixture = mixture_of(self.base)
-        if mixture is None:
-            return None
-        low, high = (x if x.dim() == 0 else x.unsqueeze(-1) for x in (self.low, self.high))
-        stacks = [_made(s, low, high, s.batch_shape, False, self._whole) for s in mixture._stacks]
-        each = mixture._each(lambda stack: stack._log_mass(low, high))
-        mass = (each - each.detach().amax(-1, keepdim=True).clamp(min=-1e300)).exp() * mixture.weights
-        return Mixture.concatenate(stacks, mass / mass.sum(-1, keepdim=True), validate_args=False)
-
     def _leaves(self) -> tuple[Tensor, ...]:
         return self.base._leaves()
 
-    def _flat(self, shape: torch.Size | None = None) -> Any:
-        shape = self.batch_shape if shape is None else shape
-        mixture = self._mixture()
-        if mixture is not None:
-            return mixture._flat(shape)
-        low, high = (x.expand(shape).reshape(-1) for x in (self.low, self.high))
-        return TruncatedRows.of(self.base._flat(shape).prepared(), low, high)
+    def _parts(self, shape: torch.Size) -> list[Part]:
+        """Those of the base within the range, each weighted by its mass there."""
+        parts = self.base._parts(shape)
+        if any(part.family is None for part in parts):
+            return super()._parts(shape)
+        low, high = (x.cpu().expand(shape).reshape(-1) for x in (self.low, self.high))
+        found, masses = zip(*(part.restricted(low, high) for part in parts), strict=True)
+        top = torch.cat(masses, 1).amax(1, keepdim=True).clamp(min=-1e300)
+        weights = [
+            (log_p - top).exp() * (1.0 if part.weight is None else part.weight)
+            for part, log_p in zip(parts, masses, strict=True)
+        ]
+        total = torch.cat(weights, 1).sum(1, keepdim=True)
+        return [part._replace(weight=weight / total) for part, weight in zip(found, weights, strict=True)]
 
 
 def _made(base: Any, low: Tensor, high: Tensor, shape: Any, check: bool | None, whole: bool) -> Truncated:

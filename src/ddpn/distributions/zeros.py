@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
-from ddpn.distributions import arguments
+from ddpn.distributions import arguments, rule
 from ddpn.distributions.arguments import broadcast_shapes, is_checked
-from ddpn.distributions.at_zero import AtZero
-from ddpn.distributions.count import CountDistribution, bracket_of
-from ddpn.distributions.mixture import Mixture
+from ddpn.distributions.components import Part
+from ddpn.distributions.count import CountDistribution
+from ddpn.distributions.families.poisson import Poisson
 from ddpn.distributions.stacking import concatenated
 from ddpn.distributions.truncated import Truncated
 from ddpn.distributions.weighted_sums import weighted_log_masses, weighted_logsumexp
@@ -106,7 +106,8 @@ class ZeroModified(CountDistribution):
 
     def bracket(self, depth: float) -> tuple[Tensor, Tensor]:
         """First and last integer of a window outside of which about e^-depth of the mass lies."""
-        return bracket_of(self, depth)
+        first, last = self._part.bracket(depth)
+        return torch.zeros_like(first), last
 
     def rows(self, index: Any) -> Self:
         """The distributions of some rows along the first batch axis."""
@@ -132,21 +133,21 @@ class ZeroModified(CountDistribution):
             return None
         return self._changed(bases[0], lambda x: torch.cat([x, other._given], dim=-1))
 
-    def _mixture(self) -> Any:
-        shape = (*self.batch_shape, 1)
-        zero = AtZero(torch.zeros(shape, dtype=self._dtype, device=self._device))
-        return Mixture.concatenate([zero, self._part._reshape(shape)], self._weights(), validate_args=False)
-
-    def _log_mass(self, low: Tensor, high: Tensor, is_absolute: bool = False) -> Tensor:
-        rest = self._part._log_mass(low, high, is_absolute)
+    def _log_mass(self, low: Tensor, high: Tensor) -> Tensor:
+        rest = self._part._log_mass(low, high)
         zero = torch.where((low <= 0) & (high >= 0), 0.0, -torch.inf).to(rest).expand(rest.shape)
         return weighted_log_masses(torch.stack([zero, rest], dim=-1), self._weights())
 
     def _leaves(self) -> tuple[Tensor, ...]:
         return *self.base._leaves(), self._given
 
-    def _flat(self, shape: torch.Size | None = None) -> Any:
-        return self._mixture()._flat(shape)
+    def _parts(self, shape: torch.Size) -> list[Part]:
+        weights = self._weights().detach().cpu().expand(*shape, 2).reshape(-1, 2)
+        # Any distribution that is restricted to 0 is a point there.
+        none = torch.zeros(len(weights), 1, dtype=torch.float64)
+        zero = Part(Poisson.family, (none + 1.0,), low=none, high=none)
+        parts = [(zero, weights[:, :1]), *((part, weights[:, 1:]) for part in self._part._parts(shape))]
+        return [part.regrouped(weight, 0)._replace(group=()) for part, weight in parts]
 
 
 class ZeroInflated(ZeroModified):
@@ -241,9 +242,16 @@ class Hurdle(ZeroModified):
         broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
         positive = y > 0
         # Any positive count serves where y is 0: its gradient is cut.
-        beyond = self._log_rest(positive) + self._part.log_prob(y.clamp(min=1)).double()
+        beyond = self._log_rest(positive) + self._log_positive(y.clamp(min=1))
         if self._logits is None:
             zero = torch.where(positive, 1.0, self._given.double()).log()
         else:
             zero = logsigmoid(self._logits.double())
         return torch.where(positive, beyond, zero).to(self._dtype)
+
+    def _log_positive(self, y: Tensor) -> Tensor:
+        """log p(y) given that y > 0, in float64."""
+        if rule.needs_torch(y, *self._leaves()):
+            at_zero = self.base.log_prob(torch.zeros_like(y)).double()
+            return self.base.log_prob(y).double() - torch.log(-torch.expm1(at_zero.clamp(max=-1e-300)))
+        return self._part.log_prob(y).double()

@@ -5,10 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ddpn.distributions.double_poisson.series import MIN_K, Q
-from ddpn.distributions.double_poisson.weights import exact_log_h
-from ddpn.distributions.rows import MARGIN
-from ddpn.distributions.special import HALF_LOG_TWO_PI
+from ddpn.distributions.expansion import MIN_K, Q
+from ddpn.distributions.kernels.placing import MARGIN
+from ddpn.distributions.kernels.scalar import HALF_LOG_TWO_PI, LOG_H
 from ddpn.export.graph import Graph, Operand, Value
 from ddpn.export.links import Piece
 
@@ -153,7 +152,7 @@ def grid_of(graph: Graph, count: Value) -> Grid:
     r2 = r * r
     error = ((r2 * (1 / 1260) - 1 / 360) * r2 + 1 / 12) * r
     series = log_y * -0.5 - HALF_LOG_TWO_PI - error
-    table = graph.constant(exact_log_h(np.arange(float(_TABLE))))
+    table = graph.constant(LOG_H[:_TABLE])
     small = table.take(graph.where(place < _TABLE, place, _TABLE - 1), axis=0)
     log_h = graph.where(y < float(_TABLE), small, series)
     return Grid(y, log_y, log_h, y * log_y - y - log_h)

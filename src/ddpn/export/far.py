@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ddpn.distributions.double_poisson.weights import exact_log_h
-from ddpn.distributions.rows import DEPTH
-from ddpn.distributions.special import HALF_LOG_TWO_PI
+from ddpn.distributions.kernels.placing import DEPTH
+from ddpn.distributions.kernels.scalar import HALF_LOG_TWO_PI, LOG_H
 from ddpn.export.families import Family, log1p
 from ddpn.export.graph import Graph, Value
 
@@ -139,7 +138,7 @@ def _log_weight(family: Family, y: Value, log_y: Value, log_h: Value) -> Value:
 def _normalised(graph: Graph, family: Family, nodes: _Nodes, log_weight: Value) -> tuple[Value, Value]:
     """The pmf of a Double Poisson at the nodes, and at 0: its weights, divided by their sum and integral."""
     y = np.arange(np.ceil(FIRST))
-    counts = (graph.constant(each[None]) for each in (y, np.log(np.maximum(y, 1.0)), exact_log_h(y)))
+    counts = (graph.constant(each[None]) for each in (y, np.log(np.maximum(y, 1.0)), LOG_H[: len(y)]))
     first = _log_weight(family, *counts)
     top = graph.concat([log_weight.max(2), first.max(2)], axis=2).max(2)
     weight, before = (log_weight - top).exp(), (first - top).exp()

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ddpn.distributions.kernels.placing import DEPTH
 from ddpn.distributions.recalibrated import LONGEST, MonotoneMap
-from ddpn.distributions.rows import DEPTH
 from ddpn.export.families import (
     LARGEST,
     Family,

@@ -2,7 +2,7 @@
 
 The same mathematics as `ddpn.distributions`, in arrays of fixed shape, so that `jit` and `vmap` apply: every sum over
 the counts has 64 terms. Windows of up to 60 counts (gamma D <= 32) are summed count by count. Wider ones take 20 terms
-at 0..19, joined to Gauss-Legendre nodes in sqrt(y) (`ddpn.distributions.quadrature`). The terms are placed without
+at 0..19, joined to Gauss-Legendre nodes in sqrt(y) (`ddpn.distributions.kernels.placing`). The terms are placed without
 gradient, so derivatives of any order are those of the sum.
 """
 
@@ -11,22 +11,18 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import torch
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from ddpn.distributions.double_poisson import series
-from ddpn.distributions.double_poisson.weights import exact_log_h
-from ddpn.distributions.quadrature import JOIN, cut_weights, gauss_legendre, prefix
-from ddpn.distributions.rows import DEPTH, MARGIN
-from ddpn.distributions.special import HALF_LOG_TWO_PI
+from ddpn.distributions import expansion
+from ddpn.distributions.kernels.placing import CUT, DEPTH, HEAD, JOIN, MARGIN, NODES, TERMS, WEIGHTS
+from ddpn.distributions.kernels.scalar import HALF_LOG_TWO_PI, LOG_H
 
-_TERMS = 64
-_CPU = torch.device("cpu")
-_HEAD, _HEAD_WEIGHTS = (table.numpy() for table in prefix(_CPU))
-_NODES, _NODE_WEIGHTS = (table.numpy() for table in gauss_legendre(_TERMS - len(_HEAD), _CPU))
-_CUT, _CUT_WEIGHTS = (table.numpy() for table in cut_weights(_CPU))
-_SMALL_LOG_H = exact_log_h(np.arange(JOIN - 1.0))
+_TERMS = TERMS
+_HEAD, _HEAD_WEIGHTS = np.arange(float(len(HEAD))), HEAD
+_NODES, _NODE_WEIGHTS = NODES, WEIGHTS
+_CUT, _CUT_WEIGHTS = np.arange(-3.0, 5.0), CUT
+_SMALL_LOG_H = LOG_H[: JOIN - 1]
 
 
 class Terms(NamedTuple):
@@ -72,7 +68,7 @@ def log_weight(y: Array, mu: Array, gamma: Array) -> Array:
 
 
 def window(mu: Array, gamma: Array) -> tuple[Array, Array]:
-    """The y around mu with gamma D(y; mu) = 32: Newton steps from outside, as in `double_poisson.weights`."""
+    """The y around mu with gamma D(y; mu) = 32: Newton steps from outside, as in `ddpn.distributions.rule`."""
     target, tiny = DEPTH / gamma, jnp.finfo(mu.dtype).tiny
 
     def step(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -125,10 +121,10 @@ def log_prob(y: ArrayLike, mu: ArrayLike, gamma: ArrayLike) -> Array:
 
 def log_normalizer(mu: Array, gamma: Array) -> Array:
     """log c: by the expansion in 1 / (gamma mu) where that applies, as it hardly rounds in float32, else by the sum."""
-    applies = (gamma * mu >= series.MIN_K) & (mu >= series.MIN_MU) & (mu >= series.MIN_VARIANCE * gamma)
+    applies = (gamma * mu >= expansion.MIN_K) & (mu >= expansion.MIN_MU) & (mu >= expansion.MIN_VARIANCE * gamma)
     g = jnp.where(applies, gamma, 1.0)
-    powers = (1.0 / jnp.where(applies, gamma * mu, series.MIN_K))[..., None] ** np.arange(1, len(series.Q) + 1)
-    by_series = (jnp.stack([jnp.polyval(row[::-1], g) for row in series.Q], -1) * powers).sum(-1)
+    powers = (1.0 / jnp.where(applies, gamma * mu, expansion.MIN_K))[..., None] ** np.arange(1, len(expansion.Q) + 1)
+    by_series = (jnp.stack([jnp.polyval(row[::-1], g) for row in expansion.Q], -1) * powers).sum(-1)
     return jnp.where(applies, by_series, 0.5 * jnp.log(gamma) + terms(mu, gamma).log_total)
 
 

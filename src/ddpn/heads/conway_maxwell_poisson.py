@@ -9,7 +9,7 @@ from torch.distributions import constraints
 from ddpn.distributions import ConwayMaxwellPoisson
 from ddpn.heads.clamps import LOG_MU, bend, log_mean
 from ddpn.heads.head import Head, promoted
-from ddpn.heads.intercept import Rows, fit
+from ddpn.heads.start import Rows
 
 #: log nu: 1/400 to 100.
 LOG_NU = (-6.0, math.log(100.0))
@@ -51,4 +51,4 @@ class ConwayMaxwellPoissonHead(Head):
         # From a wide distribution the search does not end on a plateau.
         guess[1].clamp_(LOG_NU[0], 1.0)
         bounds = [(low - 1.0, high + 1.0) for low, high in (LOG_MU, LOG_NU)]
-        return fit(lambda raw: rows.mean(self.loss(raw, rows.y, rows.exposure)), guess, bounds)
+        return self.most_likely(rows, guess, bounds)

@@ -10,11 +10,11 @@ from torch.distributions import constraints
 
 from ddpn.distributions import DoubleBinomial
 from ddpn.distributions.arguments import check_totals, is_checked
-from ddpn.distributions.binomial_sums import deviance
+from ddpn.distributions.families.double_binomial import binomial_deviance
 from ddpn.errors import InputError
 from ddpn.heads.clamps import LOG_GAMMA, bend, highest_log_gamma
 from ddpn.heads.head import Head, promoted
-from ddpn.heads.intercept import Rows, fit
+from ddpn.heads.start import Rows
 from ddpn.sample import Sample
 from ddpn.validation import at_rows, check_integer
 
@@ -79,11 +79,11 @@ class DoubleBinomialHead(Head):
         self.check_targets(rows.y.cpu().numpy(), total.cpu().numpy())
         share = (rows.mean(rows.y) / rows.mean(total)).clamp(*torch.sigmoid(torch.tensor(LOGIT, dtype=torch.float64)))
         # 1 / gamma is about twice the mean deviance. From a wide distribution the search does not end on a plateau.
-        log_gamma = -(2.0 * rows.mean(deviance(rows.y, share * total, total))).log()
+        log_gamma = -(2.0 * rows.mean(binomial_deviance(rows.y, share * total, total))).log()
         widest = _LOG_WIDEST_START - rows.mean(total).log().item()
         guess = torch.stack([torch.logit(share), log_gamma.nan_to_num(0.0).clamp(widest, max(widest, 0.0))])
         bounds = [(LOGIT[0] - 1.0, LOGIT[1] + 1.0), (widest, max(widest, LOG_GAMMA[1] + 1.0))]
-        return fit(lambda raw: rows.mean(self.loss(raw, rows.y, rows.exposure)), guess, bounds)
+        return self.most_likely(rows, guess, bounds)
 
     def check_targets(self, y: np.ndarray, exposure: np.ndarray | None, labels: Any = None) -> None:
         """Raise an `InputError` if a row has no total, one that is not an integer, or a count above it."""

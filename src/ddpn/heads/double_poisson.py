@@ -9,9 +9,7 @@ from torch.distributions import constraints
 
 from ddpn.distributions import DoublePoisson
 from ddpn.errors import ConfigError
-from ddpn.heads import scores
 from ddpn.heads.clamps import (
-    LEAST_HIGH_LOG_GAMMA,
     LOG_GAMMA,
     LOG_MU,
     bend,
@@ -21,10 +19,8 @@ from ddpn.heads.clamps import (
     mean_preserving_log_gamma,
     unbend,
 )
-from ddpn.heads.derivatives import closed_form
 from ddpn.heads.head import Head, check_beta, promoted
-from ddpn.heads.intercept import Rows, fit_closed_form
-from ddpn.heads.scores import Counts
+from ddpn.heads.start import Rows
 from ddpn.sample import Sample
 from ddpn.validation import check_choice, check_number, is_number
 
@@ -61,7 +57,6 @@ class DoublePoissonHead(Head):
     n_raw = 2
     support = constraints.nonnegative_integer
     parameter_names = ("log mu", "log gamma")
-    exponential = DoublePoisson, (LOG_MU, (LOG_GAMMA[0], LEAST_HIGH_LOG_GAMMA))
 
     def __init__(
         self,
@@ -95,33 +90,16 @@ class DoublePoissonHead(Head):
         log_mu, log_gamma = _links(promoted(raw), exposure)
         return DoublePoisson(log_mu.exp(), log_gamma.exp(), validate_args=False)
 
-    def differentiable_loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
+    def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
         """-log p(y), or Eq. 2; times gamma^-beta. In float64: for large counts the terms of Eq. 2 nearly cancel."""
+        if self.objective == "exact" and not self.beta:
+            return super().loss(raw, y, exposure)
         log_mu, log_gamma = _unlimited_links(raw.double(), exposure)
         if self.objective == "exact":
-            value = -self.forward(raw.double(), exposure).log_prob(y.double())
+            value = super().loss(raw.double(), y, exposure)
         else:  # Eq. 2: -log(gamma) / 2 + gamma mu - gamma y (1 + log mu - log y)
             value = log_gamma.exp() * _deviance(log_mu, y.double()) - 0.5 * log_gamma
-        if self.beta:
-            value = value * (-self.beta * log_gamma.detach()).exp()
-        return value.to(promoted(raw).dtype)
-
-    def loss_and_gradient(self, raw: Tensor, counts: Counts, exposure: Tensor | None) -> tuple[Tensor, Tensor] | None:
-        """By the moments of the distribution; not for Eq. 2."""
-        if self.objective != "exact":
-            return None
-        ranges = (LOG_MU, (LOG_GAMMA[0], LEAST_HIGH_LOG_GAMMA)) if exposure is None else None
-        loss, gradient = scores.of_family(scores.double_poisson, _links, ranges, raw, counts, exposure)
-        if self.beta:
-            weight = (-self.beta * _unlimited_links(raw.movedim(0, -1), exposure)[1]).exp()
-            return loss * weight, gradient * weight
-        return loss, gradient
-
-    def derivatives(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Exact gradient and expected curvature; by autograd for other objectives, and with exposures."""
-        if self.beta or self.objective != "exact" or exposure is not None:
-            return super().derivatives(raw, y, exposure)
-        return closed_form(self, raw, y, exposure)
+        return (value * (-self.beta * log_gamma.detach()).exp()).to(promoted(raw).dtype)
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
         """Maximum likelihood under the objective; beta does not move it, as all rows share one gamma here."""
@@ -151,7 +129,7 @@ class DoublePoissonHead(Head):
             guess[1].clamp_(max=0.0)
         else:
             bounds[1] = (guess[1].item(),) * 2
-        return fit_closed_form(DoublePoissonHead(), rows, guess, bounds)
+        return DoublePoissonHead().most_likely(rows, guess, bounds)
 
 
 def _links(raw: Tensor, exposure: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,7 @@ from torch.distributions import Normal, constraints
 
 from ddpn.heads.clamps import LOG_VARIANCE, bend
 from ddpn.heads.head import Head, check_beta, promoted
-from ddpn.heads.intercept import Rows
+from ddpn.heads.start import Rows
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 

@@ -7,7 +7,7 @@ from torch.distributions import constraints
 from ddpn.distributions import GeneralizedPoisson
 from ddpn.heads.clamps import LOG_MU, bend, log_mean
 from ddpn.heads.head import Head, promoted
-from ddpn.heads.intercept import Rows, fit
+from ddpn.heads.start import Rows
 from ddpn.validation import check_number
 
 #: log of the dispersion alpha mu^(power - 1): below, it is a Poisson; above, the standard deviation is 1,000 times that
@@ -57,4 +57,4 @@ class GeneralizedPoissonHead(Head):
         guess = torch.stack([mean / scale, alpha]).log().nan_to_num(-2.0, 9.0, -2.0)
         reach = 0.0 if self.power == 1 else 16.0
         bounds = ((LOG_MU[0] - 1.0, LOG_MU[1] + 1.0), (LOG_DISPERSION[0] - reach, LOG_DISPERSION[1] + reach))
-        return fit(lambda raw: rows.mean(self.loss(raw, rows.y, rows.exposure)), guess, bounds)
+        return self.most_likely(rows, guess, bounds)

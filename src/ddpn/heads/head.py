@@ -3,6 +3,7 @@
 import inspect
 import itertools
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, ClassVar
 
@@ -11,19 +12,25 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from ddpn.distributions.parametric import ParametricDistribution
 from ddpn.distributions.recording import as_recorded
 from ddpn.errors import ConfigError
-from ddpn.heads.derivatives import by_autograd
-from ddpn.heads.intercept import Rows, fit, mean_loss
-from ddpn.heads.scores import Counts, scored_loss
+from ddpn.heads.start import Rows, fit, mean_loss
 from ddpn.sample import Sample
 from ddpn.validation import check_number, is_number
 
 _LOW_PRECISION = (torch.float16, torch.bfloat16)
 #: How far from its first guess, beyond the guess's own size, `Head.start` searches: e^20 on a log scale.
 _REACH = 20.0
-#: What a head may know in closed form about the distribution that its `forward` returns.
-_OF_FORWARD = {"loss", "differentiable_loss", "loss_and_gradient", "derivatives", "start", "exponential"}
+#: What a head may know about the distribution that its `forward` returns.
+_OF_FORWARD = {"loss", "derivatives", "start"}
+
+
+#: The smallest curvature, where a loss is flat or not convex: a step is then as long as the gradient allows.
+FLOOR = 1e-6
+#: Of log gamma and log alpha, whose curvature is at most about 1/2: with less, rows far from any information took
+#: steps onto the clamps.
+DISPERSION_FLOOR = 0.05
 
 
 @cache
@@ -65,9 +72,6 @@ class Head(ABC):
     exposure_is_total: ClassVar[bool] = False
     is_baseline: ClassVar[bool] = True
     validation_score: ClassVar[str] = "crps"
-    #: Where `forward` has no choice: the family whose parameters are the exponentials of the raw outputs, for raw
-    #: outputs within these ranges and without exposure. None if there is no such family.
-    exponential: ClassVar[tuple[Any, tuple[tuple[float, float], ...]] | None] = None
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -76,11 +80,9 @@ class Head(ABC):
             cls.parameter_names = tuple(f"raw {i}" for i in range(cls.n_raw))
         if "support" in own and "is_count" not in own:
             cls.is_count = bool(cls.support.is_discrete)
-        if "forward" in own:  # what a base class knows in closed form belongs to another distribution
+        if "forward" in own:  # what a base class knows about its distribution does not hold for another one
             for name in _OF_FORWARD - own.keys():
                 setattr(cls, name, vars(Head)[name])
-        elif "differentiable_loss" in own and "loss_and_gradient" not in own:
-            cls.loss_and_gradient = Head.loss_and_gradient  # type: ignore[method-assign]
         if "description" not in own:
             cls.description = (cls.__doc__ or cls.__name__).strip().splitlines()[0]
 
@@ -106,33 +108,10 @@ class Head(ABC):
         y : Tensor
             Observed counts.
         """
-        found = scored_loss(self, raw, y, exposure, promoted(raw).dtype)
-        return self.differentiable_loss(raw, y, exposure) if found is None else found
-
-    def differentiable_loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
-        """`loss`, of which autograd knows every operation: differentiable twice and in the exposures."""
-        return -self.forward(raw.double(), exposure).log_prob(y).to(promoted(raw).dtype)
-
-    def loss_and_gradient(self, raw: Tensor, counts: Counts, exposure: Tensor | None) -> tuple[Tensor, Tensor] | None:
-        """The loss and its gradient in the raw outputs without autograd; None, the default, if they are not written.
-
-        Parameters
-        ----------
-        raw : Tensor, shape (n_raw, ...)
-            Raw outputs in float64, on a CPU.
-        counts : Counts
-            Observed counts; their shape broadcasts with raw[0].
-        exposure : Tensor or None
-            The known scale of each row, as counts.
-
-        Returns
-        -------
-        loss : Tensor, shape (...)
-            What `loss` returns.
-        gradient : Tensor, shape (n_raw, ...)
-            Its derivatives.
-        """
-        return None
+        dist: Any = self.forward(raw.double(), exposure)
+        if raw.dtype != torch.float64 and hasattr(dist, "float32_log_prob"):
+            return -dist.float32_log_prob(y).to(promoted(raw).dtype)
+        return -dist.log_prob(y).to(promoted(raw).dtype)
 
     def sample_loss(self, raw: Tensor, sample: Sample) -> Tensor:
         """`loss` of a sample's rows; where counts are bounded or censored, -log p of what was recorded, in float64."""
@@ -141,27 +120,39 @@ class Head(ABC):
         dist = as_recorded(self.forward(raw.double(), sample.exposure), sample)
         return -dist.log_prob(sample.y.double()).to(promoted(raw).dtype)
 
-    def derivatives(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def derivatives(self, raw: Tensor, sample: Sample) -> tuple[Tensor, Tensor]:
         """Gradient and curvature of the loss in every raw output, which boosting takes its steps from, in float64.
 
-        By default both are computed by automatic differentiation; the curvature is the size of the second derivative.
-        A subclass may have the expected curvature in closed form.
+        The curvature is the expected one for families of distributions, whose kernels know it, and the size of the
+        second derivative for others; that of counts as if they were all known, as less is known about bounded and
+        censored ones, so that steps are no longer than they may be.
 
         Parameters
         ----------
         raw : Tensor, shape (N, n_raw)
             Raw outputs.
-        y : Tensor, shape (N,)
-            Observed counts.
-        exposure : Tensor, shape (N,), optional
-            The known scale of each row.
+        sample : Sample
+            Counts, exposures, bounds and limits of the rows, as tensors.
 
         Returns
         -------
         gradient, curvature : Tensor, shape (N, n_raw) each
             The curvature is positive.
         """
-        return by_autograd(lambda x: self.loss(x, y, exposure), raw)
+        with torch.inference_mode(False), torch.enable_grad():
+            x = raw.detach().double().clone().requires_grad_()
+            dist = self.forward(x, sample.exposure)
+            if isinstance(dist, ParametricDistribution) and type(self).loss is Head.loss:
+                (gradient,) = torch.autograd.grad(self.sample_loss(x, sample).sum(), x, retain_graph=True)
+                curvature = _expected_curvature(dist, x).clamp(min=FLOOR)
+                others = [p for p in range(self.n_raw) if p not in self.locations]
+                curvature[:, others] = curvature[:, others].clamp(min=DISPERSION_FLOOR)
+                return gradient, curvature
+            (slopes,) = torch.autograd.grad(self.loss(x, sample.y, sample.exposure).sum(), x, create_graph=True)
+            parts = [torch.autograd.grad(by.sum(), x, retain_graph=True)[0][:, p] for p, by in enumerate(slopes.T)]
+            gradient = slopes if sample.is_plain else torch.autograd.grad(self.sample_loss(x, sample).sum(), x)[0]
+            # Where a loss bends down, its size still says how far a step may go.
+            return gradient.detach(), torch.stack(parts, 1).abs().clamp(min=FLOOR)
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
         """The raw outputs that fit y best without features, where training starts.
@@ -183,13 +174,36 @@ class Head(ABC):
         """
         rows = Rows(y, weight, exposure)
 
-        def loss(raw: Tensor) -> Tensor:
-            return rows.mean(self.loss(raw, rows.y, rows.exposure))
-
         with torch.no_grad():
-            losses = [(loss(guess).item(), guess) for guess in self._guesses(rows)]
+            losses = [(self.rows_loss(guess, rows).item(), guess) for guess in self._guesses(rows)]
         _, best = min((pair for pair in losses if pair[0] < float("inf")), key=lambda pair: pair[0], default=losses[0])
-        return fit(loss, best, _around(best))
+        return self.most_likely(rows, best, _around(best))
+
+    def rows_loss(self, raw: Tensor, rows: Rows) -> Tensor:
+        """The weighted mean loss of rows that share their raw outputs.
+
+        Parameters
+        ----------
+        raw : Tensor, shape (n_raw,)
+            Raw outputs.
+        rows : Rows
+            Counts, weights and exposures.
+        """
+        return rows.mean(self.loss(raw, rows.y, rows.exposure))
+
+    def most_likely(self, rows: Rows, guess: Tensor, bounds: Sequence[tuple[float, float]]) -> Tensor:
+        """The raw outputs within bounds that minimise the mean loss, searched from a guess.
+
+        Parameters
+        ----------
+        rows : Rows
+            Counts, weights and exposures.
+        guess : Tensor, shape (n_raw,)
+            Where the search starts.
+        bounds : sequence of pairs of float
+            The range of each raw output.
+        """
+        return fit(lambda raw: self.rows_loss(raw, rows), guess, bounds)
 
     def sample_start(self, sample: Sample) -> Tensor:
         """`start` of a sample's rows; where counts are bounded or censored, what makes the recorded ones most likely.
@@ -286,6 +300,16 @@ class Head(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.options.items())})"
+
+
+def _expected_curvature(dist: ParametricDistribution, raw: Tensor) -> Tensor:
+    """Expected second derivatives of -log p in the raw outputs that the parameters were made of. Shape: (N, P)."""
+    total = torch.zeros_like(raw)
+    for name, information in dist.information().items():
+        (slope,) = torch.autograd.grad(getattr(dist, name).sum(), raw, retain_graph=True, allow_unused=True)
+        if slope is not None:
+            total += information.unsqueeze(1) * slope.square()
+    return total
 
 
 def _around(guess: Tensor) -> list[tuple[float, float]]:

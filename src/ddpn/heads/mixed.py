@@ -5,18 +5,15 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import constraints
 
 from ddpn.distributions import Mixture
-from ddpn.distributions.weighted_sums import sum_of_few
 from ddpn.errors import ConfigError
 from ddpn.heads.head import Head, promoted
-from ddpn.heads.intercept import mean_loss
 from ddpn.heads.likelihoods import HEADS
-from ddpn.heads.scores import Counts
+from ddpn.heads.start import mean_loss
 from ddpn.sample import Sample
 from ddpn.validation import listed
 
@@ -105,84 +102,20 @@ class MixedHead(Head):
         logits = LOGIT * torch.tanh(logits / LOGIT)
         return [part.unflatten(-1, (k, head.n_raw)) for part, (head, k) in split], logits.log_softmax(-1)
 
-    @cached_property
-    def _ranges(self) -> np.ndarray | None:
-        """Where all parameters are exponentials: lower and upper ends of the raw outputs. Shape: (2, n_raw - K)."""
-        known = [HEADS[family].exponential for family in self.families]
-        return None if None in known else np.array([pair for each in known if each for pair in each[1]]).T
-
-    def _exponential(self, raw: Tensor) -> Any:
-        """The same as `forward` by one exponential of all parameters; None where it does not serve."""
-        # Outputs in float32 that lie row by row are those of networks in training.
-        known = raw.dtype == torch.float64 or (raw.dtype == torch.float32 and raw.dim() > 1 and raw.stride(0) == 1)
-        if raw.requires_grad or raw.device.type != "cpu" or not known or self._ranges is None:
-            return None
-        if torch._C._functorch.peek_interpreter_stack() is not None or torch.compiler.is_compiling():
-            return None
-        low, high = self._ranges
-        outputs = raw.numpy()[..., : len(low)]
-        if not ((outputs >= low) & (outputs <= high)).all():
-            return None
-        values, start, stacks = raw[..., : len(low)].exp(), 0, []
-        for head, k in self._stacks:
-            each, stop = head.n_raw, start + k * head.n_raw
-            family: Any = head.exponential[0] if head.exponential else None
-            stacks.append(family.trusted(*(values[..., start + i : stop : each] for i in range(each))))
-            start = stop
-        logits = raw[..., start:] / LOGIT
-        if raw.dtype == torch.float64:
-            return Mixture.trusted(stacks, logits.tanh_().mul_(LOGIT).softmax(-1))
-        # Bounded logits need no maximum subtracted. The tanh of numpy is faster.
-        np.tanh(logits.numpy(), out=logits.numpy())
-        terms = logits.mul_(LOGIT).exp_().double()
-        return Mixture.trusted(stacks, terms.div_(sum_of_few(terms).unsqueeze(-1)))
-
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Any:
         """The mixture of all components."""
-        if exposure is None and (found := self._exponential(raw)) is not None:
-            return found
         parts, log_weights = self._parts(promoted(raw))
         wide = None if exposure is None else exposure.unsqueeze(-1)
         stacks = [head.forward(part, wide) for part, (head, _) in zip(parts, self._stacks, strict=True)]
-        found = Mixture.concatenate(stacks, log_weights.exp(), validate_args=False)
-        found.moments_by_table = True
-        return found
+        return Mixture.concatenate(stacks, log_weights.exp(), validate_args=False)
 
-    def loss_and_gradient(self, raw: Tensor, counts: Counts, exposure: Tensor | None) -> tuple[Tensor, Tensor] | None:
-        """Gradients of the components times their shares of p(y); None if a family has none in closed form."""
-        if any(_has_own_loss(head) for head, _ in self._stacks):
-            return None
-        found, start = [], 0
-        for head, k in self._stacks:
-            stop = start + k * head.n_raw
-            each = head.loss_and_gradient(raw[start:stop].unflatten(0, (k, -1)).transpose(0, 1), counts, exposure)
-            if each is None:
-                return None
-            found.append(each)
-            start = stop
-        bounded = (raw[start:] / LOGIT).tanh_()
-        logits = LOGIT * bounded
-        total, prior = _normalised(logits)
-        joint, shares = _normalised(torch.cat([-loss for loss, _ in found]).add_(logits))
-        gradient = torch.empty_like(raw)
-        start = row = 0
-        for (head, k), (_, slopes) in zip(self._stacks, found, strict=True):
-            own = gradient[start : start + k * head.n_raw].unflatten(0, (k, -1)).transpose(0, 1)
-            torch.mul(slopes, shares[row : row + k], out=own)
-            start, row = start + k * head.n_raw, row + k
-        torch.mul(prior.sub_(shares), bounded.square_().neg_().add_(1.0), out=gradient[start:])
-        return total.sub_(joint), gradient
-
-    def differentiable_loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
-        """-log p(y), in float64."""
-        parts, log_weights = self._parts(raw.double())
+    def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
+        """-log p(y), from the losses of the components: a likelihood with a loss of its own keeps it."""
+        parts, log_weights = self._parts(promoted(raw))
         wide = None if exposure is None else exposure.unsqueeze(-1)
         pairs = zip(parts, self._stacks, strict=True)
-        losses = [
-            (head.loss if _has_own_loss(head) else head.differentiable_loss)(part, y.unsqueeze(-1), wide)
-            for part, (head, _) in pairs
-        ]
-        return -torch.logsumexp(log_weights - torch.cat(losses, dim=-1), dim=-1).to(promoted(raw).dtype)
+        losses = torch.cat([head.loss(part, y.unsqueeze(-1), wide) for part, (head, _) in pairs], dim=-1)
+        return -torch.logsumexp(log_weights.to(losses.dtype) - losses, dim=-1)
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
         """Every family's fit without features, with their log means spread, and equal weights."""
@@ -210,19 +143,6 @@ class MixedHead(Head):
             raw[0] += offset.to(raw)
             raws.append(raw)
         return torch.cat([*raws, torch.zeros(self.size, dtype=torch.float64, device=raws[0].device)])
-
-
-def _has_own_loss(head: Head) -> bool:
-    """Whether a likelihood has a loss of its own instead of what `Head.loss` makes of its other methods."""
-    return type(head).loss is not Head.loss
-
-
-def _normalised(logs: Tensor) -> tuple[Tensor, Tensor]:
-    """The logarithm of the sum of exponentials along the first axis, and their shares of it."""
-    top = logs.amax(0)
-    terms = (logs - top).exp_()
-    total = terms.sum(0)
-    return total.log().add_(top), terms.div_(total)
 
 
 def _can_be_mixed(head: type[Head]) -> bool:

@@ -5,12 +5,9 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from ddpn.distributions import NegativeBinomial
-from ddpn.heads import scores
 from ddpn.heads.clamps import LOG_ALPHA, LOG_MU, bend, log_mean
-from ddpn.heads.derivatives import closed_form
 from ddpn.heads.head import Head, promoted
-from ddpn.heads.intercept import Rows, fit_closed_form
-from ddpn.heads.scores import Counts
+from ddpn.heads.start import Rows
 
 
 class NegativeBinomialHead(Head):
@@ -26,22 +23,12 @@ class NegativeBinomialHead(Head):
     n_raw = 2
     support = constraints.nonnegative_integer
     parameter_names = ("log mu", "log alpha")
-    exponential = NegativeBinomial, (LOG_MU, LOG_ALPHA)
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> NegativeBinomial:
         """NegativeBinomial(exposure * e^raw0, e^raw1)."""
         raw = promoted(raw)
-        mu = bend(raw[..., 0], *LOG_MU).exp()
-        mu = mu if exposure is None else mu * exposure.to(raw.dtype)
+        mu = log_mean(raw[..., 0], exposure).exp()
         return NegativeBinomial(mu, bend(raw[..., 1], *LOG_ALPHA).exp(), validate_args=False)
-
-    def loss_and_gradient(self, raw: Tensor, counts: Counts, exposure: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Digamma functions for log alpha."""
-        return scores.of_family(scores.negative_binomial, _links, (LOG_MU, LOG_ALPHA), raw, counts, exposure)
-
-    def derivatives(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Exact gradient and expected curvature."""
-        return closed_form(self, raw, y, exposure)
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
         """Maximum likelihood, searched from the moments; alpha at its lower bound where y is under-dispersed."""
@@ -50,9 +37,4 @@ class NegativeBinomialHead(Head):
         excess = rows.mean((rows.y - rows.scale * mean / scale).square()) - mean
         guess = torch.stack([mean / scale, excess / mean.square()]).log().nan_to_num(-2.0, 9.0, -2.0)
         bounds = ((LOG_MU[0] - 1.0, LOG_MU[1] + 1.0), LOG_ALPHA)
-        return fit_closed_form(self, rows, guess, bounds)
-
-
-def _links(raw: Tensor, exposure: Tensor | None) -> tuple[Tensor, Tensor]:
-    """log mu and log alpha."""
-    return log_mean(raw[..., 0], exposure), bend(raw[..., 1], *LOG_ALPHA)
+        return self.most_likely(rows, guess, bounds)

@@ -11,8 +11,8 @@ from torch.distributions import constraints
 from ddpn.distributions import Hurdle, ZeroInflated
 from ddpn.heads.clamps import bend
 from ddpn.heads.head import Head, promoted
-from ddpn.heads.intercept import Rows, fit
 from ddpn.heads.likelihoods import HEADS
+from ddpn.heads.start import Rows
 
 #: logit of pi: from 6e-6 to 1 - 6e-6, bounded smoothly, so that no zero is ever explained for good.
 LOGIT = (-12.0, 12.0)
@@ -50,18 +50,15 @@ class ZeroHead(Head):
         """Maximum likelihood, searched from a fit of the base to all counts and from one to the positive counts."""
         rows = Rows(y, weight, exposure)
 
-        def loss(raw: Tensor) -> Tensor:
-            return rows.mean(self.loss(raw, rows.y, rows.exposure))
-
         guesses = [self._with_zeros(self.base.start(y, weight, exposure), rows)]
         positive = y > 0
         if bool(positive.any()) and not bool(positive.all()):
             parts = (None if part is None else part.expand_as(y)[positive] for part in (weight, exposure))
             guesses.append(self._with_zeros(self.base.start(y[positive], *parts), rows))
         with torch.no_grad():
-            best = min(guesses, key=lambda raw: float(loss(raw).nan_to_num(float("inf"))))
+            best = min(guesses, key=lambda raw: float(self.rows_loss(raw, rows).nan_to_num(float("inf"))))
         bounds = [(x - 20.0 - abs(x), x + 20.0 + abs(x)) for x in best[:-1].tolist()]
-        return fit(loss, best, [*bounds, (LOGIT[0] - 1.0, LOGIT[1] + 1.0)])
+        return self.most_likely(rows, best, [*bounds, (LOGIT[0] - 1.0, LOGIT[1] + 1.0)])
 
     def _with_zeros(self, base: Tensor, rows: Rows) -> Tensor:
         """The base's raw outputs with a guess of logit pi."""

@@ -44,7 +44,8 @@ def float32_allowed(allowed: bool = True) -> Iterator[None]:
 
 def uses_float32(head: Head, rows: int) -> bool:
     """Whether so many rows are predicted in float32: all parameters must be exponentials of raw outputs."""
-    is_exponential = head.exponential is not None or getattr(head, "_ranges", None) is not None
+    known = ("log mu", "log gamma", "log alpha", "logit")
+    is_exponential = all(name.startswith(known) for name in head.parameter_names)
     return _ALLOWED.get() and is_exponential and rows >= FLOAT32_ROWS
 
 

@@ -9,11 +9,12 @@ import numpy as np
 import torch
 
 from ddpn.calibration.reasons import row_reasons
+from ddpn.distributions import discretized
+from ddpn.distributions.kernels.placing import DEPTH
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.serving.inputs import Inputs
 from ddpn.serving.options import Wanted
 from ddpn.serving.problems import Problem, RequestError
-from ddpn.serving.tabulated import Tabulated, tabulated
 from ddpn.threads import single_thread
 from ddpn.workflow.member_names import label_of
 
@@ -54,7 +55,9 @@ def predict_batch(predictor: Predictor, inputs: Inputs, names: frozenset[str]) -
             values |= {"aleatoric": dist.aleatoric.double().numpy(), "epistemic": dist.epistemic.double().numpy()}
             values["stddev"] = np.sqrt(values["aleatoric"] + values["epistemic"])
         _check_size(*(np.abs(each) for each in values.values()))
-        parts = list(tabulated(dist, mean, _check_size))
+        counts = discretized(dist)
+        _check_size(counts.bracket(DEPTH)[1].double().numpy())
+        parts = [(np.arange(len(mean)), counts)]
         own: dict[str, Any] = {}
         if "median" in names:
             own["median"] = lambda part: part.icdf(torch.tensor(0.5, dtype=torch.float64))
@@ -210,12 +213,6 @@ def _pmf(parts: Sequence[tuple[np.ndarray, Any]], size: int, last: int) -> list[
 
 def _probabilities(part: Any, counts: np.ndarray) -> np.ndarray:
     """Probabilities of counts. Shape: (rows, counts)."""
-    if isinstance(part, Tabulated):
-        table = part.pmf.numpy()
-        found = np.zeros((len(table), len(counts)))
-        known = counts < table.shape[1]
-        found[:, known] = table[:, counts[known]]
-        return found
     y = torch.from_numpy(counts.astype(np.float64)).unsqueeze(1)
     return part.log_prob(y).exp().double().numpy().T
 
@@ -244,7 +241,7 @@ def _members(batch: Batch, rows: slice) -> list[list[dict[str, Any]]]:
         dist = predictor.distribution(table, exposure, of=name, upper=upper)
         mean = dist.mean.double()
         about = {"name": name, "label": label_of(name, member), "weight": predictor.weights[name]}
-        shown = _shown(list(tabulated(dist, mean)), len(mean))
+        shown = _shown([(np.arange(len(mean)), discretized(dist))], len(mean))
         for own, value, distribution in zip(found, mean.tolist(), shown, strict=True):
             own.append({**about, "mean": value, "distribution": distribution})
     return found

@@ -15,7 +15,6 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from ddpn.heads import Head
-from ddpn.heads.derivatives import by_autograd
 from ddpn.sample import Sample
 from ddpn.threads import single_blas_thread, threads_for
 
@@ -145,10 +144,7 @@ class LinearObjective:
     def information_roots(self, theta: np.ndarray) -> list[np.ndarray]:
         """Lower Cholesky factors of the expected information of each raw output's coefficients, penalty included."""
         sample, raw = self.sample, self.raw(theta)
-        if sample.is_plain:
-            _, curvatures = self.head.derivatives(raw, sample.y, sample.exposure)
-        else:
-            _, curvatures = by_autograd(lambda x: self.head.sample_loss(x, sample), raw)
+        _, curvatures = self.head.derivatives(raw, sample)
         roots = []
         for p, (block, columns) in enumerate(zip(self.blocks, self.columns, strict=True)):
             information = (columns.T @ ((self.share * curvatures[:, p]).unsqueeze(1) * columns)).numpy()

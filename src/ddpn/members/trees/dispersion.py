@@ -11,7 +11,6 @@ from torch import Tensor
 from ddpn.deadlines import Clock
 from ddpn.heads import Head, make_head
 from ddpn.heads.clamps import LOG_GAMMA
-from ddpn.heads.scores import Counts
 from ddpn.members.trees.boosting import UNLIMITED, Booster, FoldData, Growing, Settings
 from ddpn.members.trees.table import MANY_ROWS, MAX_COLUMNS, TreeRows
 from ddpn.sample import Sample
@@ -57,25 +56,17 @@ def most_likely(losses: Callable[[float], np.ndarray], weight: np.ndarray, bound
     return float(minimize_scalar(lambda x: float(weight @ losses(x)), bounds=bounds, method="bounded").x)
 
 
-def rough_counts(y: np.ndarray) -> Counts:
-    """Counts for `row_losses`."""
-    return Counts.of(torch.from_numpy(y), exact=False)
-
-
 def row_losses(
     head: Head,
     log_rate: np.ndarray,
     dispersion: np.ndarray | float,
-    y: np.ndarray | Counts,
+    y: np.ndarray,
     exposure: np.ndarray | None = None,
 ) -> np.ndarray:
-    """-log p of every count, with an error below 2e-6."""
-    counts = y if isinstance(y, Counts) else rough_counts(y)
-    raw = torch.from_numpy(np.stack([log_rate, np.broadcast_to(dispersion, log_rate.shape)]))
+    """-log p of every count."""
+    raw = torch.from_numpy(np.stack([log_rate, np.broadcast_to(dispersion, log_rate.shape)], 1))
     with torch.no_grad(), single_thread():
-        found = head.loss_and_gradient(raw, counts, None if exposure is None else torch.from_numpy(exposure))
-    assert found is not None  # the heads of `FAMILIES` have it
-    return found[0].numpy()
+        return head.loss(raw, torch.from_numpy(y), None if exposure is None else torch.from_numpy(exposure)).numpy()
 
 
 def fit_dispersion(
@@ -101,7 +92,7 @@ def fit_dispersion(
     """
     y, weight, exposure = sample.y, sample.weight_or_ones, sample.exposure
     some = np.random.default_rng(seed).permutation(len(y))[:_ROWS]
-    counts, means, scale = rough_counts(y[some]), log_rate[some], None if exposure is None else exposure[some]
+    counts, means, scale = y[some], log_rate[some], None if exposure is None else exposure[some]
     found = {}
     for name, bounds in FAMILIES.items():
         if exposure is not None and name != "negative_binomial":
@@ -132,8 +123,7 @@ def _boosted(
     data, settings = FoldData(inputs), _SETTINGS._replace(seed=seed, leaves=leaves)
     share = weight / weight.mean()
     growing = [Growing(data, inputs, k, settings, own=True) for k in range(len(rows.folds))]
-    counts = rough_counts(y)
-    before = row_losses(head, log_rate, plain.constant, counts, exposure)
+    before = row_losses(head, log_rate, plain.constant, y, exposure)
     objectives = [_objective(head, log_rate, plain.constant, sample, share, each.inner) for each in growing]
     best, best_round, best_raw = float(share @ before), 0, plain.out_of_fold
     for done in range(1, settings.rounds + 1):
@@ -141,13 +131,13 @@ def _boosted(
         for each, objective in zip(growing, objectives, strict=True):
             each.grow(objective)
             raw[each.outer] += each.held_out
-        total = float(share @ row_losses(head, log_rate, raw, counts, exposure))
+        total = float(share @ row_losses(head, log_rate, raw, y, exposure))
         if total < best:
             best, best_round, best_raw = total, done, raw
         is_finished = all(each.is_finished for each in growing)
         if done - best_round >= settings.patience or is_finished or not clock.left:
             break
-    gain = share * (before - row_losses(head, log_rate, best_raw, counts, exposure))
+    gain = share * (before - row_losses(head, log_rate, best_raw, y, exposure))
     if not best_round or gain.sum() <= _CLEAR * np.sqrt(len(gain)) * gain.std():
         return None
     return Dispersion(plain.likelihood, plain.constant, [each.booster(best_round) for each in growing], best_raw)
@@ -156,13 +146,13 @@ def _boosted(
 def _objective(
     head: Head, log_rate: np.ndarray, constant: float, sample: Sample, share: np.ndarray, rows: np.ndarray
 ) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    counts, own = torch.from_numpy(sample.y[rows]), share[rows]
-    scale = None if sample.exposure is None else torch.from_numpy(sample.exposure[rows])
+    own, scale = share[rows], None if sample.exposure is None else torch.from_numpy(sample.exposure[rows])
+    known = Sample(None, torch.from_numpy(sample.y[rows]), exposure=scale)
 
     def derivatives(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         raw = torch.from_numpy(np.stack([log_rate[rows], constant + scores], 1))
         with single_thread():
-            gradient, curvature = head.derivatives(raw, counts, scale)
+            gradient, curvature = head.derivatives(raw, known)
         return _last(gradient) * own, _last(curvature) * own
 
     return derivatives

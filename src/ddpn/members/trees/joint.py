@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from ddpn.heads import Head
-from ddpn.heads.derivatives import DISPERSION_FLOOR, slope
-from ddpn.heads.intercept import fit as fit_constants
+from ddpn.heads.head import DISPERSION_FLOOR
+from ddpn.heads.start import fit as fit_constants
 from ddpn.members.trees.boosting import Booster, FoldData, Growing, Settings
 from ddpn.members.trees.table import TreeRows
 from ddpn.sample import Sample
@@ -140,7 +140,7 @@ class JointFit:
         every = np.concatenate(inner)
         with single_thread():  # all folds at once
             rows = self.sample.rows(torch.from_numpy(every))
-            both = sample_derivatives(self.head, torch.from_numpy(np.concatenate(raws)), rows)
+            both = self.head.derivatives(torch.from_numpy(np.concatenate(raws)), rows)
         gradient, curvature = (each.numpy() * self.share[every, None] for each in both)
         ends = np.cumsum([len(rows) for rows in inner])
         for fold, end, size in zip(self._growing, ends, map(len, inner), strict=True):
@@ -174,22 +174,3 @@ class JointFit:
 def _known(steps: tuple[np.ndarray, np.ndarray], scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """An objective whose derivatives are there already."""
     return steps
-
-
-def sample_derivatives(head: Head, raw: Tensor, sample: Sample) -> tuple[Tensor, Tensor]:
-    """`Head.derivatives` of a sample.
-
-    Where counts are bounded or censored, the gradient is that of what was recorded, by autograd, with the curvature of
-    counts that are not: less is known about these rows, so steps are no longer than they may be.
-    """
-    gradient, curvature = head.derivatives(raw, sample.y, sample.exposure)
-    if sample.is_plain:
-        return gradient, curvature
-    if sample.lower is None and sample.upper is None:
-        changed = sample.y >= sample.limit
-    else:
-        changed = torch.ones(len(sample), dtype=torch.bool)
-    if bool(changed.any()):
-        rows = sample.rows(changed)
-        gradient[changed] = slope(lambda x: head.sample_loss(x, rows), raw[changed])
-    return gradient, curvature

@@ -1,0 +1,374 @@
+"""Rows of count distributions as components that kernels understand, and the kernels' results for them.
+
+Every row is a mixture: of one component for a family, of all components for a mixture, those of mixtures within it in
+their place. A component is a family with parameters, restricted to a range of counts, or a table of probabilities.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ddpn.distributions.family import Family
+from ddpn.distributions.kernels import compiling, rows
+
+_MATRIX, _CUBE = "float64[:,::1]", "float64[:,:,::1]"
+_ROW_WISE = f"void(int64, {_MATRIX}, {_MATRIX})"
+_SIGNATURES = {
+    "log_probs": _ROW_WISE,
+    "log_ranges": _ROW_WISE,
+    "all_facts": _ROW_WISE,
+    "all_information": _ROW_WISE,
+    "cdfs": f"void(int64[::1], {_CUBE}, {_MATRIX}, float64[::1], {_MATRIX})",
+    "deep_quantiles": f"void(int64[::1], {_CUBE}, {_MATRIX}, float64[::1], float64[::1])",
+    "summaries": (
+        f"void(int64[::1], {_CUBE}, {_MATRIX}, {_CUBE}, {_MATRIX}, int64[:,::1], int64[::1], int64, {_MATRIX}, "
+        f"float64[::1], {_MATRIX}, {_MATRIX}, float64, boolean, {_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX})"
+    ),
+    "long_summaries": (
+        f"void(int64[::1], {_CUBE}, {_MATRIX}, int64[::1], {_MATRIX}, {_MATRIX}, float64, boolean, "
+        f"{_MATRIX}, {_MATRIX}, {_MATRIX}, {_MATRIX})"
+    ),
+}
+#: Numbers of components that are worked on at once: with five parameters each they stay in a processor's cache.
+_BLOCK = 1 << 14
+#: Probabilities of tables that are made at once.
+_TABLE_BLOCK = 1 << 20
+#: Counts of a row that are added one by one for its shortest interval.
+_COUNTED = 1 << 20
+#: Levels this close to 0 or 1 are searched for: sums over a window leave out 1e-18 of the mass for each of many counts.
+_DEEP = 1e-6
+
+
+@cache
+def kernel(name: str) -> Callable[..., None]:
+    """A compiled loop of `kernels.rows`."""
+    return compiling.compiled(getattr(rows, name), _SIGNATURES[name])
+
+
+def compile_all() -> None:
+    """Compile, or read from disk, every loop over rows."""
+    for name in _SIGNATURES:
+        kernel(name)
+
+
+class Part(NamedTuple):
+    """Components of one family side by side, or of tables. Shape: (rows, k) each.
+
+    Parameters
+    ----------
+    family : Family or None
+        None for tables.
+    parameters : tuple of Tensor
+        One to three, of any floating dtype, on a CPU.
+    weight, low, high : Tensor, optional
+        Weights, and the range that counts are restricted to. None: 1, 0 and infinity.
+    table : CountDistribution, optional
+        Of batch shape (rows * k,): its probabilities are asked for in blocks of rows.
+    size : int
+        k
+    group : tuple of int
+        The component of a mixture that each of these belongs to; empty for what is no mixture.
+    """
+
+    family: Family | None
+    parameters: tuple[Tensor, ...] = ()
+    weight: Tensor | None = None
+    low: Tensor | None = None
+    high: Tensor | None = None
+    table: Any = None
+    size: int = 1
+    group: tuple[int, ...] = ()
+
+    def regrouped(self, own: Tensor, first: int) -> Self:
+        """Of rows (rows * k,): k such rows as one, the components `first` and so on of a mixture with weights `own`.
+
+        Shape: own (rows, k).
+        """
+        rows, k = own.shape
+        change = lambda x: None if x is None else x.reshape(rows, k * self.size)  # noqa: E731
+        weight = own.repeat_interleave(self.size, 1) if self.size > 1 else own
+        inner = change(self.weight)
+        return self._replace(
+            parameters=tuple(x.reshape(rows, k * self.size) for x in self.parameters),
+            weight=weight if inner is None else weight * inner,
+            low=change(self.low),
+            high=change(self.high),
+            size=k * self.size,
+            group=tuple(first + j // self.size for j in range(k * self.size)),
+        )
+
+    def restricted(self, low: Tensor, high: Tensor) -> tuple[Self, Tensor]:
+        """The same within a range (rows,) of counts, and the log mass of each component there. Shape: (rows, k)."""
+        first, last = (x.unsqueeze(1).expand(-1, self.size) for x in (low, high))
+        first = first if self.low is None else torch.maximum(first, self.low)
+        last = last if self.high is None else torch.minimum(last, self.high)
+        columns = [x.reshape(-1) for x in (first, last, *self.parameters)]
+        log_p = torch.from_numpy(row_wise("log_ranges", self.family, columns, 4)[0]).view(first.shape)  # type: ignore[arg-type]
+        if self.low is not None or self.high is not None:
+            whole = (
+                torch.zeros_like(first) if self.low is None else self.low,
+                torch.full_like(last, torch.inf) if self.high is None else self.high,
+            )
+            before = row_wise("log_ranges", self.family, [x.reshape(-1) for x in (*whole, *self.parameters)], 4)[0]  # type: ignore[arg-type]
+            log_p = log_p - torch.from_numpy(before).view(first.shape)
+        return self._replace(low=first, high=last), log_p
+
+
+class Summaries(NamedTuple):
+    """Float64 arrays: moments (rows, 6), quantiles (rows, L), CRPS (rows, Q) and shortest intervals (rows, 2).
+
+    Moments: mean, variance, mode, entropy, and the parts of the variance within and between groups of components.
+    """
+
+    moments: np.ndarray
+    quantiles: np.ndarray
+    scores: np.ndarray
+    intervals: np.ndarray
+
+
+class Summary(NamedTuple):
+    """What `CountDistribution.summary` returns, one value per row.
+
+    Parameters
+    ----------
+    mean, variance : Tensor
+        Exact moments.
+    aleatoric, epistemic : Tensor
+        The parts of the variance, as `Mixture` defines them.
+    quantiles : Tensor
+        Counts at the levels, (rows, n).
+    mode : Tensor
+        The most probable count.
+    crps, entropy : Tensor or None
+        The score of the counts that were given, and the entropy where it was asked for.
+    """
+
+    mean: Tensor
+    variance: Tensor
+    aleatoric: Tensor
+    epistemic: Tensor
+    quantiles: Tensor
+    mode: Tensor
+    crps: Tensor | None
+    entropy: Tensor | None
+
+
+class Asked(NamedTuple):
+    """What to compute per row: levels (rows, L) of quantiles, counts y (rows, Q) to score, and so on."""
+
+    levels: np.ndarray
+    y: np.ndarray
+    coverage: float = 0.0
+    entropy: bool = False
+    groups: np.ndarray | None = None
+    change: np.ndarray = np.empty((2, 0))
+    limits: np.ndarray = np.empty(0)
+
+
+class _Block(NamedTuple):
+    addresses: np.ndarray
+    components: np.ndarray
+    weights: np.ndarray
+    tables: np.ndarray
+    firsts: np.ndarray
+    counts: np.ndarray
+
+
+def _block(parts: Sequence[Part], index: slice | np.ndarray, count: int) -> _Block:
+    size = sum(part.size for part in parts)
+    components = np.zeros((count, size, 5))
+    components[:, :, 4] = np.inf
+    weights, addresses = np.ones((count, size)), np.zeros(size, dtype=np.int64)
+    tables: list[tuple[np.ndarray, np.ndarray]] = []
+    start = 0
+    for part in parts:
+        own = slice(start, start + part.size)
+        start += part.size
+        if part.weight is not None:
+            weights[:, own] = part.weight[index]
+        if part.family is None:
+            addresses[own] = -1 - np.arange(len(tables), len(tables) + part.size)
+            tables += _tables(part, index)
+            continue
+        addresses[own] = part.family.address
+        for j, parameter in enumerate(part.parameters):
+            components[:, own, j] = parameter[index]
+        for j, bound in ((3, part.low), (4, part.high)):
+            if bound is not None:
+                components[:, own, j] = bound[index]
+    longest = max((each[1].shape[1] for each in tables), default=0)
+    probabilities = np.zeros((len(tables), count, longest))
+    firsts, counts = np.zeros((len(tables), count)), np.zeros((len(tables), count), dtype=np.int64)
+    for j, (first, pmf) in enumerate(tables):
+        probabilities[j, :, : pmf.shape[1]], firsts[j], counts[j] = pmf, first, pmf.shape[1]
+    return _Block(addresses, components, weights, probabilities, firsts, counts)
+
+
+def _tables(part: Part, index: slice | np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """First counts and probabilities of each table of a part."""
+    places = torch.arange(part.table.batch_shape[0]).reshape(-1, part.size)[index]
+    return [tuple(x.numpy() for x in table_of(part.table.rows(column))) for column in places.unbind(1)]  # type: ignore[misc]
+
+
+def table_of(dist: Any) -> tuple[Tensor, Tensor]:
+    """First counts (rows,) and the probabilities (rows, n) from there on, with sum 1, by `log_prob`."""
+    first, last = (x.double() for x in dist.bracket(_DEPTH))
+    size = int((last - first).max().item()) + 1 if len(first) else 1
+    y = first + torch.arange(float(size), dtype=torch.float64).unsqueeze(1)
+    pmf = dist.log_prob(torch.minimum(y, last)).double().exp().T
+    pmf = torch.where(last.unsqueeze(1) >= y.T, pmf, 0.0)
+    return first, (pmf / pmf.sum(1, keepdim=True)).contiguous()
+
+
+#: How deep below its peak a distribution that is given by `log_prob` and `bracket` is summed.
+_DEPTH = 37.0
+
+
+def _blocks(parts: Sequence[Part], count: int) -> list[slice]:
+    size = max(_BLOCK // max(sum(part.size for part in parts), 1), 1)
+    for part in parts:
+        if part.family is None and count:
+            first, last = part.table.bracket(_DEPTH)
+            size = min(size, max(int(_TABLE_BLOCK / (part.size * (float((last - first).max()) + 1.0))), 1))
+    return [slice(start, min(start + size, count)) for start in range(0, count, size)]
+
+
+def _run(task: Callable[[slice], None], blocks: Sequence[slice]) -> None:
+    """A task for each block: in as many threads as torch uses, as kernels release the GIL."""
+    threads = min(torch.get_num_threads(), len(blocks))
+    if threads <= 1:
+        for block in blocks:
+            task(block)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(task, blocks))
+
+
+def summaries(parts: Sequence[Part], count: int, asked: Asked) -> Summaries:
+    """Everything that needs all probabilities of a row, of `count` rows."""
+    found = Summaries(
+        np.empty((count, 6)), np.empty((count, asked.levels.shape[1])), np.empty((count, asked.y.shape[1])),
+        np.empty((count, 4)),
+    )  # fmt: skip
+    _load(parts, "summaries")
+
+    def task(index: slice) -> None:
+        _summarise(parts, index, index.stop - index.start, asked, found)
+
+    _run(task, _blocks(parts, count))
+    return found
+
+
+def _load(parts: Sequence[Part], *names: str) -> None:
+    """Compile what is needed before threads start."""
+    for name in names:
+        kernel(name)
+    for part in parts:
+        if part.family is not None:
+            part.family.address  # noqa: B018
+
+
+def _summarise(parts: Sequence[Part], index: Any, count: int, asked: Asked, found: Summaries) -> None:
+    block = _block(parts, index, count)
+    groups = np.zeros(0, dtype=np.int64) if asked.groups is None else asked.groups
+    levels, y = (np.ascontiguousarray(x[index]) for x in (asked.levels, asked.y))
+    limits = asked.limits[index] if len(asked.limits) else asked.limits
+    is_exact = len(block.tables) > 0 or len(limits) > 0
+    own = Summaries(np.empty((count, 6)), np.empty(levels.shape), np.empty(y.shape), np.empty((count, 4)))
+    capacity = 2 * (rows.LONGEST if is_exact or asked.change.shape[1] else rows.SHORT)
+    if asked.coverage:  # which of two counts the shortest interval ends at is decided by their probabilities
+        capacity = _COUNTED
+    kernel("summaries")(*block, groups, capacity, asked.change, limits, levels, y, asked.coverage, asked.entropy, *own)
+    rest = np.flatnonzero(np.isnan(own.moments[:, 0]))
+    if len(rest) and not is_exact:
+        some = [np.ascontiguousarray(x[rest]) for x in (block.components, block.weights, levels, y)]
+        more = Summaries(*(np.empty((len(rest), x.shape[1])) for x in own))
+        kernel("long_summaries")(block.addresses, *some[:2], groups, *some[2:], asked.coverage, asked.entropy, *more)
+        for all_rows, those in zip(own, more, strict=True):
+            all_rows[rest] = those
+    elif len(rest):
+        part = [x[rest] for x in block[1:3]] + [np.ascontiguousarray(x[:, rest]) for x in block[3:]]
+        more = Summaries(*(np.empty((len(rest), x.shape[1])) for x in own))
+        kernel("summaries")(
+            block.addresses, *part, groups, 1 << 25, asked.change, limits[rest] if len(limits) else limits,
+            levels[rest], y[rest], asked.coverage, asked.entropy, *more,
+        )  # fmt: skip
+        for all_rows, those in zip(own, more, strict=True):
+            all_rows[rest] = those
+    for all_rows, those in zip(found, own, strict=True):
+        all_rows[index] = those
+
+
+def quantiles(parts: Sequence[Part], count: int, levels: np.ndarray) -> np.ndarray:
+    """The smallest counts with P(Z <= y) >= q at levels (rows, L); 0 at q = 0, infinite at q = 1."""
+    found = summaries(parts, count, Asked(levels, np.empty((count, 0)))).quantiles
+    deep = (levels > 0.0) & (levels < 1.0) & (np.minimum(levels, 1.0 - levels) < _DEEP)
+    if deep.any() and all(part.family is not None for part in parts):
+        row, column = deep.nonzero()
+        block, results = _block(parts, row, len(row)), np.empty(len(row))
+        kernel("deep_quantiles")(*block[:3], np.ascontiguousarray(levels[row, column]), results)
+        found[row, column] = results
+    found[levels <= 0.0] = 0.0
+    found[levels >= 1.0] = np.inf
+    return found
+
+
+def sides(parts: Sequence[Part], y: np.ndarray) -> np.ndarray:
+    """P(Z <= y) and P(Z > y), both relatively accurate. Shape: (2, rows)."""
+    found = np.zeros((2, len(y)))
+    families = [part for part in parts if part.family is not None]
+    if families:
+        _load(families, "cdfs")
+
+        def task(index: slice) -> None:
+            block, own = _block(families, index, index.stop - index.start), np.empty((2, index.stop - index.start))
+            kernel("cdfs")(*block[:3], y[index], own)
+            found[:, index] = own
+
+        _run(task, _blocks(families, len(y)))
+    for part in parts:
+        if part.family is None:
+            found += _table_sides(part, y)
+    found = np.clip(found, 0.0, 1.0)
+    # Rounded down, so that a quantile at this level is the count again.
+    return np.stack([np.where(1.0 - found[0] < found[1], np.nextafter(found[0], 0.0), found[0]), found[1]])
+
+
+def _table_sides(part: Part, y: np.ndarray) -> np.ndarray:
+    found = np.zeros((2, len(y)))
+    for index in _blocks([part], len(y)):
+        weight = np.ones((index.stop - index.start, part.size)) if part.weight is None else part.weight[index].numpy()
+        for j, (first, pmf) in enumerate(_tables(part, index)):
+            place = np.clip(y[index] - first + 1.0, 0, pmf.shape[1]).astype(np.int64)[:, None]
+            zero = np.zeros((len(pmf), 1))
+            below = np.concatenate([zero, pmf.cumsum(1)], axis=1)
+            above = np.concatenate([pmf[:, ::-1].cumsum(1)[:, ::-1], zero], axis=1)
+            both = np.stack([np.take_along_axis(x, place, 1)[:, 0] for x in (below, above)])
+            found[:, index] += weight[:, j] * both
+    return found
+
+
+def row_wise(name: str, family: Family, columns: Sequence[Tensor], results: int) -> np.ndarray:
+    """A kernel of one family for numbers per row: columns (rows,) -> (results, rows), in float64."""
+    count = len(columns[0])
+    given = np.zeros((max(len(columns), 5 if name != "log_probs" else 4), count))
+    for j, column in enumerate(columns):
+        given[j] = column.detach().double().numpy()
+    found = np.empty((results, count))
+    function, address = kernel(name), family.address
+    if count <= _BLOCK:
+        function(address, given, found)
+        return found
+
+    def task(index: slice) -> None:
+        own = np.empty((results, index.stop - index.start))
+        function(address, np.ascontiguousarray(given[:, index]), own)
+        found[:, index] = own
+
+    _run(task, [slice(i, min(i + _BLOCK, count)) for i in range(0, count, _BLOCK)])
+    return found

@@ -1,0 +1,1 @@
+"""Families of count distributions, a file each."""

@@ -1,0 +1,360 @@
+"""The Double Poisson distribution of Efron (1986), exact: normalised for any mean and any dispersion."""
+
+from collections.abc import Sequence
+from functools import cache
+from math import inf, log, sqrt
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.distributions import constraints, register_kl
+
+from ddpn.distributions import components, normalizer_table, rule
+from ddpn.distributions.arguments import as_parameters, broadcast_shapes, check_positive, is_checked
+from ddpn.distributions.families.poisson import Poisson
+from ddpn.distributions.family import Family
+from ddpn.distributions.kernels.scalar import deviance as exact_deviance
+from ddpn.distributions.kernels.scalar import log_h, log_h_and_log, log_of
+from ddpn.distributions.parametric import ParametricDistribution
+from ddpn.errors import InputError
+
+_REMEDY = "Emit its logarithm and exponentiate, or clamp it."
+#: How far from the mode rounding may lead a comparison of probabilities.
+_BESIDE = 3
+_STEPS = 100
+_TOLERANCE = 1e-9
+#: Parameters are sought within these bounds: beyond, float64 cannot hold the distribution.
+_LOG_MU, _LOG_GAMMA = (-600.0, 36.0), (-18.0, 23.0)
+#: gamma mu |log mu| above which D is a series: the table of y log y would change log weights by 2e-12.
+_ROUNDED = 2e4
+
+
+def prepared(mu, gamma, c):
+    """mu, gamma, log mu, and whether large numbers would cancel in D."""
+    log_mu = log(mu)
+    return mu, gamma, log_mu, 1.0 if gamma * mu * abs(log_mu) > _ROUNDED else 0.0
+
+
+def deviance(y, p):
+    """D(y; mu), by a table of logarithms where that is exact enough."""
+    if p[3] > 0.0:
+        return exact_deviance(y, p[0])
+    return p[0] - y + y * (log_of(y) - p[2])
+
+
+def log_mass(y, p):
+    """log h(y) - gamma D(y; mu)."""
+    if p[3] > 0.0:
+        return log_h(y) - p[1] * exact_deviance(y, p[0])
+    own, log_y = log_h_and_log(y)
+    return own - p[1] * (p[0] - y + y * (log_y - p[2]))
+
+
+def score(y, p):
+    """Derivatives in mu and gamma."""
+    return p[1] * (y - p[0]) / p[0], -deviance(y, p), 0.0
+
+
+def shape(p):
+    """mu, or 0 where there is no interior mode, and a standard deviation that is not too small."""
+    return (p[0] if p[0] * p[1] > 2.0 else 0.0), sqrt(p[0] / p[1]) + 1.0 / p[1], inf
+
+
+class DoublePoisson(ParametricDistribution):
+    r"""Double Poisson with location mu and inverse dispersion gamma.
+
+    p(y) = sqrt(gamma) / c(mu, gamma) * (e^-y y^y / y!) * exp(-gamma (mu - y + y log(y / mu)))   (Eq. 1)
+
+    gamma > 1 is under-, gamma < 1 over-dispersed, gamma = 1 is Poisson(mu). The mean is close to mu and the variance to
+    mu / gamma where gamma mu is large; `mean` and `variance` are exact everywhere.
+
+    Shape: mu and gamma broadcast to `batch_shape`. Computation is in float64, results come in the parameters' dtype.
+
+    Parameters
+    ----------
+    mu : Tensor or float
+        Location, positive.
+    gamma : Tensor or float
+        Inverse dispersion, positive.
+    validate_args : bool, optional
+        Whether values are checked. Default: only on a CPU.
+
+    Examples
+    --------
+    >>> dist = DoublePoisson(mu=5.0, gamma=2.0)
+    >>> round(dist.mean.item(), 4), round(dist.variance.item(), 4), dist.mode.item()
+    (5.0054, 2.4962, 5.0)
+    """
+
+    arg_constraints = {"mu": constraints.positive, "gamma": constraints.positive}
+    family = Family("double_poisson", log_mass, score, shape, prepared=prepared)
+    _names = ("mu", "gamma")
+
+    def __init__(self, mu: Tensor | float, gamma: Tensor | float, validate_args: bool | None = None) -> None:
+        self.mu, self.gamma = as_parameters(mu=mu, gamma=gamma)
+        if is_checked(validate_args, self.mu):
+            check_positive("mu", self.mu, _REMEDY)
+            check_positive("gamma", self.gamma, _REMEDY)
+        super().__init__(self.mu.shape, validate_args)
+
+    @classmethod
+    def from_moments(cls, mean: Tensor | float, variance: Tensor | float) -> "DoublePoisson":
+        """Make the Double Poisson with exactly this mean and variance.
+
+        Parameters
+        ----------
+        mean : Tensor or float
+            The mean, positive.
+        variance : Tensor or float
+            The variance, within the limits that `variance_limits` returns.
+
+        Raises
+        ------
+        InputError
+            Where no Double Poisson has these moments.
+
+        Examples
+        --------
+        >>> dist = DoublePoisson.from_moments(mean=10.0, variance=2.5)
+        >>> round(dist.mean.item(), 4), round(dist.variance.item(), 4)
+        (10.0, 2.5)
+        """
+        return cls(*parameters_of_moments(*as_parameters(mean=mean, variance=variance)))
+
+    @staticmethod
+    def torch_log_prob(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:  # type: ignore[override]
+        """By the sum of 64 terms."""
+        return rule.double_poisson(y, mu, gamma)
+
+    @classmethod
+    def evaluated(cls, name: str, columns: Sequence[Tensor]) -> Any:
+        """As for every family; to the digits of float32 with log c from a table."""
+        if name != "float32":
+            return super().evaluated(name, columns)
+        given = torch.stack([x.double() for x in columns]).numpy()
+        results = np.empty_like(given)
+        normalizer_table.kernel()(cls.family.address, _table(), given, results)
+        return results
+
+    def log_normalizer(self) -> Tensor:
+        """Logarithm of the normalising constant c(mu, gamma), differentiable."""
+        gamma = self.gamma.double()
+        return self._shaped(rule.double_poisson_sums(self.mu.double(), gamma).log_total + 0.5 * gamma.log())
+
+    @property
+    def _needs_torch(self) -> bool:
+        """Whether moments must come from the rule in torch: for gradients and transforms."""
+        has_gradient = torch.is_grad_enabled() and (self.mu.requires_grad or self.gamma.requires_grad)
+        return has_gradient or rule.needs_torch(self.mu, self.gamma)
+
+    @property
+    def mean(self) -> Tensor:
+        """Exact mean E[Z], differentiable."""
+        if self._needs_torch:
+            return rule.double_poisson_sums(self.mu.double(), self.gamma.double()).mean.to(self._dtype)
+        return self._shaped(self._facts()[1])
+
+    @property
+    def variance(self) -> Tensor:
+        """Exact variance Var[Z], differentiable."""
+        if self._needs_torch:
+            return rule.double_poisson_sums(self.mu.double(), self.gamma.double()).variance.to(self._dtype)
+        return self._shaped(self._facts()[2])
+
+    @property
+    def mode(self) -> Tensor:
+        """The most probable count, the smaller of two: by ratios of neighbours, which have no rounding to speak of."""
+        with torch.no_grad():
+            found, mu, gamma = (x.double() for x in (super().mode, self.mu, self.gamma))
+            for _ in range(_BESIDE):
+                rises, falls = _log_ratio(found, mu, gamma) > 0, _log_ratio(found - 1.0, mu, gamma) <= 0
+                found = torch.where(rises, found + 1.0, torch.where(falls & (found > 0), found - 1.0, found))
+        return found.to(self._dtype)
+
+    @property
+    def efron_mean(self) -> Tensor:
+        """Efron's approximation of the mean, which is mu."""
+        return self.mu
+
+    @property
+    def efron_variance(self) -> Tensor:
+        """Efron's approximation of the variance, which is mu / gamma."""
+        return self.mu / self.gamma
+
+
+@cache
+def _table() -> np.ndarray:
+    """Made when first asked for, in a tenth of a second."""
+
+    def at_zero(mu: np.ndarray, gamma: np.ndarray) -> np.ndarray:
+        columns = [torch.from_numpy(x) for x in (np.zeros_like(mu), mu, gamma)]
+        return components.row_wise("log_probs", DoublePoisson.family, columns, 4)
+
+    return normalizer_table.table_of(at_zero)
+
+
+def _log_ratio(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
+    """log p(y + 1) / p(y) without cancellation."""
+    count = y.clamp(min=0.0)
+    inner = count * torch.log1p(1.0 / count.clamp(min=0.5)) - 1.0
+    return (1.0 - gamma) * inner - gamma * torch.log((count + 1.0) / mu)
+
+
+def _flat(dist: Any) -> tuple[Tensor, Tensor]:
+    """mu and gamma, which is 1 for a Poisson, in float64, with their gradients."""
+    mu = dist.mu.double()
+    return mu, dist.gamma.double() if isinstance(dist, DoublePoisson) else torch.ones_like(mu)
+
+
+@register_kl(DoublePoisson, DoublePoisson)
+def kl_divergence(p: Any, q: Any) -> Tensor:
+    """KL(p || q), also where one is a Poisson.
+
+    The exponential family's closed form: E_p of the log ratio, linear in E[Z] and E[Z log Z] under p.
+    KL = log S_q - log S_p + gamma_q E[D(Z; mu_q)] - gamma_p E[D(Z; mu_p)], with S the sum of all weights
+    and D(Z; mu_q) = D(Z; mu_p) + mu_q - mu_p - Z log(mu_q / mu_p).
+    """
+    shape = broadcast_shapes(p=tuple(p.batch_shape), q=tuple(q.batch_shape))
+    (mu_p, gamma_p), (mu_q, gamma_q) = _flat(p.expand(shape)), _flat(q.expand(shape))
+    own, other = rule.double_poisson_sums(mu_p, gamma_p), rule.double_poisson_sums(mu_q, gamma_q)
+    deviance_q = own.deviance + (mu_q - mu_p) - own.mean * torch.log(mu_q / mu_p)
+    value = other.log_total - own.log_total + gamma_q * deviance_q - gamma_p * own.deviance
+    return value.clamp(min=0.0).to(torch.promote_types(p._dtype, q._dtype))
+
+
+for _pair in ((DoublePoisson, Poisson), (Poisson, DoublePoisson), (Poisson, Poisson)):
+    register_kl(*_pair)(kl_divergence)
+
+
+def mean_deviation(mean: Tensor | float, variance: Tensor | float) -> Tensor:
+    """Error of Efron's approximation of the mean, epsilon_1 of Proposition A.2.
+
+    |E[Z] - mean| for Z ~ DP(mean, mean / variance), Efron's choice of parameters.
+
+    Parameters
+    ----------
+    mean, variance : Tensor or float
+        The moments that are asked for, positive.
+
+    Examples
+    --------
+    >>> round(mean_deviation(10.0, 5.0).item(), 4)
+    0.0023
+    """
+    mean, variance = as_parameters(mean=mean, variance=variance)
+    return (DoublePoisson(mean, mean / variance).mean - mean).abs()
+
+
+def variance_deviation(mean: Tensor | float, variance: Tensor | float) -> Tensor:
+    """Error of Efron's approximation of the variance, epsilon_2 of Proposition A.2.
+
+    |Var[Z] - variance| for Z ~ DP(mean, mean / variance).
+
+    Parameters
+    ----------
+    mean, variance : Tensor or float
+        The moments that are asked for, positive.
+    """
+    mean, variance = as_parameters(mean=mean, variance=variance)
+    return (DoublePoisson(mean, mean / variance).variance - variance).abs()
+
+
+def variance_limits(mean: Tensor) -> tuple[Tensor, Tensor]:
+    """The smallest and the largest variance that a Double Poisson of this mean can have, both excluded.
+
+    Below: f (1 - f) with f the fraction of the mean, as for any integers. Above: gamma -> 0, where the distribution
+    tends to weights h(y) x^y; with T the tree function, their sum is 1 / (1 - T), their mean T / (1 - T)^2 and their
+    variance T (1 + T) / (1 - T)^4: about 2 mean^2 for large means, the mean itself for small ones.
+
+    Parameters
+    ----------
+    mean : Tensor
+        The mean, positive.
+
+    Returns
+    -------
+    low, high : Tensor
+
+    Examples
+    --------
+    >>> [round(x.item(), 4) for x in variance_limits(torch.tensor(2.5))]
+    [0.25, 17.8958]
+    """
+    fraction = mean - mean.floor()
+    # T = 2 m / (2 m + 1 + sqrt(4 m + 1)), the root below 1 of T = m (1 - T)^2.
+    tree = 2.0 * mean / (2.0 * mean + 1.0 + (4.0 * mean + 1.0).sqrt())
+    return fraction * (1.0 - fraction), mean**2 * (1.0 + tree) / tree
+
+
+def parameters_of_moments(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+    """(mu, gamma) of the Double Poisson with exactly this mean and variance. Shape: any, both the same."""
+    check_positive("mean", mean, "A Double Poisson has a positive mean.")
+    check_positive("variance", variance, "A Double Poisson has a positive variance.")
+    m, v = mean.detach().reshape(-1).double(), variance.detach().reshape(-1).double()
+    low, high = variance_limits(m)
+    _check_reached((v > low) & (v < high), m, v)
+    mu, gamma, reached = _newton(m, v)
+    _check_reached(reached, m, v)
+    return mu.reshape(mean.shape).to(mean.dtype), gamma.reshape(mean.shape).to(mean.dtype)
+
+
+def _check_reached(reached: Tensor, mean: Tensor, variance: Tensor) -> None:
+    if not reached.all():
+        i = int((~reached).nonzero()[0])
+        low, high = (x[i].item() for x in variance_limits(mean))
+        raise InputError(
+            f"variance must lie well between {low:.6g} and {high:.6g} for a Double Poisson of mean {mean[i]:.6g}, "
+            f"got {variance[i]:.6g} at {i}. Choose a reachable pair, or NegativeBinomial for more variance."
+        )
+
+
+def _excess(mean: Tensor, variance: Tensor, below: Tensor) -> tuple[Tensor, Tensor]:
+    """E[(Z - n)(Z - n - 1)] with n = `below`, and its slope in the mean.
+
+    It is 0 for distributions on {n, n + 1} alone: for n the integer below the mean it is the variance beyond the least.
+    """
+    gap = mean - below
+    return variance + gap * (gap - 1.0), 2.0 * gap - 1.0
+
+
+def _newton(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Solve for (log mu, log gamma) by Newton with steps cut to 1, and halved where the misfit grows.
+
+    Mean and excess variance are matched in logarithms, where both equations are close to linear.
+    """
+    below = mean.floor()
+    excess, _ = _excess(mean, variance, below)
+    best = torch.stack([mean.log(), (mean / variance).clamp(max=1.5).log()])
+    at, misfit = best, torch.full_like(mean, torch.inf)
+    step = torch.zeros_like(best)
+    for _ in range(_STEPS):
+        off, new_step = _newton_step(at, mean, excess, below)
+        own = off.abs().sum(0).nan_to_num(torch.inf)
+        is_better = (own < misfit) | torch.isinf(misfit)
+        best, misfit = torch.where(is_better, at, best), torch.where(is_better, own, misfit)
+        if bool((misfit < 1e-13).all()):
+            break
+        step = torch.where(is_better, new_step, 0.5 * step)
+        at = torch.stack([(best + step)[0].clamp(*_LOG_MU), (best + step)[1].clamp(*_LOG_GAMMA)])
+    return best[0].exp(), best[1].exp(), misfit < _TOLERANCE
+
+
+def _newton_step(at: Tensor, mean: Tensor, excess: Tensor, below: Tensor) -> tuple[Tensor, Tensor]:
+    """What is missing in the logarithms of mean and excess variance, and the step in (log mu, log gamma)."""
+    mu, gamma = at.exp()
+    exact = DoublePoisson(mu, gamma, validate_args=False)._facts()
+    found_mean, found_variance = torch.from_numpy(exact[1]), torch.from_numpy(exact[2])
+    found_excess, slope = _excess(found_mean, found_variance, below)
+    off = torch.stack([(found_mean / mean).log(), (found_excess / excess).log()])
+    with torch.enable_grad():
+        leaf = at.detach().clone().requires_grad_()
+        sums = rule.double_poisson_sums(*leaf.exp())
+        (by_mean,) = torch.autograd.grad(sums.mean.sum(), leaf, retain_graph=True)
+        (by_variance,) = torch.autograd.grad(sums.variance.sum(), leaf)
+    (a, b), (c, d) = by_mean / found_mean, (by_variance + slope * by_mean) / found_excess
+    determinant = a * d - b * c
+    step = torch.stack([-(d * off[0] - b * off[1]) / determinant, -(a * off[1] - c * off[0]) / determinant])
+    step = step / step.abs().amax(0).clamp(min=1.0)
+    # Where the excess has underflowed the distribution is too narrow: a smaller gamma widens it.
+    return off, torch.stack([step[0].nan_to_num(0.0), step[1].nan_to_num(-0.5)])

@@ -1,0 +1,120 @@
+"""The Negative Binomial distribution by its mean and overdispersion."""
+
+from math import inf, log, log1p, sqrt
+
+import torch
+from torch import Tensor
+from torch.distributions import constraints
+
+from ddpn.distributions import rule
+from ddpn.distributions.arguments import as_parameters, check_positive, is_checked
+from ddpn.distributions.family import Family
+from ddpn.distributions.kernels.scalar import HALF_LOG_TWO_PI, log_h, stirling_error, stirling_slope
+from ddpn.distributions.parametric import ParametricDistribution
+
+
+def prepared(mu, alpha, c):
+    """mu and r = 1 / alpha."""
+    return mu, 1.0 / alpha, 0.0
+
+
+def unit_deviance(y, mu, r):
+    """y log(y / mu) - (y + r) log((y + r) / (mu + r)), free of cancellation for small and for large r."""
+    if y <= 0.0:
+        return r * log1p(mu / r)
+    gap = y - mu
+    return y * log1p(max(r * gap / (mu * (y + r)), -1.0 + 2.0**-53)) - r * log1p(gap / (mu + r))
+
+
+def log_mass(y, p):
+    """log p(y) by Loader's saddle point: large counts keep their digits."""
+    mu, r = p[0], p[1]
+    if y <= 0.0:
+        return -r * log1p(mu / r)
+    n = y + r
+    return log_h(y) - 0.5 * log(n / r) + stirling_error(n) - stirling_error(r) - unit_deviance(y, mu, r)
+
+
+def score(y, p):
+    """d log p / d mu and d log p / d alpha, by Stirling's formula with its error: no cancellation for large r."""
+    mu, r = p[0], p[1]
+    n, q = y + r, (y - mu) / (mu + r)
+    log_ratio = log(n / (mu + r)) if q < -0.5 else log1p(q)
+    by_r = log_ratio - q + 0.5 * y / (n * r) + stirling_slope(n) - stirling_slope(r)
+    return q * r / mu, -r * r * by_r, 0.0
+
+
+def shape(p):
+    """The mode and the standard deviation."""
+    mu, r = p[0], p[1]
+    return max(mu - mu / r, 0.0), sqrt(mu + mu * mu / r) + 0.5, inf
+
+
+def ratio(y, p):
+    """p(y + 1) over p(y)."""
+    return p[0] * (y + p[1]), (p[0] + p[1]) * (y + 1.0)
+
+
+class NegativeBinomial(ParametricDistribution):
+    """The Negative Binomial distribution with mean mu and variance mu + alpha mu^2.
+
+    Parameters
+    ----------
+    mu : Tensor or float
+        Mean, positive.
+    alpha : Tensor or float
+        Dispersion, positive; close to 0 is close to a Poisson.
+    validate_args : bool, optional
+        Whether values are checked. Default: only on a CPU.
+
+    Examples
+    --------
+    >>> dist = NegativeBinomial(mu=10.0, alpha=0.5)
+    >>> dist.variance.item(), dist.icdf(torch.tensor(0.5)).item()
+    (60.0, 8.0)
+    """
+
+    arg_constraints = {"mu": constraints.positive, "alpha": constraints.positive}
+    family = Family("negative_binomial", log_mass, score, shape, prepared=prepared, ratio=ratio, normalised=True)
+    _names = ("mu", "alpha")
+
+    def __init__(self, mu: Tensor | float, alpha: Tensor | float, validate_args: bool | None = None) -> None:
+        self.mu, self.alpha = as_parameters(mu=mu, alpha=alpha)
+        if is_checked(validate_args, self.mu):
+            check_positive("mu", self.mu, "Emit its logarithm and exponentiate, or clamp it.")
+            check_positive("alpha", self.alpha, "Use Poisson for alpha = 0.")
+        super().__init__(self.mu.shape, validate_args)
+
+    @staticmethod
+    def torch_log_prob(y: Tensor, mu: Tensor, alpha: Tensor) -> Tensor:  # type: ignore[override]
+        """As the kernel."""
+        r, safe = 1.0 / alpha, y.clamp(min=1.0)
+        n, gap = safe + r, safe - mu
+        inner = (r * gap / (mu * n)).clamp(min=-1 + 2**-53)
+        unit = safe * torch.log1p(inner) - r * torch.log1p(gap / (mu + r))
+        saturated = 0.5 * (r / (safe * n)).log() - HALF_LOG_TWO_PI
+        saturated = saturated + _stirling_error(n) - _stirling_error(r) - _stirling_error(safe)
+        return torch.where(y > 0, saturated - unit, -r * torch.log1p(mu / r))
+
+    @property
+    def mean(self) -> Tensor:
+        """mu."""
+        return self.mu
+
+    @property
+    def variance(self) -> Tensor:
+        """mu + alpha mu^2."""
+        return self.mu + self.alpha * self.mu**2
+
+    @property
+    def mode(self) -> Tensor:
+        """The most probable count, the smaller of two where mu (1 - alpha) is an integer."""
+        peak = self.mu.double() * (1.0 - self.alpha.double())
+        return (peak.ceil() - 1.0).clamp(min=0.0).to(self._dtype)
+
+
+def _stirling_error(x: Tensor) -> Tensor:
+    """`scalar.stirling_error` of tensors."""
+    small, large = x.clamp(max=16.0), x.clamp(min=16.0)
+    exact = torch.lgamma(small + 1.0) - (small + 0.5) * small.log() + small - HALF_LOG_TWO_PI
+    return torch.where(x < 16.0, exact, -rule.log_h(large) - 0.5 * large.log() - HALF_LOG_TWO_PI)

@@ -1,0 +1,119 @@
+"""A row's probabilities of consecutive counts in an array: what is asked for about them."""
+
+from math import log, log1p
+
+#: Two probabilities within this share of each other are equal: the smaller count is the mode.
+TIE = 1e-13
+#: Relative error of sums of probabilities, which must not move a quantile.
+SLACK = 1e-10
+
+
+def changed(mass, n, change):
+    """Probabilities of a cdf G(F), with a piecewise-linear map G: the slopes of G times the parts of each mass."""
+    piece, upto, knots = 0, 0.0, change.shape[1]
+    slope = (change[1, 1] - change[1, 0]) / (change[0, 1] - change[0, 0])
+    for j in range(n):
+        rest, found = mass[j], 0.0
+        while piece < knots - 2 and upto + rest > change[0, piece + 1]:
+            part = max(change[0, piece + 1] - upto, 0.0)
+            found += slope * part
+            rest -= part
+            upto = change[0, piece + 1]
+            piece += 1
+            slope = (change[1, piece + 1] - change[1, piece]) / (change[0, piece + 1] - change[0, piece])
+        upto += rest
+        mass[j] = found + slope * rest
+
+
+def cut_off(mass, n, first, limit):
+    """All mass from the limit on is at the limit; the number of counts that are left."""
+    at = 0 if limit <= first else int(limit - first)
+    total = 0.0
+    for j in range(n - 1, at - 1, -1):
+        total += mass[j]
+    mass[at] = total
+    return at + 1
+
+
+def totals(mass, below, above, n):
+    """P(Z <= z) and P(Z > z)."""
+    total = 0.0
+    for j in range(n):
+        total += mass[j]
+        below[j] = total
+    total = 0.0
+    for j in range(n - 1, -1, -1):
+        above[j] = total
+        total += mass[j]
+
+
+def described(mass, n, first, entropy, results, i):
+    """Mean, variance, mode and entropy."""
+    best, at = -1.0, 0
+    for j in range(n):
+        if mass[j] > best * (1.0 + TIE):
+            best, at = mass[j], j
+    total, shift, square, spread = 0.0, 0.0, 0.0, 0.0
+    for j in range(n):
+        gap = float(j - at)
+        total += mass[j]
+        shift += mass[j] * gap
+        square += mass[j] * gap * gap
+    shift /= total
+    results[i, 0], results[i, 1] = first + at + shift, max(square / total - shift * shift, 0.0)
+    results[i, 2] = first + at
+    if entropy:
+        others = 0.0
+        for j in range(n):
+            if j != at and mass[j] > 0.0:
+                others += mass[j]
+                spread -= mass[j] * log(mass[j])
+        results[i, 3] = spread - (1.0 - others) * log1p(-others) if others < 0.5 else spread - best * log(best)
+
+
+def place_of(below, above, n, q):
+    """The first place whose cdf is at least q."""
+    low, high = 0, n - 1
+    if q <= 0.5:
+        level = q * (1.0 - SLACK)
+        while low < high:
+            middle = (low + high) // 2
+            if below[middle] >= level:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+    level = (1.0 - q) * (1.0 + SLACK)
+    while low < high:
+        middle = (low + high) // 2
+        if above[middle] <= level:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def crps(below, above, n, first, y, limit):
+    """Sum of (F(z) - 1[z >= y])^2 over the counts below the limit."""
+    at = min(max(int(min(max(y - first, -1.0), 4e18)), 0), n)
+    total = 0.0
+    for j in range(at):
+        total += below[j] * below[j]
+    for j in range(at, n):
+        total += above[j] * above[j]
+    return total + max(min(y, limit) - first - n, 0.0) + max(first - y, 0.0)
+
+
+def shortest(below, mass, n, first, coverage, results, i):
+    """First and last count of the shortest range that holds `coverage`; of several the first."""
+    best, last = n, 0
+    wanted = coverage * (1.0 - SLACK)
+    results[i, 0], results[i, 1] = first, first + n - 1.0
+    for j in range(n):
+        last = max(last, j)
+        while last < n - 1 and below[last] - below[j] + mass[j] < wanted:
+            last += 1
+        if below[last] - below[j] + mass[j] < wanted:
+            break
+        if last - j < best:
+            best, results[i, 0], results[i, 1] = last - j, first + j, first + last

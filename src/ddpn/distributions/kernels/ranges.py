@@ -1,0 +1,273 @@
+"""Sums of one distribution's weights over a range of counts, of any length and of any family.
+
+A sum starts at the count of the range that is closest to the centre of the distribution and goes outward, to both ends
+or until terms are negligible. The first counts are added one by one. Where they are many, the rest is an integral by
+Gauss-Legendre panels, joined to the counts by the Euler-Maclaurin formula.
+
+A distribution is the address of its family's kernel and a record, see `loops.record`. Its weights are asked for in
+blocks: positions go in at the front of a buffer, log weights and scores come out behind them.
+"""
+
+from math import exp, inf, log, log1p
+
+import numpy as np
+
+from ddpn.distributions.kernels import loops
+
+PREPARED, TERMS, SCORED_TERMS, CENTRE = loops.PREPARED, loops.TERMS, loops.SCORED_TERMS, loops.FACTS
+NEGLIGIBLE, CLEAR, STRIDE, WIDE = loops.NEGLIGIBLE, loops.CLEAR, loops.STRIDE, loops.WIDE
+#: Counts that are added one by one before panels are tried, and at once.
+WALK, BLOCK = 128, 16
+#: Counts at the ends of a range and of the support that no panel reaches: there, Euler-Maclaurin errs by 1e-12.
+EDGE = 64.0
+#: A panel spans at most so many standard deviations, and its weights at most a factor of e^16: error 1e-13 each.
+PANEL, DROP = 4.5, 16.0
+#: Log weights below the peak at which a distribution ends.
+DEPTH = 60.0
+
+NODES, WEIGHTS = (x / 2.0 for x in np.polynomial.legendre.leggauss(BLOCK))
+NODES = NODES + 0.5
+#: Weights of the counts -2, -1, 0, 1 beside a join at -1/2: those of g'(-1/2) / 24 - 7 g'''(-1/2) / 5760.
+_OUTER, _INNER = -1 / 576 - 7 / 5760, 27 / 576 + 21 / 5760
+JOIN = np.array([-_OUTER, -_INNER, _INNER, _OUTER])
+
+
+def call(address, operation, inputs, results, length):
+    """A family's kernel at its address. `compiling` puts the compiled call here."""
+    raise NotImplementedError
+
+
+def log_weight(address, record, y, buffer):
+    """The log weight at one position."""
+    buffer[0] = y
+    call(address, TERMS, record.ctypes.data, buffer.ctypes.data, 1)
+    return buffer[1]
+
+
+def add_terms(address, record, reference, centre, n, weights, with_score, buffer, sums):
+    """Add n terms to sums of 1, z - centre, (z - centre)^2, the scores and their squares; returns the last term."""
+    call(address, SCORED_TERMS if with_score > 0.0 else TERMS, record.ctypes.data, buffer.ctypes.data, n)
+    w = 0.0
+    for i in range(n):
+        w = weights[i] * exp(buffer[n + i] - reference)
+        gap = buffer[i] - centre
+        sums[0] += w
+        sums[1] += w * gap
+        sums[2] += w * gap * gap
+        if with_score > 0.0:
+            for j in range(3):
+                by = buffer[(2 + j) * n + i]
+                sums[3 + j] += w * by
+                sums[6 + j] += w * by * by
+    return w
+
+
+def range_sums(address, record, low, high, with_score, sums, buffer):
+    """Sums over low <= z <= high of the weights over exp(reference), into `sums`; returns the reference and centre.
+
+    Sums of 1, z - centre, (z - centre)^2, of the scores and of their squares.
+    """
+    high = min(high, record[CENTRE + 2])
+    start = min(max(np.floor(record[CENTRE]), low), high)
+    reference = log_weight(address, record, start, buffer)
+    if start < high:
+        there = log_weight(address, record, start + 1.0, buffer)
+        if there > reference:
+            start, reference = start + 1.0, there
+    for j in range(9):
+        sums[j] = 0.0
+    width, gap = record[CENTRE + 1], CLEAR * record[CENTRE + 1]
+    step = 1.0
+    if width >= WIDE and record[CENTRE] - gap > max(low, 0.0) and record[CENTRE] + gap < high:
+        step = np.floor(width / STRIDE)  # a bell that is smooth at the scale of integers
+    outward(address, record, start, high, step, reference, start, with_score, sums, buffer)
+    outward(address, record, start - step, low, -step, reference, start, with_score, sums, buffer)
+    if step > 1.0:
+        for j in range(9):
+            sums[j] *= step
+    return reference, start
+
+
+def outward(address, record, first, last, step, reference, centre, with_score, sums, buffer):
+    """Add the weights from `first` to `last`: counts one by one, then panels, then the counts close to `last`."""
+    ones = np.ones(BLOCK)
+    y, before, walked = first, inf, 0
+    while (last - y) * step >= 0.0:
+        n = int(min(float(BLOCK), (last - y) / step + 1.0))
+        for i in range(n):
+            buffer[i] = y + step * i
+        w = add_terms(address, record, reference, centre, n, ones, with_score, buffer, sums)
+        if w < before and w <= NEGLIGIBLE * sums[0]:
+            return
+        before = w
+        if y + step * n == y:
+            return  # counts that float64 cannot tell apart
+        y += step * n
+        walked += n
+        if walked >= WALK and (last - y) * step > 4.0 * EDGE and (step > 0.0 or y > 4.0 * EDGE):
+            y = by_panels(address, record, y, last, step, reference, centre, with_score, sums, buffer)
+            before, walked = inf, -(1 << 50)
+
+
+def by_panels(address, record, y, last, step, reference, centre, with_score, sums, buffer):
+    """Add the weights from count y to EDGE counts before `last`, or until they are negligible; returns the next count.
+
+    Both ends are joined to the counts beside them. Where all is done, the next count is beyond the last.
+    """
+    goal = last - step * (EDGE + 0.5) if last < 1e300 else last
+    x, end = y - 0.5 * step, record[CENTRE + 2]
+    weights = np.zeros(BLOCK)
+    add_join(address, record, y, step, 1.0, reference, centre, with_score, sums, buffer)
+    while (goal - x) * step > 0.0:
+        length = min(PANEL * record[CENTRE + 1], abs(goal - x))
+        length = min(length, 3.0 * x if step > 0.0 else 0.75 * x)
+        if end < 1e300:
+            length = min(length, 0.75 * (end - x) if step > 0.0 else 3.0 * (end - x))
+        here = log_weight(address, record, x, buffer)
+        for _ in range(6):
+            drop = abs(log_weight(address, record, x + step * length, buffer) - here)
+            if drop <= 1.25 * DROP:
+                break
+            length *= max(DROP / drop, 0.05)
+        for i in range(BLOCK):
+            buffer[i], weights[i] = x + step * length * NODES[i], length * WEIGHTS[i]
+        before = sums[0]
+        if not abs(step * length) > 0.0 or x + step * length == x:
+            return last + step
+        add_terms(address, record, reference, centre, BLOCK, weights, with_score, buffer, sums)
+        x += step * length
+        if sums[0] - before <= NEGLIGIBLE * sums[0]:
+            return last + step
+    x = np.floor(x) + 0.5  # a half-integer, up to rounding
+    add_join(address, record, x + 0.5 * step, step, -1.0, reference, centre, with_score, sums, buffer)
+    return x + 0.5 * step
+
+
+def add_join(address, record, y, step, sign, reference, centre, with_score, sums, buffer):
+    """What joins counts before y to an integral from half a step before y on."""
+    weights = np.zeros(4)
+    for j in range(4):
+        buffer[j], weights[j] = y + step * (j - 2.0), sign * JOIN[j]
+    add_terms(address, record, reference, centre, 4, weights, with_score, buffer, sums)
+
+
+# What rows are asked for ---------------------------------------------------------------------------------------------
+
+
+def long_log_prob(address, given, found):
+    """(y, a, b, c) -> log p(y) and its derivatives, as `loops.log_prob`, for sums of any length."""
+    record, sums, buffer = np.zeros(16), np.zeros(9), np.zeros(5 * BLOCK)
+    call(address, PREPARED, given.ctypes.data + 8, record.ctypes.data, 1)
+    reference, _ = range_sums(address, record, 0.0, inf, 1.0, sums, buffer)
+    buffer[0] = given[0]
+    call(address, SCORED_TERMS, record.ctypes.data, buffer.ctypes.data, 1)
+    found[0] = min(buffer[1] - reference - log(sums[0]), 0.0)
+    for j in range(3):
+        found[1 + j] = buffer[2 + j] - sums[3 + j] / sums[0]
+
+
+def information(address, given, found):
+    """(a, b, c) -> the variances of the scores, which are the expected curvatures of -log p in a, b, c."""
+    record, sums, buffer = np.zeros(16), np.zeros(9), np.zeros(5 * BLOCK)
+    call(address, PREPARED, given.ctypes.data, record.ctypes.data, 1)
+    range_sums(address, record, 0.0, inf, 1.0, sums, buffer)
+    for j in range(3):
+        found[j] = max(sums[6 + j] / sums[0] - (sums[3 + j] / sums[0]) ** 2, 0.0)
+
+
+def log_total(address, record, low, high, sums, buffer):
+    """log of the sum of all weights of a range."""
+    if record[CENTRE + 3] > 0.0 and low <= 0.0 and high >= record[CENTRE + 2]:
+        return 0.0
+    reference, _ = range_sums(address, record, low, high, 0.0, sums, buffer)
+    return reference + log(sums[0])
+
+
+def log_range(address, given, found):
+    """(low, high, a, b, c) -> log P(low <= Z <= high) and its derivatives, relatively accurate also close to 0."""
+    record, sums, buffer = np.zeros(16), np.zeros(9), np.zeros(5 * BLOCK)
+    expected, rest = np.zeros(4), np.zeros(4)
+    call(address, PREPARED, given.ctypes.data + 16, record.ctypes.data, 1)
+    low, end = max(given[0], 0.0), record[CENTRE + 2]
+    high = min(given[1], end)
+    if low > high:
+        found[0], found[1], found[2], found[3] = -inf, 0.0, 0.0, 0.0
+        return
+    if record[CENTRE + 3] == 0.0:
+        reference, _ = range_sums(address, record, 0.0, inf, 1.0, sums, buffer)
+        expected[0] = reference + log(sums[0])
+        for j in range(3):
+            expected[1 + j] = sums[3 + j] / sums[0]
+    if low <= record[CENTRE] <= high:
+        # What is left out is the smaller part, most of the time: log1p keeps its digits.
+        for side in range(2):
+            first, last = (0.0, low - 1.0) if side == 0 else (high + 1.0, end)
+            if first <= last and first < inf:
+                reference, _ = range_sums(address, record, first, last, 1.0, sums, buffer)
+                unit = exp(reference - expected[0])
+                rest[0] += unit * sums[0]
+                for j in range(3):
+                    rest[1 + j] += unit * sums[3 + j]
+        if rest[0] <= 0.5:
+            found[0] = log1p(-rest[0])
+            for j in range(3):
+                found[1 + j] = -(rest[1 + j] - rest[0] * expected[1 + j]) / (1.0 - rest[0])
+            return
+    reference, _ = range_sums(address, record, low, high, 1.0, sums, buffer)
+    found[0] = min(reference + log(sums[0]) - expected[0], 0.0)
+    for j in range(3):
+        found[1 + j] = sums[3 + j] / sums[0] - expected[1 + j]
+
+
+def sides(address, record, y, low, high, whole, found, sums, buffer):
+    """P(Z <= y) and P(Z > y) given that low <= Z <= high, whose log mass is `whole`; the smaller is summed."""
+    high = min(high, record[CENTRE + 2])
+    if y < low or y >= high:
+        found[0], found[1] = (0.0, 1.0) if y < low else (1.0, 0.0)
+        return
+    upper = y >= record[CENTRE]
+    small = 1.0
+    for side in range(2):
+        first, last = (y + 1.0, high) if upper else (low, y)
+        reference, _ = range_sums(address, record, first, last, 0.0, sums, buffer)
+        small = min(exp(reference - whole) * sums[0], 1.0)
+        if small <= 0.75 or side == 1:
+            break
+        upper = not upper
+    found[0], found[1] = (1.0 - small, small) if upper else (small, 1.0 - small)
+
+
+def facts(address, given, found):
+    """(a, b, c, low, high) -> log total, mean, variance, first and last count that matter, rough standard deviation."""
+    record, sums, buffer = np.zeros(16), np.zeros(9), np.zeros(5 * BLOCK)
+    call(address, PREPARED, given.ctypes.data, record.ctypes.data, 1)
+    facts_of(address, record, given[3], given[4], found, sums, buffer)
+
+
+def facts_of(address, record, low, high, found, sums, buffer):
+    """`facts` of a record."""
+    reference, start = range_sums(address, record, low, high, 0.0, sums, buffer)
+    shift = sums[1] / sums[0]
+    is_whole = record[CENTRE + 3] > 0.0 and low <= 0.0 and high >= record[CENTRE + 2]
+    found[0] = 0.0 if is_whole else reference + log(sums[0])
+    found[1], found[2] = start + shift, max(sums[2] / sums[0] - shift * shift, 0.0)
+    found[3] = reach(address, record, start, low, -1.0, reference, buffer)
+    found[4] = reach(address, record, start, min(high, record[CENTRE + 2]), 1.0, reference, buffer)
+    found[5] = record[CENTRE + 1]
+
+
+def reach(address, record, start, last, step, peak, buffer):
+    """A count from which on, away from the centre, weights are below e^-DEPTH of the peak; or the last one."""
+    near, gap = start, np.floor(8.0 * record[CENTRE + 1]) + 4.0
+    floor = peak - DEPTH
+    while gap < 1e300 and (last - near) * step > gap and log_weight(address, record, near + step * gap, buffer) > floor:
+        near += step * gap
+        gap *= 2.0
+    far = near + step * gap if (last - near) * step > gap else last
+    for _ in range(6):
+        middle = np.floor(0.5 * (near + far))
+        if log_weight(address, record, middle, buffer) > floor:
+            near = middle
+        else:
+            far = middle
+    return far

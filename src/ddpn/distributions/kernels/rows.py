@@ -1,0 +1,313 @@
+"""Loops over rows: one distribution after the other, whatever its family is, through the addresses of their kernels.
+
+A row is a mixture of K components, given by (a, b, c, low, high) each, and weights. Components that are tables have
+address 0; their probabilities are in `tables`.
+"""
+
+from math import inf
+
+import numpy as np
+
+from ddpn.distributions.kernels import loops
+from ddpn.distributions.kernels.arrays import changed, crps, cut_off, described, place_of, shortest, totals
+from ddpn.distributions.kernels.panels import of_row as by_panels
+from ddpn.distributions.kernels.ranges import BLOCK, facts, information, log_range, log_total, long_log_prob, sides
+
+LOG_PROB, WALK, PREPARED, HEADER = loops.LOG_PROB, loops.WALK, loops.PREPARED, loops.HEADER
+#: Rows of more counts than this take panels, unless their cdf is changed or they are cut off: these take all counts.
+SHORT, LONGEST = loops.USUAL // 2, 1 << 16
+#: Components with a larger standard deviation are not summed count by count for a cdf.
+WALKED, WIDTH = 16.0, loops.FACTS + 1
+#: Rounding of a cdf.
+ROUNDING = 1e-15
+#: Tails of less mass than this are summed on their own: a walk leaves out 1e-18.
+FAR = 1e-5
+
+
+def call(address, operation, inputs, results, length):
+    """A family's kernel at its address. `compiling` puts the compiled call here."""
+    raise NotImplementedError
+
+
+def log_probs(address, inputs, results):
+    """log p and its derivatives (4, n) from y, a, b, c (4, n)."""
+    given, found = np.zeros(8), np.zeros(8)
+    for i in range(inputs.shape[1]):
+        for j in range(4):
+            given[j] = inputs[j, i]
+        if call(address, LOG_PROB, given.ctypes.data, found.ctypes.data, 8) < 0:
+            long_log_prob(address, given, found)
+        for j in range(results.shape[0]):
+            results[j, i] = found[j]
+
+
+def log_ranges(address, inputs, results):
+    """log P(low <= Z <= high) and its derivatives (4, n) from low, high, a, b, c (5, n)."""
+    given, found = np.zeros(8), np.zeros(8)
+    for i in range(inputs.shape[1]):
+        for j in range(5):
+            given[j] = inputs[j, i]
+        log_range(address, given, found)
+        for j in range(4):
+            results[j, i] = found[j]
+
+
+def all_facts(address, inputs, results):
+    """log total, mean, variance, first and last count (5, n) from a, b, c, low, high (5, n)."""
+    given, found = np.zeros(8), np.zeros(8)
+    for i in range(inputs.shape[1]):
+        for j in range(5):
+            given[j] = inputs[j, i]
+        facts(address, given, found)
+        for j in range(5):
+            results[j, i] = found[j]
+
+
+def all_information(address, inputs, results):
+    """Expected curvatures of -log p (3, n) from a, b, c (3, n)."""
+    given, found = np.zeros(8), np.zeros(8)
+    for i in range(inputs.shape[1]):
+        for j in range(3):
+            given[j] = inputs[j, i]
+        information(address, given, found)
+        for j in range(3):
+            results[j, i] = found[j]
+
+
+def cdfs(addresses, components, weights, y, results):
+    """P(Z <= y) and P(Z > y) (2, n) of mixtures without tables, both relatively accurate."""
+    rows, size = weights.shape
+    scratch, record, found = np.empty(2 * SHORT), np.zeros(16), np.zeros(4)
+    sums, buffer = np.zeros(9), np.zeros(5 * BLOCK)
+    for i in range(rows):
+        lower, upper = 0.0, 0.0
+        for k in range(size):
+            w = weights[i, k]
+            if w > 0.0:
+                component_sides(addresses[k], components[i, k], y[i], scratch, record, found, sums, buffer)
+                lower += w * found[0]
+                upper += w * found[1]
+        results[0, i], results[1, i] = min(lower, 1.0), min(upper, 1.0)
+
+
+def component_sides(address, component, y, scratch, record, found, sums, buffer):
+    """P(Z <= y) and P(Z > y) of one component: from all its weights where these are few and y is not far out."""
+    call(address, PREPARED, component.ctypes.data, record.ctypes.data, 1)
+    n = -1
+    if record[WIDTH] < WALKED:
+        n = call(address, WALK, component.ctypes.data, scratch.ctypes.data, len(scratch))
+    at = y - scratch[0]
+    if n > 0 and 0.0 <= at < n:
+        start, split = int(scratch[1]), int(scratch[1]) + int(at) + 1
+        lower, upper = 0.0, 0.0
+        for j in range(start, split):
+            lower += scratch[j]
+        for j in range(split, start + n):
+            upper += scratch[j]
+        lower, upper = lower / scratch[2], upper / scratch[2]
+        if (lower > FAR or y >= component[4]) and (upper > FAR or y >= component[4]):
+            found[0], found[1] = (lower, 1.0 - lower) if lower < upper else (1.0 - upper, upper)
+            return
+    whole = log_total(address, record, component[3], component[4], sums, buffer)
+    sides(address, record, y, component[3], component[4], whole, found, sums, buffer)
+
+
+def deep_quantiles(addresses, components, weights, levels, results):
+    """Quantiles at levels so close to 0 or 1 that the sums of `summaries` do not reach them: by bisection."""
+    for i in range(len(levels)):
+        low, high = -1.0, 1.0
+        while high < 1e300 and not reaches(addresses, components[i : i + 1], weights[i : i + 1], levels[i], high):
+            low, high = high, 2.0 * high + 1.0
+        while high - low > 1.0:
+            middle = np.floor(0.5 * (low + high))
+            if not low < middle < high:
+                break
+            if reaches(addresses, components[i : i + 1], weights[i : i + 1], levels[i], middle):
+                high = middle
+            else:
+                low = middle
+        results[i] = high
+
+
+def reaches(addresses, components, weights, q, z):
+    """Whether P(Z <= z) >= q, or P(Z > z) <= 1 - q for levels above 1/2; also where there is no number."""
+    y, found = np.zeros(1), np.zeros((2, 1))
+    y[0] = z
+    cdfs(addresses, components, weights, y, found)
+    if q <= 0.5:
+        return not found[0, 0] < q * (1.0 - ROUNDING)
+    return not found[1, 0] > (1.0 - q) * (1.0 + ROUNDING)
+
+
+def summaries(
+    addresses,
+    components,
+    weights,
+    tables,
+    firsts,
+    counts,
+    groups,
+    capacity,
+    change,
+    limits,
+    levels,
+    y,
+    coverage,
+    entropy,
+    moments,
+    quantiles,
+    scores,
+    intervals,
+):
+    """Moments (n, 6), quantiles (n, L), CRPS (n, Q) and shortest intervals (n, 4, of which two are used).
+
+    Moments are mean, variance, mode, entropy, and the variance within and between `groups` of components, if there are
+    such. `change` (2, knots) is a map of cdfs, `limits` (n,) where counts are cut off; both may be empty. Rows whose
+    components have more counts than `capacity` get a mean of NaN.
+    """
+    rows, size = weights.shape
+    is_exact = change.shape[1] > 0 or len(limits) > 0
+    place, grouped = np.zeros((size, 6)), np.zeros((len(groups), 3))
+    arena, mass, below, above = np.empty(2 * capacity), np.empty(1 << 10), np.empty(1 << 10), np.empty(1 << 10)
+    for i in range(rows):
+        limit = limits[i] if len(limits) > 0 else inf
+        arena, first, last, has_table = gathered(
+            addresses, components, weights, tables, firsts, counts, i, capacity, arena, place
+        )
+        if last == inf or (last - first > max(capacity, LONGEST) and not is_exact and not has_table):
+            moments[i, 0] = np.nan
+            continue
+        n = int(last - first) + 1
+        if n > len(mass):
+            mass, below, above = np.empty(2 * n), np.empty(2 * n), np.empty(2 * n)
+        for j in range(n):
+            mass[j] = 0.0
+        for k in range(size):
+            shift, at, share = int(place[k, 0] - first), int(place[k, 2]), place[k, 3]
+            for j in range(int(place[k, 1])):
+                mass[shift + j] += share * arena[at + j]
+        if len(groups) > 0:
+            variance_parts(groups, weights, place, first, grouped, moments, i)
+        if change.shape[1] > 0 and n <= LONGEST:
+            changed(mass, n, change)
+        if limit < last:
+            n = cut_off(mass, n, first, limit)
+        totals(mass, below, above, n)
+        described(mass, n, first, entropy, moments, i)
+        for j in range(levels.shape[1]):
+            quantiles[i, j] = first + place_of(below, above, n, levels[i, j])
+        for j in range(y.shape[1]):
+            scores[i, j] = crps(below, above, n, first, y[i, j], limit)
+        if coverage > 0.0:
+            shortest(below, mass, n, first, coverage, intervals, i)
+
+
+def gathered(addresses, components, weights, tables, firsts, counts, i, capacity, arena, place):
+    """Weights of all components of a row: the arena they are in, first and last count, and whether there are tables.
+
+    `place` gets the first count of each, the number of them, where they are, their factor, mean and variance. The last
+    count is infinite where a component has too many.
+    """
+    used, first, last, has_table = 0, inf, -1.0, False
+    for k in range(len(addresses)):
+        place[k, 1] = 0.0
+        w = weights[i, k]
+        if w <= 0.0:
+            continue
+        table = -addresses[k] - 1
+        needed = capacity if table < 0 else counts[table, i] + HEADER
+        if used + needed > len(arena):
+            arena = longer(arena, used, used + needed)
+        if table < 0:
+            given = components.ctypes.data + 40 * (i * len(addresses) + k)
+            n = call(addresses[k], WALK, given, arena.ctypes.data + 8 * used, capacity)
+            if n < 0:
+                return arena, first, inf, has_table
+        else:
+            has_table, n = True, counts[table, i]
+            copied(tables, firsts, table, i, n, arena, used)
+        place[k, 0], place[k, 1], place[k, 2] = arena[used], n, used + arena[used + 1]
+        place[k, 3], place[k, 4], place[k, 5] = w / arena[used + 2], arena[used + 3], arena[used + 4]
+        first, last = min(first, arena[used]), max(last, arena[used] + n - 1.0)
+        used += int(arena[used + 1]) + n
+    return arena, first, last, has_table
+
+
+def copied(tables, firsts, table, i, n, arena, used):
+    """A table as `loops.walk` would return it."""
+    mean, square = 0.0, 0.0
+    for j in range(n):
+        arena[used + HEADER + j] = tables[table, i, j]
+        mean += tables[table, i, j] * j
+    for j in range(n):
+        square += tables[table, i, j] * (j - mean) ** 2
+    arena[used], arena[used + 1], arena[used + 2] = firsts[table, i], HEADER, 1.0
+    arena[used + 3], arena[used + 4] = firsts[table, i] + mean, square
+
+
+def variance_parts(groups, weights, place, first, grouped, moments, i):
+    """Mean of the variances and variance of the means of groups of components; a group may be a mixture itself."""
+    mean = 0.0
+    for g in range(len(groups)):
+        grouped[g, 0], grouped[g, 1], grouped[g, 2] = 0.0, 0.0, 0.0
+    for k in range(len(groups)):
+        if weights[i, k] > 0.0:
+            add_group(grouped, groups[k], weights[i, k], place[k, 4] - first, place[k, 5])
+            mean += weights[i, k] * (place[k, 4] - first)
+    finish_groups(grouped, mean, moments, i)
+
+
+def add_group(grouped, g, weight, mean, variance):
+    """A component more in a group: its weight, mean, and weight times variance, by Chan's formula."""
+    before, total = grouped[g, 0], grouped[g, 0] + weight
+    gap = mean - grouped[g, 1]
+    grouped[g, 0] = total
+    grouped[g, 1] += gap * weight / total
+    grouped[g, 2] += weight * variance + gap * gap * before * weight / total
+
+
+def finish_groups(grouped, mean, moments, i):
+    """The variance within and between groups."""
+    within, between = 0.0, 0.0
+    for g in range(len(grouped)):
+        if grouped[g, 0] > 0.0:
+            within += grouped[g, 2]
+            between += grouped[g, 0] * (grouped[g, 1] - mean) ** 2
+    moments[i, 4], moments[i, 5] = within, between
+
+
+def longer(array, used, size):
+    """A longer array that starts with what is used of another one."""
+    made = np.empty(2 * size)
+    for j in range(used):
+        made[j] = array[j]
+    return made
+
+
+def long_summaries(
+    addresses, components, weights, groups, levels, y, coverage, entropy, moments, quantiles, scores, intervals
+):
+    """As `summaries`, for rows of any number of counts, without tables and changes."""
+    known, grouped = np.zeros((len(addresses), 8)), np.zeros((len(groups), 3))
+    for i in range(len(weights)):
+        by_panels(
+            addresses,
+            components[i],
+            weights[i],
+            known,
+            levels[i],
+            y[i],
+            coverage,
+            entropy,
+            moments[i],
+            quantiles[i],
+            scores[i],
+            intervals[i],
+        )
+        if len(groups) > 0:
+            for g in range(len(groups)):
+                grouped[g, 0] = grouped[g, 1] = grouped[g, 2] = 0.0
+            for k in range(len(groups)):
+                if weights[i, k] > 0.0:
+                    add_group(grouped, groups[k], weights[i, k], known[k, 1], known[k, 2])
+            finish_groups(grouped, moments[i, 0], moments, i)

@@ -1,0 +1,104 @@
+"""Functions of one number that several families share. All are translated by numba, and also run as they are."""
+
+from math import erfc, exp, lgamma, log, log1p
+
+import numpy as np
+from scipy.special import gammaln
+
+#: Counts below this have log y and log h(y) from a table.
+TABLE = 8192
+#: log(2 pi) / 2
+HALF_LOG_TWO_PI = 0.9189385332046727
+
+_Y = np.arange(float(TABLE))
+LOG = np.log(np.maximum(_Y, 1.0))
+LOG_H = _Y * LOG - _Y - gammaln(_Y + 1.0)
+# From 16 on the difference of large numbers has fewer digits than Stirling's series.
+_R = 1.0 / np.maximum(_Y, 1.0)
+_SERIES = _R * (1 / 12 - _R**2 * (1 / 360 - _R**2 * (1 / 1260 - _R**2 * (1 / 1680 - _R**2 / 1188))))
+LOG_H[16:] = (-0.5 * LOG - HALF_LOG_TWO_PI - _SERIES)[16:]
+LOG_H[0] = 0.0
+
+
+def stirling_error(x: float) -> float:
+    """log x! - log(sqrt(2 pi x) x^x e^-x) for real x > 0."""
+    if x < 16.0:
+        return lgamma(x + 1.0) - (x + 0.5) * log(x) + x - HALF_LOG_TWO_PI
+    r = 1.0 / x
+    s = r * r
+    return r * (1 / 12 - s * (1 / 360 - s * (1 / 1260 - s * (1 / 1680 - s / 1188))))
+
+
+def stirling_slope(x: float) -> float:
+    """The derivative of `stirling_error` of x - 1 in terms of log gamma: digamma(x) - log x + 1 / (2 x)."""
+    if x < 16.0:
+        return digamma(x) - log(x) + 0.5 / x
+    s = 1.0 / (x * x)
+    return -s * (1 / 12 - s * (1 / 120 - s * (1 / 252 - s * (1 / 240 - s / 132))))
+
+
+def digamma(x: float) -> float:
+    """The derivative of log gamma for x > 0: by the recurrence up to 16, by the asymptotic series from there."""
+    total = 0.0
+    while x < 16.0:
+        total -= 1.0 / x
+        x += 1.0
+    s = 1.0 / (x * x)
+    return total + log(x) - 0.5 / x - s * (1 / 12 - s * (1 / 120 - s * (1 / 252 - s * (1 / 240 - s / 132))))
+
+
+def log_h(y: float) -> float:
+    """log(e^-y y^y / y!) for counts below the end of the table and real y >= 16."""
+    if y < TABLE:
+        i = int(y)
+        if i == y:
+            return LOG_H[i]
+    r = 1.0 / y
+    s = r * r
+    return -0.5 * log(y) - HALF_LOG_TWO_PI - r * (1 / 12 - s * (1 / 360 - s * (1 / 1260 - s * (1 / 1680 - s / 1188))))
+
+
+def log_h_and_log(y: float) -> tuple[float, float]:
+    """`log_h` and log y, by one look at the tables."""
+    if y < TABLE:
+        i = int(y)
+        if i == y:
+            return LOG_H[i], LOG[i]
+    return log_h(y), log(y)
+
+
+def log_of(y: float) -> float:
+    """log y, by table for small counts."""
+    if y < TABLE:
+        i = int(y)
+        if i == y:
+            return LOG[i]
+    return log(y)
+
+
+def deviance(y: float, mu: float) -> float:
+    """D(y; mu) = mu - y + y log(y / mu) without cancellation: near mu by a series in v = (y - mu) / (y + mu)."""
+    v = (y - mu) / (y + mu)
+    if abs(v) < 0.1:
+        s = v * v
+        tail = s * (1 / 3 + s * (1 / 5 + s * (1 / 7 + s * (1 / 9 + s * (1 / 11 + s * (1 / 13 + s / 15))))))
+        return (y - mu) * v + 2.0 * y * v * tail
+    return mu - y + y * log(y / mu) if y > 0.0 else mu
+
+
+def log_normal_cdf(x: float) -> float:
+    """log P(X < x) of a standard Normal, relatively accurate in both tails."""
+    if x > -20.0:
+        upper = 0.5 * erfc(x * 0.7071067811865476)
+        return log1p(-upper) if x > 0.0 else log(0.5 * erfc(-x * 0.7071067811865476))
+    s = 1.0 / (x * x)
+    series = 1.0 - s * (1.0 - s * (3.0 - s * (15.0 - s * (105.0 - s * 945.0))))
+    return -0.5 * x * x - log(-x) - HALF_LOG_TWO_PI + log(series)
+
+
+def log_sum(a: float, b: float) -> float:
+    """log(e^a + e^b)."""
+    top = max(a, b)
+    if top == -np.inf:
+        return top
+    return top + log(exp(a - top) + exp(b - top))

@@ -1,0 +1,99 @@
+"""A family is five functions of numbers and one formula in torch: everything else, mixtures included, follows."""
+
+from math import inf, log, log1p
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+from torch.distributions import constraints
+
+from ddpn.distributions import DoublePoisson, Mixture, NegativeBinomial, Truncated, ZeroInflated, log_mass
+from ddpn.distributions.family import Family
+from ddpn.distributions.parametric import ParametricDistribution
+
+
+def prepared(mean, b, c):
+    return mean, log(mean) - log1p(mean), log1p(mean)
+
+
+def log_geometric(y, p):
+    return y * p[1] - p[2]
+
+
+def score(y, p):
+    return y / p[0] - (y + 1.0) / (1.0 + p[0]), 0.0, 0.0
+
+
+def shape(p):
+    return 0.0, p[0] + 1.0, inf
+
+
+class Geometric(ParametricDistribution):
+    """p(y) = mean^y / (1 + mean)^(y + 1)."""
+
+    arg_constraints = {"mu": constraints.positive}
+    family = Family("geometric_of_a_test", log_geometric, score, shape, prepared=prepared, normalised=True)
+    _names = ("mu",)
+
+    def __init__(self, mu: Tensor, validate_args: bool | None = None) -> None:
+        self.mu = mu
+        super().__init__(mu.shape, validate_args)
+
+    @staticmethod
+    def torch_log_prob(y: Tensor, mu: Tensor) -> Tensor:
+        return y * mu.log() - (y + 1.0) * torch.log1p(mu)
+
+
+MEANS = torch.tensor([0.3, 4.0, 60.0, 3e4], dtype=torch.float64)
+
+
+def truth(row: int):
+    return stats.geom(1.0 / (1.0 + MEANS[row].item()), loc=-1)
+
+
+def test_every_method_is_that_of_scipy():
+    dist, y = Geometric(MEANS), torch.tensor([0.0, 7.0, 40.0, 5e4], dtype=torch.float64)
+    for name, of in (("log_prob", "logpmf"), ("cdf", "cdf"), ("survival", "sf")):
+        expected = [getattr(truth(i), of)(y[i].item()) for i in range(4)]
+        np.testing.assert_allclose(getattr(dist, name)(y), expected, rtol=1e-9)
+    for q in (0.01, 0.5, 0.999):
+        assert dist.icdf(torch.tensor(q)).tolist() == [truth(i).ppf(q) for i in range(4)]
+    np.testing.assert_allclose(dist.mean, MEANS, rtol=1e-9)
+    np.testing.assert_allclose(dist.variance, MEANS * (1.0 + MEANS), rtol=1e-9)
+    # E|Z - y| - E|Z - Z'| / 2 of a Geometric, with E|Z - Z'| = 2 mu (1 + mu) / (1 + 2 mu).
+    mu, share = MEANS, MEANS / (1.0 + MEANS)
+    distance = y - mu + 2.0 * mu * share**y
+    np.testing.assert_allclose(dist.crps(y), distance - mu * (1.0 + mu) / (1.0 + 2.0 * mu), rtol=1e-9)
+
+
+def test_gradients_once_and_twice():
+    mu = MEANS.clone().requires_grad_()
+    y = torch.tensor([2.0, 3.0, 100.0, 1e4], dtype=torch.float64)
+    (slope,) = torch.autograd.grad(Geometric(mu).log_prob(y).sum(), mu, create_graph=True)
+    torch.testing.assert_close(slope, y / mu - (y + 1.0) / (1.0 + mu))
+    (curve,) = torch.autograd.grad(slope.sum(), mu)
+    torch.testing.assert_close(curve, -y / mu**2 + (y + 1.0) / (1.0 + mu) ** 2)
+    (beyond,) = torch.autograd.grad(log_mass(Geometric(mu), low=5).sum(), mu)
+    torch.testing.assert_close(beyond, 5.0 / mu - 5.0 / (1.0 + mu))
+    torch.testing.assert_close(Geometric(MEANS).information()["mu"], 1.0 / (MEANS * (1.0 + MEANS)))
+
+
+@pytest.mark.parametrize("scale", [3.0, 400.0])
+def test_in_mixtures_and_modifiers(scale):
+    own = Geometric(torch.tensor([scale, 2.0 * scale], dtype=torch.float64))
+    same = NegativeBinomial(own.mu, torch.ones_like(own.mu))  # the same distribution
+    other, weights = DoublePoisson(torch.tensor([scale], dtype=torch.float64), 0.7), [0.2, 0.3, 0.5]
+    y, levels = torch.tensor(scale, dtype=torch.float64).floor(), torch.tensor([0.1, 0.5, 0.9])
+    found, expected = (Mixture.concatenate([first, other], weights) for first in (own, same))
+    for dist, reference in (
+        (found, expected),
+        (Truncated(found, 1, 3 * int(scale)), Truncated(expected, 1, 3 * int(scale))),
+        (ZeroInflated(found, pi=0.2), ZeroInflated(expected, pi=0.2)),
+    ):
+        got, want = dist._reshape((1,)).summary(levels, y), reference._reshape((1,)).summary(levels, y)
+        assert torch.equal(got.quantiles, want.quantiles)
+        torch.testing.assert_close(got.mean, want.mean, rtol=1e-9, atol=0.0)
+        torch.testing.assert_close(got.crps, want.crps, rtol=1e-8, atol=0.0)
+        torch.testing.assert_close(dist.log_prob(y), reference.log_prob(y), rtol=1e-9, atol=0.0)
