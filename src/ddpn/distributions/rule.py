@@ -1,10 +1,11 @@
 """Sums over counts in operations of torch, of fixed shape: for GPUs, `torch.func` and second derivatives.
 
-Every sum has 64 terms. Windows of up to 60 counts (gamma D <= 32) are summed count by count. Wider ones take 20 terms
-at 0..19, joined to Gauss-Legendre nodes in sqrt(y), where the distribution has about constant width. The terms are
-placed without gradient, so derivatives of any order are those of the sum. Errors are below 1e-9.
+Every sum has 63 terms. Windows of up to 62 counts are summed count by count. Wider ones take 20 terms at 0..19, joined
+to Gauss-Legendre nodes in sqrt(y), where the distribution has about constant width. The terms are placed without
+gradient, so derivatives of any order are those of the sum. Errors are below 1e-9.
 """
 
+import math
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -12,16 +13,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ddpn.distributions.kernels.placing import DEPTH, HEAD, JOIN, MARGIN, NODES, TERMS, WEIGHTS
+from ddpn.distributions.kernels.placing import HEAD, JOIN, NODES, TERMS, WEIGHTS
 from ddpn.distributions.kernels.scalar import HALF_LOG_TWO_PI, LOG_H
 
-#: Rows whose terms are computed at once where there is a gradient in closed form: they stay in a GPU's cache.
-_ROWS = 1 << 16
+#: Rows whose terms a GPU computes at once, 3 KB each.
+_ROWS = 1 << 17
+#: gamma D at the ends of the terms of a Double Poisson: what is left out is some e^-28 of the mass.
+_DEPTH = 28.0
+#: 1 / (2 pi h(y)^2) = y + 1/6 + 1/72 / (y + 31/90 + _C / (y + _D)), within 6e-11 for y >= 15.5.
+_C, _D = 0.182993827160493827, 0.129023337035176573
+#: The least y / mu - 1 that is asked for a logarithm, which y = 0 multiplies by 0.
+_ABOVE_MINUS_ONE = -1.0 + 2.0**-53
 
 
-def needs_torch(*tensors: Tensor) -> bool:
-    """Whether kernels cannot read tensors: on a GPU, inside of a `torch.func` transform or of `torch.compile`."""
-    if torch.compiler.is_compiling() or any(x.device.type != "cpu" for x in tensors):
+def is_transformed(*tensors: Tensor) -> bool:
+    """Whether tensors have no values to read: inside of a `torch.func` transform or of `torch.compile`."""
+    if torch.compiler.is_compiling():
         return True
     try:
         for x in tensors:
@@ -31,12 +38,38 @@ def needs_torch(*tensors: Tensor) -> bool:
     return False
 
 
+def needs_torch(*tensors: Tensor) -> bool:
+    """Whether kernels cannot read tensors: on a GPU, or transformed."""
+    return any(x.device.type != "cpu" for x in tensors) or is_transformed(*tensors)
+
+
 @cache
 def constants(device: torch.device) -> tuple[Tensor, ...]:
     """Counts and weights of the first terms, nodes and weights on [0, 1], and log h(y) of small counts."""
     with torch.inference_mode(False):
         arrays = (np.arange(float(len(HEAD))), HEAD, NODES, WEIGHTS, LOG_H[:JOIN])
         return tuple(torch.tensor(x, dtype=torch.float64, device=device) for x in arrays)
+
+
+@cache
+def _layout(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """What seven numbers of a row contribute to the positions and to the weights of its terms, and where each is used.
+
+    The numbers are `first` and 1 of a short window; 1 if counts are joined to nodes, start^2, start * length and
+    length^2 of a long one; and y, the last position, of weight 0. Shapes: (7, 64), (7, 64) and (7,).
+    """
+    size = len(HEAD)
+    x, w = np.polynomial.legendre.leggauss(TERMS - 1 - size)
+    x, w = (x + 1.0) / 2.0, w / 2.0
+    y, weight = np.zeros((7, TERMS)), np.zeros((7, TERMS))
+    y[0, :-1], y[1, :-1], weight[1, :-1] = 1.0, np.arange(TERMS - 1), 1.0
+    y[2, :size], weight[2, :size] = np.arange(size), HEAD
+    y[3:6, size:-1] = np.ones_like(x), 2.0 * x, x * x
+    weight[4:6, size:-1] = 2.0 * w, 2.0 * x * w
+    y[6, -1] = 1.0
+    is_long = torch.tensor([False, False, True, True, True, True], device=device)
+    with torch.inference_mode(False):
+        return (*(torch.tensor(matrix, dtype=torch.float64, device=device) for matrix in (y, weight)), is_long)
 
 
 def log_h(y: Tensor) -> Tensor:
@@ -54,28 +87,9 @@ def log_h_of_count(y: Tensor) -> Tensor:
 
 
 def deviance(y: Tensor, mu: Tensor) -> Tensor:
-    """D(y; mu) = mu - y + y log(y / mu): near mu by a series in v = (y - mu) / (y + mu), which has no cancellation."""
-    v = (y - mu) / (y + mu)
-    is_near = v.abs() < 0.1
-    square = torch.where(is_near, v * v, 0.0)
-    tail = torch.zeros_like(square)
-    for power in range(15, 1, -2):
-        tail = square * (tail + 1.0 / power)
-    near = (y - mu) * v + 2.0 * y * v * tail
-    positive = torch.where(is_near | (y <= 0), mu, y)
-    return torch.where(is_near, near, mu - y + y * torch.log(positive / mu))
-
-
-def window(mu: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor]:
-    """The y around mu with gamma D(y; mu) = DEPTH: Newton steps from outside."""
-    target, tiny = DEPTH / gamma, 1e-300
-    low = (mu.sqrt() - target.sqrt()).clamp(min=0.0).square()
-    s = mu.sqrt() + (0.5 * target).sqrt()
-    for _ in range(3):
-        high, slope = s * s, -torch.log((low / mu).clamp(min=tiny))
-        s = s - (deviance(high, mu) - target) / (2.0 * s * torch.log1p((high - mu) / mu)).clamp(min=tiny)
-        low = low + (deviance(low, mu) - target).clamp(min=0.0) / slope.clamp(min=tiny)
-    return torch.where(target >= mu, 0.0, low), s * s
+    """D(y; mu) = mu - y + y log(y / mu), from y - mu: the error is the rounding of y - mu, not that of y."""
+    gap = y - mu
+    return y * torch.log1p((gap / mu).clamp(min=_ABOVE_MINUS_ONE)) - gap
 
 
 class Terms(NamedTuple):
@@ -85,19 +99,25 @@ class Terms(NamedTuple):
     weight: Tensor
 
 
-def placed(low: Tensor, end: Tensor) -> Terms:
-    """The terms of a sum over all counts of distributions that live between `low` and `end`. Shape: (...)."""
-    head, head_weights, nodes, node_weights, _ = constants(low.device)
-    first = (low.floor() - MARGIN).clamp(min=0.0)
-    is_short = (end - first < TERMS - MARGIN).unsqueeze(-1)
-    start = low.clamp(min=JOIN - 0.5).sqrt().unsqueeze(-1)
-    length = (end.sqrt().unsqueeze(-1) - start).clamp(min=0.0)
-    t = start + length * nodes
-    integers = first.unsqueeze(-1) + torch.arange(float(TERMS), dtype=low.dtype, device=low.device)
-    joined = (low < JOIN).unsqueeze(-1) * head_weights
-    y = torch.cat([head.expand(*low.shape, -1), t * t], dim=-1)
-    weight = torch.cat([joined, 2.0 * t * length * node_weights], dim=-1)
-    return Terms(torch.where(is_short, integers, y), torch.where(is_short, 1.0, weight))
+def placed(mu: Tensor, gamma: Tensor, y: Tensor) -> Terms:
+    """The terms of a sum over all counts where gamma D(y; mu) is at most about 28, and y with weight 0. Shape: (...).
+
+    In units of sqrt(mu), the square roots of both ends are functions of a^2 / 2 = 28 / (gamma mu) alone.
+    """
+    positions, weights, is_long = _layout(mu.device)
+    centre, reach = mu.sqrt(), math.sqrt(2.0 * _DEPTH) * gamma.rsqrt()
+    a = reach / centre
+    high = centre + reach * torch.rsqrt(4.0 + 2.7 * torch.log1p(0.247 * a))
+    low = (centre - reach * (0.5 + 0.07 * a)).clamp(min=0.0)
+    is_joined = low < math.sqrt(JOIN)
+    first = (low * low).floor().masked_fill(is_joined, 0.0)
+    is_short = high * high - first < TERMS - 2
+    start = low.clamp(min=math.sqrt(JOIN - 0.5))
+    length = (high - start).clamp(min=0.0)
+    one, joined = torch.ones_like(mu), is_joined.to(mu.dtype)
+    numbers = torch.stack([first, one, joined, start * start, start * length, length * length], dim=-1)
+    used = torch.cat([numbers * (is_short.unsqueeze(-1) ^ is_long), y.unsqueeze(-1)], dim=-1)
+    return Terms(used @ positions, used @ weights)
 
 
 def log_sum(log_w: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -118,9 +138,9 @@ class DoublePoissonSums(NamedTuple):
 
 
 def double_poisson_sums(mu: Tensor, gamma: Tensor) -> DoublePoissonSums:
-    """By the 64 terms, in float64."""
+    """By the 63 terms, in float64."""
     with torch.no_grad():
-        terms = placed(*window(mu, gamma))
+        terms = placed(mu, gamma, torch.zeros_like(mu))
     dev = deviance(terms.y, mu.unsqueeze(-1))
     log_w = log_h_of_count(terms.y) - gamma.unsqueeze(-1) * dev
     log_total, share = log_sum(log_w, terms.weight)
@@ -132,39 +152,70 @@ def double_poisson_sums(mu: Tensor, gamma: Tensor) -> DoublePoissonSums:
     return DoublePoissonSums(log_total, centre.squeeze(-1) + shift, variance.clamp(min=0.0), (share * dev).sum(-1))
 
 
-class _DoublePoisson(torch.autograd.Function):
-    """log p(y) of a Double Poisson, with its gradient in closed form: no operation on 64 terms is recorded."""
-
-    @staticmethod
-    def forward(ctx: Any, y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
-        flat = [x.reshape(-1).split(_ROWS) for x in (y, mu, gamma)]
-        found = [_scored(*block) for block in zip(*flat, strict=True)]
-        value, by_mu, by_gamma = (torch.cat(column).view(y.shape) for column in zip(*found, strict=True))
-        ctx.save_for_backward(y, mu, gamma, by_mu, by_gamma)
-        return value
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        y, mu, gamma, by_mu, by_gamma = ctx.saved_tensors
-        if torch.is_grad_enabled():  # second derivatives are wanted
-            slopes = torch.autograd.grad(_log_prob(y, mu, gamma).sum(), (mu, gamma), create_graph=True)
-            return None, *(grad * slope for slope in slopes)
-        return None, grad * by_mu, grad * by_gamma
-
-
-def _scored(y: Tensor, mu: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    sums = double_poisson_sums(mu, gamma)
-    dev = deviance(y, mu)
-    value = (log_h_of_count(y) - gamma * dev - sums.log_total).clamp_(max=0.0)
-    return value, gamma * (y - sums.mean) / mu, sums.deviance - dev
+def double_poisson(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
+    """log p(y), differentiable any number of times."""
+    if mu.is_cuda and not is_transformed(y, mu, gamma):
+        return DoublePoissonLogProb.apply(y, mu, gamma)
+    return _log_prob(y, mu, gamma)
 
 
 def _log_prob(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
     return log_h_of_count(y) - gamma * deviance(y, mu) - double_poisson_sums(mu, gamma).log_total
 
 
-def double_poisson(y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
-    """log p(y), differentiable any number of times."""
-    if mu.is_cuda and not torch.compiler.is_compiling():
-        return _DoublePoisson.apply(y, mu, gamma)
-    return _log_prob(y, mu, gamma)
+class DoublePoissonLogProb(torch.autograd.Function):
+    """log p(y) with its gradient in closed form: no operation on 64 terms is recorded."""
+
+    @staticmethod
+    def forward(ctx: Any, y: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
+        """Rows in blocks, so that memory does not grow with their number."""
+        flat = [x.reshape(-1).split(_ROWS) for x in (y, mu, gamma)]
+        found = [_with_gradient(*block) for block in zip(*flat, strict=True)]
+        value, by_mu, by_gamma = found[0] if len(found) == 1 else map(torch.cat, zip(*found, strict=True))
+        ctx.save_for_backward(y, mu, gamma, by_mu.view(y.shape), by_gamma.view(y.shape))
+        return value.view(y.shape)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        """By the formula in torch where second derivatives are wanted."""
+        y, mu, gamma, *slopes = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            with torch.enable_grad():
+                leaves = [x if x.requires_grad else x.detach().requires_grad_() for x in (mu, gamma)]
+                slopes = torch.autograd.grad(_log_prob(y, *leaves).sum(), leaves, create_graph=True)
+        return None, *(grad * slope for slope in slopes)
+
+
+def _with_gradient(y: Tensor, mu: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """log p(y), gamma (y - E[Z]) / mu and E[D] - D(y). Shape: (N,).
+
+    y is the last of the terms, so that its own h and D are found with theirs.
+    """
+    terms = placed(mu, gamma, y)
+    h, own_h = _scaled_h(terms.y)
+    dev = deviance(terms.y, mu.unsqueeze(-1))
+    least, own = dev.amin(-1), dev[:, -1]
+    w = (least.unsqueeze(-1) - dev).mul_(gamma.unsqueeze(-1)).exp_().mul_(h).mul_(terms.weight)
+    total = w.sum(-1)
+    value = torch.log(own_h / total) + gamma * (least - own)
+    mean, mean_dev = ((w * x).sum(-1) / total for x in (terms.y, dev))
+    return value.clamp_(max=0.0), gamma * (y - mean) / mu, mean_dev - own
+
+
+def _scaled_h(y: Tensor) -> tuple[Tensor, Tensor]:
+    """sqrt(2 pi) h(y) of terms, of which the first 16 are large or the counts 0..15, and of any count that is last."""
+    small, one = _small_h(y.device)
+    inner = torch.addcdiv(y, one, y + _D, value=_C).add_(31 / 90)
+    h = torch.addcdiv(y, one, inner, value=1 / 72).add_(1 / 6).rsqrt_()
+    own = y[:, -1]
+    own_h = torch.where(own < JOIN, small[own.clamp(max=JOIN - 1).long()], h[:, -1])
+    torch.where(y[:, :1] == 0, small, h[:, :JOIN], out=h[:, :JOIN])
+    return h, own_h
+
+
+@cache
+def _small_h(device: torch.device) -> tuple[Tensor, Tensor]:
+    """sqrt(2 pi) h(y) of the counts 0..15, and 1."""
+    with torch.inference_mode(False):
+        values = (np.exp(LOG_H[:JOIN] + HALF_LOG_TWO_PI), 1.0)
+        return tuple(torch.tensor(x, dtype=torch.float64, device=device) for x in values)  # type: ignore[return-value]

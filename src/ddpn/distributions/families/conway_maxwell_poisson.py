@@ -202,8 +202,7 @@ def _torch_kernel(y: Tensor, log_m: Tensor) -> Tensor:
 def _torch_sums(log_m: Tensor, nu: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """log S, E[Y] and Var[Y]."""
     with torch.no_grad():
-        low, end = rule.window(log_m.exp().clamp(min=1e-300), nu)
-        terms = rule.placed((low - 2.0).clamp(min=0.0), end + 2.0)
+        terms = rule.placed(log_m.exp().clamp(min=1e-300), nu, torch.zeros_like(nu))
     log_total, share = rule.log_sum(nu.unsqueeze(-1) * _torch_kernel(terms.y, log_m.unsqueeze(-1)), terms.weight)
     mean = (share * terms.y).sum(-1)
     return log_total, mean, (share * (terms.y - mean.unsqueeze(-1)).square()).sum(-1)

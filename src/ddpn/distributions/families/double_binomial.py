@@ -12,6 +12,7 @@ from ddpn.distributions import rule
 from ddpn.distributions.arguments import as_parameters, check_positive, check_totals, is_checked
 from ddpn.distributions.family import Family
 from ddpn.distributions.gradients import without_gradient
+from ddpn.distributions.kernels.placing import DEPTH, JOIN, MARGIN
 from ddpn.distributions.kernels.scalar import deviance, log_h
 from ddpn.distributions.parametric import ParametricDistribution
 from ddpn.errors import InputError
@@ -133,17 +134,17 @@ def _terms(mu: Tensor, gamma: Tensor, n: Tensor) -> rule.Terms:
     """
     head, head_weights, nodes, node_weights, _ = rule.constants(mu.device)
     low, high = (x.unsqueeze(-1) for x in _window(mu, gamma, n))
-    n, edge = n.unsqueeze(-1), rule.JOIN - 0.5
+    n, edge = n.unsqueeze(-1), JOIN - 0.5
     size = 2 * len(head) + len(nodes)
-    first = (low.floor() - rule.MARGIN).clamp(min=0.0)
+    first = (low.floor() - MARGIN).clamp(min=0.0)
     integers = first + torch.arange(float(size), dtype=mu.dtype, device=mu.device)
-    is_short = (torch.minimum(high, n) - first < size - rule.MARGIN) | (n < 2.0 * edge + 2.0)
+    is_short = (torch.minimum(high, n) - first < size - MARGIN) | (n < 2.0 * edge + 2.0)
     start, end = torch.maximum(low, low * 0.0 + edge), torch.minimum(high, n - edge)
     phi = [torch.asin((x / n).clamp(0.0, 1.0).sqrt()) for x in (start, torch.maximum(start, end))]
     t = phi[0] + (phi[1] - phi[0]) * nodes
     inner, slope = n * torch.sin(t).square(), 2.0 * n * torch.sin(t) * torch.cos(t)
     y = torch.cat([head.expand(*mu.shape, -1), n - head, inner], dim=-1)
-    lower, upper = (low < rule.JOIN) * head_weights, (high > n - rule.JOIN) * head_weights
+    lower, upper = (low < JOIN) * head_weights, (high > n - JOIN) * head_weights
     weight = torch.cat([lower, upper, (phi[1] - phi[0]) * slope * node_weights], dim=-1)
     counted = (integers <= n).to(mu.dtype)
     return rule.Terms(torch.where(is_short, torch.minimum(integers, n), y), torch.where(is_short, counted, weight))
@@ -155,7 +156,7 @@ def _window(mu: Tensor, gamma: Tensor, n: Tensor) -> tuple[Tensor, Tensor]:
     With phi = asin(sqrt(k / n)), D >= n (phi - phi_mu)^2 (from Hellinger's distance) bounds both ends; D is convex in
     k, so Newton's method from there never passes them.
     """
-    phi, target = torch.asin((mu / n).sqrt().clamp(max=1.0)), rule.DEPTH / gamma
+    phi, target = torch.asin((mu / n).sqrt().clamp(max=1.0)), DEPTH / gamma
     reach = (target / n).sqrt()
     low = n * torch.sin((phi - reach).clamp(min=0.0)).square()
     high = n * torch.sin((phi + reach).clamp(max=0.5 * math.pi)).square()
