@@ -1,20 +1,17 @@
-"""Time what is hand-written for GPUs against the same computation without it, in one run.
+"""Time training steps and `log_prob` on a GPU, in one run.
 
     python benchmarks/accelerators.py --device cuda --out benchmarks/results
 
-Training steps of five networks (128, 128, 128, 64) on batches of 128 rows of 35 columns: captured as a CUDA graph
-(ddpn/training/capture.py) or one by one, and one by one without the fused kernel of the Double Poisson's normaliser
-(cuda_kernel.py). Then `log_prob` of 1,000,000 rows with its gradient, with and without that kernel. Ratios above 1 are
-what each gains. On a CPU neither exists; `--device cpu` runs small sizes to show that the command works. Writes
-accelerators_<device>.json and .md.
+Training steps of five networks (128, 128, 128, 64) on batches of 128 and 1,024 rows of 35 columns, for a Double Poisson
+and for the default mixture: captured as a CUDA graph (ddpn/training/capture.py), and one by one; the ratio is what
+capturing gains. Then `log_prob` of 1,000,000 Double Poissons with its gradient, by the sums of
+ddpn/distributions/rule.py. On a CPU there is no graph; `--device cpu` runs small sizes to show that the command works.
+Writes accelerators_<device>.json and .md.
 """
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import ModuleType
-from unittest.mock import patch
+from collections.abc import Callable
 
 import recording
 import torch
@@ -26,23 +23,10 @@ from ddpn.model import CountModel
 from ddpn.training import Runtime, Sample, TrainingConfig
 from ddpn.training.loop import Training
 
-COLUMNS, BATCH, MEMBERS, HIDDEN = 35, 128, 5, (128, 128, 128, 64)
-STEPS, ROWS = 1000, 1_000_000
+COLUMNS, BATCHES, MEMBERS, HIDDEN = 35, (128, 1024), 5, (128, 128, 128, 64)
+STEPS, ROWS = 200, 1_000_000
 #: The sizes of a run that only shows that the command works.
 FEW_STEPS, FEW_ROWS = 2, 1000
-
-
-def kernel() -> ModuleType:
-    from ddpn.distributions.double_poisson import cuda_kernel
-
-    return cuda_kernel
-
-
-@contextmanager
-def without_kernel() -> Iterator[None]:
-    """As where the kernel cannot be compiled: its caller takes the tensor operations instead."""
-    with patch.object(kernel(), "first_moments", lambda *given: None):
-        yield
 
 
 def seconds(call: Callable[[], object], device: str) -> float:
@@ -59,15 +43,15 @@ def best(call: Callable[[], object], device: str, repeat: int) -> float:
     return min(seconds(call, device) for _ in range(repeat))
 
 
-def step_seconds(device: str, steps: int, repeat: int, capture: bool) -> float:
+def step_seconds(device: str, likelihood: str, batch: int, steps: int, repeat: int, capture: bool) -> float:
     """Seconds per step of all members."""
     generator = torch.Generator().manual_seed(7)
-    X = torch.randn(steps * BATCH, COLUMNS, generator=generator)
+    X = torch.randn(steps * batch, COLUMNS, generator=generator)
     data = Sample(X, torch.poisson(torch.exp(1.4 + 0.4 * X[:, 0]), generator=generator))
-    model = CountModel(MLP(n_in=COLUMNS, hidden=HIDDEN, members=MEMBERS), make_head("double_poisson"), MEMBERS)
+    model = CountModel(MLP(n_in=COLUMNS, hidden=HIDDEN, members=MEMBERS), make_head(likelihood), MEMBERS)
     seeds = tuple(range(MEMBERS))
     model.reset(seeds)
-    config = TrainingConfig(epochs=repeat + 1, batch_size=BATCH, lr=1e-3, seeds=seeds)
+    config = TrainingConfig(epochs=repeat + 1, batch_size=batch, lr=1e-3, seeds=seeds)
     training = Training(model.to(device), data, None, config, Runtime(device), capture=capture)
     return best(training.run_epoch, device, repeat) / steps
 
@@ -85,19 +69,16 @@ def log_prob_seconds(device: str, rows: int, repeat: int) -> float:
 
 def measured(device: str, repeat: int) -> list[dict]:
     steps, rows = (STEPS, ROWS) if device == "cuda" else (FEW_STEPS, FEW_ROWS)
-    captured = step_seconds(device, steps, repeat, capture=True)
-    plain = step_seconds(device, steps, repeat, capture=False)
-    fused = log_prob_seconds(device, rows, repeat)
-    with without_kernel():
-        unfused_step = step_seconds(device, steps, repeat, capture=False)
-        unfused = log_prob_seconds(device, rows, repeat)
-    return [
-        {"what": "step of five, captured as a graph", "ms": 1e3 * captured},
-        {"what": "step of five, one by one / captured", "ms": 1e3 * plain, "ratio": plain / captured},
-        {"what": "step of five without / with the kernel", "ms": 1e3 * unfused_step, "ratio": unfused_step / plain},
-        {"what": f"log_prob and gradient of {rows:,} rows, with the kernel", "ms": 1e3 * fused},
-        {"what": "log_prob and gradient without / with the kernel", "ms": 1e3 * unfused, "ratio": unfused / fused},
-    ]
+    results = []
+    for likelihood in ("double_poisson", "mixed"):
+        for batch in BATCHES:
+            captured, plain = (step_seconds(device, likelihood, batch, steps, repeat, way) for way in (True, False))
+            results += [
+                {"what": f"step of five, {likelihood}, batches of {batch}, captured", "ms": 1e3 * captured},
+                {"what": "  one by one / captured", "ms": 1e3 * plain, "ratio": plain / captured},
+            ]
+    found = log_prob_seconds(device, rows, repeat)
+    return [*results, {"what": f"log_prob and gradient of {rows:,} rows", "ms": 1e3 * found}]
 
 
 def arguments() -> argparse.ArgumentParser:

@@ -28,7 +28,12 @@ def as_parameters(**values: Tensor | float) -> tuple[Tensor, ...]:
             dtype = t.dtype if dtype is None else torch.promote_types(dtype, t.dtype)
     dtype = dtype or torch.get_default_dtype()
     shape = broadcast_shapes(**{k: tuple(t.shape) for k, t in tensors.items()})
-    return tuple(t.to(dtype).expand(shape) for t in tensors.values())
+    return tuple(expanded(t.to(dtype), shape) for t in tensors.values())
+
+
+def expanded(x: Tensor, shape: torch.Size) -> Tensor:
+    """x.expand(shape), and x itself where it has that shape: autograd records every expansion."""
+    return x if x.shape == shape else x.expand(shape)
 
 
 def broadcast_shapes(**shapes: tuple[int, ...]) -> torch.Size:

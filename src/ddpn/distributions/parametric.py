@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ddpn.distributions import components, rule
-from ddpn.distributions.arguments import broadcast_shapes
+from ddpn.distributions.arguments import broadcast_shapes, expanded
 from ddpn.distributions.components import Part
 from ddpn.distributions.count import CountDistribution
 from ddpn.distributions.family import Family
@@ -50,7 +50,7 @@ class ParametricDistribution(CountDistribution):
         """
         y = self._counts(value)
         shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
-        found = log_prob(type(self), y.expand(shape), *(x.expand(shape) for x in self._parameters()))
+        found = log_prob(type(self), *(expanded(x, shape) for x in (y, *self._parameters())))
         return found.to(self._dtype)
 
     def float32_log_prob(self, value: Tensor) -> Tensor:
@@ -63,7 +63,7 @@ class ParametricDistribution(CountDistribution):
         """
         y = torch.as_tensor(value)
         shape = broadcast_shapes(y=tuple(y.shape), batch_shape=tuple(self.batch_shape))
-        return log_prob(type(self), y.expand(shape), *(x.expand(shape) for x in self._parameters()), name="float32")
+        return log_prob(type(self), *(expanded(x, shape) for x in (y, *self._parameters())), name="float32")
 
     @classmethod
     def evaluated(cls, name: str, columns: Sequence[Tensor]) -> Any:

@@ -140,8 +140,9 @@ def _links(raw: Tensor, exposure: Tensor | None) -> tuple[Tensor, Tensor]:
 
 def _unlimited_links(raw: Tensor, exposure: Tensor | None) -> tuple[Tensor, Tensor]:
     """The same as in Eq. 2, whose mean is mu for every gamma: bounds on gamma are those of mu, exposure included."""
-    log_mu = log_mean(raw[..., 0], exposure)
-    return log_mu, bend(raw[..., 1], lowest_log_gamma(log_mu), highest_log_gamma(log_mu))
+    first, second = raw.unbind(-1)
+    log_mu = log_mean(first, exposure)
+    return log_mu, bend(second, lowest_log_gamma(log_mu), highest_log_gamma(log_mu))
 
 
 def _deviance(log_mu: Tensor, y: Tensor) -> Tensor:

@@ -94,28 +94,30 @@ class MixedHead(Head):
         """One head per family, and how many components it has."""
         return [(HEADS[family](), len(list(group))) for family, group in groupby(self.families)]
 
-    def _parts(self, raw: Tensor) -> tuple[list[Tensor], Tensor]:
-        """Raw outputs of each family, and log weights. Shape: (..., k, P) each, and (..., K)."""
+    def _parts(self, raw: Tensor, dim: int) -> tuple[list[Tensor], Tensor]:
+        """Raw outputs of each family, and log weights, with k and P, or K, in place of the raw outputs' axis."""
         sizes = [k * head.n_raw for head, k in self._stacks]
-        *parts, logits = raw.split([*sizes, self.size], dim=-1)
+        *parts, logits = raw.split([*sizes, self.size], dim=dim)
         split = zip(parts, self._stacks, strict=True)
         logits = LOGIT * torch.tanh(logits / LOGIT)
-        return [part.unflatten(-1, (k, head.n_raw)) for part, (head, k) in split], logits.log_softmax(-1)
+        return [part.unflatten(dim, (k, head.n_raw)) for part, (head, k) in split], logits.log_softmax(dim)
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> Any:
         """The mixture of all components."""
-        parts, log_weights = self._parts(promoted(raw))
+        parts, log_weights = self._parts(promoted(raw), -1)
         wide = None if exposure is None else exposure.unsqueeze(-1)
         stacks = [head.forward(part, wide) for part, (head, _) in zip(parts, self._stacks, strict=True)]
         return Mixture.concatenate(stacks, log_weights.exp(), validate_args=False)
 
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
         """-log p(y), from the losses of the components: a likelihood with a loss of its own keeps it."""
-        parts, log_weights = self._parts(promoted(raw))
-        wide = None if exposure is None else exposure.unsqueeze(-1)
+        missing = max(y.dim(), 0 if exposure is None else exposure.dim()) - (raw.dim() - 1)
+        # Components come first: over a short last axis, sums take several times as long.
+        first = promoted(raw)[(None,) * missing].movedim(-1, 0).contiguous()
+        parts, log_weights = self._parts(first, 0)
         pairs = zip(parts, self._stacks, strict=True)
-        losses = torch.cat([head.loss(part, y.unsqueeze(-1), wide) for part, (head, _) in pairs], dim=-1)
-        return -torch.logsumexp(log_weights.to(losses.dtype) - losses, dim=-1)
+        losses = torch.cat([head.loss(part.movedim(1, -1), y, exposure) for part, (head, _) in pairs])
+        return -torch.logsumexp(log_weights.to(losses.dtype) - losses, dim=0)
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
         """Every family's fit without features, with their log means spread, and equal weights."""

@@ -26,9 +26,9 @@ class NegativeBinomialHead(Head):
 
     def forward(self, raw: Tensor, exposure: Tensor | None = None) -> NegativeBinomial:
         """NegativeBinomial(exposure * e^raw0, e^raw1)."""
-        raw = promoted(raw)
-        mu = log_mean(raw[..., 0], exposure).exp()
-        return NegativeBinomial(mu, bend(raw[..., 1], *LOG_ALPHA).exp(), validate_args=False)
+        first, second = promoted(raw).unbind(-1)
+        mu = log_mean(first, exposure).exp()
+        return NegativeBinomial(mu, bend(second, *LOG_ALPHA).exp(), validate_args=False)
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
         """Maximum likelihood, searched from the moments; alpha at its lower bound where y is under-dispersed."""
