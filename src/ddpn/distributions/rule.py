@@ -53,10 +53,10 @@ def constants(device: torch.device) -> tuple[Tensor, ...]:
 
 @cache
 def _layout(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """What seven numbers of a row contribute to the positions and to the weights of its terms, and where each is used.
+    """What seven numbers of a row contribute to the positions and to the weights of its terms, and which belong to long ones.
 
     The numbers are `first` and 1 of a short window; 1 if counts are joined to nodes, start^2, start * length and
-    length^2 of a long one; and y, the last position, of weight 0. Shapes: (7, 64), (7, 64) and (7,).
+    length^2 of a long one; and y, the last position, of weight 0. Shapes: (7, 64), (7, 64) and (6,).
     """
     size = len(HEAD)
     x, w = np.polynomial.legendre.leggauss(TERMS - 1 - size)
@@ -67,9 +67,9 @@ def _layout(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     y[3:6, size:-1] = np.ones_like(x), 2.0 * x, x * x
     weight[4:6, size:-1] = 2.0 * w, 2.0 * x * w
     y[6, -1] = 1.0
-    is_long = torch.tensor([False, False, True, True, True, True], device=device)
     with torch.inference_mode(False):
-        return (*(torch.tensor(matrix, dtype=torch.float64, device=device) for matrix in (y, weight)), is_long)
+        positions, weights = (torch.tensor(matrix, dtype=torch.float64, device=device) for matrix in (y, weight))
+        return positions, weights, torch.tensor([False, False, True, True, True, True], device=device)
 
 
 def log_h(y: Tensor) -> Tensor:
@@ -180,9 +180,8 @@ class DoublePoissonLogProb(torch.autograd.Function):
         """By the formula in torch where second derivatives are wanted."""
         y, mu, gamma, *slopes = ctx.saved_tensors
         if torch.is_grad_enabled():
-            with torch.enable_grad():
-                leaves = [x if x.requires_grad else x.detach().requires_grad_() for x in (mu, gamma)]
-                slopes = torch.autograd.grad(_log_prob(y, *leaves).sum(), leaves, create_graph=True)
+            leaves = [x if x.requires_grad else x.detach().requires_grad_() for x in (mu, gamma)]
+            slopes = torch.autograd.grad(_log_prob(y, *leaves).sum(), leaves, create_graph=True)
         return None, *(grad * slope for slope in slopes)
 
 
