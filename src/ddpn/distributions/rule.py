@@ -53,7 +53,7 @@ def constants(device: torch.device) -> tuple[Tensor, ...]:
 
 @cache
 def _layout(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """What seven numbers of a row contribute to the positions and to the weights of its terms, and which belong to long ones.
+    """What seven numbers of a row contribute to the positions and weights of its terms, and which are of long windows.
 
     The numbers are `first` and 1 of a short window; 1 if counts are joined to nodes, start^2, start * length and
     length^2 of a long one; and y, the last position, of weight 0. Shapes: (7, 64), (7, 64) and (6,).
