@@ -82,7 +82,7 @@ def predictions(model: DDPNRegressor, frame: pl.DataFrame, calls: int) -> Iterat
             single.raw(part)
 
     def full(is_changed: bool = False) -> None:
-        for base in model.predictor_.blocks(frame, exact=False):
+        for base in model.predictor_.blocks(frame):
             dist = Recalibrated(base, change) if is_changed else base
             level = model.predictor_.row_levels(dist, 0.9)
             rest = 0.5 * (1.0 - float(np.max(level)))

@@ -127,7 +127,7 @@ def prediction_table(
         measured = None if predictor.profile is None else predictor.profile.measure(X)
         with single_thread(), torch.no_grad():
             of = request.member or MIXTURE
-            dist = predictor.distribution(X, exposure, of, upper, exact=False)
+            dist = predictor.distribution(X, exposure, of, upper)
     if summary is not None and measured is not None:
         summary.add(measured.states)
     with single_thread(), torch.no_grad():
@@ -144,7 +144,7 @@ def prediction_table(
         if predictor.ood is not None:
             features = measured.score if measured is not None and len(predictor.ood.features) else None
             # Of the mixture, by whose predictions it is calibrated.
-            mixture = dist if of == MIXTURE else predictor.distribution(X, exposure, upper=upper, exact=False)
+            mixture = dist if of == MIXTURE else predictor.distribution(X, exposure, upper=upper)
             found["ood_pvalue"] = predictor.ood.pvalue([mixture], features)
     if request.ood is not None:
         found["ood"] = predictor.calibrated_ood.is_ood(found["ood_pvalue"], request.ood)
