@@ -83,11 +83,7 @@ def predictions(model: DDPNRegressor, frame: pl.DataFrame, calls: int) -> Iterat
 
     def full(is_changed: bool = False) -> None:
         for base in model.predictor_.blocks(frame):
-            dist = Recalibrated(base, change) if is_changed else base
-            level = model.predictor_.row_levels(dist, 0.9)
-            rest = 0.5 * (1.0 - float(np.max(level)))
-            dist.summary(torch.tensor([rest, 0.5, 1.0 - rest], dtype=torch.float64))
-            _ = dist.mean, dist.aleatoric, dist.epistemic
+            model.predictor_.described(Recalibrated(base, change) if is_changed else base, 0.9)
 
     with torch.no_grad():
         bare, whole, changed = cpu_seconds(networks, full, lambda: full(True), repeat=5)

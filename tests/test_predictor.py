@@ -174,6 +174,25 @@ def test_intervals_are_calibrated_for_the_mixture_and_every_member(predictor, mo
     assert len(levels) == 4
 
 
+@pytest.mark.parametrize("is_recalibrated", [False, True])
+def test_what_is_described_at_once_is_what_distributions_say_one_by_one(members, is_recalibrated):
+    predictor = Predictor(members, needs_exposure=True)
+    rows = HeldOut.of(predictor, SAMPLE)
+    if is_recalibrated:
+        predictor.recalibrate(rows, always=True)
+    predictor.calibrate_intervals(rows)
+    dist = predictor.distribution(X, SAMPLE.exposure)
+    found = predictor.described(dist, 0.8, quantiles=(0.1, 0.99))
+    for name in ("mean", "aleatoric", "epistemic"):
+        torch.testing.assert_close(getattr(found, name), getattr(dist, name), rtol=1e-9, atol=1e-12)
+    low, high = predictor.interval(dist, 0.8)
+    levels = torch.tensor([[0.5], [0.1], [0.99]], dtype=torch.float64)
+    median, *quantiles = dist.icdf(levels)
+    expected = (median, dist.mode, low, high, *quantiles)
+    for own, other in zip((*found[3:7], *found.quantiles.T), expected, strict=True):
+        assert torch.equal(own, other)
+
+
 def test_a_member_that_is_the_mixture_has_its_levels(members):
     found = Predictor(members, {"constant": 0.0, "poisson_glm": 0.0, "glm": 1.0}, needs_exposure=True)
     rows = HeldOut.of(found, SAMPLE)

@@ -287,10 +287,11 @@ class Networks(Member):
     @torch.no_grad()
     def raw(self, X: Any) -> Tensor:
         """Raw outputs of every network: those of a row alone are those of the row among others. Shape: (rows, M, P)."""
-        inputs = torch.from_numpy(_columns(self.encoder.encode(X), self.chosen))
-        parts = inputs.split(_ROWS)
-        with threads_for(self.model.multiply_adds(parts[0])):
-            return torch.cat([self.model.raw(_padded(part.double()))[: len(part)] for part in parts])
+        inputs = _columns(self.encoder.encode(X), self.chosen)
+        starts = range(0, len(inputs), _ROWS)
+        with threads_for(self.model.multiply_adds(torch.from_numpy(inputs[:_ROWS]))):
+            found = [self.model.raw(_padded(inputs[start : start + _ROWS])) for start in starts]
+        return (found[0] if len(found) == 1 else torch.cat(found))[: len(inputs)]
 
     def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
         raw = self.raw(X)
@@ -359,9 +360,11 @@ def _checked_choice(chosen: Any, encoder: FeatureEncoder) -> np.ndarray:
     return found
 
 
-def _padded(rows: Tensor) -> Tensor:
-    """Rows of zeros are added up to a multiple of `_MULTIPLE`."""
-    return torch.nn.functional.pad(rows, (0, 0, 0, -len(rows) % _MULTIPLE))
+def _padded(rows: np.ndarray) -> Tensor:
+    """In float64, with rows of zeros up to a multiple of `_MULTIPLE`."""
+    found = np.zeros((len(rows) + -len(rows) % _MULTIPLE, rows.shape[1]))
+    found[: len(rows)] = rows
+    return torch.from_numpy(found)
 
 
 def _columns(inputs: np.ndarray, chosen: np.ndarray | None) -> np.ndarray:
