@@ -69,8 +69,10 @@ class ColumnPlan:
             out[:, self._values] = bounded((half - self._center) / self._scale, limit)
             if len(self._low):
                 source, target = self._bins
-                part = (half[:, source] - self._low) / self._length
-                out[:, target] = np.minimum(np.maximum(part, 0.0), 1.0)
+                part = half[:, source]
+                part -= self._low
+                part /= self._length
+                out[:, target] = np.clip(part, 0.0, 1.0, out=part)
         if len(self._missing[0]):
             out[:, self._missing[1]] = missing[:, self._missing[0]]
         if len(self._cuts):
