@@ -1,4 +1,4 @@
-"""Calibrated intervals of a predictor: the level of each, its ends, and all that is told about predictions with it."""
+"""Calibrated intervals of a predictor: the level of each, its ends, and the description of predictions with them."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
