@@ -12,11 +12,9 @@ from ddpn import predictor as module
 from ddpn.calibration import intervals
 from ddpn.calibration.held_out import HeldOut
 from ddpn.calibration.intervals import IntervalLevels, level_needed
-from ddpn.count_range import CountRange
 from ddpn.errors import ConfigError, InputError
 from ddpn.heads import make_head
 from ddpn.members.constant import Constant
-from ddpn.members.float32_rows import FLOAT32_ROWS
 from ddpn.members.glm import GLM, PoissonGLM
 from ddpn.members.member import Member, arrays_to_bytes
 from ddpn.members.network_options import NetworkOptions
@@ -104,74 +102,23 @@ def fitted_networks(sample: Sample) -> dict[str, Member]:
 
 @pytest.fixture(scope="module")
 def many() -> np.ndarray:
-    """More rows than networks need for float32, with some far from all others."""
-    rows = np.random.default_rng(5).normal(size=(FLOAT32_ROWS + 200, 2))
+    """More rows than networks take at a time, with some far from all others."""
+    rows = np.random.default_rng(5).normal(size=(1224, 2))
     rows[[7, 800], [0, 1]] = 1e12, -300.0
     return rows
 
 
-@pytest.fixture(scope="module")
-def with_networks() -> dict[str, Member]:
-    """Networks and a GLM, fitted without exposures."""
-    return fitted_networks(SAMPLE.replace(exposure=None))
-
-
-def in_both(predictor: Predictor, rows: np.ndarray, **known) -> tuple:
-    (rough,), (exact,) = (predictor.blocks(rows, exact=is_exact, **known) for is_exact in (False, True))
-    assert (rough.mean != exact.mean).any()
-    return rough, exact
-
-
-LEVELS = torch.tensor([0.01, 0.05, 0.3, 0.5, 0.7, 0.95, 0.99], dtype=torch.float64)
-
-
-def assert_close(rough, exact) -> None:
-    """Whether predictions agree as `Predictor.distribution` promises."""
-    for name in ("mean", "variance"):
-        torch.testing.assert_close(getattr(rough, name).double(), getattr(exact, name), rtol=1e-6, atol=0.0)
-    for name in ("aleatoric", "epistemic"):
-        assert ((getattr(rough, name) - getattr(exact, name)).abs() <= 1e-6 * exact.variance).all()
-    found = rough.summary(LEVELS).quantiles.double()
-    at, before = (exact.cdf(y.T).T for y in (found, found - 1.0))
-    assert (at > LEVELS - 1e-5).all()
-    assert (before < LEVELS + 1e-5).all()
-    sure = (at > LEVELS + 1e-5) & (before < LEVELS - 1e-5)
-    assert sure.double().mean() > 0.99
-    assert torch.equal(found[sure], exact.summary(LEVELS).quantiles[sure])
-
-
 @pytest.mark.parametrize("weights", [{"networks": 1.0, "glm": 0.0}, {"networks": 0.6, "glm": 0.4}])
-def test_predictions_that_need_not_be_exact_are_close(many, weights):
+def test_a_row_has_the_same_prediction_alone_and_among_others(many, weights):
     exposure = np.random.default_rng(6).uniform(0.5, 2.0, len(many))
     predictor = Predictor(fitted_networks(SAMPLE), weights, needs_exposure=True)
-    rough, exact = in_both(predictor, many, exposure=exposure)
-    assert_close(rough, exact)
-
-
-def test_predictions_without_exposure_are_made_in_float32(with_networks, many):
-    predictor = Predictor(with_networks, {"networks": 1.0, "glm": 0.0})
-    rough, exact = in_both(predictor, many)
-    assert (rough.mean.dtype, exact.mean.dtype) == (torch.float32, torch.float64)
-    assert_close(rough, exact)
-    (few,) = predictor.blocks(many[: FLOAT32_ROWS - 1], exact=False)
-    torch.testing.assert_close(few.mean, exact.mean[: FLOAT32_ROWS - 1], rtol=1e-12, atol=0.0)
-
-
-def test_recalibrated_and_bounded_predictions_need_not_be_exact_either(with_networks, many):
-    predictor = Predictor(with_networks, {"networks": 1.0, "glm": 0.0}, counts=CountRange(upper=9))
-    predictor.recalibrate(HeldOut.of(predictor, Sample(X, np.minimum(SAMPLE.y, 9.0))), always=True)
-    rough, exact = in_both(predictor, many)
-    for name in ("mean", "variance"):
-        torch.testing.assert_close(getattr(rough, name).double(), getattr(exact, name), rtol=2e-6, atol=0.0)
-    level = torch.tensor([0.05, 0.5, 0.95], dtype=torch.float64)
-    assert (rough.summary(level).quantiles == exact.summary(level).quantiles).double().mean() > 0.999
-
-
-def test_blocks_to_be_scored_are_exact(with_networks, many):
-    predictor = Predictor(with_networks, {"networks": 1.0, "glm": 0.0})
-    ((dist, _),) = predictor.recorded_blocks(Sample(many, np.ones(len(many))))
-    assert torch.equal(dist.mean, predictor.distribution(many).mean)
-    assert dist.mean.dtype == torch.float64
+    levels = torch.tensor([0.01, 0.5, 0.99], dtype=torch.float64)
+    whole = predictor.distribution(many, exposure).summary(levels)
+    for rows in ([0], [7], [800], [1023], [1024], [3, 1100, 9], range(1000, 1100), range(200, 1224)):
+        some = list(rows)
+        part = predictor.distribution(many[some], exposure[some]).summary(levels)
+        for found, expected in zip(part[:6], whole[:6], strict=True):
+            torch.testing.assert_close(found, expected[some], rtol=1e-12, atol=0.0)
 
 
 @pytest.mark.parametrize(("index", "label"), [(None, "70"), ([f"p{row}" for row in range(120)], "p70")])
@@ -225,6 +172,25 @@ def test_intervals_are_calibrated_for_the_mixture_and_every_member(predictor, mo
             assert (needed < predictor.interval_level(0.8, of=name)).sum() >= np.ceil(0.8 * 51)
     levels = {predictor.interval_level(0.8, of=name) for name in predictor.intervals}
     assert len(levels) == 4
+
+
+@pytest.mark.parametrize("is_recalibrated", [False, True])
+def test_what_is_described_at_once_is_what_distributions_say_one_by_one(members, is_recalibrated):
+    predictor = Predictor(members, needs_exposure=True)
+    rows = HeldOut.of(predictor, SAMPLE)
+    if is_recalibrated:
+        predictor.recalibrate(rows, always=True)
+    predictor.calibrate_intervals(rows)
+    dist = predictor.distribution(X, SAMPLE.exposure)
+    found = predictor.described(dist, 0.8, quantiles=(0.1, 0.99))
+    for name in ("mean", "aleatoric", "epistemic"):
+        torch.testing.assert_close(getattr(found, name), getattr(dist, name), rtol=1e-9, atol=1e-12)
+    low, high = predictor.interval(dist, 0.8)
+    levels = torch.tensor([[0.5], [0.1], [0.99]], dtype=torch.float64)
+    median, *quantiles = dist.icdf(levels)
+    expected = (median, dist.mode, low, high, *quantiles)
+    for own, other in zip((*found[3:7], *found.quantiles.T), expected, strict=True):
+        assert torch.equal(own, other)
 
 
 def test_a_member_that_is_the_mixture_has_its_levels(members):

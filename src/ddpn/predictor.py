@@ -25,7 +25,6 @@ from ddpn.errors import ConfigError, InputError
 from ddpn.features.table import reading_once
 from ddpn.members import MEMBERS
 from ddpn.members.blending import mix_members
-from ddpn.members.float32_rows import float32_allowed
 from ddpn.members.folds import copies_of, restored
 from ddpn.members.member import Member
 from ddpn.model_files import read_files, read_manifest, refuses_strange_files, write_model
@@ -129,12 +128,11 @@ class Predictor(CalibratedLevels, OODFlags):
 
     # Predicting --------------------------------------------------------------------------------------------------
 
-    def distribution(
-        self, X: Any, exposure: Any = None, of: str = MIXTURE, upper: Any = None, exact: bool = True
-    ) -> Any:
+    def distribution(self, X: Any, exposure: Any = None, of: str = MIXTURE, upper: Any = None) -> Any:
         """The predicted distribution of every row, of batch shape (rows,).
 
-        A `Mixture`; where the mixture is recalibrated, a `Recalibrated` with the mixture as its `base`.
+        A `Mixture`; where the mixture is recalibrated, a `Recalibrated` with the mixture as its `base`. A row has the
+        same prediction alone and among others, to twelve digits at least.
 
         Parameters
         ----------
@@ -146,14 +144,8 @@ class Predictor(CalibratedLevels, OODFlags):
             "mixture", or the name of one member.
         upper : array-like, optional
             The largest possible count of each row, where the model was fitted with one per row.
-        exact : bool
-            Whether all rows are predicted in float64, in which a row has the same prediction alone and among others to
-            twelve digits. False lets networks predict 1,024 rows and more in float32. Mean and variance then agree to
-            1e-6, both parts of the variance to 1e-6 of it, and quantiles wherever the cdf is not within 1e-5 of the
-            level; rows for which float32 loses digits are predicted in float64.
         """
-        with float32_allowed(not exact):
-            found = self._uncalibrated(X, exposure, of, upper)
+        found = self._uncalibrated(X, exposure, of, upper)
         return Recalibrated(found, self.recalibrations[of].map) if self.is_recalibrated(of) else found
 
     def _uncalibrated(self, X: Any, exposure: Any, of: str, upper: Any) -> Mixture:
@@ -166,19 +158,17 @@ class Predictor(CalibratedLevels, OODFlags):
             parts = [[bounded(part, *bounds) for part in own] for own in parts]
             return mix_members(parts, [self.weights[name] for name in members] if of == MIXTURE else [1.0])
 
-    def blocks(
-        self, X: Any, exposure: Any = None, of: str = MIXTURE, upper: Any = None, exact: bool = True
-    ) -> Iterator[Any]:
+    def blocks(self, X: Any, exposure: Any = None, of: str = MIXTURE, upper: Any = None) -> Iterator[Any]:
         """The same as `distribution`, a block of rows at a time, which bounds memory.
 
         Parameters
         ----------
-        X, exposure, of, upper, exact
+        X, exposure, of, upper
             As for `distribution`.
         """
         n = row_count(X)
         if n <= BLOCK:
-            yield self.distribution(X, exposure, of, upper, exact)
+            yield self.distribution(X, exposure, of, upper)
             return
         scale = None if self.counts.upper_is_total else self._exposure(X, exposure)
         if upper is not None:
@@ -187,7 +177,7 @@ class Predictor(CalibratedLevels, OODFlags):
             part = slice(start, start + BLOCK)
             known = (None if each is None else each[part] for each in (scale, upper))
             with rows_named(np.arange(start, n)):
-                block = self.distribution(take_rows(X, part), next(known), of, next(known), exact)
+                block = self.distribution(take_rows(X, part), next(known), of, next(known))
             yield block
 
     def recorded_blocks(self, sample: Sample, of: str = MIXTURE) -> Iterator[tuple[Any, Sample]]:

@@ -132,16 +132,14 @@ def test_a_row_is_predicted_alone_as_among_others(fitted, counts):
     assert fitted.predict(X[4:5]) == pytest.approx(fitted.predict(X)[4:5], rel=1e-12)
 
 
-def test_many_rows_are_predicted_to_six_digits(quick, counts):
-    """Networks compute them in float32; the distribution, and scores, are in float64 for any number of rows."""
+def test_many_rows_are_predicted_as_few_are(quick, counts):
     X, y = counts
     model = quick(likelihood="mixed", numeric="piecewise", epochs=3).fit(X, y)
     many, times = np.tile(X, (12, 1)), (12, 1)
-    exact, found = model.predict_distribution(many).mean.numpy(), model.predict(many)
+    found = model.predict(many)
     assert found.dtype == np.float64
-    assert (found != exact).any()
-    assert found == pytest.approx(exact, rel=1e-6)
-    assert exact[:90] == pytest.approx(model.predict(X), rel=1e-12)
+    np.testing.assert_allclose(found, np.tile(model.predict(X), 12), rtol=1e-12)
+    np.testing.assert_allclose(found[:3], [model.predict(X[i : i + 1])[0] for i in range(3)], rtol=1e-12)
     np.testing.assert_array_equal(model.predict_interval(many), np.tile(model.predict_interval(X), times))
     np.testing.assert_array_equal(
         model.predict_quantiles(many, [0.3, 0.99]), np.tile(model.predict_quantiles(X, [0.3, 0.99]), times)

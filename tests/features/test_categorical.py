@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from ddpn.features.categorical import CategoricalColumn, fit_category
+from ddpn.features.column_plan import ColumnPlan
+from ddpn.features.table import Column
 
 LEVELS = ("d", "c", "b", "a")
 CODES = np.array([3, 3, 3, 2, 2, 1, 1, 0])  # a a a b b c c d
@@ -16,9 +18,7 @@ def fitted(min_weight: float = 0.0, max_levels: int = 100, codes: np.ndarray = C
 def written(column: CategoricalColumn, *levels: str | None) -> list[list[float]]:
     known = tuple(sorted({level for level in levels if level is not None}))
     codes = np.array([-1 if level is None else known.index(level) for level in levels])
-    out = np.full((len(codes), column.width), np.nan, dtype=np.float32)
-    column.write(codes, known, out)
-    return out.tolist()
+    return ColumnPlan([column]).encode([Column("ward", "category", codes, known)], 10.0).tolist()
 
 
 def test_levels_come_by_frequency_then_alphabet():

@@ -1,21 +1,22 @@
 """Columns of numbers: bounds, bins, steps, codes."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
+from ddpn.features.column_plan import ColumnPlan
 from ddpn.features.numeric import (
     NumericColumn,
-    bin_and_share,
     bin_edges,
     bounded,
     every_step,
     fit_flag,
     fit_number,
     integer_codes,
-    piecewise,
 )
+from ddpn.features.table import Column
 from ddpn.features.weighted import distinct
 
 
@@ -23,10 +24,8 @@ def of(*values: float):
     return distinct(np.array(values, dtype=float), np.ones(len(values)))
 
 
-def written(column: NumericColumn, x: list[float], limit: float = 10.0) -> np.ndarray:
-    out = np.full((len(x), column.width), np.nan, dtype=np.float32)
-    column.write(np.array(x), out, limit)
-    return out
+def written(column: NumericColumn, x: Sequence[float] | np.ndarray, limit: float = 10.0) -> np.ndarray:
+    return ColumnPlan([column]).encode([Column("x", "number", np.array(x))], limit)
 
 
 def test_bounded_is_the_identity_up_to_the_limit_and_increases_smoothly_beyond():
@@ -44,24 +43,11 @@ def test_no_limit_leaves_values_alone_yet_finite():
     assert bounded(np.array([1e9, -np.inf]), np.inf).tolist() == [1e9, -1e18]
 
 
-@pytest.mark.parametrize("edges", [3, 25, 90])
-def test_bins_of_many_values_are_those_of_few(edges):
-    """Many values are compared with all edges, few are searched."""
-    rng = np.random.default_rng(0)
-    bins = np.sort(rng.normal(size=edges))
-    x = np.concatenate([rng.normal(size=700) * 2.0, bins, [np.inf, -np.inf, 1e300]])
-    with np.errstate(invalid="ignore"):
-        whole = bin_and_share(x, bins)
-        parts = zip(*(bin_and_share(x[i : i + 50], bins) for i in range(0, len(x), 50)), strict=True)
-    for found, part in zip(whole, parts, strict=True):
-        np.testing.assert_array_equal(found, np.concatenate(part))
-
-
 def test_piecewise_is_an_interpolation_in_each_bin():
     edges = np.array([-1.0, 0.0, 0.5, 10.0])
     x = np.linspace(-3, 12, 500)
     expected = np.stack([np.interp(x, [low, high], [0.0, 1.0]) for low, high in pairwise(edges)], axis=1)
-    np.testing.assert_allclose(piecewise(x, edges), expected, atol=1e-7)
+    np.testing.assert_allclose(written(NumericColumn(edges=edges), x)[:, 1:], expected, atol=1e-7)
 
 
 def test_bins_hold_equal_shares_of_the_weight():
@@ -85,7 +71,7 @@ def test_a_column_that_is_mostly_one_value_has_no_empty_bin():
 
 def test_bins_too_narrow_for_floats_are_dropped():
     tiny = bin_edges(of(0.0, 5e-324, 1.0, 2.0), 24)
-    assert np.isfinite(piecewise(np.array([0.0, 5e-324, 0.3, 9.0]), tiny)).all()
+    assert np.isfinite(written(NumericColumn(edges=tiny), [0.0, 5e-324, 0.3, 9.0])).all()
     assert tiny.tolist() == [0.0, 1.0, 2.0]
 
 

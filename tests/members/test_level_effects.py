@@ -7,7 +7,6 @@ import torch
 
 from ddpn.features import FeatureEncoder
 from ddpn.heads import make_head
-from ddpn.members.many_rows import MANY_ROWS, raw_of_many
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
 from ddpn.sample import Sample
@@ -67,11 +66,8 @@ def test_predictions_for_left_out_rows_are_as_good_as_for_new_ones(sample):
 
 
 def test_one_row_many_rows_and_saved_networks_agree(sample, member):
-    rows = sample.rows(np.arange(MANY_ROWS + 20) % 2400)
-    many = raw_of_many(member.model, member.encoder, rows.X)
+    rows = sample.rows(np.arange(276))
     found = member.raw(rows.X)
-    assert many is not None
-    torch.testing.assert_close(many, found, rtol=0.0, atol=0.0)
     for part in (slice(0, 1), slice(0, 20), slice(0, 200)):
         torch.testing.assert_close(member.raw(rows.X[part]), found[part], rtol=1e-12, atol=1e-12)
     again = Networks.from_state(member.state())

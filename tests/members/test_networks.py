@@ -134,3 +134,26 @@ def test_inputs_that_do_not_exist_are_refused(chosen):
     facts = json.loads(files[name]) | {"chosen": chosen}
     with pytest.raises(InputError, match="inputs that the encoder does not have"):
         Networks.from_state({**files, name: json.dumps(facts).encode()})
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "options"),
+    [
+        ("mixed", {"numeric": "piecewise"}),
+        ("mixed", {"numeric": "steps", "activation": "gelu"}),
+        ("double_poisson", {"hidden": ()}),
+        ("gaussian", {"hidden": (130, 70, 20)}),
+    ],
+)
+def test_a_row_has_the_same_raw_outputs_alone_and_among_others(likelihood, options):
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(1100, 3))
+    sample = Sample(X[:200], rng.poisson(np.exp(0.5 * X[:200, 0])).astype(float))
+    chosen = NetworkOptions(**{"members": 2, "hidden": (16, 12), "epochs": 1, **options})
+    member = Networks(make_head(likelihood), chosen).fit(sample, None, seed=1)
+    whole = member.raw(X)
+    with torch.no_grad():
+        inputs = torch.from_numpy(member.encoder.transform(X)).double()
+    torch.testing.assert_close(whole, member.model.raw(inputs).detach(), rtol=1e-12, atol=1e-13)
+    for rows in (slice(0, 1), slice(1099, 1100), slice(3, 8), slice(0, 64), slice(500, 1024), slice(20, 1045)):
+        torch.testing.assert_close(member.raw(X[rows]), whole[rows], rtol=1e-12, atol=1e-14)

@@ -1,15 +1,31 @@
-"""Calibrated intervals of a predictor: the level of each, and its ends."""
+"""Calibrated intervals of a predictor: the level of each, its ends, and the description of predictions with them."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from ddpn.calibration.groups import IntervalGroups
-from ddpn.calibration.intervals import IntervalLevels, interval_at
+from ddpn.calibration.intervals import IntervalLevels, interval_at, interval_quantiles, widened
+from ddpn.distributions import discretized
 from ddpn.distributions.arguments import check_coverage
 
 _MIXTURE = "mixture"
+
+
+class Described(NamedTuple):
+    """What `CalibratedLevels.described` returns, (rows,) each: moments, counts, and more quantiles (rows, levels)."""
+
+    mean: Tensor
+    aleatoric: Tensor
+    epistemic: Tensor
+    median: Tensor
+    mode: Tensor
+    low: Tensor
+    high: Tensor
+    quantiles: Tensor
 
 
 class CalibratedLevels:
@@ -63,3 +79,34 @@ class CalibratedLevels:
             return self.interval_level(coverage, of)
         codes = self.groups.codes(labels, None if self.groups.by else dist.mean.detach().numpy())
         return self.groups.at(check_coverage(coverage), of, self.intervals[of], codes)
+
+    @torch.no_grad()
+    def described(
+        self,
+        dist: Any,
+        coverage: float,
+        of: str = _MIXTURE,
+        labels: np.ndarray | None = None,
+        quantiles: Sequence[float] = (),
+    ) -> Described:
+        """Mean, variance, median, mode, calibrated interval and quantiles of predicted distributions, asked for once.
+
+        Moments are those of the distributions themselves, counts those of rounded values where they are Gaussian.
+
+        Parameters
+        ----------
+        dist, coverage, of, labels
+            As for `interval`.
+        quantiles : sequence of float
+            Levels of further quantiles, in (0, 1).
+        """
+        counts = discretized(dist)
+        level, rows = self.row_levels(counts, coverage, of, labels), counts.batch_shape[0]
+        levels = torch.tensor([0.5, *quantiles], dtype=torch.float64).expand(rows, -1)
+        found = counts.summary(torch.cat([interval_quantiles(level, rows), levels], dim=1))
+        low, high, median = found.quantiles[:, :3].unbind(1)
+        moments = found if counts is dist else dist
+        ends = widened(low, high, level)
+        return Described(
+            moments.mean, moments.aleatoric, moments.epistemic, median, found.mode, *ends, found.quantiles[:, 3:]
+        )

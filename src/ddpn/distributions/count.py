@@ -244,7 +244,7 @@ class CountDistribution(Distribution, ABC):
         lead = shape[: len(shape) - len(self.batch_shape)]
         if shape[len(lead) :] != self.batch_shape:
             return self.expand(shape[len(lead) :]).icdf(q)
-        levels = q.detach().double().cpu().expand(shape).reshape(lead.numel(), -1).T
+        levels = q.detach().double().cpu().expand(shape).reshape(lead.numel(), self.batch_shape.numel()).T
         return self._shaped(self._quantiles(levels.numpy()).T, shape)
 
     def _quantiles(self, levels: np.ndarray) -> np.ndarray:

@@ -47,7 +47,7 @@ class CountPredictions(Saved, Calibrated, Explained, RegressorMixin):
         parts = []
         with torch.no_grad():
             # Members choose their threads themselves.
-            for block in self._fitted.blocks(X, exposure, upper=upper, exact=False):
+            for block in self._fitted.blocks(X, exposure, upper=upper):
                 with single_thread():
                     parts.append(f(block).double())
         return torch.cat(parts).numpy()
@@ -88,11 +88,6 @@ class CountPredictions(Saved, Calibrated, Explained, RegressorMixin):
         Returns
         -------
         array of float, shape (rows,)
-
-        Notes
-        -----
-        Networks predict 1,024 rows and more in float32: means agree with those of single rows to a relative 1e-6.
-        `predict_distribution` is in float64.
         """
         return self._over_blocks(
             lambda dist: point(dist if statistic == "mean" else discretized(dist), statistic), X, exposure, upper
@@ -182,14 +177,8 @@ class CountPredictions(Saved, Calibrated, Explained, RegressorMixin):
         -------
         array of float, shape (rows, levels)
         """
-        levels = torch.from_numpy(_checked_levels(q))
-        found = self._over_blocks(
-            lambda dist: torch.stack([discretized(dist).icdf(level) for level in levels] or [dist.mean], 1),
-            X,
-            exposure,
-            upper,
-        )
-        return found[:, : len(levels)]
+        levels = torch.from_numpy(_checked_levels(q)).unsqueeze(1)
+        return self._over_blocks(lambda dist: discretized(dist).icdf(levels).T, X, exposure, upper)
 
     def predict_uncertainty(self, X: Any, exposure: Any = None, upper: Any = None) -> dict[str, np.ndarray]:
         """Predict the variance of every row and its two parts.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ddpn.features.level_effects import LevelEffects, by_level
+from ddpn.features.level_effects import LevelEffects
 
 #: Names of the inputs of rare levels and of missing values.
 OTHER, MISSING = "<other>", "<missing>"
@@ -42,21 +42,6 @@ class CategoricalColumn:
     def names(self, name: str) -> list[str]:
         named = [*self.levels, *([OTHER] if self.has_other else []), *([MISSING] if self.has_missing else [])]
         return [f"{name} = {level}" for level in named] + ([f"{name} effect"] if self.effects is not None else [])
-
-    def write(self, codes: np.ndarray, levels: tuple[str, ...], out: np.ndarray) -> None:
-        """Write the inputs for codes into `levels` (those of the table at hand, -1 for missing)."""
-        one_hot = np.eye(self.indicators + 1, self.indicators, dtype=np.float32)
-        out[:, : self.indicators] = one_hot[self.places(codes, levels)]
-        if self.effects is not None:
-            out[:, self.indicators] = self.effects.of(codes, levels)
-
-    def places(self, codes: np.ndarray, levels: tuple[str, ...]) -> np.ndarray:
-        """Which input is 1 for each code; the number of indicators where none is."""
-        place = {level: j for j, level in enumerate(self.levels)}
-        nowhere = self.indicators
-        other = len(self.levels) if self.has_other else nowhere
-        missing = len(self.levels) + self.has_other if self.has_missing else other
-        return by_level(codes, levels, place, other, missing)
 
 
 def fit_category(

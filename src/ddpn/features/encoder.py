@@ -8,7 +8,6 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from ddpn.errors import InputError
-from ddpn.features.categorical import CategoricalColumn
 from ddpn.features.column_plan import ColumnPlan
 from ddpn.features.cross_fitted import OutOfFoldEffects, has_effects, random_folds
 from ddpn.features.fitting import Encoded, add_bins, add_steps, fit_columns, level_effects
@@ -25,10 +24,6 @@ LEVELS_WITHOUT_EFFECT: dict[str, float] = {"one-hot": float("inf"), "auto": 50, 
 #: Inputs that bins, steps or codes may add in all, so that wide tables do not make the first layer huge: the default
 #: number of bins becomes smaller from 427 columns on.
 MAX_INPUTS = 10_240
-#: Rows up to which all columns are encoded at once.
-_FEW_ROWS = 32
-#: Rows encoded at a time, so that a block of inputs stays in cache on its way out.
-_BLOCK = 4096
 
 
 class FeatureEncoder(TransformerMixin, BaseEstimator):
@@ -200,21 +195,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator):
 
     def encode(self, X: Any) -> np.ndarray:
         """The same as `transform`, whatever scikit-learn is set to return, without its checks."""
-        table = read_as_fitted(self, X)
-        rows = len(table[0].values)
-        if rows <= _FEW_ROWS:
-            return self._plan.encode(table, self.limit)
-        ends = np.cumsum([column.width for column in self.columns_])
-        out = np.empty((rows, ends[-1]), dtype=np.float32)
-        for top in range(0, rows, _BLOCK):
-            block = out[top : top + _BLOCK]
-            for (_, _, values, levels), column, end in zip(table, self.columns_, ends, strict=True):
-                inputs, part = block[:, end - column.width : end], values[top : top + _BLOCK]
-                if isinstance(column, CategoricalColumn):
-                    column.write(part, levels, inputs)
-                else:
-                    column.write(part.astype(np.float64), inputs, self.limit)
-        return out
+        return self._plan.encode(read_as_fitted(self, X), self.limit)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """The name of every input, such as "age", "age > 64.5" or "ward = B".

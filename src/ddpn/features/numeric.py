@@ -9,8 +9,6 @@ from ddpn.features.weighted import Distinct, center_and_scale, distinct, midpoin
 
 #: Largest standardised value: its square still fits in float32.
 LARGEST = 1e18
-#: Values, and edges between bins, for which comparing with all edges is faster than a search.
-_COUNTED, _FEW_EDGES = range(256, 2**14 + 1), 64
 #: Integer codes (hour, weekday, month) with at most that many values also get one input per value.
 MAX_CODES = 32
 
@@ -49,32 +47,6 @@ class NumericColumn:
             *(f"{name} = {code:.12g}" for code in self.codes.tolist()),
         ]
 
-    def write(self, x: np.ndarray, out: np.ndarray, limit: float) -> None:
-        """Write the inputs for values x into out, of shape (len(x), width)."""
-        missing = np.isnan(x)
-        x = np.where(missing, self.fill, x)
-        out[:, 0] = bounded(self.standardised(x), limit)
-        blocks = [missing[:, None]] if self.has_missing else []
-        if len(self.edges):
-            blocks.append(piecewise(x, self.edges))
-        if len(self.steps):
-            blocks.append(_staircase(len(self.steps))[np.searchsorted(self.steps, x)])
-        if len(self.codes):
-            blocks.append(_one_hot(x, self.codes))
-        start = 1
-        for block in blocks:
-            out[:, start : start + block.shape[1]] = block
-            start += block.shape[1]
-
-    def code_of(self, x: np.ndarray) -> np.ndarray:
-        """The place of each value among the codes; of any other, the number of codes."""
-        return _code_of(x, self.codes)
-
-    def standardised(self, x: np.ndarray) -> np.ndarray:
-        """Values in units of the scale from the center; infinite where these overflow."""
-        with np.errstate(over="ignore"):  # infinity is bounded next
-            return (0.5 * x - 0.5 * self.center) / (0.5 * self.scale)
-
 
 def bounded(z: np.ndarray, limit: float) -> np.ndarray:
     """z up to the limit, logarithmic beyond it: an outlier cannot drive a network out of bounds.
@@ -87,48 +59,6 @@ def bounded(z: np.ndarray, limit: float) -> np.ndarray:
     if far.any():
         z[far] = np.sign(z[far]) * (limit + np.log1p(np.abs(z[far]) - limit))
     return z
-
-
-def piecewise(x: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """How far x has filled each bin, from 0 to 1 (the piecewise-linear encoding of Gorishniy et al., 2022).
-
-    >>> piecewise(np.array([-1.0, 0.5, 3.0, 9.0]), np.array([0.0, 1.0, 5.0]))
-    array([[0. , 0. ],
-           [0.5, 0. ],
-           [1. , 0.5],
-           [1. , 1. ]], dtype=float32)
-    """
-    position, part = bin_and_share(x, edges)
-    filled = _staircase(len(edges) - 1)[position]
-    filled[np.arange(len(x)), position] = part
-    return filled
-
-
-def bin_and_share(x: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The bin that x lies in, the nearest where it lies in none, and how far x has filled it."""
-    half, inner = 0.5 * edges, edges[1:-1]
-    if len(x) in _COUNTED and len(inner) < _FEW_EDGES:
-        position = np.add.reduce(inner[:, None] <= x, axis=0, dtype=np.int8).astype(np.intp)
-    else:
-        position = np.searchsorted(inner, x, side="right")
-    with np.errstate(over="ignore"):  # far outside a narrow bin: infinity, clipped to 0 or 1
-        return position, np.clip((0.5 * x - half.take(position)) / (half[1:] - half[:-1]).take(position), 0.0, 1.0)
-
-
-def _staircase(n: int) -> np.ndarray:
-    """Row i has i ones and then zeros."""
-    return np.tri(n + 1, n, k=-1, dtype=np.float32)
-
-
-def _one_hot(x: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """One input per code; any other value gets zeros."""
-    return np.eye(len(codes) + 1, len(codes), dtype=np.float32)[_code_of(x, codes)]
-
-
-def _code_of(x: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """The place of each code; of any other value, their number."""
-    position = np.minimum(np.searchsorted(codes, x), len(codes) - 1)
-    return np.where(codes[position] == x, position, len(codes))
 
 
 def fit_number(x: np.ndarray, weights: np.ndarray) -> tuple[NumericColumn, Distinct]:

@@ -24,8 +24,6 @@ from ddpn.validation import listed
 MAX_DENSE_CELLS = 2**28
 #: Rows of a frame up to which its cells are read one by one.
 _FEW_ROWS = 8
-#: Cells of a frame up to which columns are converted one by one.
-_FEW_CELLS = 256
 #: Types of polars whose cells are read one by one.
 _FEW_KINDS = {f"{kind}{bits}": "number" for kind in ("Int", "UInt") for bits in (8, 16, 32, 64)}
 _FEW_KINDS |= {"Float32": "number", "Float64": "number", "Boolean": "flag", "String": "category"}
@@ -129,7 +127,7 @@ def _read(estimator: Any, X: Any, reset: bool) -> list[Column]:
 def _few_rows(estimator: Any, X: Any) -> list[Column] | None:
     """Few rows of a polars frame that has exactly the columns of fit, cell by cell; None for any other table.
 
-    A frame of one row takes its library longer to convert than all the rest of a prediction.
+    To convert a frame of one row takes its library longer than all the rest of a prediction.
     """
     if not type(X).__module__.startswith("polars.dataframe") or not 0 < X.height <= _FEW_ROWS:
         return None
@@ -219,9 +217,6 @@ def _numbers_of(frame: nw.DataFrame[Any]) -> dict[str, np.ndarray]:
     if not frame.implementation.is_polars():
         return {}
     names = [name for name, dtype in frame.schema.items() if dtype.is_numeric()]
-    if len(frame) * len(names) <= _FEW_CELLS:
-        # Without the engine that plans queries, which takes longer than so few cells.
-        return {name: _number(name, frame[name].cast(nw.Float64).to_numpy()).values for name in names}
     cells = frame.select(nw.col(*names).cast(nw.Float64)).to_numpy() if names else np.empty((0, 0))
     if np.isinf(cells).any():
         for j, name in enumerate(names):

@@ -145,5 +145,7 @@ def mean_preserving_log_gamma(log_gamma: Tensor, log_mu: Tensor) -> Tensor:
 
 
 def _cut(x: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
+    if not isinstance(low, Tensor) and not isinstance(high, Tensor):
+        return x.clamp(low, high)
     x = x.minimum(high) if isinstance(high, Tensor) else x.clamp(max=high)
     return x.maximum(low) if isinstance(low, Tensor) else x.clamp(min=low)

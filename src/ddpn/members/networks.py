@@ -19,14 +19,12 @@ from ddpn.features import FeatureEncoder, encoder_bytes, encoder_from_bytes
 from ddpn.features.cross_fitted import OutOfFoldEffects, content_folds, has_effects, without_effects
 from ddpn.features.screening import screened
 from ddpn.heads import DEFAULT_LIKELIHOOD, Head, make_head
-from ddpn.members.few_rows import MOST_ROWS, raw_of_few
-from ddpn.members.many_rows import MANY_ROWS, raw_of_many
 from ddpn.members.member import Member, exposure_unit, json_to_bytes, row_scale
 from ddpn.members.network_options import WIDE, NetworkOptions, auto_numeric
 from ddpn.members.side_by_side import put_networks, side_by_side, take_networks
 from ddpn.members.stream_schedule import Chunks, stream_schedule
 from ddpn.model import CountModel
-from ddpn.sample import BLOCK, Sample, row_count
+from ddpn.sample import BLOCK, Sample
 from ddpn.splits import FOLDS, fold_numbers
 from ddpn.threads import single_thread, threads_for
 from ddpn.training import History, OwnRows, RowStream, Runtime, Streamed, TrainingConfig, fit
@@ -34,8 +32,9 @@ from ddpn.training import History, OwnRows, RowStream, Runtime, Streamed, Traini
 _FACTS, _WEIGHTS, _ENCODER = "networks.json", "networks.safetensors", "features.safetensors"
 #: On noisy tables networks are best in the first half of their training (0.15 to 0.5), on others later than this.
 _LATE = 0.6
-#: Rows that are predicted together: what layers of 65,536 rows take in float64, 500 MB, was the peak of a fit.
-_ROWS = 8192
+#: Rows that are predicted together, whose hidden units stay in cache, and what their number is a multiple of: a product
+#: with a single row would be summed in another order.
+_ROWS, _MULTIPLE = 1024, 8
 
 
 class Trained(NamedTuple):
@@ -286,27 +285,16 @@ class Networks(Member):
     # Predicting --------------------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def raw(self, X: Any, exposure: np.ndarray | None = None) -> Tensor:
-        """Raw outputs of every network. Shape: (rows, M, P)."""
-        rows = row_count(X)
-        scale = row_scale(exposure, self.unit, rows)
-        is_many = self.chosen is None and rows >= MANY_ROWS
-        if is_many and (many := raw_of_many(self.model, self.encoder, X, scale)) is not None:
-            return many
+    def raw(self, X: Any) -> Tensor:
+        """Raw outputs of every network: those of a row alone are those of the row among others. Shape: (rows, M, P)."""
         inputs = _columns(self.encoder.encode(X), self.chosen)
-        if len(inputs) <= MOST_ROWS and (few := raw_of_few(self.model, inputs)) is not None:
-            return torch.from_numpy(few)
-        return self._raw_of(torch.from_numpy(inputs))
-
-    @torch.no_grad()
-    def _raw_of(self, inputs: Tensor) -> Tensor:
-        """Raw outputs for encoded rows."""
-        parts = inputs.split(_ROWS)
-        with threads_for(self.model.multiply_adds(parts[0])):
-            return torch.cat([self.model.raw(part.double()) for part in parts])
+        starts = range(0, len(inputs), _ROWS)
+        with threads_for(self.model.multiply_adds(torch.from_numpy(inputs[:_ROWS]))):
+            found = [self.model.raw(_padded(inputs[start : start + _ROWS])) for start in starts]
+        return (found[0] if len(found) == 1 else torch.cat(found))[: len(inputs)]
 
     def distribution(self, X: Any, exposure: np.ndarray | None = None) -> Distribution:
-        raw = self.raw(X, exposure)
+        raw = self.raw(X)
         scale = row_scale(exposure, self.unit, len(raw))
         with single_thread():
             return self.head(raw, None if scale is None else scale.unsqueeze(1))
@@ -370,6 +358,13 @@ def _checked_choice(chosen: Any, encoder: FeatureEncoder) -> np.ndarray:
     if found.ndim != 1 or found.dtype.kind != "i" or not ((found >= 0) & (found < width)).all():
         raise InputError(f"{_FACTS} is damaged: networks choose inputs that the encoder does not have.")
     return found
+
+
+def _padded(rows: np.ndarray) -> Tensor:
+    """In float64, with rows of zeros up to a multiple of `_MULTIPLE`."""
+    found = np.zeros((len(rows) + -len(rows) % _MULTIPLE, rows.shape[1]))
+    found[: len(rows)] = rows
+    return torch.from_numpy(found)
 
 
 def _columns(inputs: np.ndarray, chosen: np.ndarray | None) -> np.ndarray:

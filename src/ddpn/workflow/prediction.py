@@ -7,12 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ddpn.calibration.intervals import interval_at, interval_quantiles, widened
 from ddpn.calibration.reasons import TableSummary
 from ddpn.distributions import discretized
 from ddpn.errors import ConfigError, InputError
 from ddpn.features.table import reading_once
-from ddpn.metrics import point
 from ddpn.predictor import MIXTURE, Predictor
 from ddpn.sample import Sample, rows_named, take_rows
 from ddpn.threads import single_thread
@@ -127,43 +125,30 @@ def prediction_table(
         measured = None if predictor.profile is None else predictor.profile.measure(X)
         with single_thread(), torch.no_grad():
             of = request.member or MIXTURE
-            dist = predictor.distribution(X, exposure, of, upper, exact=False)
+            dist = predictor.distribution(X, exposure, of, upper)
     if summary is not None and measured is not None:
         summary.add(measured.states)
     with single_thread(), torch.no_grad():
-        aleatoric, epistemic = dist.aleatoric, dist.epistemic
-        counts: Any = discretized(dist)
-        level = predictor.row_levels(counts, request.coverage, of, groups)
-        median, mode, (low, high), quantiles = _quantiles(counts, level, request.quantiles)
-        columns: dict[str, Tensor] = {"mean": dist.mean, "median": median, "mode": mode, "lower": low, "upper": high}
-        columns |= {"aleatoric": aleatoric, "epistemic": epistemic, "stddev": (aleatoric + epistemic).sqrt()}
+        known = predictor.described(dist, request.coverage, of, groups, request.quantiles)
+        columns: dict[str, Tensor] = {"mean": known.mean, "median": known.median, "mode": known.mode}
+        columns |= {"lower": known.low, "upper": known.high}
+        columns |= {"aleatoric": known.aleatoric, "epistemic": known.epistemic}
+        columns["stddev"] = (known.aleatoric + known.epistemic).sqrt()
+        quantiles = known.quantiles.unbind(1)
         columns |= {f"q{at:g}": values for at, values in zip(request.quantiles, quantiles, strict=True)}
-        for count in range(0 if request.pmf is None else request.pmf + 1):
-            columns[f"p{count}"] = counts.log_prob(torch.full_like(dist.mean, count)).exp()
+        if request.pmf is not None:
+            every = torch.arange(request.pmf + 1, dtype=torch.float64).unsqueeze(1)
+            columns |= {f"p{count}": p for count, p in enumerate(discretized(dist).log_prob(every).exp())}
         found: dict[str, Any] = {name: _plain(name, values) for name, values in columns.items()}
         if predictor.ood is not None:
             features = measured.score if measured is not None and len(predictor.ood.features) else None
             # Of the mixture, by whose predictions it is calibrated.
-            mixture = dist if of == MIXTURE else predictor.distribution(X, exposure, upper=upper, exact=False)
+            mixture = dist if of == MIXTURE else predictor.distribution(X, exposure, upper=upper)
             found["ood_pvalue"] = predictor.ood.pvalue([mixture], features)
     if request.ood is not None:
         found["ood"] = predictor.calibrated_ood.is_ood(found["ood_pvalue"], request.ood)
         found["ood_reason"] = _reasons(predictor, X, found["ood"])
     return found
-
-
-def _quantiles(
-    counts: Any, level: float | np.ndarray, more: tuple[float, ...]
-) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor], list[Tensor]]:
-    """Median, mode, interval at its level, and further quantiles: at once where a distribution can."""
-    if not hasattr(counts, "summary"):
-        further = [counts.icdf(torch.full_like(counts.mean, at)) for at in more]
-        return point(counts, "median"), counts.mode, interval_at(counts, level), further
-    rows = counts.batch_shape[0]
-    levels = torch.tensor([0.5, *more], dtype=torch.float64).expand(rows, -1)
-    found = counts.summary(torch.cat([interval_quantiles(level, rows), levels], dim=1))
-    low, high, median, *further = found.quantiles.unbind(1)
-    return median, found.mode, widened(low, high, level), further
 
 
 def _reasons(predictor: Predictor, X: Any, flagged: np.ndarray) -> Any:
