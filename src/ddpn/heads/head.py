@@ -322,8 +322,9 @@ def _expected_curvature(dist: ParametricDistribution, raw: Tensor) -> Tensor:
     """Expected second derivatives of -log p in the raw outputs that the parameters were made of. Shape: (N, P)."""
     total = torch.zeros_like(raw)
     for name, information in dist.information().items():
-        (slope,) = torch.autograd.grad(getattr(dist, name).sum(), raw, retain_graph=True, allow_unused=True)
-        if slope is not None:
+        parameter = getattr(dist, name)
+        if parameter.requires_grad:  # a known total does not
+            (slope,) = torch.autograd.grad(parameter.sum(), raw, retain_graph=True)
             total += information.unsqueeze(1) * slope.square()
     return total
 

@@ -14,6 +14,7 @@ class PoissonHead(Head):
 
     raw = (log mu).
 
+    >>> import torch
     >>> PoissonHead()(torch.tensor([1.0])).mean
     tensor(2.7183)
     """

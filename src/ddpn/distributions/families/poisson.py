@@ -44,6 +44,7 @@ class Poisson(ParametricDistribution):
 
     Examples
     --------
+    >>> import torch
     >>> Poisson(3.0).cdf(torch.tensor(2.0))
     tensor(0.4232)
     """
