@@ -1,1 +1,1 @@
-"""Boosted trees as members: reading tables, LightGBM or scikit-learn underneath, and what is learned from folds."""
+"""Boosted trees as members: reading tables, boosting with LightGBM, and what is learned from folds."""
