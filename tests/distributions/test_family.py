@@ -11,6 +11,7 @@ from torch.distributions import constraints
 
 from ddpn.distributions import DoublePoisson, Mixture, NegativeBinomial, Truncated, ZeroInflated, log_mass
 from ddpn.distributions.family import Family
+from ddpn.distributions.kernels import compiling
 from ddpn.distributions.parametric import ParametricDistribution
 
 
@@ -97,3 +98,13 @@ def test_in_mixtures_and_modifiers(scale):
         torch.testing.assert_close(got.mean, want.mean, rtol=1e-9, atol=0.0)
         torch.testing.assert_close(got.crps, want.crps, rtol=1e-8, atol=0.0)
         torch.testing.assert_close(dist.log_prob(y), reference.log_prob(y), rtol=1e-9, atol=0.0)
+
+
+def test_compiled_functions_of_families_share_no_symbol():
+    """Cached kernels come from different processes: only names distinguish `score` of one family from another."""
+    y = torch.tensor(3.0, dtype=torch.float64)
+    for dist in (Geometric(MEANS), DoublePoisson(MEANS, torch.ones_like(MEANS)), NegativeBinomial(MEANS, MEANS)):
+        dist.cdf(y)
+    names = [each.py_func.__qualname__ for each in compiling._INNERS.values()]
+    assert names
+    assert len(set(names)) == len(names)

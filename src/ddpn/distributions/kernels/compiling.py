@@ -61,7 +61,11 @@ def _translated(function: FunctionType, bindings: Bindings, digest: str) -> Func
         if value is not None:
             names[name] = value
     names["__builtins__"] = __builtins__
-    return FunctionType(function.__code__, names, function.__name__, function.__defaults__)
+    made = FunctionType(function.__code__, names, function.__name__, function.__defaults__)
+    # Symbols of machine code carry this name. Families that were compiled in different processes could otherwise have
+    # the same symbol for functions such as `log_mass`, and one would run the code of the other.
+    made.__qualname__ = f"{function.__module__.replace('.', '_')}_{function.__name__}_{digest}"
+    return made
 
 
 def _prepared(function: FunctionType, bindings: Bindings, label: str) -> FunctionType:
