@@ -26,8 +26,8 @@ def list_() -> None:
 
 
 @data.command(epilog=EXIT_CODES, cls=Command)
-def get(name: Annotated[str, typer.Argument(metavar="NAME", help="A data set of `ddpn data list`.")]) -> None:
-    """Download a data set unless it is available, or explain where to put it."""
+def get(name: Annotated[str, typer.Argument(metavar="NAME", help="A name from `ddpn data list`.")]) -> None:
+    """Download a data set if it is not available, or explain where to put it."""
     with friendly_errors("Nothing was changed."):
         from ddpn.datasets import download
 

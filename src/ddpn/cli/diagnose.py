@@ -20,7 +20,7 @@ MeanModel = Annotated[
         help="Model of the mean given the features: auto (the best out of fold), glm (fastest), boosting or constant.",
     ),
 ]
-MaxRows = Annotated[int, typer.Option(metavar="NUMBER", help="Larger tables are reduced to a random sample.")]
+MaxRows = Annotated[int, typer.Option(metavar="NUMBER", help="Larger tables are sampled at random.")]
 Seed = Annotated[
     int | None, typer.Option(metavar="NUMBER", help="Seed of the random sample, the folds and the trees. Default: 0.")
 ]
@@ -28,7 +28,7 @@ GroupOfFolds = Annotated[
     str | None,
     typer.Option(
         metavar="COLUMNS",
-        help="Columns that say which rows belong together, as in `ddpn fit`: means are predicted for new groups.",
+        help="Columns that identify rows that belong together, as in `ddpn fit`: means are predicted for new groups.",
         rich_help_panel="Columns of the table",
     ),
 ]
@@ -63,8 +63,8 @@ def diagnose(
     """Diagnose a count target and recommend a likelihood for `ddpn fit`.
 
     Given the features: is the target over- or under-dispersed, zero-inflated, bounded, censored, heaped, heavy-tailed?
-    Means are predicted out of fold, and p-values are adjusted for the number of checks. Bounds and censoring that you
-    know, such as --upper, are taken into account instead of looked for.
+    Means are predicted out of fold, and p-values are adjusted for the number of checks. If you pass known bounds or
+    censoring, such as --upper, they are taken into account.
 
     Example: ddpn diagnose bikes.csv --target rentals --drop casual,registered -o bikes.html
     """

@@ -30,7 +30,7 @@ Out = Annotated[
         "by the ending.",
     ),
 ]
-Most = Annotated[int, typer.Option(metavar="NUMBER", help="Columns to print.")]
+Most = Annotated[int, typer.Option(metavar="NUMBER", help="Number of columns to print.")]
 
 
 def explain(
@@ -51,8 +51,8 @@ def explain(
 ) -> None:
     """Explain a model: which columns move the predicted mean and the predicted spread, and how.
 
-    Prints importance (if DATA has the target), effects and interactions; with --rows, what each column adds to the
-    predictions of these rows, compared with all rows of DATA.
+    Prints importance (if DATA has the target), effects and interactions; with --rows, how much each column adds to the
+    predictions for these rows, compared with all rows of DATA.
 
     Example: ddpn explain bikes.model bikes.csv -o effects.png
     """

@@ -1,4 +1,4 @@
-"""ddpn export: a model as one ONNX file; and what `ddpn show` prints of such a file. Arguments and printing only."""
+"""ddpn export: a model as one ONNX file; and what `ddpn show` prints about it. Arguments and printing only."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ from ddpn.model_files import refuses_strange_files
 
 Out = Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The ONNX file to write, such as model.onnx.")]
 Quantiles = Annotated[
-    str, typer.Option(metavar="LEVELS", help="Quantiles to have as outputs: 0.1,0.9 adds q0.1 and q0.9.")
+    str, typer.Option(metavar="LEVELS", help="Quantiles to add as outputs: 0.1,0.9 adds q0.1 and q0.9.")
 ]
 PmfUpTo = Annotated[
     int | None,
@@ -38,8 +38,8 @@ def export(
     """Write a model as one ONNX file, which predicts without Python.
 
     The file takes the raw columns of the table and returns mean, variance, aleatoric, epistemic, median, lower and
-    upper (an interval that holds the count with the --coverage), --quantiles, and pmf, the probabilities of 0, 1, 2,
-    ..., with their sum, pmf_mass. Needs the extra export.
+    upper (an interval that contains the count with probability --coverage), --quantiles, and pmf, the probabilities of
+    0, 1, 2, ..., with their sum, pmf_mass. Needs the extra export.
 
     Example: ddpn export bikes.model -o bikes.onnx --quantiles 0.1,0.9
     """
@@ -66,7 +66,7 @@ def export(
 
 @refuses_strange_files
 def show_onnx(path: Path, as_json: bool) -> None:
-    """Print what an exported file takes and predicts, and how the model was fitted."""
+    """Print the inputs and outputs of an exported file, and how the model was fitted."""
     from ddpn.export.description import describe_onnx
 
     about = describe_onnx(path)

@@ -8,7 +8,7 @@ from ddpn.cli.flags import Command
 
 
 def likelihoods(as_json: o.Json = False) -> None:
-    """List the distributions that --likelihood of `ddpn fit` can name, and what they suit.
+    """List the distributions that --likelihood of `ddpn fit` accepts, and what each is for.
 
     `ddpn diagnose` recommends one for a table.
     """

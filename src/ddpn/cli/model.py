@@ -21,7 +21,7 @@ from ddpn.errors import ConfigError
 from ddpn.model_files import refuses_strange_files
 
 #: What Ctrl-C leaves of predictions.
-_KEPT = "Nothing was written; of a long table, the same command continues with the parts that are finished."
+_KEPT = "Nothing was written. For a long table, the same command continues after the parts that are finished."
 
 
 def fit(
@@ -65,13 +65,13 @@ def fit(
 ) -> None:
     """Fit a model to a table and compare it with simpler models.
 
-    A GLM, boosted trees and networks are fitted one after the other and mixed, with weights by the CRPS of rows that
-    they were not fitted to, each only if it improves the mixture. --budget limits the time, --only fits one alone.
+    Boosted trees, a GLM and networks are fitted one after the other and mixed, with weights that minimise the CRPS of
+    held-out rows, each only if it improves the mixture. --budget limits the time, --only fits one member alone.
 
     Rows are split into 70% for training, 10% for validation (best epochs, mixture weights, calibration) and 20% for
-    testing; up to 5,000 rows, training and validation rows serve both purposes in turn (cross-fitting). The split is
-    random unless --split-column or --time is given; --group keeps rows of one person or shop together. Ctrl-C ends the
-    step that runs and saves what was fitted so far; the same command with --overwrite then continues.
+    testing; with up to 5,000 rows, training and validation rows are cross-fitted instead. The split is random unless
+    --split-column or --time is given; --group keeps rows of one person or shop together. Ctrl-C ends the current step
+    and saves what was fitted so far; the same command with --overwrite then continues.
 
     Example: ddpn fit bikes.csv --target rentals --drop casual,registered -o bikes.model
     """
@@ -204,14 +204,14 @@ def predict(
 ) -> None:
     """Predict every row of a table, or of several.
 
-    Columns: mean, median, mode, lower and upper (an interval that holds the count with the --coverage), aleatoric
-    (variance that more data would not remove), epistemic (variance that more data would remove), stddev, and ood_pvalue
-    (small where a row is unlike the training data). With --member, these are the predictions of one member of the
-    mixture, with its own calibrated intervals; ood_pvalue remains that of the mixture. Notes about unusual values of
-    the table, such as unseen levels, go to standard error.
+    Columns: mean, median, mode, lower and upper (an interval that contains the count with probability --coverage),
+    aleatoric (variance that more data would not remove), epistemic (variance that more data would remove), stddev, and
+    ood_pvalue (small if a row is unlike the training data). With --member, these are the predictions of one member of
+    the mixture, with its own calibrated intervals; ood_pvalue remains that of the mixture. Notes about unusual values
+    in the table, such as unseen levels, go to standard error.
 
-    Tables of any length need constant memory. The predictions of a long table are kept in the folder OUT.parts until
-    all are done: if the program is stopped or killed, the same command continues where it was. On a cluster every core
+    Memory does not grow with the length of a table. The predictions of a long table are kept in the folder OUT.parts
+    until all are done: if the program is stopped or killed, the same command continues. On a cluster every core
     predicts blocks of rows; the result is the same.
 
     Example: ddpn predict bikes.model new.csv -o predictions.csv --quantiles 0.1,0.9
@@ -245,7 +245,7 @@ def predict(
                 with progress_bar("Predicting", tables.rows) as bar:
                     rows = predict_to(folder, model, tables, request, out, bar.advance, findings.append, blocks)
         if "calibration" in about["task"].get("missing", ()):
-            findings.append("Intervals are not calibrated, as the fit was stopped by Ctrl-C.")
+            findings.append("Intervals are not calibrated, because the fit was stopped by Ctrl-C.")
         for sentence in findings:
             typer.echo(sentence, err=True)
         typer.echo(f"{rows:,} predictions written to {'standard output' if out == '-' else out}", err=True)
@@ -284,7 +284,7 @@ def evaluate(
 
 
 def show_(model: o.Model, as_json: o.Json = False) -> None:
-    """Show what a model is, how it was fitted, which columns it needs and how it scored; also of an exported file.
+    """Show what a model is, how it was fitted, which columns it needs and how it scored. Also reads exported files.
 
     Example: ddpn show bikes.model
     """

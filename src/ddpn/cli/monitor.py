@@ -24,10 +24,13 @@ _MOST = 20
 Page = Annotated[Path | None, typer.Option("-o", "--out", metavar="HTML", help="An HTML page to write.")]
 Alpha = Annotated[float, typer.Option(metavar="SHARE", help="Probability of any false alarm.")]
 Effect = Annotated[
-    float, typer.Option(metavar="SHARE", help="The least difference of shares that counts; half of it for coverage.")
+    float,
+    typer.Option(
+        metavar="SHARE", help="The smallest difference of shares that counts as drift; half of it for coverage."
+    ),
 ]
 Ignore = Annotated[
-    str, typer.Option(metavar="COLUMNS", help="Columns that never count as drift, separated by commas, such as dates.")
+    str, typer.Option(metavar="COLUMNS", help="Columns that never count as drift, such as dates, separated by commas.")
 ]
 
 
@@ -45,7 +48,7 @@ def monitor(
     overwrite: o.Overwrite = False,
     as_json: o.Json = False,
 ) -> None:
-    """Compare new rows with the training rows of a model, for a scheduler: the exit code is 3 if they differ.
+    """Compare new rows with the training rows of a model; the exit code is 3 if they differ.
 
     Checks the values and missing values of every column and the share of out-of-distribution rows; where DATA has the
     target, also the coverage of the intervals and the PIT (whether counts are distributed as predicted). A difference

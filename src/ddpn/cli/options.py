@@ -46,8 +46,8 @@ OneTable = Annotated[
 Stream = Annotated[
     bool | None,
     _option(
-        "Read Parquet files as a stream instead of into memory. Default: where they would take more than half of the "
-        "free memory.",
+        "Read Parquet files as a stream instead of into memory. Default: stream them if they would take more than half "
+        "of the free memory.",
         "--stream/--no-stream",
     ),
 ]
@@ -70,7 +70,7 @@ UpperColumn = Annotated[
 ]
 Censored = Annotated[
     str | None,
-    _count("Column of true and false: true where the count stands for that many or more.", metavar="COLUMN"),
+    _count('Column of true and false; true marks counts that mean "this many or more".', metavar="COLUMN"),
 ]
 CensoredAbove = Annotated[
     int | None, _count('Counts of this size or more are recorded as this one ("10 or more").', metavar="COUNT")
@@ -79,7 +79,7 @@ Drop = Annotated[str | None, _column("Columns to leave out, separated by commas.
 Use = Annotated[
     str | None,
     _column(
-        "Columns to keep although they look like ids or like leaks of the target, or are those of --group or --time.",
+        "Columns to keep although they look like ids or target leaks, or are named by --group or --time.",
         metavar="COLUMNS",
     ),
 ]
@@ -93,7 +93,7 @@ Category = Annotated[
 Missing = Annotated[
     str | None,
     _column(
-        "Further words and numbers that stand for a missing value, separated by commas, such as unknown,-999.",
+        "Further words and numbers that mean a missing value, separated by commas, such as unknown,-999.",
         metavar="WORDS",
     ),
 ]
@@ -127,24 +127,25 @@ Members = Annotated[
 Only = Annotated[
     str | None,
     _model(
-        "Fit this member alone, such as trees, instead of a mixture: a name of --mix-with, or of the leaderboard.",
+        "Fit this member alone, such as trees, instead of a mixture: a name accepted by --mix-with, or from the "
+        "leaderboard.",
         metavar="NAME",
     ),
 ]
 Budget = Annotated[
     str | None,
     _model(
-        "Time for the whole command, such as 60s or 10m: fits what there is time for. Default: no limit.",
+        "Time for the whole command, such as 60s or 10m: fits as much as the time allows. Default: no limit.",
         metavar="TIME",
     ),
 ]
 Epochs = Annotated[
-    str | None, _model("Passes over the training rows; auto chooses by their number. Default: auto.", metavar="NUMBER")
+    str | None, _model("Passes over the training rows; auto depends on their number. Default: auto.", metavar="NUMBER")
 ]
 MixWith = Annotated[
     str | None,
     _model(
-        f"Models to mix with the networks, weighted on validation rows: any of {_MEMBERS}, separated by commas; '' for "
+        f"Models to mix with the networks, weighted on held-out rows: any of {_MEMBERS}, separated by commas; '' for "
         "none. Default with --members: glm.",
         metavar="NAMES",
     ),
@@ -159,24 +160,26 @@ CompareWith = Annotated[
 Recalibrate = Annotated[
     str | None,
     _evaluation(
-        "auto corrects the predicted distributions if that improves the CRPS (the error of a distribution) of "
-        "validation rows; off never does. Default: auto.",
+        "auto recalibrates the predicted distributions if that improves the CRPS (the error of a distribution) of "
+        "held-out rows; off never does. Default: auto.",
         metavar="MODE",
     ),
 ]
 IntervalGroups = Annotated[
     str | None,
     _evaluation(
-        "Calibrate intervals within each value of this column, or within so many ranges of the predicted mean.",
+        "Calibrate intervals within each value of this column, or within this many ranges of the predicted mean.",
         metavar="COLUMN",
     ),
 ]
-Seed = Annotated[int | None, _evaluation("Seed of the split and of all random numbers. Default: 0.", metavar="NUMBER")]
+Seed = Annotated[
+    int | None, _evaluation("Random seed of the split and of everything else. Default: 0.", metavar="NUMBER")
+]
 Group = Annotated[
     str | None,
     _evaluation(
-        "Columns that say which rows belong together, such as person; several, separated by commas, are combined. "
-        "Training, validation and test rows then have different groups, so that scores are those of new groups. The "
+        "Columns that identify rows that belong together, such as person; several, separated by commas, are combined. "
+        "Training, validation and test rows then have different groups, so that scores are those for new groups. The "
         "columns are not inputs, unless --use names them. equal-inputs keeps rows with equal inputs together.",
         metavar="COLUMNS",
     ),
@@ -217,7 +220,8 @@ Keep = Annotated[bool, _option("Keep the columns of DATA, in front of the predic
 Ood = Annotated[
     float | None,
     _option(
-        "Flag rows that are unlike the training data, those with an ood_pvalue of at most this, and say why: 0.01.",
+        "Flag rows that are unlike the training data, with the reason: those with an ood_pvalue of at most this, such "
+        "as 0.01.",
         metavar="ALPHA",
     ),
 ]
@@ -225,14 +229,14 @@ Ood = Annotated[
 MemberOf = Annotated[
     str | None,
     _option(
-        "Predict with this member alone, such as trees: a name of the leaderboard. Default: the mixture of members.",
+        "Predict with this member alone, such as trees: a name from the leaderboard. Default: the mixture of members.",
         "--member",
         metavar="NAME",
     ),
 ]
 
-# Roles of columns for predict, evaluate and report: those of the fit by default, unknown to models saved in Python.
-_AS_IN_FIT = "Default: that of the fit. A model saved in Python needs it"
+# Roles of columns for predict, evaluate and report: as in fit by default, unknown to models saved in Python.
+_AS_IN_FIT = "Default: as in `ddpn fit`. Required for a model saved in Python"
 TargetOf = Annotated[str | None, _option(f"Column of counts. {_AS_IN_FIT}.", "--target", metavar="COLUMN")]
 ExposureOf = Annotated[
     str | None,
@@ -248,10 +252,10 @@ UpperOf = Annotated[
 ]
 CensoredOf = Annotated[
     str | None,
-    _option("Column of true and false for censored counts. Default: that of the fit.", "--censored", metavar="COLUMN"),
+    _option("Column of true and false for censored counts. Default: as in `ddpn fit`.", "--censored", metavar="COLUMN"),
 ]
 WeightOf = Annotated[
-    str | None, _option("Column of sample weights. Default: that of the fit.", "--weight", metavar="COLUMN")
+    str | None, _option("Column of sample weights. Default: as in `ddpn fit`.", "--weight", metavar="COLUMN")
 ]
 
 # Options of report.

@@ -46,7 +46,7 @@ def options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Predict counts with honest uncertainty: Deep Double Poisson Networks for tables."""
+    """Predict counts with honest uncertainty: boosted trees, GLMs and Deep Double Poisson Networks as one mixture."""
 
 
 def main() -> None:

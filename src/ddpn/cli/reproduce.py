@@ -13,7 +13,7 @@ from ddpn.cli.console import show as show_table
 def reproduce(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME", help="Experiments of --list; all runs every one except paper-*."),
+        typer.Argument(metavar="NAME", help="Experiments from --list; all runs every experiment except paper-*."),
     ] = None,
     show: Annotated[bool, typer.Option("--list", help="List all experiments and what they need.")] = False,
     members: Annotated[
@@ -31,11 +31,11 @@ def reproduce(
         str, typer.Option(metavar="NAME", help="Where to train: cpu, cuda, or auto (a GPU if there is one).")
     ] = "auto",
     seed: Annotated[
-        int | None, typer.Option(metavar="NUMBER", help="Seed of the first member; the next members add 1, 2, ...")
+        int | None, typer.Option(metavar="NUMBER", help="Seed of the first member; the others add 1, 2, ...")
     ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option(metavar="NUMBER", help="Runs at the same time. Default: one per core, or one on a GPU."),
+        typer.Option(metavar="NUMBER", help="Number of runs at the same time. Default: one per core, or one on a GPU."),
     ] = None,
     cluster: Cluster = None,
     gpus_per_job: GpusPerJob = None,

@@ -22,20 +22,23 @@ Budget = Annotated[
     str | None,
     typer.Option(
         metavar="DURATION",
-        help="Time for everything, such as 90s, 10m or 1h; time for the refit is reserved. Default: 10m, or none with "
-        "--trials.",
+        help="Total time, such as 90s, 10m or 1h, including the final fit. Default: 10m, or none with --trials.",
     ),
 ]
-Trials = Annotated[int | None, typer.Option(metavar="NUMBER", help="Number of trials, that of the defaults included.")]
+Trials = Annotated[
+    int | None, typer.Option(metavar="NUMBER", help="Number of trials, including the one with the defaults.")
+]
 SearchOf = Annotated[
     str | None,
     typer.Option(
         metavar="NAMES",
         help="Settings to search, separated by commas: lr, weight_decay, hidden, batch_size, epochs, numeric, "
-        "likelihood, mix_with; or a TOML file with ranges and choices. Default: all that no option fixes.",
+        "likelihood, mix_with; or a TOML file with ranges and choices. Default: all that are not fixed by an option.",
     ),
 ]
-Page = Annotated[Path | None, typer.Option(metavar="HTML", help="The page on the search. Default: MODEL.tuning.html.")]
+Page = Annotated[
+    Path | None, typer.Option(metavar="HTML", help="The HTML page about the search. Default: MODEL.tuning.html.")
+]
 
 
 def tune(
@@ -76,9 +79,9 @@ def tune(
     overwrite: o.Overwrite = False,
     as_json: o.Json = False,
 ) -> None:
-    """Search the settings of a model, and fit the best ones as `ddpn fit` does.
+    """Search for good settings of a model, and fit it with the best ones, as `ddpn fit` does.
 
-    Trials are scored by the CRPS of training and validation rows that they were not fitted to, never of test rows. The
+    Trials are scored by the CRPS of held-out training and validation rows, never of test rows. The
     first trial has the default settings. The page shows the best settings, whether their gain is more than noise, and
     which settings mattered. After Ctrl-C or a crash, the same command continues.
 
