@@ -1,9 +1,9 @@
 """Your own likelihood in one file: the zero-inflated Poisson.
 
-Run `python examples/custom_likelihood.py`. Some anglers in a park never fish, the others catch a Poisson number of
-fish; who fishes and how many they catch depend on different things. A distribution has what is known in closed form, a
-head turns a network's raw outputs into the distribution, one line registers it, and it is a likelihood by name in
-`CountRegressor`, `CountGLM`, the command line and the report.
+Run `python examples/custom_likelihood.py`. Some visitors of a park never fish, the others catch a Poisson number of
+fish; whether they fish and how many fish they catch depend on different inputs. The distribution is a class, a head
+turns the raw outputs of a network into the distribution, and one line registers it. `CountRegressor`, `CountGLM`, the
+command line and the report then accept the likelihood by its name.
 """
 
 import argparse
@@ -20,12 +20,12 @@ from ddpn.heads import HEADS, Head
 from ddpn.heads.clamps import bend, log_mean
 from ddpn.heads.head import promoted
 
-#: Bounds on the log-odds of a row that is always 0; beyond them no data could tell the difference.
+#: Bounds on the log-odds of a row that is always 0; no data could distinguish values beyond them.
 LOG_ODDS = (-12.0, 12.0)
 
 
 class ZeroInflatedPoisson(CountDistribution):
-    """0 with probability `never`, else Poisson(mu): cdf, quantiles, intervals, CRPS and samples come with the class."""
+    """0 with probability `never`, else Poisson(mu). The base class adds cdf, quantiles, intervals, CRPS and samples."""
 
     arg_constraints = {"mu": constraints.positive, "never": constraints.unit_interval}
 
@@ -48,7 +48,7 @@ class ZeroInflatedPoisson(CountDistribution):
 
     @property
     def mean(self) -> Tensor:
-        """(1 - never) mu: closed forms are faster than the sums that come with the class."""
+        """(1 - never) mu: closed forms are faster than the sums of the base class."""
         return (1.0 - self.never) * self.mu
 
     @property
@@ -60,8 +60,8 @@ class ZeroInflatedPoisson(CountDistribution):
 class ZeroInflatedHead(Head):
     """Zero-inflated Poisson: some rows are always 0, the others Poisson.
 
-    raw = (log mu, log-odds of never). An exposure multiplies mu. The loss, -log p(y), and the first fit without
-    features come with the class.
+    raw = (log mu, log-odds of never). An exposure multiplies mu. The base class adds the loss, -log p(y), and the
+    start, a fit without features.
     """
 
     name = "zero_inflated_poisson"
@@ -90,7 +90,7 @@ def anglers(rows: int = 3000, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np
 
 
 def run(rows: int = 3000, **options: Any) -> dict[str, float]:
-    """CRPS of the new likelihood beside two that ship, and how well it knows who never fishes."""
+    """CRPS of the new likelihood and of two built-in ones, and the error of `never`."""
     X, y, never = anglers(rows)
     train, test = slice(0, int(0.8 * rows)), slice(int(0.8 * rows), None)
     settings = {"members": 2, "hidden": (32, 32), "numeric": "standard", "random_state": 0, **options}

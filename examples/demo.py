@@ -1,6 +1,6 @@
 """The whole workflow on data that come with the project: fit, compare with other models, write a report.
 
-Run `make demo`. It writes two tables to demo/ and runs the commands that it prints on them: visits to a doctor (the
+Run `make demo`. It writes two tables to demo/, and prints and runs commands on them: visits to a doctor (the
 RAND health insurance experiment, part of statsmodels), and the simulation of Figure 1 of the paper, whose true
 distribution is known. The first table has the same people in several years: their rows stay together
 (`--group equal-inputs`), so that the scores are those for new people.

