@@ -31,7 +31,7 @@ import polars as pl
 import psutil
 
 CONNECTIONS, MALFORMED = 64, 0.05
-#: Networks, a GLM and boosted trees, all of them in the mixture as far as each pays.
+#: Networks, a GLM and boosted trees, each in the mixture only if it improves it.
 FIT = ["--members", "2", "--epochs", "20", "--mix-with", "glm,trees", "--compare-with", "constant"]
 LEAN = ["mean", "lower", "upper"]
 BAD = [

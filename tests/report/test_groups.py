@@ -78,7 +78,7 @@ def test_a_smaller_mean_does_not_explain_more_noise(made):
     noisy = noisy._replace(aleatoric=np.where(IN_B, 10.0, 9.0))
     words = sentences(noisy)["Most uncertain"]
     assert "Where ward is b" in words
-    assert words.endswith("The mean does not explain it, as it is smaller there.")
+    assert words.endswith("The mean does not explain it, because it is smaller there.")
 
 
 def test_disagreement_is_reported_where_it_is_largest(noisy):

@@ -134,7 +134,7 @@ def test_few_rows_are_fitted_in_memory_and_text_files_cannot_be_streamed(table, 
     write_parts(table[:2000], tmp_path)
     found = open_table([str(tmp_path)], Plan(target="y"), stream=True)
     assert found.frame.height == 2000
-    assert "as they are few" in found.note
+    assert "because they are few" in found.note
     with pytest.raises(ConfigError, match="Only Parquet files can be streamed"):
         open_table(["a.csv"], Plan(target="y"), stream=True)
 

@@ -251,7 +251,7 @@ def test_interrupted_after_the_training_networks_are_not_trained_again(
     with monkeypatch.context() as patch:
         name = {"calibration": "calibrate", "scores": "leaderboard"}[step]
         patch.setattr(f"ddpn.workflow.finishing.{name}", lambda *_, **__: signal.raise_signal(signal.SIGINT))
-        with pytest.warns(UserWarning, match="as the fit was stopped"):
+        with pytest.warns(UserWarning, match="because the fit was stopped"):
             first = fit_into(tmp_path / "model", unmixed, {})
     assert (first.interrupted, first.can_continue) == (True, True)
     assert first.missing == (["calibration", "scores"] if step == "calibration" else ["scores"])

@@ -89,7 +89,7 @@ def _counts(found: Monitoring) -> str:
     rows.append(("mean count", "", _number(known["mean_count"])))
     rows.append(("mean prediction", "", _number(known["mean_prediction"])))
     grid = page.grid_html(
-        Grid(("score", "test rows of the fit", "new rows"), rows), f"{plural(found.counts, 'row')} with counts"
+        Grid(("score", "test rows in fit", "new rows"), rows), f"{plural(found.counts, 'row')} with counts"
     )
     heights = np.array(known["pit"])
     chart = Chart(Axis("PIT", 0.0, 1.0), Axis("density", 0.0, max(1.6, 1.1 * float(heights.max()))))

@@ -104,7 +104,7 @@ def _noise_sentences(group: Group, whole: Group) -> str:
     if beyond < 1 / _BEYOND:
         return words + "That is less than the mean alone explains."
     if group.predicted < whole.predicted and deviation > usual:
-        return words + "The mean does not explain it, as it is smaller there."
+        return words + "The mean does not explain it, because it is smaller there."
     return words + "The mean explains it: standard deviations grow with the square root of the mean."
 
 

@@ -18,7 +18,7 @@ from ddpn.validation import check_choice
 
 
 class Runtime:
-    """A device, its precision, and the processes that share a training; a single process pays nothing for them.
+    """A device, its precision, and the processes that share a training; a single process has no overhead.
 
     Processes share each batch and add their gradients, so that several compute what one would.
 

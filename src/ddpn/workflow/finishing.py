@@ -66,7 +66,7 @@ class Finish:
             # Ctrl-C may have left some of it.
             self.predictor.intervals, self.predictor.groups = {}, None
             self.predictor.recalibrations, self.predictor.ood = {}, None
-            self._leave_out("calibration", "The model is not calibrated, as the fit was stopped.")
+            self._leave_out("calibration", "The model is not calibrated, because the fit was stopped.")
         elif 0 < used[0] < known:
             _warn_of_rows("calibrated with", used[0], known, "rows")
 
@@ -87,7 +87,7 @@ class Finish:
 
         self.on_step("Scoring the test rows")
         if not self.interrupts.step(lambda: found.append(with_rows(clock, len(test), work))):
-            self._leave_out("scores", "The model is not scored, as the fit was stopped.")
+            self._leave_out("scores", "The model is not scored, because the fit was stopped.")
             return None
         if found[0]["rows"] < len(test):
             _warn_of_rows("scored on", found[0]["rows"], len(test), "test rows")
@@ -99,5 +99,5 @@ class Finish:
 
 
 def _warn_of_rows(what: str, used: int, known: int, rows: str) -> None:
-    sentence = f"The model is {what} {used:,} of {known:,} {rows}, as the time budget has no room for more."
+    sentence = f"The model is {what} {used:,} of {known:,} {rows}, because the time budget is too short for more."
     warnings.warn(sentence, UserWarning, stacklevel=4)

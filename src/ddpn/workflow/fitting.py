@@ -301,7 +301,7 @@ def _add_comparisons(
         kind = MEMBERS.find(name)
         label = label_of(name, kind)
         if not budget.has_time:
-            sentence = f"Not compared with {label}, as the time budget has no room for it."
+            sentence = f"Not compared with {label}, because the time budget ran out."
             warnings.warn(sentence, UserWarning, stacklevel=2)
             continue
         on_step(f"Fitting for comparison: {label}")

@@ -147,8 +147,8 @@ def open_table(sources: Sequence[str], plan: Plan, stream: bool | None = None, v
         return Source(whole_table(parts, role_columns(plan), plan.seed, verbose), None, "")
     if parts.rows * sum(plan.shares[:2]) <= SMALL_ROWS:
         whole = whole_table(parts, role_columns(plan), plan.seed, verbose)
-        return Source(whole, None, f"{parts.rows:,} rows are fitted in memory, as they are few.")
-    why = "as asked" if stream else "as they would take more than half of the free memory"
+        return Source(whole, None, f"{parts.rows:,} rows are fitted in memory, because they are few.")
+    why = "as requested" if stream else "because they would take more than half of the free memory"
     size = f"{parts.rows:,} rows in {len(parts.paths):,} files, about {parts.bytes / 2**30:.2g} GiB"
     return Source(None, parts, f"{size}, are streamed, {why}.")
 

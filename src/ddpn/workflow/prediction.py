@@ -189,7 +189,7 @@ class Scored(NamedTuple):
 def rows_to_score(folder: ModelFolder, frame: Any) -> Scored:
     """The rows of a table that has the target, without those that the model was fitted to.
 
-    Of the very table that it was fitted to these are the test rows.
+    For the training table, these are the test rows.
     """
     sample = folder.roles.sample(frame, folder.model.fractional, counts=folder.model.predictor_.counts)
     frame, sample = frame.filter(sample.is_used), sample.rows(sample.is_used)

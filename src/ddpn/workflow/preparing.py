@@ -96,7 +96,9 @@ def prepare(frame: Any, plan: Plan) -> Prepared:
     warnings += missing_sentences(frame, plan.group, roles.missing)
     if plan.model.get("mix_with") and not len(split.rows.validation):
         names = listed(plan.model["mix_with"])
-        warnings.append(f"Left out of the mixture, as there are no validation rows to choose its weights: {names}.")
+        warnings.append(
+            f"Left out of the mixture, because there are no validation rows to choose its weights: {names}."
+        )
     if not sample.y[split.rows.train].any():
         raise InputError(f"target {plan.target!r} must be above 0 in some training row, got zeros only.")
     leaks = suspected_leaks(sample, [column for column in roles.used if column.name not in plan.use])
