@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from ddpn.cli import options as o
-from ddpn.cli.cluster import Cluster, GpusPerJob, PredictionCluster, blocks_on, executor_for
+from ddpn.cli.cluster import Cluster, GpusPerJob, PredictionCluster, cluster_of
 from ddpn.cli.console import EXIT_CODES, INTERRUPTED, friendly_errors, output_to_stderr, print_json, prompt_ctrl_c, show
 from ddpn.cli.context import command_start
 from ddpn.cli.export import show_onnx
@@ -125,8 +125,8 @@ def _fit(
     from ddpn.workflow.fitting import fit_into
 
     options = {"verbose": True, "on_step": _print_step, "started": started}
-    with output_to_stderr(), executor_for(*where) as executor:
-        fitted = fit_into(out, prepared, about, overwrite, executor=executor, **options)
+    with output_to_stderr():
+        fitted = fit_into(out, prepared, about, overwrite, n_jobs=cluster_of(*where), **options)
     show_fitted(out, fitted.folder.task, as_json)
     if fitted.interrupted:
         show_stopped(out, fitted)
@@ -239,11 +239,14 @@ def predict(
             tables.check(roles)
             from ddpn.workflow.streaming import predict_to
 
-            findings: list[str] = []
-            with blocks_on(cluster, model, columns, tables, request, out) as blocks:
-                folder = load(model, mixed_only=request.member is None, **columns)
-                with progress_bar("Predicting", tables.rows) as bar:
-                    rows = predict_to(folder, model, tables, request, out, bar.advance, findings.append, blocks)
+            findings, blocks = list[str](), None
+            if (found := cluster_of(cluster)) is not None:
+                from ddpn.workflow.cluster_blocks import ClusterBlocks
+
+                blocks = ClusterBlocks(found, model, columns, tables, request, out)
+            folder = load(model, mixed_only=request.member is None, **columns)
+            with progress_bar("Predicting", tables.rows) as bar:
+                rows = predict_to(folder, model, tables, request, out, bar.advance, findings.append, blocks)
         if "calibration" in about["task"].get("missing", ()):
             findings.append("Intervals are not calibrated, as the fit was stopped by Ctrl-C.")
         for sentence in findings:

@@ -179,7 +179,7 @@ class Portfolio:
         return member
 
     def _fitted_elsewhere(self, fits: MemberFits, candidate: Candidate, clock: Clock) -> Member:
-        """A member that the executor fitted, together with all candidates that are fitted in any case."""
+        """A member that was fitted as a job, together with all candidates that are fitted in any case."""
         wave = {c.name: c.make() for c in self.candidates if c is candidate or not (c.expensive or c.baseline)}
         return fits.fitted(candidate.name, wave, clock)
 

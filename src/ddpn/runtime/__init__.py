@@ -1,0 +1,1 @@
+"""What every part of ddpn stands on: independent jobs, here, in processes of this machine, or on a Ray cluster."""
