@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1] / "src" / "ddpn"
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"errors"}),
     frozenset({"validation", "progress", "files", "threads", "extras"}),
-    frozenset({"durations", "deadlines", "executors"}),
+    frozenset({"durations", "deadlines", "runtime", "storage"}),
     frozenset({"tensor_files"}),
     frozenset({"registry"}),
     frozenset({"sample", "splits", "model_files"}),
@@ -36,7 +36,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"estimators"}),
     frozenset({"workflow"}),
     frozenset({"tuning"}),
-    frozenset({"report", "experiments", "export", "serving", "cluster"}),
+    frozenset({"report", "experiments", "export", "serving"}),
     frozenset({"monitoring"}),
     frozenset({"cli"}),
 )

@@ -48,7 +48,7 @@ def wait_long(data, folder):
 def fit_networks(data, seed, seconds=0.0, fails_in=None, begun_in=None):
     """A small fit that takes this long at least.
 
-    With `fails_in`, its first attempt raises and leaves a file there. With `begun_in`, each attempt leaves a file there.
+    With `fails_in`, its first attempt raises and leaves a file there. With `begun_in`, each attempt leaves one there.
     """
     from ddpn.members.network_options import NetworkOptions
     from ddpn.members.networks import Networks
@@ -67,8 +67,34 @@ def fit_networks(data, seed, seconds=0.0, fails_in=None, begun_in=None):
     return {"weights": member.state()["networks.safetensors"]}
 
 
+class Dying:
+    """Builds the training of tests/training/one_training.py; process 1 kills itself once, in its second epoch."""
+
+    def __init__(self, program, folder):
+        self.program, self.folder = program, folder
+
+    def __call__(self):
+        import runpy
+
+        program = runpy.run_path(self.program)
+        model, file = program["network"](), Path(self.folder) / "killed"
+        if os.environ.get("RANK") == "1" and not file.exists():
+            compute, uses = model.raw, 0
+
+            def raw(x):
+                nonlocal uses
+                uses += 1
+                if uses == 10:
+                    file.touch()
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return compute(x)
+
+            model.raw = raw
+        return model, program["simulated"](50, seed=1), program["simulated"](40, seed=2), program["CONFIG"]
+
+
 if __name__ == "__main__":
-    # The program that a test kills: its number of jobs or the address of its cluster, store, seconds of each job, seeds.
+    # The program that a test kills: the address of its cluster, its store, seconds of each job, and seeds.
     import sys
 
     import numpy as np
@@ -78,9 +104,9 @@ if __name__ == "__main__":
     from ddpn.runtime.jobs import Job, run
     from ddpn.storage.results import ResultStore
 
-    where, store, seconds, *seeds = sys.argv[1:]
+    address, store, seconds, *seeds = sys.argv[1:]
     with np.load(Path(store).with_suffix(".npz")) as known:
         rows = known["X"], known["y"]
     jobs = [Job(f"seed {s}", small_jobs.fit_networks, (int(s), float(seconds)), {"seed": s}) for s in seeds]
-    for result in run(jobs, rows, int(where) if where.isdigit() else RayCluster(where), ResultStore(store)):
+    for result in run(jobs, rows, RayCluster(address), ResultStore(store)):
         print(result.job.name, flush=True)

@@ -197,6 +197,8 @@ def _attempt(job: Job, shared: Any) -> _Outcome:
         return dict(job.work(shared, *job.arguments)), None, ""
     except DDPNError as error:
         return None, error, ""
+    except OSError as error:
+        return None, _failed(job, f": {_reason(error)}"), ""
     except Exception as error:
         return None, _failed(job, f": {_reason(error)}"), traceback.format_exc()
 

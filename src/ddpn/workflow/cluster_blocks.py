@@ -89,7 +89,8 @@ class ClusterBlocks:
         logging.getLogger("ray.data").setLevel(logging.ERROR)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # on the inner workings of Ray
-            found = data.range(number, override_num_blocks=tasks).map(
+            # Not `range`, which is read by tasks that need cores of their own, and actors have them all.
+            found = data.from_items([{"id": place} for place in range(number)], override_num_blocks=tasks).map(
                 _Actor,
                 compute=data.ActorPoolStrategy(size=min(slots, tasks)),
                 fn_constructor_args=(places, *self._work),
