@@ -46,7 +46,8 @@ def train(given: dict[str, Any]) -> None:
     save_seconds = given["save_seconds"]
     fit(model, rows, validation, config, runtime=runtime, checkpoint=folder / "state", save_seconds=save_seconds)
     if runtime.is_main:
-        save_file({name: value.cpu() for name, value in model.state_dict().items()}, folder / "weights.safetensors")
+        weights = {name: value.cpu().contiguous() for name, value in model.state_dict().items()}
+        save_file(weights, folder / "weights.safetensors")
 
 
 def train_on_ray(

@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="needs ddpn[distributed]")
 
 
+@pytest.mark.filterwarnings("ignore")  # on the inner workings of Ray
 def test_a_training_survives_a_process(cluster, work, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     example = importlib.import_module("train_on_ray")
