@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ddpn.errors import ConfigError, InputError
 from ddpn.runtime.cluster import RayCluster
+from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.jobs import Job, JobError, run, slots
 from ddpn.storage.results import ResultStore
 

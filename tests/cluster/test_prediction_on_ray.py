@@ -13,7 +13,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from ddpn.errors import ConfigError, InputError
+from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.workflow import table_blocks
 from ddpn.workflow.cluster_blocks import ClusterBlocks, _Actor, predict_on_cluster
 from ddpn.workflow.model_folder import load

@@ -8,12 +8,12 @@ from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
 from ddpn import CountRegressor, DDPNRegressor
-from ddpn.errors import ConfigError
 from ddpn.members import fit_jobs
 from ddpn.members.networks import Networks
 from ddpn.runtime.cluster import RayCluster
+from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.jobs import JobError, run
-from ddpn.threads import single_thread
+from ddpn.runtime.threads import single_thread
 
 
 class Recorded:

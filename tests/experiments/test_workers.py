@@ -12,7 +12,6 @@ import psutil
 import pytest
 import torch
 
-from ddpn.errors import TrainingError
 from ddpn.experiments import inputs, workers
 from ddpn.experiments.catalogue import parse, select
 from ddpn.experiments.inputs import rows_of
@@ -20,6 +19,7 @@ from ddpn.experiments.results import RESULT, folder_of, state_of
 from ddpn.experiments.runner import execute
 from ddpn.experiments.workers import execute_all, noted
 from ddpn.runtime.cluster import RayCluster
+from ddpn.runtime.errors import TrainingError
 from ddpn.runtime.jobs import run as jobs_here
 from ddpn.tensor_files import read
 

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from uuid import uuid4
 
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 
 
 def double(data, factor):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ddpn.errors import ConfigError
 from ddpn.runtime.cluster import RayCluster
+from ddpn.runtime.errors import ConfigError
 
 
 @pytest.mark.parametrize(("option", "value"), [("cpus", 0), ("retries", -1), ("gpus", 1.5), ("gpus", -1)])

@@ -8,11 +8,11 @@ import time
 import numpy as np
 import pytest
 
-from ddpn.errors import ConfigError, InputError
 from ddpn.runtime.cluster import RayCluster
+from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.runtime.jobs import Job, JobError, is_here, run, slots
+from ddpn.runtime.threads import cores
 from ddpn.storage.results import ResultStore
-from ddpn.threads import cores
 
 
 def by_name(results):

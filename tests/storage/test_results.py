@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 from ddpn.storage.results import ResultStore
 
 FILES = {"weights": bytes(range(256)), "empty": b"", "facts.json": b"{}"}

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from ddpn.errors import TrainingError
+from ddpn.runtime.errors import TrainingError
 from ddpn.runtime.jobs import run as run_jobs
 from ddpn.tuning import search as module
 from ddpn.tuning.limits import Limit

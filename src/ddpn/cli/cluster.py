@@ -39,7 +39,7 @@ GpusPerJob = Annotated[
 
 def cluster_of(address: str | None, gpus: float | None = None, jobs: int | None = None) -> "RayCluster | None":
     """The cluster that the options describe, connected; None without one."""
-    from ddpn.errors import ConfigError
+    from ddpn.runtime.errors import ConfigError
 
     if address is None:
         if gpus is not None:

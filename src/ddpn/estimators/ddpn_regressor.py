@@ -5,7 +5,6 @@ from os import PathLike
 from typing import Any
 
 from ddpn.calibration.profile import FeatureProfile
-from ddpn.errors import ConfigError
 from ddpn.estimators.fitting import fit_mixture, held_out
 from ddpn.estimators.network_regressor import Checked, NetworkRegressor
 from ddpn.features import FeatureEncoder
@@ -13,8 +12,9 @@ from ddpn.heads import DEFAULT_LIKELIHOOD
 from ddpn.members.candidates import NETWORKS
 from ddpn.members.networks import Networks
 from ddpn.model import CountModel
+from ddpn.runtime.errors import ConfigError
 from ddpn.runtime.jobs import Where
-from ddpn.validation import check_integer, is_number
+from ddpn.runtime.validation import check_integer, is_number
 
 
 class DDPNRegressor(NetworkRegressor):

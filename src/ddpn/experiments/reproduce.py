@@ -11,7 +11,6 @@ from rich.progress import Progress, ProgressColumn, Task, TimeElapsedColumn
 from rich.text import Text
 
 from ddpn.datasets import data_folder
-from ddpn.errors import ConfigError, DDPNError
 from ddpn.experiments import results
 from ddpn.experiments.experiment import Experiment, Run
 from ddpn.experiments.figures import write_figures
@@ -20,8 +19,9 @@ from ddpn.experiments.tables import write_tables
 from ddpn.experiments.workers import execute_all, message_of, noted
 from ddpn.files import lock
 from ddpn.runtime.cluster import RayCluster
+from ddpn.runtime.errors import ConfigError, DDPNError
 from ddpn.runtime.jobs import Where
-from ddpn.threads import cores
+from ddpn.runtime.threads import cores
 from ddpn.training.runtime import pick_device
 
 #: Two programs would delete each other's checkpoints.

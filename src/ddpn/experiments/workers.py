@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from ddpn.errors import DDPNError, machine_error
 from ddpn.experiments.experiment import Run
 from ddpn.experiments.inputs import Parts
 from ddpn.experiments.results import DONE, PREDICTIONS, RESULT, WEIGHTS, folder_of
 from ddpn.experiments.runner import execute
 from ddpn.files import lock, write_bytes, write_text
 from ddpn.runtime.cluster import RayCluster
+from ddpn.runtime.errors import DDPNError, machine_error
 from ddpn.runtime.jobs import Job
 from ddpn.runtime.jobs import run as run_jobs
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any
 
-from ddpn.deadlines import Clock, TimeLimitError
-from ddpn.errors import DDPNError
 from ddpn.members.folds import CrossFitted, Folds, restored
 from ddpn.members.member import Member, json_to_bytes
+from ddpn.runtime.deadlines import Clock, TimeLimitError
+from ddpn.runtime.errors import DDPNError
 from ddpn.runtime.jobs import Job, Result, Store, Where, run
 
 #: Names of the files of a job beside those of the member, whose names are prefixed.

@@ -1,1 +1,1 @@
-"""What every part of ddpn stands on: independent jobs, here, in processes of this machine, or on a Ray cluster."""
+"""What every part of ddpn stands on: errors, checks of arguments, threads, clocks, progress, extras, and jobs."""

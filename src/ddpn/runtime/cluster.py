@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ddpn.errors import ConfigError
-from ddpn.extras import import_extra
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.extras import import_extra
 
 #: Seconds that the head of a cluster has to answer.
 _PATIENCE = 10.0

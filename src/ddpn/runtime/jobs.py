@@ -19,9 +19,9 @@ from typing import Any, NamedTuple, Protocol
 import joblib
 import numpy as np
 
-from ddpn.errors import ConfigError, DDPNError, machine_error
 from ddpn.runtime.cluster import RayCluster
-from ddpn.threads import cores, limit_threads
+from ddpn.runtime.errors import ConfigError, DDPNError, machine_error
+from ddpn.runtime.threads import cores, limit_threads
 
 #: Where jobs run, as in scikit-learn: None or 1 is this process, 4 are four processes, -1 is one per core.
 Where = int | RayCluster | None

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.deadlines import Clock, TimeLimitError
-from ddpn.durations import format_duration
-from ddpn.errors import DDPNError
+from ddpn.runtime.deadlines import Clock, TimeLimitError
+from ddpn.runtime.durations import format_duration
+from ddpn.runtime.errors import DDPNError
 from ddpn.runtime.jobs import Job, Where, is_here, run, slots
 from ddpn.storage.results import ResultStore
 from ddpn.training.monitoring import EpochReport

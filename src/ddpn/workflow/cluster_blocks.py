@@ -10,10 +10,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ddpn.errors import ConfigError, DDPNError
 from ddpn.runtime.cluster import RayCluster, import_ray
+from ddpn.runtime.errors import ConfigError, DDPNError
 from ddpn.runtime.jobs import JobError
-from ddpn.threads import limit_threads
+from ddpn.runtime.threads import limit_threads
 from ddpn.workflow.block_work import BlocksHere, Predicted
 from ddpn.workflow.model_folder import load, roles_of_model
 from ddpn.workflow.reading import STDIN
