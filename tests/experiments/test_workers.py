@@ -57,7 +57,8 @@ class Scenario:
             time.sleep(0.05)
         self.processes = workers_of_this_process()
         self.processes[0].kill()
-        self.processes[0].wait()
+        while [state for _, state, _ in self.reports].count("running") < 5:  # four began, and one again
+            time.sleep(0.05)
         for folder in self.folders.values():
             (folder / "progress").unlink(missing_ok=True)
         while not any(map(noted, self.folders.values())):
