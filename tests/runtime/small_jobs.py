@@ -14,6 +14,13 @@ def double(data, factor):
     return {"sum": str(sum(data) * factor).encode(), "process": str(os.getpid()).encode()}
 
 
+def read_elsewhere(data):
+    """Reads its data in a process of its own, as images are read."""
+    from torch.utils.data import DataLoader
+
+    return {"sum": str(sum(int(batch.sum()) for batch in DataLoader(data, num_workers=1))).encode()}
+
+
 def refuse(data):
     raise InputError("This cannot be fitted.")
 

@@ -67,6 +67,11 @@ def test_a_job_whose_process_dies_is_repeated_once_and_does_not_end_the_others(w
     assert len(list((tmp_path / "always").iterdir())) in (2, 3)
 
 
+def test_a_job_may_start_processes_of_its_own(work):
+    (result,) = run([Job("images", work.read_elsewhere)], [1, 2, 3], 2)
+    assert result.get() == {"sum": b"6"}
+
+
 @pytest.mark.parametrize("how", ["interrupt", "close"])
 def test_an_exception_in_the_loop_ends_the_processes(work, tmp_path, how):
     jobs = [Job("short", work.double, (1,)), *(Job(str(n), work.wait_long, (str(tmp_path),)) for n in (1, 2))]

@@ -4,6 +4,7 @@ A job is a function with its arguments that returns files, so that results trave
 Importing this module imports neither torch nor Ray.
 """
 
+import multiprocessing
 import os
 import pickle
 import threading
@@ -256,8 +257,9 @@ def _pooled(
     def tasks() -> Iterator[Any]:
         for place, job in enumerate(jobs):
             on_start(job)
-            yield joblib.delayed(_in_worker)(place, job, content, os.getpid())
+            yield joblib.delayed(_in_worker)(place, job, content, os.getpid(), method)
 
+    method = multiprocessing.get_start_method(allow_none=True)
     # Each task is taken when a process is free for it.
     parallel = joblib.Parallel(number, "loky", return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs")
     found = parallel(tasks())
@@ -270,8 +272,10 @@ def _pooled(
             found.close()
 
 
-def _in_worker(place: int, job: Job, content: np.ndarray, parent: int) -> tuple[int, _Outcome]:
+def _in_worker(place: int, job: Job, content: np.ndarray, parent: int, method: str | None) -> tuple[int, _Outcome]:
     _end_with(parent)
+    # A job may start processes of its own, as those of torch that read images: not by the method that joblib sets.
+    multiprocessing.set_start_method(method, force=True)
     limit_threads(1)
     return place, _attempt(job, pickle.loads(content.data))
 
