@@ -14,7 +14,6 @@ import platform
 import random
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -26,21 +25,19 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).pare
 NODE = {"num_cpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False}
 
 
-def fit(progress, rows, seed, seconds=0.0):
+def fit(rows, seed, seconds=0.0):
     """Two networks, which take so many seconds at least: a node has little to do, and is killed in the middle of it."""
     from ddpn.members.network_options import NetworkOptions
     from ddpn.members.networks import Networks
+    from ddpn.runtime.threads import limit_threads
     from ddpn.sample import Sample
-    from ddpn.threads import limit_threads
     from ddpn.training import Runtime
 
     limit_threads(1)
     end = time.monotonic() + seconds
     options = NetworkOptions(members=2, hidden=(32, 32), numeric="standard", epochs=3)
     member = Networks(options=options, runtime=Runtime("cpu")).fit(Sample(*rows), None, seed)
-    while time.monotonic() < end:
-        progress("waiting")
-        time.sleep(0.1)
+    time.sleep(max(0.0, end - time.monotonic()))
     return {"weights": member.state()["networks.safetensors"]}
 
 
@@ -52,7 +49,7 @@ class Killer:
         self.random, self.due = random.Random(0), time.monotonic() + every
 
     def __call__(self) -> None:
-        """Called often; kills if it is time to."""
+        """Called after each fit; kills if it is time to."""
         if time.monotonic() < self.due:
             return
         self.due = max(self.due + self.every, time.monotonic() + 1.0)
@@ -71,9 +68,8 @@ def main() -> None:
     args = parser.parse_args()
     import cluster_soak  # under the name that workers know
 
-    from ddpn.cluster import RayExecutor
-    from ddpn.cluster.connection import import_ray
-    from ddpn.executors import InProcess, Job
+    from ddpn.runtime.cluster import RayCluster, import_ray
+    from ddpn.runtime.jobs import Job, run
 
     ray = import_ray()
     from ray.cluster_utils import Cluster
@@ -84,30 +80,24 @@ def main() -> None:
     began = time.monotonic()
     expected = {
         result.job.name: result.get()
-        for result in InProcess().run([Job(f"fit {seed}", cluster_soak.fit, (rows, seed)) for seed in range(args.fits)])
+        for result in run([Job(f"fit {seed}", cluster_soak.fit, (seed,)) for seed in range(args.fits)], rows)
     }
     alone = time.monotonic() - began
     print(f"{args.fits} fits in this process: {alone:.0f} s")
     cluster = Cluster(initialize_head=True, head_node_args=NODE | {"num_cpus": 0})
     for _ in range(3):
         cluster.add_node(**NODE)
-    states: Counter = Counter()
     killer = Killer(cluster, args.every)
-
-    def follow(job: Job, state: str, detail: object) -> None:
-        states.update([state])
-        killer()
-
+    jobs = [Job(f"fit {seed}", cluster_soak.fit, (seed, args.seconds)) for seed in range(args.fits)]
     try:
-        with RayExecutor(cluster.address, retries=20) as executor:
-            shared = executor.share(rows)
-            jobs = [Job(f"fit {seed}", cluster_soak.fit, (shared, seed, args.seconds)) for seed in range(args.fits)]
-            began, found = time.monotonic(), {}
-            for result in executor.run(jobs, follow):
-                found[result.job.name] = result.files
-                print(f"{time.monotonic() - began:.0f} s: {len(found)} fits, {killer.killed} nodes killed", flush=True)
-            seconds = time.monotonic() - began
+        began, found = time.monotonic(), {}
+        for result in run(jobs, rows, RayCluster(cluster.address, retries=20)):
+            found[result.job.name] = result.files
+            killer()
+            print(f"{time.monotonic() - began:.0f} s: {len(found)} fits, {killer.killed} nodes killed", flush=True)
+        seconds = time.monotonic() - began
     finally:
+        ray.shutdown()
         cluster.shutdown()
     complete = sum(files is not None for files in found.values())
     equal = sum(found[name] == files for name, files in expected.items())
@@ -120,7 +110,6 @@ def main() -> None:
         "",
         f"- fits: {complete} of {args.fits} complete, {equal} with the weights of a run in one process, bit for bit",
         f"- nodes killed: {killer.killed}, about every {args.every:g} s; each was replaced",
-        f"- jobs repeated: {states['retried']}",
         f"- time: {seconds:.0f} s; in one process without a cluster {alone:.0f} s",
     ]
     args.out.mkdir(parents=True, exist_ok=True)

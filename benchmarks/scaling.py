@@ -5,8 +5,8 @@
 Tables are those of benchmarks/streaming.py, with fewer of its columns where that is asked for. One thread. Each step is
 measured alone: the pass that checks all rows, the encoding of a chunk, a pass of a training of networks, a round of
 boosted trees with the memory that LightGBM takes per row, a block of predictions, and what the program that controls a
-cluster does for each block of predictions. With --nodes, `predict_on_ray` runs on clusters of so many nodes of one core
-on this machine, too. Writes scaling.md.
+cluster does for each block of predictions. With --nodes, `predict_on_cluster` runs on clusters of so many nodes of one
+core on this machine, too. Writes scaling.md.
 """
 
 import argparse
@@ -185,11 +185,13 @@ def driver(folder: Path, blocks: int = BLOCKS) -> Row:
 
 def on_nodes(nodes: int, blocks: int, folder: Path, rows: int = 256) -> Row:
     """Predictions on a cluster of so many nodes: CPU seconds of this process, and seconds between blocks."""
+    import ray
     from ray.cluster_utils import Cluster
 
     from ddpn import DDPNRegressor
-    from ddpn.cluster import predict_on_ray
+    from ddpn.runtime.cluster import RayCluster
     from ddpn.workflow import table_blocks
+    from ddpn.workflow.cluster_blocks import predict_on_cluster
 
     folder.mkdir()
     frame = part(1, blocks * rows)
@@ -203,12 +205,13 @@ def on_nodes(nodes: int, blocks: int, folder: Path, rows: int = 256) -> Row:
         for _ in range(nodes):
             cluster.add_node(**node)
         ends: list[tuple[float, float]] = []
-        predict_on_ray(
-            folder / "model", folder / "rows.parquet", folder / "out.parquet", address=cluster.address,
+        predict_on_cluster(
+            folder / "model", folder / "rows.parquet", folder / "out.parquet", cluster=RayCluster(cluster.address),
             done=lambda done: ends.append((time.monotonic(), time.process_time())),
         )  # fmt: skip
     finally:
         table_blocks.ROWS = before
+        ray.shutdown()
         cluster.shutdown()
     (began, cpu), (end, last) = ends[0], ends[-1]
     note = (

@@ -6,7 +6,7 @@ A neighbour is another process that computes all the time. Each call runs in a p
 it and once with OMP_NUM_THREADS=1: a fit of 2,000 rows and 8 columns over three epochs with default settings, ten
 epochs on 3,500 rows, and predictions of one row. The ratio is the time of the plain call over that with one thread; the
 project asks for at most 2, whatever else the machine does. The last lines time products of matrices and boosted trees
-with two threads over one, by their size: where `LARGE` and `LARGE_TABLE` in ddpn/threads.py come from. Writes
+with two threads over one, by their size: where `LARGE` and `LARGE_TABLE` in ddpn/runtime/threads.py come from. Writes
 threads_cpu.json and .md.
 """
 

@@ -1,6 +1,5 @@
 """Every page of the documentation: its code runs, in order and in an empty folder, and prints what the page shows."""
 
-import multiprocessing
 import re
 import shlex
 import tomllib
@@ -12,7 +11,6 @@ from typer.testing import CliRunner
 
 from ddpn.cli import app
 from ddpn.datasets import DATASETS
-from ddpn.executors import LocalProcesses
 from ddpn.experiments import catalogue
 from ddpn.heads import HEADS
 from ddpn.members import MEMBERS
@@ -105,16 +103,8 @@ def runnable() -> list[Path]:
     return [page for page in PAGES if any(kind in ("python", "sh", "toml") for kind, _ in blocks(page))]
 
 
-@pytest.fixture
-def one_process(monkeypatch):
-    """Of the processes that a page asks for one is started, by a fork, which does all jobs."""
-    fork = multiprocessing.get_context("fork")
-    monkeypatch.setattr(LocalProcesses, "slots", 1)
-    monkeypatch.setattr(multiprocessing, "get_context", lambda name=None: fork)
-
-
 @pytest.mark.parametrize("page", runnable(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_code_of_a_page_prints_what_it_shows(page, tmp_path, monkeypatch, capsys, registries, one_process):
+def test_the_code_of_a_page_prints_what_it_shows(page, tmp_path, monkeypatch, capsys, registries):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DDPN_DATA", str(tmp_path / "data"))
     space: dict[str, object] = {"__name__": "page"}

@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from ddpn.cli import app
-from ddpn.errors import ConfigError, InputError
 from ddpn.export import describe_onnx, export_onnx
+from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.workflow.model_folder import load
 from ddpn.workflow.prediction import prediction_table
 from ddpn.workflow.requests import Request

@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from ddpn.count_range import CountRange
-from ddpn.errors import ConfigError
 from ddpn.export import export_onnx
 from ddpn.export.families import LARGEST
 from ddpn.heads import HEADS
 from ddpn.predictor import Predictor
+from ddpn.runtime.errors import ConfigError
 
 FAMILIES = ("poisson", "double_poisson", "negative_binomial")
 EXPORTED = (*FAMILIES, *(f"{kind}_{name}" for kind in ("zero_inflated", "hurdle") for name in FAMILIES), "mixed")

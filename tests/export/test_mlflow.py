@@ -6,8 +6,8 @@ import pytest
 
 mlflow = pytest.importorskip("mlflow", reason="mlflow is not installed")
 
-from ddpn.errors import ConfigError, InputError  # noqa: E402
 from ddpn.export import mlflow as flavour  # noqa: E402
+from ddpn.runtime.errors import ConfigError, InputError  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

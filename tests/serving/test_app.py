@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from starlette.testclient import TestClient
 
-from ddpn.errors import ConfigError
+from ddpn.runtime.errors import ConfigError
 from ddpn.serving import Limits, create_app
 from ddpn.serving.options import DEFAULT_OUTPUTS, Wanted
 from ddpn.serving.problems import RequestError

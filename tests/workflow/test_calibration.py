@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from ddpn.distributions import Recalibrated
-from ddpn.errors import ConfigError, InputError
 from ddpn.report import write_report
+from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.workflow.fitting import fit
 from ddpn.workflow.leaderboard import score_rows
 from ddpn.workflow.model_folder import describe, load

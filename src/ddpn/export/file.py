@@ -9,14 +9,14 @@ from typing import Any
 
 import torch
 
-from ddpn.errors import ConfigError, InputError
 from ddpn.export.description import ENTRY, FORMAT
 from ddpn.export.families import LARGEST
 from ddpn.export.graph import onnx
 from ddpn.export.source import Source, source_of
 from ddpn.files import write_bytes
 from ddpn.heads import make_head
-from ddpn.validation import is_integer
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.validation import is_integer
 from ddpn.workflow.requests import Request
 from ddpn.workflow.writing import check_free
 

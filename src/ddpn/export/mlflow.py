@@ -11,8 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ddpn.errors import ConfigError, InputError
-from ddpn.extras import import_extra
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.extras import import_extra
 from ddpn.workflow.model_folder import ModelFolder, load, roles_of_model
 from ddpn.workflow.reading import polars
 from ddpn.workflow.requests import Request

@@ -9,7 +9,7 @@ from importlib.resources import files
 from os import PathLike
 from typing import Any
 
-from ddpn.extras import import_extra
+from ddpn.runtime.extras import import_extra
 from ddpn.serving.batching import Batcher
 from ddpn.serving.card import card
 from ddpn.serving.catalogue import Catalogue

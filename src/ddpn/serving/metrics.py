@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ddpn.extras import import_extra
+from ddpn.runtime.extras import import_extra
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ddpn.errors import DDPNError
 from ddpn.features.kinds import WITH_NUMBERS
 from ddpn.model_files import read_manifest, read_unchanged
 from ddpn.predictor import Predictor
+from ddpn.runtime.errors import DDPNError
 from ddpn.serving.inputs import RowReader, Rows
 from ddpn.serving.options import Wanted
 from ddpn.serving.predicting import answers, predict_batch

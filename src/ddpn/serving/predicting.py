@@ -12,10 +12,10 @@ from ddpn.calibration.reasons import row_reasons
 from ddpn.distributions import discretized
 from ddpn.distributions.kernels.placing import DEPTH
 from ddpn.predictor import MIXTURE, Predictor
+from ddpn.runtime.threads import single_thread
 from ddpn.serving.inputs import Inputs
 from ddpn.serving.options import Wanted
 from ddpn.serving.problems import Problem, RequestError
-from ddpn.threads import single_thread
 from ddpn.workflow.member_names import label_of
 
 #: The mass of a distribution that is not shown, on either side, and the most counts that are.

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 
 
 class Problem(NamedTuple):

@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from os import PathLike
 from typing import Any
 
-from ddpn.errors import ConfigError
-from ddpn.extras import import_extra
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.extras import import_extra
 from ddpn.serving import logs
 from ddpn.serving.app import create_app
 from ddpn.serving.options import Limits

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from ddpn.calibration.reasons import TableSummary
 from ddpn.distributions import discretized
-from ddpn.errors import ConfigError, InputError
 from ddpn.features.table import reading_once
 from ddpn.predictor import MIXTURE, Predictor
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.threads import single_thread
 from ddpn.sample import Sample, rows_named, take_rows
-from ddpn.threads import single_thread
 from ddpn.workflow.findings import Findings
 from ddpn.workflow.leaderboard import COVERAGE, board, leaderboard
 from ddpn.workflow.member_names import label_of, member_named

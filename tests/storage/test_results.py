@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 
-from ddpn.errors import InputError
-from ddpn.executors import ResultStore
+from ddpn.runtime.errors import InputError
+from ddpn.storage.results import ResultStore
 
 FILES = {"weights": bytes(range(256)), "empty": b"", "facts.json": b"{}"}
 
@@ -36,7 +36,7 @@ def test_a_damaged_file_counts_as_missing(store, damage):
 
 
 def test_another_version_has_other_results(store, monkeypatch):
-    monkeypatch.setattr("ddpn.executors.store.version", lambda name: "99")
+    monkeypatch.setattr("ddpn.storage.results.version", lambda name: "99")
     assert store.read({"seed": 1}) is None
 
 
