@@ -15,9 +15,9 @@ import pytest
 from ddpn.cluster import predict_on_ray
 from ddpn.cluster.prediction import RayBlocks, _Actor
 from ddpn.errors import ConfigError
+from ddpn.predictions.request import Request
 from ddpn.workflow import table_blocks
 from ddpn.workflow.model_folder import load
-from ddpn.workflow.requests import Request
 from ddpn.workflow.streaming import predict_to
 from ddpn.workflow.tables import Tables
 
@@ -28,7 +28,7 @@ DRIVER = f"""
 import os, signal, sys
 from ddpn.cluster import predict_on_ray
 from ddpn.workflow import table_blocks
-from ddpn.workflow.requests import Request
+from ddpn.predictions.request import Request
 
 table_blocks.ROWS = {ROWS}
 calls = []

@@ -10,11 +10,11 @@ import pytest
 from starlette.testclient import TestClient
 
 from ddpn.errors import ConfigError
+from ddpn.predictions.request import Request
 from ddpn.serving import Limits, create_app
 from ddpn.serving.options import DEFAULT_OUTPUTS, Wanted
 from ddpn.serving.problems import RequestError
 from ddpn.workflow.prediction import predict as predict_table
-from ddpn.workflow.requests import Request
 
 
 def json_rows(table: pl.DataFrame) -> list[dict]:

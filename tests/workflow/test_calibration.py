@@ -8,6 +8,7 @@ import pytest
 
 from ddpn.distributions import Recalibrated
 from ddpn.errors import ConfigError, InputError
+from ddpn.predictions.request import Request
 from ddpn.report import write_report
 from ddpn.workflow.fitting import fit
 from ddpn.workflow.leaderboard import score_rows
@@ -15,7 +16,6 @@ from ddpn.workflow.model_folder import describe, load
 from ddpn.workflow.plan import Plan, plan_of
 from ddpn.workflow.prediction import predict, report_parts
 from ddpn.workflow.preparing import prepare
-from ddpn.workflow.requests import Request
 
 
 def drawn(rows: int, seed: int) -> pl.DataFrame:

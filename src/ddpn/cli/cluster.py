@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from ddpn.cluster.prediction import RayBlocks
     from ddpn.executors import Executor
-    from ddpn.workflow.requests import Request
+    from ddpn.predictions.request import Request
     from ddpn.workflow.tables import Tables
 
 _PANEL = "Cluster"

@@ -14,12 +14,12 @@ from ddpn.cluster.connection import connect, disconnect, import_data, import_ray
 from ddpn.errors import ConfigError, DDPNError, InputError
 from ddpn.executors import JobError
 from ddpn.executors.job import RETRIES
+from ddpn.predictions.request import Request
 from ddpn.threads import limit_threads
 from ddpn.validation import check_integer
 from ddpn.workflow.block_work import BlocksHere, Predicted
 from ddpn.workflow.model_folder import load, roles_of_model
 from ddpn.workflow.reading import STDIN
-from ddpn.workflow.requests import Request
 from ddpn.workflow.streaming import predict_to
 from ddpn.workflow.table_blocks import Extent
 from ddpn.workflow.tables import Place, Tables
@@ -208,7 +208,7 @@ def predict_on_ray(
     actors : int, optional
         Actors at most. Default: one per core of the cluster.
     request : Request, optional
-        Which columns to predict (`ddpn.workflow.requests.Request`).
+        Which columns to predict (`ddpn.predictions.request.Request`).
     exposure, upper : str, optional
         Columns with these roles. Default: as in the fit.
     overwrite : bool

@@ -16,8 +16,8 @@ from ddpn.export.graph import onnx
 from ddpn.export.source import Source, source_of
 from ddpn.files import write_bytes
 from ddpn.heads import make_head
+from ddpn.predictions.request import Request
 from ddpn.validation import is_integer
-from ddpn.workflow.requests import Request
 from ddpn.workflow.writing import check_free
 
 #: Probabilities of counts that are outputs by default: up to this quantile of the counts of all training rows, within

@@ -9,6 +9,7 @@ import torch
 
 from ddpn.distributions.recalibrated import MonotoneMap
 from ddpn.export.graph import Graph, Value
+from ddpn.predictions.request import quantile_name
 
 #: Sums in another order may differ by so much, relatively: quantiles must not.
 _ROUNDING = 1e-13
@@ -34,7 +35,7 @@ class Wanted:
     @property
     def names(self) -> dict[str, int]:
         """Outputs and the number of columns of each."""
-        plain = (*_MOMENTS, "median", "lower", "upper", *(f"q{level:g}" for level in self.quantiles), "pmf_mass")
+        plain = (*_MOMENTS, "median", "lower", "upper", *(quantile_name(level) for level in self.quantiles), "pmf_mass")
         return dict.fromkeys(plain, 1) | {"pmf": self.pmf + 1}
 
     @property

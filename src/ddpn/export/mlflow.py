@@ -13,9 +13,9 @@ from typing import Any
 
 from ddpn.errors import ConfigError, InputError
 from ddpn.extras import import_extra
+from ddpn.predictions.request import Request
 from ddpn.workflow.model_folder import ModelFolder, load, roles_of_model
 from ddpn.workflow.reading import polars
-from ddpn.workflow.requests import Request
 from ddpn.workflow.roles import Roles
 
 #: The folder of the model inside the one that MLflow writes.

@@ -3,7 +3,7 @@
 import pytest
 
 from ddpn.errors import ConfigError, InputError
-from ddpn.workflow.requests import Request, parse_levels
+from ddpn.predictions.request import Request, parse_levels
 
 
 @pytest.mark.parametrize(

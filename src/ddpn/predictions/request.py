@@ -7,11 +7,11 @@ from ddpn.errors import ConfigError, InputError
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """Columns of a prediction besides mean, median, mode and both parts of the variance.
+    """What a table of predictions should have; `ddpn.predictions.table` lists its columns.
 
     `coverage` of the interval, calibrated on the validation rows if there were any; `quantiles` at these levels; `pmf`,
     the probabilities of 0 to this count; `keep` the columns of the table; `ood`, a flag for rows whose
-    out-of-distribution p-value is at most this; `member`, the one that predicts instead of the mixture.
+    out-of-distribution p-value is at most this, with `reasons`; `member`, the one that predicts instead of the mixture.
     """
 
     coverage: float = 0.9
@@ -19,6 +19,7 @@ class Request:
     pmf: int | None = None
     keep: bool = False
     ood: float | None = None
+    reasons: bool = True
     member: str | None = None
 
     def __post_init__(self) -> None:
@@ -35,6 +36,15 @@ class Request:
         if self.ood is not None and not has_ood:
             reason = "this one had too few rows, was not calibrated, or was saved in Python before fit_ood"
             raise InputError(f"--ood needs a model that was fitted with validation rows; {reason}.")
+
+
+def quantile_name(level: float) -> str:
+    """The column of a quantile.
+
+    >>> quantile_name(0.1)
+    'q0.1'
+    """
+    return f"q{level:g}"
 
 
 def parse_levels(text: str) -> tuple[float, ...]:
