@@ -123,11 +123,14 @@ class PredictedRows:
 
     def _of_distributions(self, request: Request) -> dict[str, np.ndarray]:
         dist, counts, rows = self.dist, self.counts, self.dist.batch_shape[0]
-        mean, aleatoric, epistemic = dist.mean, dist.aleatoric, dist.epistemic
-        _check_size(counts, mean, aleatoric, epistemic)
+        _check_size(counts.bracket(DEPTH)[1])
         level = self.predictor.row_levels(counts, request.coverage, self.of, self.groups)
         further = torch.tensor([0.5, *request.quantiles], dtype=torch.float64).expand(rows, -1)
         known = counts.summary(torch.cat([interval_quantiles(level, rows), further], dim=1))
+        # The moments of a Normal are its own, and not those of the rounded one.
+        moments = known if counts is dist else dist
+        mean, aleatoric, epistemic = moments.mean, moments.aleatoric, moments.epistemic
+        _check_size(mean, aleatoric + epistemic)
         low, high, median, *quantiles = known.quantiles.unbind(1)
         low, high = widened(low, high, level)
         columns: dict[str, Tensor] = {"mean": mean}
@@ -154,14 +157,14 @@ class PredictedRows:
         return found
 
 
-def _check_size(counts: Any, *moments: Tensor) -> None:
-    """Raise a `RowError` for rows whose counts are too large to have quantiles, or whose moments are not finite."""
-    bad = ~(moments[0].double() <= _LARGEST).numpy()
-    bad |= ~np.all([values.isfinite().numpy() for values in moments], axis=0)
-    bad |= ~(counts.bracket(DEPTH)[1].double() <= _LARGEST).numpy()
+def _check_size(counts: Tensor, variance: Tensor | None = None) -> None:
+    """Raise a `RowError` for rows whose counts are too large to have quantiles, or whose variance is not finite."""
+    bad = ~(counts.double() <= _LARGEST).numpy()
+    if variance is not None:
+        bad |= ~variance.isfinite().numpy()
     if bad.any():
         remedy = ". Check the units of the numbers, above all the exposure."
-        raise RowError("PredictedRows counts must be below 2^52, got a larger prediction", bad, remedy)
+        raise RowError("Predicted counts must be below 2^52, got a prediction that is too large", bad, remedy)
 
 
 def predict_rows(

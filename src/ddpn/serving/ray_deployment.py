@@ -13,8 +13,8 @@ from typing import Any
 from ddpn.errors import ConfigError
 from ddpn.serving.app import create_app
 from ddpn.serving.catalogue import named_paths
-from ddpn.serving.edge import App, read_token
-from ddpn.serving.options import Limits
+from ddpn.serving.limits import Limits
+from ddpn.serving.middleware import App, read_token
 
 #: What `build` takes.
 _ARGUMENTS = ("models", "replicas", "exposure", "upper")

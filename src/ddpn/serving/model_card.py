@@ -1,4 +1,4 @@
-"""The card of a served model: what it is, what it was fitted to, how it scored, how it is calibrated, its limits."""
+"""The model card: what it is, what it was fitted to, how it scored, how it is calibrated, its limits."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from ddpn.serving.model import ServedModel
 _SPLIT = ("how", "rows")
 
 
-def card(served: ServedModel) -> dict[str, Any]:
+def model_card(served: ServedModel) -> dict[str, Any]:
     """The card, ready for JSON.
 
     Parameters
