@@ -179,9 +179,9 @@ def api(service: Service, needs_token: bool) -> FastAPI:
     _add_posts(found, models, service.explain, schemas.ExplainOptions, explained, schemas.Explanations)
     for path, model in [("/model", models[0]), *((f"/models/{model.name}", model) for model in models)]:
         _add_get(found, path, _card(model), schemas.ModelCard)
-    _add_get(found, "/models", service.models, schemas.Models)
-    _add_get(found, "/livez", service.livez, schemas.Status)
-    _add_get(found, "/readyz", service.readyz, schemas.Status)
+    _add_get(found, "/models", service.models, dict[str, Any])
+    _add_get(found, "/livez", service.livez, dict[str, Any])
+    _add_get(found, "/readyz", service.readyz, dict[str, Any])
     _add_get(found, "/metrics", service.show_metrics, None)
     for path, (name, kind) in _PAGE.items():
         found.api_route(path, methods=["GET", "HEAD"], include_in_schema=False)(_file(name, kind))

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
@@ -29,6 +29,7 @@ _Number = Annotated[float, Field(ge=-_LARGEST, le=_LARGEST, allow_inf_nan=False)
 _Whole = Annotated[int, Field(ge=-int(_LARGEST), le=int(_LARGEST))]
 _Level = str | bool | _Whole | _Number | None
 _MISSING = ", or null where it is missing"
+_BOOLEAN, _LEVEL = f"true or false{_MISSING}", f"text (or a number, true or false){_MISSING}"
 #: Levels of a column that a model offers, most frequent first.
 _MOST_LEVELS = 200
 
@@ -40,7 +41,7 @@ class ServedColumn:
     `kind` is "number", "boolean", "date", "category", "exposure", "upper", "group" or "ignored"; a cell has the type
     `annotation`, which `description` puts into words. `parts` are the names of the model's columns that it becomes, and
     `values` turns a cell into a value per part: a float (NaN where missing), or the name of a level (None where
-    missing).
+    missing). `example` is a typical cell; `levels`, `range`, `integers` and `days` are those of the training rows.
     """
 
     name: str
@@ -50,8 +51,10 @@ class ServedColumn:
     values: Callable[[Any], tuple[Any, ...]]
     parts: tuple[str, ...] = ()
     levels: tuple[str, ...] = ()
+    example: Any = None
     range: tuple[float, float] | None = None
-    notes: dict[str, Any] = field(default_factory=dict)
+    integers: bool = False
+    days: tuple[str, str] | None = None
 
     @property
     def is_required(self) -> bool:
@@ -87,46 +90,47 @@ def _feature(
 ) -> ServedColumn:
     name, parts = column.name, tuple(column.inputs)
     if column.kind == "number":
-        absent, own = frozenset(missing_numbers(missing)), profiles[name]
-        words, notes = f"a finite number{_MISSING}", _steps(own, column)
-        return ServedColumn(
-            name, "number", _Number | None, words, lambda cell: (_float(cell, absent),), parts, (), _range(own), notes
-        )
-    if column.kind == "boolean" or column.level_kind == "boolean":
-        # As a category its levels are true and false.
-        def flag(cell: bool | None) -> tuple[Any]:
-            is_level = column.kind != "boolean"
-            return ((None if cell is None else str(cell).lower()) if is_level else _float(cell),)
-
-        return ServedColumn(name, "boolean", bool | None, f"true or false{_MISSING}", flag, parts)
+        absent, whole = frozenset(missing_numbers(missing)), column.number.integers
+        about = {"range": _range(profiles[name]), "example": _typical(profiles[name], whole), "integers": whole}
+        words = f"a finite number{_MISSING}"
+        return ServedColumn(name, "number", _Number | None, words, lambda cell: (_float(cell, absent),), parts, **about)
+    if column.kind == "boolean":
+        return ServedColumn(name, "boolean", bool | None, _BOOLEAN, lambda cell: (_float(cell),), parts, example=False)
     if column.kind == "date":
-        words = f"a date such as 2024-12-31 or 2024-12-31T18:30:00{_MISSING}"
-        day = next((profiles[part] for part in parts if part.endswith(f" {DAY}")), None)
+        words, zone = f"a date such as 2024-12-31 or 2024-12-31T18:30:00{_MISSING}", column.date.zone
+        about = _days(next((profiles[part] for part in parts if part.endswith(f" {DAY}")), None))
         return ServedColumn(
-            name, "date", _date(column.date.zone), words, lambda cell: _date_numbers(cell, column.parts), parts,
-            notes=_days(day),
-        )  # fmt: skip
-    words, read = f"text (or a number, true or false){_MISSING}", _level_reader(column.level_kind, missing)
-    return ServedColumn(name, "category", _Level, words, lambda cell: (read(cell),), parts, levels[name])
+            name, "date", _date(zone), words, lambda cell: _date_numbers(cell, column.parts), parts, **about
+        )
+    if column.level_kind == "boolean":  # its levels are true and false
+        read = lambda cell: None if cell is None else str(cell).lower()  # noqa: E731
+        return ServedColumn(name, "boolean", bool | None, _BOOLEAN, lambda cell: (read(cell),), parts, example=False)
+    read, known = _level_reader(column.level_kind, missing), levels[name]
+    first = next(iter(known), None)
+    return ServedColumn(name, "category", _Level, _LEVEL, lambda cell: (read(cell),), parts, known, example=first)
 
 
 def _roles(roles: Roles, predictor: Predictor) -> list[ServedColumn]:
     """The columns that are no features: exposure, upper bound, group."""
     found = []
     if roles.exposure is not None:
-        kind = Annotated[float, Field(gt=0.0, le=_LARGEST, allow_inf_nan=False)]
-        found.append(ServedColumn(roles.exposure, "exposure", kind, "a number above 0", lambda cell: (float(cell),)))
+        kind, words = Annotated[float, Field(gt=0.0, le=_LARGEST, allow_inf_nan=False)], "a number above 0"
+        found.append(ServedColumn(roles.exposure, "exposure", kind, words, lambda cell: (float(cell),), example=1.0))
     if roles.upper is not None:
         least = max(predictor.counts.lower, int(predictor.counts.upper_is_total))
-        kind, words = integer(least, int(_LARGEST)), f"an integer of at least {least}"
-        found.append(
-            ServedColumn(roles.upper, "upper", kind, words, lambda cell: (float(cell),), notes={"least": least})
-        )
+        kind, words, first = integer(least, int(_LARGEST)), f"an integer of at least {least}", max(least, 1)
+        found.append(ServedColumn(roles.upper, "upper", kind, words, lambda cell: (float(cell),), example=first))
     if roles.groups is not None:
         groups = () if predictor.groups is None else predictor.groups.names
-        words = f"text (or a number, true or false){_MISSING}"
-        found.append(ServedColumn(roles.groups, "group", _Level, words, lambda cell: (_group(cell),), levels=groups))
+        about = {"levels": groups, "example": next(iter(groups), None)}
+        found.append(ServedColumn(roles.groups, "group", _Level, _LEVEL, lambda cell: (_group(cell),), **about))
     return found
+
+
+def example_row(columns: Sequence[ServedColumn]) -> dict[str, Any]:
+    """A row that a model accepts: typical values, the most frequent levels, exposure 1."""
+    # Of a column that is a feature and has a role, too, the feature comes first and is typical.
+    return {column.name: column.example for column in reversed(columns) if column.is_required}
 
 
 def row_model(name: str, columns: Iterable[ServedColumn], example: dict[str, Any]) -> type[Row]:
@@ -232,42 +236,22 @@ def _range(profile: ColumnProfile | None) -> tuple[float, float] | None:
     return None if profile is None or not len(profile.edges) else (float(profile.edges[0]), float(profile.edges[-1]))
 
 
-def _steps(profile: ColumnProfile | None, column: Column) -> dict[str, Any]:
-    """A typical value, and whether all values of the training were integers."""
-    typical = None
-    if profile is not None and len(profile.edges):
-        typical = float(np.interp(0.0, profile.normal, profile.edges))
-        if len(profile.keys):  # few values: the nearest of them
-            known = profile.keys.view(np.float64)
-            typical = float(known[np.abs(known - typical).argmin()])
-        typical = round(typical) if column.number.integers else float(f"{typical:.4g}")
-    return {"typical": typical, "integers": column.number.integers}
+def _typical(profile: ColumnProfile | None, integers: bool) -> float:
+    """A typical value."""
+    if profile is None or not len(profile.edges):
+        return 1.0
+    typical = float(np.interp(0.0, profile.normal, profile.edges))
+    if len(profile.keys):  # few values: the nearest of them
+        known = profile.keys.view(np.float64)
+        typical = float(known[np.abs(known - typical).argmin()])
+    return round(typical) if integers else float(f"{typical:.4g}")
 
 
 def _days(profile: ColumnProfile | None) -> dict[str, Any]:
     """The first and the last day of the training, and a typical one."""
     ends = _range(profile)
     if profile is None or ends is None:
-        return {}
+        return {"example": "2024-12-31"}
     typical = float(np.interp(0.0, profile.normal, profile.edges))
     first, last, middle = ((date(1970, 1, 1) + timedelta(days=int(day))).isoformat() for day in (*ends, typical))
-    return {"days": (first, last), "typical": middle}
-
-
-def example_row(columns: Iterable[ServedColumn]) -> dict[str, Any]:
-    """A row that a model accepts: typical values, the most frequent levels, exposure 1."""
-    row: dict[str, Any] = {}
-    for column in columns:
-        if column.kind == "number":
-            row[column.name] = column.notes.get("typical") or 0.0
-        elif column.kind == "boolean":
-            row[column.name] = False
-        elif column.kind == "date":
-            row[column.name] = column.notes.get("typical", "2024-12-31")
-        elif column.kind in ("category", "group"):
-            row[column.name] = next(iter(column.levels), None)
-        elif column.kind == "exposure":
-            row[column.name] = max(row.get(column.name, 1.0), 1.0)  # it may be a feature, too
-        elif column.kind == "upper":
-            row[column.name] = int(max(row.get(column.name, 1), column.notes["least"]))
-    return row
+    return {"days": (first, last), "example": middle}

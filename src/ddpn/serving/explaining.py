@@ -144,14 +144,13 @@ def _points(column: ServedColumn, now: Any) -> list[Any]:
         )
     low, high = column.range or (0.0 if now is None else now, 1.0 if now is None else now)
     values = np.linspace(low, high, _POINTS)
-    spread = set(values.round().tolist() if column.notes.get("integers") else [float(f"{v:.6g}") for v in values])
+    spread = set(values.round().tolist() if column.integers else [float(f"{v:.6g}") for v in values])
     return sorted(spread | (set() if now is None else {float(now)}))
 
 
 def _days(column: ServedColumn, now: Any) -> list[Any]:
-    days = column.notes.get("days")
-    if days is None:
+    if column.days is None:
         return [now]
-    first, last = (date.fromisoformat(day) for day in days)
+    first, last = (date.fromisoformat(day) for day in column.days)
     spread = [first + (last - first) * share for share in np.linspace(0.0, 1.0, _POINTS).tolist()]
     return sorted({*(day.isoformat() for day in spread), *([] if now is None else [now[:10]])})

@@ -41,8 +41,9 @@ def model_card(served: ServedModel) -> dict[str, Any]:
 
 
 def _column(column: Any) -> dict[str, Any]:
-    known = {"levels": list(column.levels), "range": column.range, **column.notes}
-    return {"name": column.name, "kind": column.kind} | {name: value for name, value in known.items() if value}
+    known = {"levels": list(column.levels)} | {name: getattr(column, name) for name in ("range", "days", "integers")}
+    about = {"name": column.name, "kind": column.kind, "typical": column.example}
+    return about | {name: value for name, value in known.items() if value}
 
 
 def _calibration(served: ServedModel) -> list[str]:

@@ -254,18 +254,6 @@ class ModelCard(TypedDict):
     example: dict[str, Any]
 
 
-class Models(TypedDict):
-    """All models."""
-
-    models: list[dict[str, Any]]
-
-
-class Status(TypedDict):
-    """Of the server."""
-
-    status: str
-
-
 class ProblemDetails(TypedDict, total=False):
     """A sentence; `row` is the position in `rows` from 0."""
 

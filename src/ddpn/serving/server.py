@@ -5,7 +5,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from os import PathLike
 from typing import Any
 
@@ -30,17 +30,11 @@ def listen(host: str, port: int) -> socket.socket:
     """
     if not 0 <= port <= 65_535:
         raise ConfigError(f"port must be a number from 0 to 65535, got {port}.")
-    with ExitStack() as undo:
-        try:
-            family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-            found = undo.enter_context(socket.socket(family, kind, protocol))
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            found.bind(address)
-            found.listen(2048)
-        except OSError as error:
-            raise ConfigError(f"Cannot listen at {host}:{port}: {error.strerror or error}.") from None
-        undo.pop_all()
-    return found
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise ConfigError(f"Cannot listen at {host}:{port}: {error.strerror or error}.") from None
 
 
 def serve(
