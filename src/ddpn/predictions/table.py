@@ -87,7 +87,7 @@ class PredictedRows:
         index : slice
             Their positions.
         """
-        vectors = {
+        vectors: dict[str, Any] = {
             name: None if (values := getattr(self, name)) is None else values[index]
             for name in ("exposure", "upper", "groups", "score")
         }

@@ -12,6 +12,7 @@ from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, PlainTextResponse
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
@@ -171,8 +172,8 @@ def api(service: Service, needs_token: bool) -> FastAPI:
         dependencies=[Depends(HTTPBearer(scheme_name="token", auto_error=False))] if needs_token else [],
     )
     found.state.service = service
-    for kind in (RequestValidationError, HTTPException, RequestError):
-        found.add_exception_handler(kind, _refused)
+    for error in (RequestValidationError, HTTPException, RequestError):
+        found.add_exception_handler(error, _refused)
     found.add_exception_handler(Exception, _failed)
     predicted, explained = service.limits.max_rows, service.limits.explain_rows
     _add_posts(found, models, service.predict, schemas.PredictOptions, predicted, schemas.Predictions)
@@ -182,7 +183,7 @@ def api(service: Service, needs_token: bool) -> FastAPI:
     _add_get(found, "/models", service.models, dict[str, Any])
     _add_get(found, "/livez", service.livez, dict[str, Any])
     _add_get(found, "/readyz", service.readyz, dict[str, Any])
-    _add_get(found, "/metrics", service.show_metrics, None)
+    _add_get(found, "/metrics", service.show_metrics, None, PlainTextResponse)
     for path, (name, kind) in _PAGE.items():
         found.api_route(path, methods=["GET", "HEAD"], include_in_schema=False)(_file(name, kind))
     return found
@@ -193,7 +194,7 @@ def _add_posts(app: FastAPI, models: Sequence[ServedModel], act: Any, options: A
     by_name, word = {model.name: model for model in models}, act.__name__
 
     def endpoint(body: Any) -> Callable[..., Any]:
-        async def answered(request: Request, given: body) -> Response:  # type: ignore[valid-type]
+        async def answered(request: Request, given: body) -> Response:
             return await act(by_name[given.model], request, given)
 
         return answered
@@ -213,11 +214,12 @@ def _card(model: ServedModel) -> Callable[[Request], Any]:
     return card
 
 
-def _add_get(app: FastAPI, path: str, endpoint: Callable[[Request], Any], answer: Any) -> None:
+def _add_get(
+    app: FastAPI, path: str, endpoint: Callable[[Request], Any], answer: Any, kind: type[Response] = JSONResponse
+) -> None:
     """Add an endpoint for GET, and for HEAD, which the document does not list."""
-    kind = {} if answer is not None else {"response_class": Response}
     summary = (endpoint.__doc__ or "").rstrip(".")
-    app.get(path, response_model=answer, summary=summary, **kind)(endpoint)
+    app.get(path, response_model=answer, response_class=kind, summary=summary)(endpoint)
     app.head(path, include_in_schema=False)(endpoint)
 
 

@@ -88,7 +88,7 @@ def _feature(
     levels: Mapping[str, tuple[str, ...]],
     profiles: Mapping[str, ColumnProfile | None],
 ) -> ServedColumn:
-    name, parts = column.name, tuple(column.inputs)
+    name, parts, about = column.name, tuple(column.inputs), dict[str, Any]()
     if column.kind == "number":
         absent, whole = frozenset(missing_numbers(missing)), column.number.integers
         about = {"range": _range(profiles[name]), "example": _typical(profiles[name], whole), "integers": whole}
@@ -122,7 +122,7 @@ def _roles(roles: Roles, predictor: Predictor) -> list[ServedColumn]:
         found.append(ServedColumn(roles.upper, "upper", kind, words, lambda cell: (float(cell),), example=first))
     if roles.groups is not None:
         groups = () if predictor.groups is None else predictor.groups.names
-        about = {"levels": groups, "example": next(iter(groups), None)}
+        about: dict[str, Any] = {"levels": groups, "example": next(iter(groups), None)}
         found.append(ServedColumn(roles.groups, "group", _Level, _LEVEL, lambda cell: (_group(cell),), **about))
     return found
 

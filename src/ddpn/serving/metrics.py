@@ -13,7 +13,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = client.CollectorRegistry()
-        known = {"registry": self.registry}
+        known: dict[str, Any] = {"registry": self.registry}
         labels = ["path", "method", "status"]
         self._requests = client.Counter("ddpn_requests", "Requests that were answered.", labels, **known)
         self._seconds = client.Histogram(

@@ -103,8 +103,8 @@ class Middleware:
         facts = {"path": _path(scope, status), "method": _method(scope)}
         self._metrics.request(**facts, status=status, seconds=seconds)
         if _LOG.isEnabledFor(logging.INFO):
-            facts = {"request": request, **facts, **known, "status": status, "ms": round(1000 * seconds, 2)}
-            _LOG.info("request", extra={"fields": facts})
+            times = {"status": status, "ms": round(1000 * seconds, 2)}
+            _LOG.info("request", extra={"fields": {"request": request, **facts, **known, **times}})
 
     async def _answered(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> RequestError | None:
         """Let the app answer; why it did not, where it did not."""

@@ -59,7 +59,7 @@ class ServedModel:
         self.Row = row_model(name, self.columns, self.example)
         self._field = {field.alias: name for name, field in self.Row.model_fields.items()}
         profile = self.predictor.profile
-        kinds = folder.model.feature_kinds_ if profile is None else profile.reader.kinds_
+        kinds = (folder.model.feature_kinds_ if profile is None else profile.reader.kinds_) or []
         names = [part for column in folder.roles.used for part in column.inputs]
         self._kinds = {
             part: "category" if kind == WITH_NUMBERS else kind for part, kind in zip(names, kinds, strict=True)
@@ -80,7 +80,7 @@ class ServedModel:
         rows : sequence of Row
             Validated rows.
         """
-        parts: dict[str, list[Any]] = {}
+        parts: dict[str, tuple[Any, ...]] = {}
         for column in self.columns:
             if column.is_required:
                 field = self._field[column.name]

@@ -1,7 +1,7 @@
 """What is wrong with a request: one sentence per problem, with the row and the column where there are some."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fastapi.exceptions import RequestValidationError
@@ -44,12 +44,12 @@ class RequestError(InputError):
         What is wrong; a string for a problem of the whole request.
     status : int
         The HTTP status.
-    headers : dict, optional
+    headers : mapping, optional
         Headers of the answer, such as Retry-After.
     """
 
     def __init__(
-        self, problems: Sequence[Problem] | str, status: int = 422, headers: dict[str, str] | None = None
+        self, problems: Sequence[Problem] | str, status: int = 422, headers: Mapping[str, str] | None = None
     ) -> None:
         found = [Problem(problems)] if isinstance(problems, str) else list(problems)
         self.problems, self.status, self.headers = found[:_MOST], status, headers or {}
