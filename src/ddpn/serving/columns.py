@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field, create_model
 from ddpn.calibration.columns import ColumnProfile
 from ddpn.features.canonical import canonical_level, canonical_number
 from ddpn.features.categorical import CategoricalColumn
+from ddpn.members.folds import copies_of
 from ddpn.predictor import Predictor
 from ddpn.serving.schemas import Row, integer
 from ddpn.workflow.cells import missing_numbers
@@ -217,7 +218,7 @@ def _level_reader(level_kind: str, missing: Sequence[str]) -> Callable[[Any], st
 def levels_of(predictor: Predictor, width: int) -> list[tuple[str, ...]]:
     """The levels of each column that some member knows by name; empty for numbers and booleans."""
     found: list[dict[str, None]] = [{} for _ in range(width)]
-    for member in predictor.mixed.values():
+    for member in (copy for own in predictor.mixed.values() for copy in copies_of(own)):
         for own, levels in zip(found, _member_levels(member), strict=False):
             own.update(dict.fromkeys(levels))
     return [tuple(own)[:_MOST_LEVELS] for own in found]
