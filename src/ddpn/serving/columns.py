@@ -12,8 +12,7 @@ from pydantic import BeforeValidator, Field, create_model
 
 from ddpn.calibration.columns import ColumnProfile
 from ddpn.features.canonical import canonical_level, canonical_number
-from ddpn.features.categorical import CategoricalColumn
-from ddpn.members.folds import copies_of
+from ddpn.members.known_levels import known_levels
 from ddpn.predictor import Predictor
 from ddpn.serving.schemas import Row, integer
 from ddpn.workflow.cells import missing_numbers
@@ -216,20 +215,8 @@ def _level_reader(level_kind: str, missing: Sequence[str]) -> Callable[[Any], st
 
 
 def levels_of(predictor: Predictor, width: int) -> list[tuple[str, ...]]:
-    """The levels of each column that some member knows by name; empty for numbers and booleans."""
-    found: list[dict[str, None]] = [{} for _ in range(width)]
-    for member in (copy for own in predictor.mixed.values() for copy in copies_of(own)):
-        for own, levels in zip(found, _member_levels(member), strict=False):
-            own.update(dict.fromkeys(levels))
-    return [tuple(own)[:_MOST_LEVELS] for own in found]
-
-
-def _member_levels(member: Any) -> Iterable[Iterable[str]]:
-    encoder, design, table = (getattr(member, name, None) for name in ("encoder", "design", "table"))
-    if encoder is not None:
-        return [each.known_levels if isinstance(each, CategoricalColumn) else () for each in encoder.columns_]
-    known = design if design is not None else table
-    return [] if known is None else [levels or () for levels in known.levels]
+    """The levels of each column that a model offers; empty for numbers and booleans."""
+    return [levels[:_MOST_LEVELS] for levels in known_levels(predictor.mixed.values(), width)]
 
 
 def _range(profile: ColumnProfile | None) -> tuple[float, float] | None:

@@ -1,4 +1,4 @@
-"""What a server knows about the columns of a model."""
+"""Levels that fitted members know by name, also those of single copies."""
 
 import numpy as np
 import pandas as pd
@@ -6,7 +6,7 @@ import pytest
 
 from ddpn import CountRegressor
 from ddpn.members.folds import CrossFitted
-from ddpn.serving.columns import levels_of
+from ddpn.members.known_levels import known_levels
 
 
 @pytest.mark.parametrize("member", ["glm", "trees"])
@@ -15,7 +15,7 @@ def test_levels_are_those_of_all_copies_of_a_cross_fitted_member(member):
     rows = pd.DataFrame({"ward": rng.choice(["A", "B"], 200), "age": rng.uniform(20, 80, 200)})
     rows.loc[7, "ward"] = "Z"  # most copies have it, and one has not
     model = CountRegressor(members=[member], random_state=0).fit(rows, rng.poisson(3.0, 200))
-    predictor = model.predictor_
-    assert isinstance(predictor.mixed[member], CrossFitted)
-    ward, age = levels_of(predictor, 2)
+    fitted = model.predictor_.mixed
+    assert isinstance(fitted[member], CrossFitted)
+    ward, age = known_levels(fitted.values(), 2)
     assert (set(ward), age) == ({"A", "B", "Z"}, ())
