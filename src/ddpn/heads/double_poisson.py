@@ -79,9 +79,14 @@ class DoublePoissonHead(Head):
         """A shared gamma is a bias: it sees no features."""
         return ("features", "nothing" if self.gamma == "shared" else "features")
 
+    @property
+    def loss_is_likelihood(self) -> bool:
+        """Whether the objective is the exact likelihood, without weights."""
+        return self.objective == "exact" and not self.beta
+
     def check_bounds(self) -> None:
         """Raise a `ConfigError` unless the objective is the exact likelihood."""
-        if self.beta or self.objective != "exact":
+        if not self.loss_is_likelihood:
             got = f"beta={self.beta}" if self.beta else f'objective="{self.objective}"'
             raise ConfigError(f"Bounded and censored counts need the exact likelihood, got {got}. Leave it out.")
 
@@ -92,7 +97,7 @@ class DoublePoissonHead(Head):
 
     def loss(self, raw: Tensor, y: Tensor, exposure: Tensor | None = None) -> Tensor:
         """-log p(y), or Eq. 2; times gamma^-beta. In float64: for large counts the terms of Eq. 2 nearly cancel."""
-        if self.objective == "exact" and not self.beta:
+        if self.loss_is_likelihood:
             return super().loss(raw, y, exposure)
         log_mu, log_gamma = _unlimited_links(raw.double(), exposure)
         if self.objective == "exact":

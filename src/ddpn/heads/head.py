@@ -23,9 +23,11 @@ _LOW_PRECISION = (torch.float16, torch.bfloat16)
 #: How far from its first guess, beyond the guess's own size, `Head.start` searches: e^20 on a log scale.
 _REACH = 20.0
 #: What a head may know about the distribution that its `forward` returns.
-_OF_FORWARD = {"loss", "derivatives", "start"}
+_OF_FORWARD = {"loss", "loss_is_likelihood", "derivatives", "start"}
 
 
+#: Step of central differences of gradients in raw outputs, which are exact to 1e-11 or so.
+_STEP = 1e-4
 #: The smallest curvature, where a loss is flat or not convex: a step is then as long as the gradient allows.
 FLOOR = 1e-6
 #: Of log gamma and log alpha, whose curvature is at most about 1/2: with less, rows far from any information took
@@ -141,18 +143,32 @@ class Head(ABC):
         """
         with torch.inference_mode(False), torch.enable_grad():
             x = raw.detach().double().clone().requires_grad_()
-            dist = self.forward(x, sample.exposure)
-            if isinstance(dist, ParametricDistribution) and type(self).loss is Head.loss:
-                (gradient,) = torch.autograd.grad(self.sample_loss(x, sample).sum(), x, retain_graph=True)
-                curvature = _expected_curvature(dist, x).clamp(min=FLOOR)
-                others = [p for p in range(self.n_raw) if p not in self.locations]
-                curvature[:, others] = curvature[:, others].clamp(min=DISPERSION_FLOOR)
-                return gradient, curvature
-            (slopes,) = torch.autograd.grad(self.loss(x, sample.y, sample.exposure).sum(), x, create_graph=True)
-            parts = [torch.autograd.grad(by.sum(), x, retain_graph=True)[0][:, p] for p, by in enumerate(slopes.T)]
-            gradient = slopes if sample.is_plain else torch.autograd.grad(self.sample_loss(x, sample).sum(), x)[0]
-            # Where a loss bends down, its size still says how far a step may go.
-            return gradient.detach(), torch.stack(parts, 1).abs().clamp(min=FLOOR)
+            (gradient,) = torch.autograd.grad(self.sample_loss(x, sample).sum(), x)
+            dist = self.forward(x, sample.exposure) if self.loss_is_likelihood else None
+            if not isinstance(dist, ParametricDistribution):
+                return gradient, self._curvature(x.detach(), sample)
+            curvature = _expected_curvature(dist, x).clamp(min=FLOOR)
+            others = [p for p in range(self.n_raw) if p not in self.locations]
+            curvature[:, others] = curvature[:, others].clamp(min=DISPERSION_FLOOR)
+            return gradient, curvature
+
+    def _curvature(self, raw: Tensor, sample: Sample) -> Tensor:
+        """Sizes of the second derivatives of the loss in each raw output, by central differences. Shape: (N, n_raw)."""
+        found = torch.empty_like(raw)
+        for p in range(self.n_raw):
+            slopes = []
+            for step in (_STEP, -_STEP):
+                x = raw.clone()
+                x[:, p] += step
+                x.requires_grad_()
+                slopes.append(torch.autograd.grad(self.loss(x, sample.y, sample.exposure).sum(), x)[0][:, p])
+            found[:, p] = (slopes[0] - slopes[1]) / (2.0 * _STEP)
+        return found.abs().clamp(min=FLOOR)  # where a loss bends down, its size still says how far a step may go
+
+    @property
+    def loss_is_likelihood(self) -> bool:
+        """Whether `loss` is -log p of the distribution, neither weighted nor another objective."""
+        return type(self).loss is Head.loss
 
     def start(self, y: Tensor, weight: Tensor | None = None, exposure: Tensor | None = None) -> Tensor:
         """The raw outputs that fit y best without features, where training starts.
