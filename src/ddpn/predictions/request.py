@@ -10,14 +10,16 @@ class Request:
     """What a table of predictions should have; `ddpn.predictions.table` lists its columns.
 
     `coverage` of the interval, calibrated on the validation rows if there were any; `quantiles` at these levels; `pmf`,
-    the probabilities of 0 to this count; `keep` the columns of the table; `ood`, a flag for rows whose
-    out-of-distribution p-value is at most this, with `reasons`; `member`, the one that predicts instead of the mixture.
+    the probabilities of 0 to this count; `keep` the columns of the table; `pvalue`, whether to compute
+    out-of-distribution p-values; `ood`, a flag for rows whose p-value is at most this, with `reasons`; `member`, the
+    one that predicts instead of the mixture.
     """
 
     coverage: float = 0.9
     quantiles: tuple[float, ...] = ()
     pmf: int | None = None
     keep: bool = False
+    pvalue: bool = True
     ood: float | None = None
     reasons: bool = True
     member: str | None = None

@@ -64,7 +64,7 @@ class PredictedRows:
     dist : Distribution
         What `of` predicts, of batch shape (rows,).
     score : array, optional
-        How unusual the features of each row are.
+        How unusual the features of each row are, if that was measured before.
     days : frozenset of str
         Columns of days since 1970, which reasons show as dates.
     """
@@ -110,12 +110,12 @@ class PredictedRows:
         with single_thread(), torch.no_grad(), np.errstate(all="ignore"):
             found: dict[str, Any] = self._of_distributions(request)
             ood = self.predictor.ood
-            if ood is not None:
+            if ood is not None and (request.pvalue or request.ood is not None):
                 # Of the mixture, by whose predictions it is calibrated.
                 mixture = self.dist
                 if self.of != MIXTURE:
                     mixture = self.predictor.distribution(self.X, self.exposure, upper=self.upper, exact=False)
-                found["ood_pvalue"] = ood.pvalue([mixture], self.score if len(ood.features) else None)
+                found["ood_pvalue"] = ood.pvalue([mixture], self._scores() if len(ood.features) else None)
         if request.ood is not None:
             flagged = self.predictor.calibrated_ood.is_ood(found["ood_pvalue"], request.ood)
             found |= {"ood": flagged} | ({"ood_reason": self._reasons(flagged)} if request.reasons else {})
@@ -144,6 +144,10 @@ class PredictedRows:
             columns |= {f"p{count}": values for count, values in enumerate(counts.log_prob(every).exp())}
         kinds = dict.fromkeys([*integers, *more], np.int64)
         return {name: own.double().numpy().astype(kinds.get(name, np.float64)) for name, own in columns.items()}
+
+    def _scores(self) -> np.ndarray | None:
+        profile = self.predictor.profile
+        return self.score if self.score is not None or profile is None else profile.measure(self.X).score
 
     def _reasons(self, flagged: np.ndarray) -> list[list[str]]:
         """Why each flagged row is unusual; nothing for the others."""
@@ -188,7 +192,7 @@ def predict_rows(
         Counts what is unusual about the rows.
     """
     with reading_once():
-        measured = None if predictor.profile is None else predictor.profile.measure(X)
+        measured = None if predictor.profile is None or summary is None else predictor.profile.measure(X)
         with single_thread(), torch.no_grad(), np.errstate(all="ignore"):
             dist = predictor.distribution(X, exposure, of, upper, exact=False)
     if summary is not None and measured is not None:

@@ -27,11 +27,13 @@ def answers(predicted: PredictedRows, wanted: Wanted) -> list[dict[str, Any]]:
         What the request asks for.
     """
     predictor, outputs = predicted.predictor, wanted.outputs
+    is_flagged = predictor.ood is not None and not {"ood_pvalue", "ood", "ood_reasons"}.isdisjoint(outputs)
     request = Request(
         coverage=wanted.coverage,
         quantiles=wanted.quantiles,
         pmf=wanted.pmf,
-        ood=None if predictor.ood is None else predictor.ood.alpha,
+        pvalue=is_flagged,
+        ood=predictor.ood.alpha if is_flagged and predictor.ood is not None else None,
         reasons="ood_reasons" in outputs,
     )
     with torch.no_grad(), single_thread():
