@@ -9,10 +9,24 @@ from ddpn.errors import ConfigError, InputError
 class Request:
     """What a table of predictions should have; `ddpn.predictions.table` lists its columns.
 
-    `coverage` of the interval, calibrated on the validation rows if there were any; `quantiles` at these levels; `pmf`,
-    the probabilities of 0 to this count; `keep` the columns of the table; `pvalue`, whether to compute
-    out-of-distribution p-values; `ood`, a flag for rows whose p-value is at most this, with `reasons`; `member`, the
-    one that predicts instead of the mixture.
+    Parameters
+    ----------
+    coverage : float
+        The coverage of the interval, calibrated on the validation rows if there were any.
+    quantiles : tuple of float
+        Levels of quantiles.
+    pmf : int, optional
+        The largest count whose probability is a column.
+    keep : bool
+        Whether to keep the columns of the table.
+    pvalue : bool
+        Whether to compute out-of-distribution p-values.
+    ood : float, optional
+        Flags rows whose p-value is at most this.
+    reasons : bool
+        Whether flagged rows have reasons.
+    member : str, optional
+        The member that predicts instead of the mixture.
     """
 
     coverage: float = 0.9
