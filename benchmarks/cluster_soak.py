@@ -30,8 +30,8 @@ def fit(progress, rows, seed, seconds=0.0):
     """Two networks, which take so many seconds at least: a node has little to do, and is killed in the middle of it."""
     from ddpn.members.network_options import NetworkOptions
     from ddpn.members.networks import Networks
+    from ddpn.runtime.threads import limit_threads
     from ddpn.sample import Sample
-    from ddpn.threads import limit_threads
     from ddpn.training import Runtime
 
     limit_threads(1)

@@ -168,7 +168,7 @@ CHECKS = [unknown_rooms, wrong_way_imports, cycles, oversized]
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_package_keeps_its_shape(check):
-    assert {"ddpn", "ddpn.errors", "ddpn.distributions"} <= set(modules(ROOT)), "looks in the wrong place"
+    assert {"ddpn", "ddpn.runtime.errors", "ddpn.distributions"} <= set(modules(ROOT)), "looks in the wrong place"
     assert "\n".join(check(ROOT)) == ""
 
 
@@ -286,7 +286,7 @@ def test_what_is_allowed_passes(plant):
             "errors.py": "import ddpnx\nfrom collections import abc",
             "distributions/__init__.py": "from ddpn.distributions.law import Law\nfrom . import count",
             "distributions/law.py": "from ddpn.distributions import count\nfrom ..errors import InputError",
-            "distributions/count.py": "def f():\n    from ddpn.errors import InputError\n",
+            "distributions/count.py": "def f():\n    from ddpn.runtime.errors import InputError\n",
             "model.py": "from ddpn.distributions import Law\n" + function_of(MAX_FUNCTION_LINES),
             "training/loop.py": "x = 1\n" * MAX_FILE_LINES,
             "cli.py": "from ddpn.training import loop",

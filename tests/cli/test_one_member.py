@@ -99,7 +99,7 @@ def test_the_advice_of_a_verdict_is_followed(ddpn, files, monkeypatch):
 
 
 def test_python_requests_name_members_as_they_are(fit, table):
-    from ddpn.errors import ConfigError
+    from ddpn.runtime.errors import ConfigError
     from ddpn.workflow.prediction import predict
 
     folder = load(fit.model)

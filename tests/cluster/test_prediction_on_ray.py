@@ -14,8 +14,8 @@ import pytest
 
 from ddpn.cluster import predict_on_ray
 from ddpn.cluster.prediction import RayBlocks, _Actor
-from ddpn.errors import ConfigError
 from ddpn.predictions.request import Request
+from ddpn.runtime.errors import ConfigError
 from ddpn.workflow import table_blocks
 from ddpn.workflow.model_folder import load
 from ddpn.workflow.streaming import predict_to

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from ddpn.cluster import RayExecutor
-from ddpn.errors import ConfigError, InputError
 from ddpn.executors import InProcess, Job, JobError
+from ddpn.runtime.errors import ConfigError, InputError
 
 SEEDS = range(6)
 

@@ -9,8 +9,8 @@ import torch
 
 from ddpn.cluster import fit_on_ray
 from ddpn.cluster.training import _identity, _result
-from ddpn.errors import ConfigError, InputError
 from ddpn.executors import JobError
+from ddpn.runtime.errors import ConfigError, InputError
 
 PROGRAM = Path(__file__).resolve().parents[1] / "training" / "one_training.py"
 

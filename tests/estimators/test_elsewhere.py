@@ -7,9 +7,9 @@ import pytest
 from sklearn.base import clone
 
 from ddpn import CountRegressor, DDPNRegressor
-from ddpn.errors import ConfigError
 from ddpn.executors import InProcess, JobError
 from ddpn.members.networks import Networks
+from ddpn.runtime.errors import ConfigError
 
 
 class Recorded(InProcess):

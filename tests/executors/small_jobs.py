@@ -5,7 +5,7 @@ import signal
 import time
 from pathlib import Path
 
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 
 
 def double(progress, data, factor):

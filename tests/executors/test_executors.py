@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from ddpn.errors import ConfigError, InputError
 from ddpn.executors import InProcess, Job, JobError, LocalProcesses
+from ddpn.runtime.errors import ConfigError, InputError
 
 KINDS = [InProcess, LocalProcesses]
 

@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 
-from ddpn.errors import InputError
 from ddpn.executors import ResultStore
+from ddpn.runtime.errors import InputError
 
 FILES = {"weights": bytes(range(256)), "empty": b"", "facts.json": b"{}"}
 

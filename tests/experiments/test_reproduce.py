@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from ddpn.errors import ConfigError, InputError
 from ddpn.experiments import reproduce as module
 from ddpn.experiments.catalogue import experiment, select
 from ddpn.experiments.reproduce import processes, reproduce
 from ddpn.files import lock
+from ddpn.runtime.errors import ConfigError, InputError
 
 RESULT = {"seconds": 12.4, "scores": {"ours": {"ensemble": {"mae": [0.4567], "crps": [0.3214]}}}}
 

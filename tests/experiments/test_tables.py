@@ -1,10 +1,10 @@
 import pytest
 import torch
 
-from ddpn.errors import InputError
 from ddpn.experiments.formats import markdown
 from ddpn.experiments.results import finished_runs
 from ddpn.experiments.tables import accuracy, simulation, write_tables
+from ddpn.runtime.errors import InputError
 
 METHODS = ["ddpn", "poisson", "gaussian"]
 

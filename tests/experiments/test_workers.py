@@ -8,7 +8,6 @@ import socket
 import pytest
 import torch
 
-from ddpn.errors import TrainingError
 from ddpn.executors import InProcess
 from ddpn.experiments import inputs, workers
 from ddpn.experiments.catalogue import parse, select
@@ -16,6 +15,7 @@ from ddpn.experiments.inputs import rows_of
 from ddpn.experiments.results import RESULT, folder_of, state_of
 from ddpn.experiments.runner import execute
 from ddpn.experiments.workers import execute_all
+from ddpn.runtime.errors import TrainingError
 from ddpn.tensor_files import read
 
 CONTENT = {

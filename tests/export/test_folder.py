@@ -13,10 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from ddpn.cli import app
-from ddpn.errors import ConfigError, InputError
 from ddpn.export import describe_onnx, export_onnx
 from ddpn.predictions.request import Request
 from ddpn.predictions.table import prediction_table
+from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.workflow.model_folder import load
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "onnx-node"

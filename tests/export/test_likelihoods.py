@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from ddpn.count_range import CountRange
-from ddpn.errors import ConfigError
 from ddpn.export import export_onnx
 from ddpn.export.families import LARGEST
 from ddpn.heads import HEADS
 from ddpn.members.constant import Constant
 from ddpn.predictor import Predictor
+from ddpn.runtime.errors import ConfigError
 from ddpn.sample import Sample
 
 FAMILIES = ("poisson", "double_poisson", "negative_binomial")

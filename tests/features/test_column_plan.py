@@ -4,9 +4,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ddpn.errors import InputError
 from ddpn.features import FeatureEncoder, encoder, encoder_bytes, encoder_from_bytes
 from ddpn.features.cross_fitted import has_effects
+from ddpn.runtime.errors import InputError
 
 RNG = np.random.default_rng(8)
 N = 300

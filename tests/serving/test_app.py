@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 from starlette.testclient import TestClient
 
-from ddpn.errors import ConfigError
 from ddpn.predictions.request import Request
+from ddpn.runtime.errors import ConfigError
 from ddpn.serving import Limits, create_app
 from ddpn.serving.problems import RequestError
 from ddpn.serving.schemas import DEFAULT_OUTPUTS, Wanted

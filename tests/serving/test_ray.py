@@ -9,7 +9,7 @@ from importlib.util import find_spec
 import pytest
 from starlette.testclient import TestClient
 
-from ddpn.errors import ConfigError
+from ddpn.runtime.errors import ConfigError
 from ddpn.serving import Limits
 from ddpn.serving.ray_deployment import app_builder, build
 

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from ddpn.errors import TrainingError
 from ddpn.executors import InProcess
+from ddpn.runtime.errors import TrainingError
 from ddpn.tuning import search as module
 from ddpn.tuning.limits import Limit
 from ddpn.tuning.search import Search

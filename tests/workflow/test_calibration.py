@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 
 from ddpn.distributions import Recalibrated
-from ddpn.errors import ConfigError, InputError
 from ddpn.predictions.request import Request
 from ddpn.report import write_report
+from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.workflow.fitting import fit
 from ddpn.workflow.leaderboard import score_rows
 from ddpn.workflow.model_folder import describe, load

@@ -5,8 +5,8 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from ddpn.errors import InputError
 from ddpn.predictions.request import Request
+from ddpn.runtime.errors import InputError
 from ddpn.workflow import prediction
 from ddpn.workflow.fitting import fit
 from ddpn.workflow.model_folder import ModelFolder, load

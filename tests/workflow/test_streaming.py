@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from ddpn.errors import InputError
 from ddpn.predictions.request import Request
+from ddpn.runtime.errors import InputError
 from ddpn.workflow import prediction, table_blocks
 from ddpn.workflow.parts import Parts, part_content
 from ddpn.workflow.prediction import predict

@@ -10,7 +10,7 @@ from ddpn.calibration.columns import ABOVE, BELOW, NEVER_MISSING, STATES, UNSEEN
 from ddpn.calibration.ood import OODScores
 from ddpn.calibration.profile import FeatureProfile
 from ddpn.features.table import Column
-from ddpn.validation import listed
+from ddpn.runtime.validation import listed
 
 #: Reasons of a row that no single column explains.
 COMBINATION, DISAGREEMENT = "unusual combination of values", "the members of the mixture disagree"

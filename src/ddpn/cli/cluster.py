@@ -64,7 +64,7 @@ def blocks_on(
 @contextmanager
 def executor_for(cluster: str | None, gpus: float | None, jobs: int | None = None) -> Iterator["Executor | None"]:
     """The executor that the options describe; None without a cluster."""
-    from ddpn.errors import ConfigError
+    from ddpn.runtime.errors import ConfigError
 
     if cluster is None:
         if gpus is not None:

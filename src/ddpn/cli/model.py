@@ -17,8 +17,8 @@ from ddpn.cli.context import command_start
 from ddpn.cli.export import show_onnx
 from ddpn.cli.flags import Command
 from ddpn.cli.tables import column_table, fact_table, leaderboard_table, missing_words, model_facts, only_command
-from ddpn.errors import ConfigError
 from ddpn.model_files import refuses_strange_files
+from ddpn.runtime.errors import ConfigError
 
 #: What Ctrl-C leaves of predictions.
 _KEPT = "Nothing was written; of a long table, the same command continues with the parts that are finished."
@@ -218,7 +218,7 @@ def predict(
     """
     with friendly_errors(_KEPT):
         from ddpn.predictions.request import Request, parse_levels
-        from ddpn.progress import progress_bar
+        from ddpn.runtime.progress import progress_bar
         from ddpn.workflow.member_names import member_named
         from ddpn.workflow.model_folder import describe, load, roles_of_model
         from ddpn.workflow.tables import Tables

@@ -54,7 +54,7 @@ def reproduce(
     """
     with friendly_errors("Finished runs are kept: the same command resumes from here."):
         from ddpn.experiments import catalogue
-        from ddpn.validation import check_integer
+        from ddpn.runtime.validation import check_integer
 
         if show:
             show_table(catalogue.listing())

@@ -65,8 +65,8 @@ def serve(
     Example: ddpn serve visits.model --port 8000
     """
     with friendly_errors("All requests that were taken are finished."):
+        from ddpn.runtime.validation import check_choice
         from ddpn.serving.limits import Limits
-        from ddpn.validation import check_choice
 
         check_choice("log_level", log_level, ("debug", "info", "warning", "error"))
         limits = Limits(

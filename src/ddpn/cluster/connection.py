@@ -7,8 +7,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from ddpn.errors import ConfigError
-from ddpn.extras import import_extra
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.extras import import_extra
 
 #: Where ddpn is imported from.
 _ROOT = Path(importlib.util.find_spec("ddpn").submodule_search_locations[0]).parent  # type: ignore[union-attr,index]

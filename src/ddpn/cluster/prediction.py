@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from ddpn.cluster.connection import connect, disconnect, import_data, import_ray
-from ddpn.errors import ConfigError, DDPNError, InputError
 from ddpn.executors import JobError
 from ddpn.executors.job import RETRIES
 from ddpn.predictions.request import Request
-from ddpn.threads import limit_threads
-from ddpn.validation import check_integer
+from ddpn.runtime.errors import ConfigError, DDPNError, InputError
+from ddpn.runtime.threads import limit_threads
+from ddpn.runtime.validation import check_integer
 from ddpn.workflow.block_work import BlocksHere, Predicted
 from ddpn.workflow.model_folder import load, roles_of_model
 from ddpn.workflow.reading import STDIN

@@ -7,11 +7,11 @@ from contextlib import suppress
 from typing import Any
 
 from ddpn.cluster.connection import connect, disconnect, import_ray
-from ddpn.errors import ConfigError
 from ddpn.executors import Executor, Job, Result, Shared
 from ddpn.executors.job import RETRIES, Failure, Report, attempt
-from ddpn.threads import limit_threads
-from ddpn.validation import check_integer, is_number
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.threads import limit_threads
+from ddpn.runtime.validation import check_integer, is_number
 
 #: Seconds between two checks of the progress of jobs, and between two lines that one job sends.
 _OFTEN = 0.5

@@ -11,18 +11,18 @@ from typing import Any
 from torch import Tensor
 
 from ddpn.cluster.connection import connect, disconnect, environment, import_ray, import_train
-from ddpn.errors import ConfigError
 from ddpn.executors import JobError
 from ddpn.executors.job import RETRIES
 from ddpn.model import CountModel
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.threads import limit_threads
+from ddpn.runtime.validation import check_integer
 from ddpn.tensor_files import read, write
-from ddpn.threads import limit_threads
 from ddpn.training import History, Runtime, TrainingConfig, fit
 from ddpn.training.batches import Source
 from ddpn.training.checkpointing import check_identity, data_identity
 from ddpn.training.monitoring import EpochReport, monitored
 from ddpn.training.trainable import load_trained_tensors, trained_tensors
-from ddpn.validation import check_integer
 
 #: Files of a checkpoint of Ray Train: the state of the training, and in the last one its result.
 _STATE, _MODEL = "training.state", "model.safetensors"

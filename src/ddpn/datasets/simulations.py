@@ -15,8 +15,8 @@ from torch import Tensor
 
 from ddpn.datasets.splits import SEED, SHARES, Split, split
 from ddpn.distributions import CountDistribution, DoublePoisson, NegativeBinomial, Poisson
-from ddpn.errors import InputError
-from ddpn.validation import check_choice
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import check_choice
 
 #: The smallest rate, for rates that reach 0 at one x: the distribution is a point at 0 to the last bit of a float64.
 _LEAST_RATE = 1e-12

@@ -5,7 +5,6 @@ from os import PathLike
 from typing import Any
 
 from ddpn.calibration.profile import FeatureProfile
-from ddpn.errors import ConfigError
 from ddpn.estimators.fitting import fit_mixture, held_out
 from ddpn.estimators.network_regressor import Checked, NetworkRegressor
 from ddpn.executors import Executor
@@ -14,7 +13,8 @@ from ddpn.heads import DEFAULT_LIKELIHOOD
 from ddpn.members.candidates import NETWORKS
 from ddpn.members.networks import Networks
 from ddpn.model import CountModel
-from ddpn.validation import check_integer, is_number
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.validation import check_integer, is_number
 
 
 class DDPNRegressor(NetworkRegressor):

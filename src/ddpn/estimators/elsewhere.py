@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from ddpn.errors import ConfigError
 from ddpn.estimators.saving import plain_options
 from ddpn.executors import Executor, ResultStore
 from ddpn.members.fit_jobs import MemberFits
 from ddpn.members.portfolio import Elsewhere
+from ddpn.runtime.errors import ConfigError
 
 
 def elsewhere(model: Any, checkpoint: Path | None, not_saved: tuple[str, ...]) -> Elsewhere | None:

@@ -10,7 +10,6 @@ import numpy as np
 from sklearn.utils import Tags, check_random_state
 
 from ddpn.count_range import CountRange
-from ddpn.errors import ConfigError, InputError
 from ddpn.estimators.elsewhere import elsewhere
 from ddpn.estimators.fitting import merge_equal_rows, range_of
 from ddpn.estimators.nested import NestedOptions
@@ -24,9 +23,10 @@ from ddpn.members.network_options import FULL_BATCH_ROWS, NetworkOptions, check_
 from ddpn.members.networks import Networks
 from ddpn.members.portfolio import Elsewhere
 from ddpn.members.reader import TableReader
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.validation import check_keys, is_integer
 from ddpn.sample import Sample, check_groups, checked_sample
 from ddpn.training import History, RowStream, Runtime
-from ddpn.validation import check_keys, is_integer
 
 
 @dataclass(frozen=True)

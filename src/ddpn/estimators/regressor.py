@@ -8,9 +8,6 @@ from typing import Any
 import numpy as np
 
 from ddpn.calibration.calibrate import calibrate
-from ddpn.deadlines import Clock
-from ddpn.durations import parse_duration
-from ddpn.errors import ConfigError, InputError
 from ddpn.estimators.fitting import held_out
 from ddpn.estimators.network_regressor import Checked, NetworkRegressor
 from ddpn.executors import Executor
@@ -21,8 +18,11 @@ from ddpn.members.folds import Folds
 from ddpn.members.network_options import SMALL_ROWS
 from ddpn.members.portfolio import Portfolio
 from ddpn.predictor import Predictor
+from ddpn.runtime.deadlines import Clock
+from ddpn.runtime.durations import parse_duration
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.validation import check_keys
 from ddpn.sample import Sample
-from ddpn.validation import check_keys
 
 #: The share of a time budget that fits may take; the rest is for calibration.
 _FITS = 0.75

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 from uuid import uuid4
 
-from ddpn.errors import DDPNError, machine_error
 from ddpn.executors.store import ResultStore
-from ddpn.validation import check_integer
+from ddpn.runtime.errors import DDPNError, machine_error
+from ddpn.runtime.validation import check_integer
 
 #: Attempts beyond the first, for faults of machines and for errors that may not happen again.
 RETRIES = 3

@@ -16,8 +16,8 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from ddpn.executors.job import RETRIES, Executor, Failure, Job, Report, Result, Shared, attempt
-from ddpn.threads import cores, limit_threads
-from ddpn.validation import check_integer
+from ddpn.runtime.threads import cores, limit_threads
+from ddpn.runtime.validation import check_integer
 
 #: Seconds that a worker has to write its checkpoint; the largest of the catalogue takes one.
 _PATIENCE = 20.0

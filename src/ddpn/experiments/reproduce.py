@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.progress import Progress, TimeElapsedColumn
 
 from ddpn.datasets import data_folder
-from ddpn.errors import ConfigError, DDPNError
 from ddpn.executors import Executor
 from ddpn.experiments import results
 from ddpn.experiments.experiment import Experiment, Run
@@ -19,7 +18,8 @@ from ddpn.experiments.inputs import rows_of
 from ddpn.experiments.tables import write_tables
 from ddpn.experiments.workers import execute_all, message_of
 from ddpn.files import lock
-from ddpn.threads import cores
+from ddpn.runtime.errors import ConfigError, DDPNError
+from ddpn.runtime.threads import cores
 from ddpn.training.runtime import pick_device
 
 #: Two programs would delete each other's checkpoints.

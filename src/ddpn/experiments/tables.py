@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from ddpn.distributions import Mixture
-from ddpn.errors import InputError
 from ddpn.experiments.catalogue import reference
 from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.formats import FORMATS, Cell, Table, ranked
 from ddpn.experiments.results import FinishedRun, finished_runs, predictions_of
 from ddpn.files import write_text
 from ddpn.metrics import detection, matched, ood_score
+from ddpn.runtime.errors import InputError
 
 PROTOCOLS = {
     "paper": "Absolute error of the mode (counts) or mean (Gaussians); an ensemble of Gaussians as one Normal.",

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from ddpn.errors import DDPNError, machine_error
 from ddpn.executors import Executor, InProcess, Job, LocalProcesses
 from ddpn.executors.job import Progress
 from ddpn.experiments.experiment import Run
@@ -20,6 +19,7 @@ from ddpn.experiments.inputs import Parts, rows_of
 from ddpn.experiments.results import DONE, FEATURES, PREDICTIONS, RESULT, WEIGHTS, folder_of
 from ddpn.experiments.runner import execute
 from ddpn.files import lock, write_bytes, write_text
+from ddpn.runtime.errors import DDPNError, machine_error
 
 #: Gets a run, its state and a detail: "running" and its progress, "done" and its result, or "failed" and the error.
 Report = Callable[[Run, str, Any], object]

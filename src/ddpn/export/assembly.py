@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ddpn.calibration.groups import IntervalGroups
-from ddpn.errors import ConfigError
 from ddpn.export.graph import Graph, Value, onnx
 from ddpn.export.levels import Wanted
 from ddpn.export.members import Rows, member_stack
@@ -17,6 +16,7 @@ from ddpn.features.canonical import number_of
 from ddpn.members.folds import copies_of
 from ddpn.members.known_levels import known_levels
 from ddpn.predictor import MIXTURE, Predictor
+from ddpn.runtime.errors import ConfigError
 
 
 class Assembled(NamedTuple):

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from ddpn.errors import ConfigError, InputError
 from ddpn.export.description import ENTRY, FORMAT
 from ddpn.export.families import LARGEST
 from ddpn.export.graph import onnx
@@ -17,7 +16,8 @@ from ddpn.export.source import Source, source_of
 from ddpn.files import write_bytes
 from ddpn.heads import make_head
 from ddpn.predictions.request import Request
-from ddpn.validation import is_integer
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.validation import is_integer
 from ddpn.workflow.writing import check_free
 
 #: Probabilities of counts that are outputs by default: up to this quantile of the counts of all training rows, within

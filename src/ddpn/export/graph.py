@@ -5,7 +5,7 @@ from typing import Any, Union
 
 import numpy as np
 
-from ddpn.extras import import_extra
+from ddpn.runtime.extras import import_extra
 
 #: Versions of the two sets of operators and of the file format; ONNX Runtime 1.20 reads all of them.
 OPSET, ML_OPSET, IR_VERSION = 20, 3, 9

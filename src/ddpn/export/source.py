@@ -6,12 +6,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ddpn.errors import ConfigError, InputError
 from ddpn.export.schema import InputColumn, columns_of_features, columns_of_roles
 from ddpn.members.folds import copies_of
 from ddpn.members.member import Member
 from ddpn.model_files import TASK, read_manifest
 from ddpn.predictor import Predictor
+from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.workflow.roles import Roles
 
 #: What a saved task tells about the fit, which the file repeats.
@@ -60,7 +60,7 @@ def _of_folder(path: Path) -> Source:
     if estimator is None:
         return _of_predictor(Predictor.load(path), None, None)
     from ddpn import estimators
-    from ddpn.validation import check_choice
+    from ddpn.runtime.validation import check_choice
     from ddpn.workflow.model_folder import load, read_task
 
     if TASK not in manifest["files"]:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any
 
-from ddpn.deadlines import Clock, TimeLimitError
-from ddpn.errors import DDPNError
 from ddpn.executors import Executor, Job, Result, ResultStore
 from ddpn.executors.job import Progress
 from ddpn.members.folds import CrossFitted, Folds, restored
 from ddpn.members.member import Member, json_to_bytes
+from ddpn.runtime.deadlines import Clock, TimeLimitError
+from ddpn.runtime.errors import DDPNError
 from ddpn.training.monitoring import monitored
 
 #: Names of the files of a job beside those of the member, whose names are prefixed.

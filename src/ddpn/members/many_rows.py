@@ -20,7 +20,7 @@ from ddpn.features.lookups import LookupPlan
 from ddpn.features.table import Column
 from ddpn.members.float32_rows import agrees, is_far, is_large, rows_for_float64, uses_float32
 from ddpn.model import CountModel
-from ddpn.threads import threads_for
+from ddpn.runtime.threads import threads_for
 
 #: Rows from which on lookups are worth while.
 MANY_ROWS = 256

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from ddpn.deadlines import Clock, TimeLimitError
 from ddpn.members.blending import MixtureScores, parts_for, shrunk_weights
 from ddpn.members.fit_jobs import MemberFits
 from ddpn.members.folds import Folds, copies_of
 from ddpn.members.member import Member, NotApplicableError
+from ddpn.runtime.deadlines import Clock, TimeLimitError
+from ddpn.runtime.threads import single_thread
 from ddpn.sample import Sample
 from ddpn.splits import held_out_rows
-from ddpn.threads import single_thread
 
 #: Rows that weights are chosen by at most.
 _SCORED_ROWS = 5000

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ddpn.errors import ConfigError, InputError
+from ddpn.runtime.errors import ConfigError, InputError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,8 +36,8 @@ from ddpn.distributions.kernels.placing import DEPTH
 from ddpn.features.table import reading_once
 from ddpn.predictions.request import Request, quantile_name
 from ddpn.predictor import MIXTURE, Predictor
+from ddpn.runtime.threads import single_thread
 from ddpn.sample import RowError, take_rows
-from ddpn.threads import single_thread
 
 #: Columns that every table has, and those of them that are counts.
 NUMBERS, COUNTS = ("mean", "aleatoric", "epistemic", "stddev"), ("median", "mode", "lower", "upper")

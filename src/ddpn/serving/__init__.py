@@ -1,6 +1,6 @@
 """Serve models over HTTP: `ddpn serve`, or `create_app` in a server of one's own. Needs the extra `serve`."""
 
-from ddpn.extras import import_extra
+from ddpn.runtime.extras import import_extra
 
 for _module in ("fastapi", "prometheus_client", "uvicorn"):
     import_extra(_module, "serve")

@@ -8,8 +8,8 @@ import torch
 from ddpn.distributions import discretized
 from ddpn.predictions.request import Request, quantile_name
 from ddpn.predictions.table import PredictedRows
+from ddpn.runtime.threads import single_thread
 from ddpn.serving.schemas import Wanted
-from ddpn.threads import single_thread
 from ddpn.workflow.member_names import label_of
 
 #: The mass of a distribution that is not shown, on either side, and the most counts that are.

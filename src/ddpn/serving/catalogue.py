@@ -8,8 +8,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ddpn.errors import ConfigError, DDPNError
 from ddpn.model_files import MANIFEST
+from ddpn.runtime.errors import ConfigError, DDPNError
 from ddpn.serving.model import ServedModel
 
 _LOG = logging.getLogger("ddpn.serving")

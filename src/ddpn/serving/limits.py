@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from ddpn.errors import ConfigError
+from ddpn.runtime.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Any
 from uuid import uuid4
 
-from ddpn.errors import ConfigError
+from ddpn.runtime.errors import ConfigError
 from ddpn.serving.limits import Limits
 from ddpn.serving.metrics import Metrics
 from ddpn.serving.problems import RequestError, busy

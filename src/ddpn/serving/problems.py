@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from ddpn.errors import DDPNError, InputError
+from ddpn.runtime.errors import DDPNError, InputError
 from ddpn.sample import RowError
 
 #: Problems that one answer lists.

@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ddpn.errors import ConfigError
+from ddpn.runtime.errors import ConfigError
 from ddpn.serving.app import create_app
 from ddpn.serving.catalogue import named_paths
 from ddpn.serving.limits import Limits

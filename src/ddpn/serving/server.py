@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import uvicorn
 
-from ddpn.errors import ConfigError
+from ddpn.runtime.errors import ConfigError
 from ddpn.serving import logs
 from ddpn.serving.app import create_app
 from ddpn.serving.limits import Limits

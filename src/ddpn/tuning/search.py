@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.deadlines import Clock, TimeLimitError
-from ddpn.durations import format_duration
-from ddpn.errors import DDPNError
 from ddpn.executors import Executor, Job, ResultStore, Shared
 from ddpn.executors.job import Progress
+from ddpn.runtime.deadlines import Clock, TimeLimitError
+from ddpn.runtime.durations import format_duration
+from ddpn.runtime.errors import DDPNError
 from ddpn.training.monitoring import EpochReport
 from ddpn.tuning.limits import Limit
 from ddpn.tuning.space import Settings

@@ -16,8 +16,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ddpn.deadlines import Clock, TimeLimitError
-from ddpn.errors import InputError
 from ddpn.estimators import CountRegressor
 from ddpn.estimators.network_regressor import NetworkRegressor
 from ddpn.executors import Executor
@@ -27,7 +25,9 @@ from ddpn.members.folds import Folds
 from ddpn.members.member import NotApplicableError
 from ddpn.members.network_options import SMALL_ROWS, NetworkOptions
 from ddpn.model_files import check_destination
-from ddpn.threads import single_thread
+from ddpn.runtime.deadlines import Clock, TimeLimitError
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.threads import single_thread
 from ddpn.workflow.budget import Budget
 from ddpn.workflow.finishing import Finish
 from ddpn.workflow.interrupts import Interrupts

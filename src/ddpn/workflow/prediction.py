@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ddpn.errors import ConfigError, InputError
 from ddpn.predictions.request import Request
 from ddpn.predictions.table import prediction_table
 from ddpn.predictor import Predictor
+from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.sample import Sample, rows_named
 from ddpn.workflow.findings import Findings
 from ddpn.workflow.leaderboard import COVERAGE, board, leaderboard

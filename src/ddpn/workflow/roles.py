@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ddpn.count_range import CountRange
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import check_column
 from ddpn.sample import Sample, check_counts, check_vector, labels_at
-from ddpn.validation import check_column
 from ddpn.workflow.cells import MISSING, cleaned, examples, is_text, looks_missing, polars
 from ddpn.workflow.conversion import Converted, to_booleans, to_levels, to_numbers, to_times
 from ddpn.workflow.dates import DAY, DateFormat, date_parts

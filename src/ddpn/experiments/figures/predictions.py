@@ -12,11 +12,11 @@ from ddpn.datasets import Camera, inventory, load, split
 from ddpn.datasets.shelves import GEOMETRIES, Scenes, simulate_chunks
 from ddpn.datasets.splits import LARGE_SHARES, SEED
 from ddpn.distributions import Mixture
-from ddpn.errors import InputError
 from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.figures.canvas import ACCENT, BAND, GREY, legend_below, panels
 from ddpn.experiments.results import FinishedRun, predictions_of, runs_of
 from ddpn.inputs import Beam, pack, unpack
+from ddpn.runtime.errors import InputError
 
 #: A beam, the name of its class, and its products if it is simulated, as z, y, depth and height.
 Example = tuple[Beam, str, list[tuple[float, ...]]]

@@ -6,8 +6,8 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info
 
-from ddpn import threads
-from ddpn.threads import LARGE, LARGE_TABLE, single_thread, threads_for, tree_threads_for
+from ddpn.runtime import threads
+from ddpn.runtime.threads import LARGE, LARGE_TABLE, single_thread, threads_for, tree_threads_for
 
 
 @pytest.fixture(autouse=True)

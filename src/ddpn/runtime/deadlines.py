@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ddpn.errors import DDPNError
+from ddpn.runtime.errors import DDPNError
 
 #: Seconds between two attempts to end a step: an exception is lost where C code calls Python.
 _REPEAT = 0.5

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from ddpn.deadlines import FEWEST_ROWS, Clock, TimeLimitError, with_rows
+from ddpn.runtime.deadlines import FEWEST_ROWS, Clock, TimeLimitError, with_rows
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the start of a process is read from /proc")
 def test_a_program_knows_when_it_began():
     before = time.monotonic()
-    code = "import time; time.sleep(0.5); from ddpn.deadlines import program_start; print(program_start())"
+    code = "import time; time.sleep(0.5); from ddpn.runtime.deadlines import program_start; print(program_start())"
     began = float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
     # The system counts hundredths of a second.
     assert before - 0.02 <= began <= before + 0.45
@@ -78,7 +78,7 @@ def test_with_enough_time_every_row_is_used(rows):
 @pytest.mark.parametrize(("seconds", "rows", "used"), [(100.0, 100_000, 23_940), (110.0, 150, 150), (50.0, 150, 100)])
 def test_with_little_time_as_many_rows_are_used_as_there_is_time_for(monkeypatch, seconds, rows, used):
     now = [0.0]
-    monkeypatch.setattr("ddpn.deadlines.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("ddpn.runtime.deadlines.time", SimpleNamespace(monotonic=lambda: now[0]))
 
     def work(number: int) -> int:
         now[0] += 0.0025 * number if rows > 1000 else 0.3 * number

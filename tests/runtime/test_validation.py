@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from ddpn.errors import ConfigError, InputError
-from ddpn.validation import (
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.validation import (
     at_rows,
     check_choice,
     check_column,

@@ -4,8 +4,8 @@ import math
 import re
 from typing import Any
 
-from ddpn.errors import ConfigError
-from ddpn.validation import is_number
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.validation import is_number
 
 #: Seconds of each unit, largest first.
 _UNITS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}

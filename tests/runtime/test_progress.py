@@ -5,7 +5,7 @@ import io
 import pytest
 from rich import console
 
-from ddpn.progress import progress_bar
+from ddpn.runtime.progress import progress_bar
 
 
 def shown(monkeypatch, is_terminal: bool, **options) -> str:

@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any, TypeGuard
 
-from ddpn.errors import ConfigError, DDPNError
+from ddpn.runtime.errors import ConfigError, DDPNError
 
 #: The largest count: beyond it float64 skips integers.
 LARGEST_COUNT = 2**53
@@ -70,9 +70,9 @@ def check_keys(
 ) -> None:
     """Raise `error` for the first of `keys` that is unknown, with a suggestion, or the first of `required` missing.
 
-    >>> check_keys(["epoch"], ["epochs", "lr"], "training_options")
+    >>> check_keys(["epoch"], ["epochs", "lr"], "options")
     Traceback (most recent call last):
-    ddpn.errors.ConfigError: Unknown key 'epoch' in training_options. Did you mean 'epochs'? Known keys: epochs, lr.
+    ddpn.runtime.errors.ConfigError: Unknown key 'epoch' in options. Did you mean 'epochs'? Known keys: epochs, lr.
     """
     keys, known = list(keys), list(known)
     for key in keys:

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddpn.durations import format_duration, parse_duration
-from ddpn.errors import ConfigError
+from ddpn.runtime.durations import format_duration, parse_duration
+from ddpn.runtime.errors import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -40,5 +40,5 @@ def test_zero_is_written_and_large_ones_have_no_fraction():
 
 
 def test_torch_is_not_imported():
-    code = "import sys, ddpn.durations; sys.exit('torch' in sys.modules)"
+    code = "import sys, ddpn.runtime.durations; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

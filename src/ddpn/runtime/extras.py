@@ -5,7 +5,7 @@ from importlib import import_module
 from importlib.resources import files
 from typing import Any
 
-from ddpn.errors import ConfigError
+from ddpn.runtime.errors import ConfigError
 
 
 def import_extra(module: str, extra: str) -> Any:
@@ -13,7 +13,7 @@ def import_extra(module: str, extra: str) -> Any:
 
     >>> import_extra("a_package_nobody_has", "data")
     Traceback (most recent call last):
-    ddpn.errors.ConfigError: ddpn[data] is not installed: pip install 'ddpn[data]'
+    ddpn.runtime.errors.ConfigError: ddpn[data] is not installed: pip install 'ddpn[data]'
     """
     try:
         return import_module(module)
