@@ -174,8 +174,8 @@ def cost(rows: int, columns: int, numeric: str) -> str:
     """A line of a table: CPU seconds of the summary, milliseconds per 1,000 rows of its score and of a prediction."""
     from ddpn import DDPNRegressor
     from ddpn.calibration.profile import FeatureProfile
-    from ddpn.workflow.prediction import prediction_table
-    from ddpn.workflow.requests import Request
+    from ddpn.predictions.request import Request
+    from ddpn.predictions.table import prediction_table
 
     X = np.random.default_rng(0).normal(size=(rows, columns))
     seconds, profile = _cpu(lambda: FeatureProfile.fit(X))
@@ -185,7 +185,7 @@ def cost(rows: int, columns: int, numeric: str) -> str:
     model = DDPNRegressor(numeric=numeric, epochs=1, validation=None, device="cpu", random_state=0)
     predictor = model.fit(some, np.random.default_rng(1).poisson(np.exp(0.3 * some[:, 0]))).predictor_
     predictor.profile = None
-    prediction = min(_cpu(lambda: prediction_table(predictor, X[:1000], None, Request()))[0] for _ in range(3))
+    prediction = min(_cpu(lambda: prediction_table(predictor, X[:1000], Request()))[0] for _ in range(3))
     shown = f"{seconds:.2f} s | {1e-3 * size:,.0f} kB | {1e3 * score:.1f} ms | {1e3 * prediction:.1f} ms"
     return f"| {rows:,} x {columns:,} ({numeric}) | {shown} |"
 

@@ -32,7 +32,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"members"}),
     frozenset({"calibration", "diagnosis"}),
     frozenset({"predictor"}),
-    frozenset({"explanations"}),
+    frozenset({"predictions", "explanations"}),
     frozenset({"estimators"}),
     frozenset({"workflow"}),
     frozenset({"tuning"}),

@@ -13,11 +13,11 @@ import pandas as pd
 import polars as pl
 import pytest
 
+from ddpn.predictions.request import Request
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.workflow import table_blocks
 from ddpn.workflow.cluster_blocks import ClusterBlocks, _Actor, predict_on_cluster
 from ddpn.workflow.model_folder import load
-from ddpn.workflow.requests import Request
 from ddpn.workflow.streaming import predict_to
 from ddpn.workflow.tables import Tables
 
@@ -28,8 +28,8 @@ DRIVER = f"""
 import os, signal, sys
 from ddpn.runtime.cluster import RayCluster
 from ddpn.workflow import table_blocks
+from ddpn.predictions.request import Request
 from ddpn.workflow.cluster_blocks import predict_on_cluster
-from ddpn.workflow.requests import Request
 
 table_blocks.ROWS = {ROWS}
 calls = []

@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from ddpn.distributions import Recalibrated
+from ddpn.predictions.request import Request
 from ddpn.report import write_report
 from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.workflow.fitting import fit
@@ -15,7 +16,6 @@ from ddpn.workflow.model_folder import describe, load
 from ddpn.workflow.plan import Plan, plan_of
 from ddpn.workflow.prediction import predict, report_parts
 from ddpn.workflow.preparing import prepare
-from ddpn.workflow.requests import Request
 
 
 def drawn(rows: int, seed: int) -> pl.DataFrame:

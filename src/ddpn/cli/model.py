@@ -217,10 +217,10 @@ def predict(
     Example: ddpn predict bikes.model new.csv -o predictions.csv --quantiles 0.1,0.9
     """
     with friendly_errors(_KEPT):
+        from ddpn.predictions.request import Request, parse_levels
         from ddpn.runtime.progress import progress_bar
         from ddpn.workflow.member_names import member_named
         from ddpn.workflow.model_folder import describe, load, roles_of_model
-        from ddpn.workflow.requests import Request, parse_levels
         from ddpn.workflow.tables import Tables
         from ddpn.workflow.writing import check_output
 

@@ -246,16 +246,6 @@ class Graph:
         graph = helper.make_graph(inner.nodes, self._name(), infos, outputs)
         return self.op("Loop", times, self.constant(True), kind=found.kind, body=graph)
 
-    def when(self, condition: Value, yes: Callable[["Graph"], Value], no: Value) -> Value:
-        """What `yes(graph)` returns if the condition, a single element, holds, and `no` otherwise."""
-        helper, branches = onnx().helper, {}
-        for name, make in (("then_branch", yes), ("else_branch", lambda graph: graph.use(no).op("Identity"))):
-            inner = Graph(self)
-            found = make(inner)
-            output = helper.make_tensor_value_info(found.name, element_type(found.kind), None)
-            branches[name] = helper.make_graph(inner.nodes, self._name(), [], [output])
-        return self.op("If", condition, kind=no.kind, **branches)
-
     def model(self, outputs: Sequence[tuple[str, Value, tuple[Any, ...]]], name: str) -> Any:
         """The finished model: outputs by name, with their shapes after the number of rows."""
         helper = onnx().helper

@@ -103,23 +103,3 @@ def _reader(member: Member) -> Any:
         if found is not None:
             return getattr(found, "reader", found)
     return None
-
-
-def levels_of(predictor: Predictor, names: list[str]) -> dict[str, tuple[str, ...]]:
-    """For each category all levels that a member of the mixture knows."""
-    found: dict[str, dict[str, None]] = {}
-    for member in (copy for own in predictor.mixed.values() for copy in copies_of(own)):
-        for name, levels in zip(names, _levels(member), strict=False):
-            if levels is not None:
-                found.setdefault(name, {}).update(dict.fromkeys(levels))
-    return {name: tuple(levels) for name, levels in found.items()}
-
-
-def _levels(member: Member) -> list[tuple[str, ...] | None]:
-    """The levels of each column that a member distinguishes; None for columns of numbers."""
-    encoder, table, design = (getattr(member, name, None) for name in ("encoder", "table", "design"))
-    if design is not None:
-        return list(design.levels)
-    if table is not None:
-        return list(table.levels)
-    return [] if encoder is None else [getattr(column, "known_levels", None) for column in encoder.columns_]

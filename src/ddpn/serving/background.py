@@ -39,7 +39,7 @@ def _drawn(name: str, profile: ColumnProfile, levels: tuple[str, ...], size: int
     ranks = rng.permutation((np.arange(size) + 0.5) / size)
     missing = rng.permutation((np.arange(size) + 0.5) / size) < profile.missing_share
     if profile.kind == "category":
-        place = profile._place(hashed(levels)) if levels else np.empty(0, dtype=np.int64)
+        place = profile.place(hashed(levels)) if levels else np.empty(0, dtype=np.int64)
         levels = tuple(level for level, at in zip(levels, place.tolist(), strict=True) if at >= 0)
         if not levels:
             return Column(name, "category", np.full(size, -1), ())

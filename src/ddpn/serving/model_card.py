@@ -1,4 +1,4 @@
-"""The card of a served model: what it is, what it was fitted to, how it scored, how it is calibrated, its limits."""
+"""The model card: what it is, what it was fitted to, how it scored, how it is calibrated, its limits."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from ddpn.serving.model import ServedModel
 _SPLIT = ("how", "rows")
 
 
-def card(served: ServedModel) -> dict[str, Any]:
+def model_card(served: ServedModel) -> dict[str, Any]:
     """The card, ready for JSON.
 
     Parameters
@@ -41,8 +41,9 @@ def card(served: ServedModel) -> dict[str, Any]:
 
 
 def _column(column: Any) -> dict[str, Any]:
-    known = {"levels": list(column.levels), "range": column.range, **column.notes}
-    return {"name": column.name, "kind": column.kind} | {name: value for name, value in known.items() if value}
+    known = {"levels": list(column.levels)} | {name: getattr(column, name) for name in ("range", "days", "integers")}
+    about = {"name": column.name, "kind": column.kind, "typical": column.example}
+    return about | {name: value for name, value in known.items() if value}
 
 
 def _calibration(served: ServedModel) -> list[str]:

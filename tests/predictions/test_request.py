@@ -2,8 +2,8 @@
 
 import pytest
 
+from ddpn.predictions.request import Request, parse_levels
 from ddpn.runtime.errors import ConfigError, InputError
-from ddpn.workflow.requests import Request, parse_levels
 
 
 @pytest.mark.parametrize(

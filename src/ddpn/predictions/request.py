@@ -7,18 +7,35 @@ from ddpn.runtime.errors import ConfigError, InputError
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """Columns of a prediction besides mean, median, mode and both parts of the variance.
+    """What a table of predictions should have; `ddpn.predictions.table` lists its columns.
 
-    `coverage` of the interval, calibrated on the validation rows if there were any; `quantiles` at these levels; `pmf`,
-    the probabilities of 0 to this count; `keep` the columns of the table; `ood`, a flag for rows whose
-    out-of-distribution p-value is at most this; `member`, the one that predicts instead of the mixture.
+    Parameters
+    ----------
+    coverage : float
+        The coverage of the interval, calibrated on the validation rows if there were any.
+    quantiles : tuple of float
+        Levels of quantiles.
+    pmf : int, optional
+        The largest count whose probability is a column.
+    keep : bool
+        Whether to keep the columns of the table.
+    pvalue : bool
+        Whether to compute out-of-distribution p-values.
+    ood : float, optional
+        Flags rows whose p-value is at most this.
+    reasons : bool
+        Whether flagged rows have reasons.
+    member : str, optional
+        The member that predicts instead of the mixture.
     """
 
     coverage: float = 0.9
     quantiles: tuple[float, ...] = ()
     pmf: int | None = None
     keep: bool = False
+    pvalue: bool = True
     ood: float | None = None
+    reasons: bool = True
     member: str | None = None
 
     def __post_init__(self) -> None:
@@ -35,6 +52,15 @@ class Request:
         if self.ood is not None and not has_ood:
             reason = "this one had too few rows, was not calibrated, or was saved in Python before fit_ood"
             raise InputError(f"--ood needs a model that was fitted with validation rows; {reason}.")
+
+
+def quantile_name(level: float) -> str:
+    """The column of a quantile.
+
+    >>> quantile_name(0.1)
+    'q0.1'
+    """
+    return f"q{level:g}"
 
 
 def parse_levels(text: str) -> tuple[float, ...]:
