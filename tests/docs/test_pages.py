@@ -19,11 +19,11 @@ from ddpn.members import MEMBERS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-#: Pages that are written by hand; those below docs/results are written by commands.
 PAGES = [
     ROOT / "README.md",
     *sorted(DOCS.glob("*.md")),
     *sorted(DOCS.glob("how-to/*.md")),
+    *sorted(DOCS.glob("results/*.md")),
     *sorted(DOCS.glob("api/*.md")),
 ]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
