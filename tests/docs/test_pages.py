@@ -17,11 +17,11 @@ from ddpn.members import MEMBERS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-#: Pages that are written by hand; those below docs/results are written by commands.
 PAGES = [
     ROOT / "README.md",
     *sorted(DOCS.glob("*.md")),
     *sorted(DOCS.glob("how-to/*.md")),
+    *sorted(DOCS.glob("results/*.md")),
     *sorted(DOCS.glob("api/*.md")),
 ]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
@@ -156,3 +156,16 @@ def test_every_page_is_in_the_contents():
         ):
             listed |= {page.parent / f"{name}.md" for name in contents.split() if not name.startswith(":")}
     assert listed == set(PAGES[1:])
+
+
+def test_the_page_of_the_paper_has_every_table_figure_and_experiment():
+    text = (DOCS / "paper.md").read_text(encoding="utf-8")
+    commands = [shlex.split(line) for line in re.findall(r"`ddpn (reproduce [^`]+|data list)`", text)]
+    for words in commands:
+        check_ddpn(words)
+    named = {name for words in commands for name in words}
+    of_the_paper = {name for name in catalogue.names() if re.match("Table|Figure", catalogue.read(name)["paper"])}
+    assert {name for name in of_the_paper if not name.startswith("paper-")} <= named
+    rows = re.findall(r"^\| (Table|Figure)s? (\d+)(?: (?:to|and) (\d+))?", text, flags=re.MULTILINE)
+    found = {kind: {n for k, a, b in rows if k == kind for n in range(int(a), int(b or a) + 1)} for kind, *_ in rows}
+    assert found == {"Table": set(range(1, 6)), "Figure": set(range(1, 33))}

@@ -124,7 +124,7 @@ def _tensor(x: Any) -> Tensor:
 
 
 def wave(x: Any) -> CountDistribution:
-    """30 - Z, Z the conflation of five Poisson(10 sin x + 10) (Figure 1, Appendix B.4).
+    """30 - Z, Z the conflation of five Poisson(10 sin x + 10) (Figure 1, Appendix B.3).
 
     Z exceeds 30 with a probability of at most 1.7e-7, where sin x = 1; the distribution is that given Z <= 30.
     """

@@ -15,11 +15,11 @@ from threading import Lock
 
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-#: Multiply-adds from which an operation is worth several threads. By benchmarks/threads.py, on two cores that other
-#: programs use too, two threads need 3.2 times as long as one at 2^24 multiply-adds (1 ms), 1.6 times at 2^26, 1.15
+#: Multiply-adds from which an operation is worth several threads. On two cores that other programs use too,
+#: two threads need 3.2 times as long as one at 2^24 multiply-adds (1 ms), 1.6 times at 2^26, 1.15
 #: times at 2^28 (19 ms) and 1.07 times at 2^30; a training step has some twenty smaller operations beside its largest.
 LARGE = 2**28
-#: Rows times columns from which boosted trees are worth several threads. By the same benchmark two threads need 74
+#: Rows times columns from which boosted trees are worth several threads. On the same machine two threads need 74
 #: times as long as one for 2,000 x 8, 20 times for 20,000 x 8, and 1.2 times for 100,000 x 20.
 LARGE_TABLE = 2**21
 #: Modules that bring thread pools of their own.
