@@ -34,11 +34,10 @@ lint: $(STAMP)  ## ruff (lint and format), spelling, vocabulary, documented para
 	$(PY) tools/check_docstrings.py
 	$(PY) -m mypy
 
-bench: $(STAMP)  ## time the start, the distributions, the training and its threads, predictions; results go to benchmarks/results
-	$(PY) benchmarks/cold_start.py --out benchmarks/results
+bench: $(STAMP)  ## time distributions, training and predictions; results go to benchmarks/results
 	$(PY) benchmarks/distributions.py --out benchmarks/results
+	$(PY) benchmarks/kernels.py --out benchmarks/results
 	$(PY) benchmarks/training.py --out benchmarks/results
-	$(PY) benchmarks/threads.py --out benchmarks/results
 	OMP_NUM_THREADS=1 $(PY) benchmarks/prediction.py --out benchmarks/results
 
 bench-tables: $(STAMP)  ## compare with peers on real tables, each in its own environment; ARGS="--jobs 2" goes to it

@@ -7,11 +7,11 @@ table in blocks of 1,000 rows, which stay in a CPU's cache. Writes distributions
 the best of several repetitions within this run.
 """
 
-import time
 from collections.abc import Callable
 
 import recording
 import torch
+from recording import seconds
 from torch import Tensor
 
 from ddpn.distributions import DoublePoisson, Mixture
@@ -72,17 +72,6 @@ def table_crps(mu: Tensor, gamma: Tensor, y: Tensor) -> Tensor:
     return ((cdf - (z >= y.unsqueeze(-1)).float()) ** 2).sum(-1)
 
 
-def seconds(call: Callable[[], object], repeat: int, warm: bool = True) -> float:
-    if warm:
-        call()
-    best = float("inf")
-    for _ in range(repeat):
-        start = time.perf_counter()
-        call()
-        best = min(best, time.perf_counter() - start)
-    return best
-
-
 def gradients(mu: Tensor, gamma: Tensor, y: Tensor) -> None:
     DoublePoisson(mu, gamma).log_prob(y).sum().backward()
 
@@ -135,72 +124,21 @@ def in_blocks(name: str, mu: Tensor, gamma: Tensor, y: Tensor, size: int) -> Non
         table_of(name, mu[part], gamma[part], y[part])
 
 
-def small_step(regime: str) -> dict:
-    mu, gamma, y = draw(640, regime, "cpu")
-    leaves = with_grad(mu, gamma)
-    took = seconds(lambda: gradients(*leaves, y), 500)
-    return {"what": "640 rows, log_prob + gradients", "regime": regime, "ms": took * 1e3}
-
-
 def gpu_times(rows: int) -> list[dict]:
-    """Device times by CUDA events; synchronisation of the host inside a call is an error."""
+    """`log_prob` with gradients, by CUDA events; the cdf and the CRPS of CUDA tensors are computed on the host."""
     results = []
     for regime in REGIMES:
         mu, gamma, y = draw(rows, regime, "cuda")
-        leaves = with_grad(mu, gamma)
-        mixture = Mixture(DoublePoisson(*draw(rows // 5, regime, "cuda", 5)[:2]))
-        dist, y_small = DoublePoisson(mu, gamma), y[: rows // 5]
-        calls: dict[str, tuple[Callable[[], object], bool]] = {
-            "log_prob": (lambda dist=dist, y=y: dist.log_prob(y), True),
-            "log_prob + gradients": (lambda leaves=leaves, y=y: gradients(*leaves, y), True),
-            "cdf": (lambda dist=dist, y=y: dist.cdf(y), True),
-            "crps": (lambda dist=dist, y=y: dist.crps(y), True),
-            "mixture crps (rows/5 x 5)": (lambda mixture=mixture, y=y_small: mixture.crps(y), False),
-        }
-        for name, (call, no_sync) in calls.items():
-            call()
+        leaves, took = with_grad(mu, gamma), []
+        for _ in range(6):
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            gradients(*leaves, y)
+            end.record()
             torch.cuda.synchronize()
-            torch.cuda.set_sync_debug_mode("error" if no_sync else "default")
-            took = []
-            for _ in range(5):
-                start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-                start.record()
-                call()
-                end.record()
-                torch.cuda.set_sync_debug_mode("default")
-                torch.cuda.synchronize()
-                torch.cuda.set_sync_debug_mode("error" if no_sync else "default")
-                took.append(start.elapsed_time(end))
-            torch.cuda.set_sync_debug_mode("default")
-            results.append({"what": name, "regime": regime, "rows": rows, "ms": min(took), "host waits": not no_sync})
+            took.append(start.elapsed_time(end))
+        results.append({"what": "log_prob + gradients", "regime": regime, "rows": rows, "ms": min(took[1:])})
     return results
-
-
-def gpu_floor(rows: int) -> list[dict]:
-    """What the card cannot beat: bytes in and out over its bandwidth, and float64 exponentials over their rate."""
-    big = torch.rand(2**27, device="cuda", dtype=torch.float64)
-
-    def event_ms(call: Callable[[], object]) -> float:
-        call()
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        for _ in range(10):
-            call()
-        end.record()
-        torch.cuda.synchronize()
-        return start.elapsed_time(end) / 10
-
-    copy = event_ms(lambda: big.clone())
-    exp = event_ms(lambda: torch.exp(big))
-    bytes_a_ms = 2 * big.numel() * 8 / copy
-    # log_prob with gradients: y, mu, gamma in, value and two gradients out, all float32.
-    floor = rows * 6 * 4 / bytes_a_ms
-    return [
-        {"what": "copy bandwidth", "TB/s": bytes_a_ms / 1e9},
-        {"what": "one pass of exp over 2^27 float64", "ms": exp},
-        {"what": "floor, log_prob + gradients (6 float32 per row)", "rows": rows, "ms": floor},
-        {"what": "floor, crps (4 float32 per row)", "rows": rows, "ms": rows * 4 * 4 / bytes_a_ms},
-    ]
 
 
 def main() -> None:
@@ -211,12 +149,8 @@ def main() -> None:
 
     def measure(device: str) -> list[dict]:
         if device == "cuda":
-            return gpu_times(1_000_000) + gpu_floor(1_000_000)
-        # Small steps before and after the rest: a shared machine has slow minutes.
-        early = [small_step(regime) for regime in REGIMES]
-        ratios = [r for regime in REGIMES for r in cpu_ratios(regime, args.rows, args.repeat)]
-        late = [small_step(regime) for regime in REGIMES]
-        return ratios + [min(pair, key=lambda r: r["ms"]) for pair in zip(early, late, strict=True)]
+            return gpu_times(1_000_000)
+        return [row for regime in REGIMES for row in cpu_ratios(regime, args.rows, args.repeat)]
 
     recording.record("distributions", args, measure, TARGETS)
 

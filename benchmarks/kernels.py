@@ -7,12 +7,12 @@ ten Double Poissons and five Negative Binomials, every count summed. Writes kern
 """
 
 import math
-import time
 
 import numba
 import numpy as np
 import recording
 import torch
+from recording import seconds
 from scipy.special import gammaln
 
 from ddpn.distributions import DoublePoisson, GeneralizedPoisson, Mixture, NegativeBinomial
@@ -89,16 +89,6 @@ def draw(size: float, rows: int) -> tuple[np.ndarray, ...]:
     return mu, gamma, mean, alpha, rng.dirichlet(np.full(15, 5.0), rows), rng.poisson(centre[:, 0]).astype(float)
 
 
-def seconds(call, repeat: int) -> float:
-    call()
-    best = math.inf
-    for _ in range(repeat):
-        start = time.perf_counter()
-        call()
-        best = min(best, time.perf_counter() - start)
-    return best
-
-
 def compared(size: float, repeat: int) -> dict:
     rows = SIZES[size]
     mu, gamma, mean, alpha, weights, y = draw(size, rows)
@@ -120,7 +110,7 @@ def compared(size: float, repeat: int) -> dict:
     other = Mixture.concatenate([DoublePoisson(*tensors[:2]), GeneralizedPoisson(*tensors[2:4])], tensors[4])
     third = seconds(lambda: other.summary(levels, tensors[5]), 1)
     return {
-        "typical count": size,
+        "what": f"typical count {size:g}",
         "yardstick us per row": 1e6 * loops / rows,
         "summary + crps us per row": 1e6 * ours / rows,
         "ratio": ours / loops, "largest relative difference": apart, "equal quantiles": same,
@@ -132,12 +122,8 @@ def main() -> None:
     parser = recording.parser(__doc__)
     parser.add_argument("--repeat", type=int, default=5)
     args = parser.parse_args()
-    torch.set_num_threads(1)
-
-    def measure(device: str) -> list[dict]:
-        return [compared(size, args.repeat) for size in SIZES] if device == "cpu" else []
-
-    recording.record("kernels", args, measure, {})
+    args.device = "cpu"
+    recording.record("kernels", args, lambda _: [compared(size, args.repeat) for size in SIZES], {})
 
 
 if __name__ == "__main__":

@@ -8,15 +8,10 @@ Double Poissons and a Negative Binomial) after one epoch: the time of a predicti
 interval and both parts of the variance from a data frame, and "recalibrated" the same after a map of the cdf. They take
 turns, and the best of five turns counts, so that a busy machine slows down all of them alike. Times are CPU seconds of
 this process: a shared machine has slow minutes. `ddpn predict` runs in a process of its own from CSV to CSV; its memory
-is the largest of that process. Distributions: 2,000 mixtures of 15 components for each size of counts. Writes
-prediction.json and prediction.md.
+is the largest of that process. Writes prediction_cpu.json and .md.
 """
 
-import argparse
 import copy
-import json
-import os
-import platform
 import resource
 import subprocess
 import sys
@@ -27,15 +22,16 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import recording
 import torch
 
 from ddpn import DDPNRegressor
-from ddpn.distributions import DoublePoisson, Mixture, NegativeBinomial, Recalibrated
+from ddpn.distributions import Recalibrated
 from ddpn.distributions.recalibrated import MonotoneMap
 
-COLUMNS, COMPONENTS = 8, 15
+COLUMNS = 8
 #: Medians in ms that the project asks for, and the least ratio of full predictions to bare passes, in rows per second.
-ASKED = {"mean of one row": 1.5, "interval of one row": 2.0, "full / bare": 0.5}
+ASKED = {"mean of one row": 1.5, "interval of one row": 2.0, "mean, median, interval, variance": 0.5}
 
 
 def table(rows: int) -> tuple[pl.DataFrame, np.ndarray]:
@@ -109,80 +105,22 @@ def files(model: DDPNRegressor, rows: int) -> dict:
     return {"what": "ddpn predict, CSV to CSV", "rows": rows, "rows/s": rows / seconds, "MB": after.ru_maxrss / 1024}
 
 
-def mixture(scale: float, rows: int) -> tuple[Mixture, torch.Tensor]:
-    """Mixtures like those of five networks, whose means differ by 15%, and counts."""
-    generator = torch.Generator().manual_seed(0)
-
-    def normal(columns: int) -> torch.Tensor:
-        return torch.randn(rows, columns, generator=generator)
-
-    base, doubles = scale * torch.exp(0.7 * normal(1)), 2 * COMPONENTS // 3
-    gamma = (0.5 if scale < 50 else 0.15) * torch.exp(0.4 * normal(doubles))
-    alpha = 0.3 * torch.exp(0.4 * normal(COMPONENTS - doubles))
-    stacks = [
-        DoublePoisson(base * torch.exp(0.15 * normal(doubles)), gamma),
-        NegativeBinomial(base * torch.exp(0.15 * normal(COMPONENTS - doubles)), alpha),
-    ]
-    weights = torch.rand(rows, COMPONENTS, generator=generator).double() + 0.1
-    y = torch.poisson(base.squeeze(1) * torch.exp(0.5 * normal(1).squeeze(1)), generator=generator)
-    return Mixture.concatenate(stacks, weights / weights.sum(1, keepdim=True)), y
-
-
-def distributions(rows: int) -> Iterator[dict]:
-    """Microseconds per row of scores and quantiles."""
-    for scale in (2.0, 20.0, 200.0, 2000.0):
-        dist, y = mixture(scale, rows)
-        # Expanded, so that each call is one of a mixture that knows nothing from the call before.
-        calls: dict[str, Callable[[], object]] = {
-            "crps": lambda dist=dist, y=y: dist.expand(dist.batch_shape).crps(y),
-            "cdf": lambda dist=dist, y=y: dist.expand(dist.batch_shape).cdf(y),
-            "log_prob": lambda dist=dist, y=y: dist.expand(dist.batch_shape).log_prob(y),
-            "interval": lambda dist=dist: dist.expand(dist.batch_shape).interval(0.9),
-            "mode": lambda dist=dist: dist.expand(dist.batch_shape).mode,
-        }
-        with torch.no_grad():
-            took = {f"{name} us": cpu_seconds(call, repeat=2)[0] / rows * 1e6 for name, call in calls.items()}
-        yield {"what": f"{COMPONENTS} components, counts around {scale:g}", **took}
-
-
-def measured(rows: int, calls: int, file_rows: int, mixtures: int) -> list[dict]:
+def measured(rows: int, calls: int, file_rows: int) -> list[dict]:
     frame, y = table(rows)
     few = min(rows, 2000)
     model = DDPNRegressor(epochs=1, random_state=0, device="cpu").fit(frame.head(few), y[:few])
-    found = [*predictions(model, frame, calls), *distributions(mixtures)]
+    found = list(predictions(model, frame, calls))
     return [*found, files(model, file_rows)] if file_rows else found
 
 
-def lines(results: list[dict]) -> Iterator[str]:
-    for row in results:
-        shown = (f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v:,}" for k, v in row.items() if k != "what")
-        asked = [f"{value:g}" for name, value in ASKED.items() if name == row["what"] or name in row]
-        yield f"- {row['what']}: {', '.join(shown)}" + (f" (asked: {', '.join(asked)})" if asked else "")
-
-
-def arguments() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+def main() -> None:
+    parser = recording.parser(__doc__)
     parser.add_argument("--rows", type=int, default=16_384)
     parser.add_argument("--calls", type=int, default=300)
     parser.add_argument("--file-rows", type=int, default=200_000)
-    parser.add_argument("--mixtures", type=int, default=2000)
-    return parser
-
-
-def main() -> None:
-    args = arguments().parse_args()
-    torch.set_num_threads(1)
-    results = measured(args.rows, args.calls, args.file_rows, args.mixtures)
-    machine = platform.processor() or platform.machine()
-    load = ", ".join(f"{x:.1f}" for x in os.getloadavg())
-    title = f"Predictions on {machine}, torch {torch.__version__}, one thread, CPU seconds"
-    title += f", load averages {load} on {os.cpu_count()} cores"
-    args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "prediction.json").write_text(json.dumps({"title": title, "results": results}, indent=1) + "\n")
-    text = "\n".join([f"# {title}", "", *lines(results)]) + "\n"
-    (args.out / "prediction.md").write_text(text)
-    print(text)
+    args = parser.parse_args()
+    args.device, sizes = "cpu", (args.rows, args.calls, args.file_rows)
+    recording.record("prediction", args, lambda _: measured(*sizes), ASKED, "one thread, CPU seconds")
 
 
 if __name__ == "__main__":

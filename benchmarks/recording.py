@@ -3,6 +3,7 @@
 import argparse
 import json
 import platform
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -14,6 +15,18 @@ def parser(about: str | None) -> argparse.ArgumentParser:
     made.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     made.add_argument("--device", choices=["cpu", "cuda"], default=None, help="default: cpu, and cuda where present")
     return made
+
+
+def seconds(call: Callable[[], object], repeat: int, warm: bool = True) -> float:
+    """The shortest of so many calls; the first, which may set things up, is not counted."""
+    if warm:
+        call()
+    best = float("inf")
+    for _ in range(repeat):
+        start = time.perf_counter()
+        call()
+        best = min(best, time.perf_counter() - start)
+    return best
 
 
 def record(

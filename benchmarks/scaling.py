@@ -1,12 +1,11 @@
-"""How the cost of fits and predictions grows with rows, columns, members and nodes, in CPU seconds.
+"""How the cost of fits and predictions grows with rows, columns and members, in CPU seconds.
 
     python benchmarks/scaling.py --out benchmarks/results
 
 Tables are those of benchmarks/streaming.py, with fewer of its columns where that is asked for. One thread. Each step is
 measured alone: the pass that checks all rows, the encoding of a chunk, a pass of a training of networks, a round of
 boosted trees with the memory that LightGBM takes per row, a block of predictions, and what the program that controls a
-cluster does for each block of predictions. With --nodes, `predict_on_ray` runs on clusters of so many nodes of one core
-on this machine, too. Writes scaling.md.
+cluster does for each block of predictions. Writes scaling.md.
 """
 
 import argparse
@@ -28,13 +27,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 import numpy as np
 import polars as pl
 import torch
-from ddpn.members.trees.engine import Settings
-from ddpn.members.trees.lightgbm_engine import Growing
 
 import ddpn.workflow.large_tables as large_tables
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.networks import Networks
 from ddpn.members.stream_schedule import CHUNK_ROWS, Chunks
+from ddpn.members.trees.boosting import Growing, Settings
 from ddpn.members.trees.streamed import _Chunks, _StreamedData
 from ddpn.members.trees.table import Fold, TreeRows, TreeTable, rates
 from ddpn.sample import Sample
@@ -47,13 +45,10 @@ ROWS, COLUMNS, MEMBERS = 65_536, 40, 5
 #: Rows of the table that trees are measured by: enough that memory per row is seen above all else.
 TREE_ROWS = 400_000
 BLOCK_ROWS = 32_768
-#: Blocks that are predicted on a cluster.
-BLOCKS = 200
-_CLUSTER = "program of a cluster"
 
 
-class Row(dict[str, Any]):
-    """A line of the results."""
+#: A line of the results.
+Row = dict[str, Any]
 
 
 def measured(call: Callable[[], Any]) -> tuple[float, Any]:
@@ -160,18 +155,18 @@ class _Generated(Stream):
 
 def predictions(member: Networks, columns: int, rows: int = 8192) -> Row:
     """Mean, median, mode, interval and variances of networks alone."""
+    from ddpn.predictions.request import Request
+    from ddpn.predictions.table import prediction_table
     from ddpn.predictor import Predictor
-    from ddpn.workflow.prediction import prediction_table
-    from ddpn.workflow.requests import Request
 
     predictor, X = Predictor({"networks": member}, {"networks": 1.0}), sample_of(rows, columns).X
-    seconds, _ = measured(lambda: [prediction_table(predictor, X[i : i + 4096], None, Request()) for i in (0, 4096)])
+    seconds, _ = measured(lambda: [prediction_table(predictor, X[i : i + 4096], Request()) for i in (0, 4096)])
     return Row(
         what="predictions", rows=rows, columns=columns, members=member.options.members, seconds=seconds, per=rows
     )
 
 
-def driver(folder: Path, blocks: int = BLOCKS) -> Row:
+def driver(folder: Path, blocks: int = 200) -> Row:
     """What is done for each block by the program that controls a cluster: a part is written, and the manifest."""
     content = part_content(pl.DataFrame(np.random.default_rng(0).normal(size=(BLOCK_ROWS, 9))), "out.parquet")
     findings = {"rows": BLOCK_ROWS, "flagged": 0, "groups": {}, "notes": {}, "states": [[BLOCK_ROWS] * 6] * COLUMNS}
@@ -183,45 +178,7 @@ def driver(folder: Path, blocks: int = BLOCKS) -> Row:
     return Row(what="parts and manifest", rows=rows, columns=9, members="", seconds=seconds, per=rows)
 
 
-def on_nodes(nodes: int, blocks: int, folder: Path, rows: int = 256) -> Row:
-    """Predictions on a cluster of so many nodes: CPU seconds of this process, and seconds between blocks."""
-    from ray.cluster_utils import Cluster
-
-    from ddpn import DDPNRegressor
-    from ddpn.cluster import predict_on_ray
-    from ddpn.workflow import table_blocks
-
-    folder.mkdir()
-    frame = part(1, blocks * rows)
-    model = DDPNRegressor(members=2, hidden=(64, 64), epochs=1, device="cpu", random_state=0)
-    model.fit(frame[:2000].drop("y").to_pandas(), frame["y"][:2000].to_numpy()).save(folder / "model")
-    frame.drop("y").write_parquet(folder / "rows.parquet")
-    node = {"num_cpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args=node | {"num_cpus": 0})
-    before, table_blocks.ROWS = table_blocks.ROWS, rows
-    try:
-        for _ in range(nodes):
-            cluster.add_node(**node)
-        ends: list[tuple[float, float]] = []
-        predict_on_ray(
-            folder / "model", folder / "rows.parquet", folder / "out.parquet", address=cluster.address,
-            done=lambda done: ends.append((time.monotonic(), time.process_time())),
-        )  # fmt: skip
-    finally:
-        table_blocks.ROWS = before
-        cluster.shutdown()
-    (began, cpu), (end, last) = ends[0], ends[-1]
-    note = (
-        f"{1000 * (last - cpu) / (blocks - 1):.1f} ms per block; {(blocks - 1) / (end - began):.0f} blocks per second"
-    )
-    what = f"{_CLUSTER} of {nodes} nodes, from the first to the last of {blocks} blocks"
-    return Row(
-        what=what, rows=blocks * rows, columns=COLUMNS, members=2, seconds=last - cpu, per=(blocks - 1) * BLOCK_ROWS,
-        note=note,
-    )  # fmt: skip
-
-
-def measure(rows: int, tree_rows: int, nodes: list[int]) -> Iterator[Row]:
+def measure(rows: int, tree_rows: int) -> Iterator[Row]:
     """All results."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -245,8 +202,6 @@ def measure(rows: int, tree_rows: int, nodes: list[int]) -> Iterator[Row]:
             output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
             yield Row(json.loads(output.splitlines()[-1]))
         yield driver(folder)
-        for number in nodes:
-            yield on_nodes(number, BLOCKS, folder / f"nodes-{number}")
 
 
 def page(found: list[Row], command: str) -> str:
@@ -254,7 +209,7 @@ def page(found: list[Row], command: str) -> str:
     machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, one thread"
     lines = [
         "# How the cost grows", "", f"`{command}`, {machine}; CPU seconds. Networks are of two layers of 64.",
-        "Blocks of a cluster had 256 rows here; those of `ddpn predict` have 32,768, which seconds are divided by.", "",
+        "",
         "| step | rows | columns | networks | CPU seconds | CPU seconds per million rows | |",
         "|---|---:|---:|---:|---:|---:|---|",
     ]  # fmt: skip
@@ -277,24 +232,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     parser.add_argument("--rows", type=int, default=ROWS, help="of the tables of networks")
     parser.add_argument("--tree-rows", type=int, default=TREE_ROWS)
-    parser.add_argument("--nodes", type=int, nargs="*", default=[])
-    parser.add_argument("--only-nodes", action="store_true", help="measure parts and clusters again, keep the rest")
     args = parser.parse_args()
     target = args.out / "scaling.md"
-    if args.only_nodes:
-        old = (f"| {_CLUSTER}", "| parts and manifest")
-        kept = [text for text in target.read_text().splitlines() if not text.startswith(old)]
-        with tempfile.TemporaryDirectory() as name:
-            again = [line(driver(Path(name)))]
-            again += [line(on_nodes(number, BLOCKS, Path(name) / str(number))) for number in args.nodes]
-        note = "Parts and clusters were measured again later, by --only-nodes."
-        kept = [text for text in kept if text != note]
-        place = kept.index("", 2)  # before the table
-        target.write_text("\n".join([*kept[:place], note, *kept[place:], *again]) + "\n")
-        print(target.read_text())
-        return
     found = []
-    for row in measure(args.rows, args.tree_rows, args.nodes):
+    for row in measure(args.rows, args.tree_rows):
         found.append(row)
         print(dict(row), flush=True)
     args.out.mkdir(parents=True, exist_ok=True)

@@ -1,18 +1,12 @@
-"""Time the training loop and predictions, in one run, on one CPU thread; on a GPU the same fit end to end.
+"""Time the training loop, in one run, on one CPU thread; on a GPU the same fit end to end.
 
     python benchmarks/training.py --out benchmarks/results          (CPU, and the GPU where there is one)
 
 80,000 rows of 35 columns, batches of 128, five networks [128, 128, 128, 64]. The stacked loop is compared with five
 plain torch loops on the same loss: on tensors in memory, with a DataLoader over a TensorDataset, and with one over a
 Dataset that reads its rows from a pandas frame, as the paper's code does. Writes training_<device>.json and .md.
-
-    python benchmarks/training.py --only components --out benchmarks/results          (one minute on a CPU)
-
-A training step of the default mixture (two Double Poissons and a Negative Binomial) compared with one of a single
-Double Poisson, in turns, in CPU time, for two sizes of networks and batches of 256. Writes components_cpu.json and .md.
 """
 
-import resource
 import time
 from collections.abc import Callable
 from itertools import pairwise
@@ -35,8 +29,6 @@ TARGETS = {
     "DataLoader loops over a frame / stacked": 8.0,
     "in-memory loops / stacked": 1.8,
     "exact / paper step": 1.5,
-    "three components / one, networks [64, 64]": 1.6,
-    "three components / one, networks [128, 128, 128, 64]": 1.6,
 }
 
 
@@ -132,54 +124,7 @@ def cpu(steps: int, repeat: int) -> list[dict]:
             theirs = best(lambda o=objective, s=source: plain_loop(data, o, steps, s), repeat) / steps * MEMBERS
             results.append({"what": f"{name} / stacked", "objective": objective, "ratio": theirs / ours})
     results.append({"what": "exact / paper step", "ratio": seconds["exact"] / seconds["paper"]})
-    return results + components() + prediction(data)
-
-
-def components(steps: int = 30, repeat: int = 16) -> list[dict]:
-    """The CPU time of a step with three components over that with one; the best of `repeat` turns each."""
-    results, data = [], simulated(256 * steps)
-    for hidden in ((64, 64), HIDDEN):
-        best_times = {"double_poisson": float("inf"), "mixed": float("inf")}
-        for _ in range(repeat):
-            for name, least in best_times.items():
-                best_times[name] = min(least, step_time(data, name, hidden, steps))
-        one, three = (1e3 * seconds for seconds in best_times.values())
-        what = f"three components / one, networks {list(hidden)}"
-        results.append(
-            {"what": what, "ratio": three / one, "ms per step of five networks, one component": one, "three": three}
-        )
     return results
-
-
-def step_time(data: Sample, name: str, hidden: tuple[int, ...], steps: int) -> float:
-    """CPU seconds per step, after an epoch in which what is needed on first use is set up."""
-    head, seeds, times = make_head(name), tuple(range(MEMBERS)), []
-    model = CountModel(MLP(n_in=COLUMNS, hidden=hidden, members=MEMBERS), head, MEMBERS)
-    model.reset(seeds, head.start(data.y.double()))
-    config = TrainingConfig(epochs=2, batch_size=len(data) // steps, seeds=seeds)
-    fit(model, data, None, config, runtime=Runtime("cpu"), on_epoch=lambda _: times.append(time.process_time()))
-    return (times[1] - times[0]) / steps
-
-
-def prediction(data: Sample, rows: int = 100_000) -> list[dict]:
-    """CRPS and 90% intervals of 100k rows x 5 members."""
-    _, model = stacked(data, "exact", 300)
-    test = simulated(rows)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    start = time.perf_counter()
-    with torch.no_grad():
-        parts = []
-        for part in test.blocks(16384):
-            dist = model.mixture(part.X)
-            parts.append((dist.crps(part.y), *dist.interval(0.9)))
-    took = time.perf_counter() - start
-    crps, low, high = (torch.cat(column) for column in zip(*parts, strict=True))
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    covered = ((test.y >= low) & (test.y <= high)).float().mean().item()
-    return [
-        {"what": f"CRPS and 90% intervals, {rows} rows x {MEMBERS}", "seconds": took, "MB above": grown},
-        {"what": "  mean CRPS, coverage", "crps": crps.mean().item(), "coverage": covered},
-    ]
 
 
 def gpu() -> list[dict]:
@@ -196,12 +141,7 @@ def main() -> None:
     parser = recording.parser(__doc__)
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--only", choices=["components"], default=None, help="default: everything")
     args = parser.parse_args()
-    if args.only:
-        args.device = "cpu"
-        recording.record("components", args, lambda _: components(), TARGETS)
-        return
     recording.record("training", args, lambda d: gpu() if d == "cuda" else cpu(args.steps, args.repeat), TARGETS)
 
 

@@ -17,8 +17,6 @@ release = version = installed("ddpn")
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build", "results/*/*"]
-# Pages below results belong to results.md, which links to them; tests/docs knows that all others are in the contents.
-suppress_warnings = ["toc.not_included"]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 

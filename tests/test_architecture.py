@@ -17,9 +17,9 @@ ROOT = Path(__file__).resolve().parents[1] / "src" / "ddpn"
 
 #: Rooms from the bottom up. A room imports itself and the layers below; those in one layer do not know each other.
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"errors"}),
-    frozenset({"validation", "progress", "files", "threads", "extras"}),
-    frozenset({"durations", "deadlines", "executors"}),
+    frozenset({"runtime"}),
+    frozenset({"files"}),
+    frozenset({"storage"}),
     frozenset({"tensor_files"}),
     frozenset({"registry"}),
     frozenset({"sample", "splits", "model_files"}),
@@ -32,11 +32,11 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"members"}),
     frozenset({"calibration", "diagnosis"}),
     frozenset({"predictor"}),
-    frozenset({"explanations"}),
+    frozenset({"predictions", "explanations"}),
     frozenset({"estimators"}),
     frozenset({"workflow"}),
     frozenset({"tuning"}),
-    frozenset({"report", "experiments", "export", "serving", "cluster"}),
+    frozenset({"report", "experiments", "export", "serving"}),
     frozenset({"monitoring"}),
     frozenset({"cli"}),
 )
@@ -168,7 +168,7 @@ CHECKS = [unknown_rooms, wrong_way_imports, cycles, oversized]
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_package_keeps_its_shape(check):
-    assert {"ddpn", "ddpn.errors", "ddpn.distributions"} <= set(modules(ROOT)), "looks in the wrong place"
+    assert {"ddpn", "ddpn.runtime.errors", "ddpn.distributions"} <= set(modules(ROOT)), "looks in the wrong place"
     assert "\n".join(check(ROOT)) == ""
 
 
@@ -200,9 +200,9 @@ UPWARD = {
         "model.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ddpn.cli import main",
         "cli.py": "",
     },
-    "in a function": {"errors.py": "def f():\n    import ddpn.model", "model.py": ""},
+    "in a function": {"files.py": "def f():\n    import ddpn.model", "model.py": ""},
     "in a method, under try": {
-        "errors.py": "class C:\n  def f(self):\n    try:\n      import ddpn.model\n    except ImportError: pass",
+        "files.py": "class C:\n  def f(self):\n    try:\n      import ddpn.model\n    except ImportError: pass",
         "model.py": "",
     },
     "of a missing module": {"distributions/law.py": "from ddpn.training.loop import fit"},
@@ -283,10 +283,10 @@ def test_what_is_allowed_passes(plant):
     root = plant(
         {
             "__init__.py": "from ddpn.cli import main\nfrom ddpn.distributions import law",
-            "errors.py": "import ddpnx\nfrom collections import abc",
+            "files.py": "import ddpnx\nfrom collections import abc",
             "distributions/__init__.py": "from ddpn.distributions.law import Law\nfrom . import count",
-            "distributions/law.py": "from ddpn.distributions import count\nfrom ..errors import InputError",
-            "distributions/count.py": "def f():\n    from ddpn.errors import InputError\n",
+            "distributions/law.py": "from ddpn.distributions import count\nfrom ..files import lock",
+            "distributions/count.py": "def f():\n    from ddpn.files import lock\n",
             "model.py": "from ddpn.distributions import Law\n" + function_of(MAX_FUNCTION_LINES),
             "training/loop.py": "x = 1\n" * MAX_FILE_LINES,
             "cli.py": "from ddpn.training import loop",

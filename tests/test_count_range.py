@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ddpn.count_range import CountRange
-from ddpn.errors import ConfigError, InputError
+from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.sample import Sample
 
 Y = np.array([1.0, 3.0, 5.0])

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from ddpn.errors import InputError
 from ddpn.files import (
     atomic_folder,
     atomic_path,
@@ -26,6 +25,7 @@ from ddpn.files import (
     write_bytes,
     write_text,
 )
+from ddpn.runtime.errors import InputError
 
 
 def test_a_file_is_written_with_its_folders(tmp_path):

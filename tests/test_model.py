@@ -7,9 +7,9 @@ from torch import nn
 from ddpn.backbones import MLP, CountNet3D, Identity, Members, Tuned
 from ddpn.backbones.fine_tuning import Frozen, Tail
 from ddpn.backbones.members import Linear, generators
-from ddpn.errors import ConfigError
 from ddpn.heads import HEADS, make_head
 from ddpn.model import CountModel, Projection
+from ddpn.runtime.errors import ConfigError
 
 
 def features(*shape: int) -> torch.Tensor:

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ddpn.errors import InputError
 from ddpn.model_files import check_destination, read_files, read_manifest, write_model
+from ddpn.runtime.errors import InputError
 
 FILES = {"weights.bin": b"\0" * 100, "glm/arrays.bin": b"12345"}
 

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from ddpn.errors import ConfigError
 from ddpn.registry import Registry
+from ddpn.runtime.errors import ConfigError
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import sparse
 
-from ddpn.errors import ConfigError, InputError
+from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.sample import (
     BLOCK,
     RowError,

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from ddpn import tensor_files
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 
 TENSORS = {
     "float": torch.linspace(0, 1, 50).view(5, 10),

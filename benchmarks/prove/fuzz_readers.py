@@ -84,22 +84,21 @@ def written(frame: pl.DataFrame) -> dict[str, bytes]:
 
 def requests(watch: Watch, model: str, cases: int, number: int) -> None:
     """Bodies of requests, from bytes to rows."""
-    from ddpn.serving.model import ServedModel
-    from ddpn.serving.options import Limits, wanted_of
-    from ddpn.serving.parsing import PREDICT_FIELDS, parse
+    from starlette.testclient import TestClient
 
-    served, limits = ServedModel("m", Path(model)), Limits()
+    from ddpn.serving import create_app
+    from ddpn.serving.problems import RequestError
+
     row = dict(zip(COLUMNS, (50.0, "A"), strict=True))
     good = {"rows": [row], "coverage": 0.8, "quantiles": [0.1], "pmf": 3, "outputs": ["mean", "lower", "distribution"]}
-    watch.limit()
+    client = TestClient(create_app({"m": Path(model)}, reload_every=0.0))
 
     def answered(body: bytes) -> None:
-        given_ = parse(body, PREDICT_FIELDS, limits)
-        rows, wanted = served.reader.read(given_["rows"]), wanted_of(given_)
-        for answer in served.predict([(rows, wanted)]):
-            if isinstance(answer, Exception):
-                raise answer
-            json.dumps(answer, allow_nan=False)
+        response = client.post("/predict", content=body, headers={"content-type": "application/json"})
+        if response.status_code >= 500:
+            raise RuntimeError(f"status {response.status_code}")
+        if response.status_code != 200:
+            raise RequestError(response.json()["message"], response.status_code)
 
     @fuzzing(number, cases)
     @given(data=st.data())
@@ -114,7 +113,10 @@ def requests(watch: Watch, model: str, cases: int, number: int) -> None:
             body = json.dumps({**good, "rows": [{**row, data.draw(st.sampled_from(COLUMNS)): cell}]}).encode()
         watch.case(f"request {how}", lambda: answered(body))
 
-    run()
+    with client:
+        answered(json.dumps(good).encode())
+        watch.limit()
+        run()
 
 
 # Proofs ------------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from typing import Any
 
 from benchmarks.prove.proof import ROOT, environment
 
-from ddpn.errors import DDPNError
+from ddpn.runtime.errors import DDPNError
 
 #: Memory that a case may take beyond what the warm process has, and its seconds.
 MEMORY, SECONDS = 2**31, 20.0

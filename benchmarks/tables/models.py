@@ -45,7 +45,4 @@ MODELS: dict[str, Model] = {
     "glm_nb": Model("GLM, Negative Binomial", "statsmodels_glm", "statsmodels", {"family": "negative_binomial"}),
     "realmlp_quantiles": Model("RealMLP (pytabkit), quantiles", "pytabkit_quantiles", "pytabkit"),
     "autogluon_quantiles": Model("AutoGluon, quantiles, 60 s", "autogluon_quantiles", "autogluon"),
-    # Foundation models: weights come from a model hub, so they run only where a user has installed them.
-    "tabpfn": Model("TabPFN", "foundation", options={"package": "tabpfn"}),
-    "tabicl": Model("TabICL", "foundation", options={"package": "tabicl"}),
 }

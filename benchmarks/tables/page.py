@@ -37,7 +37,7 @@ def page(main: Results, apart: Results, facts: dict[str, dict[str, Any]], every_
         "# Count models on real tables",
         "`make bench-tables` writes this page.",
         f"{len(tables)} tables, splits: {len(splits)}, 20% of the rows for testing. {_PROTOCOL} "
-        f"Machine: {', '.join(every(main, 'machine'))}. Commit: {', '.join(every(main, 'commit'))}.",
+        f"Machine: {', '.join(every(main, 'machine'))}. Commit: {', '.join(commits(main))}.",
         *verdict(rows, headline(main), more),
         summary_table(rows),
         _SUMMARY_NOTE,
@@ -49,8 +49,9 @@ def page(main: Results, apart: Results, facts: dict[str, dict[str, Any]], every_
         _COST_NOTE,
     ]
     if more:
-        commits = ", ".join(every(with_splits(every_split, lambda split: split not in splits), "commit"))
-        parts += ["## More splits of small tables", f"{NOTE} Commit: {commits}.", more_splits_table(more)]
+        further = with_splits(every_split, lambda split: split not in splits)
+        note = f"{NOTE} Commit: {', '.join(commits(further))}."
+        parts += ["## More splits of small tables", note, more_splits_table(more)]
     if apart:
         parts += ["## The paper's tables", _APART_NOTE + several_machines(apart), apart_table(apart)]
     parts += ["## Tables", tables_table(facts), "## How models are read and scored", *methods()]
@@ -196,11 +197,16 @@ def failures(results: Results) -> Iterable[str]:
 
 def several_machines(results: Results) -> str:
     """A warning where fits ran on different machines."""
-    machines, commits = every(results, "machine"), every(results, "commit")
+    machines = every(results, "machine")
     if len(machines) < 2:
         return ""
-    listed = f"({'; '.join(machines)}; commits {', '.join(commits)})"
+    listed = f"({'; '.join(machines)}; commits {', '.join(commits(results))})"
     return f" Not all fits ran on the same machine {listed}: CPU seconds can be compared only within one."
+
+
+def commits(results: Results) -> list[str]:
+    """The commits of all fits; what was not committed then is said in words."""
+    return [name.replace("-dirty", " with uncommitted changes") for name in every(results, "commit")]
 
 
 def every(results: Results, key: str) -> list[str]:

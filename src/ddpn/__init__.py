@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ddpn.errors import ConfigError, DDPNError, InputError, TrainingError
+from ddpn.runtime.errors import ConfigError, DDPNError, InputError, TrainingError
 
 if TYPE_CHECKING:
     from ddpn.diagnosis import diagnose

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.errors import ConfigError, InputError
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.validation import check_integer, is_integer
 from ddpn.sample import Sample, check_vector, labels_at, plain_values
-from ddpn.validation import check_integer, is_integer
 
 
 @dataclass(frozen=True)

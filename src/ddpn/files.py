@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 from uuid import uuid4
 
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 
 try:
     import fcntl

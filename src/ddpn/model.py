@@ -11,9 +11,9 @@ from ddpn.backbones import Identity, Members
 from ddpn.backbones.arguments import check_seeds
 from ddpn.backbones.members import Linear, generators
 from ddpn.distributions import Mixture
-from ddpn.errors import ConfigError
 from ddpn.heads import Head
-from ddpn.validation import check_integer
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.validation import check_integer
 
 
 class Backbone(Protocol):
@@ -134,7 +134,7 @@ class CountModel(nn.Module):
         return self.projection(features)
 
     def multiply_adds(self, x: Tensor) -> float:
-        """An estimate of the largest operation on these rows, for `ddpn.threads.threads_for`. Shape: x (B, ...).
+        """An estimate of the largest operation on these rows, for `threads_for`. Shape: x (B, ...).
 
         Each row of a table meets each weight once; networks for other inputs apply theirs at many places: infinity.
         """

@@ -9,8 +9,8 @@ from os import PathLike
 from pathlib import Path, PurePosixPath
 from typing import Any, ParamSpec, TypeVar
 
-from ddpn.errors import DDPNError, InputError
 from ddpn.files import atomic_folder, check_writable, folder_lock, recover, sha256
+from ddpn.runtime.errors import DDPNError, InputError
 
 FORMAT = 3
 MANIFEST = "model.json"

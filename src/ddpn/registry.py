@@ -4,7 +4,7 @@ from collections.abc import Iterator, MutableMapping
 from importlib import import_module
 from typing import Any
 
-from ddpn.validation import check_choice
+from ddpn.runtime.validation import check_choice
 
 
 class Registry(MutableMapping[str, Any]):

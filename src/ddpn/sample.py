@@ -9,8 +9,8 @@ from typing import Any, Self
 import narwhals as nw
 import numpy as np
 
-from ddpn.errors import InputError
-from ddpn.validation import at_rows, check_choice
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import at_rows, check_choice
 
 #: The parts of a sample that are vectors of numbers.
 _VECTORS = ("y", "weight", "exposure", "lower", "upper", "limit")

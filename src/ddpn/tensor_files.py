@@ -10,8 +10,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from ddpn.errors import InputError
 from ddpn.files import write_bytes
+from ddpn.runtime.errors import InputError
 
 
 def write(path: Path, tensors: dict[str, Tensor], info: dict[str, Any]) -> None:

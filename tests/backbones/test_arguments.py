@@ -9,7 +9,7 @@ from torch import nn
 
 from ddpn.backbones import MLP, CountNet3D, EfficientNet, Identity, Linear, Members
 from ddpn.backbones.members import generators
-from ddpn.errors import ConfigError, InputError
+from ddpn.runtime.errors import ConfigError, InputError
 
 ROWS = torch.zeros(5, 4)
 

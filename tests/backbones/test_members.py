@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from ddpn.backbones.members import Linear, Members, generators
-from ddpn.errors import ConfigError
+from ddpn.runtime.errors import ConfigError
 
 
 def drawn(members: int = 3, n_in: int = 4, n_out: int = 2) -> Linear:

@@ -6,7 +6,7 @@ from torch import nn
 
 from ddpn.backbones import MLP, Identity
 from ddpn.backbones.members import generators
-from ddpn.errors import ConfigError
+from ddpn.runtime.errors import ConfigError
 
 TORCH_ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU, "tanh": nn.Tanh}
 

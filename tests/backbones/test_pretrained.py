@@ -10,9 +10,9 @@ import torch
 from ddpn.backbones import Text, ViT
 from ddpn.backbones.members import generators
 from ddpn.backbones.pretrained import tokenizer_of
-from ddpn.errors import ConfigError
 from ddpn.heads import make_head
 from ddpn.model import CountModel
+from ddpn.runtime.errors import ConfigError
 from ddpn.training import Runtime, Sample, TrainingConfig, fit
 
 BERT = {

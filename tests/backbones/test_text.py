@@ -7,7 +7,7 @@ import torch
 
 from ddpn.backbones import Text
 from ddpn.backbones.members import generators
-from ddpn.errors import ConfigError, InputError
+from ddpn.runtime.errors import ConfigError, InputError
 
 TINY = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 8, "vocab_size": 30}
 BERT = {"model_type": "bert", "max_position_embeddings": 10, **TINY}

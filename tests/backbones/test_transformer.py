@@ -9,9 +9,9 @@ import torch
 
 from ddpn.backbones import EfficientNet, Text, ViT
 from ddpn.backbones.members import generators
-from ddpn.errors import ConfigError
 from ddpn.heads import make_head
 from ddpn.model import CountModel
+from ddpn.runtime.errors import ConfigError
 
 BERT = {
     "model_type": "bert", "vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2,

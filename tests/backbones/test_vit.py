@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ddpn.backbones import EfficientNet, ViT
-from ddpn.errors import ConfigError, InputError
+from ddpn.runtime.errors import ConfigError, InputError
 
 TINY = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 8}
 VIT = {"model_type": "vit", "image_size": 8, "patch_size": 4, **TINY}

@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 import torch
 
-from ddpn import deadlines
 from ddpn.calibration import calibrate as module
 from ddpn.calibration.calibrate import Wanted, calibrate, held_out
 from ddpn.calibration.intervals import level_needed
 from ddpn.calibration.recalibration import Recalibration
-from ddpn.deadlines import Clock, TimeLimitError
 from ddpn.distributions import Recalibrated
 from ddpn.members.blending import mix_members
 from ddpn.members.constant import Constant
 from ddpn.members.folds import Folds, copies_of
 from ddpn.members.glm import PoissonGLM
 from ddpn.predictor import MIXTURE, Predictor
+from ddpn.runtime import deadlines
+from ddpn.runtime.deadlines import Clock, TimeLimitError
 from ddpn.sample import Sample
 
 WEIGHTS = {"poisson_glm": 0.8, "constant": 0.2}

@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from ddpn.cli.console import friendly_errors, output_to_stderr, print_json, prompt_ctrl_c, show
-from ddpn.errors import ConfigError, InputError, TrainingError
+from ddpn.runtime.errors import ConfigError, InputError, TrainingError
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ import pytest
 from ddpn.cli.tables import only_command
 from ddpn.members import MEMBERS
 from ddpn.members.glm import GLM
+from ddpn.predictions.request import Request
 from ddpn.predictor import MIXTURE
 from ddpn.workflow.model_folder import describe, load
-from ddpn.workflow.requests import Request
 
 
 def test_every_member_of_the_leaderboard_predicts_alone(ddpn, fit, table, files):
@@ -99,7 +99,7 @@ def test_the_advice_of_a_verdict_is_followed(ddpn, files, monkeypatch):
 
 
 def test_python_requests_name_members_as_they_are(fit, table):
-    from ddpn.errors import ConfigError
+    from ddpn.runtime.errors import ConfigError
     from ddpn.workflow.prediction import predict
 
     folder = load(fit.model)

@@ -24,7 +24,7 @@ for arguments in json.loads(sys.argv[1]):
     polars = "polars" in sys.modules
     found.append([done.exit_code, done.output, heavy, polars, time.process_time()])
 
-from ddpn.threads import limit_threads
+from ddpn.runtime.threads import limit_threads
 limit_threads(1)
 from ddpn import CountRegressor
 import torch

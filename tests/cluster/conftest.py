@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-JOBS = Path(__file__).resolve().parents[1] / "executors"
+JOBS = Path(__file__).resolve().parents[1] / "runtime"
 #: Of one core and 80 MB of shared objects each, which is the least that Ray takes.
 NODE = {"num_cpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False}
 #: It runs no job, starts no further machines and sends no logs to drivers, which ddpn keeps quiet.
@@ -25,7 +25,7 @@ def ray():
         here = os.environ.get("PYTHONPATH")
         patch.setenv("PYTHONPATH", os.pathsep.join([str(JOBS)] + ([here] if here else [])))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        from ddpn.cluster.connection import import_ray
+        from ddpn.runtime.cluster import import_ray
 
         yield import_ray()
 
@@ -39,7 +39,7 @@ def work(ray):
 
 
 @pytest.fixture(scope="session")
-def cluster(ray):
+def nodes(ray):
     """A head and two nodes."""
     from ray.cluster_utils import Cluster
 
@@ -51,12 +51,14 @@ def cluster(ray):
 
 
 @pytest.fixture(scope="session")
-def executor(cluster):
+def cluster(ray, nodes):
     """One connection for all tests: workers of another would have to import torch again."""
-    from ddpn.cluster import RayExecutor
+    from ddpn.runtime.cluster import RayCluster
 
-    with RayExecutor(cluster.address, retries=2) as found:
-        yield found
+    found = RayCluster(nodes.address, retries=2)
+    found.connect()
+    yield found
+    ray.shutdown()
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from ddpn.cli import app
 
 
-def test_the_program_saves_the_same_portfolio(cluster, executor, tmp_path, monkeypatch):
+def test_the_program_saves_the_same_portfolio(cluster, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(3)
     x = rng.normal(size=160)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -12,12 +13,11 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from ddpn.cluster import predict_on_ray
-from ddpn.cluster.prediction import RayBlocks, _Actor
-from ddpn.errors import ConfigError
+from ddpn.predictions.request import Request
+from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.workflow import table_blocks
+from ddpn.workflow.cluster_blocks import ClusterBlocks, _Actor, predict_on_cluster
 from ddpn.workflow.model_folder import load
-from ddpn.workflow.requests import Request
 from ddpn.workflow.streaming import predict_to
 from ddpn.workflow.tables import Tables
 
@@ -26,9 +26,10 @@ REQUEST = Request(quantiles=(0.2,), keep=True)
 
 DRIVER = f"""
 import os, signal, sys
-from ddpn.cluster import predict_on_ray
+from ddpn.runtime.cluster import RayCluster
 from ddpn.workflow import table_blocks
-from ddpn.workflow.requests import Request
+from ddpn.predictions.request import Request
+from ddpn.workflow.cluster_blocks import predict_on_cluster
 
 table_blocks.ROWS = {ROWS}
 calls = []
@@ -39,7 +40,9 @@ def done(rows):
         os.kill(os.getpid(), signal.SIGKILL)
 
 model, data, out, address = sys.argv[1:]
-predict_on_ray(model, data, out, address=address, actors=1, request={REQUEST!r}, exposure="days", done=done)
+predict_on_cluster(
+    model, data, out, cluster=RayCluster(address), request={REQUEST!r}, exposure="days", done=done
+)
 """
 
 
@@ -70,12 +73,12 @@ def tables(model, days, monkeypatch):
     return Tables([str(days)])
 
 
-def test_the_driver_and_then_a_worker_are_killed(cluster, executor, model, days, tables, tmp_path):
+def test_the_driver_and_then_a_worker_are_killed(nodes, cluster, model, days, tables, tmp_path):
     psutil = pytest.importorskip("psutil")
     out, findings, expected, killed, rows = tmp_path / "out.parquet", [], [], [], []
     folder = load(model, mixed_only=True, exposure="days")
     predict_to(folder, model, tables, REQUEST, str(tmp_path / "here.parquet"), on_finding=expected.append)
-    command = [sys.executable, "-c", textwrap.dedent(DRIVER), str(model), str(days), str(out), cluster.address]
+    command = [sys.executable, "-c", textwrap.dedent(DRIVER), str(model), str(days), str(out), nodes.address]
     driver = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert driver.returncode == -signal.SIGKILL, driver.stderr
     assert not out.exists()
@@ -85,13 +88,13 @@ def test_the_driver_and_then_a_worker_are_killed(cluster, executor, model, days,
     def kill_a_worker(number):
         rows.append(number)
         if len(rows) > 1 and not killed:
-            raylets = [node.all_processes["raylet"][0].process.pid for node in cluster.worker_nodes]
+            raylets = [node.all_processes["raylet"][0].process.pid for node in nodes.worker_nodes]
             below = [child for pid in raylets for child in psutil.Process(pid).children(recursive=True)]
             killed.extend(child for child in below if "MapWorker" in " ".join(child.cmdline()))
             killed[0].kill()
 
-    found = predict_on_ray(
-        model, str(days), out, address=cluster.address, request=REQUEST, exposure="days", done=kill_a_worker,
+    found = predict_on_cluster(
+        model, str(days), out, cluster=cluster, request=REQUEST, exposure="days", done=kill_a_worker,
         on_finding=findings.append,
     )  # fmt: skip
     assert killed
@@ -102,28 +105,28 @@ def test_the_driver_and_then_a_worker_are_killed(cluster, executor, model, days,
     assert sorted(os.listdir(tmp_path)) == ["here.parquet", "out.parquet"]
 
 
-def test_an_actor_returns_errors_that_name_the_file_and_the_row(executor, model, days, tables, tmp_path):
+def test_an_actor_returns_errors_that_name_the_file_and_the_row(cluster, model, days, tables, tmp_path):
     bad = pl.read_parquet(days / "03.parquet")
     bad = bad.with_columns(pl.when(pl.int_range(ROWS) == 41).then(-1.0).otherwise("days").alias("days"))
     files = [str(days / "00.parquet"), str(tmp_path / "bad.parquet")]
     bad.write_parquet(files[1])
-    blocks = RayBlocks(model, {"exposure": "days"}, Tables(files), REQUEST, str(tmp_path / "out.csv"))
-    actor = _Actor(*blocks._work)
+    places = Tables(files).places()
+    blocks = ClusterBlocks(cluster, model, {"exposure": "days"}, Tables(files), REQUEST, str(tmp_path / "out.csv"))
+    actor = _Actor(places, *blocks._work)
 
-    def check(place):
-        values = {"table": place.table, **place.extent._asdict(), "check": True}
-        return next(actor({name: np.array([value]) for name, value in values.items()}))
+    def found(number):
+        return pickle.loads(actor({"id": number})["found"])
 
-    first, second = Tables(files).places()
-    assert check(first)["error"] == [""]
-    assert "bad.parquet: exposure 'days' must be finite and positive, got -1 at row 42" in check(second)["error"][0]
-    assert check(second)["is_input"] == [True]
+    assert found(0) is None, "checked"
+    assert found(2).rows == ROWS, "predicted"
+    assert isinstance(found(1), InputError)
+    assert "bad.parquet: exposure 'days' must be finite and positive, got -1 at row 42" in str(found(1))
     os.truncate(files[1], 10)
-    assert "has another size on a node" in check(second)["error"][0]
+    assert "has another size on a node" in str(found(1))
     os.remove(files[1])
-    assert "A node of the cluster cannot read" in check(second)["error"][0]
+    assert "A node of the cluster cannot read" in str(found(1))
 
 
-def test_standard_output_is_refused(executor, model, tables):
+def test_standard_output_is_refused(cluster, model, tables):
     with pytest.raises(ConfigError, match="A cluster reads and writes files"):
-        RayBlocks(model, {}, tables, REQUEST, "-")
+        ClusterBlocks(cluster, model, {}, tables, REQUEST, "-")

@@ -5,8 +5,9 @@ import json
 import numpy as np
 import polars as pl
 
-from ddpn.executors import InProcess
-from ddpn.tuning import tune
+from ddpn.members import fit_jobs
+from ddpn.runtime.jobs import run
+from ddpn.tuning import search, tune
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import prepare
 
@@ -16,22 +17,16 @@ QUICK = {
 }  # fmt: skip
 
 
-class Two(InProcess):
-    """As many at once as the cluster."""
-
-    slots = 2
-
-
-def test_the_search_and_the_refit_are_the_same(executor, tmp_path):
+def test_the_search_and_the_refit_are_the_same(cluster, tmp_path, monkeypatch):
     x = np.random.default_rng(0).normal(size=120)
     table = pl.DataFrame({"x": x, "visits": np.random.default_rng(1).poisson(np.exp(1 + x))})
     prepared = prepare(table, Plan(target="visits", compare_with=(), model=QUICK))
-    found = [
-        tune(tmp_path / name, prepared, trials=5, search=["lr"], executor=where)
-        for name, where in (("cluster", executor), ("here", Two()))
-    ]
-    there, here = ([(t.settings, t.crps, t.dropped) for t in each.result.trials] for each in found)
-    assert there == here
+    there = tune(tmp_path / "cluster", prepared, trials=5, search=["lr"], n_jobs=cluster)
+    for module in (search, fit_jobs):
+        monkeypatch.setattr(module, "run", lambda jobs, shared, n_jobs, store: run(jobs, shared, None, store))
+    here = tune(tmp_path / "here", prepared, trials=5, search=["lr"], n_jobs=2)
+    trials = [[(t.settings, t.crps, t.dropped) for t in each.result.trials] for each in (there, here)]
+    assert trials[0] == trials[1]
     weights = [(tmp_path / name / "networks" / "networks.safetensors").read_bytes() for name in ("cluster", "here")]
     assert weights[0] == weights[1]
     assert json.loads((tmp_path / "cluster" / "task.json").read_text())["tuning"]["best_number"] in range(5)

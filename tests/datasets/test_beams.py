@@ -7,8 +7,8 @@ import torch
 
 from ddpn.datasets.beams import inventory, write_beams
 from ddpn.datasets.splits import split
-from ddpn.errors import InputError
 from ddpn.inputs.point_clouds import unpack
+from ddpn.runtime.errors import InputError
 
 
 def cloud(n, seed=0):

@@ -8,7 +8,7 @@ import requests
 
 from ddpn.datasets import data_folder, dataset_status, download, load, tabular
 from ddpn.datasets.sources import SOURCES
-from ddpn.errors import ConfigError, InputError
+from ddpn.runtime.errors import ConfigError, InputError
 
 
 @pytest.fixture

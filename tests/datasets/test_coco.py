@@ -9,8 +9,8 @@ import pytest
 
 from ddpn.datasets import coco
 from ddpn.datasets.coco import coco_people
-from ddpn.errors import InputError
 from ddpn.inputs import decode_images
+from ddpn.runtime.errors import InputError
 
 #: Image id -> categories of its annotations; "crowd" is a region of people.
 SHOWN = {

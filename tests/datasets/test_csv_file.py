@@ -3,7 +3,7 @@ import gzip
 import pytest
 
 from ddpn.datasets.csv_file import read_csv
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 
 
 def write(tmp_path, content, encoding="utf-8"):

@@ -5,7 +5,7 @@ import torch
 
 from ddpn.datasets.dataset import Dataset, as_counts, fingerprint
 from ddpn.datasets.splits import split
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 
 
 def dataset(n=20, shift=0.0, **options):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ddpn.datasets.depth_camera import Camera, Rays, Solids, entrance, through
-from ddpn.errors import ConfigError
+from ddpn.runtime.errors import ConfigError
 
 
 def solids(n: int, rng: np.random.Generator) -> Solids:

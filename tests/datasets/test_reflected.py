@@ -8,8 +8,8 @@ from scipy.special import log_softmax, softmax
 
 from ddpn.datasets.simulations import Reflected
 from ddpn.distributions import NegativeBinomial, Poisson
-from ddpn.errors import InputError
 from ddpn.metrics import crps, nll
+from ddpn.runtime.errors import InputError
 
 RATES = np.array([1e-9, 0.3, 4.2, 11.3, 20.0 - 1e-6])
 TOP = 30

@@ -20,8 +20,8 @@ from ddpn.datasets.shelves import (
     write_shelves,
 )
 from ddpn.datasets.splits import split
-from ddpn.errors import ConfigError, InputError
 from ddpn.inputs.point_clouds import unpack
+from ddpn.runtime.errors import ConfigError, InputError
 
 PERFECT = Camera(noise=0.0, dropout=(0.0, 0.0))
 

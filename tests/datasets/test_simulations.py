@@ -6,7 +6,7 @@ import torch
 from scipy import stats
 
 from ddpn.datasets.simulations import SIMULATIONS, simulate
-from ddpn.errors import ConfigError
+from ddpn.runtime.errors import ConfigError
 
 names = pytest.mark.parametrize("name", SIMULATIONS)
 

@@ -11,8 +11,8 @@ import pytest
 
 from ddpn.datasets import sources
 from ddpn.datasets.sources import Source, data_folder, fetch
-from ddpn.errors import ConfigError, InputError
-from ddpn.progress import ProgressBar
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.progress import ProgressBar
 
 BODY = np.random.default_rng(0).bytes(300_000)
 

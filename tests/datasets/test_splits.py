@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from ddpn.datasets.splits import Split, split
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 10, 99, 101, 1000, 17379, 20000, 100_000])

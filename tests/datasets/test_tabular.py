@@ -13,7 +13,7 @@ from statsmodels.datasets import randhie
 
 from ddpn.datasets import tabular
 from ddpn.datasets.sources import SOURCES
-from ddpn.errors import ConfigError, InputError
+from ddpn.runtime.errors import ConfigError, InputError
 
 STAYS = SOURCES["length_of_stay"]
 STAY_COLUMNS = [

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ddpn.datasets import texts as text
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 
 ROWS = [
     {"title": "Nice", "text": "It fits, and\nit is blue.", "rating": 5},

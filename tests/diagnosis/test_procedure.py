@@ -8,8 +8,8 @@ from scipy.special import expit
 
 import ddpn
 from ddpn.diagnosis import diagnose
-from ddpn.errors import ConfigError, InputError
 from ddpn.heads import HEADS
+from ddpn.runtime.errors import ConfigError, InputError
 
 SITUATIONS = {
     "Poisson": (lambda s: s.rng.poisson(s.mean), set(), "equi"),

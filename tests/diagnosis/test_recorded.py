@@ -14,7 +14,7 @@ from ddpn.diagnosis.latent import latent_means
 from ddpn.diagnosis.means import Means
 from ddpn.diagnosis.moments import moment_test, tabulate_recorded
 from ddpn.diagnosis.recorded import Limits
-from ddpn.errors import ConfigError, InputError
+from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.sample import Sample
 
 ROWS = 600

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.distributions import Normal
 
 from ddpn.distributions import CountDistribution, DoublePoisson, Mixture, NegativeBinomial, Poisson, discretized
-from ddpn.errors import InputError
 from ddpn.metrics import crps, evaluate
+from ddpn.runtime.errors import InputError
 
 
 class Empirical(CountDistribution):

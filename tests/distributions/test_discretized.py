@@ -11,7 +11,7 @@ from torch.distributions import Laplace, Normal
 
 import ddpn
 from ddpn.distributions import Discretized, Mixture, Poisson, discretized
-from ddpn.errors import ConfigError, DDPNError, InputError
+from ddpn.runtime.errors import ConfigError, DDPNError, InputError
 
 #: (loc, scale) of members: a needle, small, across 0, below 0, wide, far out, wide and across 0; then mixtures.
 LAWS = {

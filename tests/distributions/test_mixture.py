@@ -16,7 +16,7 @@ from scipy import stats
 from torch.distributions import Laplace, MultivariateNormal, Normal
 
 from ddpn.distributions import DoublePoisson, Mixture, NegativeBinomial, Poisson
-from ddpn.errors import ConfigError, DDPNError, InputError
+from ddpn.runtime.errors import ConfigError, DDPNError, InputError
 
 LONG = np.longdouble
 KINDS = {"dp": DoublePoisson, "poisson": Poisson, "nb": NegativeBinomial}

@@ -19,7 +19,7 @@ from ddpn.distributions import (
     ZeroInflated,
     log_mass,
 )
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 
 FAMILIES = {
     "poisson": lambda mu, other: Poisson(mu + 0 * other),

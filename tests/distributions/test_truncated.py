@@ -24,7 +24,7 @@ from ddpn.distributions import (
     Truncated,
     ZeroInflated,
 )
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 
 
 def f64(*values: float) -> torch.Tensor:

@@ -1,6 +1,5 @@
 """Every page of the documentation: its code runs, in order and in an empty folder, and prints what the page shows."""
 
-import multiprocessing
 import re
 import shlex
 import tomllib
@@ -12,18 +11,17 @@ from typer.testing import CliRunner
 
 from ddpn.cli import app
 from ddpn.datasets import DATASETS
-from ddpn.executors import LocalProcesses
 from ddpn.experiments import catalogue
 from ddpn.heads import HEADS
 from ddpn.members import MEMBERS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-#: Pages that are written by hand; those below docs/results are written by commands.
 PAGES = [
     ROOT / "README.md",
     *sorted(DOCS.glob("*.md")),
     *sorted(DOCS.glob("how-to/*.md")),
+    *sorted(DOCS.glob("results/*.md")),
     *sorted(DOCS.glob("api/*.md")),
 ]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
@@ -105,16 +103,8 @@ def runnable() -> list[Path]:
     return [page for page in PAGES if any(kind in ("python", "sh", "toml") for kind, _ in blocks(page))]
 
 
-@pytest.fixture
-def one_process(monkeypatch):
-    """Of the processes that a page asks for one is started, by a fork, which does all jobs."""
-    fork = multiprocessing.get_context("fork")
-    monkeypatch.setattr(LocalProcesses, "slots", 1)
-    monkeypatch.setattr(multiprocessing, "get_context", lambda name=None: fork)
-
-
 @pytest.mark.parametrize("page", runnable(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_code_of_a_page_prints_what_it_shows(page, tmp_path, monkeypatch, capsys, registries, one_process):
+def test_the_code_of_a_page_prints_what_it_shows(page, tmp_path, monkeypatch, capsys, registries):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DDPN_DATA", str(tmp_path / "data"))
     space: dict[str, object] = {"__name__": "page"}
@@ -166,3 +156,16 @@ def test_every_page_is_in_the_contents():
         ):
             listed |= {page.parent / f"{name}.md" for name in contents.split() if not name.startswith(":")}
     assert listed == set(PAGES[1:])
+
+
+def test_the_page_of_the_paper_has_every_table_figure_and_experiment():
+    text = (DOCS / "paper.md").read_text(encoding="utf-8")
+    commands = [shlex.split(line) for line in re.findall(r"`ddpn (reproduce [^`]+|data list)`", text)]
+    for words in commands:
+        check_ddpn(words)
+    named = {name for words in commands for name in words}
+    of_the_paper = {name for name in catalogue.names() if re.match("Table|Figure", catalogue.read(name)["paper"])}
+    assert {name for name in of_the_paper if not name.startswith("paper-")} <= named
+    rows = re.findall(r"^\| (Table|Figure)s? (\d+)(?: (?:to|and) (\d+))?", text, flags=re.MULTILINE)
+    found = {kind: {n for k, a, b in rows if k == kind for n in range(int(a), int(b or a) + 1)} for kind, *_ in rows}
+    assert found == {"Table": set(range(1, 6)), "Figure": set(range(1, 33))}

@@ -12,8 +12,8 @@ from statsmodels.tools.numdiff import approx_hess
 
 from ddpn import DDPNRegressor
 from ddpn.distributions import Censored, DoubleBinomial, DoublePoisson, Hurdle, Poisson, Truncated, ZeroInflated
-from ddpn.errors import ConfigError, InputError
 from ddpn.estimators import CountGLM
+from ddpn.runtime.errors import ConfigError, InputError
 
 RNG = np.random.default_rng(21)
 N, NEW = 1200, 4000

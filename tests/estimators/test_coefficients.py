@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from ddpn.errors import ConfigError
 from ddpn.estimators.coefficients import coefficient_table
+from ddpn.runtime.errors import ConfigError
 
 ESTIMATE, ERROR = np.array([0.5, -0.02, 3.0]), np.array([0.1, 0.5, np.nan])
 

@@ -16,8 +16,8 @@ from sklearn.preprocessing import StandardScaler
 
 from ddpn.datasets import load
 from ddpn.distributions import DoublePoisson
-from ddpn.errors import ConfigError, InputError
 from ddpn.estimators import CountGLM
+from ddpn.runtime.errors import ConfigError, InputError
 
 RNG = np.random.default_rng(11)
 N = 400

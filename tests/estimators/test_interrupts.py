@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from ddpn import DDPNRegressor
-from ddpn.errors import InputError
 from ddpn.members.constant import Constant
+from ddpn.runtime.errors import InputError
 from ddpn.training.loop import Training
 
 #: Two batches per epoch of 200 rows.

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from ddpn import CountRegressor, DDPNRegressor
-from ddpn.errors import InputError
 from ddpn.members import MEMBERS
 from ddpn.members.glm import GLM
 from ddpn.members.member import NotApplicableError
+from ddpn.runtime.errors import InputError
 from ddpn.training.loop import Training
 
 #: Three batches per epoch.

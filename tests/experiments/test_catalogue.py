@@ -4,11 +4,11 @@ import copy
 
 import pytest
 
-from ddpn.errors import ConfigError
 from ddpn.experiments import catalogue
 from ddpn.experiments.catalogue import experiment, methods, names, parse, reference, select
 from ddpn.experiments.experiment import Training
 from ddpn.heads import HEADS, Head
+from ddpn.runtime.errors import ConfigError
 
 CONTENT = {
     "title": "A test",

@@ -12,7 +12,6 @@ import torch
 from PIL import Image
 
 from ddpn.backbones import BACKBONES, text
-from ddpn.errors import ConfigError, DDPNError, InputError
 from ddpn.experiments import inputs, networks
 from ddpn.experiments.catalogue import KINDS, experiment, parse
 from ddpn.experiments.inputs import LOADERS, rows_of
@@ -21,6 +20,7 @@ from ddpn.experiments.results import FEATURES, folder_of, predictions_of
 from ddpn.experiments.runner import execute
 from ddpn.experiments.tables import write_tables
 from ddpn.inputs import Images
+from ddpn.runtime.errors import ConfigError, DDPNError, InputError
 from ddpn.training import Augmented, Runtime
 from ddpn.training import ensemble as training
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from ddpn.errors import InputError
 from ddpn.experiments.results import finished_runs
 from ddpn.experiments.tables import detection_tables, scored, write_tables
+from ddpn.runtime.errors import InputError
 
 _RANDOM = torch.Generator().manual_seed(2)
 TEST, OOD = 200, 150

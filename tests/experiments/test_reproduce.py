@@ -8,11 +8,12 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from ddpn.errors import ConfigError, InputError
 from ddpn.experiments import reproduce as module
 from ddpn.experiments.catalogue import experiment, select
 from ddpn.experiments.reproduce import processes, reproduce
+from ddpn.experiments.workers import _notes
 from ddpn.files import lock
+from ddpn.runtime.errors import ConfigError, InputError
 
 RESULT = {"seconds": 12.4, "scores": {"ours": {"ensemble": {"mae": [0.4567], "crps": [0.3214]}}}}
 
@@ -24,7 +25,7 @@ def console():
 
 def run(names, out, console, **options):
     """Whether it succeeded, and what was printed."""
-    succeeded = reproduce(select(names), out, console, **({"only": [], "device": "cpu", "jobs": None} | options))
+    succeeded = reproduce(select(names), out, console, **({"only": [], "device": "cpu", "n_jobs": None} | options))
     return succeeded, console.file.getvalue()
 
 
@@ -93,7 +94,7 @@ def finished_bikes(tmp_path, monkeypatch):
 
 
 def test_data_that_is_newer_than_finished_runs_is_read_again(finished_bikes, tmp_path, console):
-    options = {"only": ["poisson"], "jobs": 1}
+    options = {"only": ["poisson"], "n_jobs": 1}
     assert run(["bikes"], tmp_path, console, **options) == (True, "bikes: nothing to run, all 1 runs are done.\n")
     os.utime(finished_bikes, (3000.0, 3000.0))
     _, output = run(["bikes"], tmp_path, console, **options)
@@ -114,14 +115,15 @@ def test_ood_data_may_be_newer_too(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-def test_the_state_of_every_run_is_shown(terminal):
+def test_the_state_of_every_run_is_shown(terminal, tmp_path):
     runs = experiment("wave").runs()[:4]
     states = dict.fromkeys([run.name for run in runs], "missing") | {runs[3].name: "done"}
     console = Console(file=io.StringIO(), force_terminal=terminal, width=100, color_system=None)
-    with module._Status("wave", states, console) as status:
+    with module._Status(tmp_path / "wave", states, console) as status, _notes(tmp_path / "wave" / runs[0].name) as note:
+        (tmp_path / "wave" / runs[0].name).mkdir(parents=True)
+        note("epoch 3 of 8, validation crps 0.4")
         for run, state, detail in (
             (runs[0], "running", ""),
-            (runs[0], "running", "epoch 3 of 8, validation crps 0.4"),
             (runs[1], "running", ""),
             (runs[1], "failed", "It broke."),
             (runs[0], "done", RESULT),

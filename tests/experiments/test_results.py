@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from ddpn.errors import InputError
 from ddpn.experiments.results import DONE, WEIGHTS, finished_runs, predictions_of, runs_of
+from ddpn.runtime.errors import InputError
 from ddpn.tensor_files import read, write
 
 

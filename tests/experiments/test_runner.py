@@ -6,12 +6,12 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from ddpn.errors import InputError
 from ddpn.experiments import inputs
 from ddpn.experiments.catalogue import parse
 from ddpn.experiments.inputs import rows_of
 from ddpn.experiments.results import folder_of, predictions_of, result_of, state_of
 from ddpn.experiments.runner import execute
+from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
 from ddpn.tensor_files import read
 from ddpn.training.loop import Training

@@ -1,10 +1,10 @@
 import pytest
 import torch
 
-from ddpn.errors import InputError
 from ddpn.experiments.formats import markdown
 from ddpn.experiments.results import finished_runs
 from ddpn.experiments.tables import accuracy, simulation, write_tables
+from ddpn.runtime.errors import InputError
 
 METHODS = ["ddpn", "poisson", "gaussian"]
 
@@ -87,7 +87,7 @@ def test_the_numbers_of_the_paper_are_beside_ours(declare, written, tmp_path):
     for run in experiment.runs():
         written(run, [1.0])
     rows = table(experiment, tmp_path, "paper").rows
-    # Tables 1, 2 and 6 of the paper.
+    # Tables 2, 4 and 5 of the paper.
     assert [rows["Poisson"][place].paper for place in (0, 1, 2)] == [0.664, 0.553, 0.262]
     assert rows["Poisson GLM"][3].paper == 1.256
     assert "**1.000** · paper 0.664" in markdown(table(experiment, tmp_path, "paper"))

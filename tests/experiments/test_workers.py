@@ -2,20 +2,25 @@
 
 import importlib.util
 import json
-import multiprocessing
+import os
+import signal
 import socket
+import threading
+import time
 
+import psutil
 import pytest
 import torch
 
-from ddpn.errors import TrainingError
-from ddpn.executors import InProcess
 from ddpn.experiments import inputs, workers
 from ddpn.experiments.catalogue import parse, select
 from ddpn.experiments.inputs import rows_of
 from ddpn.experiments.results import RESULT, folder_of, state_of
 from ddpn.experiments.runner import execute
-from ddpn.experiments.workers import execute_all
+from ddpn.experiments.workers import execute_all, noted
+from ddpn.runtime.cluster import RayCluster
+from ddpn.runtime.errors import TrainingError
+from ddpn.runtime.jobs import run as jobs_here
 from ddpn.tensor_files import read
 
 CONTENT = {
@@ -31,52 +36,55 @@ CONTENT = {
 LONG = 100_000
 
 
-class Scenario:
-    """Kills the worker of one long run as soon as both train, and interrupts the program when that is reported."""
+def workers_of_this_process():
+    found = psutil.Process().children()
+    return [child for child in found if "popen_loky_posix" in " ".join(child.cmdline())]
 
-    def __init__(self):
-        self.reports, self.training, self.processes = [], set(), []
+
+class Scenario:
+    """Kills the process of one long run once both train, and interrupts the program when that run trains again."""
+
+    def __init__(self, long, out):
+        self.reports, self.killed, self.processes = [], None, []
+        self.folders = {run.name: folder_of(run, out) for run in long}
+        threading.Thread(target=self.kill, daemon=True).start()
 
     def __call__(self, run, state, detail):
-        if state == "running" and detail:
-            assert detail.startswith("epoch ")
-            self.training |= {run.name} if run.training.epochs == LONG else set()
-        else:
-            self.reports.append((run, state, detail))
-        if len(self.training) == 2 and not self.processes:
-            self.processes = multiprocessing.active_children()
-            self.processes[0].kill()
-        if state == "failed":
-            assert self.processes[1].is_alive()
-            raise KeyboardInterrupt
+        self.reports.append((run, state, detail))
+
+    def kill(self):
+        while not all(noted(folder) for folder in self.folders.values()):
+            time.sleep(0.05)
+        self.processes = workers_of_this_process()
+        self.processes[0].kill()
+        while [state for _, state, _ in self.reports].count("running") < 5:  # four began, and one again
+            time.sleep(0.05)
+        for folder in self.folders.values():
+            (folder / "progress").unlink(missing_ok=True)
+        while not any(map(noted, self.folders.values())):
+            time.sleep(0.05)
+        self.processes += workers_of_this_process()
+        os.kill(os.getpid(), signal.SIGINT)
 
     def states(self, run):
         return [state for each, state, _ in self.reports if each == run]
 
 
-def test_workers_do_what_one_process_does_survive_each_other_and_end_with_an_interrupt(tmp_path, monkeypatch):
-    # Forked, not spawned (which tests/executors cover): each would import torch.
-    fork = multiprocessing.get_context("fork")
-    monkeypatch.setattr(multiprocessing, "get_context", lambda name: fork)
+def test_processes_do_what_this_one_does_survive_each_other_and_end_with_an_interrupt(tmp_path):
     # Few test rows: a simulation by its name has 10,000.
     shelves = {"data": {"name": "shelves", "beams": 40, "points": 16}, "grid": {"epochs": [2, LONG]}}
     content = CONTENT | shelves | {"backbone": {"name": "countnet3d", "widths": [4, 8]}}
     experiment = parse("tiny", {key: value for key, value in content.items() if key != "simulation"})
     short, long = ([run for run in experiment.runs() if run.training.epochs == epochs] for epochs in (2, LONG))
     parts, out = rows_of(experiment), tmp_path / "two"
-    scenario = Scenario()
+    scenario = Scenario(long, out)
     with pytest.raises(KeyboardInterrupt):
         execute_all([*short, *long], parts, out, "cpu", 2, scenario)
-    assert len(scenario.processes) == 2, "workers are reused"
-    assert not any(process.daemon for process in scenario.processes), "they start processes that read images"
-    assert not any(process.is_alive() for process in scenario.processes)
-    lost, state, error = scenario.reports[-1]
-    assert (state, scenario.states(lost)) == ("failed", ["running", "failed"])
-    assert "exit code -9" in error
-    (kept,) = (run for run in long if run != lost)
-    assert scenario.states(kept) == ["running"]
-    assert (folder_of(kept, out) / "members-0.state").exists()
-    assert state_of(folder_of(kept, out), kept) == "missing"
+    assert not psutil.wait_procs(scenario.processes, timeout=10.0)[1], "processes end with the interrupt"
+    again = [run for run in long if scenario.states(run) == ["running", "running"]]
+    assert again, "a run is repeated if a process dies"
+    assert all(state_of(folder_of(run, out), run) == "missing" for run in long)
+    assert (folder_of(again[0], out) / "config.json").exists()
     for run in short:
         assert scenario.states(run) == ["running", "done"]
         execute(run, parts, folder_of(run, tmp_path / "one"), "cpu")
@@ -87,12 +95,23 @@ def test_workers_do_what_one_process_does_survive_each_other_and_end_with_an_int
 
 def test_runs_are_done_one_after_the_other_in_this_process(tmp_path, monkeypatch):
     monkeypatch.setattr(inputs, "TEST_ROWS", 100)
-    experiment, reports = parse("tiny", CONTENT), []
+    monkeypatch.setattr(workers, "_OFTEN", 0.0)
+    experiment, reports, notes = parse("tiny", CONTENT), [], []
+
+    def follow(run, parts, folder, device, note):
+        def on_epoch(text):
+            note(text)
+            notes.append(noted(folder))
+
+        return execute(run, parts, folder, device, on_epoch)
+
+    monkeypatch.setattr(workers, "execute", follow)
     execute_all(experiment.runs(), rows_of(experiment), tmp_path, "cpu", 1, lambda *report: reports.append(report))
-    assert [run.name for run, _, _ in reports] == ["poisson"] * 4 + ["gaussian"] * 4
-    assert [state for _, state, _ in reports] == ["running", "running", "running", "done"] * 2
-    assert [detail[:7] for _, state, detail in reports if state == "running"] == ["", "epoch 1", "epoch 2"] * 2
-    assert reports[3][2]["method"] == "poisson"
+    assert [run.name for run, _, _ in reports] == ["poisson"] * 2 + ["gaussian"] * 2
+    assert [state for _, state, _ in reports] == ["running", "done"] * 2
+    assert [text[:7] for text in notes] == ["epoch 1", "epoch 2"] * 2
+    assert not any(noted(folder_of(run, tmp_path)) for run in experiment.runs())
+    assert reports[1][2]["method"] == "poisson"
 
 
 @pytest.mark.parametrize("sees_the_folder", [True, False])
@@ -102,8 +121,8 @@ def test_a_node_of_a_cluster_writes_to_the_folder_or_returns_the_files(tmp_path,
     run, out = experiment.runs()[0], tmp_path / "out"
     on_a_node, seen = workers._on_a_node, []
 
-    def on_another_machine(progress, run, parts, out, *rest):
-        return on_a_node(progress, run, parts, "/nothing/here", *rest)
+    def on_another_machine(parts, run, out, *rest):
+        return on_a_node(parts, run, "/nothing/here", *rest)
 
     def follow(run, parts, folder, *rest):
         seen.append(folder)
@@ -112,7 +131,8 @@ def test_a_node_of_a_cluster_writes_to_the_folder_or_returns_the_files(tmp_path,
     monkeypatch.setattr(workers, "execute", follow)
     if not sees_the_folder:
         monkeypatch.setattr(workers, "_on_a_node", on_another_machine)
-    execute_all([run], rows_of(experiment), out, "cpu", 1, lambda *report: reports.append(report), InProcess())
+    monkeypatch.setattr(workers, "run_jobs", lambda jobs, parts, cluster, on_start: jobs_here(jobs, parts, None))
+    execute_all([run], rows_of(experiment), out, "cpu", RayCluster(), lambda *report: reports.append(report))
     assert (seen == [folder_of(run, out)]) == sees_the_folder
     assert state_of(folder_of(run, out), run) == "done"
     assert reports[-1][2]["method"] == "poisson"

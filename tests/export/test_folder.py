@@ -13,11 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 from ddpn.cli import app
-from ddpn.errors import ConfigError, InputError
 from ddpn.export import describe_onnx, export_onnx
+from ddpn.predictions.request import Request
+from ddpn.predictions.table import prediction_table
+from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.workflow.model_folder import load
-from ddpn.workflow.prediction import prediction_table
-from ddpn.workflow.requests import Request
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "onnx-node"
 QUICK = 'members = 2\nhidden = [8]\nepochs = 2\ndevice = "cpu"\ncompare_with = ["constant"]\nmix_with = []\n'
@@ -97,7 +97,7 @@ def test_cells_are_read_as_by_ddpn_predict(model, exported, run_file):
     frame = pl.DataFrame({name: [cell for cell, _ in pairs] for name, pairs in CELLS.items()})
     X = folder.roles.features(frame, report=lambda sentence: None)
     request = Request(quantiles=(0.1, 0.9), pmf=25)
-    exact = prediction_table(folder.model.predictor_, X, folder.roles.exposures(frame), request)
+    exact = prediction_table(folder.model.predictor_, X, request, folder.roles.exposures(frame))
     out = run_file(exported, {name: cells(name) for name in CELLS})
     for name in ("mean", "aleatoric"):
         np.testing.assert_allclose(out[name], exact[name], rtol=1e-5)

@@ -6,7 +6,6 @@ import polars as pl
 import pytest
 
 from ddpn import CountGLM, DDPNRegressor
-from ddpn.errors import ConfigError
 from ddpn.export import export_onnx
 from ddpn.features import FeatureEncoder
 from ddpn.heads import make_head
@@ -21,6 +20,7 @@ from ddpn.members.trees.joint_member import JointTrees
 from ddpn.members.trees.mean import FoldMean
 from ddpn.members.trees.member import Trees
 from ddpn.predictor import Predictor
+from ddpn.runtime.errors import ConfigError
 from ddpn.sample import Sample
 
 

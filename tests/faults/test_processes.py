@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from ddpn.errors import InputError
 from ddpn.model_files import read_manifest, read_unchanged
+from ddpn.runtime.errors import InputError
 
 
 def test_a_killed_command_can_be_given_again(place):

@@ -6,12 +6,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ddpn.errors import InputError
 from ddpn.features import FeatureEncoder, encoder_bytes, encoder_from_bytes
 from ddpn.features.categorical import CategoricalColumn
 from ddpn.features.cross_fitted import has_effects
 from ddpn.features.kinds import read_as_fitted
 from ddpn.features.numeric import NumericColumn
+from ddpn.runtime.errors import InputError
 
 RNG = np.random.default_rng(8)
 N = 300

@@ -19,8 +19,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from ddpn.errors import ConfigError, InputError
 from ddpn.features import FeatureEncoder, splits
+from ddpn.runtime.errors import ConfigError, InputError
 
 MODES = ["standard", "piecewise", "steps"]
 RNG = np.random.default_rng(5)

@@ -6,8 +6,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from ddpn.errors import InputError
 from ddpn.features import FeatureEncoder
+from ddpn.runtime.errors import InputError
 
 CODES = [1, 2, 3, 1, 2, 1]
 

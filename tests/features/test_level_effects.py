@@ -4,10 +4,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ddpn.errors import ConfigError, InputError
 from ddpn.features import FeatureEncoder, encoder_bytes, encoder_from_bytes
 from ddpn.features.cross_fitted import OutOfFoldEffects, content_folds, has_effects
 from ddpn.features.level_effects import Targets, credible_effects, targets_of
+from ddpn.runtime.errors import ConfigError, InputError
 
 LEVELS, ROWS = 300, 1800
 

@@ -10,8 +10,8 @@ import pytest
 from safetensors.numpy import load, save
 from sklearn.exceptions import NotFittedError
 
-from ddpn.errors import InputError
 from ddpn.features import FeatureEncoder, encoder_bytes, encoder_from_bytes, saving
+from ddpn.runtime.errors import InputError
 
 
 @pytest.fixture(params=["standard", "piecewise", "steps"], scope="module")

@@ -12,9 +12,9 @@ import pytest
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
-from ddpn.errors import InputError
 from ddpn.features import table
 from ddpn.features.table import Column, read_table
+from ddpn.runtime.errors import InputError
 
 ROWS = {"n": [1.5, None, -2.0], "b": [True, False, None], "t": ["x", None, "y"]}
 KINDS = {"n": "number", "b": "flag", "t": "category"}

@@ -6,8 +6,8 @@ import statsmodels.api as sm
 import torch
 
 from ddpn import CountGLM
-from ddpn.errors import ConfigError
 from ddpn.heads import GeneralizedPoissonHead, PoissonHead, make_head
+from ddpn.runtime.errors import ConfigError
 
 
 @pytest.mark.parametrize("power", [1, 2])

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from ddpn import DDPNRegressor
-from ddpn.errors import ConfigError
 from ddpn.heads import HEADS, make_head
 from ddpn.heads.poisson import PoissonHead
+from ddpn.runtime.errors import ConfigError
 
 
 def test_one_component_is_the_head_itself():

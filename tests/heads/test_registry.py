@@ -8,9 +8,9 @@ import torch
 from torch.distributions import constraints
 
 from ddpn.distributions import Poisson
-from ddpn.errors import ConfigError
 from ddpn.heads import HEADS, Head, make_head
 from ddpn.heads.likelihoods import TOTALS
+from ddpn.runtime.errors import ConfigError
 
 
 @pytest.mark.parametrize("name", HEADS)

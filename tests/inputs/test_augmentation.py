@@ -7,9 +7,9 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 
-from ddpn.errors import ConfigError, InputError
 from ddpn.inputs import images
 from ddpn.inputs.images import augmentation_library, auto_augment, make_auto_augment
+from ddpn.runtime.errors import ConfigError, InputError
 
 IMAGES = torch.arange(2 * 3 * 16 * 16).reshape(2, 3, 16, 16).remainder(256).to(torch.uint8)
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from ddpn.errors import ConfigError, InputError
 from ddpn.inputs.images import Images, decode_images, read_image
+from ddpn.runtime.errors import ConfigError, InputError
 
 Image = pytest.importorskip("PIL.Image")
 features = pytest.importorskip("PIL.features")

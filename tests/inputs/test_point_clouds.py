@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import torch
 
-from ddpn.errors import InputError
 from ddpn.inputs import point_clouds
 from ddpn.inputs.point_clouds import pack, unpack
+from ddpn.runtime.errors import InputError
 
 
 def cloud(n, seed=0):

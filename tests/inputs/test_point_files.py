@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from ddpn.errors import InputError
 from ddpn.inputs.point_clouds import READERS, read_points
+from ddpn.runtime.errors import InputError
 
 POINTS = np.array([[0.5, -1.0, 2.0], [1e-3, 3.0, 4.25]], dtype=np.float32)
 PLY = """ply

@@ -12,9 +12,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from ddpn.errors import ConfigError, InputError
 from ddpn.inputs import tokens
 from ddpn.inputs.tokens import join_texts, tokenize
+from ddpn.runtime.errors import ConfigError, InputError
 
 pytestmark = pytest.mark.skipif(find_spec("transformers") is None, reason="needs ddpn[text]")
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from ddpn.errors import InputError
 from ddpn.members.trees.crosses import Cross, find_crosses
 from ddpn.members.trees.joint_member import JointTrees
 from ddpn.members.trees.member import Trees
+from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
 
 QUICK = {"leaves": (4,), "rounds": 60, "rate": 0.1, "seeds": 1, "index": False}

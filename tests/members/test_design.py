@@ -5,9 +5,9 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from ddpn.errors import InputError
 from ddpn.members.design import Design, check_complete, design_of
 from ddpn.members.reader import TableReader
+from ddpn.runtime.errors import InputError
 
 COLUMNS = {"age": [31.0, 67.0, 40.0], "ward": ["B", "A", "C"], "smokes": [True, False, True]}
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from ddpn.deadlines import Clock
 from ddpn.heads import make_head
 from ddpn.members import large_networks
 from ddpn.members.large_networks import LargeNetworks
 from ddpn.members.network_options import NetworkOptions
+from ddpn.runtime.deadlines import Clock
 from ddpn.sample import Sample
 from ddpn.training import loop
 

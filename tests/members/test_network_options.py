@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from ddpn.errors import ConfigError
 from ddpn.members.network_options import (
     TRAINING_OPTIONS,
     NetworkOptions,
@@ -13,6 +12,7 @@ from ddpn.members.network_options import (
     auto_epochs,
     check_training_options,
 )
+from ddpn.runtime.errors import ConfigError
 
 
 @pytest.mark.parametrize(("rows", "batch"), [(1, 1), (128, 128), (129, 8), (1000, 32), (16_000, 256), (10**6, 256)])

@@ -7,8 +7,6 @@ import pytest
 import torch
 
 from ddpn import CountRegressor
-from ddpn.deadlines import Clock, TimeLimitError
-from ddpn.errors import ConfigError
 from ddpn.heads import make_head
 from ddpn.members.blending import MixtureScores, mix_members
 from ddpn.members.candidates import chosen_candidates, default_candidates
@@ -19,6 +17,8 @@ from ddpn.members.member import NotApplicableError
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.portfolio import Candidate, Portfolio
 from ddpn.metrics import crps
+from ddpn.runtime.deadlines import Clock, TimeLimitError
+from ddpn.runtime.errors import ConfigError
 from ddpn.sample import Sample
 
 

@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
-from ddpn.errors import InputError
 from ddpn.members.reader import TableReader
+from ddpn.runtime.errors import InputError
 
 FRAME = pd.DataFrame({"age": [31.0, 67.0], "ward": ["B", "A"], "smokes": [True, False]})
 

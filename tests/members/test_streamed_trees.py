@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from ddpn.deadlines import Clock
 from ddpn.heads import make_head
 from ddpn.members.candidates import default_candidates
 from ddpn.members.network_options import NetworkOptions
 from ddpn.members.trees import streamed
 from ddpn.members.trees.member import Trees
 from ddpn.metrics import crps
+from ddpn.runtime.deadlines import Clock
 from ddpn.sample import Sample
 
 ROWS, SAMPLED, OPTIONS = 10_000, 2000, {"leaves": (15,), "rounds": 40, "index": False}

@@ -9,8 +9,8 @@ from scipy import stats
 from torch.distributions import Laplace, Normal
 
 from ddpn.distributions import Mixture, Poisson
-from ddpn.errors import ConfigError, InputError
 from ddpn.metrics import covered, expected_coverage, pit, pit_bounds, pit_cdf, precision, width
+from ddpn.runtime.errors import ConfigError, InputError
 
 KINDS = ("central", "highest")
 

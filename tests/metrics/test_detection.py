@@ -8,8 +8,8 @@ import pytest
 import torch
 from sklearn.metrics import auc, average_precision_score, precision_recall_curve, roc_auc_score, roc_curve
 
-from ddpn.errors import ConfigError, InputError
 from ddpn.metrics import aupr, auroc, detection, fpr80, fpr_at, matched
+from ddpn.runtime.errors import ConfigError, InputError
 
 METRICS = (auroc, aupr, fpr_at, fpr80)
 

@@ -7,8 +7,8 @@ from scipy import stats
 from torch.distributions import Laplace, Normal
 
 from ddpn.distributions import Mixture, Poisson
-from ddpn.errors import ConfigError, InputError
 from ddpn.metrics import OOD_SCORES, ood_score
+from ddpn.runtime.errors import ConfigError, InputError
 
 MEANS = torch.tensor([[4.0, 4.0, 4.0], [1.0, 4.0, 7.0]], dtype=torch.float64)
 

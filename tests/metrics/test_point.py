@@ -7,8 +7,8 @@ from scipy import stats
 from torch.distributions import Laplace, Normal
 
 from ddpn.distributions import Mixture, NegativeBinomial, Poisson
-from ddpn.errors import ConfigError, InputError
 from ddpn.metrics import absolute_error, point, squared_error
+from ddpn.runtime.errors import ConfigError, InputError
 
 STATISTICS = ("mean", "median", "mode")
 

@@ -6,8 +6,8 @@ from scipy import stats
 from torch.distributions import Exponential, Laplace, Normal
 
 from ddpn.distributions import Mixture, Poisson
-from ddpn.errors import InputError
 from ddpn.metrics.predictive import cdf_sides, interval, known, mass_between, observed, placed, quantile
+from ddpn.runtime.errors import InputError
 
 
 def test_every_distribution_is_known_and_others_are_named(dist):

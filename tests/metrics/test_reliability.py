@@ -7,7 +7,6 @@ from scipy import stats
 from torch.distributions import Normal
 
 from ddpn.distributions import Mixture, NegativeBinomial, Poisson
-from ddpn.errors import ConfigError, InputError
 from ddpn.metrics import (
     coverage_curve,
     covered,
@@ -18,6 +17,7 @@ from ddpn.metrics import (
     pit_histogram,
     pit_unevenness,
 )
+from ddpn.runtime.errors import ConfigError, InputError
 
 LEVELS = [0.1, 0.9]
 

@@ -10,8 +10,8 @@ from scipy import stats
 from torch.distributions import Exponential, Laplace, MixtureSameFamily, Normal
 
 from ddpn.distributions import Discretized, DoublePoisson, Mixture, NegativeBinomial, Poisson
-from ddpn.errors import DDPNError, InputError
 from ddpn.metrics import crps, dawid_sebastiani, nll, ranked_probability, register_crps, squared_error
+from ddpn.runtime.errors import DDPNError, InputError
 
 MU = torch.tensor([0.4, 6.0, 30.0], dtype=torch.float64)
 SHIFTS = torch.tensor([0.8, 1.3], dtype=torch.float64)

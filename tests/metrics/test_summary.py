@@ -10,8 +10,8 @@ from sklearn.metrics import mean_absolute_error, root_mean_squared_error
 from torch.distributions import Laplace, Normal
 
 from ddpn.distributions import Mixture, NegativeBinomial, Poisson
-from ddpn.errors import ConfigError, InputError
 from ddpn.metrics import evaluate
+from ddpn.runtime.errors import ConfigError, InputError
 
 KEYS = {
     "mae",

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from ddpn.errors import InputError
 from ddpn.metrics.weights import checked_weight, mean, median
+from ddpn.runtime.errors import InputError
 
 
 @pytest.mark.parametrize("seed", range(20))

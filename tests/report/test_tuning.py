@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from ddpn.errors import InputError
 from ddpn.report import write_tuning
 from ddpn.report.tuning import relative, scores_figure
+from ddpn.runtime.errors import InputError
 from ddpn.tuning.result import TrialSummary, TuningResult
 from ddpn.workflow.gains import Gain
 

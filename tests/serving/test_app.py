@@ -3,18 +3,24 @@
 import json
 import sys
 import threading
+from importlib import import_module
 
 import numpy as np
 import polars as pl
 import pytest
 from starlette.testclient import TestClient
 
-from ddpn.errors import ConfigError
+from ddpn.predictions.request import Request
+from ddpn.runtime.errors import ConfigError
 from ddpn.serving import Limits, create_app
-from ddpn.serving.options import DEFAULT_OUTPUTS, Wanted
 from ddpn.serving.problems import RequestError
+from ddpn.serving.schemas import DEFAULT_OUTPUTS, Wanted
 from ddpn.workflow.prediction import predict as predict_table
-from ddpn.workflow.requests import Request
+
+
+def served(app):
+    """The first model of a server."""
+    return next(iter(app.app.state.service.catalogue))
 
 
 def json_rows(table: pl.DataFrame) -> list[dict]:
@@ -61,28 +67,23 @@ def test_unusual_rows_are_flagged_with_reasons(predict):
 
 
 @pytest.mark.parametrize(
-    ("cells", "column", "words"),
+    ("column", "cell", "condition"),
     [
-        ({"severity": "high"}, "severity", "must be a number, or null where it is missing, got text 'high'"),
-        ({"severity": True}, "severity", "must be a number"),
-        ({"severity": [1]}, "severity", "got a list"),
-        ({"severity": 10**400}, "severity", "fits into 64 bits"),
-        ({"smokes": 1}, "smokes", "must be true or false"),
-        ({"ward": {"a": 1}}, "ward", "must be text"),
-        ({"admitted": "yesterday"}, "admitted", "a date such as 2024-12-31"),
-        ({"admitted": "2023-02-30"}, "admitted", "that exists"),
-        ({"days": -1.0}, "days", "a number above 0"),
-        ({"days": 0}, "days", "a number above 0"),
-        ({"days": None}, "days", "a number above 0, got null"),
-        ({"wardd": 1}, "wardd", "unknown column 'wardd'. Did you mean 'ward'?"),
+        ("severity", "high", "finite number"), ("severity", True, "finite number"), ("severity", [1], "finite number"),
+        ("severity", 10**400, "finite number"), ("severity", float("nan"), "finite number"),
+        ("smokes", 1, "true or false"), ("smokes", "yes", "true or false"), ("ward", {"a": 1}, "text"),
+        ("ward", 10**400, "text"), ("admitted", "yesterday", "date"), ("admitted", "2023-02-30", "date"),
+        ("admitted", 1.7e9, "date"), ("admitted", "1700000000", "date"), ("days", -1.0, "above 0"),
+        ("days", 0, "above 0"), ("days", None, "above 0"), ("wardd", 1, "'ward'"), ("x" * 999, 1, "unknown"),
     ],
-)
-def test_a_bad_cell_is_named(predict, cells, column, words):
-    response = predict(**cells)
-    problem = response.json()["problems"][0]
+)  # fmt: skip
+def test_a_bad_cell_is_named(predict, column, cell, condition):
+    response = predict(**{column: cell})
+    (problem,) = response.json()["problems"]
     assert response.status_code == 422
-    assert (problem["row"], problem["column"]) == (0, column)
-    assert words in problem["message"]
+    assert (problem["row"], problem["column"]) == (0, column[:60])
+    assert condition in problem["message"]
+    assert len(problem["message"]) < 250
 
 
 def test_a_missing_column_is_named_with_its_row(client, row):
@@ -112,11 +113,11 @@ def test_a_prediction_that_is_too_large_is_refused(predict, days):
 
 
 BODIES = {
-    b"": "must be JSON", b"{": "must be JSON", b"[]": "must be an object", b"null": "must be an object",
-    b'{"rows": []}': "at least one row", b'{"rows": {}}': "must be a list", b'{"rows": [1]}': "must be an object",
-    b'{"rows": [{"age": NaN}]}': "no NaN", b'{"rows": [{"age": -Infinity}]}': "no -Infinity", b"\xff\xfe": "UTF-8",
-    b"[" * 100_000: "nested", b'{"rows": [{"age": ' + b"9" * 5000 + b"}]}": "digits",
-    b'{"rows": [{}], "cover": 1}': "Unknown field 'cover'", b'{"rows": [{}], "model": 3}': "model must be one of",
+    b"": "object", b"{": "JSON", b"[]": "object", b"null": "object", b"\xff\xfe": "JSON", b"\x80": "UTF-8",
+    b'{"rows": []}': "list of 1", b'{"rows": {}}': "list of 1", b'{"rows": [1]}': "rows[0] must be an object",
+    b'{"rows": [{"age": NaN}]}': "'severity'", b"[" * 100_000: "nested", b"{}": "'rows'",
+    b'{"rows": [{"age": ' + b"9" * 5000 + b"}]}": "digits", b'{"rows": [{}], "cover": 1}': "'severity'",
+    b'{"rows": [{}], "model": 3}': "patients, again",
 }  # fmt: skip
 
 
@@ -162,7 +163,7 @@ def test_models_side_by_side(client, predict):
 def test_limits_of_rows_and_bytes(saved, row):
     with TestClient(create_app({"m": saved}, limits=Limits(max_rows=2, max_bytes=600), reload_every=0.0)) as client:
         response = client.post("/predict", json={"rows": [row] * 3})
-        assert (response.status_code, "at most 2 entries" in response.json()["message"]) == (422, True)
+        assert (response.status_code, "1 to 2 rows" in response.json()["message"]) == (422, True)
         assert client.post("/predict", json={"rows": [row] * 9}).status_code == 413
         parts = iter([b"{" * 400] * 3)
         assert client.post("/predict", content=parts, headers={"content-type": "application/json"}).status_code == 413
@@ -170,7 +171,7 @@ def test_limits_of_rows_and_bytes(saved, row):
 
 def test_an_answer_that_takes_too_long_is_503(saved, row):
     app = create_app({"m": saved}, limits=Limits(timeout=0.2), reload_every=0.0)
-    model, go = app.service.catalogue.find(), threading.Event()
+    model, go = served(app), threading.Event()
     answered, model.predict = model.predict, lambda requests: go.wait(5) and answered(requests)
     with TestClient(app) as client:
         response = client.post("/predict", json={"rows": [row]})
@@ -180,18 +181,19 @@ def test_an_answer_that_takes_too_long_is_503(saved, row):
 
 
 def test_one_bad_request_of_a_batch_does_not_fail_the_others(app, row):
-    model = app.service.catalogue.find()
-    good, huge = (model.reader.read([{**row, "days": days}]) for days in (1.0, 1e300))
+    model = served(app)
+    good, huge = ([model.Row.model_validate({**row, "days": days})] for days in (1.0, 1e300))
     first, second, third = model.predict([(good, Wanted()), (huge, Wanted()), (good, Wanted(coverage=0.5))])
     assert isinstance(second, RequestError)
     assert first[0]["mean"] == third[0]["mean"]
     assert first[0]["upper"] > third[0]["upper"]
 
 
-def test_a_missing_extra_is_named(saved, monkeypatch):
+def test_a_missing_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    with pytest.raises(ConfigError, match=r"pip install 'ddpn\[serve\]'"):
-        create_app({"m": saved})
+    monkeypatch.delitem(sys.modules, "ddpn.serving")
+    with pytest.raises(ConfigError, match=r"ddpn\[serve\]"):
+        import_module("ddpn.serving")
 
 
 def test_probes_and_metrics(client, predict):

@@ -6,9 +6,9 @@ import threading
 import pytest
 
 from ddpn.serving.batching import Batcher
-from ddpn.serving.inputs import Rows
-from ddpn.serving.options import Limits, Wanted
+from ddpn.serving.limits import Limits
 from ddpn.serving.problems import RequestError
+from ddpn.serving.schemas import Row, Wanted
 
 
 class Echo:
@@ -21,14 +21,14 @@ class Echo:
 
     def predict(self, requests):
         self.go.wait(5)
-        self.batches.append([rows.size for rows, _ in requests])
+        self.batches.append([len(rows) for rows, _ in requests])
         if self.fail:
             raise RuntimeError("broken")
-        return [[{"mean": rows.size}] for rows, _ in requests]
+        return [[{"mean": len(rows)}] for rows, _ in requests]
 
 
-def rows(size: int) -> Rows:
-    return Rows([], size)
+def rows(size: int) -> list[Row]:
+    return [Row()] * size
 
 
 def run(scenario, **limits):

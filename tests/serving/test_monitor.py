@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 from ddpn.calibration.columns import fit_column
 from ddpn.calibration.profile import with_absent
 from ddpn.cli import app as program
-from ddpn.errors import ConfigError, InputError
 from ddpn.features.table import Column
 from ddpn.monitoring import Check, monitor
 from ddpn.monitoring.columns import column_checks
 from ddpn.monitoring.result import decided
+from ddpn.runtime.errors import ConfigError, InputError
 
 
 def numbers(values) -> Column:

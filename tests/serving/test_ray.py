@@ -1,17 +1,18 @@
-"""The deployment on Ray Serve: the same answers as the app has in this process."""
+"""The example of a deployment on Ray Serve: the same answers as the app has in this process."""
 
 import json
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
-from ddpn.errors import ConfigError
 from ddpn.serving import Limits
-from ddpn.serving.ray_deployment import app_builder, build
+
+ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'ray[serve]'")
 
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not ins
 SCRIPT = """
 import json, sys, httpx, ray
 from ray import serve
-from ddpn.serving.ray_deployment import build
+from examples.serve_on_ray import build
 
 ray.init(num_cpus=1, include_dashboard=False, logging_level="error", configure_logging=False)
 serve.start(http_options={"host": "127.0.0.1", "port": int(sys.argv[3])})
@@ -31,18 +32,29 @@ ray.shutdown()
 """
 
 
-def test_what_ray_sends_to_a_replica_makes_the_app(saved, row, client):
+@pytest.fixture
+def example():
+    """The example, which Ray Serve sends to replicas: they need not find it."""
+    spec = spec_from_file_location("__main__", ROOT / "examples" / "serve_on_ray.py")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_what_ray_sends_to_a_replica_makes_the_app(example, saved, row, client):
     cloudpickle = pytest.importorskip("ray.cloudpickle")
-    sent = cloudpickle.dumps(app_builder({"patients": saved}, Limits()))
+    sent = cloudpickle.dumps(example.app_builder({"patients": saved}))
     assert len(sent) < 10_000
     with TestClient(cloudpickle.loads(sent)()) as replica:
         body = {"rows": [row]}
         assert replica.post("/predict", json=body).json() == client.post("/predict", json=body).json()
 
 
-def test_the_deployment_has_its_replicas(saved):
-    pytest.importorskip("ray.serve", reason="Ray Serve is not installed: pip install 'ray[serve]'")
-    deployment = build({"models": str(saved), "replicas": "3"})._bound_deployment
+def test_the_deployment_has_its_replicas(example, saved):
+    pytest.importorskip(
+        "ray.serve", reason="Ray Serve is not installed: pip install 'ray[serve]'", exc_type=ImportError
+    )
+    deployment = example.build({"models": str(saved), "replicas": "3"})._bound_deployment
     assert (deployment.num_replicas, deployment.max_ongoing_requests) == (3, Limits().max_queue)
 
 
@@ -50,22 +62,9 @@ def test_the_deployment_has_its_replicas(saved):
 def test_a_replica_answers_as_the_app_does(saved, row, client, free_port):
     body = {"rows": [row]}
     command = [sys.executable, "-c", SCRIPT, str(saved), json.dumps(body), str(free_port)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, cwd=ROOT)
     line = next((line for line in done.stdout.splitlines() if line.startswith("ANSWER")), None)
     assert line is not None, done.stderr[-2000:]
     status, answer = json.loads(line.removeprefix("ANSWER "))
     assert status == 200
     assert answer == client.post("/predict", json=body).json()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({}, "models must name"),
-        ({"models": "a", "replicas": "0"}, "replicas must"),
-        ({"model": "a"}, "Unknown argument"),
-    ],
-)
-def test_bad_arguments_are_reported(arguments, words):
-    with pytest.raises(ConfigError, match=words):
-        build(arguments)

@@ -6,7 +6,7 @@ import time
 import pytest
 from starlette.testclient import TestClient
 
-from ddpn.errors import ConfigError
+from ddpn.runtime.errors import ConfigError
 from ddpn.serving import create_app
 from ddpn.serving.catalogue import named_paths
 

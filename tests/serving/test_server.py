@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ddpn.cli import app as program
-from ddpn.serving.edge import read_token
+from ddpn.serving.middleware import read_token
 from ddpn.serving.server import listen
 
 SECRET = "a-token-of-some-length"

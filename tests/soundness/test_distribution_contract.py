@@ -13,9 +13,9 @@ from ddpn.distributions import (
     Poisson,
     Truncated,
 )
-from ddpn.errors import ConfigError
 from ddpn.export.links import parts_of
 from ddpn.heads import HEADS, DoublePoissonHead, MixedHead, NegativeBinomialHead, PoissonHead
+from ddpn.runtime.errors import ConfigError
 from ddpn.sample import Sample
 
 

@@ -8,12 +8,12 @@ import torch
 from scipy import stats
 
 from ddpn.distributions import DoublePoisson, Mixture
-from ddpn.errors import InputError
 from ddpn.estimators import CountGLM, DDPNRegressor
 from ddpn.heads import make_head
 from ddpn.members.constant import Constant
 from ddpn.members.glm import GLM
 from ddpn.members.trees.member import Trees
+from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
 
 #: The variance of the truth is alpha times the squared mean.

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from ddpn.count_range import CountRange
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 from ddpn.streaming import Parts, find_parts, survey
 from ddpn.streaming.checks import RoleColumns
 

@@ -7,8 +7,8 @@ import torch
 from typer.testing import CliRunner
 
 from ddpn.cli import app
-from ddpn.errors import ConfigError
 from ddpn.metrics import crps
+from ddpn.runtime.errors import ConfigError
 from ddpn.workflow.large_tables import open_table, prepare_stream
 from ddpn.workflow.model_folder import load, read_task
 from ddpn.workflow.plan import Plan

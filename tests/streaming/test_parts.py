@@ -5,7 +5,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 from ddpn.streaming import Parts, find_parts
 from ddpn.streaming.memory import fits_memory, free_memory
 

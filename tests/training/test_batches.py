@@ -5,7 +5,7 @@ import torch
 from torch.utils.data import Dataset, TensorDataset
 
 from ddpn.backbones.members import generators
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 from ddpn.training import Augmented, Sample
 from ddpn.training.batches import ALL, DatasetBatches, MemoryBatches, Share, orders, parts_of, pick
 

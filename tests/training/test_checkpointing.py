@@ -16,9 +16,9 @@ from torch.utils.data import TensorDataset
 from ddpn import tensor_files
 from ddpn.backbones import MLP, Tuned
 from ddpn.backbones.fine_tuning import Frozen, Tail
-from ddpn.errors import InputError
 from ddpn.heads import make_head
 from ddpn.model import CountModel
+from ddpn.runtime.errors import InputError
 from ddpn.training import Augmented, Runtime, Sample, TrainingConfig, fit
 
 PROGRAM = runpy.run_path(str(Path(__file__).with_name("one_training.py")))

@@ -7,7 +7,7 @@ from dataclasses import FrozenInstanceError
 import numpy as np
 import pytest
 
-from ddpn.errors import ConfigError
+from ddpn.runtime.errors import ConfigError
 from ddpn.training import TrainingConfig
 
 BAD = {

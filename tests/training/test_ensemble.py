@@ -9,9 +9,9 @@ from torch.utils.data import TensorDataset
 
 from ddpn.backbones import MLP, Members, Tuned
 from ddpn.backbones.fine_tuning import Frozen, Tail
-from ddpn.errors import ConfigError, InputError
 from ddpn.heads import make_head
 from ddpn.model import CountModel
+from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.training import Runtime, TrainingConfig, fit, fit_ensemble
 from ddpn.training.loop import Training
 

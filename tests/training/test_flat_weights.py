@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from ddpn.errors import ConfigError
+from ddpn.runtime.errors import ConfigError
 from ddpn.training.flat_weights import FlatWeights
 
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from ddpn.backbones import MLP
-from ddpn.deadlines import Clock, TimeLimitError
-from ddpn.errors import ConfigError
 from ddpn.heads import make_head
 from ddpn.model import CountModel
+from ddpn.runtime.deadlines import Clock, TimeLimitError
+from ddpn.runtime.errors import ConfigError
 from ddpn.training import OwnRows, Sample, TrainingConfig, fit
 from ddpn.training.folds import OwnBatches
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, TensorDataset
 
-from ddpn.errors import ConfigError
 from ddpn.heads import make_head
+from ddpn.runtime.errors import ConfigError
 from ddpn.training import Augmented, Sample, TrainingConfig
 
 SEEDS = (5, 11, 2)
@@ -221,7 +221,7 @@ def test_bf16_stays_close(train, rows):
 
 @pytest.mark.parametrize(("large", "used"), [(2**60, {1}), (1, {2})], ids=["small", "large"])
 def test_steps_and_validation_choose_their_threads(train, rows, fresh, monkeypatch, large, used):
-    monkeypatch.setattr("ddpn.threads.LARGE", large)
+    monkeypatch.setattr("ddpn.runtime.threads.LARGE", large)
     model, seen, before = fresh((1,)), set(), torch.get_num_threads()
     compute = model.raw
     model.raw = lambda x: seen.add(torch.get_num_threads()) or compute(x)

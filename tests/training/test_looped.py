@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 from ddpn.backbones import Members
-from ddpn.errors import ConfigError
 from ddpn.heads import make_head
 from ddpn.model import CountModel
+from ddpn.runtime.errors import ConfigError
 from ddpn.training import Runtime, Sample, TrainingConfig, fit
 from ddpn.training.flat_weights import FlatWeights
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from ddpn.errors import TrainingError
 from ddpn.heads import DoublePoissonHead
+from ddpn.runtime.errors import TrainingError
 from ddpn.training import Sample
 
 #: At a constant rate a training is the beginning of a longer one.

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from ddpn.errors import ConfigError
+from ddpn.runtime.errors import ConfigError
 from ddpn.training import Runtime, TrainingConfig, fit, runtime
 from ddpn.training.batches import ALL, Share
 from ddpn.training.loop import Training

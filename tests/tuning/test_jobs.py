@@ -4,32 +4,29 @@ import time
 
 import pytest
 
-from ddpn.errors import TrainingError
-from ddpn.executors import InProcess
+from ddpn.runtime.errors import TrainingError
+from ddpn.runtime.jobs import run as run_jobs
 from ddpn.tuning import search as module
 from ddpn.tuning.limits import Limit
 from ddpn.tuning.search import Search
 from ddpn.tuning.study import Study
 
 
-class Wide(InProcess):
-    """As if three jobs ran at once."""
-
-    slots = 3
-
-
 @pytest.fixture
-def jobs(tmp_path, folds):
-    """Runs a search by an executor."""
+def jobs(tmp_path, folds, monkeypatch):
+    """Runs a search as if so many jobs ran at once; they run in this process."""
     from ddpn.tuning.space import Choices, Range
 
     space = {"lr": Range(0.001, 0.1), "hidden": Choices(("8", "16", "32"))}
 
-    def go(folder, executor, trials=None, seconds=None):
+    monkeypatch.setattr(module, "is_here", lambda n_jobs: False)
+    monkeypatch.setattr(module, "run", lambda jobs, shared, n_jobs, store: run_jobs(jobs, shared, None, store))
+
+    def go(folder, n_jobs, trials=None, seconds=None):
         study = Study(tmp_path / folder, space, 0)
         limit = Limit(seconds, trials)
         found = Search(
-            list(folds), study, {"lr": 0.01, "hidden": "16"}, 96, limit, lambda _: None, time.monotonic(), executor
+            list(folds), study, {"lr": 0.01, "hidden": "16"}, 96, limit, lambda _: None, time.monotonic(), n_jobs
         )
         found.run()
         return found
@@ -41,12 +38,15 @@ def outcome(search):
     return [(t.settings, t.means, t.dropped) for t in search.study.trials]
 
 
-def test_one_job_at_a_time_is_the_search_without_jobs(run, jobs, no_fits):
-    assert outcome(jobs("a", InProcess(), trials=10)) == outcome(run("b", trials=10))
+def test_one_job_at_a_time_is_the_search_without_jobs(run, jobs, no_fits, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "is_here", lambda n_jobs: True)
+        alone = outcome(run("b", trials=10))
+    assert outcome(jobs("a", 1, trials=10)) == alone
 
 
 def test_several_at_once_do_not_depend_on_a_kill(jobs, no_fits, monkeypatch):
-    whole = outcome(jobs("a", Wide(), trials=9))
+    whole = outcome(jobs("a", 3, trials=9))
     assert len(whole) == 9
     assert len({str(settings) for settings, _, _ in whole}) > 6
     assert whole[0][0] == {"lr": 0.01, "hidden": "16"}
@@ -60,10 +60,10 @@ def test_several_at_once_do_not_depend_on_a_kill(jobs, no_fits, monkeypatch):
 
     monkeypatch.setattr(module, "run_fold", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        jobs("b", Wide(), trials=9)
+        jobs("b", 3, trials=9)
     monkeypatch.setattr(module, "run_fold", fitted)
     no_fits.clear()
-    again = jobs("b", InProcess(), trials=9)  # on fewer machines
+    again = jobs("b", 1, trials=9)  # on fewer machines
     assert outcome(again) == whole
     assert len(no_fits) == sum(len(means) for _, means, _ in whole) - 8, "no fold was fitted twice"
 
@@ -80,7 +80,7 @@ def test_a_failing_trial_is_dropped_and_the_budget_is_kept(jobs, no_fits, monkey
     monkeypatch.setattr(module, "run_fold", fail)
     monkeypatch.setattr(module, "_REFIT_SECONDS", 0.5)
     began = time.monotonic()
-    found = jobs("a", Wide(), seconds=2.5)
+    found = jobs("a", 3, seconds=2.5)
     assert time.monotonic() - began < 2.5
     assert any(trial.dropped == "failed: loss must stay finite" for trial in found.study.trials)
     assert len(found.study.trials) > 3

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ddpn.errors import TrainingError
+from ddpn.runtime.errors import TrainingError
 from ddpn.training.monitoring import EpochReport
 from ddpn.tuning import search as module
 from ddpn.tuning.result import summarize

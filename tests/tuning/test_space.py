@@ -1,6 +1,6 @@
 import pytest
 
-from ddpn.errors import ConfigError, InputError
+from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.tuning.space import (
     SETTINGS,
     Choices,

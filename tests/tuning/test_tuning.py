@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from ddpn.errors import ConfigError, InputError
 from ddpn.files import folder_lock
+from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.tuning import limits, tune
 from ddpn.tuning.tuning import storage_of
 from ddpn.workflow.model_folder import load, read_task

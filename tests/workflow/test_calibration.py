@@ -7,15 +7,15 @@ import polars as pl
 import pytest
 
 from ddpn.distributions import Recalibrated
-from ddpn.errors import ConfigError, InputError
+from ddpn.predictions.request import Request
 from ddpn.report import write_report
+from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.workflow.fitting import fit
 from ddpn.workflow.leaderboard import score_rows
 from ddpn.workflow.model_folder import describe, load
 from ddpn.workflow.plan import Plan, plan_of
 from ddpn.workflow.prediction import predict, report_parts
 from ddpn.workflow.preparing import prepare
-from ddpn.workflow.requests import Request
 
 
 def drawn(rows: int, seed: int) -> pl.DataFrame:

@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from ddpn.deadlines import Clock
+from ddpn.runtime.deadlines import Clock
 from ddpn.workflow import finishing
 from ddpn.workflow.finishing import Finish
 from ddpn.workflow.interrupts import Interrupts

@@ -15,12 +15,12 @@ import torch
 from ddpn.calibration.calibrate import PRIOR_ROWS
 from ddpn.calibration.held_out import HeldOut
 from ddpn.calibration.intervals import IntervalLevels, level_expected, level_needed
-from ddpn.errors import InputError
 from ddpn.files import folder_lock
 from ddpn.heads import PoissonHead
 from ddpn.members.folds import copies_of
 from ddpn.members.glm import PoissonGLM
 from ddpn.predictor import MIXTURE
+from ddpn.runtime.errors import InputError
 from ddpn.workflow import fitting
 from ddpn.workflow.fitting import fit, fit_into
 from ddpn.workflow.leaderboard import leaderboard

@@ -21,9 +21,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from ddpn.errors import DDPNError
 from ddpn.estimators import DDPNRegressor
 from ddpn.features import FeatureEncoder
+from ddpn.runtime.errors import DDPNError
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.profiling import roles_of
 from ddpn.workflow.reading import read

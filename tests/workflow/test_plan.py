@@ -2,7 +2,7 @@
 
 import pytest
 
-from ddpn.errors import ConfigError, InputError
+from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.workflow.plan import BASELINES, Plan, keys, plan_from, plan_of
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
 from ddpn.workflow.preparing import fingerprint, identity, prepare
 

@@ -9,7 +9,7 @@ from datetime import date
 import polars as pl
 import pytest
 
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 from ddpn.workflow.reading import STDIN, read
 
 FRAME = pl.DataFrame(

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 from ddpn.workflow.dates import DateFormat
 from ddpn.workflow.numbers import NumberFormat
 from ddpn.workflow.plan import Plan

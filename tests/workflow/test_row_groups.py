@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ddpn.errors import ConfigError, InputError
+from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.workflow.cells import MISSING
 from ddpn.workflow.plan import Plan, plan_from, plan_of
 from ddpn.workflow.preparing import fingerprint, prepare

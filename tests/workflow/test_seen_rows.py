@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
 from ddpn.workflow.seen_rows import SeenRows, row_hashes, unseen_rows
 

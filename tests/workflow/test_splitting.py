@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.splitting import split_rows
 

@@ -10,11 +10,11 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from ddpn.errors import InputError
+from ddpn.predictions.request import Request
+from ddpn.runtime.errors import InputError
 from ddpn.workflow import prediction, table_blocks
 from ddpn.workflow.parts import Parts, part_content
 from ddpn.workflow.prediction import predict
-from ddpn.workflow.requests import Request
 from ddpn.workflow.streaming import predict_to
 from ddpn.workflow.tables import Tables
 
@@ -192,7 +192,7 @@ import os, signal, sys
 from pathlib import Path
 from ddpn.workflow import prediction, table_blocks
 from ddpn.workflow.model_folder import load
-from ddpn.workflow.requests import Request
+from ddpn.predictions.request import Request
 from ddpn.workflow.streaming import predict_to
 from ddpn.workflow.tables import Tables
 

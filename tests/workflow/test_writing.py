@@ -6,7 +6,7 @@ import os
 import polars as pl
 import pytest
 
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 from ddpn.workflow.reading import read
 from ddpn.workflow.writing import check_free, check_output, write
 

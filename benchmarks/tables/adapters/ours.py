@@ -59,7 +59,7 @@ COMPLETE = ("glm",)
 
 
 def fit(job: Job) -> Callable[[Columns], Any]:
-    from ddpn.errors import ConfigError
+    from ddpn.runtime.errors import ConfigError
 
     name = job.options["factory"]
     model, inputs = FACTORIES[name](job.seed), Columns.mixed

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ddpn.errors import ConfigError, InputError
-from ddpn.validation import check_number, is_integer, is_number
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.validation import check_number, is_integer, is_number
 
 
 def check_seeds(given: Sized, members: int) -> None:

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from ddpn.backbones.arguments import check_dtype, check_rows, check_widths
 from ddpn.backbones.members import Linear
 from ddpn.backbones.mlp import MLP
-from ddpn.errors import InputError
-from ddpn.validation import check_integer, check_number, is_number
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import check_integer, check_number, is_number
 
 #: Numbers that the widest layer of points may hold at once without gradients: 256 MiB in float32.
 _AT_ONCE = 2**26

@@ -12,8 +12,8 @@ from ddpn.backbones.arguments import check_rate
 from ddpn.backbones.fine_tuning import Frozen, Tail, Tuned
 from ddpn.backbones.images import IMAGES, ImageNormalization
 from ddpn.backbones.members import Copies
-from ddpn.extras import import_extra
-from ddpn.validation import check_choice
+from ddpn.runtime.extras import import_extra
+from ddpn.runtime.validation import check_choice
 
 #: Blocks that end a stage, and how many channels they and the last convolution give.
 _STAGES = {4: 40, 10: 112, 14: 192}

@@ -5,7 +5,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 
 #: Means and standard deviations of ImageNet's channels.
 _MEAN = (0.485, 0.456, 0.406)

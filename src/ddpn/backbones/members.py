@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from ddpn.backbones.arguments import check_dtype, check_rows, check_seeds
-from ddpn.errors import ConfigError
-from ddpn.validation import check_integer
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.validation import check_integer
 
 
 def generators(seeds: Sequence[int]) -> list[torch.Generator]:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ddpn.backbones.arguments import check_rows, check_widths
 from ddpn.backbones.members import Linear
-from ddpn.validation import check_choice, check_integer
+from ddpn.runtime.validation import check_choice, check_integer
 
 #: In place if the derivative needs only the result: activations are most of the memory traffic of a step on a CPU.
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {

@@ -12,8 +12,8 @@ from torch import nn
 
 from ddpn.backbones.arguments import check_rate
 from ddpn.backbones.members import Copies
-from ddpn.errors import ConfigError
-from ddpn.extras import import_extra, locate
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.extras import import_extra, locate
 
 
 def loader(pretrained: str | os.PathLike[str] | None, config: Any, dropout: float) -> Callable[[], nn.Module]:

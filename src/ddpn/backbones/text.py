@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from ddpn.backbones.pretrained import loader
 from ddpn.backbones.transformer import Reader, Transformer
-from ddpn.errors import ConfigError, InputError
-from ddpn.validation import is_integer
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.validation import is_integer
 
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 #: Names that libraries give to the table of positions.

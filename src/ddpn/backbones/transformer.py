@@ -11,8 +11,8 @@ from torch.utils.checkpoint import checkpoint
 
 from ddpn.backbones.fine_tuning import Frozen, Tail, Tuned
 from ddpn.backbones.pretrained import first_line
-from ddpn.errors import ConfigError
-from ddpn.validation import is_integer
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.validation import is_integer
 
 #: Names that libraries give to the norm behind the last block.
 _LAST_NORMS = ("layernorm", "norm", "final_layernorm", "final_layer_norm", "ln_f")

@@ -9,10 +9,10 @@ from ddpn.calibration.held_out import HeldOut
 from ddpn.calibration.ood import OODScores
 from ddpn.calibration.profile import FeatureProfile
 from ddpn.calibration.recalibration import MIN_ROWS
-from ddpn.deadlines import FEWEST_ROWS, Clock, TimeLimitError, with_rows
 from ddpn.members.folds import Folds
+from ddpn.runtime.deadlines import FEWEST_ROWS, Clock, TimeLimitError, with_rows
+from ddpn.runtime.threads import single_thread
 from ddpn.sample import Sample
-from ddpn.threads import single_thread
 
 #: What the predictions expect of intervals counts as so many rows: a few hundred rows tell it to some points only.
 PRIOR_ROWS = 100.0

@@ -89,7 +89,7 @@ class ColumnProfile(NamedTuple):
         return Cells(surprise, state, inputs)
 
     def _levels(self, codes: np.ndarray, levels: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        place = self._place(hashed(levels))
+        place = self.place(hashed(levels))
         known = place >= 0
         surprise, state = np.zeros(len(levels) + 1), np.full(len(levels) + 1, USUAL, dtype=np.int8)
         if len(self.keys):
@@ -110,7 +110,7 @@ class ColumnProfile(NamedTuple):
         inputs[:, 0] = np.interp(x, self.edges, self.normal)
         inputs[np.isnan(x), 0] = 0.0
         if len(self.keys):
-            place = self._place(np.ascontiguousarray(x + 0.0).view(np.uint64))
+            place = self.place(np.ascontiguousarray(x + 0.0).view(np.uint64))
             surprise = np.where(place >= 0, self.key_surprise[place], self.unseen[0])
             state[place < 0] = UNSEEN
         outside = np.log((self.rows[0] - self.rows[1] + 1.0) / 2.0)
@@ -124,7 +124,7 @@ class ColumnProfile(NamedTuple):
                 state[where] = kind
         return surprise, state, inputs
 
-    def _place(self, keys: np.ndarray) -> np.ndarray:
+    def place(self, keys: np.ndarray) -> np.ndarray:
         """Positions in `keys`, -1 where there is none."""
         if not len(self.keys):
             return np.full(len(keys), -1)

@@ -1,6 +1,6 @@
 """Out-of-distribution flags of a predictor: calibration, p-values, and the reasons of unusual rows."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 
 import numpy as np
@@ -9,8 +9,8 @@ from ddpn.calibration.ood import OODScores
 from ddpn.calibration.profile import FeatureProfile
 from ddpn.calibration.reasons import DISAGREEMENT, flag_reasons, row_reasons
 from ddpn.count_range import CountRange
-from ddpn.errors import InputError
 from ddpn.members.member import Member
+from ddpn.runtime.errors import InputError
 from ddpn.sample import row_count, take_rows
 
 
@@ -76,7 +76,7 @@ class OODFlags:
             self.blocks(X, exposure, upper=upper), self._profile.measure(X).score if len(ood.features) else None
         )
 
-    def ood_reasons(self, X: Any, flagged: np.ndarray | None = None) -> list[list[str]]:
+    def ood_reasons(self, X: Any, flagged: np.ndarray | None = None, days: Container[str] = ()) -> list[list[str]]:
         """What is unusual about each row, the most unusual first: columns, for example "missing 'age'".
 
         Parameters
@@ -86,8 +86,10 @@ class OODFlags:
         flagged : array of bool, optional
             Rows that always have a reason: the combination of their values, or the disagreement of the members, where
             no single column explains the flag.
+        days : container of str
+            Columns of days since 1970, which are shown as dates.
         """
-        reasons = [[] for _ in range(row_count(X))] if self.profile is None else row_reasons(self.profile, X)
+        reasons = [[] for _ in range(row_count(X))] if self.profile is None else row_reasons(self.profile, X, days)
         unexplained = [row for row, own in enumerate(reasons) if not own and flagged is not None and flagged[row]]
         if unexplained:
             general = [DISAGREEMENT] * len(unexplained)

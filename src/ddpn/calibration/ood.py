@@ -7,9 +7,9 @@ import numpy as np
 import torch
 
 from ddpn.distributions import Mixture
-from ddpn.errors import ConfigError, InputError
 from ddpn.metrics import OOD_SCORES, ood_score
-from ddpn.validation import check_choice, is_number
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.validation import check_choice, is_number
 
 #: Scores this close, relatively or absolutely, are equal: entropies are exact to 1e-10.
 _TIE = 1e-9

@@ -1,5 +1,7 @@
 """Why rows are unusual, in words: per row, and counted over a table."""
 
+from collections.abc import Container
+from datetime import date, timedelta
 from typing import Any
 
 import numpy as np
@@ -8,7 +10,7 @@ from ddpn.calibration.columns import ABOVE, BELOW, NEVER_MISSING, STATES, UNSEEN
 from ddpn.calibration.ood import OODScores
 from ddpn.calibration.profile import FeatureProfile
 from ddpn.features.table import Column
-from ddpn.validation import listed
+from ddpn.runtime.validation import listed
 
 #: Reasons of a row that no single column explains.
 COMBINATION, DISAGREEMENT = "unusual combination of values", "the members of the mixture disagree"
@@ -24,8 +26,11 @@ _CHANCE = 1e-3
 _ROWS = 1024
 
 
-def row_reasons(profile: FeatureProfile, X: Any) -> list[list[str]]:
-    """What is unusual about the cells of each row, the most unusual first; empty where nothing is."""
+def row_reasons(profile: FeatureProfile, X: Any, days: Container[str] = ()) -> list[list[str]]:
+    """What is unusual about the cells of each row, the most unusual first; empty where nothing is.
+
+    `days` are columns of days since 1970, which are shown as dates.
+    """
     table = profile.reader.read(X)
     found: list[list[str]] = []
     for start in range(0, len(table[0].values), _ROWS):
@@ -33,17 +38,19 @@ def row_reasons(profile: FeatureProfile, X: Any) -> list[list[str]]:
         some = [table[j]._replace(values=table[j].values[part]) for j in profile.scored]
         columns = [profile.columns[j] for j in profile.scored]
         cells = [own.cells(each, slice(None)) for own, each in zip(columns, some, strict=True)]
-        found += _reasons(columns, some, cells)
+        found += _reasons(columns, some, cells, days)
     return found
 
 
-def _reasons(columns: list[ColumnProfile], table: list[Column], cells: list[Cells]) -> list[list[str]]:
+def _reasons(
+    columns: list[ColumnProfile], table: list[Column], cells: list[Cells], days: Container[str]
+) -> list[list[str]]:
     surprise = np.stack([each.surprise for each in cells])
     is_reason = surprise >= np.log(len(cells) / _RARE)
     is_reason |= np.stack([np.isin(each.state, (NEVER_MISSING, ABOVE, BELOW)) for each in cells])
     order = np.argsort(-np.where(is_reason, surprise, -1.0), axis=0, kind="stable")[:_MOST]
     return [
-        [_words(table[j], cells[j], row, columns[j].edges) for j in first if is_reason[j, row]]
+        [_words(table[j], cells[j], row, columns[j].edges, table[j].name in days) for j in first if is_reason[j, row]]
         for row, first in enumerate(order.T.tolist())
     ]
 
@@ -53,17 +60,26 @@ def combination_reasons(profile: FeatureProfile, X: Any) -> list[str]:
     return [f"{COMBINATION}, mostly {name!r}" if name else COMBINATION for name in profile.misfits(X)]
 
 
-def _words(column: Column, cells: Cells, row: int, edges: np.ndarray) -> str:
+def _words(column: Column, cells: Cells, row: int, edges: np.ndarray, is_day: bool) -> str:
     name, state, value = column.name, cells.state[row], column.values[row]
+    shown_as = _date if is_day else "{:.6g}".format
     is_category = column.kind == "category"
     if value < 0 if is_category else np.isnan(value):
         return f"missing {name!r}"
     if state == ABOVE:
-        return f"{name!r} above the training range: {value:.6g} > {edges[-1]:.6g}"
+        return f"{name!r} above the training range: {shown_as(value)} > {shown_as(edges[-1])}"
     if state == BELOW:
-        return f"{name!r} below the training range: {value:.6g} < {edges[0]:.6g}"
-    shown, what = (repr(column.levels[value]), "level") if is_category else (f"{value:.6g}", "value")
+        return f"{name!r} below the training range: {shown_as(value)} < {shown_as(edges[0])}"
+    shown, what = (repr(column.levels[value]), "level") if is_category else (shown_as(value), "value")
     return f"{'unseen' if state == UNSEEN else 'unusual'} {what} {shown} of {name!r}"
+
+
+def _date(days: float) -> str:
+    """A day since 1970 as a date, as a number where no calendar has it."""
+    try:
+        return (date(1970, 1, 1) + timedelta(days=int(days))).isoformat()
+    except OverflowError:
+        return f"{days:.6g}"
 
 
 def flag_reasons(profile: FeatureProfile, ood: OODScores, X: Any) -> list[str]:

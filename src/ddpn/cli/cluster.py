@@ -1,18 +1,11 @@
 """The options of commands that can run on a Ray cluster."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ddpn.cluster.prediction import RayBlocks
-    from ddpn.executors import Executor
-    from ddpn.workflow.requests import Request
-    from ddpn.workflow.tables import Tables
+    from ddpn.runtime.cluster import RayCluster
 
 _PANEL = "Cluster"
 
@@ -44,36 +37,18 @@ GpusPerJob = Annotated[
 ]
 
 
-@contextmanager
-def blocks_on(
-    cluster: str | None, model: "Path", columns: dict[str, str | None], tables: "Tables", request: "Request", out: str
-) -> Iterator["RayBlocks | None"]:
-    """Where blocks of rows are predicted; None without a cluster."""
-    if cluster is None:
-        yield None
-        return
-    from ddpn.cluster.prediction import RayBlocks
+def cluster_of(address: str | None, gpus: float | None = None, jobs: int | None = None) -> "RayCluster | None":
+    """The cluster that the options describe, connected; None without one."""
+    from ddpn.runtime.errors import ConfigError
 
-    blocks = RayBlocks(model, columns, tables, request, out, cluster)
-    try:
-        yield blocks
-    finally:
-        blocks.close()
-
-
-@contextmanager
-def executor_for(cluster: str | None, gpus: float | None, jobs: int | None = None) -> Iterator["Executor | None"]:
-    """The executor that the options describe; None without a cluster."""
-    from ddpn.errors import ConfigError
-
-    if cluster is None:
+    if address is None:
         if gpus is not None:
             raise ConfigError("`gpus_per_job` needs `cluster`.")
-        yield None
-        return
+        return None
     if jobs is not None:
         raise ConfigError("Give either `jobs` or `cluster`, not both.")
-    from ddpn.cluster import RayExecutor
+    from ddpn.runtime.cluster import RayCluster
 
-    with RayExecutor(cluster, gpus=gpus or 0.0) as executor:
-        yield executor
+    found = RayCluster(address, gpus=gpus or 0.0)
+    found.connect()
+    return found

@@ -15,7 +15,7 @@ import typer
 
 from ddpn.cli.context import typed_options
 from ddpn.cli.messages import with_options
-from ddpn.errors import ConfigError, DDPNError, machine_error
+from ddpn.runtime.errors import ConfigError, DDPNError, machine_error
 
 #: As in shells: bad input, misuse of the command, and 128 + SIGINT.
 BAD_INPUT, MISUSE, INTERRUPTED = 1, 2, 130

@@ -88,7 +88,7 @@ def diagnose(
 def _diagnosed(
     data: str, given: dict[str, Any], out: Path | None, overwrite: bool, mean_model: str, max_rows: int
 ) -> Any:
-    from ddpn.validation import check_choice, check_integer
+    from ddpn.runtime.validation import check_choice, check_integer
     from ddpn.workflow.diagnosing import diagnose_target, read_target
     from ddpn.workflow.plan import plan_of
     from ddpn.workflow.reading import read

@@ -76,7 +76,7 @@ def _explained(
     model: Any, data: str, columns: dict[str, str | None], rows: str | None, of: str, out: str | None,
     overwrite: bool, seed: int,
 ) -> tuple[Any, list[int] | None, str]:  # fmt: skip
-    from ddpn.validation import check_choice
+    from ddpn.runtime.validation import check_choice
     from ddpn.workflow.model_folder import load, roles_of_model
     from ddpn.workflow.reading import read
 

@@ -44,7 +44,7 @@ def export(
     Example: ddpn export bikes.model -o bikes.onnx --quantiles 0.1,0.9
     """
     with friendly_errors("Nothing was written."):
-        from ddpn.workflow.requests import Request, parse_levels
+        from ddpn.predictions.request import Request, parse_levels
         from ddpn.workflow.writing import check_free
 
         levels = parse_levels(quantiles)

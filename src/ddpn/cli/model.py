@@ -11,14 +11,14 @@ from typing import Any
 import typer
 
 from ddpn.cli import options as o
-from ddpn.cli.cluster import Cluster, GpusPerJob, PredictionCluster, blocks_on, executor_for
+from ddpn.cli.cluster import Cluster, GpusPerJob, PredictionCluster, cluster_of
 from ddpn.cli.console import EXIT_CODES, INTERRUPTED, friendly_errors, output_to_stderr, print_json, prompt_ctrl_c, show
 from ddpn.cli.context import command_start
 from ddpn.cli.export import show_onnx
 from ddpn.cli.flags import Command
 from ddpn.cli.tables import column_table, fact_table, leaderboard_table, missing_words, model_facts, only_command
-from ddpn.errors import ConfigError
 from ddpn.model_files import refuses_strange_files
+from ddpn.runtime.errors import ConfigError
 
 #: What Ctrl-C leaves of predictions.
 _KEPT = "Nothing was written. For a long table, the same command continues after the parts that are finished."
@@ -125,8 +125,8 @@ def _fit(
     from ddpn.workflow.fitting import fit_into
 
     options = {"verbose": True, "on_step": _print_step, "started": started}
-    with output_to_stderr(), executor_for(*where) as executor:
-        fitted = fit_into(out, prepared, about, overwrite, executor=executor, **options)
+    with output_to_stderr():
+        fitted = fit_into(out, prepared, about, overwrite, n_jobs=cluster_of(*where), **options)
     show_fitted(out, fitted.folder.task, as_json)
     if fitted.interrupted:
         show_stopped(out, fitted)
@@ -217,10 +217,10 @@ def predict(
     Example: ddpn predict bikes.model new.csv -o predictions.csv --quantiles 0.1,0.9
     """
     with friendly_errors(_KEPT):
-        from ddpn.progress import progress_bar
+        from ddpn.predictions.request import Request, parse_levels
+        from ddpn.runtime.progress import progress_bar
         from ddpn.workflow.member_names import member_named
         from ddpn.workflow.model_folder import describe, load, roles_of_model
-        from ddpn.workflow.requests import Request, parse_levels
         from ddpn.workflow.tables import Tables
         from ddpn.workflow.writing import check_output
 
@@ -239,11 +239,14 @@ def predict(
             tables.check(roles)
             from ddpn.workflow.streaming import predict_to
 
-            findings: list[str] = []
-            with blocks_on(cluster, model, columns, tables, request, out) as blocks:
-                folder = load(model, mixed_only=request.member is None, **columns)
-                with progress_bar("Predicting", tables.rows) as bar:
-                    rows = predict_to(folder, model, tables, request, out, bar.advance, findings.append, blocks)
+            findings, blocks = list[str](), None
+            if (found := cluster_of(cluster)) is not None:
+                from ddpn.workflow.cluster_blocks import ClusterBlocks
+
+                blocks = ClusterBlocks(found, model, columns, tables, request, out)
+            folder = load(model, mixed_only=request.member is None, **columns)
+            with progress_bar("Predicting", tables.rows) as bar:
+                rows = predict_to(folder, model, tables, request, out, bar.advance, findings.append, blocks)
         if "calibration" in about["task"].get("missing", ()):
             findings.append("Intervals are not calibrated, because the fit was stopped by Ctrl-C.")
         for sentence in findings:

@@ -11,7 +11,7 @@ from ddpn.cli import data, diagnose, explain, export, likelihoods, model, monito
 from ddpn.cli.console import EXIT_CODES
 from ddpn.cli.flags import Command, Group
 from ddpn.cli.reproduce import reproduce
-from ddpn.deadlines import program_start
+from ddpn.runtime.deadlines import program_start
 
 app = typer.Typer(
     cls=Group,

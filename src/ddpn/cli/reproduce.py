@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ddpn.cli.cluster import Cluster, GpusPerJob, executor_for
+from ddpn.cli.cluster import Cluster, GpusPerJob, cluster_of
 from ddpn.cli.console import friendly_errors
 from ddpn.cli.console import show as show_table
 
@@ -54,7 +54,7 @@ def reproduce(
     """
     with friendly_errors("Finished runs are kept: the same command resumes from here."):
         from ddpn.experiments import catalogue
-        from ddpn.validation import check_integer
+        from ddpn.runtime.validation import check_integer
 
         if show:
             show_table(catalogue.listing())
@@ -70,7 +70,6 @@ def reproduce(
 
         from ddpn.experiments.reproduce import reproduce as run
 
-        with executor_for(cluster, gpus_per_job, jobs) as executor:
-            succeeded = run(experiments, out, Console(), methods, device, jobs, executor)
-        if not succeeded:
+        where = cluster_of(cluster, gpus_per_job, jobs) or jobs
+        if not run(experiments, out, Console(), methods, device, where):
             raise typer.Exit(1)

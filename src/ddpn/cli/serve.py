@@ -65,8 +65,8 @@ def serve(
     Example: ddpn serve visits.model --port 8000
     """
     with friendly_errors("All requests that were taken are finished."):
-        from ddpn.serving.options import Limits
-        from ddpn.validation import check_choice
+        from ddpn.runtime.validation import check_choice
+        from ddpn.serving.limits import Limits
 
         check_choice("log_level", log_level, ("debug", "info", "warning", "error"))
         limits = Limits(
@@ -74,7 +74,7 @@ def serve(
             batch_window=batch_window / 1000.0,
         )  # fmt: skip
         from ddpn.serving.catalogue import named_paths
-        from ddpn.serving.edge import read_token
+        from ddpn.serving.middleware import read_token
         from ddpn.serving.server import serve as run
 
         paths, token = named_paths(models), read_token(os.environ.get("DDPN_TOKEN"), token_file)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ddpn.cli import options as o
-from ddpn.cli.cluster import Cluster, GpusPerJob, executor_for
+from ddpn.cli.cluster import Cluster, GpusPerJob, cluster_of
 from ddpn.cli.console import EXIT_CODES, INTERRUPTED, friendly_errors, output_to_stderr, prompt_ctrl_c, show
 from ddpn.cli.flags import Command
 from ddpn.cli.model import show_fitted, show_prepared, show_stopped, steps
@@ -133,8 +133,9 @@ def _tune(
     from ddpn.report import write_tuning
     from ddpn.tuning import tune as run
 
-    with executor_for(*where) as executor, output_to_stderr(), steps() as step:
-        found = run(out, prepared, **limits, about=about, overwrite=overwrite, on_step=step, executor=executor)
+    n_jobs = cluster_of(*where)
+    with output_to_stderr(), steps() as step:
+        found = run(out, prepared, **limits, about=about, overwrite=overwrite, on_step=step, n_jobs=n_jobs)
     task = found.fitted.folder.task
     write_tuning(page, found.result, plan.target, task.get("test"))
     if not as_json:

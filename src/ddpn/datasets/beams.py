@@ -16,10 +16,10 @@ from ddpn.datasets.csv_file import read_csv
 from ddpn.datasets.dataset import Dataset, as_counts
 from ddpn.datasets.sources import data_folder
 from ddpn.datasets.splits import LARGE_SHARES, SEED, split
-from ddpn.errors import InputError
 from ddpn.files import atomic_folder, write_text
 from ddpn.inputs.point_clouds import MAX_POINTS, READERS, as_points, pack, read_points
-from ddpn.validation import is_count, listed
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import is_count, listed
 
 _TABLE, _CLASSES, _POINTS = "beams.csv", "classes.json", "points"
 

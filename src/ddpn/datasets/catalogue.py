@@ -5,8 +5,8 @@ from typing import Any
 
 from ddpn.datasets.dataset import Dataset
 from ddpn.datasets.sources import SOURCES, data_folder, fetch
-from ddpn.errors import ConfigError, DDPNError
 from ddpn.registry import Registry
+from ddpn.runtime.errors import ConfigError, DDPNError
 
 #: The loader of each data set.
 DATASETS = Registry("data set", {name: source.loader for name, source in SOURCES.items()})

@@ -12,7 +12,7 @@ from ddpn.datasets.csv_file import read_csv
 from ddpn.datasets.dataset import Dataset, as_counts
 from ddpn.datasets.sources import SOURCES, data_folder
 from ddpn.datasets.splits import LARGE_SHARES, SEED, split
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 
 SOURCE = SOURCES["coco_people"]
 ANNOTATIONS_URL = "http://images.cocodataset.org/annotations/annotations_trainval2017.zip"

@@ -7,8 +7,8 @@ from itertools import dropwhile
 from pathlib import Path
 from typing import IO, Any
 
-from ddpn.errors import InputError
-from ddpn.validation import listed
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import listed
 
 
 def read_csv(

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ddpn.datasets.splits import Split
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import LARGEST_COUNT, check_choice
 from ddpn.sample import check_counts
-from ddpn.validation import LARGEST_COUNT, check_choice
 
 #: Numeric inputs from raw columns and the training rows, from which statistics are taken.
 Encoding = Callable[[Any, NDArray[np.int64]], Mapping[str, NDArray[np.float64]]]

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ddpn.errors import ConfigError
-from ddpn.validation import check_integer, check_number, is_number
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.validation import check_integer, check_number, is_number
 
 #: float32 in all simulations, for speed.
 Floats = NDArray[np.floating[Any]]

@@ -20,10 +20,10 @@ from ddpn.datasets.beams import packed_dataset, write_beams
 from ddpn.datasets.dataset import Dataset
 from ddpn.datasets.depth_camera import Camera, Floats, Range, Rays, Solids, entrance, of_beams, through
 from ddpn.datasets.splits import SEED
-from ddpn.errors import ConfigError, InputError
 from ddpn.inputs.point_clouds import MAX_POINTS, pack
-from ddpn.progress import progress_bar
-from ddpn.validation import check_integer
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.progress import progress_bar
+from ddpn.runtime.validation import check_integer
 
 #: The largest number of products behind one another: thinner ones stand on shallower shelves.
 MOST = 12

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from ddpn.datasets.splits import SEED, SHARES, Split, split
 from ddpn.distributions import CountDistribution, DoublePoisson, NegativeBinomial, Poisson
-from ddpn.errors import InputError
-from ddpn.validation import check_choice
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import check_choice
 
 #: The smallest rate, for rates that reach 0 at one x: the distribution is a point at 0 to the last bit of a float64.
 _LEAST_RATE = 1e-12
@@ -124,7 +124,7 @@ def _tensor(x: Any) -> Tensor:
 
 
 def wave(x: Any) -> CountDistribution:
-    """30 - Z, Z the conflation of five Poisson(10 sin x + 10) (Figure 1, Appendix B.4).
+    """30 - Z, Z the conflation of five Poisson(10 sin x + 10) (Figure 1, Appendix B.3).
 
     Z exceeds 30 with a probability of at most 1.7e-7, where sin x = 1; the distribution is that given Z <= 30.
     """

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
-from ddpn.errors import InputError
-from ddpn.extras import import_extra
 from ddpn.files import lock, sha256_of_file, write_bytes
-from ddpn.progress import ProgressBar, progress_bar
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.extras import import_extra
+from ddpn.runtime.progress import ProgressBar, progress_bar
 
 #: Attempts after the first one that fails.
 _RETRIES = 2

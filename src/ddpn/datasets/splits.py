@@ -9,9 +9,9 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from ddpn.errors import InputError
 from ddpn.files import atomic_path
-from ddpn.validation import check_choice, check_integer
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import check_choice, check_integer
 
 #: The seed of the paper's splits, and their shares: of tables, and of larger data (texts, images, point clouds).
 SEED = 1998

@@ -13,9 +13,9 @@ from ddpn.datasets.csv_file import read_csv
 from ddpn.datasets.dataset import Dataset, as_counts
 from ddpn.datasets.sources import SOURCES, data_folder, fetch
 from ddpn.datasets.splits import SEED, split
-from ddpn.errors import InputError
-from ddpn.extras import import_extra
-from ddpn.validation import at_rows, listed
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.extras import import_extra
+from ddpn.runtime.validation import at_rows, listed
 
 #: Numeric inputs by name.
 Columns = dict[str, NDArray[np.float64]]

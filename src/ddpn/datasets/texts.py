@@ -13,8 +13,8 @@ from ddpn.datasets.csv_file import open_text, read_strings
 from ddpn.datasets.dataset import Dataset
 from ddpn.datasets.sources import SOURCES, data_folder
 from ddpn.datasets.splits import LARGE_SHARES, SEED, split
-from ddpn.errors import InputError
-from ddpn.validation import listed
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import listed
 
 SOURCE = SOURCES["reviews"]
 _PATIO = "Patio_Lawn_and_Garden"

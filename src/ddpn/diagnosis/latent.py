@@ -13,9 +13,9 @@ from ddpn.diagnosis.means import ALPHA, FOLDS, MAX_COLUMNS, Codes, Means, Step, 
 from ddpn.diagnosis.recorded import Limits
 from ddpn.features import FeatureEncoder
 from ddpn.members.reader import TableReader
+from ddpn.runtime.threads import tree_threads_for
 from ddpn.sample import Sample
 from ddpn.splits import fold_pairs
-from ddpn.threads import tree_threads_for
 
 #: Steps of Fisher scoring, of which the first compute its matrix, and the change of eta at which they end.
 _STEPS, _MATRICES, _CHANGE = 60, 6, 1e-4

@@ -11,9 +11,9 @@ from sklearn.linear_model import PoissonRegressor
 from ddpn.features import FeatureEncoder
 from ddpn.features.table import Column
 from ddpn.members.reader import TableReader
+from ddpn.runtime.threads import tree_threads_for
 from ddpn.sample import Sample
 from ddpn.splits import fold_pairs
-from ddpn.threads import tree_threads_for
 
 #: Mean models that can be chosen; "auto" takes the one with the smallest out-of-fold deviance.
 MEAN_MODELS = ("auto", "constant", "glm", "boosting")

@@ -20,10 +20,10 @@ from ddpn.diagnosis.reference import Reference, dispersion_finding
 from ddpn.diagnosis.result import Diagnosis, Evidence, Finding, Recommendation, Summary
 from ddpn.diagnosis.tails import tail_finding
 from ddpn.diagnosis.zeros import zero_finding, zero_inflation
-from ddpn.errors import ConfigError
 from ddpn.features.canonical import group_labels
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.validation import check_choice, check_integer, is_integer
 from ddpn.sample import Sample, checked_sample
-from ddpn.validation import check_choice, check_integer, is_integer
 
 #: Rows, and counts above 0, below which nothing is tested: an interval of the dispersion would be wider than +-0.4.
 MIN_ROWS, MIN_POSITIVE = 50, 10

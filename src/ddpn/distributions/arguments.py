@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ddpn.errors import ConfigError, InputError
+from ddpn.runtime.errors import ConfigError, InputError
 
 _LOW_PRECISION = (torch.float16, torch.bfloat16)
 

@@ -13,7 +13,7 @@ from ddpn.distributions.count import CountDistribution
 from ddpn.distributions.gradients import without_gradient
 from ddpn.distributions.range_mass import log_mass
 from ddpn.distributions.stacking import reshaped, rows_of
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 
 
 class Censored(CountDistribution):

@@ -14,7 +14,7 @@ from ddpn.distributions import arguments, components
 from ddpn.distributions.arguments import broadcast_shapes, is_checked
 from ddpn.distributions.components import Asked, Part, Summaries, Summary
 from ddpn.distributions.gradients import without_gradient
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 
 #: The depth of a bracket from which dtype and device of a distribution's results are learnt.
 _DEPTH = 37.0

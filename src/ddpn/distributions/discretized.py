@@ -15,7 +15,7 @@ from ddpn.distributions.gradients import without_gradient
 from ddpn.distributions.kernels.scalar import HALF_LOG_TWO_PI, log_normal_cdf
 from ddpn.distributions.mixture import Mixture
 from ddpn.distributions.parametric import ParametricDistribution
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 
 #: Nodes across half of a cell [k - 1/2, k + 1/2) that is narrow beside the Normal, and their weights: exact to 1e-16.
 NODES, WEIGHTS = (x[4:] for x in np.polynomial.legendre.leggauss(8))

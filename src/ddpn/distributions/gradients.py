@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ddpn.errors import DDPNError
+from ddpn.runtime.errors import DDPNError
 
 
 class _Barrier(torch.autograd.Function):

@@ -16,7 +16,7 @@ from ddpn.distributions.count import CountDistribution
 from ddpn.distributions.normal import normal_mixture_crps
 from ddpn.distributions.stacking import concatenated, reshaped, rows_of
 from ddpn.distributions.weighted_sums import weighted_log_masses, weighted_logsumexp
-from ddpn.errors import ConfigError, InputError
+from ddpn.runtime.errors import ConfigError, InputError
 
 
 class Mixture(Distribution):

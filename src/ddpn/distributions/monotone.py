@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 
 
 class MonotoneMap(NamedTuple):

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ddpn.distributions.arguments import broadcast_shapes
 from ddpn.distributions.count import CountDistribution
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 
 Bound = Tensor | float | None
 

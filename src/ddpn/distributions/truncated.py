@@ -12,7 +12,7 @@ from ddpn.distributions.components import Part
 from ddpn.distributions.count import CountDistribution
 from ddpn.distributions.range_mass import Bound, as_bounds, is_everything
 from ddpn.distributions.stacking import concatenated
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 
 
 class Truncated(CountDistribution):

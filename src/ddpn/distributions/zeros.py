@@ -17,7 +17,7 @@ from ddpn.distributions.families.poisson import Poisson
 from ddpn.distributions.stacking import concatenated
 from ddpn.distributions.truncated import Truncated
 from ddpn.distributions.weighted_sums import weighted_log_masses, weighted_logsumexp
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 
 
 class ZeroModified(CountDistribution):

@@ -7,7 +7,6 @@ import numpy as np
 from sklearn.utils import Tags, check_random_state
 
 from ddpn.calibration.profile import FeatureProfile
-from ddpn.errors import ConfigError, InputError
 from ddpn.estimators.fitting import merge_equal_rows, range_of
 from ddpn.estimators.nested import NestedOptions
 from ddpn.estimators.predictions import CountPredictions
@@ -18,8 +17,9 @@ from ddpn.members.reader import TableReader
 from ddpn.members.trees.joint_member import JointTrees
 from ddpn.members.trees.member import Trees, check_monotone
 from ddpn.predictor import Predictor
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.validation import check_integer, check_number, is_number
 from ddpn.sample import Sample, checked_sample
-from ddpn.validation import check_integer, check_number, is_number
 
 AUTO = "auto"
 #: Up to so many rows, equal ones become one: a weight and repeated rows are then the same to the last bit.

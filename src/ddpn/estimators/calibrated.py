@@ -8,11 +8,11 @@ from ddpn.calibration.groups import with_labels
 from ddpn.calibration.held_out import HeldOut
 from ddpn.calibration.intervals import IntervalLevels
 from ddpn.calibration.recalibration import PRIOR_ROWS, Recalibration
-from ddpn.errors import ConfigError
 from ddpn.predictor import MIXTURE, Predictor
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.threads import single_thread
+from ddpn.runtime.validation import is_integer, is_number
 from ddpn.sample import Sample
-from ddpn.threads import single_thread
-from ddpn.validation import is_integer, is_number
 
 
 class Calibrated:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from ddpn.errors import ConfigError
+from ddpn.runtime.errors import ConfigError
 
 
 class CoefficientTable(NamedTuple):

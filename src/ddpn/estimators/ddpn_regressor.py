@@ -5,16 +5,16 @@ from os import PathLike
 from typing import Any
 
 from ddpn.calibration.profile import FeatureProfile
-from ddpn.errors import ConfigError
 from ddpn.estimators.fitting import fit_mixture, held_out
 from ddpn.estimators.network_regressor import Checked, NetworkRegressor
-from ddpn.executors import Executor
 from ddpn.features import FeatureEncoder
 from ddpn.heads import DEFAULT_LIKELIHOOD
 from ddpn.members.candidates import NETWORKS
 from ddpn.members.networks import Networks
 from ddpn.model import CountModel
-from ddpn.validation import check_integer, is_number
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.jobs import Where
+from ddpn.runtime.validation import check_integer, is_number
 
 
 class DDPNRegressor(NetworkRegressor):
@@ -57,7 +57,7 @@ class DDPNRegressor(NetworkRegressor):
     fractional : {"error", "round"}
         What to do where y is not an integer.
     checkpoint : path, optional
-        A file from which an interrupted fit with the same integer `random_state` continues. With an executor, the
+        A file from which an interrupted fit with the same integer `random_state` continues. With `n_jobs`, the
         finished fits are in a folder beside it, whose name ends with .jobs.
     random_state : int, RandomState or None
         Seed of the split, the weights and the batches; None uses numpy's global random state, so that fits differ.
@@ -65,9 +65,9 @@ class DDPNRegressor(NetworkRegressor):
         "auto", "cpu" or "cuda".
     verbose : bool
         Show progress.
-    executor : Executor, optional
-        Where members are fitted, several at once: `ddpn.executors.LocalProcesses()`, or
-        `ddpn.cluster.RayExecutor("auto")`. Default: one after the other, in this process.
+    n_jobs : int or RayCluster, optional
+        How many members are fitted at once, each in a process of one thread; -1 is one per core. A
+        `ddpn.runtime.cluster.RayCluster` fits them on its nodes. Default: one after the other, in this process.
 
     Attributes
     ----------
@@ -111,7 +111,7 @@ class DDPNRegressor(NetworkRegressor):
         random_state: Any = None,
         device: str = "auto",
         verbose: bool = False,
-        executor: Executor | None = None,
+        n_jobs: Where = None,
     ) -> None:
         self.likelihood = likelihood
         self.head_options = head_options
@@ -130,7 +130,7 @@ class DDPNRegressor(NetworkRegressor):
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
-        self.executor = executor
+        self.n_jobs = n_jobs
 
     def _networks_per_kind(self) -> int:
         return check_integer("members", self.members, 1)

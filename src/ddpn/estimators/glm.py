@@ -9,7 +9,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from ddpn.calibration.profile import FeatureProfile
-from ddpn.errors import InputError
 from ddpn.estimators.coefficients import CoefficientTable, coefficient_table
 from ddpn.estimators.fitting import merge_equal_rows, range_of
 from ddpn.estimators.predictions import CountPredictions
@@ -20,8 +19,9 @@ from ddpn.members.linear import LinearFit, fit_linear
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes, exposure_unit, in_units
 from ddpn.members.reader import TableReader
 from ddpn.predictor import Predictor
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import check_choice, check_integer, check_number, is_number, listed
 from ddpn.sample import checked_sample
-from ddpn.validation import check_choice, check_integer, check_number, is_number, listed
 
 INTERCEPT = "(intercept)"
 #: Up to so many rows, equal ones become one: a weight and repeated rows are then the same to the last bit.

@@ -10,23 +10,26 @@ import numpy as np
 from sklearn.utils import Tags, check_random_state
 
 from ddpn.count_range import CountRange
-from ddpn.errors import ConfigError, InputError
-from ddpn.estimators.elsewhere import elsewhere
 from ddpn.estimators.fitting import merge_equal_rows, range_of
 from ddpn.estimators.nested import NestedOptions
 from ddpn.estimators.predictions import CountPredictions
+from ddpn.estimators.saving import plain_options
 from ddpn.heads import Head, check_likelihood, make_head
 from ddpn.members import MEMBERS
 from ddpn.members.candidates import NETWORKS
+from ddpn.members.fit_jobs import MemberFits
 from ddpn.members.folds import copies_of
 from ddpn.members.member import Member, NotApplicableError
 from ddpn.members.network_options import FULL_BATCH_ROWS, NetworkOptions, check_training_options, plain
 from ddpn.members.networks import Networks
 from ddpn.members.portfolio import Elsewhere
 from ddpn.members.reader import TableReader
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.jobs import is_here
+from ddpn.runtime.validation import check_keys, is_integer
 from ddpn.sample import Sample, check_groups, checked_sample
+from ddpn.storage.results import ResultStore
 from ddpn.training import History, RowStream, Runtime
-from ddpn.validation import check_keys, is_integer
 
 
 @dataclass(frozen=True)
@@ -67,9 +70,9 @@ class NetworkRegressor(CountPredictions, NestedOptions):
     random_state: Any
     device: Any
     verbose: Any
-    executor: Any
+    n_jobs: Any
     n_rows_: int
-    _not_saved = ("checkpoint", "verbose", "time_budget", "executor")
+    _not_saved = ("checkpoint", "verbose", "time_budget", "n_jobs")
     #: Called with a line on each step.
     on_step: Callable[[str], object] = staticmethod(lambda text: None)
     #: Training rows of a table that is larger than memory, of which those of `fit` are a sample.
@@ -162,7 +165,7 @@ class NetworkRegressor(CountPredictions, NestedOptions):
         if len(sample) <= FULL_BATCH_ROWS and sample.group is None:
             sample = merge_equal_rows(sample)
         run: dict[str, Any] = {"runtime": runtime, "checkpoint": self._checkpoint(), "verbose": bool(self.verbose)}
-        if self.executor is not None:
+        if not is_here(self.n_jobs):
             # Nodes have devices and folders of their own.
             run = {"runtime": runtime if self.device == "cpu" else None, "checkpoint": None, "verbose": False}
         run["stream"] = self.stream
@@ -191,7 +194,7 @@ class NetworkRegressor(CountPredictions, NestedOptions):
         """How many networks are trained together."""
 
     def _runtime(self) -> Runtime:
-        device = "auto" if self.executor is not None and self.device != "cpu" else self.device
+        device = "auto" if self.device != "cpu" and not is_here(self.n_jobs) else self.device
         return Runtime(device, (self.training_options or {}).get("precision", "float32"))
 
     def _other_members(self, head: Head, options: NetworkOptions) -> dict[str, Member]:
@@ -212,7 +215,14 @@ class NetworkRegressor(CountPredictions, NestedOptions):
         return None if self.checkpoint is None else Path(self.checkpoint)
 
     def _elsewhere(self) -> Elsewhere | None:
-        return elsewhere(self, self._checkpoint(), self._not_saved)
+        """How members are fitted as jobs; None if they are fitted in this process."""
+        if is_here(self.n_jobs):
+            return None
+        checkpoint = self._checkpoint()
+        # Finished fits are kept beside the checkpoint.
+        store = None if checkpoint is None else ResultStore(checkpoint.with_name(f"{checkpoint.name}.jobs"))
+        about = plain_options(self, (*self._not_saved, "device"))
+        return lambda folds, seed: MemberFits(self.n_jobs, folds, seed, store, about, self.on_step)
 
     # What was fitted ---------------------------------------------------------------------------------------------
 

@@ -13,16 +13,16 @@ from torch import Tensor
 
 from ddpn.distributions import Mixture, discretized
 from ddpn.distributions.arguments import check_coverage
-from ddpn.errors import InputError
 from ddpn.estimators.calibrated import Calibrated
 from ddpn.estimators.explained import Explained
 from ddpn.estimators.saving import Saved
 from ddpn.members.reader import TableReader
 from ddpn.metrics import crps, nll, point
 from ddpn.predictor import MIXTURE, Predictor
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.threads import single_thread
+from ddpn.runtime.validation import check_choice
 from ddpn.sample import Sample, check_counts, checked_sample, row_count
-from ddpn.threads import single_thread
-from ddpn.validation import check_choice
 
 
 class CountPredictions(Saved, Calibrated, Explained, RegressorMixin):

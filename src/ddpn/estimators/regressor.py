@@ -8,12 +8,8 @@ from typing import Any
 import numpy as np
 
 from ddpn.calibration.calibrate import calibrate
-from ddpn.deadlines import Clock
-from ddpn.durations import parse_duration
-from ddpn.errors import ConfigError, InputError
 from ddpn.estimators.fitting import held_out
 from ddpn.estimators.network_regressor import Checked, NetworkRegressor
-from ddpn.executors import Executor
 from ddpn.heads import DEFAULT_LIKELIHOOD
 from ddpn.members import MEMBERS
 from ddpn.members.candidates import chosen_candidates, default_candidates
@@ -21,8 +17,12 @@ from ddpn.members.folds import Folds
 from ddpn.members.network_options import SMALL_ROWS
 from ddpn.members.portfolio import Portfolio
 from ddpn.predictor import Predictor
+from ddpn.runtime.deadlines import Clock
+from ddpn.runtime.durations import parse_duration
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.jobs import Where
+from ddpn.runtime.validation import check_keys
 from ddpn.sample import Sample
-from ddpn.validation import check_keys
 
 #: The share of a time budget that fits may take; the rest is for calibration.
 _FITS = 0.75
@@ -71,7 +71,7 @@ class CountRegressor(NetworkRegressor):
     fractional : {"error", "round"}
         What to do where y is not an integer.
     checkpoint : path, optional
-        A file from which an interrupted fit with the same integer `random_state` continues. With an executor, the
+        A file from which an interrupted fit with the same integer `random_state` continues. With `n_jobs`, the
         finished fits are in a folder beside it, whose name ends with .jobs.
     random_state : int, RandomState or None
         Seed of the split, the weights and the batches; None uses numpy's global random state, so that fits differ.
@@ -79,9 +79,9 @@ class CountRegressor(NetworkRegressor):
         "auto", "cpu" or "cuda".
     verbose : bool
         Show progress.
-    executor : Executor, optional
-        Where members are fitted, several at once: `ddpn.executors.LocalProcesses()`, or
-        `ddpn.cluster.RayExecutor("auto")`. Default: one after the other, in this process.
+    n_jobs : int or RayCluster, optional
+        How many members are fitted at once, each in a process of one thread; -1 is one per core. A
+        `ddpn.runtime.cluster.RayCluster` fits them on its nodes. Default: one after the other, in this process.
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ class CountRegressor(NetworkRegressor):
         random_state: Any = None,
         device: str = "auto",
         verbose: bool = False,
-        executor: Executor | None = None,
+        n_jobs: Where = None,
     ) -> None:
         self.likelihood = likelihood
         self.head_options = head_options
@@ -150,7 +150,7 @@ class CountRegressor(NetworkRegressor):
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
-        self.executor = executor
+        self.n_jobs = n_jobs
 
     def _networks_per_kind(self) -> int:
         if isinstance(self.members, str):

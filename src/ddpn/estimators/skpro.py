@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.distributions import Distribution, Normal
 
 from ddpn.distributions import Mixture, discretized
-from ddpn.errors import ConfigError
 from ddpn.estimators import CountRegressor, DDPNRegressor
+from ddpn.runtime.errors import ConfigError
 
 try:
     from skpro.distributions.base import BaseDistribution

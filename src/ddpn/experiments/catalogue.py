@@ -15,9 +15,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from rich.table import Table
 
-from ddpn.errors import ConfigError
 from ddpn.experiments.experiment import Experiment, Method, Training
-from ddpn.validation import check_choice, check_keys
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.validation import check_choice, check_keys
 
 #: Stands for every experiment with `in_all`.
 EVERY = "all"

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, Self
 
-from ddpn.errors import ConfigError
 from ddpn.heads import HEADS, make_head
-from ddpn.validation import check_integer, check_number, is_integer
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.validation import check_integer, check_number, is_integer
 
 if TYPE_CHECKING:
     from ddpn.heads import Head

@@ -15,13 +15,13 @@ from ddpn.backbones import Tuned
 from ddpn.backbones.pretrained import tokenizer_of
 from ddpn.datasets import Dataset, bible, inventory, load, simulate, simulate_shelves
 from ddpn.distributions import CountDistribution
-from ddpn.errors import ConfigError, InputError
 from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.networks import features_of, network_of
 from ddpn.inputs import auto_augment, decode_images, join_texts, tokenize
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.threads import cores
 from ddpn.sample import Sample
 from ddpn.tensor_files import fingerprint
-from ddpn.threads import cores
 from ddpn.training import Augmented, Runtime
 
 #: Test rows of a simulation: a hundred would change the score of the true distribution by 10%.

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from ddpn.backbones import BACKBONES, MLP
-from ddpn.errors import ConfigError, InputError
 from ddpn.experiments.experiment import Experiment
-from ddpn.progress import progress_bar
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.progress import progress_bar
 from ddpn.tensor_files import fingerprint, read, write
 from ddpn.training import Runtime
 from ddpn.training.trainable import frozen_fingerprint

@@ -7,19 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import Progress, TimeElapsedColumn
+from rich.progress import Progress, ProgressColumn, Task, TimeElapsedColumn
+from rich.text import Text
 
 from ddpn.datasets import data_folder
-from ddpn.errors import ConfigError, DDPNError
-from ddpn.executors import Executor
 from ddpn.experiments import results
 from ddpn.experiments.experiment import Experiment, Run
 from ddpn.experiments.figures import write_figures
 from ddpn.experiments.inputs import rows_of
 from ddpn.experiments.tables import write_tables
-from ddpn.experiments.workers import execute_all, message_of
+from ddpn.experiments.workers import execute_all, message_of, noted
 from ddpn.files import lock
-from ddpn.threads import cores
+from ddpn.runtime.cluster import RayCluster
+from ddpn.runtime.errors import ConfigError, DDPNError
+from ddpn.runtime.jobs import Where
+from ddpn.runtime.threads import cores
 from ddpn.training.runtime import pick_device
 
 #: Two programs would delete each other's checkpoints.
@@ -43,24 +45,24 @@ def reproduce(
     console: Console,
     only: Sequence[str],
     device: str,
-    jobs: int | None,
-    cluster: Executor | None = None,
+    n_jobs: Where,
 ) -> bool:
     """Do the runs that are missing, write tables and figures, print the tables; returns whether everything succeeded.
 
     `only` names the methods to run; tables show all methods that are finished. An experiment that fails is reported,
     and the others are still run. Ctrl-C (KeyboardInterrupt) passes through: finished runs and checkpoints stay on disk,
-    and what is finished is shown. With `cluster`, runs are jobs of it.
+    and what is finished is shown. `n_jobs` is the number of runs at the same time, by default one per core on a CPU and
+    one on a GPU, or a cluster.
     """
     # Under torchrun every process takes part in every training, and one of them prints and writes.
     is_main, succeeded = int(os.environ.get("RANK", "0")) == 0, True
-    jobs = processes(jobs, device) if cluster is None else 1
+    n_jobs = n_jobs if isinstance(n_jobs, RayCluster) else processes(n_jobs, device)
     console = console if is_main else Console(quiet=True)
     for experiment in experiments:
         runs = [run for run in experiment.runs() if not only or run.method.name in only]
         try:
             with lock(out / experiment.name / ".lock", wait=False, busy=_BUSY) if is_main else nullcontext():
-                succeeded &= _run(experiment, runs, out, device, jobs, console, cluster)
+                succeeded &= _run(experiment, runs, out, device, n_jobs, console)
         except (DDPNError, OSError) as error:
             console.out(f"{experiment.name}: {message_of(error)}", highlight=False)
             succeeded = False
@@ -71,20 +73,13 @@ def reproduce(
 
 
 def _run(
-    experiment: Experiment,
-    runs: Sequence[Run],
-    out: Path,
-    device: str,
-    jobs: int,
-    console: Console,
-    cluster: Executor | None,
+    experiment: Experiment, runs: Sequence[Run], out: Path, device: str, n_jobs: int | RayCluster, console: Console
 ) -> bool:
     states, parts = _states(runs, out), None
     if any(state != "done" for state in states.values()) or _may_be_stale(experiment, runs, out):
-        # Every worker and this process hold the rows.
-        parts = rows_of(
-            experiment, device, out / results.FEATURES, copies=jobs + 1 if jobs > 1 and cluster is None else 1
-        )
+        # Every worker holds the rows; this process does, and has them as bytes, too.
+        copies = n_jobs + 2 if isinstance(n_jobs, int) and n_jobs > 1 else 1
+        parts = rows_of(experiment, device, out / results.FEATURES, copies)
         states = _states(runs, out, parts.identity)
     for name, state in states.items():
         if state in _AGAIN:
@@ -94,20 +89,32 @@ def _run(
         if runs:
             console.out(f"{experiment.name}: nothing to run, all {len(runs)} runs are done.", highlight=False)
         return True
-    with _Status(experiment.name, states, console) as status:
-        execute_all(missing, parts, out, device, jobs, status.report, cluster)
+    with _Status(out / experiment.name, states, console) as status:
+        execute_all(missing, parts, out, device, n_jobs, status.report)
     for name, error in status.failed.items():
         console.out(f"{experiment.name}: {name} failed: {error}", highlight=False)
     return not status.failed
 
 
+class _State(ProgressColumn):
+    """The state of a run; while it runs, what it has noted in its folder."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+
+    def render(self, task: Task) -> Text:
+        state = task.fields["state"]
+        return Text((state == "running" and noted(self._folder / task.description)) or state)
+
+
 class _Status(Progress):
     """The state of every run and its time: redrawn on a terminal, a line per change of state elsewhere."""
 
-    def __init__(self, title: str, states: Mapping[str, str], console: Console) -> None:
-        columns = ("{task.description}", "{task.fields[state]}", TimeElapsedColumn())
+    def __init__(self, folder: Path, states: Mapping[str, str], console: Console) -> None:
+        columns = ("{task.description}", _State(folder), TimeElapsedColumn())
         super().__init__(*columns, console=console, disable=not console.is_terminal)
-        self._title, self.failed = title, dict[str, str]()
+        self._title, self.failed = folder.name, dict[str, str]()
         shown = {name: "was done" if state == "done" else "waiting" for name, state in states.items()}
         self._runs = {name: self.add_task(name, start=False, state=state) for name, state in shown.items()}
 
@@ -123,9 +130,8 @@ class _Status(Progress):
         if state == "done":
             scores = {name: values[0] for name, values in detail["scores"]["ours"]["ensemble"].items()}
             shown = f"done in {detail['seconds']:.0f} s, MAE {scores['mae']:.3f}, CRPS {scores['crps']:.3f}"
-        is_progress = state == "running" and bool(detail)
-        self.update(task, state=detail if is_progress else shown)
-        if self.disable and not is_progress:
+        self.update(task, state=shown)
+        if self.disable:
             self.console.out(f"{self._title} {run.name} {shown}", highlight=False)
 
 

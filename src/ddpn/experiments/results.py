@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from ddpn.backbones import MLP
-from ddpn.errors import InputError
 from ddpn.experiments.experiment import Experiment, Run
 from ddpn.model import CountModel
+from ddpn.runtime.errors import InputError
 from ddpn.tensor_files import is_complete, read
 
 #: The files of a run. `CONFIG` is written first and `DONE` last; files of members exist while it trains.

@@ -19,9 +19,9 @@ from ddpn.experiments.results import CONFIG, DONE, PREDICTIONS, RESULT, WEIGHTS
 from ddpn.experiments.scoring import score
 from ddpn.files import write_text
 from ddpn.model import CountModel
+from ddpn.runtime.threads import cores
 from ddpn.sample import Sample
 from ddpn.tensor_files import write
-from ddpn.threads import cores
 from ddpn.training import Runtime, TrainingConfig, fit_ensemble
 from ddpn.training.batches import WITHOUT_GRADIENTS
 from ddpn.training.trainable import trained_tensors

@@ -1,6 +1,6 @@
 """Tables of finished runs as Markdown, CSV and LaTeX, with the paper's numbers beside ours. Trains nothing.
 
-Accuracy and calibration (Tables 1, 2 and 6 of the paper), simulations, and detection of out-of-distribution (OOD) rows
+Accuracy and calibration (Tables 2, 4 and 5 of the paper), simulations, and detection of out-of-distribution (OOD) rows
 (Section 4.4).
 """
 
@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from ddpn.distributions import Mixture
-from ddpn.errors import InputError
 from ddpn.experiments.catalogue import reference
 from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.formats import FORMATS, Cell, Table, ranked
 from ddpn.experiments.results import FinishedRun, finished_runs, predictions_of
 from ddpn.files import write_text
 from ddpn.metrics import detection, matched, ood_score
+from ddpn.runtime.errors import InputError
 
 PROTOCOLS = {
     "paper": "Absolute error of the mode (counts) or mean (Gaussians); an ensemble of Gaussians as one Normal.",

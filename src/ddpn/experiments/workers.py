@@ -6,70 +6,57 @@ that does not see that folder writes to a temporary one and returns the files, w
 
 import json
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from ddpn.errors import DDPNError, machine_error
-from ddpn.executors import Executor, InProcess, Job, LocalProcesses
-from ddpn.executors.job import Progress
 from ddpn.experiments.experiment import Run
-from ddpn.experiments.inputs import Parts, rows_of
-from ddpn.experiments.results import DONE, FEATURES, PREDICTIONS, RESULT, WEIGHTS, folder_of
+from ddpn.experiments.inputs import Parts
+from ddpn.experiments.results import DONE, PREDICTIONS, RESULT, WEIGHTS, folder_of
 from ddpn.experiments.runner import execute
 from ddpn.files import lock, write_bytes, write_text
+from ddpn.runtime.cluster import RayCluster
+from ddpn.runtime.errors import DDPNError, machine_error
+from ddpn.runtime.jobs import Job
+from ddpn.runtime.jobs import run as run_jobs
 
-#: Gets a run, its state and a detail: "running" and its progress, "done" and its result, or "failed" and the error.
+#: Gets a run, its state and a detail: "running", "done" and its result, or "failed" and the error.
 Report = Callable[[Run, str, Any], object]
 #: What a finished run consists of, in the order of writing.
 _FILES = (PREDICTIONS, WEIGHTS, RESULT, DONE)
 #: A file with a random text in the folder of an experiment, by which a node finds out whether it sees that folder.
 _TOKEN = ".cluster"
+#: A file in the folder of a run with a line on its progress, and the seconds between two of them.
+_NOTE, _OFTEN = "progress", 0.5
 
 
 def execute_all(
-    runs: Sequence[Run],
-    parts: Parts,
-    out: Path,
-    device: str,
-    jobs: int,
-    report: Report,
-    cluster: Executor | None = None,
+    runs: Sequence[Run], parts: Parts, out: Path, device: str, n_jobs: int | RayCluster, report: Report
 ) -> None:
-    """Do all runs of one experiment, `jobs` at a time or on a cluster; the others go on if one fails.
+    """Do all runs of one experiment, so many at a time or on a cluster; the others go on if one fails.
 
-    `report` is called when a run begins, after each of its epochs, and when it ends.
+    `report` is called when a run begins and when it ends.
     """
-    work: Callable[..., dict[str, bytes]] = _here
-    where: tuple[Any, ...] = (str(out), device)
-    if cluster is not None:
-        executor, token = cluster, uuid4().hex
-        write_text(out / runs[0].experiment.name / _TOKEN, token)
-        work, where = _on_a_node, (*where, token)
+    token, where = out / runs[0].experiment.name / _TOKEN, n_jobs if len(runs) > 1 else 1
+    if isinstance(n_jobs, RayCluster):
+        where = n_jobs
+        write_text(token, text := uuid4().hex)
+        by_job = {Job(run.name, _on_a_node, (run, str(out), device, text)): run for run in runs}
     else:
-        # A run that ends its process is not repeated: it would probably end the next one, too.
-        executor = LocalProcesses(jobs, retries=0) if jobs > 1 and len(runs) > 1 else InProcess(retries=0)
-    data = executor.share(parts, partial(rows_of, runs[0].experiment, device, out / FEATURES, jobs + 1))
-    by_job = {Job(run.name, work, (run, data, *where)): run for run in runs}
-
-    def pass_on(job: Job, state: str, detail: Any) -> None:
-        run = by_job[job]
-        if state == "done":
-            report(run, state, _result(run, detail.get(), out))
-        elif state == "failed":
-            report(run, state, detail.trace or message_of(detail.error).removeprefix(f"{job.name} failed: "))
-        elif state == "retried":
-            report(run, "running", f"again: {detail}")
-        else:
-            report(run, state, detail)
-
+        by_job = {Job(run.name, _here, (run, str(out), device)): run for run in runs}
     try:
-        for _ in executor.run(by_job, pass_on):
-            pass
+        for result in run_jobs(by_job, parts, where, on_start=lambda job: report(by_job[job], "running", "")):
+            run = by_job[result.job]
+            if result.error is None:
+                report(run, "done", _result(run, result.get(), out))
+            else:
+                error = message_of(result.error).removeprefix(f"{run.name} failed: ")
+                report(run, "failed", result.trace or error)
     finally:
-        (out / runs[0].experiment.name / _TOKEN).unlink(missing_ok=True)
+        token.unlink(missing_ok=True)
 
 
 def message_of(error: DDPNError | OSError) -> str:
@@ -77,21 +64,48 @@ def message_of(error: DDPNError | OSError) -> str:
     return machine_error(error) if isinstance(error, OSError) else str(error)
 
 
-def _here(progress: Progress, run: Run, parts: Parts, out: str, device: str) -> dict[str, bytes]:
+def noted(folder: Path) -> str:
+    """The progress of a run that has this folder; empty if nothing is known."""
+    try:
+        return (folder / _NOTE).read_text(encoding="utf-8")
+    except OSError:
+        return ""
+
+
+@contextmanager
+def _notes(folder: Path) -> Iterator[Callable[[str], None]]:
+    """A function that notes the progress of a run in its folder, now and then."""
+    last = 0.0
+
+    def note(text: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _OFTEN:
+            last = time.monotonic()
+            (folder / _NOTE).write_text(text, encoding="utf-8")
+
+    try:
+        yield note
+    finally:
+        (folder / _NOTE).unlink(missing_ok=True)
+
+
+def _here(parts: Parts, run: Run, out: str, device: str) -> dict[str, bytes]:
     """Do a run in its own folder; the result."""
-    return {RESULT: json.dumps(execute(run, parts, folder_of(run, Path(out)), device, progress)).encode()}
+    folder = folder_of(run, Path(out))
+    with _notes(folder) as note:
+        return {RESULT: json.dumps(execute(run, parts, folder, device, note)).encode()}
 
 
-def _on_a_node(progress: Progress, run: Run, parts: Parts, out: str, device: str, token: str) -> dict[str, bytes]:
+def _on_a_node(parts: Parts, run: Run, out: str, device: str, token: str) -> dict[str, bytes]:
     """Do a run on a node: in its own folder if the node sees it, else in a temporary one, with all files returned."""
     folder = folder_of(run, Path(out))
     known = folder.parent / _TOKEN
     if known.is_file() and known.read_text(encoding="utf-8") == token:
         # An attempt on a node that was taken for dead may still be running.
         with lock(folder / ".lock"):
-            return _here(progress, run, parts, out, device)
+            return _here(parts, run, out, device)
     with tempfile.TemporaryDirectory(prefix="ddpn-") as place:
-        execute(run, parts, Path(place), device, progress)
+        execute(run, parts, Path(place), device)
         return {name: (Path(place) / name).read_bytes() for name in _FILES}
 
 

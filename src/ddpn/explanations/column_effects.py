@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.errors import InputError
 from ddpn.explanations.curves import curves, measure
 from ddpn.explanations.grid import grid_of
 from ddpn.explanations.inputs import Inputs
 from ddpn.explanations.screening import MAX_COLUMNS, screened
 from ddpn.features.canonical import number_of
-from ddpn.validation import check_column, check_integer
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import check_column, check_integer
 
 #: Rows that effects are measured on, and bins of a column of numbers.
 ROWS, BINS = 500, 20

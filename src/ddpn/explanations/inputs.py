@@ -7,15 +7,15 @@ import numpy as np
 import torch
 
 from ddpn.distributions import CountDistribution, Recalibrated
-from ddpn.errors import InputError
 from ddpn.explanations.tables import assembled, dense_rows, in_fit_order
 from ddpn.features.kinds import as_fitted
 from ddpn.features.table import Column, read_table
 from ddpn.members.reader import TableReader
 from ddpn.predictor import Predictor
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.threads import single_thread
+from ddpn.runtime.validation import check_column
 from ddpn.sample import check_vector, row_count, row_labels
-from ddpn.threads import single_thread
-from ddpn.validation import check_column
 
 #: Rows predicted at a time.
 _BLOCK = 8192

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ddpn.errors import InputError
 from ddpn.explanations.grid import Grid, grid_of
 from ddpn.explanations.inputs import Inputs
 from ddpn.explanations.screening import screened
 from ddpn.features.table import Column
-from ddpn.validation import check_integer
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import check_integer
 
 #: Columns whose pairs are measured, and rows they are measured on.
 TOP, ROWS = 5, 300

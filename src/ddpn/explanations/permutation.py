@@ -12,9 +12,9 @@ from ddpn.distributions.recording import limited
 from ddpn.explanations.inputs import Inputs
 from ddpn.explanations.screening import MAX_COLUMNS, screened
 from ddpn.metrics import crps
+from ddpn.runtime.threads import single_thread
+from ddpn.runtime.validation import check_choice, check_integer
 from ddpn.sample import checked_sample
-from ddpn.threads import single_thread
-from ddpn.validation import check_choice, check_integer
 
 REPEATS = 3
 #: Rows shuffled: fewer where there are many columns, so that rows x columns x repeats stay bounded.

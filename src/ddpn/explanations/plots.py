@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.extras import import_extra
-from ddpn.validation import check_integer
+from ddpn.runtime.extras import import_extra
+from ddpn.runtime.validation import check_integer
 
 _LINE, _BAND, _OTHER = "#2166ac", "#b3cde3", "#b34a00"
 #: Characters of a level or column beside an axis.

@@ -6,15 +6,15 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from ddpn.errors import InputError
 from ddpn.explanations.column_effects import MISSING, QUANTITIES
 from ddpn.explanations.grid import is_missing
 from ddpn.explanations.inputs import Inputs
 from ddpn.explanations.shapley import shapley_values
 from ddpn.explanations.tables import in_fit_order
 from ddpn.features.table import Column
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import check_choice, check_integer
 from ddpn.sample import check_vector, row_count, take_rows
-from ddpn.validation import check_choice, check_integer
 
 #: Predictions at most, background rows among which starts are chosen, and starts per row.
 PREDICTIONS, _BACKGROUND, _LEAST, _MOST = 20_000, 500, 4, 64

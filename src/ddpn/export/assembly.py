@@ -5,17 +5,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ddpn.calibration.groups import IntervalGroups
-from ddpn.errors import ConfigError
 from ddpn.export.graph import Graph, Value, onnx
 from ddpn.export.levels import Wanted
 from ddpn.export.members import Rows, member_stack
 from ddpn.export.mixture import Bounds, Mixture
 from ddpn.export.schema import InputColumn
-from ddpn.export.source import Source, levels_of
+from ddpn.export.source import Source
 from ddpn.export.table import level_codes, read_columns
 from ddpn.features.canonical import number_of
 from ddpn.members.folds import copies_of
+from ddpn.members.known_levels import known_levels
 from ddpn.predictor import MIXTURE, Predictor
+from ddpn.runtime.errors import ConfigError
 
 
 class Assembled(NamedTuple):
@@ -31,17 +32,18 @@ def assemble(source: Source, quantiles: tuple[float, ...], coverage: float, pmf:
     predictor, graph = source.predictor, Graph()
     wanted = _wanted(predictor, quantiles, coverage, pmf)
     inputs = _Inputs(graph, source, wanted)
-    levels = levels_of(predictor, [name for column in source.columns for name in column.names])
+    names = [name for column in source.columns for name in column.names]
+    known = dict(zip(names, known_levels(predictor.mixed.values(), len(names)), strict=True))
     # A category whose levels no member of the mixture distinguishes still is an input.
-    levels = {c.names[0]: levels.get(c.names[0], ()) for c in source.columns if c.kind == "category"}
+    levels = {column.names[0]: known[column.names[0]] for column in source.columns if column.kind == "category"}
     table = read_columns(graph, source.columns, levels)
     rows = graph.value(Value(graph, source.columns[0].name, source.columns[0].element)).op("Size", kind="i")
     shape = graph.concat([rows.reshaped(1), graph.constant([1])], axis=0)
     nothing = onnx().helper.make_tensor("value", onnx().TensorProto.DOUBLE, [1], [0.0])
     zero = shape.op("ConstantOfShape", kind="f", value=nothing)
-    known = Rows(table, inputs.log_exposure(), zero)
+    read = Rows(table, inputs.log_exposure(), zero)
     copies = {name: copies_of(member) for name, member in predictor.mixed.items()}
-    stacks = [member_stack(graph, name, copy, known) for name, own in copies.items() for copy in own]
+    stacks = [member_stack(graph, name, copy, read) for name, own in copies.items() for copy in own]
     weights = [predictor.weights[name] / len(own) for name, own in copies.items() for _ in own]
     change = predictor.recalibrations[MIXTURE].map if predictor.is_recalibrated() else None
     mixture = Mixture(stacks, weights, inputs.bounds(), change, wanted, inputs.group())

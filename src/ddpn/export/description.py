@@ -5,8 +5,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ddpn.errors import InputError
-from ddpn.extras import import_extra
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.extras import import_extra
 
 #: The entry of the file's metadata that holds the description, and its version.
 ENTRY, FORMAT = "ddpn", 1

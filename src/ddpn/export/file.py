@@ -9,15 +9,15 @@ from typing import Any
 
 import torch
 
-from ddpn.errors import ConfigError, InputError
 from ddpn.export.description import ENTRY, FORMAT
 from ddpn.export.families import LARGEST
 from ddpn.export.graph import onnx
 from ddpn.export.source import Source, source_of
 from ddpn.files import write_bytes
 from ddpn.heads import make_head
-from ddpn.validation import is_integer
-from ddpn.workflow.requests import Request
+from ddpn.predictions.request import Request
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.validation import is_integer
 from ddpn.workflow.writing import check_free
 
 #: Probabilities of counts that are outputs by default: up to this quantile of the counts of all training rows, within
@@ -65,7 +65,7 @@ def export_onnx(
     Raises
     ------
     ConfigError
-        For a likelihood or a member that has no form in ONNX.
+        For a likelihood or a member that has no form in ONNX, and for counts whose quantiles pass 262,144.
 
     Examples
     --------
@@ -80,6 +80,7 @@ def export_onnx(
         raise InputError(f"{target} already exists. Choose another name, or overwrite it.")
     check_free(target, overwrite)
     source = source_of(model)
+    check_size(source, request)
     from ddpn.export.assembly import assemble
 
     pmf = default_pmf(source) if pmf_up_to is None else int(pmf_up_to)
@@ -102,13 +103,30 @@ def export_onnx(
     return about
 
 
+def training_counts(source: Source) -> Any:
+    """The distribution of the counts of all training rows; None where the model does not know it."""
+    facts: Mapping[str, Any] = source.members.get("constant", {}).get("facts", {})
+    if "raw outputs" not in facts or facts.get("likelihood") == "double_binomial":
+        return None
+    return make_head(facts["likelihood"])(torch.tensor(facts["raw outputs"], dtype=torch.float64))
+
+
+def check_size(source: Source, request: Request) -> None:
+    """Raise a `ConfigError` if quantiles of the training counts already lie beyond the sums of a file."""
+    counts, top = training_counts(source), max(0.5 * (1.0 + request.coverage), *request.quantiles, 0.5)
+    found = 0.0 if counts is None else float(counts.icdf(torch.tensor(top, dtype=torch.float64)))
+    if found > LARGEST:
+        raise ConfigError(
+            f"Quantiles in an ONNX file must be at most {LARGEST:,.0f}, got training rows whose {top:g} quantile is "
+            f"{found:,.0f}. Predict such counts with ddpn predict or ddpn serve."
+        )
+
+
 def default_pmf(source: Source) -> int:
     """The largest count whose probability is an output, from what the model knows about the counts of its rows."""
-    upper = source.predictor.counts.upper
-    constant: Mapping[str, Any] = source.members.get("constant", {}).get("facts", {})
+    upper, counts = source.predictor.counts.upper, training_counts(source)
     if upper is not None:
         return min(upper, _MOST)
-    if "raw outputs" not in constant or constant.get("likelihood") == "double_binomial":
+    if counts is None:
         return _USUAL
-    dist: Any = make_head(constant["likelihood"])(torch.tensor(constant["raw outputs"], dtype=torch.float64))
-    return int(min(max(float(dist.icdf(torch.tensor(_QUANTILE))), _FEWEST), _MOST))
+    return int(min(max(float(counts.icdf(torch.tensor(_QUANTILE))), _FEWEST), _MOST))

@@ -5,7 +5,7 @@ from typing import Any, Union
 
 import numpy as np
 
-from ddpn.extras import import_extra
+from ddpn.runtime.extras import import_extra
 
 #: Versions of the two sets of operators and of the file format; ONNX Runtime 1.20 reads all of them.
 OPSET, ML_OPSET, IR_VERSION = 20, 3, 9
@@ -245,16 +245,6 @@ class Graph:
         ]
         graph = helper.make_graph(inner.nodes, self._name(), infos, outputs)
         return self.op("Loop", times, self.constant(True), kind=found.kind, body=graph)
-
-    def when(self, condition: Value, yes: Callable[["Graph"], Value], no: Value) -> Value:
-        """What `yes(graph)` returns if the condition, a single element, holds, and `no` otherwise."""
-        helper, branches = onnx().helper, {}
-        for name, make in (("then_branch", yes), ("else_branch", lambda graph: graph.use(no).op("Identity"))):
-            inner = Graph(self)
-            found = make(inner)
-            output = helper.make_tensor_value_info(found.name, element_type(found.kind), None)
-            branches[name] = helper.make_graph(inner.nodes, self._name(), [], [output])
-        return self.op("If", condition, kind=no.kind, **branches)
 
     def model(self, outputs: Sequence[tuple[str, Value, tuple[Any, ...]]], name: str) -> Any:
         """The finished model: outputs by name, with their shapes after the number of rows."""

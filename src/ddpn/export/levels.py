@@ -1,6 +1,5 @@
 """Which outputs a file has, and how they are taken from a pmf on a grid: quantiles, intervals and probabilities."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +8,7 @@ import torch
 
 from ddpn.distributions.recalibrated import MonotoneMap
 from ddpn.export.graph import Graph, Value
+from ddpn.predictions.request import quantile_name
 
 #: Sums in another order may differ by so much, relatively: quantiles must not.
 _ROUNDING = 1e-13
@@ -34,13 +34,8 @@ class Wanted:
     @property
     def names(self) -> dict[str, int]:
         """Outputs and the number of columns of each."""
-        plain = (*_MOMENTS, "median", "lower", "upper", *(f"q{level:g}" for level in self.quantiles), "pmf_mass")
+        plain = (*_MOMENTS, "median", "lower", "upper", *(quantile_name(level) for level in self.quantiles), "pmf_mass")
         return dict.fromkeys(plain, 1) | {"pmf": self.pmf + 1}
-
-    @property
-    def places(self) -> tuple[int, int]:
-        """The columns of quantiles: the first, and the one after the last."""
-        return len(_MOMENTS), len(_MOMENTS) + 3 + len(self.quantiles)
 
     @property
     def width(self) -> int:
@@ -63,24 +58,24 @@ class Levels:
     def outputs(self, moments: Any, pmf: Value, cdf: Value) -> Value:
         """All outputs side by side. Shape: (R, columns); pmf and the cdf before recalibration (R, K)."""
         graph = self._graph
-        quantiles = self.quantiles(moments.mean, lambda level: _on_grid(graph, cdf, level))
+        quantiles = self._quantiles(moments.mean, cdf)
         # A row that cannot be predicted has no quantiles either.
         plain = graph.where(moments.mean.is_nan(), np.nan, graph.concat([*moments, quantiles]))
         first = pmf.at(0, self._wanted.pmf + 1)
         return graph.concat([plain, first.sum(1), first])
 
-    def quantiles(self, mean: Value, find: Callable[[Value], Value]) -> Value:
-        """Median, ends of the interval and quantiles; `find` returns the quantile at a level. Shape: (R, columns)."""
-        each = [self._quantile(find, np.array([level])) for level in (0.5, *self._wanted.quantiles)]
-        return self._graph.concat([each[0], *self._interval(mean, find), *each[1:]])
+    def _quantiles(self, mean: Value, cdf: Value) -> Value:
+        """Median, ends of the interval and quantiles. Shape: (R, columns)."""
+        each = [self._quantile(cdf, np.array([level])) for level in (0.5, *self._wanted.quantiles)]
+        return self._graph.concat([each[0], *self._interval(mean, cdf), *each[1:]])
 
-    def _interval(self, mean: Value, find: Callable[[Value], Value]) -> tuple[Value, Value]:
+    def _interval(self, mean: Value, cdf: Value) -> tuple[Value, Value]:
         """The ends of the calibrated interval, as `ddpn.calibration.intervals.interval_at`."""
         levels, code = self._wanted.levels, self._code
         if self._wanted.edges is not None:
             code = (mean > self._wanted.edges[None]).cast("i").sum(1)
         rest = 0.5 * (1.0 - np.minimum(levels, _TOP))
-        low, high = self._quantile(find, rest, code), self._quantile(find, 1.0 - rest, code)
+        low, high = self._quantile(cdf, rest, code), self._quantile(cdf, 1.0 - rest, code)
         share = np.maximum(levels - 1.0, 0.0)
         if not share.any():
             return low, high
@@ -92,21 +87,16 @@ class Levels:
         known = self._graph.constant(values)
         return known.take(len(values) - 1, axis=0) if code is None else known.take(code, axis=0)
 
-    def _quantile(self, find: Callable[[Value], Value], level: np.ndarray, code: Value | None = None) -> Value:
-        """The quantile at a level, or at one per group. Shape: (R, 1)."""
+    def _quantile(self, cdf: Value, level: np.ndarray, code: Value | None = None) -> Value:
+        """The smallest count with so much mass up to it, NaN beyond the grid; at a level, or one per group. (R, 1)."""
         graph = self._graph
         needed = self._needed(level)
         wanted = self._per_row(needed, code)
         if self._change is not None and self._is_changed is not None:
             inverse = self._change.inverse(torch.from_numpy(np.ascontiguousarray(level))).numpy()
             wanted = graph.where(self._is_changed, self._per_row(self._needed(inverse), code), wanted)
-        return find(wanted)
+        return graph.where(cdf.max(1) >= wanted, (cdf < wanted).cast("f").sum(1), np.nan)
 
     @staticmethod
     def _needed(level: np.ndarray) -> np.ndarray:
         return level - _ROUNDING * np.minimum(level, 1.0 - level)
-
-
-def _on_grid(graph: Graph, cdf: Value, level: Value) -> Value:
-    """The smallest count up to which there is so much mass; NaN where the grid does not reach it. (R, 1)."""
-    return graph.where(cdf.max(1) >= level, (cdf < level).cast("f").sum(1), np.nan)

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from ddpn.errors import ConfigError
 from ddpn.export.graph import Graph, Operand, Value
 from ddpn.heads import HEADS, Head, mixed, zeros
 from ddpn.heads.clamps import LOG_ALPHA, LOG_GAMMA, LOG_LARGE, LOG_MU, highest_log_gamma
 from ddpn.heads.likelihoods import SHIPPED
+from ddpn.runtime.errors import ConfigError
 
 #: Half-angle steps before the series of the arctangent: what is left is below tan(pi / 16), and the first term that is
 #: left out below 1e-17.

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ddpn.errors import ConfigError
 from ddpn.export.encoding import design_matrix, encoded, tree_matrix
 from ddpn.export.graph import Graph, Value
 from ddpn.export.links import Parts, parts_of
@@ -19,6 +18,7 @@ from ddpn.members.networks import Networks
 from ddpn.members.trees.index import Index
 from ddpn.members.trees.joint_member import JointTrees, Seed
 from ddpn.members.trees.member import Trees
+from ddpn.runtime.errors import ConfigError
 
 
 class Rows(NamedTuple):

@@ -19,7 +19,6 @@ from ddpn.export.families import (
     grid_of,
     tabulate,
 )
-from ddpn.export.far import FIRST, FarRow
 from ddpn.export.graph import Graph, Value
 from ddpn.export.levels import Levels, Wanted
 from ddpn.export.members import Stack
@@ -83,11 +82,9 @@ class Mixture:
             last = inner.use(rows) - 1
             return _block(inner, self, packed.rows(inner, inner.where(place > last, last, place)))
 
-        # The last column is P(Z <= 31).
-        found = graph.loop(times, block).reshaped(-1, self.wanted.width + 1)
+        found = graph.loop(times, block).reshaped(-1, self.wanted.width)
         start, end, axis = graph.constant([0]), rows.reshaped(1), graph.constant([0])
-        found = found.op("Slice", start, end, axis)
-        return _with_far_quantiles(graph, self, packed, found) if self.bounds.is_plain else found
+        return found.op("Slice", start, end, axis)
 
 
 class _Row(NamedTuple):
@@ -98,7 +95,6 @@ class _Row(NamedTuple):
     is_far: Value | None
     zero: Value | None
     end: Value
-    reach: Value
     upper: Value | None
     code: Value | None
 
@@ -121,10 +117,8 @@ class _Packed:
             self._add_family(graph, family, end)
         last = graph.concat([end.max(1) for end in each]).max(1)
         # NaN in, NaN out: such a row needs no grid.
-        self.reach = graph.where(last.is_nan(), 0.0, last)
-        self.end = self.reach.clip(0.0, LARGEST)
+        self.end = graph.where(last.is_nan(), 0.0, last).clip(0.0, LARGEST)
         self._add("end", self.end, 1)
-        self._add("reach", self.reach, 1)
         if any(stack.parts.zero is not None for stack in mixture.stacks):
             own = [zero * np.zeros((1, s.size)) if s.parts.zero is None else s.parts.zero for s in mixture.stacks]
             self._add("zero", graph.concat(own), int(firsts[-1]))
@@ -167,7 +161,7 @@ class _Packed:
         is_far = own["is_far"] > 0.5 if "is_far" in own else None
         far = None if is_far is None else Far(*(own[f"far {name}"] for name in Far._fields))
         code = own["code"].cast("i") if "code" in own else None
-        return _Row(families, far, is_far, own.get("zero"), own["end"], own["reach"], own.get("upper"), code)
+        return _Row(families, far, is_far, own.get("zero"), own["end"], own.get("upper"), code)
 
 
 def _block_size(graph: Graph, packed: _Packed, rows: Value) -> Value:
@@ -197,33 +191,7 @@ def _block(graph: Graph, mixture: Mixture, row: _Row) -> Value:
         is_changed = row.end <= float(LONGEST)
         pmf, moments = _recalibrated(graph, mixture.change, pmf, cdf, moments, is_changed, grid)
     levels = Levels(graph, mixture.wanted, mixture.change, is_changed, row.code)
-    return graph.concat([levels.outputs(moments, pmf, cdf), cdf.take([int(FIRST)])])
-
-
-def _with_far_quantiles(graph: Graph, mixture: Mixture, packed: _Packed, found: Value) -> Value:
-    """All outputs, with the quantiles that lie beyond the grid where they can be had."""
-    first, last = mixture.wanted.places
-    is_far = (packed.reach > LARGEST).cast("i")
-
-    def replaced(inner: Graph) -> Value:
-        index = inner.use(is_far).reshaped(-1).op("NonZero").reshaped(-1)
-        own = inner.use(found)
-
-        def one(body: Graph, number: Value) -> Value:
-            place = body.use(index).take(number.reshaped(1), axis=0)
-            row, known = packed.rows(body, place), body.use(own).take(place, axis=0)
-            below, mean = known.take([mixture.wanted.width]), known.take([0])
-            far = FarRow(body, row.families, mixture.share, row.reach, below)
-            quantiles = Levels(body, mixture.wanted, None, None, row.code).quantiles(mean, far.quantile)
-            old = known.at(first, last)
-            return body.where(old.is_nan(), quantiles, old)
-
-        new = inner.loop(index.op("Size"), one).reshaped(-1, last - first)
-        places = index.unsqueezed(1) + np.zeros((1, last - first), dtype=np.int64)
-        middle = own.at(first, last).op("ScatterElements", places, new, axis=0)
-        return inner.concat([own.at(0, first), middle, own.at(last, mixture.wanted.width + 1)])
-
-    return graph.when(is_far.op("ReduceMax", keepdims=0).cast("b"), replaced, found)
+    return levels.outputs(moments, pmf, cdf)
 
 
 def _plain(graph: Graph, share: np.ndarray, row: _Row, tables: list[Tabulated]) -> tuple[Value, Moments]:

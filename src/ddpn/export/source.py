@@ -6,12 +6,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ddpn.errors import ConfigError, InputError
 from ddpn.export.schema import InputColumn, columns_of_features, columns_of_roles
 from ddpn.members.folds import copies_of
 from ddpn.members.member import Member
 from ddpn.model_files import TASK, read_manifest
 from ddpn.predictor import Predictor
+from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.workflow.roles import Roles
 
 #: What a saved task tells about the fit, which the file repeats.
@@ -60,7 +60,7 @@ def _of_folder(path: Path) -> Source:
     if estimator is None:
         return _of_predictor(Predictor.load(path), None, None)
     from ddpn import estimators
-    from ddpn.validation import check_choice
+    from ddpn.runtime.validation import check_choice
     from ddpn.workflow.model_folder import load, read_task
 
     if TASK not in manifest["files"]:
@@ -103,23 +103,3 @@ def _reader(member: Member) -> Any:
         if found is not None:
             return getattr(found, "reader", found)
     return None
-
-
-def levels_of(predictor: Predictor, names: list[str]) -> dict[str, tuple[str, ...]]:
-    """For each category all levels that a member of the mixture knows."""
-    found: dict[str, dict[str, None]] = {}
-    for member in (copy for own in predictor.mixed.values() for copy in copies_of(own)):
-        for name, levels in zip(names, _levels(member), strict=False):
-            if levels is not None:
-                found.setdefault(name, {}).update(dict.fromkeys(levels))
-    return {name: tuple(levels) for name, levels in found.items()}
-
-
-def _levels(member: Member) -> list[tuple[str, ...] | None]:
-    """The levels of each column that a member distinguishes; None for columns of numbers."""
-    encoder, table, design = (getattr(member, name, None) for name in ("encoder", "table", "design"))
-    if design is not None:
-        return list(design.levels)
-    if table is not None:
-        return list(table.levels)
-    return [] if encoder is None else [getattr(column, "known_levels", None) for column in encoder.columns_]

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ddpn.errors import ConfigError
 from ddpn.export.graph import Graph, Value
 from ddpn.members.trees.boosting import Booster
 from ddpn.members.trees.model_text import tree_slices
 from ddpn.members.trees.table import LEVELS
+from ddpn.runtime.errors import ConfigError
 
 #: Bits of LightGBM's decisions: by category, default to the left, missing values are zeros, missing values are NaN.
 _BY_CATEGORY, _DEFAULT_LEFT, _ZERO, _NAN = 1, 2, 4, 8

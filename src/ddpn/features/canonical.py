@@ -12,7 +12,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
@@ -41,16 +41,21 @@ def canonical_level(value: Any) -> str:
 def canonical_number(value: Any) -> str:
     """The name of a level of a column whose levels were all numbers in fit: text that is a number is one.
 
-    >>> [canonical_number(value) for value in ("007", "7.0", 7, " 7", "x", True)]
-    ['7', '7', '7', '7', 'x', '1']
+    >>> [canonical_number(value) for value in ("007", "7.0", 7, " 7", "x", True, "-0", "-07", "+0")]
+    ['7', '7', '7', '7', 'x', '1', '0', '-7', '0']
+    >>> len(canonical_number("9" * 5000))
+    5000
     """
     if isinstance(value, bool | np.bool_):
         return str(int(value))
     name = canonical_level(value)
     if NUMBER.fullmatch(name) is None:
         return name
-    # Digits beyond the precision of a float stay as they are.
-    return str(int(name)) if name.lstrip("+-").isdecimal() else canonical_level(float(name))
+    if not (digits := name.lstrip("+-")).isdecimal():
+        return canonical_level(float(name))
+    # Digits beyond the precision of a float stay as they are; there may be more than `int` takes.
+    digits = digits.lstrip("0") or "0"
+    return f"-{digits}" if name[0] == "-" and digits != "0" else digits
 
 
 def have_numbers(levels: Iterable[str]) -> bool:

@@ -7,15 +7,15 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
-from ddpn.errors import InputError
 from ddpn.features.column_plan import ColumnPlan
 from ddpn.features.cross_fitted import OutOfFoldEffects, has_effects, random_folds
 from ddpn.features.fitting import Encoded, add_bins, add_steps, fit_columns, level_effects
 from ddpn.features.kinds import kind_of, read_as_fitted
 from ddpn.features.level_effects import targets_of
 from ddpn.features.table import Column, read_table
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import check_choice, check_integer, check_number, is_integer, is_number
 from ddpn.sample import check_vector, labels_at, row_count, row_labels
-from ddpn.validation import check_choice, check_integer, check_number, is_integer, is_number
 
 #: Bins per column if `bins` is None: quantile bins, and steps (a few well chosen ones beat many).
 DEFAULT_BINS = {"standard": 0, "piecewise": 24, "steps": 12}

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.errors import InputError
 from ddpn.features.canonical import canonical_number, flag_of, have_numbers, number_of
 from ddpn.features.table import Column, read_table
+from ddpn.runtime.errors import InputError
 from ddpn.sample import RowError, row_labels, rows_named
 
 #: The kind of a category with levels such as 1 or 2.5: there 1, 1.0 and "01" are the same level.

@@ -13,13 +13,13 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 from sklearn.utils.validation import check_is_fitted
 
-from ddpn.errors import InputError
 from ddpn.features.categorical import CategoricalColumn
 from ddpn.features.encoder import FeatureEncoder
 from ddpn.features.fitting import Encoded
 from ddpn.features.level_effects import LevelEffects
 from ddpn.features.numeric import NumericColumn
 from ddpn.files import sha256
+from ddpn.runtime.errors import InputError
 
 _FORMAT = "ddpn features 2"
 _DESCRIPTION, _CHECKSUM = "description", "sha256"

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ddpn.features.weighted import Distinct, midpoints, quantiles
-from ddpn.threads import tree_threads_for
+from ddpn.runtime.threads import tree_threads_for
 
 #: Thresholds tried per column: with the values above the last one, as many codes as the trees have bins.
 MAX_THRESHOLDS = 254

@@ -15,10 +15,10 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import validate_data
 
-from ddpn.errors import InputError
 from ddpn.features.canonical import canonical_level
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import listed
 from ddpn.sample import RowError, row_labels, rows_named
-from ddpn.validation import listed
 
 #: Cells of a sparse matrix that may become dense: 2 GiB in float64.
 MAX_DENSE_CELLS = 2**28

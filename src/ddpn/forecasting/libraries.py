@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ddpn.errors import ConfigError
-from ddpn.extras import import_extra
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.extras import import_extra
 
 
 def base_class(module: str, name: str, extra: str) -> Any:
@@ -24,7 +24,7 @@ def base_class(module: str, name: str, extra: str) -> Any:
     ...     pass
     >>> Adapter()
     Traceback (most recent call last):
-    ddpn.errors.ConfigError: ddpn[gluonts] is not installed: pip install 'ddpn[gluonts]'
+    ddpn.runtime.errors.ConfigError: ddpn[gluonts] is not installed: pip install 'ddpn[gluonts]'
     """
     try:
         return getattr(import_extra(module, extra), name)

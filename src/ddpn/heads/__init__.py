@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ddpn.errors import ConfigError
 from ddpn.heads.likelihoods import DEFAULT_LIKELIHOOD, HEADS, SHIPPED
-from ddpn.validation import check_choice, check_integer, check_keys
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.validation import check_choice, check_integer, check_keys
 
 if TYPE_CHECKING:
     from ddpn.heads.conway_maxwell_poisson import ConwayMaxwellPoissonHead

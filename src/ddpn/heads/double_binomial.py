@@ -11,12 +11,12 @@ from torch.distributions import constraints
 from ddpn.distributions import DoubleBinomial
 from ddpn.distributions.arguments import check_totals, is_checked
 from ddpn.distributions.families.double_binomial import binomial_deviance
-from ddpn.errors import InputError
 from ddpn.heads.clamps import LOG_GAMMA, bend, highest_log_gamma
 from ddpn.heads.head import Head, promoted
 from ddpn.heads.start import Rows
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import at_rows, check_integer
 from ddpn.sample import Sample
-from ddpn.validation import at_rows, check_integer
 
 #: logit of mu / total: 2e-6 to 1 - 2e-6, of which float32 still tells the ends from 0 and 1.
 LOGIT = (-13.0, 13.0)

@@ -8,7 +8,6 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from ddpn.distributions import DoublePoisson
-from ddpn.errors import ConfigError
 from ddpn.heads.clamps import (
     LOG_GAMMA,
     LOG_MU,
@@ -21,8 +20,9 @@ from ddpn.heads.clamps import (
 )
 from ddpn.heads.head import Head, check_beta, promoted
 from ddpn.heads.start import Rows
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.validation import check_choice, check_number, is_number
 from ddpn.sample import Sample
-from ddpn.validation import check_choice, check_number, is_number
 
 
 class DoublePoissonHead(Head):

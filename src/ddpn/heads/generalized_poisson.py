@@ -8,7 +8,7 @@ from ddpn.distributions import GeneralizedPoisson
 from ddpn.heads.clamps import LOG_MU, bend, log_mean
 from ddpn.heads.head import Head, promoted
 from ddpn.heads.start import Rows
-from ddpn.validation import check_number
+from ddpn.runtime.validation import check_number
 
 #: log of the dispersion alpha mu^(power - 1): below, it is a Poisson; above, the standard deviation is 1,000 times that
 #: of a Poisson.

@@ -14,10 +14,10 @@ from torch.distributions import Distribution
 
 from ddpn.distributions.parametric import ParametricDistribution
 from ddpn.distributions.recording import as_recorded
-from ddpn.errors import ConfigError
 from ddpn.heads.start import Rows, fit, mean_loss
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.validation import check_number, is_number
 from ddpn.sample import Sample
-from ddpn.validation import check_number, is_number
 
 _LOW_PRECISION = (torch.float16, torch.bfloat16)
 #: How far from its first guess, beyond the guess's own size, `Head.start` searches: e^20 on a log scale.

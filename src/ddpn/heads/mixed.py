@@ -10,12 +10,12 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from ddpn.distributions import Mixture
-from ddpn.errors import ConfigError
 from ddpn.heads.head import Head, promoted
 from ddpn.heads.likelihoods import HEADS
 from ddpn.heads.start import mean_loss
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.validation import listed
 from ddpn.sample import Sample
-from ddpn.validation import listed
 
 #: Two Double Poissons and a Negative Binomial: one for a heavy tail, two for shapes with several modes.
 FAMILIES = ("double_poisson", "double_poisson", "negative_binomial")

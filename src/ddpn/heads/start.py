@@ -8,8 +8,8 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
+from ddpn.runtime.threads import single_blas_thread
 from ddpn.sample import Sample
-from ddpn.threads import single_blas_thread
 
 #: Slopes of the mean loss below this end the search: no network starts that close.
 _SLOPE = 1e-7

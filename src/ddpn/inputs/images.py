@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from ddpn.errors import ConfigError, InputError
-from ddpn.extras import import_extra
-from ddpn.progress import progress_bar
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.extras import import_extra
+from ddpn.runtime.progress import progress_bar
+from ddpn.runtime.validation import check_integer
 from ddpn.sample import check_counts
-from ddpn.validation import check_integer
 
 #: Images that a worker returns at once.
 _BATCH = 32

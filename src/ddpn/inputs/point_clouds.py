@@ -17,9 +17,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import check_integer
 from ddpn.sample import check_counts
-from ddpn.validation import check_integer
 
 Points = NDArray[np.float32]
 #: Points that are kept per beam.

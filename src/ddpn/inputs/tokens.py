@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ddpn import tensor_files
-from ddpn.errors import ConfigError, InputError
-from ddpn.extras import import_extra, locate
-from ddpn.progress import progress_bar
-from ddpn.validation import check_integer
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.extras import import_extra, locate
+from ddpn.runtime.progress import progress_bar
+from ddpn.runtime.validation import check_integer
 
 _LOG = getLogger(__name__)
 #: Texts given to the tokenizer at once: it works on them in parallel, and memory holds only their lists of ids.

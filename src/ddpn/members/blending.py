@@ -13,8 +13,8 @@ from ddpn.distributions.recording import bounded, limited
 from ddpn.distributions.stacking import concatenated, reshaped, rows_of
 from ddpn.members.member import Member
 from ddpn.metrics import crps
+from ddpn.runtime.threads import single_thread
 from ddpn.sample import Sample
-from ddpn.threads import single_thread
 
 #: Steps on the way from the best weights to equal ones.
 _STEPS = 100

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.errors import ConfigError
 from ddpn.heads import Head
 from ddpn.members import MEMBERS
 from ddpn.members.constant import Constant
@@ -15,6 +14,7 @@ from ddpn.members.member import Member, NotApplicableError
 from ddpn.members.network_options import SMALL_ROWS, NetworkOptions, auto_batch_size
 from ddpn.members.networks import Networks
 from ddpn.members.portfolio import Candidate
+from ddpn.runtime.errors import ConfigError
 from ddpn.sample import Sample
 from ddpn.splits import FOLDS
 from ddpn.training import RowStream

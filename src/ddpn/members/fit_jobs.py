@@ -1,4 +1,4 @@
-"""Fits of members as jobs of an executor: several members at once, and the copies that cross-fitting needs."""
+"""Fits of members as jobs: several members at once, and the copies that cross-fitting needs."""
 
 import json
 import time
@@ -7,13 +7,11 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any
 
-from ddpn.deadlines import Clock, TimeLimitError
-from ddpn.errors import DDPNError
-from ddpn.executors import Executor, Job, Result, ResultStore
-from ddpn.executors.job import Progress
 from ddpn.members.folds import CrossFitted, Folds, restored
 from ddpn.members.member import Member, json_to_bytes
-from ddpn.training.monitoring import monitored
+from ddpn.runtime.deadlines import Clock, TimeLimitError
+from ddpn.runtime.errors import DDPNError
+from ddpn.runtime.jobs import Job, Result, Store, Where, run
 
 #: Names of the files of a job beside those of the member, whose names are prefixed.
 _FACTS, _PREFIX = "facts.json", "member/"
@@ -22,17 +20,17 @@ _OWN_SHARE = 0.8
 
 
 class MemberFits:
-    """Fits members on an executor; `fitted` returns one, and begins others that do not depend on it at the same time.
+    """Fits members as jobs; `fitted` returns one, and begins others that do not depend on it at the same time.
 
     Parameters
     ----------
-    executor : Executor
-        Where to fit.
+    n_jobs : int or RayCluster
+        Where to fit, as for `ddpn.runtime.jobs.run`.
     folds : Folds
         Rows to fit to and rows to hold out.
     seed : int
         Seed of all fits.
-    store : ResultStore, optional
+    store : Store, optional
         Where fits are kept until all are done.
     about : object, optional
         What else the fits depend on, as values that JSON can hold.
@@ -42,18 +40,17 @@ class MemberFits:
 
     def __init__(
         self,
-        executor: Executor,
+        n_jobs: Where,
         folds: Folds,
         seed: int,
-        store: ResultStore | None = None,
+        store: Store | None = None,
         about: Any = None,
         on_step: Callable[[str], object] = lambda text: None,
     ) -> None:
-        self.executor, self.folds, self.seed = executor, folds, seed
-        self.store, self.on_step = executor.store if store is None else store, on_step
+        self.n_jobs, self.folds, self.seed = n_jobs, folds, seed
+        self.store, self.on_step = store, on_step
         self.seconds: dict[str, float] = {}
         self._found: dict[str, Member | DDPNError] = {}
-        self._rows = executor.share(folds)
         digests = [None if part is None else part.digest() for part in (folds.train, folds.validation)]
         self._about = [about, seed, digests if self.store else []]
 
@@ -84,7 +81,9 @@ class MemberFits:
                 jobs[self._job(name, member, number, clock)] = (name, number)
         results: dict[tuple[str, int | None], Result] = {}
         try:
-            for result in self.executor.run(jobs, self._follow, self.store):
+            for result in run(jobs, self.folds, self.n_jobs, self.store):
+                if result.error is None:
+                    self.on_step(f"Fitted {result.job.name}")
                 results[jobs[result.job]] = result
         except TimeLimitError as error:
             # What is over is kept.
@@ -101,13 +100,7 @@ class MemberFits:
         label = member.label or name
         title = label if number is None else f"{label}, fold {number + 1}"
         identity = [name, type(member).__name__, number, *self._about]
-        return Job(title, fit_member, (member, self._rows, self.seed, number, end), identity)
-
-    def _follow(self, job: Job, state: str, detail: Any) -> None:
-        if state == "retried":
-            self.on_step(f"Fitting {job.name} again: {detail}")
-        elif state == "done":
-            self.on_step(f"Fitted {job.name}")
+        return Job(title, fit_member, (member, self.seed, number, end), identity)
 
     def _member(self, name: str, member: Member, results: list[Result]) -> Member | DDPNError:
         """The fitted member, from the files of all of it or of one copy after the other."""
@@ -122,9 +115,7 @@ class MemberFits:
         return CrossFitted(found) if self.folds.are_crossed and not member.fits_copies_together else found[0]
 
 
-def fit_member(
-    progress: Progress, member: Member, folds: Folds, seed: int, number: int | None, end: Any
-) -> dict[str, bytes]:
+def fit_member(folds: Folds, member: Member, seed: int, number: int | None, end: Any) -> dict[str, bytes]:
     """Fit a member, or the copy of it that leaves out a fold; its files. `end` is when its time is up."""
     clock = Clock(None if end is None else max(0.0, end - time.time()))
     member = deepcopy(member)  # in this process, another attempt or fold has the same one
@@ -132,8 +123,7 @@ def fit_member(
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught, clock.limit():
         warnings.simplefilter("always")
-        with monitored(lambda report: progress(f"epoch {report.epoch} of {report.epochs}")):
-            found = folds.fit(lambda: member, seed) if number is None else folds.fit_copy(member, number, seed)
+        found = folds.fit(lambda: member, seed) if number is None else folds.fit_copy(member, number, seed)
     texts = [str(each.message) for each in caught if not issubclass(each.category, DeprecationWarning | FutureWarning)]
     files = {f"{_PREFIX}{name}": content for name, content in found.state().items()}
     return files | {_FACTS: json_to_bytes({"seconds": time.perf_counter() - started, "warnings": texts})}

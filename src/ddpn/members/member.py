@@ -13,9 +13,9 @@ from safetensors.numpy import save as save_arrays
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ddpn.deadlines import Clock
-from ddpn.errors import DDPNError
 from ddpn.heads import Head
+from ddpn.runtime.deadlines import Clock
+from ddpn.runtime.errors import DDPNError
 from ddpn.sample import Sample
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ddpn.errors import ConfigError
-from ddpn.validation import check_choice, check_integer, check_keys, is_integer
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.validation import check_choice, check_integer, check_keys, is_integer
 
 if TYPE_CHECKING:
     from ddpn.training import TrainingConfig

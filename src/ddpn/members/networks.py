@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from ddpn.backbones import MLP, Identity
-from ddpn.errors import InputError
 from ddpn.features import FeatureEncoder, encoder_bytes, encoder_from_bytes
 from ddpn.features.cross_fitted import OutOfFoldEffects, content_folds, has_effects, without_effects
 from ddpn.features.screening import screened
@@ -24,9 +23,10 @@ from ddpn.members.network_options import WIDE, NetworkOptions, auto_numeric
 from ddpn.members.side_by_side import put_networks, side_by_side, take_networks
 from ddpn.members.stream_schedule import Chunks, stream_schedule
 from ddpn.model import CountModel
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.threads import single_thread, threads_for
 from ddpn.sample import BLOCK, Sample
 from ddpn.splits import FOLDS, fold_numbers
-from ddpn.threads import single_thread, threads_for
 from ddpn.training import History, OwnRows, RowStream, Runtime, Streamed, TrainingConfig, fit
 
 _FACTS, _WEIGHTS, _ENCODER = "networks.json", "networks.safetensors", "features.safetensors"

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from ddpn.deadlines import Clock, TimeLimitError
 from ddpn.members.blending import MixtureScores, parts_for, shrunk_weights
 from ddpn.members.fit_jobs import MemberFits
 from ddpn.members.folds import Folds, copies_of
 from ddpn.members.member import Member, NotApplicableError
+from ddpn.runtime.deadlines import Clock, TimeLimitError
+from ddpn.runtime.threads import single_thread
 from ddpn.sample import Sample
 from ddpn.splits import held_out_rows
-from ddpn.threads import single_thread
 
 #: Rows that weights are chosen by at most.
 _SCORED_ROWS = 5000
@@ -179,7 +179,7 @@ class Portfolio:
         return member
 
     def _fitted_elsewhere(self, fits: MemberFits, candidate: Candidate, clock: Clock) -> Member:
-        """A member that the executor fitted, together with all candidates that are fitted in any case."""
+        """A member that was fitted as a job, together with all candidates that are fitted in any case."""
         wave = {c.name: c.make() for c in self.candidates if c is candidate or not (c.expensive or c.baseline)}
         return fits.fitted(candidate.name, wave, clock)
 

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ddpn.errors import ConfigError, InputError
-from ddpn.validation import check_choice, check_integer, check_number, is_number
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.validation import check_choice, check_integer, check_number, is_number
 
 #: Default expected false positive rates at which thresholds are taken.
 ALPHAS = (0.001, *(percent / 100 for percent in range(1, 101)))

@@ -7,9 +7,9 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from ddpn.distributions import Mixture, Recalibrated
-from ddpn.errors import InputError
 from ddpn.metrics.predictive import known
 from ddpn.registry import Registry
+from ddpn.runtime.errors import InputError
 
 
 def _ensemble(dist: Any, kind: str) -> Mixture:

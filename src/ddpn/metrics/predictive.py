@@ -9,7 +9,7 @@ from torch.distributions import Distribution, Normal
 
 from ddpn.distributions import CountDistribution, Mixture
 from ddpn.distributions.arguments import check_coverage, check_interval_kind
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 
 
 def known(dist: Distribution) -> Any:

@@ -14,7 +14,7 @@ from torch.distributions import Distribution
 from ddpn.metrics.calibration import pit_bounds, pit_cdf, precision
 from ddpn.metrics.predictive import interval, known, mass_between, observed
 from ddpn.metrics.weights import checked_weight, mean, median
-from ddpn.validation import check_integer
+from ddpn.runtime.validation import check_integer
 
 #: Below this F(y) - F(y - 1) is a jump: distances change by less than this, and slopes keep their digits.
 _JUMP = 1e-7

@@ -10,9 +10,9 @@ from torch.distributions import Distribution, Normal
 
 from ddpn.distributions import CountDistribution, Mixture, discretized
 from ddpn.distributions.normal import normal_crps
-from ddpn.errors import InputError
 from ddpn.metrics.predictive import known, observed, quantile
-from ddpn.validation import check_choice
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import check_choice
 
 Score = Callable[[Any, Tensor], Tensor]
 _STATISTICS: dict[str, Callable[[Any], Tensor]] = {

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 
 
 def checked_weight(weight: Any, like: Tensor) -> Tensor:

@@ -73,9 +73,9 @@ def _levels(
     The number of rows with an unseen level is tested as well; the smaller p-value counts, twice.
     """
     if column.kind == "category":
-        place = np.append(profile._place(hashed(column.levels)), -1)[values]
+        place = np.append(profile.place(hashed(column.levels)), -1)[values]
     else:
-        place = profile._place(np.ascontiguousarray(values.astype(np.float64) + 0.0).view(np.uint64))
+        place = profile.place(np.ascontiguousarray(values.astype(np.float64) + 0.0).view(np.uint64))
     shares, number = key_shares(profile), len(values)
     counts = np.bincount(place[place >= 0], minlength=len(shares)).astype(np.float64)
     chosen = shares * min(before, number) >= _LEAST
@@ -114,7 +114,7 @@ def _words(
 ) -> tuple[str, str]:
     """The share of the level that has changed most, as far as levels are known by name, and that of unseen ones."""
     if column.kind == "category":
-        place = profile._place(hashed(column.levels)) if column.levels else np.empty(0, dtype=np.int64)
+        place = profile.place(hashed(column.levels)) if column.levels else np.empty(0, dtype=np.int64)
         names = {int(key): level for key, level in zip(place, column.levels, strict=True) if key >= 0}
     else:
         names = {i: f"{value:g}" for i, value in enumerate(profile.keys.view(np.float64).tolist())}

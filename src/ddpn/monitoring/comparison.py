@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from ddpn.calibration.reasons import TableSummary
-from ddpn.errors import ConfigError, InputError
 from ddpn.monitoring.columns import column_checks
 from ddpn.monitoring.counts import count_checks, ood_check
 from ddpn.monitoring.result import Check, Monitoring, decided
 from ddpn.predictor import Predictor
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.validation import check_column, is_number
 from ddpn.sample import Sample, take_rows
-from ddpn.validation import check_column, is_number
 from ddpn.workflow.cells import cleaned, is_text
 from ddpn.workflow.dates import DAY
 from ddpn.workflow.model_folder import ModelFolder

@@ -10,8 +10,8 @@ from ddpn.distributions import discretized
 from ddpn.metrics import pit_distance, pit_histogram
 from ddpn.monitoring.result import Check
 from ddpn.predictor import MIXTURE, Predictor
+from ddpn.runtime.threads import single_thread
 from ddpn.sample import Sample
-from ddpn.threads import single_thread
 from ddpn.workflow.leaderboard import COVERAGE, score_rows
 
 #: Bins of the PIT histogram.

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from ddpn.diagnosis.result import Diagnosis, Evidence
-from ddpn.errors import InputError
 from ddpn.files import write_text
 from ddpn.metrics import pit_histogram
 from ddpn.report.figures.chart import POINT, Figure, histogram
@@ -19,6 +18,7 @@ from ddpn.report.figures.scales import count_bins
 from ddpn.report.grids import Grid
 from ddpn.report.numbers import fmt, percent, plural
 from ddpn.report.page import definitions, grid_html, headline_html, page, pair, paragraphs
+from ddpn.runtime.errors import InputError
 from ddpn.workflow.gains import Z, effective_rows
 
 #: Rows whose distributions are averaged, and rows of the PIT histograms.

@@ -11,7 +11,6 @@ from torch.distributions import Distribution
 from ddpn.calibration.intervals import interval_at
 from ddpn.distributions import Recalibrated, discretized
 from ddpn.distributions.recording import limited
-from ddpn.errors import InputError
 from ddpn.estimators import CountRegressor
 from ddpn.explanations.tables import in_fit_order
 from ddpn.features.table import Column
@@ -19,6 +18,7 @@ from ddpn.metrics import crps, nll, point
 from ddpn.metrics.predictive import known, mass_between
 from ddpn.report.columns import columns_of, fingerprint
 from ddpn.report.numbers import mean
+from ddpn.runtime.errors import InputError
 from ddpn.sample import checked_sample
 
 #: More rows than this would change no digit that is shown: a random draw of so many is evaluated.

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.errors import InputError
 from ddpn.files import write_text
 from ddpn.report.figures.chart import CROSS, LINE, POINT, Bar, Chart, Figure, bar_chart
 from ddpn.report.figures.scales import Axis
 from ddpn.report.grids import Grid
 from ddpn.report.numbers import fmt, percent, plural
 from ddpn.report.page import definitions, grid_html, headline_html, page, pair, paragraphs
+from ddpn.runtime.errors import InputError
 from ddpn.tuning.result import TrialSummary, TuningResult, value_text
 
 #: The figure of scores ends at a CRPS above that of the defaults by this share; worse trials are at its upper end.

@@ -9,7 +9,6 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 from torch.distributions import Distribution
 
-from ddpn.errors import InputError
 from ddpn.estimators import CountRegressor
 from ddpn.files import write_text
 from ddpn.report.evidence import Evidence, gather
@@ -18,6 +17,7 @@ from ddpn.report.numbers import plural
 from ddpn.report.page import page
 from ddpn.report.sections import sections
 from ddpn.report.training import likelihood_text, members_text
+from ddpn.runtime.errors import InputError
 from ddpn.workflow.evaluation import Evaluation
 
 

@@ -1,7 +1,12 @@
 """Serve models over HTTP: `ddpn serve`, or `create_app` in a server of one's own. Needs the extra `serve`."""
 
-from ddpn.serving.app import create_app
-from ddpn.serving.options import Limits
-from ddpn.serving.server import serve
+from ddpn.runtime.extras import import_extra
+
+for _module in ("fastapi", "prometheus_client", "uvicorn"):
+    import_extra(_module, "serve")
+
+from ddpn.serving.app import create_app  # noqa: E402
+from ddpn.serving.limits import Limits  # noqa: E402
+from ddpn.serving.server import serve  # noqa: E402
 
 __all__ = ["Limits", "create_app", "serve"]

@@ -2,28 +2,33 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from importlib.metadata import version
 from importlib.resources import files
 from os import PathLike
 from typing import Any
 
-from ddpn.extras import import_extra
-from ddpn.serving.batching import Batcher
-from ddpn.serving.card import card
-from ddpn.serving.catalogue import Catalogue
-from ddpn.serving.edge import App, Edge
-from ddpn.serving.explaining import explain
-from ddpn.serving.metrics import Metrics
-from ddpn.serving.model import REFUSALS, ServedModel, refusal
-from ddpn.serving.openapi import document
-from ddpn.serving.options import Limits, wanted_of
-from ddpn.serving.parsing import EXPLAIN_FIELDS, PREDICT_FIELDS, parse
-from ddpn.serving.problems import RequestError
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.security import HTTPBearer
+from starlette.exceptions import HTTPException
 
-#: Bodies and answers from which on JSON is parsed and written in a thread, as others would wait for it.
-_LARGE_BODY, _LARGE_ANSWER = 64_000, 100
+from ddpn.serving import schemas
+from ddpn.serving.batching import Batcher
+from ddpn.serving.catalogue import Catalogue
+from ddpn.serving.explaining import explain
+from ddpn.serving.limits import Limits
+from ddpn.serving.metrics import Metrics
+from ddpn.serving.middleware import Middleware
+from ddpn.serving.model import ServedModel
+from ddpn.serving.model_card import model_card
+from ddpn.serving.problems import REFUSALS, RequestError, busy, refusal
+
+#: Rows from which on answers are written in a thread, as other requests would wait for them.
+_LARGE_ANSWER = 100
 #: Requests to explain that may wait.
 _MOST_EXPLAINED = 8
 #: Files of the page, with their types.
@@ -32,10 +37,21 @@ _PAGE = {
     "/page.css": ("page.css", "text/css"),
     "/page.js": ("page.js", "text/javascript"),
 }
+_REFUSED = {
+    401: "The bearer token is missing or wrong.",
+    404: "There is nothing at this path.",
+    405: "The path has another method.",
+    408: "The body did not arrive in time.",
+    413: "The body is too large.",
+    415: "The body does not say that it is JSON.",
+    422: "The request or a row is invalid; the answer names rows and columns.",
+    429: "Too many requests are waiting.",
+    503: "The answer took too long, or the server is stopping.",
+}
 
 
 class Service:
-    """The state and the endpoints of one server; `create_app` puts it on the web."""
+    """The state of one server: its models, batches and metrics; `api` puts it on the web."""
 
     def __init__(
         self, paths: Mapping[str, str | PathLike[str]], limits: Limits, reload_every: float, **columns: str | None
@@ -48,25 +64,24 @@ class Service:
         self.metrics.waiting(lambda: self.batcher.waiting)
         self._explaining = 0
         self._explainer = ThreadPoolExecutor(1, thread_name_prefix="explain")
-        self._ready = False
-        self._openapi: tuple[tuple[str, ...], dict[str, Any]] | None = None
-        self._responses = import_extra("starlette.responses", "serve")
-        self._requests = import_extra("starlette.requests", "serve")
-        self._page = {path: (files("ddpn.serving") / "page" / name).read_bytes() for path, (name, _) in _PAGE.items()}
+        self.is_ready = False
+        #: Called after a new version of a model was loaded.
+        self.on_version: Callable[[], None] = lambda: None
 
     def _on_reload(self, name: str, succeeded: bool) -> None:
         self.metrics.reload(name, succeeded)
         if succeeded:
-            self.metrics.model(name, self.catalogue.find(name).version)
+            self.metrics.model(name, self.catalogue[name].version)
+            self.on_version()
 
     @asynccontextmanager
     async def lifespan(self, app: Any) -> AsyncIterator[None]:
         """Start the batches and the watch over model folders; at the end, finish what was taken."""
         self.batcher.start()
         watch = asyncio.create_task(self.catalogue.watch(self._reload_every)) if self._reload_every else None
-        self._ready = True
+        self.is_ready = True
         yield
-        self._ready = False
+        self.is_ready = False
         if watch is not None:
             watch.cancel()
             with suppress(asyncio.CancelledError):
@@ -74,131 +89,147 @@ class Service:
         await self.batcher.stop()
         self._explainer.shutdown(wait=True)
 
-    # Endpoints -----------------------------------------------------------------------------------------------------
-
-    async def predict(self, request: Any) -> Any:
-        """Predict rows."""
-        body, known = await self._body(request), request.scope["ddpn"]
-
-        def read() -> tuple[ServedModel, Any, Any]:
-            given = parse(body, PREDICT_FIELDS, self.limits)
-            model = self._model(request, given)
-            return model, model.reader.read(given["rows"]), wanted_of(given)
-
-        model, rows, wanted = await asyncio.to_thread(read) if len(body) > _LARGE_BODY else read()
-        known |= {"model": model.name, "rows": rows.size}
-        answers = await self.batcher.submit(model, rows, wanted)
+    async def predict(self, model: ServedModel, request: Request, given: Any) -> Response:
+        """Predict the rows of a request (`schemas.PredictOptions`)."""
+        request.scope["ddpn"] |= {"model": model.name, "rows": len(given.rows)}
+        answers = await self.batcher.submit(model, given.rows, given.wanted)
         self.metrics.rows(model.name, answers)
-        about = {"model": model.name, "version": model.version, "coverage": wanted.coverage, "predictions": answers}
-        return await self._json(about, len(answers))
+        about = {"model": model.name, "version": model.version, "coverage": given.coverage, "predictions": answers}
+        return await asyncio.to_thread(_json, about) if len(answers) >= _LARGE_ANSWER else _json(about)
 
-    async def explain(self, request: Any) -> Any:
-        """Explain the predictions of rows."""
-        given = parse(await self._body(request), EXPLAIN_FIELDS, self.limits, self.limits.explain_rows)
-        model, of, curves = self._model(request, given), given.get("of", "mean"), given.get("curves", False)
-        if of not in ("mean", "spread") or not isinstance(of, str):
-            raise RequestError("of must be mean or spread.")
-        if not isinstance(curves, bool):
-            raise RequestError("curves must be true or false.")
-        rows = model.reader.read(given["rows"])
-        request.scope["ddpn"] |= {"model": model.name, "rows": rows.size}
+    async def explain(self, model: ServedModel, request: Request, given: Any) -> Response:
+        """Explain the predictions of the rows of a request (`schemas.ExplainOptions`)."""
+        request.scope["ddpn"] |= {"model": model.name, "rows": len(given.rows)}
         if self._explaining >= _MOST_EXPLAINED:
-            words = f"{_MOST_EXPLAINED} requests to explain rows are waiting already. Try again in a second."
-            raise RequestError(words, status=429, headers={"Retry-After": "1"})
+            raise busy(f"{_MOST_EXPLAINED} requests to explain rows are waiting already. Try again in a second.", 429)
         self._explaining += 1
         try:
             loop = asyncio.get_running_loop()
-            found = await loop.run_in_executor(self._explainer, explain, model, rows, given["rows"], of, curves)
+            found = await loop.run_in_executor(self._explainer, explain, model, given.rows, given.of, given.curves)
         except REFUSALS as error:
             raise refusal(error) from error
         finally:
             self._explaining -= 1
-        return await self._json({"model": model.name, "version": model.version, **found}, _LARGE_ANSWER)
+        return await asyncio.to_thread(_json, {"model": model.name, "version": model.version, **found})
 
-    async def model(self, request: Any) -> Any:
-        """The card of a model."""
-        return await self._json(card(self._model(request, {})), 0)
-
-    async def models(self, request: Any) -> Any:
+    async def models(self, request: Request) -> Response:
         """All models."""
         known = [{"name": m.name, "version": m.version, "target": m.folder.roles.target} for m in self.catalogue]
-        return await self._json({"models": known}, 0)
+        return _json({"models": known})
 
-    async def livez(self, request: Any) -> Any:
+    async def livez(self, request: Request) -> Response:
         """Whether the process answers, and predictions end."""
         if self.batcher.is_stuck:
-            raise RequestError("A prediction does not end.", status=503)
-        return await self._json({"status": "alive"}, 0)
+            raise RequestError("A prediction does not end.", 503)
+        return _json({"status": "alive"})
 
-    async def readyz(self, request: Any) -> Any:
+    async def readyz(self, request: Request) -> Response:
         """Whether models are loaded and predictions are made."""
-        if not self._ready:
-            raise RequestError("The server is starting or stopping.", status=503, headers={"Retry-After": "1"})
-        return await self._json(
-            {"status": "ready", "models": dict(zip(self.catalogue.names, self.catalogue.versions, strict=True))}, 0
-        )
+        if not self.is_ready:
+            raise busy("The server is starting or stopping.")
+        return _json({"status": "ready", "models": {model.name: model.version for model in self.catalogue}})
 
-    async def show_metrics(self, request: Any) -> Any:
+    async def show_metrics(self, request: Request) -> Response:
         """Metrics for Prometheus."""
         content, kind = self.metrics.text()
-        return self._responses.Response(content, headers={"content-type": kind})
-
-    async def openapi(self, request: Any) -> Any:
-        """The OpenAPI document, of the versions that are loaded."""
-        return await self._json(self.openapi_document(), 0)
-
-    async def page(self, request: Any) -> Any:
-        """The page and its parts."""
-        kind = _PAGE[request.url.path][1]
-        return self._responses.Response(self._page[request.url.path], media_type=kind)
-
-    def openapi_document(self) -> dict[str, Any]:
-        """The OpenAPI document as Python values."""
-        if self._openapi is None or self._openapi[0] != self.catalogue.versions:
-            self._openapi = self.catalogue.versions, document(list(self.catalogue), self.limits)
-        return self._openapi[1]
-
-    # What endpoints share --------------------------------------------------------------------------------------------
-
-    def _model(self, request: Any, given: dict[str, Any]) -> ServedModel:
-        name = request.path_params.get("name")
-        if name is None:
-            return self.catalogue.find(given.get("model"), status=422)
-        if given.get("model", name) != name:
-            raise RequestError("model must be the one of the path, or be left out.")
-        return self.catalogue.find(name)
-
-    async def _body(self, request: Any) -> bytes:
-        """The body of a request, within the limit; it must say that it is JSON."""
-        kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
-        if kind != "application/json":
-            raise RequestError("The body must be JSON: send the header Content-Type: application/json.", status=415)
-        most = self.limits.max_bytes
-        too_large = RequestError(f"The body must have at most {most:,} bytes. Send fewer rows per request.", status=413)
-        length = request.headers.get("content-length", "")
-        if length.isdigit() and int(length[:20]) > most:
-            raise too_large
-        parts, size = [], 0
-        try:
-            async with asyncio.timeout(0.9 * self.limits.timeout):  # before that of the whole request
-                async for chunk in request.stream():
-                    size += len(chunk)
-                    if size > most:
-                        raise too_large
-                    parts.append(chunk)
-        except TimeoutError:
-            raise RequestError("The body did not arrive in time.", status=408) from None
-        except self._requests.ClientDisconnect:
-            raise RequestError("The client went away.", status=400) from None
-        return b"".join(parts)
-
-    async def _json(self, found: dict[str, Any], size: int) -> Any:
-        content = await asyncio.to_thread(_dumped, found) if size >= _LARGE_ANSWER else _dumped(found)
-        return self._responses.Response(content, media_type="application/json")
+        return Response(content, headers={"content-type": kind})
 
 
-def _dumped(found: dict[str, Any]) -> bytes:
-    return json.dumps(found, allow_nan=False, separators=(",", ":")).encode()
+def _json(found: dict[str, Any]) -> Response:
+    content = json.dumps(found, allow_nan=False, separators=(",", ":")).encode()
+    return Response(content, media_type="application/json")
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    found = refusal(error)
+    return Response(found.body(), found.status, media_type="application/json", headers=found.headers)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    return await _refused(request, RequestError("The server failed. Its log has the details.", 500))
+
+
+def api(service: Service, needs_token: bool) -> FastAPI:
+    """The routes of a server for the versions of its models that are loaded now, with their OpenAPI document.
+
+    Parameters
+    ----------
+    service : Service
+        The state of the server.
+    needs_token : bool
+        Whether requests must have a bearer token, which the document then says; `Middleware` checks it.
+    """
+    models = list(service.catalogue)
+    known = (f"{m.name} (predicts {m.folder.roles.target or 'counts'}, version {m.version})" for m in models)
+    found = FastAPI(
+        title="Count predictions by ddpn",
+        version=version("ddpn"),
+        description=f"Models: {', '.join(known)}. Rows are objects with a value per column; null is a missing value.",
+        lifespan=service.lifespan,
+        docs_url=None,
+        redoc_url=None,
+        responses={status: {"description": words, "model": schemas.Problems} for status, words in _REFUSED.items()},
+        dependencies=[Depends(HTTPBearer(scheme_name="token", auto_error=False))] if needs_token else [],
+    )
+    found.state.service = service
+    for error in (RequestValidationError, HTTPException, RequestError):
+        found.add_exception_handler(error, _refused)
+    found.add_exception_handler(Exception, _failed)
+    predicted, explained = service.limits.max_rows, service.limits.explain_rows
+    _add_posts(found, models, service.predict, schemas.PredictOptions, predicted, schemas.Predictions)
+    _add_posts(found, models, service.explain, schemas.ExplainOptions, explained, schemas.Explanations)
+    for path, model in [("/model", models[0]), *((f"/models/{model.name}", model) for model in models)]:
+        _add_get(found, path, _card(model), schemas.ModelCard)
+    _add_get(found, "/models", service.models, dict[str, Any])
+    _add_get(found, "/livez", service.livez, dict[str, Any])
+    _add_get(found, "/readyz", service.readyz, dict[str, Any])
+    _add_get(found, "/metrics", service.show_metrics, None, PlainTextResponse)
+    for path, (name, kind) in _PAGE.items():
+        found.api_route(path, methods=["GET", "HEAD"], include_in_schema=False)(_file(name, kind))
+    return found
+
+
+def _add_posts(app: FastAPI, models: Sequence[ServedModel], act: Any, options: Any, most: int, answer: Any) -> None:
+    """Add the paths of what requests with rows ask for, /predict for example: of all models, and of each."""
+    by_name, word = {model.name: model for model in models}, act.__name__
+
+    def endpoint(body: Any) -> Callable[..., Any]:
+        async def answered(request: Request, given: body) -> Response:
+            return await act(by_name[given.model], request, given)
+
+        return answered
+
+    own = {name: schemas.request_model(options, name, model.Row, most) for name, model in by_name.items()}
+    others = [(each.name, schemas.request_model(options, each.name, each.Row, most, True)) for each in models[1:]]
+    every = schemas.any_request([(models[0].name, own[models[0].name]), *others])
+    for path, body in {f"/{word}": every, **{f"/models/{name}/{word}": own[name] for name in own}}.items():
+        app.post(path, response_model=answer, summary=f"{word.capitalize()} rows")(endpoint(body))
+
+
+def _card(model: ServedModel) -> Callable[[Request], Any]:
+    async def card(request: Request) -> Response:
+        """The model card: columns, scores, calibration and limits."""
+        return _json(model_card(model))
+
+    return card
+
+
+def _add_get(
+    app: FastAPI, path: str, endpoint: Callable[[Request], Any], answer: Any, kind: type[Response] = JSONResponse
+) -> None:
+    """Add an endpoint for GET, and for HEAD, which the document does not list."""
+    summary = (endpoint.__doc__ or "").rstrip(".")
+    app.get(path, response_model=answer, response_class=kind, summary=summary)(endpoint)
+    app.head(path, include_in_schema=False)(endpoint)
+
+
+def _file(name: str, kind: str) -> Callable[[Request], Any]:
+    content = (files("ddpn.serving") / "page" / name).read_bytes()
+
+    async def page(request: Request) -> Response:
+        return Response(content, media_type=kind)
+
+    return page
 
 
 def create_app(
@@ -208,7 +239,7 @@ def create_app(
     token: str | None = None,
     reload_every: float = 2.0,
     **columns: str | None,
-) -> App:
+) -> Middleware:
     """An ASGI app that serves models; needs `ddpn[serve]`.
 
     Parameters
@@ -227,59 +258,14 @@ def create_app(
     Returns
     -------
     ASGI app
-        With the attribute `service`.
+        Its attribute `app` is a FastAPI app, which is replaced with a new version of a model.
     """
-    fastapi = import_extra("fastapi", "serve")
-    errors = import_extra("starlette.exceptions", "serve")
-    service = Service(paths, limits or Limits(), reload_every, **columns)
-    app = fastapi.FastAPI(title="ddpn", lifespan=service.lifespan, openapi_url=None, docs_url=None, redoc_url=None)
-    for path, endpoint, method in _routes(service):
-        app.add_route(path, _answering(service, path, endpoint), methods=[method])
+    allowed = limits or Limits()
+    service = Service(paths, allowed, reload_every, **columns)
+    found = Middleware(api(service, token is not None), service.metrics, allowed, token)
 
-    async def refused(request: Any, error: Any) -> Any:
-        words = {404: "There is nothing at this path.", 405: "This path has another method."}.get(error.status_code)
-        content = {"message": words or str(error.detail)}
-        return service._responses.Response(
-            _dumped(content), error.status_code, media_type="application/json", headers=error.headers
-        )
+    def replace() -> None:
+        found.app = api(service, token is not None)
 
-    app.add_exception_handler(errors.HTTPException, refused)
-    edge = Edge(app, service.metrics, token)
-    edge.service, edge.app = service, app  # type: ignore[attr-defined]
-    return edge
-
-
-def _routes(service: Service) -> list[tuple[str, Callable[[Any], Any], str]]:
-    return [
-        ("/predict", service.predict, "POST"),
-        ("/explain", service.explain, "POST"),
-        ("/model", service.model, "GET"),
-        ("/models", service.models, "GET"),
-        ("/models/{name}", service.model, "GET"),
-        ("/models/{name}/predict", service.predict, "POST"),
-        ("/models/{name}/explain", service.explain, "POST"),
-        ("/livez", service.livez, "GET"),
-        ("/readyz", service.readyz, "GET"),
-        ("/metrics", service.show_metrics, "GET"),
-        ("/openapi.json", service.openapi, "GET"),
-        *((path, service.page, "GET") for path in _PAGE),
-    ]
-
-
-def _answering(service: Service, path: str, endpoint: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """An endpoint whose refusals become answers, and whose time is limited."""
-
-    async def answer(request: Any) -> Any:
-        request.scope["ddpn"]["path"] = path
-        try:
-            async with asyncio.timeout(service.limits.timeout):
-                return await endpoint(request)
-        except TimeoutError:
-            error = RequestError("The answer took too long.", status=503, headers={"Retry-After": "1"})
-        except RequestError as caught:
-            error = caught
-        return service._responses.Response(
-            _dumped(error.document()), error.status, media_type="application/json", headers=error.headers
-        )
-
-    return answer
+    service.on_version = replace
+    return found

@@ -6,9 +6,9 @@ import numpy as np
 
 from ddpn.calibration.columns import ColumnProfile, hashed
 from ddpn.calibration.shares import key_shares
-from ddpn.errors import InputError
 from ddpn.features.table import Column
 from ddpn.predictor import Predictor
+from ddpn.runtime.errors import InputError
 
 
 def typical_rows(
@@ -39,7 +39,7 @@ def _drawn(name: str, profile: ColumnProfile, levels: tuple[str, ...], size: int
     ranks = rng.permutation((np.arange(size) + 0.5) / size)
     missing = rng.permutation((np.arange(size) + 0.5) / size) < profile.missing_share
     if profile.kind == "category":
-        place = profile._place(hashed(levels)) if levels else np.empty(0, dtype=np.int64)
+        place = profile.place(hashed(levels)) if levels else np.empty(0, dtype=np.int64)
         levels = tuple(level for level, at in zip(levels, place.tolist(), strict=True) if at >= 0)
         if not levels:
             return Column(name, "category", np.full(size, -1), ())

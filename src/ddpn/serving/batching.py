@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Protocol
 
-from ddpn.serving.inputs import Rows
-from ddpn.serving.options import Limits, Wanted
-from ddpn.serving.problems import RequestError
+from ddpn.serving.limits import Limits
+from ddpn.serving.problems import busy
+from ddpn.serving.schemas import Row, Wanted
 
 
 class Predicts(Protocol):
     """What a batch is predicted by."""
 
-    def predict(self, requests: Sequence[tuple[Rows, Wanted]]) -> list[list[dict[str, Any]] | Exception]:
+    def predict(self, requests: Sequence[tuple[Sequence[Row], Wanted]]) -> list[list[dict[str, Any]] | Exception]:
         """An answer, or the error, of each request."""
 
 
@@ -26,7 +26,7 @@ class Job:
     """A request that waits: its model, as it was when the rows were read, and where the answer goes."""
 
     model: Predicts
-    rows: Rows
+    rows: Sequence[Row]
     wanted: Wanted
     answer: asyncio.Future[list[dict[str, Any]]]
     arrived: float = field(default_factory=perf_counter)
@@ -75,21 +75,20 @@ class Batcher:
                 await self._task
         self._thread.shutdown(wait=True)
 
-    async def submit(self, model: Predicts, rows: Rows, wanted: Wanted) -> list[dict[str, Any]]:
+    async def submit(self, model: Predicts, rows: Sequence[Row], wanted: Wanted) -> list[dict[str, Any]]:
         """The answer to a request, once its batch is predicted.
 
         Parameters
         ----------
         model : ServedModel
             The model that the rows were read for.
-        rows : Rows
+        rows : sequence of Row
             The rows.
         wanted : Wanted
             What to predict.
         """
         if len(self._queue) >= self._limits.max_queue:
-            words = f"{self._limits.max_queue:,} requests are waiting already. Try again in a second."
-            raise RequestError(words, status=429, headers={"Retry-After": "1"})
+            raise busy(f"{self._limits.max_queue:,} requests are waiting already. Try again in a second.", 429)
         job = Job(model, rows, wanted, asyncio.get_running_loop().create_future())
         self._queue.append(job)
         self._wake.set()
@@ -99,7 +98,7 @@ class Batcher:
         loop = asyncio.get_running_loop()
         while True:
             await self._wake.wait()
-            if self._limits.batch_window and sum(job.rows.size for job in self._queue) < self._limits.batch_rows:
+            if self._limits.batch_window and sum(len(job.rows) for job in self._queue) < self._limits.batch_rows:
                 await asyncio.sleep(self._limits.batch_window)
             jobs = self._take()
             if not self._queue:
@@ -110,9 +109,9 @@ class Batcher:
                 # Finished also where the server is told to stop meanwhile: its requests were taken.
                 await asyncio.shield(self._finished(loop, jobs, requests))
                 self._started = None
-                self._on_batch(len(jobs), sum(job.rows.size for job in jobs), perf_counter() - start)
+                self._on_batch(len(jobs), sum(len(job.rows) for job in jobs), perf_counter() - start)
 
-    async def _finished(self, loop: Any, jobs: list[Job], requests: list[tuple[Rows, Wanted]]) -> None:
+    async def _finished(self, loop: Any, jobs: list[Job], requests: list[tuple[Sequence[Row], Wanted]]) -> None:
         try:
             found = await loop.run_in_executor(self._thread, jobs[0].model.predict, requests)
         except Exception as error:
@@ -135,10 +134,10 @@ class Batcher:
             if job.answer.done():
                 continue
             is_other = bool(jobs) and job.model is not jobs[0].model
-            if is_other or (jobs and rows + job.rows.size > self._limits.batch_rows):
+            if is_other or (jobs and rows + len(job.rows) > self._limits.batch_rows):
                 others.append(job)
                 continue
             jobs.append(job)
-            rows += job.rows.size
+            rows += len(job.rows)
         self._queue = others
         return jobs

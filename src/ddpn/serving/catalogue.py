@@ -8,10 +8,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ddpn.errors import ConfigError, DDPNError
 from ddpn.model_files import MANIFEST
+from ddpn.runtime.errors import ConfigError, DDPNError
 from ddpn.serving.model import ServedModel
-from ddpn.serving.problems import RequestError
 
 _LOG = logging.getLogger("ddpn.serving")
 
@@ -80,20 +79,7 @@ class Catalogue:
         """The version of each model."""
         return tuple(model.version for model in self)
 
-    def find(self, name: Any = None, status: int = 404) -> ServedModel:
-        """The model of this name, the default for None; raises a `RequestError`.
-
-        Parameters
-        ----------
-        name : str, optional
-            The name, of any type.
-        status : int
-            The HTTP status where there is none.
-        """
-        if name is None:
-            return next(iter(self))
-        if not isinstance(name, str) or name not in self._models:
-            raise RequestError(f"model must be one of {', '.join(self.names)}.", status=status)
+    def __getitem__(self, name: str) -> ServedModel:
         return self._models[name]
 
     async def watch(self, every: float) -> None:

@@ -1,134 +1,192 @@
-"""The columns that a served model needs: how each cell of JSON is read, checked and turned into what the model sees."""
+"""The columns of requests to a model: types that cells must have, and what the model sees of them."""
 
-import math
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
+import numpy as np
+from pydantic import BeforeValidator, Field, create_model
+
+from ddpn.calibration.columns import ColumnProfile
 from ddpn.features.canonical import canonical_level, canonical_number
+from ddpn.members.known_levels import known_levels
+from ddpn.predictor import Predictor
+from ddpn.serving.schemas import Row, integer
 from ddpn.workflow.cells import missing_numbers
 from ddpn.workflow.dates import DAY, HOUR, MONTH, WEEKDAY
-from ddpn.workflow.roles import Column
+from ddpn.workflow.model_folder import ModelFolder
+from ddpn.workflow.roles import Column, Roles
 
 #: ISO 8601, as JSON Schema's formats "date" and "date-time" have it; seconds and the zone may be left out.
 _ISO = re.compile(r"\d{4}-\d{2}-\d{2}(?:[Tt ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:[Zz]|[+-]\d{2}:\d{2})?)?")
+_LARGEST = 1.7976931348623157e308
 _NAN = float("nan")
 _EPOCH = datetime(1970, 1, 1)
-#: What a message calls the values of JSON, by their type in Python.
-_FOUND = {str: "text", bool: "a boolean", int: "an integer", float: "a number", list: "a list", dict: "an object"}
-
-
-class CellError(ValueError):
-    """A cell that a column cannot have; the message goes after "must be"."""
+_Number = Annotated[float, Field(ge=-_LARGEST, le=_LARGEST, allow_inf_nan=False)]
+_Whole = Annotated[int, Field(ge=-int(_LARGEST), le=int(_LARGEST))]
+_Level = str | bool | _Whole | _Number | None
+_MISSING = ", or null where it is missing"
+_BOOLEAN, _LEVEL = f"true or false{_MISSING}", f"text (or a number, true or false){_MISSING}"
+#: Levels of a column that a model offers, most frequent first.
+_MOST_LEVELS = 200
 
 
 @dataclass(frozen=True)
 class ServedColumn:
     """A column of the requests.
 
-    `kind` is "number", "boolean", "date", "category", "exposure", "upper", "group" or "ignored"; `parts` are the names
-    of the model's columns that it becomes. `read` turns a cell into a value per part: a float (NaN where missing), or
-    the name of a level (None where missing).
+    `kind` is "number", "boolean", "date", "category", "exposure", "upper", "group" or "ignored"; a cell has the type
+    `annotation`, which `description` puts into words. `parts` are the names of the model's columns that it becomes, and
+    `values` turns a cell into a value per part: a float (NaN where missing), or the name of a level (None where
+    missing). `example` is a typical cell; `levels`, `range`, `integers` and `days` are those of the training rows.
     """
 
     name: str
     kind: str
-    schema: dict[str, Any]
-    read: Callable[[Any], tuple[Any, ...]]
+    annotation: Any
+    description: str
+    values: Callable[[Any], tuple[Any, ...]]
     parts: tuple[str, ...] = ()
     levels: tuple[str, ...] = ()
+    example: Any = None
     range: tuple[float, float] | None = None
-    notes: dict[str, Any] = field(default_factory=dict)
+    integers: bool = False
+    days: tuple[str, str] | None = None
 
     @property
     def is_required(self) -> bool:
         return self.kind != "ignored"
 
 
-def shown(cell: Any) -> str:
-    """A cell for a message: its type, and its value where that is short."""
-    if cell is None:
-        return "null"
-    kind = _FOUND.get(type(cell), "a value")
-    if isinstance(cell, list | dict):
-        return kind
-    words = repr(cell) if not isinstance(cell, bool) else str(cell).lower()
-    return f"{kind} {words if len(words) <= 40 else words[:37] + '...'}" if isinstance(cell, str) else words[:40]
+def served_columns(folder: ModelFolder) -> list[ServedColumn]:
+    """The columns of requests to a model: those that it needs, and those of the fit that are ignored.
+
+    Parameters
+    ----------
+    folder : ModelFolder
+        The model.
+    """
+    roles, predictor = folder.roles, folder.model.predictor_
+    inputs = [name for column in roles.used for name in column.inputs]
+    levels = dict(zip(inputs, levels_of(predictor, len(inputs)), strict=True))
+    known = [None] * len(inputs) if predictor.profile is None else predictor.profile.columns
+    profiles = dict(zip(inputs, known, strict=True))
+    found = [_feature(column, roles.missing, levels, profiles) for column in roles.used]
+    found += _roles(roles, predictor)
+    names = {column.name for column in found}
+    unused = [column.name for column in roles.columns] + [roles.target, roles.weight, roles.censored]
+    ignored = dict.fromkeys(name for name in unused if name is not None and name not in names)
+    return found + [ServedColumn(name, "ignored", Any, "anything: it is ignored", lambda cell: ()) for name in ignored]
 
 
-def number(cell: Any, absent: frozenset[float] = frozenset()) -> float:
-    """A finite number, or NaN for null."""
-    if cell is None:
-        return _NAN
-    if type(cell) is not float and type(cell) is not int:
-        raise CellError(f"a number, or null where it is missing, got {shown(cell)}")
-    try:
-        value = float(cell)
-    except OverflowError:
-        raise CellError("a number that fits into 64 bits, got a larger one") from None
-    if not math.isfinite(value):
-        raise CellError(f"a finite number, got {value}")
-    return _NAN if value in absent else value
+def _feature(
+    column: Column,
+    missing: Sequence[str],
+    levels: Mapping[str, tuple[str, ...]],
+    profiles: Mapping[str, ColumnProfile | None],
+) -> ServedColumn:
+    name, parts, about = column.name, tuple(column.inputs), dict[str, Any]()
+    if column.kind == "number":
+        absent, whole = frozenset(missing_numbers(missing)), column.number.integers
+        about = {"range": _range(profiles[name]), "example": _typical(profiles[name], whole), "integers": whole}
+        words = f"a finite number{_MISSING}"
+        return ServedColumn(name, "number", _Number | None, words, lambda cell: (_float(cell, absent),), parts, **about)
+    if column.kind == "boolean":
+        return ServedColumn(name, "boolean", bool | None, _BOOLEAN, lambda cell: (_float(cell),), parts, example=False)
+    if column.kind == "date":
+        words, zone = f"a date such as 2024-12-31 or 2024-12-31T18:30:00{_MISSING}", column.date.zone
+        about = _days(next((profiles[part] for part in parts if part.endswith(f" {DAY}")), None))
+        return ServedColumn(
+            name, "date", _date(zone), words, lambda cell: _date_numbers(cell, column.parts), parts, **about
+        )
+    if column.level_kind == "boolean":  # its levels are true and false
+        read = lambda cell: None if cell is None else str(cell).lower()  # noqa: E731
+        return ServedColumn(name, "boolean", bool | None, _BOOLEAN, lambda cell: (read(cell),), parts, example=False)
+    read, known = _level_reader(column.level_kind, missing), levels[name]
+    first = next(iter(known), None)
+    return ServedColumn(name, "category", _Level, _LEVEL, lambda cell: (read(cell),), parts, known, example=first)
 
 
-def positive(cell: Any) -> float:
-    """A finite number above 0."""
-    value = _NAN if cell is None else number(cell)
-    if not value > 0.0:
-        raise CellError(f"a number above 0, got {shown(cell)}")
-    return value
-
-
-def bound(least: int) -> Callable[[Any], float]:
-    """A reader of integers of at least `least`."""
-
-    def read(cell: Any) -> float:
-        value = _NAN if cell is None else number(cell)
-        if not (value >= least and value == math.floor(value)):
-            raise CellError(f"an integer of at least {least}, got {shown(cell)}")
-        return value
-
-    return read
-
-
-def flag(cell: Any) -> float:
-    """1 for true, 0 for false, NaN for null."""
-    if cell is None:
-        return _NAN
-    if cell is not True and cell is not False:
-        raise CellError(f"true or false, or null where it is missing, got {shown(cell)}")
-    return float(cell)
-
-
-def scalar(cell: Any) -> Any:
-    """Text, a finite number, a boolean or null."""
-    if cell is not None and type(cell) not in (str, bool, int, float):
-        raise CellError(f"text, or null where it is missing, got {shown(cell)}")
-    if type(cell) is float and not math.isfinite(cell):
-        raise CellError(f"text or a finite number, got {cell}")
-    return cell
-
-
-def moment(cell: Any, zone: ZoneInfo | None) -> datetime | None:
-    """A date or time by the clock of `zone`, or as it is written where there is none; None for null."""
-    if cell is None:
-        return None
-    example = "a date such as 2024-12-31 or 2024-12-31T18:30:00"
-    if not isinstance(cell, str) or _ISO.fullmatch(cell) is None:
-        raise CellError(f"{example}, or null where it is missing, got {shown(cell)}")
-    try:
-        found = datetime.fromisoformat(cell.upper())
-        if found.tzinfo is not None:
-            found = (found if zone is None else found.astimezone(zone)).replace(tzinfo=None)
-    except (ValueError, OverflowError):
-        raise CellError(f"{example} that exists, got {shown(cell)}") from None
+def _roles(roles: Roles, predictor: Predictor) -> list[ServedColumn]:
+    """The columns that are no features: exposure, upper bound, group."""
+    found = []
+    if roles.exposure is not None:
+        kind, words = Annotated[float, Field(gt=0.0, le=_LARGEST, allow_inf_nan=False)], "a number above 0"
+        found.append(ServedColumn(roles.exposure, "exposure", kind, words, lambda cell: (float(cell),), example=1.0))
+    if roles.upper is not None:
+        least = max(predictor.counts.lower, int(predictor.counts.upper_is_total))
+        kind, words, first = integer(least, int(_LARGEST)), f"an integer of at least {least}", max(least, 1)
+        found.append(ServedColumn(roles.upper, "upper", kind, words, lambda cell: (float(cell),), example=first))
+    if roles.groups is not None:
+        groups = () if predictor.groups is None else predictor.groups.names
+        about: dict[str, Any] = {"levels": groups, "example": next(iter(groups), None)}
+        found.append(ServedColumn(roles.groups, "group", _Level, _LEVEL, lambda cell: (_group(cell),), **about))
     return found
 
 
-def date_numbers(found: datetime | None, parts: Iterable[str]) -> tuple[float, ...]:
+def example_row(columns: Sequence[ServedColumn]) -> dict[str, Any]:
+    """A row that a model accepts: typical values, the most frequent levels, exposure 1."""
+    # Of a column that is a feature and has a role, too, the feature comes first and is typical.
+    return {column.name: column.example for column in reversed(columns) if column.is_required}
+
+
+def row_model(name: str, columns: Iterable[ServedColumn], example: dict[str, Any]) -> type[Row]:
+    """The pydantic model of a row: fields c0, c1, ..., whose aliases are the names of the columns.
+
+    Parameters
+    ----------
+    name : str
+        The name of the served model.
+    columns : iterable of ServedColumn
+        All columns. A column that is a feature and has a role, too, must satisfy the role, which is named later.
+    example : dict
+        A row that is accepted.
+    """
+    known = {column.name: column for column in columns}
+    fields: dict[str, Any] = {}
+    for number, column in enumerate(known.values()):
+        default = ... if column.is_required else None
+        about = Field(default, alias=column.name, description=column.description)
+        fields[f"c{number}"] = (column.annotation, about)
+    found: type[Row] = create_model(f"Row_{name}", __base__=Row, **fields)
+    found.model_config["json_schema_extra"] = {"examples": [example]}
+    return found
+
+
+# Cells -----------------------------------------------------------------------------------------------------------
+
+
+def _float(cell: float | None, absent: frozenset[float] = frozenset()) -> float:
+    return _NAN if cell is None or cell in absent else float(cell)
+
+
+def _group(cell: Any) -> str:
+    """The name of a group, as `ddpn.features.canonical.group_labels` has it."""
+    return "missing" if cell is None else canonical_number(cell)
+
+
+def _date(zone_name: str) -> Any:
+    """The type of dates and times, which are read by the clock of a zone, or as they are written without one."""
+    zone = ZoneInfo(zone_name) if zone_name else None
+
+    def read(cell: Any) -> datetime | None:
+        if cell is None:
+            return None
+        if not isinstance(cell, str) or _ISO.fullmatch(cell) is None:
+            raise ValueError("no date")
+        found = datetime.fromisoformat(cell.upper())
+        try:
+            return (found if zone is None or found.tzinfo is None else found.astimezone(zone)).replace(tzinfo=None)
+        except OverflowError:
+            raise ValueError("no date of the calendar") from None
+
+    return Annotated[datetime | date | None, BeforeValidator(read)]
+
+
+def _date_numbers(found: datetime | None, parts: Iterable[str]) -> tuple[float, ...]:
     """The numbers that a model sees of a date, as `ddpn.workflow.dates.date_parts` has them."""
     if found is None:
         return tuple(_NAN for _ in parts)
@@ -141,35 +199,47 @@ def date_numbers(found: datetime | None, parts: Iterable[str]) -> tuple[float, .
     return tuple(known[part] for part in parts)
 
 
-def level_reader(level_kind: str, missing: Iterable[str]) -> Callable[[Any], str | None]:
+def _level_reader(level_kind: str, missing: Sequence[str]) -> Callable[[Any], str | None]:
     """A reader of levels: their one name (`ddpn.features.canonical`), None for null and words that stand for it."""
     canonical = canonical_number if level_kind == "number" else canonical_level
-    words = list(missing)
-    absent = {word.strip() for word in words} | {canonical_number(word) for word in words} | {"nan"}
+    absent = {word.strip() for word in missing} | {canonical_number(word) for word in missing} | {"nan"}
 
     def read(cell: Any) -> str | None:
-        if scalar(cell) is None:
-            return None
-        try:
-            name = canonical(cell)
-        except OverflowError:
-            raise CellError("text or a number that fits into 64 bits, got a larger one") from None
+        name = None if cell is None else canonical(cell)
         return None if name in absent else name
 
     return read
 
 
-def reader_of(column: Column, missing: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
-    """How the cells of a column of the fit are read."""
-    if column.kind == "number":
-        absent = frozenset(missing_numbers(missing))
-        return lambda cell: (number(cell, absent),)
-    if column.kind == "boolean":
-        return lambda cell: (flag(cell),)
-    if column.kind == "date":
-        zone = ZoneInfo(column.date.zone) if column.date.zone else None
-        return lambda cell: date_numbers(moment(cell, zone), column.parts)
-    if column.level_kind == "boolean":
-        return lambda cell: (None if cell is None else str(bool(flag(cell))).lower(),)
-    read = level_reader(column.level_kind, missing)
-    return lambda cell: (read(cell),)
+# What the model knows about its columns --------------------------------------------------------------------------
+
+
+def levels_of(predictor: Predictor, width: int) -> list[tuple[str, ...]]:
+    """The levels of each column that a model offers; empty for numbers and booleans."""
+    return [levels[:_MOST_LEVELS] for levels in known_levels(predictor.mixed.values(), width)]
+
+
+def _range(profile: ColumnProfile | None) -> tuple[float, float] | None:
+    """The smallest and the largest training value."""
+    return None if profile is None or not len(profile.edges) else (float(profile.edges[0]), float(profile.edges[-1]))
+
+
+def _typical(profile: ColumnProfile | None, integers: bool) -> float:
+    """A typical value."""
+    if profile is None or not len(profile.edges):
+        return 1.0
+    typical = float(np.interp(0.0, profile.normal, profile.edges))
+    if len(profile.keys):  # few values: the nearest of them
+        known = profile.keys.view(np.float64)
+        typical = float(known[np.abs(known - typical).argmin()])
+    return round(typical) if integers else float(f"{typical:.4g}")
+
+
+def _days(profile: ColumnProfile | None) -> dict[str, Any]:
+    """The first and the last day of the training, and a typical one."""
+    ends = _range(profile)
+    if profile is None or ends is None:
+        return {"example": "2024-12-31"}
+    typical = float(np.interp(0.0, profile.normal, profile.edges))
+    first, last, middle = ((date(1970, 1, 1) + timedelta(days=int(day))).isoformat() for day in (*ends, typical))
+    return {"days": (first, last), "example": middle}

@@ -10,12 +10,10 @@ from ddpn.explanations.inputs import Inputs as ExplainedInputs
 from ddpn.explanations.shapley import shapley_values
 from ddpn.features.table import Column, PreparedTable
 from ddpn.serving.background import joined, typical_rows
-from ddpn.serving.columns import ServedColumn
-from ddpn.serving.inputs import Inputs, Rows
-from ddpn.serving.model import ServedModel
-from ddpn.serving.options import Wanted
+from ddpn.serving.columns import ServedColumn, levels_of
+from ddpn.serving.model import Inputs, ServedModel
 from ddpn.serving.problems import Problem, RequestError
-from ddpn.serving.served_columns import levels_of
+from ddpn.serving.schemas import Row, Wanted
 
 #: Predictions per explained row, about; typical rows that it is compared with, at least and at most.
 _PREDICTIONS, _LEAST, _MOST = 4000, 4, 32
@@ -43,19 +41,15 @@ class PreparedInputs(ExplainedInputs):
             return self.predictor.distribution(table, known.get("exposure"), upper=known.get("upper"))
 
 
-def explain(
-    model: ServedModel, rows: Rows, given: Sequence[Mapping[str, Any]], of: str, curves: bool
-) -> dict[str, Any]:
+def explain(model: ServedModel, rows: Sequence[Row], of: str, curves: bool) -> dict[str, Any]:
     """Contributions of the columns to each row, and curves of the first row if asked; ready for JSON.
 
     Parameters
     ----------
     model : ServedModel
         The model.
-    rows : Rows
-        The rows as they were read.
-    given : sequence of mappings
-        The same rows as they were sent.
+    rows : sequence of Row
+        The rows.
     of : {"mean", "spread"}
         What to explain.
     curves : bool
@@ -64,13 +58,13 @@ def explain(
     (known,) = model.predict([(rows, Wanted(outputs=("mean", "stddev")))])
     if isinstance(known, Exception):
         raise known
-    inputs = model.reader.inputs([rows])
+    inputs = model.inputs(rows)
     with np.errstate(all="ignore"):
-        found = [_contributions(model, inputs, row, of) for row in range(rows.size)]
+        found = [_contributions(model, inputs, row, of) for row in range(len(rows))]
     answer: dict[str, Any] = {"quantity": "mean" if of == "mean" else "variance / mean", "rows": found}
     if curves:
         order = [each["column"] for each in found[0]["contributions"]]
-        answer["curves"] = _curves(model, given[0], order)
+        answer["curves"] = _curves(model, rows[0].model_dump(mode="json", by_alias=True), order)
     return answer
 
 
@@ -124,7 +118,7 @@ def _curves(model: ServedModel, row: Mapping[str, Any], order: Sequence[str]) ->
     points = {column.name: _points(column, row[column.name]) for column in chosen}
     changed = [{**row, name: value} for name, values in points.items() for value in values]
     wanted = Wanted(outputs=("mean", "lower", "upper"))
-    (answer,) = model.predict([(model.reader.read(changed), wanted)])
+    (answer,) = model.predict([([model.Row.model_validate(each) for each in changed], wanted)])
     if isinstance(answer, Exception):
         return []  # some of the values lead to predictions that are too large
     found, start = [], 0
@@ -150,14 +144,13 @@ def _points(column: ServedColumn, now: Any) -> list[Any]:
         )
     low, high = column.range or (0.0 if now is None else now, 1.0 if now is None else now)
     values = np.linspace(low, high, _POINTS)
-    spread = set(values.round().tolist() if column.notes.get("integers") else [float(f"{v:.6g}") for v in values])
+    spread = set(values.round().tolist() if column.integers else [float(f"{v:.6g}") for v in values])
     return sorted(spread | (set() if now is None else {float(now)}))
 
 
 def _days(column: ServedColumn, now: Any) -> list[Any]:
-    days = column.notes.get("days")
-    if days is None:
+    if column.days is None:
         return [now]
-    first, last = (date.fromisoformat(day) for day in days)
+    first, last = (date.fromisoformat(day) for day in column.days)
     spread = [first + (last - first) * share for share in np.linspace(0.0, 1.0, _POINTS).tolist()]
     return sorted({*(day.isoformat() for day in spread), *([] if now is None else [now[:10]])})

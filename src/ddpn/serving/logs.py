@@ -6,8 +6,6 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
-_LEVELS = ("debug", "info", "warning", "error")
-
 
 class JsonLines(logging.Formatter):
     """A record as JSON: time, level, event and the fields of the record."""
@@ -49,8 +47,3 @@ def configure(level: str) -> None:
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(level.upper() if name != "uvicorn" else "WARNING")
-
-
-def levels() -> tuple[str, ...]:
-    """The names of the levels."""
-    return _LEVELS

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ddpn.extras import import_extra
+import prometheus_client as client
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -12,9 +12,8 @@ class Metrics:
     """Counters of one server, in a registry of their own."""
 
     def __init__(self) -> None:
-        client = import_extra("prometheus_client", "serve")
-        self._client, self.registry = client, client.CollectorRegistry()
-        known = {"registry": self.registry}
+        self.registry = client.CollectorRegistry()
+        known: dict[str, Any] = {"registry": self.registry}
         labels = ["path", "method", "status"]
         self._requests = client.Counter("ddpn_requests", "Requests that were answered.", labels, **known)
         self._seconds = client.Histogram(
@@ -59,4 +58,4 @@ class Metrics:
 
     def text(self) -> tuple[bytes, str]:
         """All metrics, and the type of the content."""
-        return self._client.generate_latest(self.registry), self._client.CONTENT_TYPE_LATEST
+        return client.generate_latest(self.registry), client.CONTENT_TYPE_LATEST

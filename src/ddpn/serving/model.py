@@ -1,23 +1,30 @@
 """`ServedModel`: one version of a model folder, loaded, checked and ready to answer requests."""
 
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ddpn.errors import DDPNError
+import numpy as np
+
 from ddpn.features.kinds import WITH_NUMBERS
+from ddpn.features.table import Column, PreparedTable
 from ddpn.model_files import read_manifest, read_unchanged
-from ddpn.predictor import Predictor
-from ddpn.serving.inputs import RowReader, Rows
-from ddpn.serving.options import Wanted
-from ddpn.serving.predicting import answers, predict_batch
-from ddpn.serving.problems import RequestError
-from ddpn.serving.served_columns import example_row, served_columns
-from ddpn.workflow.dates import DAY
+from ddpn.predictions.table import predict_rows
+from ddpn.serving.answers import answers
+from ddpn.serving.columns import example_row, row_model, served_columns
+from ddpn.serving.problems import REFUSALS, refusal
+from ddpn.serving.schemas import Row, Wanted
 from ddpn.workflow.model_folder import describe, load
 
-#: Errors by which a model refuses rows that passed the checks, such as levels that a GLM does not know.
-REFUSALS = (DDPNError, ValueError, ArithmeticError)
+
+class Inputs(NamedTuple):
+    """What a predictor takes: the table, and exposures, upper bounds and group labels where the model has them."""
+
+    table: PreparedTable
+    exposure: np.ndarray | None
+    upper: np.ndarray | None
+    groups: np.ndarray | None
 
 
 class ServedModel:
@@ -36,6 +43,8 @@ class ServedModel:
     ----------
     version : str
         The first digits of the checksum of its files.
+    Row : type
+        The pydantic model of its rows.
     """
 
     def __init__(self, name: str, path: Path, **columns: str | None) -> None:
@@ -46,20 +55,43 @@ class ServedModel:
         self.folder, self.predictor = folder, folder.model.predictor_
         self.version = str(checksum)[:12]
         self.columns = served_columns(folder)
-        names = [name for column in folder.roles.used for name in column.inputs]
-        kinds = ["category" if kind == WITH_NUMBERS else kind for kind in _kinds(self.predictor, folder.model)]
-        self.reader = RowReader(self.columns, dict(zip(names, kinds, strict=True)))
-        dates = (column for column in folder.roles.used if column.kind == "date")
-        self.days = frozenset(f"{column.name} {DAY}" for column in dates if DAY in column.parts)
         self.example = example_row(self.columns)
+        self.Row = row_model(name, self.columns, self.example)
+        self._field = {field.alias: name for name, field in self.Row.model_fields.items()}
+        profile = self.predictor.profile
+        kinds = (folder.model.feature_kinds_ if profile is None else profile.reader.kinds_) or []
+        names = [part for column in folder.roles.used for part in column.inputs]
+        self._kinds = {
+            part: "category" if kind == WITH_NUMBERS else kind for part, kind in zip(names, kinds, strict=True)
+        }
+        self._days = folder.roles.days
         self.warm_up()
 
     def warm_up(self) -> None:
         """Predict a typical row, twice: the first prediction of a process imports and caches much."""
         for _ in range(2):
-            self.predict([(self.reader.read([self.example]), Wanted())])
+            self.predict([([self.Row.model_validate(self.example)], Wanted())])
 
-    def predict(self, requests: Sequence[tuple[Rows, Wanted]]) -> list[list[dict[str, Any]] | Exception]:
+    def inputs(self, rows: Sequence[Row]) -> Inputs:
+        """Rows as the predictor takes them.
+
+        Parameters
+        ----------
+        rows : sequence of Row
+            Validated rows.
+        """
+        parts: dict[str, tuple[Any, ...]] = {}
+        for column in self.columns:
+            if column.is_required:
+                field = self._field[column.name]
+                values = [column.values(getattr(row, field)) for row in rows]
+                parts |= dict(zip(column.parts or (f"role {column.kind}",), zip(*values, strict=True), strict=True))
+        table = PreparedTable([_column(name, kind, parts[name]) for name, kind in self._kinds.items()])
+        exposure, upper = (np.array(parts[role]) if role in parts else None for role in ("role exposure", "role upper"))
+        groups = np.array(parts["role group"], dtype=object) if "role group" in parts else None
+        return Inputs(table, exposure, upper, groups)
+
+    def predict(self, requests: Sequence[tuple[Sequence[Row], Wanted]]) -> list[list[dict[str, Any]] | Exception]:
         """Predict the rows of several requests together: an answer, or the error, of each.
 
         Parameters
@@ -75,42 +107,24 @@ class ServedModel:
         # One of them is to blame: the others must not fail with it.
         return [answer for request in requests for answer in self.predict([request])]
 
-    def _predicted(self, requests: Sequence[tuple[Rows, Wanted]]) -> list[list[dict[str, Any]] | Exception]:
-        names = frozenset(name for _, wanted in requests for name in wanted.outputs)
-        batch = predict_batch(self.predictor, self.reader.inputs([rows for rows, _ in requests]), names)
+    def _predicted(self, requests: Sequence[tuple[Sequence[Row], Wanted]]) -> list[list[dict[str, Any]] | Exception]:
+        inputs = self.inputs([row for rows, _ in requests for row in rows])
+        batch = predict_rows(self.predictor, *inputs, days=self._days)
         found: list[list[dict[str, Any]] | Exception] = []
-        for (start, stop), wanted in _runs(requests):
-            same = answers(batch, slice(start, stop), wanted, self.days)
-            done = 0
-            while done < stop - start:
-                size = requests[len(found)][0].size
-                found.append(same[done : done + size])
-                done += size
+        start = 0
+        for wanted, same in groupby(requests, key=lambda request: request[1]):
+            sizes = [len(rows) for rows, _ in same]
+            every = answers(batch.rows(slice(start, start + sum(sizes))), wanted)
+            ends = np.cumsum(sizes).tolist()
+            found += [every[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+            start += sum(sizes)
         return found
 
 
-def refusal(error: Exception) -> RequestError:
-    """The answer to rows that a model refuses."""
-    if isinstance(error, RequestError):
-        return error
-    words = str(error) if isinstance(error, DDPNError) else "The model cannot predict these rows. Check their values."
-    return RequestError(words)
-
-
-def _kinds(predictor: Predictor, model: Any) -> list[str]:
-    if predictor.profile is not None:
-        return list(predictor.profile.reader.kinds_)
-    return list(model.feature_kinds_)
-
-
-def _runs(requests: Sequence[tuple[Rows, Wanted]]) -> list[tuple[tuple[int, int], Wanted]]:
-    """Rows of neighbouring requests that want the same, as ranges."""
-    found: list[tuple[tuple[int, int], Wanted]] = []
-    start = 0
-    for rows, wanted in requests:
-        if found and found[-1][1] == wanted:
-            found[-1] = ((found[-1][0][0], start + rows.size), wanted)
-        else:
-            found.append(((start, start + rows.size), wanted))
-        start += rows.size
-    return found
+def _column(name: str, kind: str, values: Sequence[Any]) -> Column:
+    """A column of floats, or of codes into the levels that occur, -1 where missing."""
+    if kind != "category":
+        return Column(name, kind, np.array(values))
+    index: dict[str, int] = {}
+    codes = [-1 if value is None else index.setdefault(value, len(index)) for value in values]
+    return Column(name, "category", np.array(codes, dtype=np.int64), tuple(index))

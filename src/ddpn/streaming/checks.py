@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from ddpn.count_range import CountRange
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import check_column
 from ddpn.sample import Sample, check_counts, check_vector, labels_at
 from ddpn.streaming.libraries import polars
 from ddpn.streaming.parts import Batch
-from ddpn.validation import check_column
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.errors import InputError
-from ddpn.progress import progress_bar
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.progress import progress_bar
 from ddpn.streaming.checks import RoleColumns
 from ddpn.streaming.libraries import polars
 from ddpn.streaming.parts import Parts

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Any
 
-from ddpn.extras import import_extra
+from ddpn.runtime.extras import import_extra
 
 
 def pyarrow_parquet() -> Any:

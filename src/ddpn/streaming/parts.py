@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import listed
 from ddpn.streaming.libraries import polars, pyarrow, pyarrow_parquet
-from ddpn.validation import listed
 
 #: Endings of Parquet files.
 PARQUET = (".parquet", ".pq")

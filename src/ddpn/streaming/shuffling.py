@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 from ddpn.streaming.libraries import polars
 from ddpn.streaming.parts import Batch, Parts
 

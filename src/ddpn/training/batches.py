@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, default_collate
 
-from ddpn.errors import DDPNError, InputError
+from ddpn.runtime.errors import DDPNError, InputError
 from ddpn.sample import Sample
 
 #: Rows of a table that go through a network together where no gradients are kept.

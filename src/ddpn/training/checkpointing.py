@@ -6,8 +6,9 @@ from typing import Any
 
 import torch
 
-from ddpn.errors import InputError
 from ddpn.model import CountModel
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import listed
 from ddpn.sample import Sample
 from ddpn.tensor_files import fingerprint, read, write
 from ddpn.training.batches import Augmented, Source, as_sample
@@ -15,7 +16,6 @@ from ddpn.training.folds import OwnRows
 from ddpn.training.state import Snapshot
 from ddpn.training.streamed import Streamed
 from ddpn.training.trainable import frozen_fingerprint
-from ddpn.validation import listed
 
 #: Items of a Dataset by whose counts it is known.
 _SOME = 32

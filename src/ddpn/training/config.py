@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, Self
 
-from ddpn.errors import ConfigError
-from ddpn.validation import check_choice, check_integer, check_keys, check_number, is_number
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.validation import check_choice, check_integer, check_keys, check_number, is_number
 
 #: What networks can be computed in.
 PRECISIONS = ("float32", "bf16")

@@ -11,12 +11,13 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from ddpn.distributions import Mixture
-from ddpn.errors import InputError
 from ddpn.heads import Head
 from ddpn.model import CountModel
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.threads import threads_for
+from ddpn.runtime.validation import check_integer
 from ddpn.sample import Sample, check_vector
 from ddpn.tensor_files import fingerprint, read, write
-from ddpn.threads import threads_for
 from ddpn.training.batches import Source
 from ddpn.training.checkpointing import check_identity, data_identity, model_identity
 from ddpn.training.config import TrainingConfig
@@ -25,7 +26,6 @@ from ddpn.training.runtime import Runtime
 from ddpn.training.state import History
 from ddpn.training.trainable import frozen_fingerprint, load_trained_tensors, trained_tensors
 from ddpn.training.validation import check_source
-from ddpn.validation import check_integer
 
 
 class Ensemble:

@@ -6,8 +6,8 @@ from torch import Tensor
 from ddpn.distributions.recording import as_recorded
 from ddpn.metrics import crps
 from ddpn.model import CountModel
+from ddpn.runtime.threads import single_thread, threads_for
 from ddpn.sample import Sample
-from ddpn.threads import single_thread, threads_for
 from ddpn.training.batches import DatasetBatches, MemoryBatches
 from ddpn.training.runtime import Runtime
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ddpn.backbones.members import Members
-from ddpn.errors import ConfigError
+from ddpn.runtime.errors import ConfigError
 
 #: Containers of torch that may hold parameters with a member axis.
 _LISTS = (nn.ParameterList, nn.ParameterDict)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ddpn.errors import ConfigError
+from ddpn.runtime.errors import ConfigError
 from ddpn.sample import Sample
 from ddpn.training.batches import ALL, MemoryBatches, Share, pick
 

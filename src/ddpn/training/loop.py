@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from ddpn.deadlines import Clock, TimeLimitError
-from ddpn.errors import ConfigError
 from ddpn.model import CountModel
-from ddpn.progress import progress_bar
+from ddpn.runtime.deadlines import Clock, TimeLimitError
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.progress import progress_bar
+from ddpn.runtime.threads import threads_for
 from ddpn.sample import Sample
 from ddpn.tensor_files import fingerprint
-from ddpn.threads import threads_for
 from ddpn.training.batches import Augmented, DatasetBatches, MemoryBatches, Source, parts_of
 from ddpn.training.capture import CapturedSteps, can_capture
 from ddpn.training.checkpointing import Checkpoint, data_identity, model_identity

@@ -15,8 +15,8 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from ddpn.heads import Head
+from ddpn.runtime.threads import single_blas_thread, threads_for
 from ddpn.sample import Sample
-from ddpn.threads import single_blas_thread, threads_for
 
 #: A step is taken if the loss falls by this share of what its slope predicts (Armijo's usual constant).
 _ARMIJO = 1e-4

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ddpn.errors import ConfigError
-from ddpn.extras import import_extra
 from ddpn.files import write_bytes
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.extras import import_extra
+from ddpn.runtime.validation import check_choice
 from ddpn.training.batches import ALL, Share
 from ddpn.training.config import PRECISIONS
-from ddpn.validation import check_choice
 
 
 class Runtime:

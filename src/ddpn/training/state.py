@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from ddpn.backbones.members import generators
-from ddpn.errors import TrainingError
 from ddpn.model import CountModel
+from ddpn.runtime.errors import TrainingError
+from ddpn.runtime.validation import at_rows
 from ddpn.training.config import TrainingConfig
 from ddpn.training.flat_weights import FlatWeights
 from ddpn.training.optimizer import Optimizer
 from ddpn.training.trainable import Buffers
-from ddpn.validation import at_rows
 
 #: Batch orders come from another stream than initial weights.
 _ORDER_SEED = 2**31

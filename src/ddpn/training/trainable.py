@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ddpn.backbones.fine_tuning import Frozen
 from ddpn.backbones.members import Members
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 from ddpn.tensor_files import fingerprint
 
 

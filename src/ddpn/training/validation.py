@@ -5,11 +5,11 @@ from typing import Any
 from torch import Tensor
 
 from ddpn.distributions.arguments import check_counts, check_positive
-from ddpn.errors import InputError
 from ddpn.heads import Head
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import listed
 from ddpn.sample import Sample
 from ddpn.training.batches import Augmented, check_any_row, check_vectors
-from ddpn.validation import listed
 
 
 def check_source(name: str, source: Any, needed: bool = True) -> None:

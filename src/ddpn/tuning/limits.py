@@ -3,10 +3,10 @@
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-from ddpn.durations import parse_duration
-from ddpn.errors import ConfigError
+from ddpn.runtime.durations import parse_duration
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.validation import check_integer
 from ddpn.tuning.space import check_search, read_search
-from ddpn.validation import check_integer
 from ddpn.workflow.plan import Plan
 
 #: What a search may take by default.

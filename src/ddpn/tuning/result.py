@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.durations import format_duration
+from ddpn.runtime.durations import format_duration
 from ddpn.tuning.space import SETTINGS, Settings
 from ddpn.workflow.gains import Gain, gain_of
 

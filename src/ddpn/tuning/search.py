@@ -3,16 +3,15 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ddpn.deadlines import Clock, TimeLimitError
-from ddpn.durations import format_duration
-from ddpn.errors import DDPNError
-from ddpn.executors import Executor, Job, ResultStore, Shared
-from ddpn.executors.job import Progress
+from ddpn.runtime.deadlines import Clock, TimeLimitError
+from ddpn.runtime.durations import format_duration
+from ddpn.runtime.errors import DDPNError
+from ddpn.runtime.jobs import Job, Where, is_here, run, slots
+from ddpn.storage.results import ResultStore
 from ddpn.training.monitoring import EpochReport
 from ddpn.tuning.limits import Limit
 from ddpn.tuning.space import Settings
@@ -56,9 +55,9 @@ class Search:
         Called with a line on the progress.
     started : float
         When the search began, by `time.monotonic()`.
-    executor : Executor, optional
-        Runs as many trials at once as it has slots. The next ones are chosen when all of these are over, so that they
-        depend on scores alone, not on which machine is fast or fails.
+    n_jobs : int or RayCluster, optional
+        How many trials run at once, as for `ddpn.runtime.jobs.run`. The next ones are chosen when all of these are
+        over, so that they depend on scores alone, not on which machine is fast or fails.
     """
 
     folds: list[Prepared]
@@ -68,7 +67,7 @@ class Search:
     limit: Limit
     on_step: Callable[[str], object]
     started: float
-    executor: Executor | None = None
+    n_jobs: Where = None
 
     def __post_init__(self) -> None:
         self._spent = self.study.spent
@@ -138,7 +137,7 @@ class Search:
         known = len(self.study.trials)
         if known:
             self.on_step(f"Continuing after {known} {'trials' if known > 1 else 'trial'}: {self._progress()}")
-        width = 1 if self.executor is None else self.study.width_of(self.executor.slots)
+        width = 1 if is_here(self.n_jobs) else self.study.width_of(slots(self.n_jobs))
         while (rest := self._trials_left()) and self._has_time():
             trials = self._next(min(width, rest))
             clock = Clock(self.left)
@@ -199,8 +198,8 @@ class Search:
     def _scored(
         self, jobs: Sequence[tuple[Trial, int]], bars: dict[int, float] | None, clock: Clock
     ) -> list[Scored | DDPNError]:
-        """How trials score on folds, here or as jobs of the executor."""
-        if self.executor is None:
+        """How trials score on folds, here or as jobs."""
+        if is_here(self.n_jobs):
             found: list[Scored | DDPNError] = []
             for trial, number in jobs:
                 try:
@@ -212,19 +211,11 @@ class Search:
         # By the clock on the wall, which machines share: a job may begin later.
         end = time.time() + clock.left if clock.has_limit else None
         known = [(number, trial.settings, sorted(trial.networks.items()), bars) for trial, number in jobs]
-        work = [
-            Job(f"fold {each[0] + 1} of a trial", fold_job, (self._shared, *each, end), _identity(*each))
-            for each in known
-        ]
+        work = [Job(f"fold {each[0] + 1} of a trial", fold_job, (*each, end), _identity(*each)) for each in known]
         store = ResultStore(self.study.folder / "jobs")
-        results = {result.job: result for result in self.executor.run(work, store=store)}
+        results = {result.job: result for result in run(work, self.folds, self.n_jobs, store)}
         ordered = [results[job] for job in work]
         return [result.error or Scored.from_files(result.get()) for result in ordered]
-
-    @cached_property
-    def _shared(self) -> Shared:
-        assert self.executor is not None
-        return self.executor.share(self.folds)
 
     def _limit_folds(self, seconds: float) -> None:
         """Use as many folds as leave time for a few trials: more trials on fewer rows are better than none."""
@@ -308,7 +299,6 @@ def score_fold(
 
 
 def fold_job(
-    progress: Progress,
     folds: list[Prepared],
     number: int,
     settings: Settings,

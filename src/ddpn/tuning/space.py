@@ -8,11 +8,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ddpn.errors import ConfigError, InputError
 from ddpn.heads import check_likelihood
 from ddpn.members import MEMBERS
 from ddpn.members.network_options import ENCODINGS, NetworkOptions
-from ddpn.validation import check_choice, check_integer, check_keys, is_integer, is_number
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.validation import check_choice, check_integer, check_keys, is_integer, is_number
 from ddpn.workflow.plan import Plan
 
 #: Settings that can be searched, in the order of tables, and what each is.

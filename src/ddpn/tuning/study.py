@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.extras import import_extra
 from ddpn.files import write_bytes
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes
+from ddpn.runtime.extras import import_extra
 from ddpn.tuning.space import Choices, Settings, Space
 
 #: In the first trials every setting keeps its default with this probability, and so many trials are of this kind.

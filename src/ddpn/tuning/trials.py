@@ -14,8 +14,8 @@ from ddpn.distributions import discretized
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes, json_to_bytes
 from ddpn.metrics import crps
 from ddpn.predictor import Predictor
+from ddpn.runtime.threads import single_thread
 from ddpn.sample import Sample
-from ddpn.threads import single_thread
 from ddpn.training.monitoring import EpochReport, monitored
 from ddpn.tuning.folds import trial_plan
 from ddpn.tuning.space import Settings, with_settings

@@ -10,9 +10,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ddpn.executors import Executor
 from ddpn.files import folder_lock
 from ddpn.model_files import check_destination
+from ddpn.runtime.jobs import Where
 from ddpn.tuning.folds import folds_of, folds_text
 from ddpn.tuning.limits import check_limits
 from ddpn.tuning.result import TuningResult, summarize
@@ -54,7 +54,7 @@ def tune(
     overwrite: bool = False,
     verbose: bool = False,
     on_step: Callable[[str], object] = lambda text: None,
-    executor: Executor | None = None,
+    n_jobs: Where = None,
 ) -> Tuned:
     """Search the settings of a model, fit the best ones as `ddpn fit` does, and save the model.
 
@@ -86,10 +86,10 @@ def tune(
         Show the progress of the refit.
     on_step : callable, optional
         Called with a line on the progress: the trial, its score, the best score so far and the time left.
-    executor : Executor, optional
-        Runs several trials at once, such as `ddpn.executors.LocalProcesses()` or `ddpn.cluster.RayExecutor("auto")`.
-        They are others than those of a search one by one, which knows the scores of all earlier trials. Default: one
-        trial after the other, in this process.
+    n_jobs : int or RayCluster, optional
+        How many trials run at once, in processes of one thread each; -1 is one per core. A
+        `ddpn.runtime.cluster.RayCluster` runs as many as it has room for. They are others than those of a search one by
+        one, which knows the scores of all earlier trials. Default: one trial after the other, in this process.
 
     Returns
     -------
@@ -119,14 +119,14 @@ def tune(
         space = make_space(wanted, defaults, rows)
         folder = storage_of(place, prepared, {name: str(values) for name, values in space.items()})
         study = Study(folder, space, prepared.plan.seed)
-        run = Search(folds_of(prepared), study, defaults, rows, limit, on_step, started, executor)
+        run = Search(folds_of(prepared), study, defaults, rows, limit, on_step, started, n_jobs)
         run.run()
         result = _result(run, folds_text(prepared, len(run.folds)))
         plan = with_settings(prepared.plan, result.best) if result.is_tuned else prepared.plan
         chosen = replace(prepared, plan=_in_time(plan, run.total_left))
         on_step(f"Refitting {'trial ' + str(result.best_number) if result.is_tuned else 'the default settings'}")
         known = {**(about or {}), "tuning": result.as_dict()}
-        options = {"verbose": verbose, "on_step": on_step, "executor": executor}
+        options = {"verbose": verbose, "on_step": on_step, "n_jobs": n_jobs}
         fitted = fit_into(place, chosen, known, overwrite, **options)
         if not fitted.interrupted:
             for old in place.parent.glob(f".{place.name}.{'[0-9a-f]' * 16}{_FOLDER}"):

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from ddpn.predictions.request import Request
 from ddpn.workflow import prediction
 from ddpn.workflow.findings import Findings
 from ddpn.workflow.model_folder import ModelFolder
 from ddpn.workflow.parts import part_content
-from ddpn.workflow.requests import Request
 from ddpn.workflow.tables import Place, Tables
 
 

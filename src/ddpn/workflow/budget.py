@@ -1,6 +1,6 @@
 """How a time budget is spent: most of it on fitting, the rest on calibration, scores and saving."""
 
-from ddpn.deadlines import Clock
+from ddpn.runtime.deadlines import Clock
 
 #: The share of the time that fits may take, and the seconds that are kept in any case for what follows them.
 _FITS, _KEPT = 0.7, 2.5

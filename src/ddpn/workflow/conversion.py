@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 from ddpn.workflow.cells import cleaned, is_text, looks_missing, missing_numbers, polars
 from ddpn.workflow.dates import YEAR_FIRST, DateFormat, about_dates, find_date_format, local_times, parse_dates
 from ddpn.workflow.numbers import (

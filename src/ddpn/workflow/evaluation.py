@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ddpn.validation import at_rows
+from ddpn.runtime.validation import at_rows
 from ddpn.workflow.gains import Gain, few_rows, gain_of, independent_rows, wilson
 
 #: Fewer test rows than this support no verdict.

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ddpn.errors import ConfigError, InputError
 from ddpn.explanations import Contributions, Explanation, contributions
 from ddpn.explanations.inputs import Inputs
 from ddpn.explanations.permutation import Observed
 from ddpn.explanations.summary import explained
 from ddpn.files import write_bytes
+from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.workflow.model_folder import ModelFolder
 from ddpn.workflow.prediction import rows_to_score
 from ddpn.workflow.reading import polars

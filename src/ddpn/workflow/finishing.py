@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ddpn.calibration.calibrate import Wanted, calibrate
-from ddpn.deadlines import Clock, with_rows
 from ddpn.members.folds import Folds
 from ddpn.predictor import Predictor
+from ddpn.runtime.deadlines import Clock, with_rows
 from ddpn.workflow.interrupts import Interrupts
 from ddpn.workflow.leaderboard import leaderboard
 from ddpn.workflow.preparing import Prepared

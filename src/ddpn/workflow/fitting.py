@@ -16,18 +16,18 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ddpn.deadlines import Clock, TimeLimitError
-from ddpn.errors import InputError
 from ddpn.estimators import CountRegressor
 from ddpn.estimators.network_regressor import NetworkRegressor
-from ddpn.executors import Executor
 from ddpn.files import check_space, folder_lock
 from ddpn.members import MEMBERS
 from ddpn.members.folds import Folds
 from ddpn.members.member import NotApplicableError
 from ddpn.members.network_options import SMALL_ROWS, NetworkOptions
 from ddpn.model_files import check_destination
-from ddpn.threads import single_thread
+from ddpn.runtime.deadlines import Clock, TimeLimitError
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.jobs import Where
+from ddpn.runtime.threads import single_thread
 from ddpn.workflow.budget import Budget
 from ddpn.workflow.finishing import Finish
 from ddpn.workflow.interrupts import Interrupts
@@ -63,7 +63,7 @@ def fit(
     verbose: bool = False,
     on_step: Callable[[str], None] = lambda text: None,
     started: float | None = None,
-    executor: Executor | None = None,
+    n_jobs: Where = None,
     interrupts: Interrupts | None = None,
 ) -> Fitted:
     """Fit the model and what it is compared with, calibrate on validation rows and score on test rows.
@@ -78,7 +78,7 @@ def fit(
     # Before the time that is left is divided: these take seconds for many rows.
     known = {"identity": identity(prepared), "fingerprint": fingerprint(prepared.sample)}
     seen = SeenRows.of(prepared.sample, prepared.split.rows.test)
-    model = prepared.plan.regressor(checkpoint=checkpoint, verbose=verbose, executor=executor)
+    model = prepared.plan.regressor(checkpoint=checkpoint, verbose=verbose, n_jobs=n_jobs)
     if budget.for_fits is not None:
         model.set_params(time_budget=budget.for_fits)
     with kept_warnings() as kept:
@@ -130,7 +130,7 @@ def fit_into(
         Whether to replace a model that is there already.
     **options
         `verbose` (bool) shows progress; `on_step` is called with a description of each step; `started` is when the time
-        budget began, as `time.monotonic` counts; `executor` is where members are fitted, if not in this process.
+        budget began, as `time.monotonic` counts; `n_jobs` is where members are fitted, if not in this process.
 
     Returns
     -------
@@ -266,7 +266,7 @@ def train_model(
         on_step("Stopping: the best so far is kept")
     # A saved model has no use for these.
     model.stream = None
-    model.set_params(checkpoint=None, verbose=False, executor=None)
+    model.set_params(checkpoint=None, verbose=False, n_jobs=None)
     if isinstance(model, CountRegressor):
         model.set_params(time_budget=None)
     return model.interrupted_

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ddpn.errors import ConfigError, InputError
 from ddpn.members.network_options import SMALL_ROWS
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.validation import check_column
 from ddpn.sample import Sample
 from ddpn.streaming.checks import RoleColumns
 from ddpn.streaming.first_pass import Survey, survey, whole_table
 from ddpn.streaming.memory import fits_memory
 from ddpn.streaming.parts import PARQUET, Parts, find_parts, is_pattern
 from ddpn.streaming.shuffling import shuffled_chunks
-from ddpn.validation import check_column
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.preparing import Prepared, prepare
 from ddpn.workflow.reading import STDIN, read

@@ -8,8 +8,8 @@ import torch
 from ddpn.distributions import discretized
 from ddpn.metrics import absolute_error, crps, nll
 from ddpn.predictor import MIXTURE, Predictor
+from ddpn.runtime.threads import single_thread
 from ddpn.sample import Sample, rows_named
-from ddpn.threads import single_thread
 from ddpn.workflow.evaluation import Evaluation
 from ddpn.workflow.member_names import label_of
 from ddpn.workflow.verdict import verdict

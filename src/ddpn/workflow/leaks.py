@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ddpn.validation import listed
+from ddpn.runtime.validation import listed
 from ddpn.workflow.made_of_target import gaps_made_of_target, made_of_target
 
 #: A column above this correlation is asked about; several together above that R^2. They are leaks if they leave less

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-from ddpn.errors import ConfigError
 from ddpn.members import MEMBERS
-from ddpn.validation import listed, suggestion
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.validation import listed, suggestion
 
 
 def label_of(name: str, member: Any) -> str:
@@ -20,7 +20,7 @@ def member_named(word: str, names: Iterable[str] = MEMBERS) -> str:
     ('trees', 'trees')
     >>> member_named("tree")
     Traceback (most recent call last):
-    ddpn.errors.ConfigError: No member named 'tree'. Did you mean 'trees'?
+    ddpn.runtime.errors.ConfigError: No member named 'tree'. Did you mean 'trees'?
     """
     known = list(names)
     if word in known:

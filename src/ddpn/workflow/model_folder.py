@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ddpn.errors import InputError
 from ddpn.model_files import TASK, read_files, read_manifest, read_unchanged, refuses_strange_files, write_model
-from ddpn.validation import check_choice
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import check_choice
 from ddpn.workflow.roles import Column, Roles
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from ddpn.count_range import CountRange
-from ddpn.durations import parse_duration
-from ddpn.errors import ConfigError, InputError
 from ddpn.heads import DEFAULT_LIKELIHOOD, check_likelihood, make_head
 from ddpn.heads.likelihoods import TOTALS
 from ddpn.members import MEMBERS
 from ddpn.members.network_options import TRAINING_OPTIONS, NetworkOptions, check_training_options
-from ddpn.validation import check_choice, check_keys, is_integer, is_number
+from ddpn.runtime.durations import parse_duration
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.validation import check_choice, check_keys, is_integer, is_number
 from ddpn.workflow.member_names import member_named
 
 #: Shares of training, validation and test rows.

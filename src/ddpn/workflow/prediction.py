@@ -4,16 +4,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from ddpn.calibration.reasons import TableSummary
-from ddpn.distributions import discretized
-from ddpn.errors import ConfigError, InputError
-from ddpn.features.table import reading_once
-from ddpn.predictor import MIXTURE, Predictor
-from ddpn.sample import Sample, rows_named, take_rows
-from ddpn.threads import single_thread
+from ddpn.predictions.request import Request
+from ddpn.predictions.table import prediction_table
+from ddpn.predictor import Predictor
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.sample import Sample, rows_named
 from ddpn.workflow.findings import Findings
 from ddpn.workflow.leaderboard import COVERAGE, board, leaderboard
 from ddpn.workflow.member_names import label_of, member_named
@@ -21,7 +17,6 @@ from ddpn.workflow.model_folder import ModelFolder
 from ddpn.workflow.plan import plan_from
 from ddpn.workflow.preparing import fingerprint
 from ddpn.workflow.reading import polars
-from ddpn.workflow.requests import Request
 from ddpn.workflow.seen_rows import unseen_rows
 from ddpn.workflow.splitting import split_rows
 
@@ -97,74 +92,22 @@ def predict_block(
     parts = []
     for start in range(0, frame.height, BLOCK):
         rows = slice(start, start + BLOCK)
-        scale, labels, most = (None if values is None else values[rows] for values in (exposure, groups, upper))
+        known = (None if values is None else values[rows] for values in (exposure, upper, groups))
         with rows_named(np.arange(first + start, first + frame.height) + 1):
-            columns = prediction_table(predictor, X[rows], scale, request, findings.summary, labels, most)
-        parts.append(polars().DataFrame(columns))
+            columns = prediction_table(predictor, X[rows], request, *known, summary=findings.summary, days=roles.days)
+        parts.append(_frame(columns))
         done(parts[-1].height)
     predictions = polars().concat(parts)
     findings.add(predictions, groups)
     return _beside(frame, predictions) if request.keep else predictions
 
 
-def prediction_table(
-    predictor: Predictor,
-    X: Any,
-    exposure: np.ndarray | None,
-    request: Request,
-    summary: TableSummary | None = None,
-    groups: np.ndarray | None = None,
-    upper: np.ndarray | None = None,
-) -> dict[str, Any]:
-    """The columns of a request, by name; what is unusual about the rows is added to `summary`. Shape: (rows,) each.
-
-    `groups` are the names of the rows' groups, where intervals are calibrated by a column; `upper` is the largest
-    possible count of each row, where the model needs it.
-    """
-    with reading_once():
-        measured = None if predictor.profile is None else predictor.profile.measure(X)
-        with single_thread(), torch.no_grad():
-            of = request.member or MIXTURE
-            dist = predictor.distribution(X, exposure, of, upper)
-    if summary is not None and measured is not None:
-        summary.add(measured.states)
-    with single_thread(), torch.no_grad():
-        known = predictor.described(dist, request.coverage, of, groups, request.quantiles)
-        columns: dict[str, Tensor] = {"mean": known.mean, "median": known.median, "mode": known.mode}
-        columns |= {"lower": known.low, "upper": known.high}
-        columns |= {"aleatoric": known.aleatoric, "epistemic": known.epistemic}
-        columns["stddev"] = (known.aleatoric + known.epistemic).sqrt()
-        quantiles = known.quantiles.unbind(1)
-        columns |= {f"q{at:g}": values for at, values in zip(request.quantiles, quantiles, strict=True)}
-        if request.pmf is not None:
-            every = torch.arange(request.pmf + 1, dtype=torch.float64).unsqueeze(1)
-            columns |= {f"p{count}": p for count, p in enumerate(discretized(dist).log_prob(every).exp())}
-        found: dict[str, Any] = {name: _plain(name, values) for name, values in columns.items()}
-        if predictor.ood is not None:
-            features = measured.score if measured is not None and len(predictor.ood.features) else None
-            # Of the mixture, by whose predictions it is calibrated.
-            mixture = dist if of == MIXTURE else predictor.distribution(X, exposure, upper=upper)
-            found["ood_pvalue"] = predictor.ood.pvalue([mixture], features)
-    if request.ood is not None:
-        found["ood"] = predictor.calibrated_ood.is_ood(found["ood_pvalue"], request.ood)
-        found["ood_reason"] = _reasons(predictor, X, found["ood"])
-    return found
-
-
-def _reasons(predictor: Predictor, X: Any, flagged: np.ndarray) -> Any:
-    """Why each flagged row is unusual; null for the others."""
-    reasons = polars().Series(np.full(len(flagged), None), dtype=polars().String)
-    if not flagged.any():
-        return reasons
-    rows = np.flatnonzero(flagged)
-    found = predictor.ood_reasons(take_rows(X, rows), np.ones(len(rows), dtype=bool))
-    return reasons.scatter(rows, ["; ".join(each) for each in found])
-
-
-def _plain(name: str, values: Tensor) -> np.ndarray:
-    """Counts as integers, all else as float64."""
-    is_count = name in ("median", "mode", "lower", "upper") or name.startswith("q")
-    return values.double().numpy().astype(np.int64 if is_count else np.float64)
+def _frame(columns: dict[str, Any]) -> Any:
+    """The columns as a data frame: reasons as text, null where there are none."""
+    if "ood_reason" in columns:
+        words = ["; ".join(own) or None for own in columns["ood_reason"]]
+        columns = columns | {"ood_reason": polars().Series(words, dtype=polars().String)}
+    return polars().DataFrame(columns)
 
 
 def _beside(frame: Any, predictions: Any) -> Any:

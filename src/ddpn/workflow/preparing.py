@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import listed
 from ddpn.sample import Sample
-from ddpn.validation import listed
 from ddpn.workflow.dates import DAY
 from ddpn.workflow.leaks import Leaks, find_leaks
 from ddpn.workflow.model_folder import CHECKPOINT, read_task

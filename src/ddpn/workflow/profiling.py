@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ddpn.errors import InputError
-from ddpn.validation import check_column
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import check_column
 from ddpn.workflow.cells import MISSING, cleaned, is_text
 from ddpn.workflow.dates import DAY, HOUR, MONTH, WEEKDAY
 from ddpn.workflow.detection import detect

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ddpn.runtime.threads import tree_threads_for
 from ddpn.sample import Sample
-from ddpn.threads import tree_threads_for
 
 #: Cells of a table at most: 10,000 rows of up to 100 columns take about a second per set of folds.
 MAX_ROWS, _MAX_CELLS = 10_000, 1_000_000

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ddpn.errors import InputError
-from ddpn.extras import import_extra
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.extras import import_extra
 from ddpn.workflow.cells import polars
 from ddpn.workflow.text_tables import read_delimited, typed, without_empty_rows
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from ddpn.count_range import CountRange
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import check_column
 from ddpn.sample import Sample, check_counts, check_vector, labels_at
-from ddpn.validation import check_column
 from ddpn.workflow.cells import MISSING, cleaned, examples, is_text, looks_missing, polars
 from ddpn.workflow.conversion import Converted, to_booleans, to_levels, to_numbers, to_times
-from ddpn.workflow.dates import DateFormat, date_parts
+from ddpn.workflow.dates import DAY, DateFormat, date_parts
 from ddpn.workflow.numbers import NumberFormat
 from ddpn.workflow.row_groups import group_labels_of
 
@@ -93,6 +93,12 @@ class Roles:
     @property
     def used(self) -> list[Column]:
         return [column for column in self.columns if not column.left_out]
+
+    @property
+    def days(self) -> frozenset[str]:
+        """Features that are dates, as days since 1970."""
+        dates = (column for column in self.used if column.kind == "date" and DAY in column.parts)
+        return frozenset(f"{column.name} {DAY}" for column in dates)
 
     @property
     def as_text(self) -> list[str]:

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ddpn.errors import InputError
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes
+from ddpn.runtime.errors import InputError
 from ddpn.sample import Sample
 from ddpn.workflow.gains import Z
 from ddpn.workflow.hashing import column_codes, hashed, number_codes

@@ -4,10 +4,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import check_column, listed
 from ddpn.sample import labels_at
 from ddpn.splits import group_codes, random_parts
-from ddpn.validation import check_column, listed
 from ddpn.workflow.cells import polars
 from ddpn.workflow.plan import Plan
 from ddpn.workflow.row_groups import group_words, meaning_of

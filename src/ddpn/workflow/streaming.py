@@ -6,16 +6,16 @@ from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
-from ddpn.errors import InputError
 from ddpn.files import sha256_of_file
 from ddpn.model_files import MANIFEST
+from ddpn.predictions.request import Request
+from ddpn.runtime.errors import InputError
 from ddpn.workflow import prediction, table_blocks
 from ddpn.workflow.block_work import Blocks, BlocksHere
 from ddpn.workflow.findings import Findings
 from ddpn.workflow.model_folder import ModelFolder
 from ddpn.workflow.parts import Parts
 from ddpn.workflow.reading import STDIN
-from ddpn.workflow.requests import Request
 from ddpn.workflow.tables import Tables
 from ddpn.workflow.writing import write
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ddpn.errors import InputError
 from ddpn.files import sha256
+from ddpn.runtime.errors import InputError
 from ddpn.workflow.cells import polars
 from ddpn.workflow.reading import BINARY, STDIN, TEXT, ending, read
 from ddpn.workflow.text_tables import read_delimited, separator_of

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 from ddpn.sample import rows_named
 from ddpn.streaming.parts import PARQUET, find_parts
 from ddpn.workflow import table_blocks

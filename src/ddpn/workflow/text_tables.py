@@ -7,8 +7,8 @@ import warnings
 import zlib
 from typing import Any
 
-from ddpn.errors import InputError
-from ddpn.validation import listed
+from ddpn.runtime.errors import InputError
+from ddpn.runtime.validation import listed
 from ddpn.workflow.cells import MISSING, cleaned, polars
 from ddpn.workflow.dates import YEAR_FIRST, DateFormat, find_date_format, parse_dates
 from ddpn.workflow.numbers import are_codes

@@ -3,7 +3,7 @@
 import math
 from typing import NamedTuple
 
-from ddpn.validation import at_rows
+from ddpn.runtime.validation import at_rows
 from ddpn.workflow.evaluation import MIN_ROWS, Evaluation, is_score
 from ddpn.workflow.gains import Gain
 

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ddpn.errors import InputError
 from ddpn.files import check_writable, write_bytes
+from ddpn.runtime.errors import InputError
 from ddpn.workflow.reading import BINARY, STDIN, TEXT, ending
 
 

@@ -3,8 +3,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ddpn.errors import ConfigError
 from ddpn.experiments.figures.canvas import bands, legend_below, panels, save, style
+from ddpn.runtime.errors import ConfigError
 
 matplotlib = pytest.importorskip("matplotlib")
 

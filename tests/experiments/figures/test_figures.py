@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from ddpn.errors import ConfigError, InputError
 from ddpn.experiments import catalogue
 from ddpn.experiments.figures import FIGURES, simulations, write_figures
+from ddpn.runtime.errors import ConfigError, InputError
 
 pytest.importorskip("matplotlib")
 

@@ -3,8 +3,8 @@ import pytest
 from scipy import stats
 from sklearn.metrics import average_precision_score, precision_recall_curve, roc_auc_score, roc_curve
 
-from ddpn.errors import InputError
 from ddpn.experiments.figures.ood import ood_pmfs, roc
+from ddpn.runtime.errors import InputError
 
 pytest.importorskip("matplotlib")
 DATA = {"name": "reviews", "text": ["text"], "max_length": 8}

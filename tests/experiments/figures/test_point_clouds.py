@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from ddpn.datasets import inventory, simulate_shelves, write_beams, write_shelves
-from ddpn.errors import InputError
 from ddpn.experiments.figures.predictions import beams
 from ddpn.inputs import unpack
+from ddpn.runtime.errors import InputError
 
 pytest.importorskip("matplotlib")
 #: More than one portion of what is simulated at a time, so that places in later ones are seen to be right.

@@ -8,10 +8,10 @@ from scipy import stats
 from ddpn.datasets import split
 from ddpn.datasets.splits import LARGE_SHARES, SEED
 from ddpn.distributions import NegativeBinomial, Poisson
-from ddpn.errors import InputError
 from ddpn.experiments.figures.canvas import panels
 from ddpn.experiments.figures.predictions import at_quantiles, check_rows, draw_pmf, image_pmfs, pathologies, pmfs
 from ddpn.experiments.results import finished_runs
+from ddpn.runtime.errors import InputError
 
 pytest.importorskip("matplotlib")
 image = pytest.importorskip("PIL.Image")

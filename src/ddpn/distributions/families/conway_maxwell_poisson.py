@@ -19,7 +19,7 @@ from ddpn.distributions.gradients import without_gradient
 from ddpn.distributions.kernels.placing import DEPTH, HEAD, JOIN, MARGIN, NODES, TERMS, WEIGHTS
 from ddpn.distributions.kernels.scalar import deviance, log_h, log_of
 from ddpn.distributions.parametric import ParametricDistribution
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 
 #: nu is at most so many times the mean, or 1: beyond, nearly all mass is on one count and the mean fixes no rate.
 NARROWEST = 20.0

@@ -15,7 +15,7 @@ from ddpn.distributions.gradients import without_gradient
 from ddpn.distributions.kernels.placing import DEPTH, JOIN, MARGIN
 from ddpn.distributions.kernels.scalar import deviance, log_h
 from ddpn.distributions.parametric import ParametricDistribution
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 
 
 def log_mass(k, p):

@@ -17,7 +17,7 @@ from ddpn.distributions.family import Family
 from ddpn.distributions.kernels.scalar import deviance as exact_deviance
 from ddpn.distributions.kernels.scalar import log_h, log_h_and_log, log_of
 from ddpn.distributions.parametric import ParametricDistribution
-from ddpn.errors import InputError
+from ddpn.runtime.errors import InputError
 
 _REMEDY = "Emit its logarithm and exponentiate, or clamp it."
 #: How far from the mode rounding may lead a comparison of probabilities.

@@ -59,7 +59,7 @@ def log_h(y: float) -> float:
 
 
 def log_h_and_log(y: float) -> tuple[float, float]:
-    """`log_h` and log y, by one look at the tables."""
+    """`log_h` and log y, from the tables for small counts."""
     if y < TABLE:
         i = int(y)
         if i == y:

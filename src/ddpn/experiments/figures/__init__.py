@@ -5,13 +5,13 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from ddpn.errors import DDPNError, InputError
 from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.figures.canvas import save, style
 from ddpn.experiments.figures.ood import ood_pmfs, roc
 from ddpn.experiments.figures.predictions import beams, image_pmfs, pathologies, pmfs
 from ddpn.experiments.figures.simulations import beta, epsilon, gamma, recovery, wave
-from ddpn.validation import check_choice
+from ddpn.runtime.errors import DDPNError, InputError
+from ddpn.runtime.validation import check_choice
 
 _DRAWN = (wave, recovery, pathologies, beta, gamma, epsilon, pmfs, image_pmfs, beams, roc, ood_pmfs)
 #: The functions that draw figures from an experiment and the folder of all results, by name.

@@ -5,7 +5,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ddpn.errors import ConfigError
+from ddpn.runtime.errors import ConfigError
 
 #: One accent colour that prints as a medium grey; everything else is black, grey, dashed or hatched.
 ACCENT = "#2166ac"

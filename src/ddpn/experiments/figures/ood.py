@@ -82,7 +82,7 @@ def _thinned(along: Tensor, curve: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def ood_pmfs(experiment: Experiment, out: Path) -> Any:
-    """Appendix D.2: the ensembles' distributions for a test row and an OOD row, and the total variances of all rows."""
+    """Figures 30 and 31: the ensembles' distributions for a test row and an OOD row, and all total variances."""
     runs = scored(finished_runs(experiment, out, glms=False))
     both = ([each for each in runs if each.run.run.method.is_continuous is kind] for kind in (False, True))
     kinds = [kind for kind in both if kind]

@@ -12,11 +12,11 @@ from ddpn.datasets import Camera, inventory, load, split
 from ddpn.datasets.shelves import GEOMETRIES, Scenes, simulate_chunks
 from ddpn.datasets.splits import LARGE_SHARES, SEED
 from ddpn.distributions import Mixture
-from ddpn.errors import InputError
 from ddpn.experiments.experiment import Experiment
 from ddpn.experiments.figures.canvas import ACCENT, BAND, GREY, legend_below, panels
 from ddpn.experiments.results import FinishedRun, predictions_of, runs_of
 from ddpn.inputs import Beam, pack, unpack
+from ddpn.runtime.errors import InputError
 
 #: A beam, the name of its class, and its products if it is simulated, as z, y, depth and height.
 Example = tuple[Beam, str, list[tuple[float, ...]]]
@@ -69,7 +69,7 @@ def pmfs(experiment: Experiment, out: Path) -> Any:
 
 
 def image_pmfs(experiment: Experiment, out: Path) -> Any:
-    """Figure 4 and Appendix D.1: images as the network sees them, above the pmfs of all members and the ensemble."""
+    """Figures 4 and 10 to 29, of one method: images as the network sees them, above the pmfs of the ensemble."""
     run, *_ = runs_of(experiment, out, PREFERRED)
     source = experiment.data or {}
     raw, counts = (predictions_of(run.folder)[name] for name in ("raw", "y"))
@@ -128,7 +128,7 @@ def _chosen(gaussians: Any) -> dict[int, str]:
 
 
 def beams(experiment: Experiment, out: Path) -> Any:
-    """Appendix D.3: the points of three beams, seen by the camera and from the side, beside the pmfs."""
+    """Figure 32: the points of three beams, seen by the camera and from the side, beside the pmfs."""
     run, *_ = runs_of(experiment, out, PREFERRED)
     raw, counts = (predictions_of(run.folder)[name] for name in ("raw", "y"))
     source = experiment.data or {}

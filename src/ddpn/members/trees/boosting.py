@@ -5,10 +5,10 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ddpn.deadlines import Clock
 from ddpn.members.trees.model_text import arrays_of, some_trees, text_of
 from ddpn.members.trees.saved import arrays_to_file, file_to_arrays
 from ddpn.members.trees.table import MANY_ROWS, MAX_COLUMNS, Fold, TreeRows, columns_of, least_in_leaf
+from ddpn.runtime.deadlines import Clock
 
 #: Scores of the rows that are fitted -> first and second derivatives of their losses.
 Objective = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]

@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ddpn.deadlines import Clock
 from ddpn.members.trees.boosting import UNLIMITED, MeanFit, Settings
 from ddpn.members.trees.crosses import Cross, find_crosses, with_crosses
 from ddpn.members.trees.index import Index
 from ddpn.members.trees.table import MAX_COLUMNS, TreeRows
+from ddpn.runtime.deadlines import Clock
 
 #: The share of the folds that the choice is made by; the others are boosted with the best choice only.
 _TRIAL_SHARE = 0.5

@@ -8,13 +8,13 @@ import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-from ddpn.deadlines import Clock
 from ddpn.heads import Head, make_head
 from ddpn.heads.clamps import LOG_GAMMA
 from ddpn.members.trees.boosting import UNLIMITED, Booster, FoldData, Growing, Settings
 from ddpn.members.trees.table import MANY_ROWS, MAX_COLUMNS, TreeRows
+from ddpn.runtime.deadlines import Clock
+from ddpn.runtime.threads import single_thread
 from ddpn.sample import Sample
-from ddpn.threads import single_thread
 
 #: The range in which log alpha of a Negative Binomial is searched.
 LOG_ALPHA = (-12.0, 5.0)

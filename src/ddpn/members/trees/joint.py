@@ -13,8 +13,8 @@ from ddpn.heads.head import DISPERSION_FLOOR
 from ddpn.heads.start import fit as fit_constants
 from ddpn.members.trees.boosting import Booster, FoldData, Growing, Settings
 from ddpn.members.trees.table import TreeRows
+from ddpn.runtime.threads import single_thread
 from ddpn.sample import Sample
-from ddpn.threads import single_thread
 
 #: Rounds of the locations alone, after each of which the constants of the other outputs are fitted again: boosted from
 #: the first round on, a dispersion collapses onto its clamp.

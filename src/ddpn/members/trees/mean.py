@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ddpn.deadlines import Clock
 from ddpn.members.trees.boosting import UNLIMITED, Booster, MeanFit, Settings
 from ddpn.members.trees.choice import Choice, Known, boosted_stumps, choose
 from ddpn.members.trees.crosses import Cross
 from ddpn.members.trees.index import Index, with_index
 from ddpn.members.trees.table import MANY_ROWS, Fold, TreeRows
+from ddpn.runtime.deadlines import Clock
 
 #: Leaf counts that are tried by default: of (8, 31), (4, 12, 31) and one alone, the best on the development tables.
 _LEAVES = (4, 12, 31)

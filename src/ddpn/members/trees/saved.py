@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from safetensors import SafetensorError
 
-from ddpn.errors import InputError
 from ddpn.members.member import arrays_from_bytes, arrays_to_bytes
 from ddpn.members.trees.model_text import NAMES, PER_CATEGORY, PER_LEAF, PER_SPLIT, SIZES
+from ddpn.runtime.errors import InputError
 
 _TYPES = dict.fromkeys(SIZES, np.int32) | PER_SPLIT | PER_LEAF | PER_CATEGORY
 #: Bits of a decision: by category, default to the left, and two for the kind of missing values (3 is none of them).

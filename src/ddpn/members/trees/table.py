@@ -5,12 +5,12 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ddpn.errors import ConfigError, InputError
 from ddpn.features.screening import screened
 from ddpn.features.table import Column
 from ddpn.members.member import NotApplicableError
 from ddpn.members.reader import TableReader
 from ddpn.members.trees.crosses import Cross, with_crosses
+from ddpn.runtime.errors import ConfigError, InputError
 from ddpn.sample import Sample
 from ddpn.splits import FOLDS, fold_numbers
 

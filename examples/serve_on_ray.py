@@ -1,0 +1,39 @@
+"""Models over HTTP by Ray Serve: replicas in several processes or on several machines.
+
+    serve run examples.serve_on_ray:build models=/models/visits.model replicas=4
+
+It needs `pip install 'ddpn[serve]' 'ray[serve]'`. Every replica loads the models, from paths that are the same on all
+machines, and batches its own requests. The bearer token is the environment variable DDPN_TOKEN of the replicas.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ddpn.serving import Limits, create_app
+from ddpn.serving.catalogue import named_paths
+
+
+def app_builder(paths: Mapping[str, Path]) -> Callable[[], Any]:
+    """A function that makes the app, which Ray sends to every replica: models themselves are not sent."""
+    known = {name: path.absolute() for name, path in paths.items()}
+
+    def app() -> Any:
+        return create_app(known, token=os.environ.get("DDPN_TOKEN"))
+
+    return app
+
+
+def build(arguments: Mapping[str, str]) -> Any:
+    """The application of `serve run`: `models` are folders, or NAME=FOLDER, separated by commas."""
+    from ray import serve  # replicas need not import it to make the app
+
+    # As many requests at a time as may wait, so that a replica can batch them.
+    deployment = serve.deployment(
+        serve.ingress(app_builder(named_paths(arguments["models"].split(","))))(),
+        name="ddpn",
+        num_replicas=int(arguments.get("replicas", "1")),
+        max_ongoing_requests=Limits().max_queue,
+    )
+    return deployment.bind()

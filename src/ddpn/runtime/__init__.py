@@ -1,0 +1,1 @@
+"""What every part of ddpn stands on: errors, checks of arguments, threads, clocks, progress, extras, and jobs."""

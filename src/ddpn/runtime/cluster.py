@@ -1,0 +1,137 @@
+"""`RayCluster`: which Ray cluster to use, and how. Other modules get Ray from here, which is imported on use."""
+
+import importlib.util
+import os
+import socket
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.extras import import_extra
+
+#: Seconds that the head of a cluster has to answer.
+_PATIENCE = 10.0
+#: Settings of Ray, unless the user has others: a job without a GPU sees none, and pages on the death of a node are not
+#: printed among the output of a program, as what was lost is repeated.
+_SETTINGS = {
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "Raylet is terminated|worker died or was killed|marked dead|will be retried",
+}
+
+
+def import_ray(module: str = "ray") -> Any:
+    """A module of Ray, or a `ConfigError` that names the extra.
+
+    Parameters
+    ----------
+    module : str
+        Its name.
+    """
+    for name, value in _SETTINGS.items():
+        os.environ.setdefault(name, value)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # on the inner workings of Ray
+        return import_extra(module, "cluster")
+
+
+@dataclass(frozen=True)
+class RayCluster:
+    """A Ray cluster, as `n_jobs` of estimators and of `ddpn.tuning.tune`; needs the extra `cluster`.
+
+    The connection is made on first use and ends with the program, or by `ray.shutdown()`.
+
+    Parameters
+    ----------
+    address : str
+        "auto" for the cluster that this machine belongs to (or that of RAY_ADDRESS), HOST:PORT, ray://HOST:PORT, or
+        "local" for one that is started here and ends with the connection.
+    cpus : int
+        CPU cores of a job; it has as many threads.
+    gpus : float
+        GPUs of a job. With 0.25, four jobs share one.
+    retries : int
+        How often Ray repeats a job whose worker or node is lost, or that raises an error that is not one of ddpn's own.
+
+    Examples
+    --------
+    >>> RayCluster("10.0.0.1:6379", gpus=0.25).cpus
+    1
+    """
+
+    address: str = "auto"
+    cpus: int = 1
+    gpus: float = 0.0
+    retries: int = 3
+
+    def __post_init__(self) -> None:
+        for name, least in (("cpus", 1), ("retries", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                raise ConfigError(f"`{name}` must be an integer of at least {least}, got {value!r}.")
+        is_number = isinstance(self.gpus, int | float)
+        if not is_number or self.gpus < 0 or (self.gpus > 1 and self.gpus != int(self.gpus)):
+            raise ConfigError(f"`gpus` must be a share of a GPU or an integer, got {self.gpus!r}.")
+
+    def connect(self) -> Any:
+        """The module `ray`, connected to the cluster; a `ConfigError` if there is none or no job fits into it."""
+        ray = import_ray()
+        if not ray.is_initialized():
+            _init(ray, self.address)
+        found = ray.cluster_resources()
+        if found.get("CPU", 0.0) < self.cpus or found.get("GPU", 0.0) < self.gpus:
+            has = f"{found.get('CPU', 0.0):g} CPU cores and {found.get('GPU', 0.0):g} GPUs"
+            raise ConfigError(f"A job needs {self.cpus} CPU cores and {self.gpus:g} GPUs, but the cluster has {has}.")
+        return ray
+
+    @property
+    def slots(self) -> int:
+        """How many jobs the cluster has room for at present."""
+        found = self.connect().cluster_resources()
+        by_gpu = found.get("GPU", 0.0) / self.gpus if self.gpus else float("inf")
+        return max(1, int(min(found.get("CPU", 0.0) // self.cpus, by_gpu)))
+
+
+def _init(ray: Any, address: str) -> None:
+    """Connect, quietly."""
+    _check_reachable(os.environ.get("RAY_ADDRESS", address) if address == "auto" else address)
+    options: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False, "runtime_env": _environment()}
+    if address == "local":
+        options["include_dashboard"] = False
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ray.init(address, **options)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        if address == "auto":
+            raise ConfigError(
+                "No Ray cluster was found on this machine. Start one with `ray start --head`, or give an address."
+            ) from error
+        raise _unreachable(address) from error
+
+
+def _check_reachable(address: str) -> None:
+    """Raise a `ConfigError` if nothing answers at HOST:PORT: Ray would wait for minutes, and end the process."""
+    if address in ("auto", "local"):
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
+    except (OSError, ValueError) as error:
+        raise _unreachable(address) from error
+
+
+def _unreachable(address: str) -> ConfigError:
+    how = (
+        "Give HOST:PORT, as `ray start --head` prints it, and set RAY_AUTH_MODE=token if the cluster asks for a token."
+    )
+    return ConfigError(f"No Ray cluster can be reached at {address!r}. {how}")
+
+
+def _environment() -> dict[str, Any]:
+    """What workers need to find ddpn: nothing where it is installed, PYTHONPATH where that leads to it here."""
+    root = Path(importlib.util.find_spec("ddpn").submodule_search_locations[0]).parent  # type: ignore[union-attr,index]
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    uses_path = any(path and Path(path).resolve() == root for path in paths)
+    return {"env_vars": {"PYTHONPATH": os.environ["PYTHONPATH"]}} if uses_path else {}

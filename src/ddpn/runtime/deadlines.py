@@ -1,0 +1,141 @@
+"""Time limits: how long a fit may take, and what ends a step that takes longer."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ddpn.runtime.errors import DDPNError
+
+#: Seconds between two attempts to end a step: an exception is lost where C code calls Python.
+_REPEAT = 0.5
+#: Rows that work begins with, by which its time per row is measured, and those that it is done with in any case.
+FEWEST_ROWS, _LEAST_ROWS = 100, 20
+#: The share of the time left that work with more rows is planned to take: a machine may become busier.
+_PLANNED = 0.6
+
+Result = TypeVar("Result")
+
+
+def program_start() -> float:
+    """When this process began, as `time.monotonic` counts; now, where the system does not tell (not on Linux).
+
+    Examples
+    --------
+    >>> program_start() <= time.monotonic()
+    True
+    """
+    now = time.monotonic()
+    try:
+        # The name of the program is in brackets and may contain spaces; field 22 is in ticks since the machine began.
+        ticks = int(Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19])
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return now
+    return now - max(0.0, age)
+
+
+class TimeLimitError(DDPNError):
+    """Raised inside `Clock.limit` when the time is up."""
+
+
+class Clock:
+    """Counts down from a number of seconds; without one, there is no limit.
+
+    Parameters
+    ----------
+    seconds : float, optional
+        The time that there is.
+    started : float, optional
+        When it began, as `time.monotonic` counts. Default: now.
+
+    Examples
+    --------
+    >>> Clock().left, Clock(60.0).left > 59.0
+    (inf, True)
+    """
+
+    def __init__(self, seconds: float | None = None, started: float | None = None) -> None:
+        self.started = time.monotonic() if started is None else started
+        self.end = float("inf") if seconds is None else self.started + seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left; 0 when the time is up."""
+        return max(0.0, self.end - time.monotonic())
+
+    @property
+    def has_limit(self) -> bool:
+        """Whether there is an end."""
+        return self.end < float("inf")
+
+    def part(self, seconds: float) -> "Clock":
+        """A clock that ends after so many seconds, or with this one."""
+        return Clock(min(seconds, self.left)) if self.has_limit else self
+
+    @contextmanager
+    def limit(self) -> Iterator[None]:
+        """End what runs inside with a `TimeLimitError` when the time is up.
+
+        Only in the main thread, and where there are interval timers (not on Windows); elsewhere nothing is ended.
+        """
+        is_main = threading.current_thread() is threading.main_thread()
+        if not self.has_limit or not is_main or not hasattr(signal, "setitimer"):
+            yield
+            return
+        if not self.left:
+            raise TimeLimitError("the time is up")
+
+        def stop(number: int, frame: Any) -> None:
+            raise TimeLimitError("the time is up")
+
+        before = signal.signal(signal.SIGALRM, stop)
+        signal.setitimer(signal.ITIMER_REAL, self.left, _REPEAT)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            signal.signal(signal.SIGALRM, before)
+
+
+def with_rows(clock: Clock, rows: int, work: Callable[[int], Result]) -> Result:
+    """What `work` returns for as many rows as there is time for: all, or at least some.
+
+    Parameters
+    ----------
+    clock : Clock
+        The time there is.
+    rows : int
+        How many rows there are.
+    work : callable
+        Takes a number of rows. What it did before is kept if it is ended by a `TimeLimitError`.
+
+    Examples
+    --------
+    >>> with_rows(Clock(), 1000, lambda number: f"{number} rows")
+    '1000 rows'
+    """
+    if not clock.has_limit:
+        return work(rows)
+    started, few = time.monotonic(), min(rows, FEWEST_ROWS)
+    try:
+        with clock.limit():
+            found = work(few)
+    except TimeLimitError:
+        return work(min(rows, _LEAST_ROWS))
+    if few == rows:
+        return found
+    per_row = max(time.monotonic() - started, 1e-3) / few
+    more = min(rows, int(_PLANNED * clock.left / per_row))
+    # A few rows more are not worth the time, unless they are all that are left.
+    if more < min(rows, 2 * FEWEST_ROWS):
+        return found
+    try:
+        with clock.limit():
+            return work(more)
+    except TimeLimitError:
+        return found

@@ -1,0 +1,38 @@
+"""Optional dependencies: imported on use, with an error that names what to install. Imports no torch."""
+
+import os
+from importlib import import_module
+from importlib.resources import files
+from typing import Any
+
+from ddpn.runtime.errors import ConfigError
+
+
+def import_extra(module: str, extra: str) -> Any:
+    """Import `module`, or raise a `ConfigError` that names the extra it comes with.
+
+    >>> import_extra("a_package_nobody_has", "data")
+    Traceback (most recent call last):
+    ddpn.runtime.errors.ConfigError: ddpn[data] is not installed: pip install 'ddpn[data]'
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ConfigError(f"ddpn[{extra}] is not installed: pip install 'ddpn[{extra}]'") from error
+
+
+def locate(name: str | os.PathLike[str], argument: str) -> str:
+    """The folder of "package:NAME/FOLDER", which is in an installed package; other names and paths unchanged.
+
+    >>> locate("distilbert-base-cased", "pretrained")
+    'distilbert-base-cased'
+    """
+    if not (path := os.fspath(name)).startswith("package:"):
+        return path
+    package, _, folder = path.removeprefix("package:").partition("/")
+    if not all(part.isidentifier() for part in package.split(".")):
+        raise ConfigError(f'{argument} must be "package:NAME/FOLDER", got "{path}".')
+    try:
+        return str(files(package) / folder)
+    except ModuleNotFoundError:
+        raise ConfigError(f"{package} is not installed: pip install {package.replace('_', '-')}") from None

@@ -1,0 +1,347 @@
+"""Independent jobs: one after the other here, in processes of this machine (joblib), or as tasks of a Ray cluster.
+
+A job is a function with its arguments that returns files, so that results travel and are stored without pickles.
+Importing this module imports neither torch nor Ray.
+"""
+
+import multiprocessing
+import os
+import pickle
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple, Protocol
+
+import joblib
+import numpy as np
+
+from ddpn.runtime.cluster import RayCluster
+from ddpn.runtime.errors import ConfigError, DDPNError, machine_error
+from ddpn.runtime.threads import cores, limit_threads
+
+#: Where jobs run, as in scikit-learn: None or 1 is this process, 4 are four processes, -1 is one per core.
+Where = int | RayCluster | None
+
+
+class JobError(DDPNError, RuntimeError):
+    """A job that failed, and is not repeated any more."""
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A part of the work.
+
+    Attributes
+    ----------
+    name : str
+        What messages call it.
+    work : callable
+        A function of a module. Its first argument is what all jobs share; it returns files: bytes by name.
+    arguments : tuple
+        Its further arguments.
+    identity : object, optional
+        What the result depends on, as values that JSON can hold. Results of jobs without it are not stored.
+    """
+
+    name: str
+    work: Callable[..., Mapping[str, bytes]]
+    arguments: tuple[Any, ...] = ()
+    identity: Any = None
+
+
+class Result(NamedTuple):
+    """How a job ended.
+
+    Attributes
+    ----------
+    job : Job
+        The job.
+    files : dict of bytes or None
+        What it returned.
+    error : DDPNError or None
+        Why it failed: an error of ddpn as it was raised, else a `JobError` with one sentence.
+    trace : str
+        Where it failed, for errors that nobody expected.
+    """
+
+    job: Job
+    files: Mapping[str, bytes] | None
+    error: DDPNError | None = None
+    trace: str = ""
+
+    def get(self) -> Mapping[str, bytes]:
+        """The files, or the error is raised."""
+        if self.error is not None:
+            raise self.error
+        assert self.files is not None
+        return self.files
+
+
+class Store(Protocol):
+    """Where results are kept, such as `ddpn.storage.results.ResultStore`."""
+
+    def read(self, identity: Any) -> Mapping[str, bytes] | None:
+        """The files of a job, if they are there."""
+        ...
+
+    def write(self, identity: Any, files: Mapping[str, bytes], name: str) -> None:
+        """Keep the files of a job."""
+        ...
+
+
+def slots(n_jobs: Where) -> int:
+    """How many jobs run at the same time.
+
+    Parameters
+    ----------
+    n_jobs : int, RayCluster or None
+        As for `run`.
+
+    Examples
+    --------
+    >>> slots(None), slots(3), slots(-1) == cores()
+    (1, 3, True)
+    """
+    if isinstance(n_jobs, RayCluster):
+        return n_jobs.slots
+    if n_jobs is None:
+        return 1
+    if not isinstance(n_jobs, int | np.integer) or isinstance(n_jobs, bool) or n_jobs == 0:
+        raise ConfigError(f"`n_jobs` must be a number of processes, -1 for all cores, or a RayCluster, got {n_jobs!r}.")
+    return int(n_jobs) if n_jobs > 0 else max(1, cores() + 1 + int(n_jobs))
+
+
+def is_here(n_jobs: Where) -> bool:
+    """Whether jobs run in this process, one after the other.
+
+    Parameters
+    ----------
+    n_jobs : int, RayCluster or None
+        As for `run`.
+    """
+    return not isinstance(n_jobs, RayCluster) and slots(n_jobs) == 1
+
+
+def run(
+    jobs: Iterable[Job],
+    shared: Any = None,
+    n_jobs: Where = None,
+    store: Store | None = None,
+    on_start: Callable[[Job], object] = lambda job: None,
+) -> Iterator[Result]:
+    """Run jobs and yield their results as they come, those that are stored already first.
+
+    A job that fails does not end the others. An exception in the caller's loop, such as Ctrl-C, ends all.
+
+    Parameters
+    ----------
+    jobs : iterable of Job
+        What to run.
+    shared : object
+        Data that all jobs read, their first argument.
+    n_jobs : int, RayCluster or None
+        None or 1: this process, one after the other. Other numbers: so many processes of one thread each, -1 for one
+        per core. A cluster: its nodes.
+    store : Store, optional
+        Keeps results: a program that is killed and started again continues with those it has.
+    on_start : callable
+        Called with each job that begins; on a cluster, with each that is sent to it.
+
+    Yields
+    ------
+    Result
+        The files of a job, or its error.
+
+    Examples
+    --------
+    >>> def greet(greeting, name):
+    ...     return {"text": f"{greeting} {name}".encode()}
+    >>> [result] = run([Job("a greeting", greet, ("you",))], "Hello")
+    >>> result.get()
+    {'text': b'Hello you'}
+    """
+    missing = []
+    for job in jobs:
+        files = None if store is None else store.read(job.identity)
+        if files is None:
+            missing.append(job)
+        else:
+            yield Result(job, files)
+    for result in _results(missing, shared, n_jobs, on_start) if missing else ():
+        if store is not None and result.files is not None:
+            store.write(result.job.identity, result.files, result.job.name)
+        yield result
+
+
+def _results(jobs: Sequence[Job], shared: Any, n_jobs: Where, on_start: Callable[[Job], object]) -> Iterator[Result]:
+    if isinstance(n_jobs, RayCluster):
+        yield from _on_cluster(jobs, shared, n_jobs, on_start)
+    elif not is_here(n_jobs):
+        yield from _in_processes(jobs, shared, slots(n_jobs), on_start)
+    else:
+        for job in jobs:
+            on_start(job)
+            yield Result(job, *_attempt(job, shared))
+
+
+#: What a `Result` has beside the job.
+_Outcome = tuple[Mapping[str, bytes] | None, DDPNError | None, str]
+
+
+def _attempt(job: Job, shared: Any) -> _Outcome:
+    try:
+        return dict(job.work(shared, *job.arguments)), None, ""
+    except DDPNError as error:
+        return None, error, ""
+    except OSError as error:
+        return None, _failed(job, f": {_reason(error)}"), ""
+    except Exception as error:
+        return None, _failed(job, f": {_reason(error)}"), traceback.format_exc()
+
+
+def _failed(job: Job, reason: str) -> JobError:
+    return JobError(f"{job.name} failed{reason.rstrip('.')}.")
+
+
+def _reason(error: BaseException) -> str:
+    """The error in one line."""
+    if isinstance(error, OSError):
+        return machine_error(error)
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0]}"
+
+
+# Processes of this machine ---------------------------------------------------------------------------------------
+
+
+def _in_processes(jobs: Sequence[Job], shared: Any, number: int, on_start: Callable[[Job], object]) -> Iterator[Result]:
+    """Jobs in processes. When one dies, joblib ends all, and what was running is repeated: one at a time, and once."""
+    # As bytes in an array, which joblib writes once to a file that all processes map: unpickled arrays can be changed.
+    content = np.frombuffer(pickle.dumps(shared, protocol=pickle.HIGHEST_PROTOCOL), dtype=np.uint8)
+    rest = list(jobs)
+    while rest:
+        begun, done = list[Job](), set[Job]()
+
+        def begin(job: Job, begun: list[Job] = begun) -> None:
+            begun.append(job)
+            on_start(job)
+
+        try:
+            for result in _pooled(rest, content, number, begin):
+                done.add(result.job)
+                yield result
+        except BrokenProcessPool:
+            for job in [job for job in begun if job not in done]:
+                done.add(job)
+                yield _alone(job, content, number, on_start)
+        rest = [job for job in rest if job not in done]
+
+
+def _alone(job: Job, content: np.ndarray, number: int, on_start: Callable[[Job], object]) -> Result:
+    try:
+        (result,) = _pooled([job], content, number, on_start)
+    except BrokenProcessPool:
+        return Result(job, None, _failed(job, ": its process was ended, perhaps as memory was short. Try fewer jobs"))
+    return result
+
+
+def _pooled(
+    jobs: Sequence[Job], content: np.ndarray, number: int, on_start: Callable[[Job], object]
+) -> Iterator[Result]:
+    """Jobs in processes, which joblib keeps for later calls; `BrokenProcessPool` if one of them dies."""
+
+    def tasks() -> Iterator[Any]:
+        for place, job in enumerate(jobs):
+            on_start(job)
+            yield joblib.delayed(_in_worker)(place, job, content, os.getpid(), method)
+
+    method = multiprocessing.get_start_method(allow_none=True)
+    # Each task is taken when a process is free for it.
+    parallel = joblib.Parallel(number, "loky", return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs")
+    found = parallel(tasks())
+    try:
+        for place, outcome in found:
+            yield Result(jobs[place], *outcome)
+    finally:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about results that nobody waits for
+            found.close()
+
+
+def _in_worker(place: int, job: Job, content: np.ndarray, parent: int, method: str | None) -> tuple[int, _Outcome]:
+    _end_with(parent)
+    # A job may start processes of its own, as those of torch that read images: not by the method that joblib sets.
+    multiprocessing.set_start_method(method, force=True)
+    limit_threads(1)
+    return place, _attempt(job, pickle.loads(content.data))
+
+
+@cache
+def _end_with(parent: int) -> None:
+    """End this process when its parent does: an orphan would go on writing where the next command writes, too."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+# A cluster -------------------------------------------------------------------------------------------------------
+
+
+def _on_cluster(
+    jobs: Sequence[Job], shared: Any, cluster: RayCluster, on_start: Callable[[Job], object]
+) -> Iterator[Result]:
+    """Jobs as tasks of Ray, which repeats those whose worker or node dies, and those that raise unexpected errors."""
+    ray = cluster.connect()
+    # Spread, as Ray fills a node to one half first.
+    task = ray.remote(
+        num_cpus=cluster.cpus, num_gpus=cluster.gpus, max_retries=cluster.retries, retry_exceptions=True,
+        scheduling_strategy="SPREAD",
+    )(_on_node)  # fmt: skip
+    # As bytes: arrays that Ray maps from its store cannot be written to, and torch wants to.
+    content = ray.put(pickle.dumps(shared, protocol=pickle.HIGHEST_PROTOCOL))
+    running = {task.remote(job, content, cluster.cpus): job for job in jobs}
+    try:
+        for job in jobs:
+            on_start(job)
+        while running:
+            for reference in ray.wait([*running], timeout=1.0)[0]:
+                yield _received(ray, reference, running.pop(reference), cluster.retries)
+    finally:
+        for reference in running:
+            ray.cancel(reference, force=True)
+
+
+def _on_node(job: Job, content: bytes, cpus: int) -> tuple[Mapping[str, bytes] | None, DDPNError | None]:
+    """What a worker runs. Errors of ddpn are returned: they would come again, and Ray repeats what raises."""
+    limit_threads(cpus)
+    try:
+        return dict(job.work(pickle.loads(content), *job.arguments)), None
+    except DDPNError as error:
+        return None, error
+
+
+def _received(ray: Any, reference: Any, job: Job, retries: int) -> Result:
+    """The result of a task that is over."""
+    errors, times = ray.exceptions, f" {retries + 1} times, the last time: " if retries else ": "
+    try:
+        return Result(job, *ray.get(reference))
+    except errors.RayTaskError as error:
+        if isinstance(error.cause, ModuleNotFoundError):
+            what = f"A node of the cluster has no module {error.cause.name}"
+            return Result(job, None, ConfigError(f"{what}. Install the same packages on every node."))
+        return Result(job, None, _failed(job, times + _reason(error.cause)), str(error))
+    except errors.RuntimeEnvSetupError as error:
+        return Result(job, None, ConfigError(f"A node of the cluster cannot be prepared: {_reason(error)}"))
+    except errors.OutOfMemoryError:
+        reason = "its node was short of memory. Give each job more CPU cores, so that fewer run at once"
+    except errors.RayError as error:
+        reason = f"its worker or node was lost ({type(error).__name__})"
+    return Result(job, None, _failed(job, times + reason))

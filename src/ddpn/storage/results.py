@@ -1,0 +1,94 @@
+"""`ResultStore`: a folder with a file per finished job, from which a program that was killed continues. No pickles."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from importlib.metadata import version
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from ddpn.files import check_writable, sha256, write_bytes
+from ddpn.runtime.errors import InputError
+
+_ENDING = ".result"
+
+
+class ResultStore:
+    """Keeps the files that jobs returned, each result in a file of its own that is written whole or not at all.
+
+    Parameters
+    ----------
+    folder : path
+        Where. It is made when the first result is written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = ResultStore(folder)
+    ...     store.write({"seed": 3}, {"weights": b"abc"}, "a job")
+    ...     print(store.read({"seed": 3}), store.read({"seed": 4}))
+    {'weights': b'abc'} None
+    """
+
+    def __init__(self, folder: str | PathLike[str]) -> None:
+        self.folder = Path(folder)
+        if self.folder.exists() and not self.folder.is_dir():
+            raise InputError(f"{self.folder} is a file, not a folder. Choose another name.")
+        check_writable(self.folder / "file")
+
+    def path(self, identity: Any) -> Path:
+        """The file of a job. Another version of ddpn has other files.
+
+        Parameters
+        ----------
+        identity : object
+            What its result depends on, as values that JSON can hold.
+        """
+        known = json.dumps([version("ddpn"), identity], sort_keys=True)
+        return self.folder / f"{hashlib.sha256(known.encode()).hexdigest()}{_ENDING}"
+
+    def write(self, identity: Any, files: Mapping[str, bytes], name: str) -> None:
+        """Keep the files of a job; nothing if it has no identity.
+
+        Parameters
+        ----------
+        identity : object
+            That of the job.
+        files : mapping of str to bytes
+            What it returned.
+        name : str
+            Its name, for people who look into the file.
+        """
+        if identity is None:
+            return
+        arrays = {name: np.frombuffer(content, dtype=np.uint8) for name, content in files.items()}
+        about = {"job": name, "checksum": _checksum(files)}
+        write_bytes(self.path(identity), save(arrays, metadata=about))
+
+    def read(self, identity: Any) -> dict[str, bytes] | None:
+        """The files of a job; None if there are none, or if their file is damaged: the job is then run again.
+
+        Parameters
+        ----------
+        identity : object
+            That of the job.
+        """
+        if identity is None or not (path := self.path(identity)).is_file():
+            return None
+        try:
+            with safe_open(path, framework="np") as file:
+                checksum = (file.metadata() or {}).get("checksum")
+                files = {name: file.get_tensor(name).tobytes() for name in file.keys()}  # noqa: SIM118
+        except (SafetensorError, OSError):
+            return None
+        return files if checksum == _checksum(files) else None
+
+
+def _checksum(files: Mapping[str, bytes]) -> str:
+    return sha256(json.dumps({name: sha256(files[name]) for name in sorted(files)}).encode())

@@ -1,0 +1,111 @@
+"""Members that are fitted as jobs are those of a fit in this process, bit for bit."""
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from threadpoolctl import threadpool_limits
+
+from ddpn import CountRegressor, DDPNRegressor
+from ddpn.members import fit_jobs
+from ddpn.members.networks import Networks
+from ddpn.runtime.cluster import RayCluster
+from ddpn.runtime.errors import ConfigError
+from ddpn.runtime.jobs import JobError, run
+from ddpn.runtime.threads import single_thread
+
+
+class Recorded:
+    """Runs jobs in this process, keeps their names, and fails at one of them."""
+
+    def __init__(self, monkeypatch, fails_at=None):
+        self.names, self.fails_at = [], fails_at
+        monkeypatch.setattr(fit_jobs, "run", self)
+
+    def __call__(self, jobs, shared, n_jobs, store):
+        return run(jobs, shared, None, store, self.begin)
+
+    def begin(self, job):
+        self.names.append(job.name)
+        if job.name == self.fails_at:
+            raise KeyboardInterrupt
+
+
+def state(model):
+    """All files of a model, without what took how long."""
+    files, _ = model.saved_state()
+    found = dict(files)
+    for name in [name for name in files if name.endswith("networks.json")]:
+        facts = json.loads(found.pop(name))
+        found[name] = str([{k: v for k, v in each.items() if k != "seconds"} for each in facts["history"]["epochs"]])
+    return found, model.predictor_.weights
+
+
+SMALL = {"hidden": (8,), "epochs": 2, "random_state": 0, "device": "cpu"}
+
+
+def test_a_portfolio_with_folds(counts, monkeypatch):
+    jobs = Recorded(monkeypatch)
+    here, there = CountRegressor(**SMALL).fit(*counts), CountRegressor(**SMALL, n_jobs=2).fit(*counts)
+    assert state(there) == state(here)
+    assert np.array_equal(there.predict_interval(counts[0]), here.predict_interval(counts[0]))
+    copies = [f"{label}, fold {number}" for label in ("boosted trees", "GLM") for number in range(1, 6)]
+    assert sorted(jobs.names) == sorted([*copies, "networks"]), "networks train the copies of all folds together"
+    assert there.predictor_.seconds["networks"] > 0
+
+
+def test_an_ensemble_and_what_is_mixed_with_it(larger, monkeypatch):
+    options = SMALL | {"members": 2, "mix_with": ["glm", "constant"]}
+    jobs = Recorded(monkeypatch)
+    here, there = DDPNRegressor(**options).fit(*larger), DDPNRegressor(**options, n_jobs=2).fit(*larger)
+    assert state(there) == state(here)
+    assert len(jobs.names) == 3
+
+
+def test_processes_fit_what_this_process_does(larger):
+    """With one thread here, as processes have."""
+    options = SMALL | {"members": 2, "mix_with": ["glm"]}
+    with threadpool_limits(1), single_thread():
+        here = DDPNRegressor(**options).fit(*larger)
+    assert state(DDPNRegressor(**options, n_jobs=2).fit(*larger)) == state(here)
+
+
+def test_a_fit_that_is_stopped_continues_with_what_is_done(larger, tmp_path, monkeypatch):
+    plain = SMALL | {"members": 2, "mix_with": ["constant", "poisson_glm"]}
+    options, names = plain | {"checkpoint": tmp_path / "state"}, ["networks", "constant distribution", "Poisson GLM"]
+    stopped = Recorded(monkeypatch, fails_at="Poisson GLM")
+    with pytest.raises(KeyboardInterrupt):
+        DDPNRegressor(**options, n_jobs=2).fit(*larger)
+    assert stopped.names == names
+    again = Recorded(monkeypatch)
+    found = DDPNRegressor(**options, n_jobs=2).fit(*larger)
+    assert again.names == ["Poisson GLM"]
+    assert state(found) == state(DDPNRegressor(**plain).fit(*larger))
+    other = Recorded(monkeypatch)
+    DDPNRegressor(**options | {"random_state": 1}, n_jobs=2).fit(*larger)
+    assert other.names == names, "another seed has other results"
+    other.names.clear()
+    DDPNRegressor(**options, n_jobs=2).fit(larger[0], larger[1] + 1.0)
+    assert other.names == names, "other rows have other results"
+
+
+def test_a_job_that_fails_ends_the_fit_with_one_sentence(counts, monkeypatch):
+    def fit(self, train, validation, seed):
+        raise ZeroDivisionError("odd")
+
+    Recorded(monkeypatch)
+    monkeypatch.setattr(Networks, "fit", fit)
+    with pytest.raises(JobError, match=r"^networks failed: ZeroDivisionError: odd\.$"):
+        DDPNRegressor(**SMALL, n_jobs=2).fit(*counts)
+
+
+def test_a_copy_of_an_estimator_has_the_same_cluster():
+    cluster = RayCluster("10.0.0.1:6379", gpus=0.5)
+    assert clone(DDPNRegressor(n_jobs=cluster)).n_jobs == cluster
+
+
+def test_other_objects_are_refused(counts):
+    for kind in (CountRegressor, DDPNRegressor):
+        with pytest.raises(ConfigError, match="`n_jobs` must be a number of processes"):
+            kind(**SMALL, n_jobs="ray").fit(*counts)

@@ -1,0 +1,88 @@
+import contextlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from ddpn.runtime.deadlines import FEWEST_ROWS, Clock, TimeLimitError, with_rows
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the start of a process is read from /proc")
+def test_a_program_knows_when_it_began():
+    before = time.monotonic()
+    code = "import time; time.sleep(0.5); from ddpn.runtime.deadlines import program_start; print(program_start())"
+    began = float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+    # The system counts hundredths of a second.
+    assert before - 0.02 <= began <= before + 0.45
+
+
+def test_what_takes_too_long_is_ended():
+    started = time.monotonic()
+    with pytest.raises(TimeLimitError), Clock(0.1).limit():
+        time.sleep(30.0)
+    assert time.monotonic() - started < 10.0
+    assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+
+
+def test_what_is_done_in_time_is_not():
+    with Clock(60.0).limit():
+        pass
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_an_exception_that_a_callback_swallows_is_raised_again():
+    def long() -> None:
+        with contextlib.suppress(TimeLimitError):  # as C code does that calls Python
+            time.sleep(10.0)
+        time.sleep(10.0)
+
+    with pytest.raises(TimeLimitError), Clock(0.05).limit():
+        long()
+
+
+def test_no_time_left():
+    with pytest.raises(TimeLimitError), Clock(0.0).limit():
+        raise AssertionError("must not be reached")
+
+
+def test_other_threads_are_not_ended():
+    done = []
+
+    def run() -> None:
+        with Clock(0.01).limit():
+            time.sleep(0.1)
+            done.append(True)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert done
+
+
+def test_parts_end_with_the_whole():
+    clock = Clock(10.0)
+    assert clock.part(5.0).left <= 5.0
+    assert clock.part(50.0).left <= 10.0
+    assert not Clock().part(5.0).has_limit
+
+
+@pytest.mark.parametrize("rows", [1, FEWEST_ROWS, FEWEST_ROWS + 1, 150, 2 * FEWEST_ROWS - 1, 2 * FEWEST_ROWS, 5000])
+def test_with_enough_time_every_row_is_used(rows):
+    assert with_rows(Clock(1000.0), rows, lambda number: number) == rows
+
+
+@pytest.mark.parametrize(("seconds", "rows", "used"), [(100.0, 100_000, 23_940), (110.0, 150, 150), (50.0, 150, 100)])
+def test_with_little_time_as_many_rows_are_used_as_there_is_time_for(monkeypatch, seconds, rows, used):
+    now = [0.0]
+    monkeypatch.setattr("ddpn.runtime.deadlines.time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def work(number: int) -> int:
+        now[0] += 0.0025 * number if rows > 1000 else 0.3 * number
+        return number
+
+    # Of the time left after the first hundred rows, 60% are planned with.
+    assert with_rows(Clock(seconds), rows, work) == pytest.approx(used, abs=1)

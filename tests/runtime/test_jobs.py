@@ -1,0 +1,133 @@
+"""Jobs in this process and in processes of this machine: the same results, dead processes, resuming, and Ctrl-C."""
+
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from ddpn.runtime.cluster import RayCluster
+from ddpn.runtime.errors import ConfigError, InputError
+from ddpn.runtime.jobs import Job, JobError, is_here, run, slots
+from ddpn.runtime.threads import cores
+from ddpn.storage.results import ResultStore
+
+
+def by_name(results):
+    return {result.job.name: result for result in results}
+
+
+def is_alive(process):
+    """Whether a process exists, and is no mere entry in the table of processes."""
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def has_ended(process, seconds=10.0):
+    end = time.monotonic() + seconds
+    while is_alive(process) and time.monotonic() < end:
+        time.sleep(0.1)
+    return not is_alive(process)
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_results_and_errors_of_one_run(n_jobs, work, tmp_path):
+    begun, data = [], np.ones(300_000)
+    jobs = [Job(f"double {n}", work.double, (n,)) for n in (2, 3)]
+    jobs += [Job("refused", work.refuse), Job("odd", work.fail_first, (str(tmp_path), 9))]
+    found = by_name(run(jobs, data, n_jobs, on_start=lambda job: begun.append(job.name)))
+    assert [found[f"double {n}"].get()["sum"] for n in (2, 3)] == [b"600000.0", b"900000.0"]
+    is_elsewhere = found["double 2"].get()["process"] != str(os.getpid()).encode()
+    assert is_elsewhere == (n_jobs == 2)
+    with pytest.raises(InputError, match="This cannot be fitted"):
+        found["refused"].get()
+    with pytest.raises(JobError, match=r"^odd failed: ZeroDivisionError: odd\.$"):
+        found["odd"].get()
+    assert "in fail_first" in found["odd"].trace
+    assert begun == [job.name for job in jobs]
+
+
+def test_a_job_whose_process_dies_is_repeated_once_and_does_not_end_the_others(work, tmp_path):
+    for name in ("once", "always"):
+        (tmp_path / name).mkdir()
+    jobs = [Job("once", work.die_first, (str(tmp_path / "once"), 1))]
+    jobs += [Job("always", work.die_first, (str(tmp_path / "always"), 9))]
+    jobs += [Job(f"double {n}", work.double, (n,)) for n in range(4)]
+    found = by_name(run(jobs, [1, 2], 2))
+    assert [found[f"double {n}"].get()["sum"] for n in range(4)] == [b"0.0", b"3.0", b"6.0", b"9.0"]
+    assert found["once"].get() == {"ran": b"1"}
+    with pytest.raises(JobError, match=r"^always failed: its process was ended"):
+        found["always"].get()
+    # Twice, or once more if it was running when the process of the other one died.
+    assert len(list((tmp_path / "always").iterdir())) in (2, 3)
+
+
+def test_a_job_may_start_processes_of_its_own(work):
+    (result,) = run([Job("images", work.read_elsewhere)], [1, 2, 3], 2)
+    assert result.get() == {"sum": b"6"}
+
+
+@pytest.mark.parametrize("how", ["interrupt", "close"])
+def test_an_exception_in_the_loop_ends_the_processes(work, tmp_path, how):
+    jobs = [Job("short", work.double, (1,)), *(Job(str(n), work.wait_long, (str(tmp_path),)) for n in (1, 2))]
+    results = run(jobs, [1], 2)
+    assert next(results).job.name == "short"
+    while not (waiting := list(tmp_path.iterdir())):
+        time.sleep(0.05)
+    if how == "close":
+        results.close()
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            results.throw(KeyboardInterrupt)
+    assert all(has_ended(int(path.name)) for path in waiting)
+
+
+def test_processes_end_with_a_program_that_is_killed(work, tmp_path):
+    code = "import sys, small_jobs as w; from ddpn.runtime.jobs import Job, run; "
+    code += "list(run([Job(str(n), w.wait_long, (sys.argv[1],)) for n in (1, 2)], None, 2))"
+    paths = os.pathsep.join([os.path.dirname(work.__file__), *sys.path])
+    program = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], env=os.environ | {"PYTHONPATH": paths}, stderr=subprocess.DEVNULL
+    )
+    while len(waiting := list(tmp_path.iterdir())) < 2:
+        assert program.poll() is None
+        time.sleep(0.05)
+    program.kill()
+    program.wait()
+    assert all(has_ended(int(path.name)) for path in waiting)
+
+
+def test_stored_results_are_not_computed_again(work, tmp_path):
+    def begin(seed):
+        """Results, and the names of the jobs that were run for them."""
+        known = {name: {"job": name, "seed": seed} if name != "c" else None for name in ("a", "b", "c")}
+        jobs = [Job(name, work.double, (1,), identity) for name, identity in known.items()]
+        ran = set()
+        return run(jobs, [1], store=ResultStore(tmp_path / "store"), on_start=lambda job: ran.add(job.name)), ran
+
+    interrupted, _ = begin(0)
+    done = next(interrupted)
+    interrupted.close()
+    results, ran = begin(0)
+    assert by_name(results)["a"].files == done.files
+    assert ran == {"b", "c"}
+    results, ran = begin(0)
+    assert set(by_name(results)) == {"a", "b", "c"}
+    assert ran == {"c"}, "a job without an identity is not stored"
+    results, ran = begin(1)
+    assert by_name(results)["a"].files == done.files
+    assert ran == {"a", "b", "c"}, "another identity"
+
+
+def test_numbers_of_jobs_are_those_of_scikit_learn():
+    assert [slots(n) for n in (None, 1, 3, -1)] == [1, 1, 3, cores()]
+    assert slots(-2) == max(1, cores() - 1)
+    assert [is_here(n) for n in (None, 1, 2, RayCluster("nowhere:1"))] == [True, True, False, False]
+    for wrong in (0, 1.5, "ray", True):
+        with pytest.raises(ConfigError, match="`n_jobs` must be a number of processes"):
+            slots(wrong)

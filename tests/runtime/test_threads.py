@@ -1,0 +1,79 @@
+"""One thread for small work, the user's number for large work, and the user's setting afterwards."""
+
+from threading import Event, Thread
+
+import pytest
+import torch
+from threadpoolctl import threadpool_info
+
+from ddpn.runtime import threads
+from ddpn.runtime.threads import LARGE, LARGE_TABLE, single_thread, threads_for, tree_threads_for
+
+
+@pytest.fixture(autouse=True)
+def three_threads():
+    """What the user has set."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+def settings():
+    return torch.get_num_threads(), torch.backends.mkldnn.enabled
+
+
+def test_small_operations_have_one_thread_and_large_ones_the_users():
+    for work, inside in ((LARGE - 1, 1), (LARGE, 3), (float("inf"), 3)):
+        with threads_for(work):
+            assert torch.get_num_threads() == inside
+        assert torch.get_num_threads() == 3
+
+
+def test_the_setting_is_restored_after_an_error_and_by_nested_blocks():
+    before = settings()
+    with single_thread():
+        with single_thread(), threads_for(LARGE):
+            assert torch.get_num_threads() == 1, "what is large within small work may not have more"
+        assert torch.get_num_threads() == 1
+    assert settings() == before
+    with pytest.raises(ZeroDivisionError), single_thread():
+        1 / torch.get_num_threads() / 0
+    assert settings() == before
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_onednn_is_left_out_where_it_keeps_its_own_threads(monkeypatch, apart):
+    monkeypatch.setattr(threads, "_ONEDNN_IS_APART", apart)
+    before = settings()
+    with single_thread():
+        assert torch.backends.mkldnn.enabled is (before[1] and not apart)
+    assert settings() == before
+
+
+def test_onednn_comes_back_when_the_last_python_thread_leaves(monkeypatch):
+    monkeypatch.setattr(threads, "_ONEDNN_IS_APART", True)
+    before, entered, leave = settings(), Event(), Event()
+
+    def another():
+        with single_thread():
+            entered.set()
+            leave.wait(10)
+
+    thread = Thread(target=another)
+    with single_thread():
+        thread.start()
+        assert entered.wait(10)
+    assert not torch.backends.mkldnn.enabled, "the other thread is still inside"
+    leave.set()
+    thread.join()
+    assert settings() == before
+
+
+def test_trees_and_blas_have_one_thread_for_small_tables():
+    before = {pool["filepath"]: pool["num_threads"] for pool in threadpool_info()}
+    with tree_threads_for(LARGE_TABLE):
+        assert {pool["filepath"]: pool["num_threads"] for pool in threadpool_info()} == before
+    with tree_threads_for(LARGE_TABLE - 1):
+        assert {pool["num_threads"] for pool in threadpool_info()} == {1}
+    assert {pool["filepath"]: pool["num_threads"] for pool in threadpool_info()} == before
