@@ -23,7 +23,7 @@ _LOW_PRECISION = (torch.float16, torch.bfloat16)
 #: How far from its first guess, beyond the guess's own size, `Head.start` searches: e^20 on a log scale.
 _REACH = 20.0
 #: What a head may know about the distribution that its `forward` returns.
-_OF_FORWARD = {"loss", "loss_is_likelihood", "derivatives", "start"}
+_OF_FORWARD = {"loss", "loss_is_likelihood", "gradient", "curvature", "start"}
 
 
 #: Step of central differences of gradients in raw outputs, which are exact to 1e-11 or so.
@@ -122,12 +122,10 @@ class Head(ABC):
         dist = as_recorded(self.forward(raw.double(), sample.exposure), sample)
         return -dist.log_prob(sample.y.double()).to(promoted(raw).dtype)
 
-    def derivatives(self, raw: Tensor, sample: Sample) -> tuple[Tensor, Tensor]:
-        """Gradient and curvature of the loss in every raw output, which boosting takes its steps from, in float64.
-
-        The curvature is the expected one for families of distributions, whose kernels know it, and the size of the
-        second derivative for others; that of counts as if they were all known, as less is known about bounded and
-        censored ones, so that steps are no longer than they may be.
+    @torch.inference_mode(False)
+    @torch.enable_grad()
+    def gradient(self, raw: Tensor, sample: Sample) -> Tensor:
+        """The gradient of the loss in every raw output, in float64.
 
         Parameters
         ----------
@@ -135,22 +133,32 @@ class Head(ABC):
             Raw outputs.
         sample : Sample
             Counts, exposures, bounds and limits of the rows, as tensors.
-
-        Returns
-        -------
-        gradient, curvature : Tensor, shape (N, n_raw) each
-            The curvature is positive.
         """
-        with torch.inference_mode(False), torch.enable_grad():
-            x = raw.detach().double().clone().requires_grad_()
-            (gradient,) = torch.autograd.grad(self.sample_loss(x, sample).sum(), x)
-            dist = self.forward(x, sample.exposure) if self.loss_is_likelihood else None
-            if not isinstance(dist, ParametricDistribution):
-                return gradient, self._curvature(x.detach(), sample)
-            curvature = _expected_curvature(dist, x).clamp(min=FLOOR)
-            others = [p for p in range(self.n_raw) if p not in self.locations]
-            curvature[:, others] = curvature[:, others].clamp(min=DISPERSION_FLOOR)
-            return gradient, curvature
+        x = raw.detach().double().clone().requires_grad_()
+        return torch.autograd.grad(self.sample_loss(x, sample).sum(), x)[0]
+
+    @torch.inference_mode(False)
+    @torch.enable_grad()
+    def curvature(self, raw: Tensor, sample: Sample) -> Tensor:
+        """The curvature of the loss in every raw output, in float64 and positive: how long a step may be.
+
+        It is the expected one for families of distributions, whose kernels know it, and the size of the second
+        derivative for others; that of counts as if they were all known, as less is known about bounded and censored
+        ones, so that steps are no longer than they may be.
+
+        Parameters
+        ----------
+        raw, sample
+            As for `gradient`.
+        """
+        x = raw.detach().double().clone().requires_grad_()
+        dist = self.forward(x, sample.exposure) if self.loss_is_likelihood else None
+        if not isinstance(dist, ParametricDistribution):
+            return self._curvature(x.detach(), sample)
+        found = _expected_curvature(dist, x).clamp(min=FLOOR)
+        others = [p for p in range(self.n_raw) if p not in self.locations]
+        found[:, others] = found[:, others].clamp(min=DISPERSION_FLOOR)
+        return found
 
     def _curvature(self, raw: Tensor, sample: Sample) -> Tensor:
         """Sizes of the second derivatives of the loss in each raw output, by central differences. Shape: (N, n_raw)."""

@@ -144,7 +144,7 @@ class LinearObjective:
     def information_roots(self, theta: np.ndarray) -> list[np.ndarray]:
         """Lower Cholesky factors of the expected information of each raw output's coefficients, penalty included."""
         sample, raw = self.sample, self.raw(theta)
-        _, curvatures = self.head.derivatives(raw, sample)
+        curvatures = self.head.curvature(raw, sample)
         roots = []
         for p, (block, columns) in enumerate(zip(self.blocks, self.columns, strict=True)):
             information = (columns.T @ ((self.share * curvatures[:, p]).unsqueeze(1) * columns)).numpy()

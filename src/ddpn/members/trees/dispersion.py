@@ -24,6 +24,8 @@ FAMILIES = {"negative_binomial": LOG_ALPHA, "double_poisson": LOG_GAMMA}
 _ROWS = 20_000
 #: Small trees and few rounds: how wide counts spread is much harder to learn than where they lie.
 _SETTINGS = Settings(leaves=4, rate=0.1, rounds=300, patience=10)
+#: Rounds after which the curvature is computed again: it changes slowly and costs more than the gradient.
+_REFRESHED = 5
 #: Fewer rows do not say how the dispersion varies; with many rows trees have more leaves.
 _LEAST_ROWS, _MORE_LEAVES = 200, 8
 #: Standard errors of the paired difference by which a booster must reduce the out-of-fold loss.
@@ -148,12 +150,17 @@ def _objective(
 ) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
     own, scale = share[rows], None if sample.exposure is None else torch.from_numpy(sample.exposure[rows])
     known = Sample(None, torch.from_numpy(sample.y[rows]), exposure=scale)
+    rounds, curvature = 0, own
 
     def derivatives(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        nonlocal rounds, curvature
         raw = torch.from_numpy(np.stack([log_rate[rows], constant + scores], 1))
         with single_thread():
-            gradient, curvature = head.derivatives(raw, known)
-        return _last(gradient) * own, _last(curvature) * own
+            gradient = _last(head.gradient(raw, known)) * own
+            if rounds % _REFRESHED == 0:
+                curvature = _last(head.curvature(raw, known)) * own
+        rounds += 1
+        return gradient, curvature
 
     return derivatives
 

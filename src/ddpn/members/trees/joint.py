@@ -1,4 +1,4 @@
-"""Boosting of all raw outputs of a head in step: one tree per fold, output and round, from the head's derivatives."""
+"""Boosting of all raw outputs of a head in step: one tree per fold, output and round, by gradient and curvature."""
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
@@ -140,7 +140,8 @@ class JointFit:
         every = np.concatenate(inner)
         with single_thread():  # all folds at once
             rows = self.sample.rows(torch.from_numpy(every))
-            both = self.head.derivatives(torch.from_numpy(np.concatenate(raws)), rows)
+            at = torch.from_numpy(np.concatenate(raws))
+            both = self.head.gradient(at, rows), self.head.curvature(at, rows)
         gradient, curvature = (each.numpy() * self.share[every, None] for each in both)
         ends = np.cumsum([len(rows) for rows in inner])
         for fold, end, size in zip(self._growing, ends, map(len, inner), strict=True):
