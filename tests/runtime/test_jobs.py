@@ -52,7 +52,7 @@ def test_results_and_errors_of_one_run(n_jobs, work, tmp_path):
     assert begun == [job.name for job in jobs]
 
 
-def test_a_job_whose_process_dies_is_repeated_once_and_does_not_end_the_others(work, tmp_path):
+def test_a_job_whose_process_dies_is_repeated_and_does_not_end_the_others(work, tmp_path):
     for name in ("once", "always"):
         (tmp_path / name).mkdir()
     jobs = [Job("once", work.die_first, (str(tmp_path / "once"), 1))]

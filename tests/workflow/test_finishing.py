@@ -19,7 +19,7 @@ def scored(table, plan, monkeypatch):
 
     def of_seed(seed: int) -> list[int]:
         prepared = prepare(rows, plan(seed=seed, split_column="part"))
-        with pytest.warns(UserWarning, match="The model is scored on 10 of 60 test rows, as the time budget"):
+        with pytest.warns(UserWarning, match="The model is scored on 10 of 60 test rows, because the time budget"):
             return list(Finish(None, prepared, Interrupts(), lambda text: None).scores(Clock())["y"])
 
     return of_seed

@@ -219,7 +219,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _in_processes(jobs: Sequence[Job], shared: Any, number: int, on_start: Callable[[Job], object]) -> Iterator[Result]:
-    """Jobs in processes. When one dies, joblib ends all, and what was running is repeated: one at a time, and once."""
+    """Jobs in processes. When one dies, joblib ends all, and what was running is repeated, one job at a time."""
     # As bytes in an array, which joblib writes once to a file that all processes map: unpickled arrays can be changed.
     content = np.frombuffer(pickle.dumps(shared, protocol=pickle.HIGHEST_PROTOCOL), dtype=np.uint8)
     rest = list(jobs)
@@ -242,11 +242,14 @@ def _in_processes(jobs: Sequence[Job], shared: Any, number: int, on_start: Calla
 
 
 def _alone(job: Job, content: np.ndarray, number: int, on_start: Callable[[Job], object]) -> Result:
-    try:
-        (result,) = _pooled([job], content, number, on_start)
-    except BrokenProcessPool:
-        return Result(job, None, _failed(job, ": its process was ended, perhaps as memory was short. Try fewer jobs"))
-    return result
+    """A job by itself, and once more if its process dies: when the pool broke, it may not have begun."""
+    for _ in range(2):
+        try:
+            (result,) = _pooled([job], content, number, on_start)
+        except BrokenProcessPool:
+            continue
+        return result
+    return Result(job, None, _failed(job, ": its process was ended, perhaps because memory was short. Try fewer jobs"))
 
 
 def _pooled(
