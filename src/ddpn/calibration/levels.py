@@ -15,7 +15,7 @@ from ddpn.distributions.arguments import check_coverage
 _MIXTURE = "mixture"
 
 
-class Described(NamedTuple):
+class PredictionSummary(NamedTuple):
     """What `CalibratedLevels.described` returns, (rows,) each: moments, counts, and more quantiles (rows, levels)."""
 
     mean: Tensor
@@ -88,7 +88,7 @@ class CalibratedLevels:
         of: str = _MIXTURE,
         labels: np.ndarray | None = None,
         quantiles: Sequence[float] = (),
-    ) -> Described:
+    ) -> PredictionSummary:
         """Mean, variance, median, mode, calibrated interval and quantiles of predicted distributions, asked for once.
 
         Moments are those of the distributions themselves, counts those of rounded values where they are Gaussian.
@@ -107,6 +107,6 @@ class CalibratedLevels:
         low, high, median = found.quantiles[:, :3].unbind(1)
         moments = found if counts is dist else dist
         ends = widened(low, high, level)
-        return Described(
+        return PredictionSummary(
             moments.mean, moments.aleatoric, moments.epistemic, median, found.mode, *ends, found.quantiles[:, 3:]
         )

@@ -72,7 +72,7 @@ class Part(NamedTuple):
     size : int
         k
     group : tuple of int
-        The component of a mixture that each of these belongs to; empty for what is no mixture.
+        The component of a mixture that each of these belongs to; empty unless this is a mixture.
     """
 
     family: Family | None

@@ -113,7 +113,7 @@ class CountDistribution(Distribution, ABC):
         return [Part(None, table=self if is_flat else self._reshaped_to(shape))]
 
     def _groups(self) -> list[int]:
-        """The component of the mixture that each component of `_parts` belongs to; empty for what is no mixture."""
+        """The component of the mixture that each component of `_parts` belongs to; empty unless this is a mixture."""
         return []
 
     def _reshaped_to(self, shape: torch.Size) -> Any:

@@ -42,7 +42,7 @@ def log_mass(y, p):
 
 
 def score(y, p):
-    """None: there are no gradients."""
+    """None: gradients are not supported."""
     return 0.0, 0.0, 0.0
 
 
